@@ -1,4 +1,4 @@
-//! The contract between a worker and its host: what carries packets to the worker and carries its verdicts out.
+//! The contract between a worker and its host, which carries packets to the worker and carries its verdicts out.
 //!
 //! A host of a packet thread repeats this:
 //!
@@ -23,9 +23,9 @@ use crate::verdict::Origin;
 use crate::worker::Worker;
 use mmb_conn::fragment::Released;
 
-/// What carries packets to a worker and carries its verdicts out; the [module](self) has the contract.
+/// Carries packets to a worker and carries its verdicts out; the [module](self) describes the contract.
 pub trait PacketHost {
-    /// Why the host cannot go on; [`Infallible`](std::convert::Infallible) if there is no such reason.
+    /// The reason for which the host cannot go on; [`Infallible`](std::convert::Infallible) without such reasons.
     type Error;
 
     /// Has the worker decide on the vector that the host has gathered, carries out all verdicts, and leaves the vector empty.

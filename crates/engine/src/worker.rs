@@ -196,7 +196,7 @@ impl Worker {
         self.pipeline.conntrack().give_up_held();
     }
 
-    /// Whether connections may have timed out that the last call did not process. A host then calls again before it sleeps, without packets
+    /// True if connections may have timed out that the last call did not process. A host then calls again before it sleeps, without packets
     /// if there are none.
     #[inline]
     pub fn is_behind(&mut self) -> bool {

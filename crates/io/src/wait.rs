@@ -57,8 +57,8 @@ impl Waiter {
         self.step = FIRST_STEP;
     }
 
-    /// A descriptor of an interface that went down is "ready" for ever: its error is taken, and what is ready by
-    /// errors alone makes nobody hurry.
+    /// Takes the errors of descriptors, since that of an interface that went down is "ready" for ever. If descriptors are ready by errors
+    /// alone, sleeps.
     fn settle_errors(&mut self) {
         let failed = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
         let mut readable = false;

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The longest wait of a client until VPP is in the wanted state. VPP looks twenty times a second.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why an interface of a bridge is not enabled.
+/// The reason for which an interface of a bridge is not enabled.
 pub(crate) const BRIDGED: &str = "its packets are bridged by VPP, and rules see only packets that VPP routes; enable the bridge's BVI, \
                                   or take the interface out of the bridge";
 

@@ -1,13 +1,13 @@
 //! Kernel interfaces through AF_PACKET sockets: what works on every interface at every MTU.
 //!
-//! The frames are those that the kernel's own stack would get, with what it knows about them: VLAN tags beside the
-//! frame, checksums still to be finished, segments that were merged on receipt or never cut by the sender. All
-//! that is told with each frame (`virtio_net_hdr`, `tpacket_auxdata`), and set right here, so that what leaves a
-//! queue is what a wire would carry.
+//! The frames are those that the kernel's own stack would get, with its metadata: VLAN tags beside the
+//! frame, unfinished checksums, segments that were merged on receipt or never cut by the sender. Each frame has
+//! headers that say so (`virtio_net_hdr`, `tpacket_auxdata`), and this module completes it, so that a queue delivers
+//! frames as a wire would carry them.
 //!
 //! DPDK has a driver for the same sockets, which is not used: it has the kernel reassemble IP fragments, sees
 //! what the kernel's stack sends itself, loses which kind of tag it was, and cannot tell merged segments from large
-//! frames. What it sends lies in memory that a receiver behind a veth may still be reading.
+//! frames. The frames that it sends lie in memory that a receiver behind a veth may still be reading.
 //!
 //! Life-cycle: [`PacketPort::open`] makes the sockets; each worker gets a receiver and a sender; all share the
 //! sockets' life, so that closing is dropping.

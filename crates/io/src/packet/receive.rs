@@ -1,7 +1,7 @@
 //! Receiving from a socket, many frames a system call, straight into packet buffers.
 //!
-//! A frame larger than a buffer (segments that nobody has cut) runs over into memory of the receiver's own, is
-//! put together there and cut. Frames that the burst has no room for wait in the receiver.
+//! A frame larger than a buffer (merged segments) extends into memory of the receiver's own, is
+//! joined there and cut. Frames that the burst has no room for wait in the receiver.
 
 use super::finish::{self, NotCut, VirtioNetHdr};
 use super::socket::PacketSocket;

@@ -9,8 +9,8 @@ const RECEIVE_MEMORY: libc::c_int = 16 << 20;
 /// Memory for frames that wait for the device.
 const SEND_MEMORY: libc::c_int = 8 << 20;
 
-/// How frames are spread over the sockets of a group: by flow, both directions alike. Fragments are left as they
-/// are, and what the host itself sends is not received.
+/// The distribution of frames over the sockets of a group: by flow, the same for both directions. The kernel does not reassemble
+/// fragments, and the host's own frames are not received.
 const GROUP: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
 
 /// A socket on one interface.

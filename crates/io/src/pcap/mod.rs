@@ -9,9 +9,9 @@
 //! asked for; a [`CaptureWriter`] takes the same items. Memory is bounded whatever a file says: one block
 //! ([`MAX_BLOCK`]), [`MAX_INTERFACES`] interfaces.
 //!
-//! Captures come from strangers. Every length is checked against the bytes that are there before it is used, and
-//! what is wrong is told with the packet's number and the offset in the file. After an error a reader yields nothing
-//! more, since a stream of records has no marks to find the next one by.
+//! Captures are untrusted. Every length is checked against the available bytes before it is used, and
+//! errors name the packet's number and the offset in the file. After an error a reader yields nothing
+//! more, since a stream of records has no marks by which to find the next one.
 //!
 //! The formats are read here and not by a library: of those looked at, one hangs on bad records in its stable version,
 //! and the other allocates for each packet, knows no obsolete packet blocks, misreads time resolutions that are powers

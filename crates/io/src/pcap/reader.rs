@@ -71,7 +71,7 @@ impl<R: Read> CaptureReader<R> {
     /// The next packet or block, in the order of the file; `None` at its end.
     ///
     /// # Errors
-    /// What is wrong with the file from here on; after that it is at its end.
+    /// The error in the file; the next call returns `None`.
     pub fn next_item(&mut self) -> Result<Option<CaptureItem<'_>>, CaptureError> {
         let found = match self.state {
             ReaderState::Start(header) => {

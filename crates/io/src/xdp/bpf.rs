@@ -33,7 +33,7 @@ impl BpfRequest {
     }
 
     /// # Safety
-    /// What the request points to is as the kernel expects of that command.
+    /// The memory behind the request's pointers is as the kernel expects for that command.
     unsafe fn call(mut self, command: libc::c_long) -> std::io::Result<libc::c_long> {
         // SAFETY: the request has the length given; for the rest the caller vouches.
         let result = unsafe {

@@ -11,11 +11,11 @@ use crate::mbuf::BURST;
 use crate::packet::Promiscuous;
 use std::os::fd::RawFd;
 
-/// Devices on top of others: VLAN tags are taken out of frames below them, where they cannot be told not to.
+/// Devices on top of others: the devices below remove VLAN tags, which these cannot turn off.
 const STACKED: [&str; 6] = ["macvlan", "ipvlan", "bridge", "bonding", "team", "802.1Q VLAN Support"];
 
-/// Lets the kernel send a whole vector in one system call, where it would copy no more than 32 frames in each. Known
-/// since Linux 6.18; older ones take more calls.
+/// Lets the kernel send a whole vector in one system call instead of 32 frames. The option exists
+/// since Linux 6.18; older kernels need more calls.
 fn send_whole_vectors(socket: RawFd) {
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
     let frames = BURST as u32;
@@ -48,8 +48,7 @@ pub(crate) fn no_room(socket: RawFd) -> u64 {
 /// The behaviour of some devices.
 const BESIDE: &str = "hands VLAN tags over beside the frame, where AF_XDP does not see them";
 
-/// What the process must be allowed for AF_XDP: capabilities by number and name. Finding out about programs that are
-/// loaded already takes CAP_SYS_ADMIN.
+/// The capabilities that AF_XDP needs, by number and name. CAP_SYS_ADMIN is needed to look up loaded programs.
 const CAPABILITIES: [(u32, &str); 4] =
     [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (14, "CAP_IPC_LOCK"), (21, "CAP_SYS_ADMIN")];
 
@@ -91,14 +90,14 @@ pub(crate) fn queues(interface: &KernelInterface) -> Result<u16, String> {
 pub(crate) struct InterfaceGuard {
     _promiscuous: Promiscuous,
     _program: Option<TagProgram>,
-    _told: Option<TagOffloadGuard>,
+    _offload: Option<TagOffloadGuard>,
 }
 
-/// How VLAN tags come to be in the frames of an interface: they are, unless one of these does something about it.
+/// The handling of VLAN tags that keeps them in the frames of an interface; without either field they are there anyway.
 #[derive(Debug)]
 pub(crate) struct VlanTagHandling {
-    told: Option<TagOffloadGuard>,
-    /// A program has to put them back.
+    offload: Option<TagOffloadGuard>,
+    /// A program must insert them.
     restored: bool,
 }
 
@@ -113,7 +112,7 @@ impl Drop for TagOffloadGuard {
 }
 
 impl VlanTagHandling {
-    /// Sees to it that VLAN tags stay in the frames, as far as that goes before there are sockets.
+    /// Makes VLAN tags stay in the frames, as far as that is possible before there are sockets.
     ///
     /// # Errors
     /// The reason for which they do not, in words.
@@ -123,7 +122,7 @@ impl VlanTagHandling {
             return Err(format!("a device of kind '{driver}' {BESIDE}"));
         }
         let restored = driver == "veth";
-        let told = if restored || !interface.strips_vlan() {
+        let offload = if restored || !interface.strips_vlan() {
             None
         } else {
             let again = KernelInterface::find(interface.name()).map_err(|error| error.to_string())?;
@@ -132,12 +131,12 @@ impl VlanTagHandling {
             }
             Some(TagOffloadGuard(again))
         };
-        Ok(VlanTagHandling { told, restored })
+        Ok(VlanTagHandling { offload, restored })
     }
 }
 
 impl InterfaceGuard {
-    /// Holds an interface whose sockets are these.
+    /// Prepares an interface with these sockets.
     ///
     /// # Errors
     /// The reason for which frames do not come as they were on the wire, in words.
@@ -153,7 +152,7 @@ impl InterfaceGuard {
         };
         sockets.iter().for_each(|&socket| send_whole_vectors(socket));
         let promiscuous = Promiscuous::new(interface).map_err(|error| error.to_string())?;
-        Ok(InterfaceGuard { _promiscuous: promiscuous, _program: program, _told: tags.told })
+        Ok(InterfaceGuard { _promiscuous: promiscuous, _program: program, _offload: tags.offload })
     }
 }
 

@@ -66,7 +66,7 @@ const REDIRECT_MAP: i32 = 51;
 const XDP_ABORTED: i32 = 0;
 const XDP_PASS: i32 = 2;
 
-/// Where the stack holds the tag: its ether type as on the wire, then its value as a number.
+/// Stack offsets of the tag: its ether type as on the wire, and its value as a number.
 const PROTOCOL: i16 = -8;
 const VALUE: i16 = -4;
 

@@ -50,7 +50,7 @@ impl<'v> NodeCall<'v> {
         NodeCall { thread, node, family, sent: SentCount::default() }
     }
 
-    /// Takes a call by VPP apart, and runs `work` on its frame; `abandon` gets the buffers that a panic leaves, before they are dropped.
+    /// Reads the arguments of a call by VPP, and runs `work` on its frame; `abandon` gets the buffers that a panic leaves, before they are dropped.
     /// Returns the number of buffers.
     ///
     /// # Safety
