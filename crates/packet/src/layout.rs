@@ -29,7 +29,7 @@ impl Class {
 
 /// Where a sound packet's headers lie: offsets in bytes from the packet's first byte.
 ///
-/// Invariant, for a layout that [`parse`] returned: `ip <= l4 <= payload <= payload_end <= end <= packet.len()`; the
+/// Invariant, for a layout that [`parse`](crate::parse::parse) returned: `ip <= l4 <= payload <= payload_end <= end <= packet.len()`; the
 /// fixed part of the IP header lies between `ip` and `l4`; where `l4_kind` is not 0 the fixed part of that transport
 /// header lies between `l4` and `payload`, and for TCP all of its options; `proto_at` lies between `ip` and `l4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
