@@ -1,5 +1,5 @@
 //! Devices as users write them: `--port NAME=DEVICE`. Each kind is a row of `device_kinds!` and a file, which implements
-//! [`DeviceKind`](kind::DeviceKind).
+//! `DeviceKind` (kind.rs).
 
 mod af_packet;
 mod af_xdp;
