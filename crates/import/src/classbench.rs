@@ -8,7 +8,7 @@
 //! have no action and do not define how they treat packets without a field; [`ClassbenchOptions`] does.
 
 use crate::cube::{Dim, Family, PacketCube};
-use crate::draft::{Effect, LeftOut, PolicyDraft, Remarks};
+use crate::draft::{Effect, ImportVerdict, LeftOut, PolicyDraft, Remarks};
 use crate::{language, set};
 use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Intervals;
@@ -18,27 +18,23 @@ use std::net::IpAddr;
 /// Why a filter has no rules although the language could express it.
 const NO_PACKET: &str = "no packet matches, since its protocol has no ports or no flags";
 
-/// Adds the rules of filters to a policy, in their order. `target` is the target of the filter with an index.
+/// Adds the rules of filters to a policy, in their order. `verdict` returns the verdict of the filter with an index.
 pub fn add(
     draft: &mut PolicyDraft,
     filters: &[ClassbenchFilter],
     options: ClassbenchOptions,
-    target: impl Fn(usize) -> &'static str,
+    verdict: impl Fn(usize) -> ImportVerdict,
 ) {
     for (index, filter) in filters.iter().enumerate() {
-        let target = target(index);
+        let verdict = verdict(index);
         let added = filter.constraints(options).and_then(|constraints| {
             if constraints.len() > 1 {
                 draft.comment(&format!("line {}: {} rules", filter.line, constraints.len()));
             }
-            draft.add(&constraints, target, Remarks::default())
+            draft.add(&constraints, verdict.text(), Remarks::default())
         });
         if let Err(reason) = added {
-            let effect = match target {
-                _ if reason == NO_PACKET => Effect::None,
-                "drop" => Effect::Looser,
-                _ => Effect::Stricter,
-            };
+            let effect = if reason == NO_PACKET { Effect::None } else { verdict.if_left_out() };
             draft.leave_out(LeftOut { line: filter.line, text: filter.to_string(), reason, effect });
         }
     }

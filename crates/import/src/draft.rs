@@ -44,6 +44,33 @@ pub enum Effect {
     Either,
 }
 
+/// The verdict of an imported rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportVerdict {
+    /// Packets pass.
+    Accept,
+    /// Packets are dropped.
+    Drop,
+}
+
+impl ImportVerdict {
+    /// The target that gives it.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            ImportVerdict::Accept => "accept",
+            ImportVerdict::Drop => "drop",
+        }
+    }
+
+    /// The effect of a rule that is left out.
+    pub(crate) fn if_left_out(self) -> Effect {
+        match self {
+            ImportVerdict::Accept => Effect::Stricter,
+            ImportVerdict::Drop => Effect::Looser,
+        }
+    }
+}
+
 impl Effect {
     /// The effect of two omissions together.
     pub fn and(self, other: Effect) -> Effect {

@@ -13,4 +13,4 @@ mod language;
 mod set;
 
 pub use cube::Family;
-pub use draft::{Effect, LeftOut, PolicyDraft, count};
+pub use draft::{Effect, ImportVerdict, LeftOut, PolicyDraft, count};

@@ -1,8 +1,5 @@
 //! The printer: rules back to their canonical text, which parses to the same rule.
 //!
-//! Numbers are printed by the field's [`ValueFormat`]; well-known values by name only where that reads naturally.
-//! Texts are printed as `"…"` if every byte is printable ASCII, else as `|…|`.
-//!
 //! Policies of a million rules are listed: what most rules are made of is written piece by piece, without going through
 //! `format_args!`.
 

@@ -10,7 +10,7 @@ use crate::output;
 use anyhow::{Context, bail};
 use mmb_client::policy_file::{self, name};
 use mmb_import::classbench::{self, ClassbenchOptions};
-use mmb_import::{Family, PolicyDraft, count, iptables};
+use mmb_import::{Family, ImportVerdict, PolicyDraft, count, iptables};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -40,9 +40,9 @@ fn from_classbench(args: &ClassbenchArgs) -> anyhow::Result<PolicyDraft> {
     let mut draft = PolicyDraft::default();
     draft.comment(&format!("{} filters of {}, the best first", filters.len(), name(&args.files.file)));
     classbench::add(&mut draft, &filters, reading, |index| match args.action {
-        ActionArg::Drop => "drop",
-        ActionArg::Accept => "accept",
-        ActionArg::Alternate => ["accept", "drop"][index % 2],
+        ActionArg::Drop => ImportVerdict::Drop,
+        ActionArg::Accept => ImportVerdict::Accept,
+        ActionArg::Alternate => [ImportVerdict::Accept, ImportVerdict::Drop][index % 2],
     });
     Ok(draft)
 }

@@ -15,7 +15,7 @@ mod names;
 mod save;
 
 use super::cube::{Dim, Family, PacketCube};
-use super::draft::{Effect, LeftOut, PolicyDraft, Remarks, count, is_plain};
+use super::draft::{Effect, ImportVerdict, LeftOut, PolicyDraft, Remarks, count, is_plain};
 use super::language;
 pub use save::SyntaxError;
 use save::{Chain, IptablesRule, IptablesTable, IptablesTarget, Save};
@@ -233,11 +233,11 @@ impl<'a> ChainWalk<'a> {
             return Ok(());
         }
         match name {
-            "ACCEPT" => self.decide(rule, &matching, "accept"),
-            "DROP" => self.decide(rule, &matching, "drop"),
+            "ACCEPT" => self.decide(rule, &matching, ImportVerdict::Accept),
+            "DROP" => self.decide(rule, &matching, ImportVerdict::Drop),
             "REJECT" => {
                 self.remark("REJECT becomes drop: nobody is told", rule.line);
-                self.decide(rule, &matching, "drop");
+                self.decide(rule, &matching, ImportVerdict::Drop);
             }
             "RETURN" => take_away(packets, cubes),
             name if LOGGING.contains(&name) => self.remark("nothing is logged, but rules count", rule.line),
@@ -250,7 +250,7 @@ impl<'a> ChainWalk<'a> {
     }
 
     /// Adds the rules of a verdict.
-    fn decide(&mut self, rule: &IptablesRule, matching: &[PacketCube], verdict: &str) {
+    fn decide(&mut self, rule: &IptablesRule, matching: &[PacketCube], verdict: ImportVerdict) {
         let comment = rule.options.iter().find(|option| option.name == "comment");
         let comment = comment.map(|option| option.values.join(" "));
         let name = comment.as_deref().filter(|comment| is_plain(comment));
@@ -261,9 +261,9 @@ impl<'a> ChainWalk<'a> {
         let remarks = Remarks { name, comment: Some(&remark) };
         for cube in matching {
             let added =
-                language::constraints(cube).and_then(|rules| self.draft.add(&rules, verdict, remarks));
+                language::constraints(cube).and_then(|rules| self.draft.add(&rules, verdict.text(), remarks));
             if let Err(reason) = added {
-                let effect = if verdict == "accept" { Effect::Stricter } else { Effect::Looser };
+                let effect = verdict.if_left_out();
                 let some = if matching.len() > 1 { "for a part of its packets, " } else { "" };
                 self.leave_out(rule, format!("{some}{reason}"), effect);
             }
@@ -272,12 +272,13 @@ impl<'a> ChainWalk<'a> {
 
     /// Adds the rule for the policy of the chain.
     fn policy(&mut self, chain: &Chain) {
-        let verdict = if chain.policy.as_deref() == Some("ACCEPT") { "accept" } else { "drop" };
+        let accepts = chain.policy.as_deref() == Some("ACCEPT");
+        let verdict = if accepts { ImportVerdict::Accept } else { ImportVerdict::Drop };
         let remark = format!("line {}: policy of {}", chain.line, chain.name);
         let rules = language::constraints(&PacketCube::all(self.family));
         let remarks = Remarks { name: None, comment: Some(&remark) };
-        if let Err(reason) = rules.and_then(|rules| self.draft.add(&rules, verdict, remarks)) {
-            let effect = if verdict == "accept" { Effect::Stricter } else { Effect::Looser };
+        if let Err(reason) = rules.and_then(|rules| self.draft.add(&rules, verdict.text(), remarks)) {
+            let effect = verdict.if_left_out();
             let (line, text) = (chain.line, format!(":{}", chain.name));
             self.draft.leave_out(LeftOut { line, text, reason, effect });
         }

@@ -1,4 +1,7 @@
 //! Values back to their text: numbers, addresses, prefixes, names, bytes.
+//!
+//! Numbers are printed by the field's [`ValueFormat`]; well-known values by name only where that reads naturally.
+//! Texts are printed as `"…"` if every byte is printable ASCII, else as `|…|`.
 
 use mmb_policy::field::{Field, FieldInfo, ValueFormat, ValueKind};
 use mmb_policy::rule::{NumberItem, NumberSet};
