@@ -41,7 +41,7 @@ impl<T: Clone + Default, const N: usize> PersistentVec<T, N> {
         *self.at_mut(number) = value;
     }
 
-    /// The entry of a number, to be changed: what [`PersistentVec::at`] gives, and the default if nothing is there.
+    /// The entry of a number, to be changed; the default if it was never set.
     pub fn at_mut(&mut self, number: usize) -> &mut T {
         let page = number / N / PAGE;
         while self.pages.len() <= page {

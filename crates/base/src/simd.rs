@@ -5,10 +5,10 @@
 
 use std::sync::OnceLock;
 
-/// What the processor can do.
+/// A set of SIMD instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimdLevel {
-    /// What every processor of the architecture has.
+    /// The instructions that every processor of the architecture has.
     Scalar,
     /// AVX2: 8 lanes.
     #[cfg(target_arch = "x86_64")]
@@ -18,14 +18,14 @@ pub enum SimdLevel {
     Avx512,
 }
 
-/// Plain code that is compiled for each level. What `run` calls is to be inlined into it.
+/// Plain code that is compiled for each level. Functions that `run` calls must be inlined into it.
 pub trait Kernel {
     /// Does the work.
     fn run(self);
 }
 
 impl SimdLevel {
-    /// What this processor can do, or less if the environment variable `MMB_SIMD` asks for it (`scalar`, `avx2`).
+    /// The best level of this processor, or a lower one if the environment variable `MMB_SIMD` asks for it (`scalar`, `avx2`).
     pub fn detect() -> SimdLevel {
         static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
         *LEVEL.get_or_init(|| {
@@ -40,7 +40,7 @@ impl SimdLevel {
         })
     }
 
-    /// Everything that this processor can do, the slowest first.
+    /// All levels of this processor, the slowest first.
     pub fn available() -> Vec<SimdLevel> {
         [vec![SimdLevel::Scalar], SimdLevel::wider()].concat()
     }

@@ -83,7 +83,7 @@ impl<I: Id> IdPool<I> {
     }
 }
 
-/// Where a slab stores its values: a vector, or [`Chunks`].
+/// Storage of a slab's values: a vector, or [`Chunks`].
 pub trait SlabStorage<T>: Default {
     /// Number of values.
     fn count(&self) -> usize;

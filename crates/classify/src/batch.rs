@@ -33,7 +33,7 @@ pub(crate) struct Batch {
 #[derive(Clone, Copy, Debug)]
 struct Packed {
     tuple: u32,
-    /// Where the lanes of its key begin that the tuple's mask has.
+    /// The index of the first lane of its key; a key has the lanes of the tuple's mask.
     key: u32,
     rule: PackedRule,
 }
@@ -67,12 +67,12 @@ impl Batch {
         self.rules.push(Packed { tuple, key, rule });
     }
 
-    /// How many rules there are, one that lists values for each of them.
+    /// Number of rules; a rule that lists values counts once for each value.
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// How many of the rules have a key in the option table.
+    /// Number of rules that have a key in the option table.
     pub(crate) fn optional(&self) -> usize {
         self.conditional.iter().filter(|rule| rule.option.is_some()).count()
     }
@@ -84,7 +84,7 @@ impl Batch {
         key
     }
 
-    /// For the merger: every tuple with a sample of its keys, and the share of keys that is in the samples.
+    /// Every tuple with a sample of its keys, and the share of keys that is in the samples: the merger's input.
     pub(crate) fn sample(&self) -> (Vec<MergedTuple>, f64) {
         let stride = self.rules.len().div_ceil(SAMPLE).max(1);
         let tuple =

@@ -25,7 +25,7 @@ pub(crate) enum RuleCheck {
     AnyOption { none: bool },
 }
 
-/// What is asked of an option.
+/// The test of an option.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OptionTest {
     /// It is there.
@@ -36,7 +36,7 @@ pub(crate) enum OptionTest {
     Bytes { data: Box<[Box<[u8]>]>, differs: bool },
 }
 
-/// How a field of at most 32 bits is read from a key.
+/// Reads a field of at most 32 bits from a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Extract {
     /// The lane that it lies in.
@@ -71,7 +71,7 @@ impl Extract {
     }
 }
 
-/// What checks look at: one key of a vector, and its packet.
+/// The input of checks: one key of a vector, and its packet.
 #[derive(Clone, Copy)]
 pub(crate) struct CheckedPacket<'a, 'b> {
     /// The vector's keys by lane.

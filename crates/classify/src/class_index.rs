@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Entries with one relaxed key that a tuple which comes later may join.
 const LONGEST_CHAIN: usize = 6;
 
-/// Where a tuple lives.
+/// The place of a tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TuplePlace {
     Flat,
@@ -57,7 +57,7 @@ pub(crate) struct ClassIndex {
     relaxed: RelaxedRule,
     /// The most rules that a packet can match.
     pub(crate) most: usize,
-    /// Which of the tables tuples got that came later.
+    /// By table: whether it was added for a tuple that came after the index was built.
     added_later: Vec<bool>,
 }
 
@@ -194,7 +194,7 @@ impl ClassIndex {
         }
     }
 
-    /// Takes a table out, in whose place the last one comes.
+    /// Removes a table; the last one takes its place.
     fn forget_table(&mut self, table: usize) {
         self.view.tables.swap_remove(table);
         self.added_later.swap_remove(table);

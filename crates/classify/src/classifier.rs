@@ -20,7 +20,7 @@ use mmb_policy::Rule;
 use mmb_random::{Generator, Seed};
 use std::sync::Arc;
 
-/// All rules of a policy, as they are looked up: never changed, shared by all workers, cheap to clone.
+/// The compiled rules of a policy: immutable, shared by all workers, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     level: SimdLevel,

@@ -24,7 +24,7 @@ const SELECTIVE: u128 = 8;
 pub(crate) struct CompiledRule {
     /// Cubes of one mask that do not meet: a packet is in at most one.
     pub(crate) cubes: Vec<KeyCube>,
-    /// What else must hold, tests of options last.
+    /// The remaining conditions, tests of options last.
     pub(crate) checks: Vec<RuleCheck>,
 }
 
@@ -94,7 +94,7 @@ struct Allowed {
 /// A rule on its way.
 struct RuleDraft {
     class: Class,
-    /// What every packet of the class has.
+    /// Fixes the bits that every packet of the class has.
     given: KeyCube,
     cube: KeyCube,
     allowed: Vec<Allowed>,
@@ -283,7 +283,7 @@ impl RuleDraft {
         Ok(CompiledRule { cubes, checks: self.checks })
     }
 
-    /// What follows from the bits that are fixed: a packet with a transport header is of its protocol and no later
+    /// Fixes the bits that follow from those that are fixed: a packet with a transport header is of its protocol and no later
     /// fragment.
     fn conclude(&mut self) -> Result<(), CompileError> {
         if let Some(kind @ 1..) = self.cube.known_byte(key::L4_KIND) {

@@ -1,4 +1,4 @@
-//! What the lanes of a key hold, as far as merging tuples and loosening rules ask: addresses, ports, the rest.
+//! The contents of a key's lanes, as far as merging tuples and relaxing rules need them: addresses, ports, the rest.
 
 use mmb_packet::Class;
 use mmb_packet::key::{L4, LANE};

@@ -32,7 +32,7 @@ pub(crate) fn lane_set(mask: &LaneMask) -> Lanes {
     Lanes(nonzero.fold(0, |set, lane| set | 1 << lane))
 }
 
-/// How many lanes these are.
+/// Number of lanes that a mask has bits in.
 pub(crate) fn lane_count(mask: &LaneMask) -> usize {
     mask.iter().filter(|lane| **lane != 0).count()
 }

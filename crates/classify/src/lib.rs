@@ -1,4 +1,4 @@
-//! Which rules does a packet match: policy rules to tables, vectors of header keys to matched rules.
+//! Packet classification: finds the rules that packets match, for vectors of header keys.
 //!
 //! Purpose: [`ClassifierIndex`] takes rules, each under a [`RuleSlot`], all at once or one by one, and hands out
 //! [`Classifier`]s. [`Classifier::classify`] finds, for a whole vector of keys, every rule that each packet matches.

@@ -2,11 +2,11 @@
 //!
 //! A list tells its rules apart by what must hold besides the key: nothing (`plain`), conditions on the key's numbers, the
 //! payload or the options (`ranged`), or a TCP option of some kind with some value (`keyed`). The last are not in the list
-//! itself but in the option table, under keys of the list's number, the kind and the value, so that of ten thousand such
+//! itself but in the option table, under keys of the list's id, the kind and the value, so that of ten thousand such
 //! rules only those are looked at whose option the packet has.
 //!
 //! Lists are persistent, as everything that workers read: the first change after a snapshot makes a new list under the same
-//! number.
+//! id.
 
 use crate::check::{OptionTest, RuleCheck};
 use crate::ids::{KeyRules, ListId, RuleSlot};
@@ -23,7 +23,7 @@ pub(crate) struct RuleList {
     pub(crate) plain: Vec<RuleSlot>,
     /// Rules with conditions.
     pub(crate) ranged: Ranged,
-    /// What the option table is to be asked, where some rule is keyed by an option.
+    /// The options to look up in the option table, if some rule is keyed by an option.
     pub(crate) keyed: Option<Box<OptionKinds>>,
 }
 
@@ -61,7 +61,7 @@ impl OptionKinds {
     }
 }
 
-/// What a packet's options must have for a rule to be looked at.
+/// The option by which a rule is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionKey {
     /// An option of that kind whose data is that number.
@@ -71,7 +71,7 @@ pub(crate) enum OptionKey {
 }
 
 impl OptionKey {
-    /// In the lane of the kind: a key without value.
+    /// Set in the lane of the kind for a key without value.
     const PRESENT: u32 = 1 << 8;
 
     /// The key of a list in the option table.
@@ -103,7 +103,7 @@ pub(crate) struct ListEntry {
     pub(crate) slot: RuleSlot,
     /// The key that it has in the option table.
     pub(crate) option: Option<OptionKey>,
-    /// What else must hold, tests of options last.
+    /// The remaining conditions, tests of options last.
     pub(crate) checks: Vec<RuleCheck>,
 }
 
@@ -193,7 +193,7 @@ impl RuleList {
     }
 }
 
-/// All lists, by number.
+/// All lists, by id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleLists(PersistentVec<Option<Arc<RuleList>>, 64>);
 

@@ -1,4 +1,4 @@
-//! What a vector's packets matched, and the scratch that finding it needs. One worker owns and writes it.
+//! The rules that a vector's packets matched, and the scratch memory of the search. One worker owns and writes it.
 
 use crate::VECTOR;
 use crate::ids::{ListId, RuleSlot};
@@ -25,9 +25,9 @@ pub struct Scratch {
     log: Vec<Hit>,
     /// Matches of each packet.
     counts: Box<[u32; VECTOR]>,
-    /// Where each packet's matches end in `slots`.
+    /// The end of each packet's matches in `slots`.
     ends: Box<[u32; VECTOR]>,
-    /// Matches by packet.
+    /// Matches by packet, as many as there are in `log`; what follows is of earlier vectors.
     slots: Vec<RuleSlot>,
     /// Packets with at least one match, in order: the first `matched_len`.
     matched: Box<[u8; VECTOR]>,
@@ -72,6 +72,7 @@ impl Scratch {
     /// that is more than any classifier before, and more than some million.
     pub fn fit(&mut self, most: usize) {
         self.clear();
+        self.slots.clear();
         self.listed.clear();
         self.listed.reserve(most);
         self.log.reserve(most);
@@ -102,7 +103,7 @@ impl Scratch {
     /// The slots of all packets.
     #[inline]
     pub fn all_slots(&self) -> &[RuleSlot] {
-        &self.slots
+        &self.slots[..self.log.len()]
     }
 
     /// The packets that matched at least one rule, in order.
@@ -116,7 +117,6 @@ impl Scratch {
         // Without a match nothing was written.
         if self.matched_len > 0 {
             self.log.clear();
-            self.slots.clear();
             self.counts.fill(0);
             self.ends.fill(0);
             self.matched_len = 0;
@@ -130,7 +130,7 @@ impl Scratch {
         (probe, listed, Log { log, counts })
     }
 
-    /// What looking at lists needs.
+    /// The parts that matching against lists needs.
     #[inline]
     pub(crate) fn list_parts(&mut self) -> (&mut ProbeColumns, &mut Pairs, &mut LazyOptions, Log<'_>) {
         let Scratch { probe, pairs, options, log, counts, .. } = self;
@@ -151,7 +151,9 @@ impl Scratch {
             matched += usize::from(count > 0);
         }
         self.matched_len = matched;
-        self.slots.resize(self.log.len(), RuleSlot::FIRST);
+        if self.slots.len() < self.log.len() {
+            self.slots.resize(self.log.len(), RuleSlot::FIRST);
+        }
         for hit in &self.log {
             let end = &mut self.ends[usize::from(hit.packet)];
             self.slots[*end as usize] = hit.slot;
@@ -160,7 +162,7 @@ impl Scratch {
     }
 }
 
-/// Where matches are noted.
+/// Records matches.
 pub(crate) struct Log<'a> {
     log: &'a mut Vec<Hit>,
     counts: &'a mut [u32; VECTOR],

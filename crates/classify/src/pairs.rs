@@ -31,7 +31,7 @@ impl Pairs {
         self.len + 2 * MAX_AREA <= VECTOR
     }
 
-    /// How many there are.
+    /// Number of pairs.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len

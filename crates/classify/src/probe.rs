@@ -17,7 +17,7 @@ use mmb_packet::columns::Column;
 
 /// Candidates that there is room for: those of any table behind as many as make a verification worth while.
 const ROOM: usize = 2 * VECTOR;
-/// So many candidates are verified at once, about.
+/// The approximate number of candidates that are verified at once.
 const ENOUGH: usize = VECTOR;
 
 /// A key that a filter let pass: it may be in the table.
@@ -44,7 +44,7 @@ pub(crate) struct ProbeColumns {
     candidates: Box<[ProbeCandidate; ROOM]>,
     len: usize,
     runs: Vec<TableRun>,
-    /// What the candidates' first buckets told: a value, [`NOTHING`] or [`MORE`].
+    /// The result of each candidate's first bucket: a value, [`NOTHING`] or [`MORE`].
     values: Box<[u32; ROOM]>,
 }
 

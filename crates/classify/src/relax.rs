@@ -51,7 +51,7 @@ impl RelaxedRule {
     }
 }
 
-/// What `mask` and `key` say beyond `relaxed`, as conditions on the fields of the lanes.
+/// The constraints of `mask` and `key` beyond `relaxed`, as conditions on the fields of the lanes.
 fn conditions(class: Class, mask: &LaneMask, key: &LaneMask, relaxed: &LaneMask) -> Vec<RuleCheck> {
     let mut checks = Vec::new();
     for lane in 0..mask.len() {

@@ -23,7 +23,7 @@ pub(crate) struct ClassTables {
     pub(crate) flat: Arc<Flat>,
 }
 
-/// What the classes share.
+/// The parts of a classifier that the classes share.
 #[derive(Clone, Copy)]
 pub(crate) struct SearchTables<'a> {
     pub(crate) level: SimdLevel,
@@ -36,7 +36,7 @@ pub(crate) struct SearchTables<'a> {
 pub(crate) struct SearchVector<'a, 'b> {
     pub(crate) lanes: &'a [Column],
     pub(crate) len: usize,
-    /// Which packet each key is of.
+    /// The packet of each key.
     pub(crate) of: &'a [u8; VECTOR],
     pub(crate) packets: &'a [Packet<'b>],
     pub(crate) layouts: &'a [Layout],
@@ -88,7 +88,7 @@ impl ClassTables {
     }
 }
 
-/// So many lists are fetched ahead: their first lines fit the smallest cache together.
+/// Number of lists that are prefetched together: their first lines fit the smallest cache.
 const AHEAD: usize = 128;
 
 /// Holds packets against the lists that their keys led to.

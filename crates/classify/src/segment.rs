@@ -27,7 +27,7 @@ pub(crate) struct SegmentLine([u32; LINE_WORDS]);
 /// A shared segment.
 pub(crate) type Segment = Arc<[SegmentLine]>;
 
-/// How buckets for keys of some number of lanes are laid out: the lanes of every place, their values, and in the last word
+/// The layout of buckets for keys of some number of lanes: the lanes of every place, their values, and in the last word
 /// the member numbers (a byte a place) and the count of entries that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentShape {
@@ -71,7 +71,7 @@ impl SegmentShape {
     }
 }
 
-/// What hashes an entry's key again: the relaxed mask over the key's lanes, and the seeds.
+/// Hashes the key of an entry again: the relaxed mask over the key's lanes, and the seeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentHasher<'a> {
     /// Numbers of lanes of a key, with the bits that are hashed.
@@ -115,7 +115,7 @@ pub(crate) fn empty(shape: SegmentShape, buckets: usize, depth: u32) -> Segment 
     lines.into()
 }
 
-/// What the first bucket of a hash told.
+/// The result of a look at the first bucket of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuickProbe {
     /// The key is not there.

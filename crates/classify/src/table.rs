@@ -54,7 +54,7 @@ pub(crate) struct TupleTable {
     pub(crate) shape: SegmentShape,
     /// The lanes that keys hold, ascending; `shape.lanes` may be more.
     pub(crate) lanes: Vec<u8>,
-    /// What is hashed, by lane of the packet's key, and by lane of the table's.
+    /// The bits that are hashed, by lane of the packet's key and by lane of the table's.
     pub(crate) terms: Vec<Term>,
     compact_terms: Vec<(u8, u32)>,
     pub(crate) seeds: Seeds,

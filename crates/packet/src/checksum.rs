@@ -79,7 +79,7 @@ pub fn header_is_sound(header: &[u8]) -> bool {
     ChecksumSum::default().bytes(header).fold() == 0xffff
 }
 
-/// What changes of bytes do to a checksum over them: the sum of `~old + new` over all words (RFC 1624).
+/// The effect of changed bytes on a checksum over them: the sum of `~old + new` over all words (RFC 1624).
 ///
 /// A word that stays adds 0xffff, which is zero; changes that come to zero leave a checksum as it is, be it 0 or 0xffff.
 #[derive(Clone, Copy, Debug, Default)]
@@ -183,7 +183,7 @@ static FIELD_OFFSETS: [u8; 256] = {
     offsets
 };
 
-/// Where the Internet checksum lies in a transport header of that kind (1, 6, 17 or 58) or protocol (UDP-Lite and DCCP too).
+/// The offset of the Internet checksum in a transport header of that kind (1, 6, 17 or 58) or protocol (UDP-Lite and DCCP too).
 #[inline]
 pub fn field_offset(l4_kind: u8) -> Option<usize> {
     let offset = FIELD_OFFSETS[usize::from(l4_kind)];
@@ -219,7 +219,7 @@ fn pseudo_header_of(proto: u8, bytes: &[u8], layout: &Layout) -> Option<Checksum
     }
 }
 
-/// What a packet's transport checksum says of it.
+/// The result of a check of a packet's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soundness {
     /// It is right, or the packet has none.

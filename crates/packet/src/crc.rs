@@ -33,7 +33,7 @@ fn register(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, step)
 }
 
-/// Where an SCTP header has its checksum.
+/// The offset of the checksum in an SCTP header.
 const SCTP_CHECKSUM: usize = 8;
 
 /// Whether the checksum of an SCTP packet is right, of its header and all its chunks. `None` if it is too short to have one.

@@ -1,4 +1,4 @@
-//! What tells the flows of a protocol apart in its transport header, for protocols whose headers rules do not look into.
+//! The fields of transport headers that distinguish flows, for protocols whose headers rules do not match on.
 //!
 //! Ports lie first in the headers of SCTP (RFC 9260 section 3.1), DCCP (RFC 4340 section 5.1) and UDP-Lite (RFC 3828 section 3.1), as
 //! in those of TCP and UDP. GRE has a key instead, if the sender gives one (RFC 2890).

@@ -4,7 +4,7 @@ use crate::key::flags;
 use crate::proto::TCP;
 use std::ops::Range;
 
-/// What sort of packet it is; each sort has tables of its own.
+/// The class of a packet; each class has tables of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Class {
     /// An IPv4 packet.
@@ -27,14 +27,14 @@ impl Class {
     }
 }
 
-/// Where a sound packet's headers lie: offsets in bytes from the packet's first byte.
+/// The offsets of a sound packet's headers, in bytes from the packet's first byte.
 ///
 /// Invariant, for a layout that [`parse`](crate::parse::parse) returned: `ip <= l4 <= payload <= payload_end <= end <= packet.len()`; the
 /// fixed part of the IP header lies between `ip` and `l4`; where `l4_kind` is not 0 the fixed part of that transport
 /// header lies between `l4` and `payload`, and for TCP all of its options; `proto_at` lies between `ip` and `l4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// The packet's sort.
+    /// The packet's class.
     pub class: Class,
     /// The kind of transport header at `l4`: 6, 17, 1 (only over IPv4), 58 (only over IPv6), or 0 if there is none
     /// that mmb knows (another protocol, or a later fragment).
@@ -68,14 +68,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Where the payload lies: behind the transport header, or behind the IP headers where there is none that mmb
+    /// The range of the payload: behind the transport header, or behind the IP headers where there is none that mmb
     /// knows. Empty for later fragments and for frames that are not IP.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         usize::from(self.payload)..self.payload_end as usize
     }
 
-    /// Where the IP payload lies: behind the IPv4 header and its options, or behind the fixed IPv6 header. Empty for
+    /// The range of the IP payload: behind the IPv4 header and its options, or behind the fixed IPv6 header. Empty for
     /// frames that are not IP.
     #[inline]
     pub fn ip_payload_range(&self) -> Range<usize> {
@@ -86,7 +86,7 @@ impl Layout {
         }
     }
 
-    /// Where the TCP option area lies; empty where the packet has no TCP header.
+    /// The range of the TCP option area; empty where the packet has no TCP header.
     #[inline]
     pub fn tcp_options(&self) -> Range<usize> {
         let start = if self.l4_kind == TCP { self.l4 + TCP_HEADER as u16 } else { self.payload };

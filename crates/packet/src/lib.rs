@@ -1,4 +1,4 @@
-//! What a packet looks like: views over bytes, the header key, options, extension headers, checksums.
+//! Packets: views over bytes, layouts, the header key, options, extension headers, checksums.
 //!
 //! Purpose: everything above this room sees a packet through three things. [`Packet`] is the buffer, with
 //! room to grow at both ends. [`parse`](parse::parse) checks a packet once and says where its headers lie

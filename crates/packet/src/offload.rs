@@ -16,7 +16,7 @@ use crate::proto::SCTP;
 use crate::proto::{TCP, UDP};
 use crate::view::Packet;
 
-/// Where an SCTP header has its checksum.
+/// The offset of the checksum in an SCTP header.
 const SCTP_CHECKSUM: usize = 8;
 
 /// Completes an unfinished TCP, UDP or SCTP checksum; true if the packet had one.

@@ -24,7 +24,7 @@ pub const MAX_AREA: usize = 40;
 pub struct TcpOption<'a> {
     /// Its kind.
     pub kind: u8,
-    /// Where its kind byte lies in the area.
+    /// The offset of its kind byte in the area.
     pub offset: usize,
     /// Its data, without kind and length. Empty for end-of-list and no-operation, which are one byte each.
     pub data: &'a [u8],
@@ -57,7 +57,7 @@ pub fn walk(area: &[u8]) -> OptionWalk<'_> {
 }
 
 impl<'a> OptionWalk<'a> {
-    /// Where the walk stands: behind the last item. After the walk, the first byte that is not an option: what
+    /// The offset behind the last item. After the walk, the first byte that is not an option: what
     /// follows end-of-list, or the malformed option.
     #[inline]
     pub fn offset(&self) -> usize {
@@ -180,7 +180,7 @@ const MAX_SLOTS: usize = MAX_AREA / 2 + 2;
 #[derive(Clone, Copy, Debug, Default)]
 struct OptionSlot {
     kind: u8,
-    /// Where the data lies in `OptionTable::area`.
+    /// The range of the data in `OptionTable::area`.
     at: u8,
     len: u8,
 }

@@ -1,4 +1,4 @@
-//! One look at a packet: is it sound, and where do its headers lie.
+//! The parser: checks packets and finds their headers.
 //!
 //! Purpose: [`parse`] is the only place that trusts nothing. What it returns is a [`Layout`] whose offsets lie inside
 //! the packet; everything behind it relies on that. A packet is walked header by header. Most packets of a vector need
@@ -24,18 +24,17 @@ use crate::view::Packet;
 /// Checks a packet and finds its headers.
 ///
 /// # Errors
-/// What makes the packet impossible to understand. Transport checksums are not looked at, and a UDP length
-/// that lies only bounds the payload.
+/// The reason that the packet cannot be parsed. Transport checksums are not checked, and a wrong UDP length only bounds the payload.
 pub fn parse(packet: &Packet<'_>, limits: &ParserLimits) -> Result<Layout, Malformed> {
     let mut layout = Layout::default();
     parse_into(packet, limits, &mut layout)?;
     Ok(layout)
 }
 
-/// The same into a place that the caller has, so that a vector's layouts are written where they stay.
+/// [`parse`] into a layout of the caller, so that a vector's layouts are written in place.
 ///
 /// # Errors
-/// As [`parse`]; the layout then means nothing.
+/// As [`parse`]; the layout is undefined then.
 pub fn parse_into(packet: &Packet<'_>, limits: &ParserLimits, layout: &mut Layout) -> Result<(), Malformed> {
     let bytes = packet.bytes();
     *layout = Layout::default();

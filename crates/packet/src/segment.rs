@@ -65,9 +65,9 @@ pub struct Segments<'p> {
     layout: Layout,
     /// Bytes of payload of every segment but the last.
     size: usize,
-    /// Where in the payload the next segment begins; `None` when all are written.
+    /// The offset in the payload at which the next segment begins; `None` when all are written.
     next: Option<usize>,
-    /// How many are written.
+    /// Number of segments that are written.
     written: u16,
 }
 
@@ -149,7 +149,7 @@ impl<'p> Segments<'p> {
         })
     }
 
-    /// How many segments there are, written ones included; 1 for a packet without payload.
+    /// Number of segments, written ones included; 1 for a packet without payload.
     pub fn count(&self) -> usize {
         self.payload.len().div_ceil(self.size).max(1)
     }

@@ -7,7 +7,7 @@ use std::ops::{Add, AddAssign, Sub};
 pub struct Seq(pub u32);
 
 impl Seq {
-    /// How far `self` lies behind `earlier`; negative if it lies before it.
+    /// The distance of `self` behind `earlier`; negative if it lies before it.
     #[inline]
     pub fn distance(self, earlier: Seq) -> i32 {
         self.0.wrapping_sub(earlier.0) as i32

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortId(pub u16);
 
-/// What a packet begins with.
+/// The first header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum LinkType {
     /// Ethernet II or 802.3, with any 802.1Q / 802.1ad tags.
@@ -44,7 +44,7 @@ pub struct Packet<'a> {
     len: u32,
     /// The port that the packet came in by.
     pub port: PortId,
-    /// What the packet begins with.
+    /// The first header of the packet.
     pub link: LinkType,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Packet<'a> {
         self.len == 0
     }
 
-    /// Where the packet starts in its buffer, which is also its headroom in bytes.
+    /// The offset of the packet in its buffer, which is also its headroom in bytes.
     #[inline]
     pub fn headroom(&self) -> usize {
         self.start as usize

@@ -13,7 +13,7 @@ use mmb_testkit::strategy::repair_ip4_checksum;
 const MOST_CURSORS: usize = 40;
 
 /// A fuzz target.
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name, which is also that of its corpus.
     pub name: &'static str,
     /// What it does with an input.
@@ -21,14 +21,14 @@ pub struct Target {
 }
 
 /// Every fuzz target.
-pub const TARGETS: &[Target] = &[
-    Target { name: "parser", run: parser },
-    Target { name: "packet", run: packet },
-    Target { name: "socket", run: socket },
-    Target { name: "connections", run: connections },
-    Target { name: "errors", run: errors },
-    Target { name: "fragments", run: fragments },
-    Target { name: "state", run: state },
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "parser", run: parser },
+    FuzzTarget { name: "packet", run: packet },
+    FuzzTarget { name: "socket", run: socket },
+    FuzzTarget { name: "connections", run: connections },
+    FuzzTarget { name: "errors", run: errors },
+    FuzzTarget { name: "fragments", run: fragments },
+    FuzzTarget { name: "state", run: state },
 ];
 
 /// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that

@@ -12,7 +12,7 @@ use mmb_random::Generator;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// How tuples are put into tables.
+/// The rule by which tuples are assigned to tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tuning {
     /// Few tables: what works best.

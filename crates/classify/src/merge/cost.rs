@@ -9,7 +9,7 @@ use crate::lane_mask::LaneMask;
 use crate::relax::SHORT_CHAIN;
 use mmb_packet::Class;
 
-/// For a table, for a row, for an entry of a chain, for a list in place of a long chain.
+/// The costs of a table, of a row, of an entry of a chain, and of a list in place of a long chain.
 const TABLE: f64 = 11.0;
 const ROW: f64 = 0.8;
 const ENTRY: f64 = 5.0;
@@ -17,7 +17,7 @@ const LONG: f64 = 40.0;
 /// Entries of a class whose lists the cache holds, and how many times as long as these others take.
 const NEAR: usize = 65_536;
 const FAR: f64 = 8.0;
-/// For a bucket that is looked at.
+/// The cost of a bucket that is compared.
 const VISIT: f64 = 60.0;
 /// Tables in which a packet that some rule is about finds a chain.
 const MET: f64 = 2.0;

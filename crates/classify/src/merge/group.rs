@@ -2,7 +2,7 @@
 
 use crate::lane_mask::{LaneMask, common, union};
 
-/// How long chains may get.
+/// The longest chains that are allowed.
 #[derive(Clone, Copy)]
 pub(super) struct MergeLimits {
     /// Entries that share their relaxed key with an entry, on average over a tuple's entries.

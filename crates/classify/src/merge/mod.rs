@@ -1,4 +1,4 @@
-//! Which tuples share a table: from the rules' masks and a sample of their keys to few groups with relaxed masks.
+//! Decides which tuples share a table: makes few groups with relaxed masks of the rules' masks and a sample of their keys.
 //!
 //! A table costs every packet a hash and a look at a filter, whether anything is found or not; a chain of entries with
 //! one relaxed key costs only packets that get there. So tuples are put together under a mask that all of them fix, as
@@ -21,9 +21,9 @@ mod tests;
 use group::MergeLimits;
 pub(crate) use group::{MergedTuple, TupleGroup};
 use mmb_packet::Class;
-use tally::Tally;
+use tally::KeyCounts;
 
-/// So many groups are few.
+/// Up to this number of groups, longer chains are not tried.
 const FEW_GROUPS: usize = 3;
 
 /// From strict to loose.
@@ -47,7 +47,7 @@ pub(crate) fn apart(tuples: &[MergedTuple]) -> Vec<TupleGroup> {
 /// Groups of all tuples, the smallest first. `share`: the part of the keys that is in the samples.
 pub(crate) fn merge(class: Class, tuples: &[MergedTuple], share: f64) -> Vec<TupleGroup> {
     let candidates = candidates::candidates(class, tuples);
-    let mut merger = Merger { class, tuples, share, tally: Tally::new(tuples) };
+    let mut merger = Merger { class, tuples, share, tally: KeyCounts::new(tuples) };
     let mut all: Vec<usize> = (0..tuples.len()).collect();
     // Small ones first: a tuple that fills a mask's whole space is not to keep others out.
     all.sort_by_key(|&number| tuples[number].sample.len());
@@ -67,10 +67,10 @@ pub(crate) fn merge(class: Class, tuples: &[MergedTuple], share: f64) -> Vec<Tup
     best.map(|(_, groups)| groups).unwrap_or_default()
 }
 
-/// What choosing and reckoning work on.
+/// The state of merging.
 struct Merger<'a> {
     class: Class,
     tuples: &'a [MergedTuple],
     share: f64,
-    tally: Tally,
+    tally: KeyCounts,
 }

@@ -1,10 +1,10 @@
-//! How many sampled keys have each relaxed key: a hash table that is used again for every mask.
+//! Counts the sampled keys of each relaxed key, in a hash table that is reused for every mask.
 
 use super::group::{MergeLimits, MergedTuple};
 use crate::lane_mask::LaneMask;
 
 /// Counts by relaxed key.
-pub(super) struct Tally {
+pub(super) struct KeyCounts {
     keys: Vec<u64>,
     counts: Vec<u32>,
     used: Vec<usize>,
@@ -12,12 +12,12 @@ pub(super) struct Tally {
     pub(super) counted: usize,
 }
 
-impl Tally {
-    /// With room for all sampled keys of the tuples.
-    pub(super) fn new(tuples: &[MergedTuple]) -> Tally {
+impl KeyCounts {
+    /// An empty table with room for all sampled keys of the tuples.
+    pub(super) fn new(tuples: &[MergedTuple]) -> KeyCounts {
         let most: usize = tuples.iter().map(|tuple| tuple.sample.len()).sum();
         let size = (most * 2 + 2).next_power_of_two();
-        Tally { keys: vec![0; size], counts: vec![0; size], used: Vec::new(), counted: 0 }
+        KeyCounts { keys: vec![0; size], counts: vec![0; size], used: Vec::new(), counted: 0 }
     }
 
     /// Sets all counts to zero.
@@ -46,7 +46,7 @@ impl Tally {
         (at, before)
     }
 
-    /// How often was counted what a mask leaves of a key.
+    /// The count of a key under a mask.
     pub(super) fn count(&self, key: &LaneMask, mask: &LaneMask) -> u32 {
         self.counts[self.place(relaxed_hash(key, mask))]
     }

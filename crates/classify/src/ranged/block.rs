@@ -89,7 +89,7 @@ impl RangeBlock {
         places.map(|place| place.0).find(|bit| self.used[bit / 64] >> (bit % 64) & 1 == 1)
     }
 
-    /// Takes the rule at a place away.
+    /// Removes the rule at a place.
     pub(super) fn remove(&mut self, bit: usize) {
         self.used[bit / 64] &= !(1 << (bit % 64));
         let RangeBlock { tables, rules, .. } = self;
@@ -155,7 +155,7 @@ impl RangeBlock {
 /// The rules that the tables leave, for some keys.
 struct Candidates<const W: usize, const B: usize> {
     words: [[u64; W]; B],
-    /// Which words are not 0: a bit each, through all keys.
+    /// A bit for each word of each key: whether the word is not 0.
     full: [u64; FULL],
 }
 

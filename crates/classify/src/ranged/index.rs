@@ -28,12 +28,12 @@ pub(super) enum RangeIndex {
 #[derive(Clone, Debug)]
 pub(super) struct Bitmap {
     words: [u64; 1 << 16 >> 6],
-    /// How many there are in the words before each.
+    /// By word: the number of members in the words before it.
     before: [u16; 1 << 16 >> 6],
 }
 
 impl RangeIndex {
-    /// For numbers up to `most`, in intervals that start at `starts`: sorted, the first is 0, none is above `most`.
+    /// An index of numbers up to `most`, in intervals that start at `starts`: sorted, the first is 0, none is above `most`.
     pub(super) fn new(starts: &[u32], most: u32) -> RangeIndex {
         let bounds = &starts[1..];
         if most <= 0xff {
@@ -83,7 +83,7 @@ impl RangeIndex {
     }
 }
 
-/// In the order of signed numbers, which every processor compares several at a time.
+/// Maps a number so that signed comparison keeps the order: every processor compares several signed numbers at a time.
 #[inline(always)]
 fn biased(number: u32) -> i32 {
     (number ^ 1 << 31) as i32
@@ -108,7 +108,7 @@ impl Bitmap {
         map
     }
 
-    /// How many numbers of the set are at most `number`.
+    /// Number of members up to `number`.
     #[inline(always)]
     fn up_to(&self, number: u32) -> u32 {
         let at = (number / WORD) as usize % self.words.len();

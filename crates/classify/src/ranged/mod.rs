@@ -30,9 +30,9 @@ use std::sync::Arc;
 
 /// The most rules that are evaluated one after the other.
 const FEW: usize = 12;
-/// As few rules as that leave their blocks again.
+/// With this many rules or fewer, blocks are dissolved again.
 const FEW_AGAIN: usize = 6;
-/// So few keys are looked up one by one: a batch costs the same whether it is full or not.
+/// This many keys or fewer are looked up one by one: a batch costs the same whether it is full or not.
 const FEW_KEYS: usize = 8;
 /// A block of fewer rules is joined with one that has room for them.
 const SPARSE: usize = MOST / 8;
@@ -77,7 +77,7 @@ impl Ranged {
         }
     }
 
-    /// Takes a rule away, once if it is there for several values of a set. Returns whether it was there.
+    /// Removes a rule, once if it is there for several values of a set. Returns whether it was there.
     pub(crate) fn remove(&mut self, slot: RuleSlot) -> bool {
         match &mut self.0 {
             Store::Few(rules) => {

@@ -58,7 +58,7 @@ impl Rows {
         }
     }
 
-    /// Takes a row away.
+    /// Removes a row.
     pub(super) fn remove(&mut self, row: usize) {
         self.len -= 1;
         if self.words == LINE {

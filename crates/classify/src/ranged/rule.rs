@@ -81,7 +81,7 @@ impl RangeSpan {
     }
 }
 
-/// What does not fit a rule.
+/// The conditions that do not fit into [`RangedRule`].
 #[derive(Debug, Default)]
 struct RestOfRule {
     spans: Box<[RangeSpan]>,

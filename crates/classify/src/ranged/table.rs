@@ -13,7 +13,7 @@ use mmb_packet::columns::Column;
 #[derive(Clone, Debug)]
 pub(super) struct RangeTable {
     pub(super) field: RangeField,
-    /// Where intervals start: sorted, the first is 0.
+    /// The first number of each interval: sorted, the first is 0.
     starts: Vec<u32>,
     index: RangeIndex,
     /// By interval.

@@ -40,7 +40,7 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
-    /// As many as the longer key has lanes.
+    /// One for each lane of the longer key.
     pub(crate) const TERMS: usize = 20;
 
     /// Seeds from a generator of random numbers.

@@ -34,11 +34,10 @@ impl Lookups {
 
     #[inline]
     pub(super) fn push(&mut self, at: usize, LookupKey { tuple, kind: sort }: LookupKey) {
-        let index = self.of.len();
         self.tuples.push(tuple);
         // A vector's packets are numbered in a byte.
         self.of.push((at as u8, sort));
-        self.indices[at] = index as u16;
+        self.indices[at] = (self.of.len() - 1) as u16;
     }
 
     #[inline]

@@ -31,7 +31,7 @@ pub(super) fn walk(bytes: &[u8], layout: &mut Layout, limits: &ParserLimits) -> 
     layout.class = Class::Ip6;
     layout.end = u32::from(layout.ip) + packet.len() as u32;
 
-    let chain = Chain::walk(packet, limits)?;
+    let chain = ExtensionChain::walk(packet, limits)?;
     layout.flags |= chain.flags;
     layout.eh = chain.eh;
     layout.routed = chain.routed;
@@ -43,7 +43,7 @@ pub(super) fn walk(bytes: &[u8], layout: &mut Layout, limits: &ParserLimits) -> 
 }
 
 /// The state of a walk along the chain; offsets from the IPv6 header.
-struct Chain {
+struct ExtensionChain {
     proto: u8,
     proto_at: usize,
     at: usize,
@@ -52,10 +52,10 @@ struct Chain {
     routed: bool,
 }
 
-impl Chain {
-    fn walk(packet: &[u8], limits: &ParserLimits) -> Result<Chain, Malformed> {
+impl ExtensionChain {
+    fn walk(packet: &[u8], limits: &ParserLimits) -> Result<ExtensionChain, Malformed> {
         let proto = packet.get(6).copied().unwrap_or_default();
-        let mut chain = Chain { proto, proto_at: 6, at: IP6_HEADER, flags: 0, eh: 0, routed: false };
+        let mut chain = ExtensionChain { proto, proto_at: 6, at: IP6_HEADER, flags: 0, eh: 0, routed: false };
         let mut headers = 0;
         while let Some(bit) = extension(chain.proto) {
             if chain.proto == ESP {

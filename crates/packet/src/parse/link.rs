@@ -45,7 +45,7 @@ pub(super) fn walk(bytes: &[u8], link: LinkType, layout: &mut Layout) -> Result<
     Ok(())
 }
 
-/// What the ether type would be of a packet that has no link header.
+/// The ether type of a packet that has no link header, by its IP version.
 fn raw_ether_type(bytes: &[u8]) -> Result<u16, Malformed> {
     match bytes.first().ok_or(Malformed::LinkTruncated)? >> 4 {
         4 => Ok(ETHER_IP4),

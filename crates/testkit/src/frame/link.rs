@@ -16,7 +16,7 @@ pub enum Network {
 
 /// A VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
+pub struct VlanTag {
     /// The ether type that announces it.
     pub tpid: u16,
     /// Priority, drop eligibility and VLAN id.
@@ -29,7 +29,7 @@ pub struct Frame {
     /// The link header.
     pub link: LinkType,
     /// VLAN tags, outermost first (not for raw IP).
-    pub tags: Vec<Tag>,
+    pub tags: Vec<VlanTag>,
     /// The payload of the link header.
     pub network: Network,
     /// Bytes after the IP packet, such as Ethernet padding.
@@ -63,13 +63,13 @@ impl Frame {
 
     /// The same inside one more 802.1Q tag with this id.
     pub fn vlan(mut self, id: u16) -> Frame {
-        self.tags.insert(0, Tag { tpid: 0x8100, tci: id & 0x0fff });
+        self.tags.insert(0, VlanTag { tpid: 0x8100, tci: id & 0x0fff });
         self
     }
 
     /// The same inside one more 802.1ad tag with this id.
     pub fn service_vlan(mut self, id: u16) -> Frame {
-        self.tags.insert(0, Tag { tpid: 0x88a8, tci: id & 0x0fff });
+        self.tags.insert(0, VlanTag { tpid: 0x88a8, tci: id & 0x0fff });
         self
     }
 

@@ -15,5 +15,5 @@ pub use checksum::Checksum;
 pub(crate) use checksum::internet_checksum;
 pub use flow::{Dccp, Sctp, UdpLite};
 pub use ip::{Extension, FragmentHeader, Ip4, Ip6, Upper, gre};
-pub use link::{Frame, Network, Tag};
+pub use link::{Frame, Network, VlanTag};
 pub use transport::{Icmp, Tcp, Udp, pad_options, tcp_option};

@@ -2,7 +2,7 @@
 
 use super::pool;
 use crate::frame::{
-    Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Tag, Tcp, Udp, Upper, tcp_option,
+    Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper, VlanTag, tcp_option,
 };
 use mmb_packet::LinkType;
 use proptest::collection::vec;
@@ -96,7 +96,7 @@ pub fn repair_ip4_checksum(link: LinkType, bytes: &mut [u8]) {
 /// A packet with valid headers of any content.
 pub fn frame() -> BoxedStrategy<Frame> {
     let tag = (select(&[0x8100u16, 0x88a8, 0x9100][..]), select(pool::VLANS), 0u16..16)
-        .prop_map(|(tpid, id, high)| Tag { tpid, tci: high << 12 | id });
+        .prop_map(|(tpid, id, high)| VlanTag { tpid, tci: high << 12 | id });
     let tags = prop_oneof![5 => Just(Vec::new()), 4 => vec(tag.clone(), 1..3), 1 => vec(tag, 3..6)];
     let trailer = prop_oneof![3 => Just(Vec::new()), 1 => vec(pool::byte(), 1..20)];
     (link(), tags, network(), trailer)
