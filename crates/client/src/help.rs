@@ -44,7 +44,11 @@ pub fn at(line: &str, at: usize, known: &DaemonNames, program: ProgramWords<'_>)
         return explained(&fields) + &explained(&others);
     }
     let names: Vec<&str> = fields.iter().map(|line| line.word.as_str()).collect();
-    format!("{}fields; ? behind the first letters of one tells more\n{}", explained(&others), grid(&names))
+    format!(
+        "{}fields; ? after the first letters of one shows its description\n{}",
+        explained(&others),
+        grid(&names)
+    )
 }
 
 fn is_field(word: &str) -> bool {

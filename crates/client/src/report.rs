@@ -76,7 +76,7 @@ pub(crate) fn print(sink: &dyn OutputSink, text: &str) {
     let _ = sink.out(text);
 }
 
-/// Prints a JSON value on a line of its own, as [`print`] does.
+/// Prints a JSON value on a line of its own, as [`print()`] does.
 pub(crate) fn print_json(sink: &dyn OutputSink, value: &Value) {
     print(sink, &format!("{value}\n"));
 }

@@ -275,7 +275,7 @@ impl Daemon {
     }
 
     /// Frees what packets and answers no longer use, and reseeds generators; to be called periodically. Returns true once after a large
-    /// change, when the policy before it is freed, and after [`Daemon::request_trim`]: memory can be returned to the system then.
+    /// change, when the policy before it is freed, and after other large memory was freed: it can be returned to the system then.
     pub fn reclaim(&mut self) -> bool {
         if let Some(fresh) = self.reseed_timer.fresh(Instant::now()) {
             self.engine.reseed(&fresh);

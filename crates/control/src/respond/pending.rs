@@ -14,11 +14,11 @@ pub(super) const MOST_ERRORS: usize = 100;
 pub(super) struct PendingRequest {
     /// The change that it requests, until that is put into the commit queue.
     pub(super) change: Option<ChangeRequest>,
-    /// Whether the request has a change, also after that was put into the queue.
+    /// The request has a change, also after that was put into the queue.
     pub(super) has_change: bool,
     /// Notes about the text.
     pub(super) notes: Vec<ErrorLine>,
-    /// What the answer has beside the effect of the change.
+    /// The part of the request that the answer has lines for, beside the effect of the change.
     pub(super) question: PendingQuestion,
 }
 

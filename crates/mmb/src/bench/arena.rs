@@ -75,8 +75,8 @@ impl Arena {
     pub(super) fn packets(&mut self) -> impl Iterator<Item = Packet<'_>> {
         let mut rest = lines(&mut self.memory);
         self.places.iter().filter_map(move |place| {
-            let (buffer, behind) = std::mem::take(&mut rest).split_at_mut_checked(place.size)?;
-            rest = behind;
+            let (buffer, remaining) = std::mem::take(&mut rest).split_at_mut_checked(place.size)?;
+            rest = remaining;
             Packet::new(buffer, HEADROOM, place.len, PortId(0), place.link)
         })
     }

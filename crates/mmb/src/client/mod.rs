@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 /// Commands of the shell itself, and their descriptions.
 const SHELL_WORDS: ProgramWords<'_> = &[
-    ("help", "shows what may follow the words behind it; so does ? anywhere"),
+    ("help", "shows the words that may follow the ones after it; so does ? anywhere"),
     ("exit", "leaves the shell"),
 ];
 
