@@ -2,7 +2,7 @@
 //!
 //! Purpose: [`parse`] is the only place that trusts nothing. What it returns is a [`Layout`] whose offsets lie inside
 //! the packet; everything behind it relies on that. A packet is walked header by header. Most packets of a vector need
-//! not be: [`plain`] finds the layouts of untagged Ethernet with plain IP headers and whole TCP and UDP segments many at a
+//! not be: `plain` finds the layouts of untagged Ethernet with plain IP headers and whole TCP and UDP segments many at a
 //! time.
 
 mod ip4;
