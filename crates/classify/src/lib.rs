@@ -18,7 +18,7 @@
 //!
 //! Life-cycle: a [`ClassifierIndex`] belongs to the control side. A [`Classifier`] never changes; workers share it; it shares
 //! what is alike with the index and other classifiers, which copy the pages that they change. A [`Scratch`] and the
-//! [`VectorKeys`] belong to one worker; they are allocated when made and on [`Scratch::fit`], never by `classify`.
+//! [`VectorKeys`](mmb_packet::parse::vector::VectorKeys) belong to one worker; they are allocated when made and on [`Scratch::fit`], never by `classify`.
 #![deny(unsafe_code)]
 
 mod batch;
