@@ -53,7 +53,8 @@ pub(crate) fn is_constant(rule: &Rule) -> bool {
     let constant = |id: FieldId| {
         matches!(
             id,
-            // An invalid packet is classified anew.
+            // A field that is not listed may differ between packets: its rules take their connections' packets through classification.
+            // An invalid packet is classified again.
             FieldId::Ct
                 | FieldId::In
                 | FieldId::Out

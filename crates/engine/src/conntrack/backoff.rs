@@ -56,31 +56,31 @@ mod tests {
 
     #[test]
     fn searches_in_vain_become_rare_and_begin_anew_later() {
-        let (mut pause, mut searches) = (SearchBackoff::default(), Vec::new());
+        let (mut backoff, mut searches) = (SearchBackoff::default(), Vec::new());
         for now_ms in 1000..2000 {
-            if !pause.holds(now_ms) {
-                pause.begin(now_ms);
+            if !backoff.holds(now_ms) {
+                backoff.begin(now_ms);
                 searches.push(now_ms - 1000);
             }
         }
         assert_eq!(searches[..9], [0, 1, 3, 7, 15, 31, 63, 127, 255]);
         assert_eq!(searches.len(), 14);
-        assert!(!pause.holds(3000));
-        pause.begin(3000);
-        assert!(pause.holds(3000) && !pause.holds(3001), "it is long ago");
+        assert!(!backoff.holds(3000));
+        backoff.begin(3000);
+        assert!(backoff.holds(3000) && !backoff.holds(3001), "it is long ago");
     }
 
     #[test]
     fn others_are_not_paused_and_share_no_place_for_long() {
-        let mut pauses = SearchBackoffs::new();
+        let mut backoffs = SearchBackoffs::new();
         let mut others: Vec<u32> = (1..20_000_u32).map(|other| other.wrapping_mul(0x85EB_CA6B)).collect();
         for epoch in 0..4 {
             let now_ms = epoch * EPOCH_MS;
             for _ in 0..8 {
-                pauses.of(7, now_ms).begin(now_ms);
+                backoffs.of(7, now_ms).begin(now_ms);
             }
-            assert!(pauses.of(7, now_ms).holds(now_ms));
-            others.retain(|other| pauses.of(*other, now_ms).holds(now_ms));
+            assert!(backoffs.of(7, now_ms).holds(now_ms));
+            others.retain(|other| backoffs.of(*other, now_ms).holds(now_ms));
         }
         assert!(others.is_empty(), "{} are paused four times", others.len());
     }

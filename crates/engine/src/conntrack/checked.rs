@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(
             after(udp(), |udp| udp.connection.state = ConnState::Unreplied),
             None,
-            "answers were not believed"
+            "answers were not accepted"
         );
     }
 

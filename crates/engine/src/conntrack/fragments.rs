@@ -84,14 +84,14 @@ impl Conntrack {
             let fin = u32::from(segment.flags & flags::FIN != 0);
             let seq = segment.seq.wrapping_sub(headers).wrapping_add(fin);
             self.fragments.note_seq(&key, seq);
-            self.numbered.push((key, seq));
+            self.noted_seqs.push((key, seq));
         }
     }
 
     /// The sequence number that [`Conntrack::note_valid`] noted for a fragment's datagram in this vector.
     pub(super) fn seq_of(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<u32> {
-        let key = self.datagram(at, packet, layout).filter(|_| !self.numbered.is_empty())?.packed();
-        self.numbered.iter().rev().find(|(noted, _)| noted.packed() == key).map(|(_, seq)| *seq)
+        let key = self.datagram(at, packet, layout).filter(|_| !self.noted_seqs.is_empty())?.packed();
+        self.noted_seqs.iter().rev().find(|(noted, _)| noted.packed() == key).map(|(_, seq)| *seq)
     }
 
     /// The datagram of a fragment.

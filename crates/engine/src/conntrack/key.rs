@@ -98,8 +98,8 @@ pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress
     let ports = ports(bytes, layout)?;
     let flags = || bytes.get(usize::from(layout.l4) + 13);
     let begins = layout.l4_kind == TCP && flags().is_none_or(|flags| flags & flags::SYN != 0);
-    let sort = if begins { PacketKind::Packet } else { PacketKind::MidFlow };
-    Some(LookupKey { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, kind: sort })
+    let kind = if begins { PacketKind::Packet } else { PacketKind::MidFlow };
+    Some(LookupKey { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, kind })
 }
 
 /// The key of a packet for which [`extract_plain`] returns `None`.
@@ -110,7 +110,7 @@ pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> E
         let unknown = ExtractedKey::Malformed(Malformed::Ip6HeaderTruncated);
         return fragment_key(bytes, layout, place).map_or(unknown, ExtractedKey::Fragment);
     }
-    let (tuple, sort) = match layout.l4_kind {
+    let (tuple, kind) = match layout.l4_kind {
         TCP | UDP => match ports(bytes, layout) {
             Some(ports) => (Tuple { ports, ..tuple }, PacketKind::Packet),
             None => return ExtractedKey::None,
@@ -129,7 +129,7 @@ pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> E
             None => return ExtractedKey::None,
         },
     };
-    ExtractedKey::Key(LookupKey { tuple, kind: sort })
+    ExtractedKey::Key(LookupKey { tuple, kind })
 }
 
 /// The ports of TCP or UDP.

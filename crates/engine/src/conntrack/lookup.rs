@@ -38,7 +38,7 @@ impl Conntrack {
         (self.stale, self.some_cached) = (false, false);
         self.lookups.clear();
         self.refused.clear();
-        self.numbered.clear();
+        self.noted_seqs.clear();
         self.flow_states[..packets.len()].fill(FlowState::Untracked);
         let zone = snapshot.connections.zone;
         let mut start = 0;
@@ -71,12 +71,12 @@ impl Conntrack {
         self.found.resize(self.lookups.of.len(), None);
         self.table.find_all(&self.lookups.tuples, &mut self.found);
         let Lookups { tuples, of, .. } = &self.lookups;
-        for ((&(at, sort), &found), tuple) in of.iter().zip(&self.found).zip(tuples) {
+        for ((&(at, kind), &found), tuple) in of.iter().zip(&self.found).zip(tuples) {
             let at = usize::from(at);
             self.flow_states[at] = if tuple.wire.is_routed() {
-                flow_state(&self.table, found, sort, packets[at].port)
+                flow_state(&self.table, found, kind, packets[at].port)
             } else {
-                state_of(found, sort)
+                state_of(found, kind)
             };
         }
         if !self.state.shared.owners.owns_all(self.state.worker) {
@@ -146,8 +146,8 @@ impl Conntrack {
         match self.flow_states[at] {
             known @ FlowState::OtherWorker(_) => known,
             known if self.stale => match self.lookups.of_packet(at) {
-                Some(LookupKey { tuple, kind: sort }) => {
-                    flow_state(&self.table, self.table.find(&tuple), sort, port)
+                Some(LookupKey { tuple, kind }) => {
+                    flow_state(&self.table, self.table.find(&tuple), kind, port)
                 }
                 None => known,
             },
@@ -165,9 +165,7 @@ impl Conntrack {
 
     /// The flow state of a packet once its connection is closed.
     pub(super) fn recheck(&self, at: usize) -> FlowState {
-        self.lookups
-            .of_packet(at)
-            .map_or(FlowState::Untracked, |LookupKey { kind: sort, .. }| state_of(None, sort))
+        self.lookups.of_packet(at).map_or(FlowState::Untracked, |LookupKey { kind, .. }| state_of(None, kind))
     }
 
     /// The tuple by which a packet is looked up, if it is.
@@ -182,19 +180,19 @@ impl Conntrack {
 fn flow_state(
     table: &ConnectionTable,
     found: Option<(ConnId, Direction)>,
-    sort: PacketKind,
+    kind: PacketKind,
     port: PortId,
 ) -> FlowState {
     match found {
         Some((id, direction)) if !table.get(id).arrivals.admit(direction, port) => FlowState::Untracked,
-        found => state_of(found, sort),
+        found => state_of(found, kind),
     }
 }
 
 /// The flow state from a lookup result, without a check of the ingress port.
 #[inline]
-fn state_of(found: Option<(ConnId, Direction)>, sort: PacketKind) -> FlowState {
-    match (sort, found) {
+fn state_of(found: Option<(ConnId, Direction)>, kind: PacketKind) -> FlowState {
+    match (kind, found) {
         (PacketKind::MidFlow | PacketKind::Packet, Some((id, direction))) => {
             FlowState::Existing(id, direction)
         }

@@ -33,10 +33,10 @@ impl Lookups {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, at: usize, LookupKey { tuple, kind: sort }: LookupKey) {
+    pub(super) fn push(&mut self, at: usize, LookupKey { tuple, kind }: LookupKey) {
         self.tuples.push(tuple);
         // A vector's packets are numbered in a byte.
-        self.of.push((at as u8, sort));
+        self.of.push((at as u8, kind));
         self.indices[at] = (self.of.len() - 1) as u16;
     }
 

@@ -5,7 +5,7 @@
 //! connection is evicted: among those examined, one of the host that holds the most ports. A host that holds many ports takes them only
 //! from hosts that hold no fewer, and a host at its limit only from itself, unless the connection has been unreplied for [`STALE_MS`].
 //! Connections that were replied to are left alone. Only connections of this worker are examined, a limited number per packet; after a
-//! search that found nothing, packets with the same shortage back off (`pauses`).
+//! search that found nothing, packets with the same shortage back off (`backoffs`).
 
 use super::flow_state::Replaced;
 use super::tracking::Conntrack;
@@ -103,8 +103,8 @@ impl Conntrack {
     fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: NatError) -> bool {
         let now_ms = self.state.now_ms;
         let Some(lacking) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
-        let pause = self.pauses.of(self.table.hash(&lacking.key()), now_ms);
-        if pause.holds(now_ms) {
+        let backoff = self.backoffs.of(self.table.hash(&lacking.key()), now_ms);
+        if backoff.holds(now_ms) {
             return false;
         }
         let found = match self.find_closed(mapping, arrived, &lacking) {
@@ -114,7 +114,7 @@ impl Conntrack {
         match found {
             Some(id) => self.end(id, CloseReason::Evicted),
             None if self.end_idle(arrived.proto, &lacking) > 0 => return true,
-            None => self.pauses.of(self.table.hash(&lacking.key()), now_ms).begin(now_ms),
+            None => self.backoffs.of(self.table.hash(&lacking.key()), now_ms).begin(now_ms),
         }
         found.is_some()
     }

@@ -94,7 +94,7 @@ impl OwnerMap {
     }
 
     /// Prepares a distribution of new connections to these workers, which takes effect with [`OwnerMap::switch`]. Until then each worker
-    /// claims its [stray](OwnerMap::is_stray) connections. Must not be called concurrently.
+    /// claims the connections that the hash [assigns elsewhere](OwnerMap::is_elsewhere). Must not be called concurrently.
     pub(crate) fn prepare(&self, workers: &[u16]) {
         share_out(&self.next, workers);
         self.changed.store(true, Ordering::Release);
@@ -112,7 +112,7 @@ impl OwnerMap {
     }
 
     /// Whether the hash assigns a tuple to another worker than this one, now or once a prepared change takes effect.
-    pub(crate) fn is_stray(&self, tuple: &Tuple, worker: usize) -> bool {
+    pub(crate) fn is_elsewhere(&self, tuple: &Tuple, worker: usize) -> bool {
         let part = part(self.hash(tuple));
         [&self.now, &self.next].iter().any(|parts| usize::from(parts[part].load(Ordering::Acquire)) != worker)
     }

@@ -205,7 +205,7 @@ pub(crate) struct StateReader<'r> {
 impl<'r> StateReader<'r> {
     pub(crate) fn new(input: &'r mut dyn Read) -> Result<StateReader<'r>, String> {
         let mut magic = [0; 8];
-        input.read_exact(&mut magic).map_err(|error| told(&error))?;
+        input.read_exact(&mut magic).map_err(|error| describe(&error))?;
         match &magic {
             MAGIC => Ok(StateReader { input, records: 0 }),
             b"MMBCONN1" => {
@@ -249,16 +249,16 @@ impl<'r> StateReader<'r> {
         match self.input.read(&mut [0]) {
             Ok(0) => Ok(()),
             Ok(_) => Err("there is more behind the end of the state".to_owned()),
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(describe(&error)),
         }
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), String> {
-        self.input.read_exact(bytes).map_err(|error| told(&error))
+        self.input.read_exact(bytes).map_err(|error| describe(&error))
     }
 }
 
-fn told(error: &io::Error) -> String {
+fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the state ends in the middle".to_owned(),
         _ => error.to_string(),

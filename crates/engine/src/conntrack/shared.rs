@@ -66,9 +66,9 @@ impl SharedState {
     /// The owner cannot be published. Nothing is changed.
     pub(super) fn claim(&self, connection: &Connection, worker: usize) -> Result<(), ClaimError> {
         let [forward, reply] = connection.tuples();
-        let is_told = self.is_shared_tuple(connection)
-            && (is_translated(connection) || self.owners.is_stray(&forward, worker));
-        if !is_told {
+        let is_published = self.is_shared_tuple(connection)
+            && (is_translated(connection) || self.owners.is_elsewhere(&forward, worker));
+        if !is_published {
             return Ok(());
         }
         self.owners.claim(&forward, worker)?;

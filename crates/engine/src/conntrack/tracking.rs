@@ -50,14 +50,14 @@ pub(crate) struct Conntrack {
     pub(super) stale: bool,
     /// Datagrams whose first fragment arrived in this vector and was dropped.
     pub(super) refused: Vec<FragmentKey>,
-    /// TCP datagrams whose first fragment was believed in this vector, with the sequence number of the byte at offset 0.
-    pub(super) numbered: Vec<(FragmentKey, u32)>,
+    /// TCP datagrams whose first fragment was valid in this vector, with the sequence number of the byte at offset 0.
+    pub(super) noted_seqs: Vec<(FragmentKey, u32)>,
     /// Held packets that were lost since the host last read these counts.
     pub(super) lost: HeldLosses,
     /// Some packets of the vector need no classification.
     pub(super) some_cached: bool,
     /// Back-off after searches that found no port to reclaim from another connection.
-    pub(super) pauses: SearchBackoffs,
+    pub(super) backoffs: SearchBackoffs,
     /// Where the last such search stopped.
     pub(super) cursor: ReclaimCursor,
     /// This worker is counted in `SharedState::busy`.
@@ -99,10 +99,10 @@ impl Conntrack {
             found: Vec::with_capacity(VECTOR),
             stale: false,
             refused: Vec::with_capacity(VECTOR),
-            numbered: Vec::with_capacity(VECTOR),
+            noted_seqs: Vec::with_capacity(VECTOR),
             lost: HeldLosses::default(),
             some_cached: false,
-            pauses: SearchBackoffs::new(),
+            backoffs: SearchBackoffs::new(),
             cursor: ReclaimCursor::default(),
             busy: false,
             drops_invalid: false,
