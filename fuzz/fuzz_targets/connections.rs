@@ -1,4 +1,4 @@
-//! See `mmb_referee::fuzz::connections`.
+//! See `mmb_differential::fuzz::connections`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::connections(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_differential::fuzz::connections(data));

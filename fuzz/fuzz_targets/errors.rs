@@ -1,4 +1,4 @@
-//! See `mmb_referee::fuzz::errors`.
+//! See `mmb_differential::fuzz::errors`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::errors(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_differential::fuzz::errors(data));

@@ -1,4 +1,4 @@
-//! See `mmb_referee::fuzz::fragments`.
+//! See `mmb_differential::fuzz::fragments`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::fragments(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_differential::fuzz::fragments(data));

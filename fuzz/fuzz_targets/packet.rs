@@ -1,4 +1,4 @@
-//! See `mmb_referee::fuzz::packet`.
+//! See `mmb_differential::fuzz::packet`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::packet(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_differential::fuzz::packet(data));

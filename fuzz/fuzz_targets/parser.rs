@@ -1,4 +1,4 @@
-//! See `mmb_referee::fuzz::parser`.
+//! See `mmb_differential::fuzz::parser`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::parser(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_differential::fuzz::parser(data));

@@ -1,4 +1,4 @@
-//! See `mmb_referee::fuzz::socket`.
+//! See `mmb_differential::fuzz::socket`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::socket(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_differential::fuzz::socket(data));

@@ -1,4 +1,4 @@
-//! See `mmb_referee::fuzz::state`.
+//! See `mmb_differential::fuzz::state`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::state(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_differential::fuzz::state(data));

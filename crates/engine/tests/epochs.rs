@@ -8,12 +8,12 @@
 mod host;
 
 use host::{pass, policy, ports};
+use mmb_differential::oracle::{OraclePacket, evaluate};
 use mmb_engine::{DropRandom, Engine, PortTable, Verdict, Worker};
 use mmb_language::{Command, Print, parse_command};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::{Policy, Rule, RuleId};
 use mmb_random::{Purpose, SeedTree};
-use mmb_referee::oracle::{OraclePacket, judge};
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,14 +159,18 @@ fn watch(worker: &mut Worker, frames: &[Vec<u8>], stop: &AtomicBool) -> Seen {
     seen
 }
 
-/// What the oracle says of each frame under a policy.
-fn judged(policy: &Policy, ports: &PortTable, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>, Vec<RuleId>)> {
-    let judgement = |bytes: &Vec<u8>| {
+/// The verdicts of the oracle on each frame under a policy.
+fn oracle_verdicts(
+    policy: &Policy,
+    ports: &PortTable,
+    frames: &[Vec<u8>],
+) -> Vec<(Verdict, Vec<u8>, Vec<RuleId>)> {
+    let evaluate_one = |bytes: &Vec<u8>| {
         let received = OraclePacket { bytes, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
-        let judgement = judge(policy, ports, &received, &mut || 0);
-        (judgement.verdict, judgement.bytes, judgement.matched)
+        let expected = evaluate(policy, ports, &received, &mut || 0);
+        (expected.verdict, expected.bytes, expected.matched)
     };
-    frames.iter().map(judgement).collect()
+    frames.iter().map(evaluate_one).collect()
 }
 
 #[test]
@@ -204,9 +208,9 @@ fn every_vector_is_decided_by_one_policy_and_counted_for_its_rules() {
                 continue;
             }
             epochs_seen += 1;
-            let judged = judged(policy, &ports(), &frames);
+            let evaluated = oracle_verdicts(policy, &ports(), &frames);
             for (passed, count) in seen {
-                for ((verdict, bytes), (expected, rewritten, matched)) in passed.iter().zip(&judged) {
+                for ((verdict, bytes), (expected, rewritten, matched)) in passed.iter().zip(&evaluated) {
                     assert_eq!(verdict, expected, "epoch {epoch}: {}", policy.text());
                     if let Verdict::Send(_) = verdict {
                         assert_eq!(bytes, rewritten, "epoch {epoch}: {}", policy.text());

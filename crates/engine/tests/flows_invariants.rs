@@ -2,7 +2,7 @@
 //!
 //! `PROPTEST_CASES` raises the number of scripts.
 
-use mmb_referee::connections::{STEP, connections};
+use mmb_differential::connections::{STEP, connections};
 use proptest::prelude::*;
 
 /// The number of that policy.

@@ -161,7 +161,7 @@ proptest! {
 
     #[test]
     fn sound_packets_sum_up(frame in frame()) {
-        // Generated checksums are off now and then; but then both judges say so.
+        // Some generated checksums are wrong; then both implementations must report it.
         if let Some(right) = transport_is_right(&frame) {
             let mut other = frame.clone();
             other.trailer = b"x".to_vec();

@@ -1,11 +1,11 @@
 //! Every kind of set: seeds repeat, rules print and parse, packets match the rules that they were generated from.
 
+use mmb_differential::oracle::{OraclePacket, evaluate};
 use mmb_engine::{Forward, PortSpec, PortTable};
 use mmb_language::{Print, parse_policy};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::NumberItem;
 use mmb_policy::{FieldId, Policy, Rule, Test};
-use mmb_referee::oracle::{OraclePacket, judge};
 use mmb_workload::{Background, Frames, SizeError, Traffic, Workload, WorkloadKind};
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ fn matches(policy: &Policy, frame: &[u8]) -> usize {
         |name: &str, peer| PortSpec { name: name.into(), mtu: None, forward: Forward::Wire(PortId(peer)) };
     let ports = PortTable(vec![port("a", 1), port("b", 0)]);
     let received = OraclePacket { bytes: frame, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
-    judge(policy, &ports, &received, &mut || 0).matched.len()
+    evaluate(policy, &ports, &received, &mut || 0).matched.len()
 }
 
 /// The fields that a rule names, with prefix lengths.

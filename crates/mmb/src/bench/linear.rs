@@ -186,8 +186,8 @@ impl LinearCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmb_differential::oracle::{OraclePacket, evaluate};
     use mmb_packet::LinkType;
-    use mmb_referee::oracle::{OraclePacket, judge};
     use mmb_workload::{Traffic, Workload, WorkloadKind};
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
             for mut frame in traffic.frames(100, workload.rules(), 300).frames {
                 let received =
                     OraclePacket { bytes: &frame, headroom: 0, port: PortId(0), link: LinkType::Ethernet };
-                let expected = judge(&policy, &super::super::wire(), &received, &mut || 0).matched.len();
+                let expected = evaluate(&policy, &super::super::wire(), &received, &mut || 0).matched.len();
                 let before = linear.matches;
                 let len = frame.len();
                 let packet = Packet::new(&mut frame, 0, len, PortId(0), LinkType::Ethernet).expect("fits");

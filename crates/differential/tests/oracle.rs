@@ -4,14 +4,14 @@
 //! compared after every vector. A failing case shrinks and prints as policy text and hexadecimal packets.
 //! `MMB_ORACLE_CASES` sets how many cases are tried.
 
+use mmb_differential::oracle::evaluate;
+use mmb_differential::packet_spec;
+use mmb_differential::stateless::{DifferentialTest, Incoming, ports};
 use mmb_language::{Print, parse_command};
 use mmb_packet::PortId;
 use mmb_policy::Policy;
 use mmb_policy::arbitrary;
 use mmb_policy::arbitrary::RuleOptions;
-use mmb_referee::differential::{DifferentialTest, Incoming, ports};
-use mmb_referee::oracle::judge;
-use mmb_referee::witness;
 use mmb_testkit::strategy;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -52,8 +52,8 @@ fn rounds() -> impl Strategy<Value = Vec<Round>> {
 /// Packets, each with a rule that it matches, over every field and form of value; malformed ones have none.
 fn aimed_at() -> impl Strategy<Value = Vec<(Incoming, Option<String>)>> {
     vec(incoming(), 1..16).prop_flat_map(|packets| {
-        let pairs = packets.into_iter().map(|packet| match witness(&packet, &ports(1500)) {
-            Some(witness) => arbitrary::rule_for(witness, RuleOptions::default())
+        let pairs = packets.into_iter().map(|packet| match packet_spec(&packet, &ports(1500)) {
+            Some(spec) => arbitrary::rule_for(spec, RuleOptions::default())
                 .prop_map(move |rule| (packet.clone(), Some(rule.text().to_string())))
                 .boxed(),
             None => Just((packet, None)).boxed(),
@@ -87,11 +87,11 @@ fn load<'l>(lines: impl IntoIterator<Item = &'l String>) -> Policy {
 }
 
 fn run(rounds: &[Round], mtu: u32, seed: u64) -> Result<(), TestCaseError> {
-    let mut duel = DifferentialTest::new(ports(mtu), seed);
+    let mut test = DifferentialTest::new(ports(mtu), seed);
     for round in rounds {
-        let published = duel.publish(&load(&round.policy));
+        let published = test.publish(&load(&round.policy));
         prop_assert!(published.is_ok(), "{published:?}");
-        if let Err(difference) = duel.run(&round.packets) {
+        if let Err(difference) = test.run(&round.packets) {
             prop_assert!(false, "{difference}");
         }
     }
@@ -128,7 +128,7 @@ proptest! {
         run(&[Round { policy: rules.into_iter().flatten().collect(), packets }], mtu, seed)?;
         for (packet, rule) in &pairs {
             let policy = load(rule);
-            let matched = judge(&policy, &ports(mtu), &packet.received(), &mut || 0).matched;
+            let matched = evaluate(&policy, &ports(mtu), &packet.received(), &mut || 0).matched;
             prop_assert_eq!(matched.len(), policy.rules.len(), "{:?} and {:?}", rule, packet);
         }
     }

@@ -1,6 +1,6 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics if a promise is broken.
 
-use crate::differential::{DifferentialTest, Incoming, ports};
+use crate::stateless::{DifferentialTest, Incoming, ports};
 use mmb_language::{
     Command, CompletionContext, Print, complete, help_at, parse_command, parse_policy, with_id,
 };
@@ -83,11 +83,11 @@ pub fn packet(data: &[u8]) {
     if policy.rules.iter().any(|rule| rule.stateful) {
         return;
     }
-    let mut duel = DifferentialTest::new(ports(200), 1);
-    if duel.publish(&policy).is_err() {
+    let mut test = DifferentialTest::new(ports(200), 1);
+    if test.publish(&policy).is_err() {
         return;
     }
-    if let Err(difference) = duel.run(&packets) {
+    if let Err(difference) = test.run(&packets) {
         panic!("{difference}");
     }
 }

@@ -1,12 +1,12 @@
 //! The oracle against cases worked out by hand: what goes in and what must come out are both built field by field.
 //! The engine has to agree on each of them.
 
+use mmb_differential::oracle::{OraclePacket, OracleVerdict, evaluate};
+use mmb_differential::{DifferentialTest, Incoming};
 use mmb_engine::{DropReason, Forward, PortSpec, PortTable, Verdict};
 use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Malformed, PortId};
 use mmb_policy::{Policy, RuleId};
-use mmb_referee::oracle::{OraclePacket, OracleVerdict, judge};
-use mmb_referee::{DifferentialTest, Incoming};
 use mmb_rewrite::NotApplied;
 use mmb_testkit::frame::tcp_option;
 use mmb_testkit::{Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
@@ -32,42 +32,42 @@ fn spared() -> u32 {
     99_999
 }
 
-/// What the oracle says, which the engine must say too.
-fn judge_bytes(text: &str, bytes: &[u8], link: LinkType) -> OracleVerdict {
-    judge_with_headroom(text, bytes, link, 64)
+/// The verdict of the oracle. The engine must return the same one.
+fn evaluate_bytes(text: &str, bytes: &[u8], link: LinkType) -> OracleVerdict {
+    evaluate_with_headroom(text, bytes, link, 64)
 }
 
-fn judge_with_headroom(text: &str, bytes: &[u8], link: LinkType, headroom: usize) -> OracleVerdict {
+fn evaluate_with_headroom(text: &str, bytes: &[u8], link: LinkType, headroom: usize) -> OracleVerdict {
     let policy = policy(text);
     let incoming = Incoming { port: PortId(0), link, headroom, bytes: bytes.to_vec() };
-    let mut duel = DifferentialTest::new(ports(), 0);
-    assert_eq!(duel.publish(&policy), Ok(()), "{text}");
-    if let Err(difference) = duel.run(std::slice::from_ref(&incoming)) {
+    let mut test = DifferentialTest::new(ports(), 0);
+    assert_eq!(test.publish(&policy), Ok(()), "{text}");
+    if let Err(difference) = test.run(std::slice::from_ref(&incoming)) {
         panic!("{difference}");
     }
-    judge(&policy, &ports(), &incoming.received(), &mut spared)
+    evaluate(&policy, &ports(), &incoming.received(), &mut spared)
 }
 
-fn judge_frame(text: &str, frame: &Frame) -> OracleVerdict {
-    judge_bytes(text, &frame.bytes(), frame.link)
+fn evaluate_frame(text: &str, frame: &Frame) -> OracleVerdict {
+    evaluate_bytes(text, &frame.bytes(), frame.link)
 }
 
 /// Whether a rule with these constraints matches.
 fn matches(constraints: &str, frame: &Frame) -> bool {
-    !judge_frame(&format!("add {constraints} accept"), frame).matched.is_empty()
+    !evaluate_frame(&format!("add {constraints} accept"), frame).matched.is_empty()
 }
 
 fn assert_becomes(text: &str, before: &Frame, after: &Frame) {
-    let judgement = judge_frame(text, before);
-    assert_eq!(judgement.verdict, Verdict::Send(PortId(1)), "{text}");
-    assert_eq!(judgement.bytes, after.bytes(), "{text}");
-    assert_eq!(judgement.not_applied, [], "{text}");
+    let actual = evaluate_frame(text, before);
+    assert_eq!(actual.verdict, Verdict::Send(PortId(1)), "{text}");
+    assert_eq!(actual.bytes, after.bytes(), "{text}");
+    assert_eq!(actual.not_applied, [], "{text}");
 }
 
 fn assert_not_applied(text: &str, frame: &Frame, reason: NotApplied) {
-    let judgement = judge_frame(text, frame);
-    assert_eq!(judgement.bytes, frame.bytes(), "{text}");
-    assert_eq!(judgement.not_applied, [reason], "{text}");
+    let actual = evaluate_frame(text, frame);
+    assert_eq!(actual.bytes, frame.bytes(), "{text}");
+    assert_eq!(actual.not_applied, [reason], "{text}");
 }
 
 fn ip4(upper: Upper, change: impl FnOnce(&mut Ip4)) -> Frame {
@@ -247,7 +247,7 @@ fn extension_headers_are_walked_to_the_transport_header() {
 #[test]
 fn the_best_priority_decides_and_accept_wins_a_tie() {
     let frame = Tcp::default().over_ip4();
-    let dropped = |text| judge_frame(text, &frame).verdict == Verdict::Drop(DropReason::Rule);
+    let dropped = |text| evaluate_frame(text, &frame).verdict == Verdict::Drop(DropReason::Rule);
     assert!(dropped("add all drop"));
     assert!(!dropped("add all drop\nadd tcp-dport 80 accept"));
     assert!(!dropped("add tcp-dport 80 accept\nadd all drop"));
@@ -259,7 +259,7 @@ fn the_best_priority_decides_and_accept_wins_a_tie() {
 #[test]
 fn all_matching_rules_count_even_on_a_drop() {
     let text = "add id 7 prio 9 all drop\nadd id 9 all accept\nadd id 3 udp-dport 1 drop";
-    assert_eq!(judge_frame(text, &Tcp::default().over_ip4()).matched, [RuleId(7), RuleId(9)]);
+    assert_eq!(evaluate_frame(text, &Tcp::default().over_ip4()).matched, [RuleId(7), RuleId(9)]);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_percentage_that_spares_leaves_the_decision_to_worse_rules() {
     let with = |draws: [u32; 2]| {
         let mut draws = draws.into_iter();
         let mut draw = || draws.next().expect("two percentages, two draws");
-        let verdict = judge(&policy(text), &ports(), &received, &mut draw).verdict;
+        let verdict = evaluate(&policy(text), &ports(), &received, &mut draw).verdict;
         assert_eq!(draws.next(), None, "each percentage draws");
         verdict
     };
@@ -283,22 +283,22 @@ fn a_percentage_that_spares_leaves_the_decision_to_worse_rules() {
 #[test]
 fn where_packets_cannot_go() {
     let long = Udp::default().payload(&[0; 73]).over_ip4();
-    assert_eq!(judge_frame("add all mod ip-ttl 9", &long).verdict, Verdict::Drop(DropReason::MtuExceeded));
+    assert_eq!(evaluate_frame("add all mod ip-ttl 9", &long).verdict, Verdict::Drop(DropReason::MtuExceeded));
     let fits = Udp::default().payload(&[0; 72]).over_ip4().vlan(1).trailer(&[0; 50]);
-    assert_eq!(judge_frame("", &fits).verdict, Verdict::Send(PortId(1)));
+    assert_eq!(evaluate_frame("", &fits).verdict, Verdict::Send(PortId(1)));
     let bytes = fits.bytes();
     let received = OraclePacket { bytes: &bytes, headroom: 0, port: PortId(2), link: LinkType::Ethernet };
-    let verdict = |text: &str| judge(&policy(text), &ports(), &received, &mut spared).verdict;
+    let verdict = |text: &str| evaluate(&policy(text), &ports(), &received, &mut spared).verdict;
     assert_eq!(verdict(""), Verdict::Drop(DropReason::NoWire));
     assert_eq!(verdict("add in c drop"), Verdict::Drop(DropReason::Rule));
 }
 
 #[test]
 fn a_disabled_port_lets_everything_by() {
-    let judgement = judge_bytes("disable a\nadd all drop", &[1, 2, 3], LinkType::Ethernet);
-    assert_eq!(judgement.verdict, Verdict::Send(PortId(1)));
-    assert_eq!(judgement.matched, []);
-    assert_eq!(judgement.bytes, [1, 2, 3]);
+    let actual = evaluate_bytes("disable a\nadd all drop", &[1, 2, 3], LinkType::Ethernet);
+    assert_eq!(actual.verdict, Verdict::Send(PortId(1)));
+    assert_eq!(actual.matched, []);
+    assert_eq!(actual.bytes, [1, 2, 3]);
 }
 
 #[test]
@@ -327,12 +327,13 @@ fn malformed_packets_have_a_reason() {
         (ip6(Upper::Raw(0, vec![6]), |_| {}), Ip6HeaderTruncated),
         (ip6(udp(), |ip| ip.extensions = vec![Extension::Plain(60, vec![]); 17]), Ip6ChainTooLong),
     ] {
-        let verdict = judge_frame("add all accept", &frame).verdict;
+        let verdict = evaluate_frame("add all accept", &frame).verdict;
         assert_eq!(verdict, Verdict::Drop(DropReason::Malformed(expected)), "{frame:?}");
     }
     let whole = ip6(udp(), |ip| ip.extensions = vec![Extension::Plain(60, vec![]); 3]);
-    assert_eq!(judge_frame("set ip6-max-headers 3", &whole).verdict, Verdict::Send(PortId(1)));
-    let cut = |len: usize| judge_bytes("", &Frame::arp().vlan(1).bytes()[..len], LinkType::Ethernet).verdict;
+    assert_eq!(evaluate_frame("set ip6-max-headers 3", &whole).verdict, Verdict::Send(PortId(1)));
+    let cut =
+        |len: usize| evaluate_bytes("", &Frame::arp().vlan(1).bytes()[..len], LinkType::Ethernet).verdict;
     assert_eq!(cut(13), Verdict::Drop(DropReason::Malformed(LinkTruncated)));
     assert_eq!(cut(17), Verdict::Drop(DropReason::Malformed(LinkTruncated)));
     assert_eq!(cut(18), Verdict::Send(PortId(1)));
@@ -430,7 +431,7 @@ fn the_protocol_is_part_of_the_checksum() {
     after[14 + 40] = 136;
     let checksum = u16::from_be_bytes([before[68], before[69]]) - (136 - 17);
     after[68..70].copy_from_slice(&checksum.to_be_bytes());
-    assert_eq!(judge_bytes("add all mod ip-proto udplite", &before, LinkType::Ethernet).bytes, after);
+    assert_eq!(evaluate_bytes("add all mod ip-proto udplite", &before, LinkType::Ethernet).bytes, after);
 }
 
 #[test]
@@ -507,8 +508,8 @@ fn options_that_do_not_fit_are_not_written() {
     let one_byte = tcp_with(&[22, 3, 9]).over_ip4();
     assert_not_applied("add all mod tcp-opt 22 256", &one_byte, NotApplied::OptionWidth);
     let bytes = tcp_with(&MSS_1460).over_ip4().bytes();
-    let judgement = judge_with_headroom("add all add tcp-opt-wscale 7", &bytes, LinkType::Ethernet, 3);
-    assert_eq!((judgement.bytes, judgement.not_applied), (bytes.clone(), vec![NotApplied::NoRoom]));
+    let actual = evaluate_with_headroom("add all add tcp-opt-wscale 7", &bytes, LinkType::Ethernet, 3);
+    assert_eq!((actual.bytes, actual.not_applied), (bytes.clone(), vec![NotApplied::NoRoom]));
 }
 
 #[test]
@@ -519,12 +520,12 @@ fn the_options_of_a_fragment_keep_their_room() {
         let tcp = Tcp { checksum: Checksum::Is(0x1000), ..tcp_with(area) };
         ip4(Upper::Tcp(tcp), |ip| ip.flags = 1)
     };
-    let judgement = judge_frame("add all strip tcp-opt-mss", &first(&area));
+    let actual = evaluate_frame("add all strip tcp-opt-mss", &first(&area));
     let mut expected = first(&[3, 3, 7, 0, 0, 0, 0, 0]).bytes();
     // What went was 2 4 5 b4 1 3 3 7 as words, what came 3 3 7 0 0 0 0 0.
     let by = 0x0204 + 0x05b4 + 0x0103 + 0x0307 - (0x0303 + 0x0700);
     expected[50..52].copy_from_slice(&(0x1000u16 + by).to_be_bytes());
-    assert_eq!(judgement.bytes, expected);
+    assert_eq!(actual.bytes, expected);
     assert_not_applied("add all add tcp-opt-mss 1400", &first(&area), NotApplied::Fragment);
 }
 

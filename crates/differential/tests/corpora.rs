@@ -1,8 +1,8 @@
 //! Runs every input of the fuzzers' corpora, and what they once found, through the fuzz targets.
 
+use mmb_differential::fuzz::{TARGETS, read_packets};
 use mmb_language::target;
 use mmb_policy::FIELDS;
-use mmb_referee::fuzz::{TARGETS, read_packets};
 use std::path::{Path, PathBuf};
 
 /// The files of a directory under `fuzz/`; none if it does not exist.

@@ -1,10 +1,10 @@
 //! Going over to a new policy renumbers rules; what they do to packets must not change by that.
 
+use mmb_differential::oracle::evaluate;
+use mmb_differential::stateless::{Incoming, ports};
 use mmb_language::{Command, Print, parse_command};
 use mmb_packet::PortId;
 use mmb_policy::{Policy, PolicyDiff};
-use mmb_referee::differential::{Incoming, ports};
-use mmb_referee::oracle::judge;
 use mmb_testkit::strategy;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -50,8 +50,8 @@ proptest! {
         let plan = PolicyDiff::new(&old, new.clone());
         for packet in &packets {
             // Draws come in the order of numbers, which may change: all are the same here.
-            let judged = |policy| judge(policy, &ports(1500), &packet.received(), &mut || 50_000);
-            let (before, after) = (judged(&new), judged(&plan.policy));
+            let evaluated = |policy| evaluate(policy, &ports(1500), &packet.received(), &mut || 50_000);
+            let (before, after) = (evaluated(&new), evaluated(&plan.policy));
             let context = || format!("{packet:?}\n{}--- planned from\n{}---\n{}", new.text(), old.text(), plan.policy.text());
             prop_assert_eq!(before.verdict, after.verdict, "{}", context());
             prop_assert_eq!(before.bytes, after.bytes, "{}", context());

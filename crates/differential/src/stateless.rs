@@ -1,9 +1,9 @@
 //! One worker of the engine beside the oracle.
 //!
 //! Life-cycle: a [`DifferentialTest`] starts with an empty policy; policies are published and vectors of packets run in any order.
-//! It keeps the counters that the oracle's judgements add up to, and compares them with the engine's after each run.
+//! It keeps the counters that the oracle's verdicts add up to, and compares them with the engine's after each run.
 
-use crate::oracle::{OraclePacket, OracleVerdict, judge};
+use crate::oracle::{OraclePacket, OracleVerdict, evaluate};
 use crate::two_steps;
 use mmb_engine::{
     Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec,
@@ -21,7 +21,7 @@ use std::fmt;
 const TAILROOM: usize = 16;
 const GUARD: u8 = 0x5a;
 
-/// A packet to be judged.
+/// A packet that engine and oracle process.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Incoming {
     /// The port that it comes in by.
@@ -51,7 +51,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What the engine ought to have counted.
+/// The expected counters of the engine.
 #[derive(Debug, Default)]
 struct Tally {
     rules: BTreeMap<RuleId, Count>,
@@ -70,7 +70,7 @@ pub struct DifferentialTest {
     tally: Tally,
 }
 
-/// Ports for duels: `a` and `b` are a wire, `b` with an MTU; `c` has no other end.
+/// The ports of a differential test: `a` and `b` are a wire, `b` with an MTU; `c` has no other end.
 pub fn ports(mtu: u32) -> PortTable {
     let port = |name: &str, mtu, peer| PortSpec { name: name.to_owned(), mtu, forward: Forward::from(peer) };
     PortTable(vec![
@@ -119,28 +119,28 @@ impl DifferentialTest {
             .filter_map(|(buffer, i)| Packet::new(buffer, i.headroom, i.bytes.len(), i.port, i.link))
             .collect();
         let mut verdicts = vec![Verdict::Drop(DropReason::NoBuffer); packets.len()];
-        let mut accounts = Vec::new();
+        let mut traces = Vec::new();
         // A host may have packets rewritten in a stage of its own.
         if incoming.len().is_multiple_of(2) {
             self.worker.process(0, &NoCycles, &mut packets, &mut verdicts);
         } else {
             let origin = (Origin::Wire, 0);
-            accounts = two_steps::process(&mut self.worker, origin, &mut packets, &mut verdicts);
+            traces = two_steps::process(&mut self.worker, origin, &mut packets, &mut verdicts);
         }
         let sent: Vec<Vec<u8>> = packets.iter().map(|packet| packet.bytes().to_vec()).collect();
 
-        let mut judgements = Vec::new();
+        let mut expected = Vec::new();
         for one in incoming {
             let random = &mut self.random;
-            let judgement = judge(&self.policy, &self.ports, &one.received(), &mut || random.draw());
-            self.tally.count(one, &judgement);
-            judgements.push(judgement);
+            let verdict = evaluate(&self.policy, &self.ports, &one.received(), &mut || random.draw());
+            self.tally.count(one, &verdict);
+            expected.push(verdict);
         }
-        for (i, ((verdict, sent), oracle)) in verdicts.iter().zip(&sent).zip(&judgements).enumerate() {
+        for (i, ((verdict, sent), oracle)) in verdicts.iter().zip(&sent).zip(&expected).enumerate() {
             self.compare(&incoming[i], *verdict, sent, oracle)?;
         }
-        for ((account, oracle), one) in accounts.iter().zip(&judgements).zip(incoming) {
-            self.compare_account(account, oracle, one)?;
+        for ((trace, oracle), one) in traces.iter().zip(&expected).zip(incoming) {
+            self.compare_trace(trace, oracle, one)?;
         }
         if buffers.iter().any(|buffer| !buffer.ends_with(&[GUARD; TAILROOM])) {
             return Err(self.difference("bytes behind a packet were written", &format!("{incoming:#?}")));
@@ -155,7 +155,7 @@ impl DifferentialTest {
         sent: &[u8],
         oracle: &OracleVerdict,
     ) -> Result<(), Difference> {
-        let packet = || format!("{incoming:?}\nmatched, says the oracle: {:?}", oracle.matched);
+        let packet = || format!("{incoming:?}\nmatched by the oracle: {:?}", oracle.matched);
         if verdict != oracle.verdict {
             let what = format!("verdicts: the engine's {verdict:?}, the oracle's {:?}", oracle.verdict);
             return Err(self.difference(&what, &packet()));
@@ -167,17 +167,17 @@ impl DifferentialTest {
         Ok(())
     }
 
-    fn compare_account(
+    fn compare_trace(
         &self,
-        account: &PacketTrace,
+        trace: &PacketTrace,
         oracle: &OracleVerdict,
         incoming: &Incoming,
     ) -> Result<(), Difference> {
-        let named: BTreeSet<RuleId> = account.rules().collect();
+        let named: BTreeSet<RuleId> = trace.rules().collect();
         let matched: BTreeSet<RuleId> = oracle.matched.iter().copied().collect();
-        let complete = account.count as usize == matched.len() && named.is_subset(&matched);
+        let complete = trace.count as usize == matched.len() && named.is_subset(&matched);
         if !complete || (named.len() != matched.len() && named.len() < 16) {
-            let what = format!("account: the engine's {account:?}, the oracle's {matched:?}");
+            let what = format!("trace: the engine's {trace:?}, the oracle's {matched:?}");
             return Err(self.difference(&what, &format!("{incoming:?}")));
         }
         Ok(())
@@ -228,20 +228,20 @@ impl Incoming {
 }
 
 impl Tally {
-    fn count(&mut self, incoming: &Incoming, judgement: &OracleVerdict) {
+    fn count(&mut self, incoming: &Incoming, expected: &OracleVerdict) {
         let one = |bytes: &[u8]| Count { packets: 1, bytes: bytes.len() as u64 };
-        for id in &judgement.matched {
+        for id in &expected.matched {
             add(self.rules.entry(*id).or_default(), one(&incoming.bytes));
         }
-        for reason in &judgement.not_applied {
+        for reason in &expected.not_applied {
             *self.not_applied.entry(*reason).or_default() += 1;
         }
         add(&mut self.ports[usize::from(incoming.port.0)].rx, one(&incoming.bytes));
-        match judgement.verdict {
+        match expected.verdict {
             Verdict::Drop(reason) => *self.drops.entry(reason).or_default() += 1,
             // There is one worker, and no rule is stateful.
             Verdict::Hand(_) | Verdict::Held(_) => {}
-            Verdict::Send(port) => add(&mut self.ports[usize::from(port.0)].tx, one(&judgement.bytes)),
+            Verdict::Send(port) => add(&mut self.ports[usize::from(port.0)].tx, one(&expected.bytes)),
         }
     }
 }

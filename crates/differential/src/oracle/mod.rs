@@ -1,6 +1,6 @@
 //! The linear oracle: the processing of a packet in the plainest code.
 //!
-//! Purpose: it is the executable specification. [`judge`] takes a policy and one packet as raw bytes and returns its verdict: every rule is
+//! Purpose: it is the executable specification. [`evaluate`] takes a policy and one packet as raw bytes and returns its verdict: every rule is
 //! checked against the packet, the verdict follows from all matches, targets are applied one by one to a copy, checksums are recomputed. It
 //! parses headers, options and fields by itself, from the RFCs, and shares with the fast path only the types of rules, reasons and
 //! verdicts. Property tests and a fuzz target compare the fast path with it, byte for byte.
@@ -48,7 +48,7 @@ pub struct OracleVerdict {
 }
 
 /// Processes one packet. `draw` returns a random number below 100,000 for each percentage.
-pub fn judge(
+pub fn evaluate(
     policy: &Policy,
     ports: &PortTable,
     received: &OraclePacket<'_>,

@@ -1,14 +1,14 @@
-//! Packets described so that rules can be drawn which they match.
+//! Specs of packets, from which tests draw rules that match the packets.
 
-use crate::differential::Incoming;
+use crate::stateless::Incoming;
 use mmb_engine::PortTable;
 use mmb_packet::options::walk;
 use mmb_packet::parse::parse;
 use mmb_packet::{Class, Key4, Key6, Packet, ParserLimits, PortId, fill_key4, fill_key6};
 use mmb_policy::arbitrary::PacketSpec;
 
-/// The description of a packet; `None` if it is malformed.
-pub fn witness(incoming: &Incoming, ports: &PortTable) -> Option<PacketSpec> {
+/// The spec of a packet; `None` if it is malformed.
+pub fn packet_spec(incoming: &Incoming, ports: &PortTable) -> Option<PacketSpec> {
     let mut bytes = incoming.bytes.clone();
     let len = bytes.len();
     let packet = Packet::new(&mut bytes, 0, len, incoming.port, incoming.link)?;
