@@ -18,7 +18,7 @@ FIRST_PORT = 5201
 # Time until the first packets of a program; it is not measured.
 SETTLING = 0.25
 # The time that a program may take to end, and the time that it would run without a signal.
-PATIENCE = 15
+END_TIMEOUT_S = 15
 LASTING = 600
 FLOWS = 1024
 
@@ -28,7 +28,7 @@ class Failed(Exception):
 
 
 class Load:
-    """Programs that run until they are told to end: `seconds` of it are measured, after a settling time."""
+    """Programs that run until they are stopped: `seconds` of it are measured, after a settling time."""
 
     name = ""
     title = ""
@@ -57,7 +57,7 @@ class Load:
         """Metrics from two sets of these counters."""
         return {}
 
-    def settled(self, site):
+    def wait_until_settled(self, site):
         """Waits after the end until the servers are ready for another run."""
 
     def run(self, site, tsc_hz):
@@ -74,12 +74,12 @@ class Load:
         finally:
             for process in processes:
                 process.close()
-        self.settled(site)
+        self.wait_until_settled(site)
         try:
-            said = self.result(processes)
+            measured = self.result(processes)
         except parse.Unreadable as error:
             raise Failed(str(error)) from error
-        return between(before, after, site.cores, tsc_hz) | self.meanwhile(marked, marked_again) | said
+        return between(before, after, site.cores, tsc_hz) | self.meanwhile(marked, marked_again) | measured
 
     def _end(self, processes):
         for process in processes:
@@ -89,7 +89,7 @@ class Load:
             process.signal(signal.SIGINT)
         for process in processes:
             try:
-                process.wait(PATIENCE)
+                process.wait(END_TIMEOUT_S)
             except subprocess.TimeoutExpired as error:
                 raise Failed(f"{self.name} did not end") from error
 
@@ -116,7 +116,7 @@ class Iperf(Load):
 
     def begun(self, site):
         # A pair has a control connection and a data connection. A handshake that meets a full queue is repeated a second later.
-        wait_until(lambda: self._connected(site) == 2 * self.pairs, "all pairs of iperf3 are connected", PATIENCE)
+        wait_until(lambda: self._connected(site) == 2 * self.pairs, "all pairs of iperf3 are connected", END_TIMEOUT_S)
 
     def _connected(self, site):
         return parse.received(self._sockets(site))[0]
@@ -137,7 +137,7 @@ class Iperf(Load):
         bits = (after["received"] - before["received"]) * 8
         return {"gbit_s": bits / (after["at"] - before["at"]) / 1e9, "sent_again": after["again"] - before["again"]}
 
-    def settled(self, site):
+    def wait_until_settled(self, site):
         wait_until(lambda: not self._sockets(site), "iperf3's servers are free again")
 
     def result(self, processes):
@@ -181,10 +181,10 @@ class Web(Load):
         return [site.client.start(words, log)]
 
     def result(self, processes):
-        said = parse.wrk(processes[0].output())
-        if not said["requests_s"]:
+        measured = parse.wrk(processes[0].output())
+        if not measured["requests_s"]:
             raise Failed("wrk: nothing was answered")
-        return said
+        return measured
 
 
 class Balanced(Web):
@@ -240,9 +240,9 @@ class Ping(Load):
         if self.under:
             self.under.begun(site)
 
-    def settled(self, site):
+    def wait_until_settled(self, site):
         if self.under:
-            self.under.settled(site)
+            self.under.wait_until_settled(site)
 
     def start(self, site):
         log = site.folder / "ping.log"
@@ -252,14 +252,14 @@ class Ping(Load):
         return [site.client.start(words, log), *beside]
 
     def result(self, processes):
-        said = parse.ping(processes[0].output())
-        if not said["times_s"]:
+        measured = parse.ping(processes[0].output())
+        if not measured["times_s"]:
             raise Failed("ping: nothing was answered")
-        times = sorted(said["times_s"])
+        times = sorted(measured["times_s"])
         quantiles = [times[min(len(times) - 1, n * len(times) // 100)] for n in range(101)]
         return {
-            "pings": said["sent"],
-            "unanswered": said["sent"] - len(times),
+            "pings": measured["sent"],
+            "unanswered": measured["sent"] - len(times),
             "rtt_p50_us": quantiles[50] * 1e6,
             "rtt_p99_us": quantiles[99] * 1e6,
             "rtt_quantiles_s": quantiles,

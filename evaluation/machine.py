@@ -72,8 +72,8 @@ def _read(path):
 def _mitigations():
     """The kernel's mitigations of processor vulnerabilities slow down every system call: the active ones are listed."""
     folder = Path("/sys/devices/system/cpu/vulnerabilities")
-    said = {entry.name: _read(entry) for entry in sorted(folder.glob("*"))}
-    return {name: text for name, text in said.items() if text.startswith("Mitigation")}
+    states = {entry.name: _read(entry) for entry in sorted(folder.glob("*"))}
+    return {name: text for name, text in states.items() if text.startswith("Mitigation")}
 
 
 def _commit():

@@ -74,9 +74,9 @@ class Memory:
     def _bench(self, words):
         command = [daemon.BINARY, "bench", "--json", "--seconds", str(self.seconds), *words]
         with self.cores.on_middle():
-            said = json.loads(run(command, timeout=300).stdout)
-        stages = {f"{stage['name']}_cycles": stage["cycles_per_packet"] for stage in said["stages"]}
-        return {key: said[key] for key in ("cycles_per_packet", "mpps", "rules", "tables")} | stages
+            measured = json.loads(run(command, timeout=300).stdout)
+        stages = {f"{stage['name']}_cycles": stage["cycles_per_packet"] for stage in measured["stages"]}
+        return {key: measured[key] for key in ("cycles_per_packet", "mpps", "rules", "tables")} | stages
 
     def _memif(self):
         print("Packets over memif", flush=True)
@@ -176,17 +176,17 @@ class Wire:
                 load.kill()
         if not last:
             raise parse.Unreadable(f"{LOAD.name}: {first}")
-        said = json.loads(last)
-        if not said["received"]:
+        measured = json.loads(last)
+        if not measured["received"]:
             raise parse.Unreadable("nothing came back over the memif")
-        rate = said["received"] / said["seconds"]
+        rate = measured["received"] / measured["seconds"]
         busy = accounting.busy(before, after, [self.cores.middle], took)
         return {
             "mpps": rate / 1e6,
             "gbit_s": rate * size * 8 / 1e9,
             "middle_busy": busy,
             "cycles_per_packet": busy * self.tsc_hz / rate,
-            "offered_mpps": said["sent"] / said["seconds"] / 1e6,
+            "offered_mpps": measured["sent"] / measured["seconds"] / 1e6,
         }
 
     def close(self):

@@ -93,8 +93,8 @@ class Bench:
             place.mkdir()
             self.files[load] = packets_and_rules(place, load, packets)
         rules = list(five_tuples(self.files[FIREWALL][1]))
-        started.tell(*(acl(rules[:size]) for size in ACLS), "set acl-plugin acl permit+reflect", timeout=300)
-        started.tell(f"nat44 plugin enable sessions {4 * SESSIONS}", "nat44 add address 198.51.100.1-198.51.100.254")
+        started.configure(*(acl(rules[:size]) for size in ACLS), "set acl-plugin acl permit+reflect", timeout=300)
+        started.configure(f"nat44 plugin enable sessions {4 * SESSIONS}", "nat44 add address 198.51.100.1-198.51.100.254")
 
     def cycles(self, row):
         """The cost of a packet in the row's nodes."""
@@ -104,7 +104,7 @@ class Bench:
             policy.write_text(row.rules(made))
             self.vpp.ask(f"mmb apply {policy}", timeout=120)
             self._each("mmb enable", IN, OUT)
-        self.vpp.tell(*row.on)
+        self.vpp.configure(*row.on)
         try:
             # The first pass creates connections and is not measured.
             left, answers = self.folder / "left.pcap", self.folder / "answers.pcap"
@@ -115,7 +115,7 @@ class Bench:
                 self.generator.play(answers, source=OUT)
             return min(self._piece(capture, row) for _ in range(PIECES))
         finally:
-            self.vpp.tell(*row.off)
+            self.vpp.configure(*row.off)
             if row.rules:
                 self._each("mmb disable", IN, OUT)
                 self._each("mmb", "flush", "conn kill all")
@@ -125,7 +125,7 @@ class Bench:
             self.vpp.ask(f"{command} {word}")
 
     def _piece(self, capture, row):
-        self.vpp.tell("clear runtime")
+        self.vpp.configure("clear runtime")
         self.generator.play(capture, REPLAYED)
         return clocks(vpp.runtime(self.vpp.ask("show runtime")), row.nodes)["cycles_per_packet"]
 
@@ -137,10 +137,10 @@ class Bench:
         self.vpp.process.signal(signal.SIGSTOP)
         try:
             with self.cores.on_middle():
-                said = json.loads(run([BINARY, "bench", "--json", "--rules", policy, "--pcap", capture], timeout=120).stdout)
+                measured = json.loads(run([BINARY, "bench", "--json", "--rules", policy, "--pcap", capture], timeout=120).stdout)
         finally:
             self.vpp.process.signal(signal.SIGCONT)
-        return sum(stage["cycles_per_packet"] for stage in said["stages"] if stage["name"] != "forward")
+        return sum(stage["cycles_per_packet"] for stage in measured["stages"] if stage["name"] != "forward")
 
 
 def measure(bench, runs, seed):
@@ -188,7 +188,7 @@ def main():
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value")
     options = parser.parse_args()
     if vpp.program() is None:
-        sys.exit("VPP not installed: say where it is with VPP_PREFIX")
+        sys.exit("VPP not installed: name its prefix with VPP_PREFIX")
     if not vpp.PLUGIN.exists():
         sys.exit(f"{vpp.PLUGIN} is not built: 'make vpp' does it")
     cores = Cores.chosen()

@@ -111,10 +111,10 @@ def _run(folder, cores, work):
             with cores.on_middle():
                 started.start()
             generator = Generator(started)
-            started.tell(*work.commands(five_tuples(rules)), timeout=300)
+            started.configure(*work.commands(five_tuples(rules)), timeout=300)
             # The first pass creates connections and is not measured.
             generator.play(capture, PACKETS)
-            started.tell("clear runtime")
+            started.configure("clear runtime")
             generator.play(capture, REPLAYED)
             return {"ok": True, "metrics": clocks(vpp.runtime(started.ask("show runtime")), work.nodes)}
     except (CommandFailed, parse.Unreadable, AssertionError, OSError) as error:

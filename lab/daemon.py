@@ -128,7 +128,7 @@ class Mmb:
         return self.ask("apply", path)
 
     def reset(self):
-        """Deletes all rules, enables every port, and begins to count drops anew."""
+        """Deletes all rules, enables every port, and starts to count drops from zero."""
         self("flush")
         for port in self.ask("show", "ports")["ports"]:
             if not port["enabled"]:
@@ -170,6 +170,6 @@ class Mmb:
         held = self.ask("show", "conn", "summary")["held"]
         return received - sent - sum(self._all_drops().values()) - held
 
-    def settled(self):
+    def wait_until_settled(self):
         """Waits for packets in flight, until in = out + drops."""
         wait_until(lambda: self.balance() == 0, "in = out + drops")

@@ -34,16 +34,16 @@ class Generator:
 
     def __init__(self, vpp):
         self.vpp = vpp
-        vpp.tell(*_INTERFACES.strip().splitlines())
+        vpp.configure(*_INTERFACES.strip().splitlines())
 
     def play(self, capture, limit=0, together=256, source=IN, timeout=60):
         """Sends the packets of a file in turn: up to `limit` packets (0: each once), `together` in a vector."""
         stream = f"packet-generator new {{ name s source {source} pcap {capture} limit {limit} maxframe {together} }}"
-        self.vpp.tell(stream, "packet-generator enable-stream s")
+        self.vpp.configure(stream, "packet-generator enable-stream s")
         try:
             wait_until(self._through, "VPP sends the whole capture", timeout)
         finally:
-            self.vpp.tell("packet-generator delete s")
+            self.vpp.configure("packet-generator delete s")
 
     def _through(self):
         """Whether the stream is at its end and every buffer is free again."""
@@ -53,8 +53,8 @@ class Generator:
     def captured(self, path, interface=OUT):
         """Captures the packets that leave by the interface in the meantime to the file. Without packets there is no file."""
         path.unlink(missing_ok=True)
-        self.vpp.tell(f"packet-generator capture {interface} pcap {path}")
+        self.vpp.configure(f"packet-generator capture {interface} pcap {path}")
         try:
             yield
         finally:
-            self.vpp.tell(f"packet-generator capture {interface} disable")
+            self.vpp.configure(f"packet-generator capture {interface} disable")

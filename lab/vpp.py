@@ -143,15 +143,15 @@ class Vpp:
         """The output of VPP; it includes errors, which VPP does not distinguish."""
         return run([program().with_name("vppctl"), "-s", self.socket, command], timeout=timeout).stdout
 
-    def tell(self, *commands, timeout=60):
+    def configure(self, *commands, timeout=60):
         """Runs commands that must not print anything: output of VPP is an error."""
         if not commands:
             return
         script = self.folder / "commands.cli"
         script.write_text("".join(f"{command}\n" for command in commands))
-        said = self.ask(f"exec {script}", timeout).strip()
-        if said:
-            raise CommandFailed(f"VPP says: {said[:2000]}")
+        output = self.ask(f"exec {script}", timeout).strip()
+        if output:
+            raise CommandFailed(f"VPP: {output[:2000]}")
 
     def errors(self):
         """`show errors`: counts by node and reason."""

@@ -1,4 +1,4 @@
-// blast: sends small UDP frames on an interface as fast as it can, over many flows, until it is told to end.
+// blast: sends small UDP frames on an interface as fast as it can, over many flows, until it is stopped.
 //
 // blast INTERFACE DESTINATION_MAC SOURCE_MAC SOURCE_IP DESTINATION_IP FLOWS FRAME_BYTES
 //

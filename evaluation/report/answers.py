@@ -72,7 +72,7 @@ def _better_device(results, load):
 
 def per_core(results):
     """The throughput to expect of a core."""
-    said = []
+    lines = []
     for load, what in (
         ("empty", "forwarding without rules"),
         ("five-tuple", "a five-tuple firewall"),
@@ -89,9 +89,9 @@ def per_core(results):
             + (f" at {large(point['x'])} {point['axis']}" if point["axis"] else "")
             for point in points
         )
-        said.append(f"- {what}: {sizes}")
+        lines.append(f"- {what}: {sizes}")
     note = "The engine alone, packets in memory; devices come on top (tables further down show what they add):\n\n"
-    return note + "\n".join(said) + "\n" if said else ""
+    return note + "\n".join(lines) + "\n" if lines else ""
 
 
 def knees(results):
@@ -170,8 +170,8 @@ def _ratio_of_costs(point, peer):
 def _why(stands, full):
     behind = {system for system, how in stands if how == "behind"}
     ahead = sorted(system for system, how in stands if how == "ahead")
-    said = [f"- Behind: {BEHIND['crossing']}"] if behind else []
-    said += [f"- Round trips under load: {BEHIND['waiting']}"] if behind and full else []
-    said += [f"- Behind XDP: {BEHIND['xdp']}"] if "xdp" in behind else []
-    said += [f"- Ahead: {AHEAD[system]}" for system in ahead if system in AHEAD]
-    return "\n".join(said) + "\n"
+    lines = [f"- Behind: {BEHIND['crossing']}"] if behind else []
+    lines += [f"- Round trips under load: {BEHIND['waiting']}"] if behind and full else []
+    lines += [f"- Behind XDP: {BEHIND['xdp']}"] if "xdp" in behind else []
+    lines += [f"- Ahead: {AHEAD[system]}" for system in ahead if system in AHEAD]
+    return "\n".join(lines) + "\n"

@@ -48,7 +48,7 @@ def _head(results):
     return f"""# What mmb does beside what would be used instead
 
 Made by `{results["command"]}` on {results["begun"]}, in {results["seconds"] / 60:.0f} minutes.{quick}{only} Every figure on this
-page is of [results.json](results.json); [method.md](method.md) tells how they are measured and what they cannot tell. Figures of
+page is of [results.json](results.json); [method.md](method.md) describes how they are measured and their limits. Figures of
 another machine are others: run `make evaluate` on yours.
 
 - Machine: {here["cpu"]} ({here["cpu_id"]}), {here["cores"]} cores, {here["memory_gb"]} GB, {here["distribution"]}, Linux

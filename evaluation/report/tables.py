@@ -22,12 +22,12 @@ def with_spread(point, metric, scale=1.0):
 def notes(point):
     """The notes of a row besides numbers."""
     failed = [run["error"] for run in point["runs"] if not run["ok"]]
-    said = [f"{len(failed)} of {len(point['runs'])} runs failed"] if failed else []
+    lines = [f"{len(failed)} of {len(point['runs'])} runs failed"] if failed else []
     for metric, what in (("sent_again", "segments sent again"), ("unanswered", "pings unanswered"), ("errors", "errors")):
         value = median(point, metric)
         if value:
-            said.append(f"{value:,.0f} {what}")
-    return "; ".join(said)
+            lines.append(f"{value:,.0f} {what}")
+    return "; ".join(lines)
 
 
 def live(points):

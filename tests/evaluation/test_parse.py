@@ -15,22 +15,22 @@ def sample(name):
 
 
 def test_wrk():
-    said = parse.wrk(sample("wrk"))
-    assert said["requests_s"] == 1811.00
-    assert said["gbit_s"] == pytest.approx(226.87 * 2**20 * 8 / 1e9)
-    assert (said["latency_p50_s"], said["latency_p99_s"]) == pytest.approx((0.03029, 0.11586))
-    assert said["errors"] == 0
+    measured = parse.wrk(sample("wrk"))
+    assert measured["requests_s"] == 1811.00
+    assert measured["gbit_s"] == pytest.approx(226.87 * 2**20 * 8 / 1e9)
+    assert (measured["latency_p50_s"], measured["latency_p99_s"]) == pytest.approx((0.03029, 0.11586))
+    assert measured["errors"] == 0
 
 
-def test_wrk_tells_what_went_wrong():
+def test_wrk_counts_errors():
     lines = "  Socket errors: connect 1, read 20, write 300, timeout 4000\n  Non-2xx or 3xx responses: 5\nRequests/sec:"
     assert parse.wrk(sample("wrk").replace("Requests/sec:", lines))["errors"] == 4326
 
 
 def test_ping():
-    said = parse.ping(sample("ping"))
-    assert said["times_s"][:3] == pytest.approx([0.000222, 0.000115, 0.000088])
-    assert said["sent"] == 222
+    measured = parse.ping(sample("ping"))
+    assert measured["times_s"][:3] == pytest.approx([0.000222, 0.000115, 0.000088])
+    assert measured["sent"] == 222
 
 
 def test_what_sockets_have_received():

@@ -156,20 +156,20 @@ def test_the_knees_are_those_of_the_curves():
 
 
 @pytest.mark.parametrize(
-    ("xdp", "packet", "said"),
+    ("xdp", "packet", "advice"),
     [
         (3.0, 2.0, "use AF_XDP (the default)"),
         (2.0, 3.0, "use AF_PACKET"),
         (2.0, 2.0, "overlap under every load"),
     ],
 )
-def test_the_advice_on_devices_follows_the_figures(xdp, packet, said):
+def test_the_advice_on_devices_follows_the_figures(xdp, packet, advice):
     made = [
         point("forwarding", f"mmb-{device}", load, **{metric: [value]})
         for load, metric in (("udp", "mpps"), ("iperf", "gbit_s"), ("wrk", "gbit_s"))
         for device, value in (("af_xdp", xdp), ("af_packet", packet))
     ]
-    assert said in answers.devices(Results(results(*made)))
+    assert advice in answers.devices(Results(results(*made)))
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "–"), (1234.5, "1,234"), (12.34, "12.3"), (1.234, "1.23"), (0.1234, "0.123")])

@@ -10,10 +10,10 @@ from evaluation.systems import Unable
 from lab.process import CommandFailed
 
 
-class Pretender:
+class FakeSystem:
     """A system that records the calls."""
 
-    name = title = "pretender"
+    name = title = "fake"
 
     def __init__(self, folder, cores, offloads):
         self.asked = []
@@ -35,22 +35,22 @@ class Pretender:
         self.asked.append("close")
 
 
-class NotHere(Pretender):
+class NotInstalled(FakeSystem):
     def open(self):
         raise Unable("not installed here")
 
 
-class Broken(Pretender):
+class Broken(FakeSystem):
     def open(self):
         raise CommandFailed("no such\n  device")
 
 
-class Choosy(Pretender):
+class WithoutPolicy(FakeSystem):
     def need(self, policy):
         raise Unable("no such policy")
 
 
-class Weak(Pretender):
+class Weak(FakeSystem):
     def install(self, policy):
         raise CommandFailed("too many rules")
 
@@ -73,7 +73,8 @@ class Load:
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
-    kinds = {"one": Pretender, "other": Pretender, "absent": NotHere, "broken": Broken, "choosy": Choosy, "weak": Weak}
+    kinds = {"one": FakeSystem, "other": FakeSystem, "absent": NotInstalled, "broken": Broken}
+    kinds |= {"without-policy": WithoutPolicy, "weak": Weak}
     monkeypatch.setattr(systems, "ALL", kinds)
     load = Load()
     experiment = Experiment("e", "title", "figure 1", "firewall", tuple(kinds), ("load",), sizes=(10, 20))
@@ -110,7 +111,7 @@ def test_failed_runs_are_kept_with_their_reason(measured):
     [
         ("absent", "not installed here"),
         ("broken", "no such device"),
-        ("choosy", "no such policy"),
+        ("without-policy", "no such policy"),
         ("weak", "could not be set up: too many rules"),
     ],
 )

@@ -15,5 +15,5 @@ def mmb():
     """The program: $MMB, or the release build."""
     path = pathlib.Path(os.environ.get("MMB", HERE.parents[1] / "target/release/mmb")).resolve()
     if not path.exists():
-        pytest.exit(f"no mmb at {path}: build it, or say where it is with MMB=PATH", returncode=2)
+        pytest.exit(f"no mmb at {path}: build it, or name it with MMB=PATH", returncode=2)
     return path

@@ -52,7 +52,7 @@ def sets():
 @pytest.mark.parametrize("path", sets(), ids=lambda path: path.stem if path else "none")
 def test_classbench_sets(mmb, tmp_path, path):
     if path is None:
-        pytest.skip(f"no ClassBench sets in {SETS}: say where they are with CLASSBENCH=DIR")
+        pytest.skip(f"no ClassBench sets in {SETS}: name their directory with CLASSBENCH=DIR")
     text, chance = lzma.open(path, "rt").read(), random.Random(1)
     filters = read(text)
     packets = [packet_near(chance.choice(filters), chance) for _ in range(200)]
@@ -79,13 +79,13 @@ def test_strict_writes_nothing_if_something_is_left_out(mmb, tmp_path):
         assert run.returncode == status and out.exists() == (status == 0)
 
 
-@pytest.mark.parametrize("line, told", [
+@pytest.mark.parametrize("line, message", [
     ("10.0.0.0/8 10.0.0.0/8 0 : 1 0 : 1 6/255", "line 2: a filter begins with `@`"),
     ("@10.0.0.0/8 10.0.0.0/8 1 : 0 0 : 1 6/255", "line 2: the ports 1 to 0 are in the wrong order"),
 ])
-def test_a_line_that_is_no_filter_stops(mmb, line, told):
+def test_a_line_that_is_no_filter_stops(mmb, line, message):
     run = subprocess.run([mmb, "import", "classbench", "-"], input=f"# set\n{line}\n", capture_output=True, text=True)
-    assert run.returncode == 1 and told in run.stderr and not run.stdout
+    assert run.returncode == 1 and message in run.stderr and not run.stdout
 
 
 def test_compressed_sets_are_refused_with_the_remedy(mmb, tmp_path):

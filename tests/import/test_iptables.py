@@ -26,7 +26,7 @@ def verdicts(text, packets, coin=lambda: True, chain="FORWARD"):
     return [rules.verdict(chain, Seen(one, "a", "b"), coin) == "ACCEPT" for one in packets]
 
 
-def told(text, imported, packets, numbers):
+def describe(text, imported, packets, numbers):
     lines = [f"{packets[number].summary()} {bytes(packets[number]).hex()}" for number in numbers[:3]]
     return "\n".join([*lines, text, imported.policy])
 
@@ -42,7 +42,7 @@ def test_chains_become_a_list(mmb, tmp_path, seed, six):
     assert all("later fragments of IPv6" in left_out["reason"] for left_out in imported.left_out)
     expected, got = verdicts(text, packets), accepted(mmb, tmp_path, imported.policy, packets)
     wrong = [number for number in range(PACKETS) if got[number] != expected[number]]
-    assert not wrong, told(text, imported, packets, wrong)
+    assert not wrong, describe(text, imported, packets, wrong)
 
 
 @pytest.mark.parametrize("seed", range(1, ROUNDS + 1))
@@ -57,9 +57,9 @@ def test_what_is_left_out_does_what_is_said(mmb, tmp_path, seed):
         looser = [number for number in range(PACKETS) if got[number] and not expected[number]]
         stricter = [number for number in range(PACKETS) if expected[number] and not got[number]]
         if imported.effect in ("none", "stricter"):
-            assert not looser, told(text, imported, packets, looser)
+            assert not looser, describe(text, imported, packets, looser)
         if imported.effect in ("none", "looser"):
-            assert not stricter, told(text, imported, packets, stricter)
+            assert not stricter, describe(text, imported, packets, stricter)
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.save")), ids=lambda path: path.stem)
@@ -101,14 +101,14 @@ def test_strict_writes_nothing_if_something_is_left_out(mmb, tmp_path):
     assert "line 3: left out: -m mark" in run.stderr and "the policy is stricter" in run.stderr
 
 
-@pytest.mark.parametrize("text, said", [
+@pytest.mark.parametrize("text, message", [
     ("*nat\n:PREROUTING ACCEPT [0:0]\n", "no chain FORWARD"),
     ("*filter\n:FORWARD ACCEPT [0:0]\n:a - [0:0]\n-A FORWARD -j a\n-A a -j a\n", "line 5: the chain a comes back"),
     ("nonsense\n", "line 1: this is no line of iptables-save"),
 ])
-def test_what_is_no_dump_is_refused(mmb, text, said):
+def test_what_is_no_dump_is_refused(mmb, text, message):
     run = subprocess.run([mmb, "import", "iptables", "-"], input=text, capture_output=True, text=True)
-    assert run.returncode == 1 and said in run.stderr and not run.stdout
+    assert run.returncode == 1 and message in run.stderr and not run.stdout
 
 
 CLASSIC = """*filter
@@ -129,10 +129,10 @@ def test_the_classic_chain_of_states_lets_in_what_was_asked_for(mmb, tmp_path):
     asked = IP(src=inside, dst=outside) / UDP(sport=5000, dport=53)
     other = IP(src=inside, dst=outside) / UDP(sport=5999, dport=53)
     steps = [
-        ("wan", enters(UDP(sport=53, dport=5000)), False, "nobody has asked"),
+        ("wan", enters(UDP(sport=53, dport=5000)), False, "no query was sent"),
         ("lan", leaves(UDP(sport=5000, dport=53)), True, "from inside"),
         ("wan", enters(UDP(sport=53, dport=5000)), True, "the answer"),
-        ("wan", enters(UDP(sport=54, dport=5000)), False, "a stranger"),
+        ("wan", enters(UDP(sport=54, dport=5000)), False, "another source port"),
         ("wan", enters(ICMP(type=3, code=3) / asked), True, "an error about it"),
         ("wan", enters(ICMP(type=3, code=3) / other), False, "an error about nothing"),
         ("wan", enters(TCP(sport=80, dport=6000, flags="SA", seq=9, ack=1)), False, "an answer to no SYN"),

@@ -106,7 +106,7 @@ def mmb(site):
     site.daemon.reset()
     yield site.daemon
     assert site.daemon.running(), "mmb ended"
-    site.daemon.settled()
+    site.daemon.wait_until_settled()
 
 
 @pytest.fixture(scope="session", params=("mmb", "nftables"))
@@ -129,7 +129,7 @@ def nat(routed_site):
         _daemons[:] = [routed_site.tested.daemon]
     routed_site.tested.reset()
     yield routed_site
-    routed_site.tested.settled()
+    routed_site.tested.wait_until_settled()
 
 
 @pytest.fixture

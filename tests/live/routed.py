@@ -37,7 +37,7 @@ SOURCE6 = [f"add-stateful in lan ip6-saddr fd00:a::/64 map ip6-saddr {NAT6}"]
 SOURCE6_NFT = [f"behind: oif vr ip6 saddr fd00:a::/64 snat to {NAT6}"]
 BOTH_FAMILIES = SOURCE + SOURCE6, SOURCE_NFT + SOURCE6_NFT
 # Packets to these addresses are never answered.
-NOWHERE = "203.0.113.9"
+UNANSWERED = "203.0.113.9"
 
 # The reference is a router on the link, with one address for each end.
 _REFERENCE = {"vl": ("192.0.2.9", "2001:db8::9"), "vr": ("192.0.2.17", "2001:db8::11")}
@@ -199,9 +199,9 @@ class TestedMmb:
     def policy(self, mmb, nftables=None):
         self.daemon.apply(self.folder, *mmb)
 
-    def settled(self):
+    def wait_until_settled(self):
         assert self.daemon.running(), "mmb ended"
-        self.daemon.settled()
+        self.daemon.wait_until_settled()
 
     def drops(self):
         return self.daemon.drops()
@@ -233,7 +233,7 @@ class Nftables:
         chains = "".join(f"chain {name} {{ {chr(10).join(body)}\n}}\n" for name, body in lines.items())
         self._load(f"flush ruleset\ntable inet nat {{\n{chains}}}\n")
 
-    def settled(self):
+    def wait_until_settled(self):
         pass
 
     def _load(self, ruleset):

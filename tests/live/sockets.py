@@ -67,7 +67,7 @@ def ask_at(here, there, target, text=b"hello"):
     here.sendto(text, target)
     seen = receive(there, text)
     there.sendto(b"re " + text, seen)
-    assert receive(here, b"re " + text) == tuple(target), "the answer comes from whom was asked"
+    assert receive(here, b"re " + text) == tuple(target), "the answer comes from the target"
     return seen
 
 

@@ -44,7 +44,7 @@ def change_under_load(site, mmb, seconds, *options):
         assert load.running(), "the changes took longer than the load"
         load.wait(30)
         result = report(load.output())
-    mmb.settled()
+    mmb.wait_until_settled()
     assert mmb.ask("list")["rules"] == []
     # Packets that queues dropped under load are not lost because of a change; a drop by a rule would be.
     assert set(mmb.drops()) <= {"tx-full"}

@@ -80,7 +80,7 @@ def test_applying_a_broken_file_changes_nothing(site, mmb):
     broken = site.folder / "broken.mmb"
     broken.write_text("add tcp-dport 80 drop\nadd tcp-dport 99999 drop\nflush\nadd ip-sadr 10.0.0.1 drop\n")
     message = mmb.refused("apply", broken)
-    assert "99999" in message and "ip-saddr" in message, "both mistakes are told"
+    assert "99999" in message and "ip-saddr" in message, "both mistakes are reported"
     assert "broken.mmb" in message
     assert mmb.ask("list") == before
     broken.write_text("add in nowhere drop\n")
@@ -217,7 +217,7 @@ def test_a_hundred_clients_at_once(site, mmb):
                     assert answer[-1], "the daemon hung up"
                 assert '"ok":true' in answer[-1], answer
             client.close()
-        except Exception as error:  # noqa: BLE001 - told to the test below
+        except Exception as error:  # noqa: BLE001 - raised in the test below
             failures.append((number, error))
 
     with NumberedStream(site, mmb) as stream:

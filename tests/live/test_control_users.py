@@ -11,10 +11,10 @@ from lab.process import wait_until
 from .test_control import connect
 
 # User ids that no user of a test machine has. The test sets their access rights.
-STRANGERS = range(64_100, 64_108)
+OTHER_USERS = range(64_100, 64_108)
 
 # More than the client slots of the daemon.
-CROWD = 300
+CLIENTS = 300
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def as_user(number, folder):
         os.chdir(here)
 
 
-def crowd(mmb, user, size):
+def busy_clients(mmb, user, size):
     """This number of clients of a user, each in the middle of a request."""
     clients = []
     with as_user(user, mmb.socket.parent):
@@ -56,7 +56,7 @@ def crowd(mmb, user, size):
     return clients
 
 
-def told(clients, message):
+def is_refused(clients, message):
     """Whether the last of the clients that got no slot received an error."""
     client = clients[-1]
     client.setblocking(False)
@@ -70,9 +70,9 @@ def test_users_who_take_every_place_do_not_keep_root_out(open_to_all):
     mmb = open_to_all
     clients = []
     try:
-        for user in STRANGERS:
-            clients += crowd(mmb, user, CROWD // len(STRANGERS) + 1)
-        wait_until(lambda: told(clients, "clients are connected and busy"), "it is full")
+        for user in OTHER_USERS:
+            clients += busy_clients(mmb, user, CLIENTS // len(OTHER_USERS) + 1)
+        wait_until(lambda: is_refused(clients, "clients are connected and busy"), "it is full")
         assert mmb.ask("show version")
         assert mmb.ask("list") == {"rules": []}
     finally:
@@ -82,10 +82,10 @@ def test_users_who_take_every_place_do_not_keep_root_out(open_to_all):
 
 def test_one_user_who_takes_all_that_it_can_does_not_keep_another_out(open_to_all):
     mmb = open_to_all
-    clients = crowd(mmb, STRANGERS[0], CROWD)
+    clients = busy_clients(mmb, OTHER_USERS[0], CLIENTS)
     try:
-        wait_until(lambda: told(clients, "clients of this user"), "it has enough")
-        (other,) = crowd(mmb, STRANGERS[1], 1)
+        wait_until(lambda: is_refused(clients, "clients of this user"), "it has enough")
+        (other,) = busy_clients(mmb, OTHER_USERS[1], 1)
         other.sendall(b'"v":1,"do":"run","commands":["show version"]}\n')
         assert b'"version"' in other.recv(4096)
         other.close()
@@ -94,6 +94,6 @@ def test_one_user_who_takes_all_that_it_can_does_not_keep_another_out(open_to_al
             client.close()
 
 
-def test_a_stranger_may_not_open_the_socket(mmb):
-    with as_user(STRANGERS[0], "/"), pytest.raises(PermissionError):
+def test_another_user_may_not_open_the_socket(mmb):
+    with as_user(OTHER_USERS[0], "/"), pytest.raises(PermissionError):
         connect(mmb)

@@ -19,10 +19,10 @@ def test_the_demo_ends_by_itself_and_cleans_up(tmp_path):
     with Background([SCRIPT, BINARY], tmp_path / "demo.log") as demo:
         assert demo.wait(60) == 0, demo.output()
         assert leftovers(demo.pid) == []
-    told = demo.output()
-    assert "\x1b" not in told, "no colours where no terminal is"
-    assert "hello from port 8080" in told and "the file arrived whole" in told
-    assert "behind mmb   0 packets marked" in told
+    output = demo.output()
+    assert "\x1b" not in output, "no colours where no terminal is"
+    assert "hello from port 8080" in output and "the file arrived whole" in output
+    assert "behind mmb   0 packets marked" in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

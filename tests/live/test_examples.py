@@ -93,12 +93,12 @@ def unreachable(packet):
     return ip4(src="203.0.113.1", dst=packet[IP].src) / ICMP(type=3, code=1) / Raw(bytes(packet[IP])[:28])
 
 
-HOST, WORLD = "10.0.0.7", "203.0.113.9"
+HOST, OUTSIDE = "10.0.0.7", "203.0.113.9"
 OWN = "198.51.100.1"
-QUERY, QUERY_OUT = (ip4(src=source, dst=WORLD) / udp() / data() for source in (HOST, OWN))
-OPENING, OPENING_OUT = (ip4(src=source, dst=WORLD) / syn() for source in (HOST, OWN))
-TO_WEB, TO_SSH = ip4(src=WORLD, dst=OWN) / syn(dport=443), ip4(src=WORLD, dst=OWN) / syn(dport=2222)
-TO_DNS = ip4(src=WORLD, dst=OWN) / udp(dport=53)
+QUERY, QUERY_OUT = (ip4(src=source, dst=OUTSIDE) / udp() / data() for source in (HOST, OWN))
+OPENING, OPENING_OUT = (ip4(src=source, dst=OUTSIDE) / syn() for source in (HOST, OWN))
+TO_WEB, TO_SSH = ip4(src=OUTSIDE, dst=OWN) / syn(dport=443), ip4(src=OUTSIDE, dst=OWN) / syn(dport=2222)
+TO_DNS = ip4(src=OUTSIDE, dst=OWN) / udp(dport=53)
 PLAIN_IP = IP(src="10.0.0.1", dst="10.0.0.2") / udp() / data()
 WHO_HAS = ARP(psrc="10.0.0.1", pdst="10.0.0.2")
 
@@ -188,11 +188,11 @@ CASES = {
     "load-balancer": [
         (WAN, TO_WEB, one_of(*(change(IP, dst=f"10.0.0.{n}") for n in (1, 2, 3)))),
         *[
-            (LAN, back(ip4(src=WORLD, dst=f"10.0.0.{n}") / syn(dport=443)), one_of(same, change(IP, src=OWN)))
+            (LAN, back(ip4(src=OUTSIDE, dst=f"10.0.0.{n}") / syn(dport=443)), one_of(same, change(IP, src=OWN)))
             for n in (1, 2, 3)
         ],
         (WAN, TO_DNS, one_of(*(change(IP, dst=f"10.0.0.{n}") for n in (53, 54)))),
-        (WAN, ip4(src=WORLD, dst=OWN) / syn(dport=25), same),
+        (WAN, ip4(src=OUTSIDE, dst=OWN) / syn(dport=25), same),
     ],
     "mss-clamp": [
         (LAN, ip4() / syn(FULL), change(TCP, options=[("MSS", 1360), *FULL[1:]])),
@@ -235,7 +235,7 @@ CASES = {
     ],
     "port-forward": [
         (WAN, TO_WEB, change(IP, dst="10.0.0.80")),
-        (LAN, back(ip4(src=WORLD, dst="10.0.0.80") / syn(dport=443)), change(IP, src=OWN)),
+        (LAN, back(ip4(src=OUTSIDE, dst="10.0.0.80") / syn(dport=443)), change(IP, src=OWN)),
         (
             WAN,
             TO_SSH,
@@ -243,10 +243,10 @@ CASES = {
         ),
         (
             LAN,
-            back(ip4(src=WORLD, dst="10.0.0.22") / syn(dport=22)),
+            back(ip4(src=OUTSIDE, dst="10.0.0.22") / syn(dport=22)),
             lambda p: change(TCP, sport=2222)(change(IP, src=OWN)(p)),
         ),
-        (WAN, ip4(src=WORLD, dst=OWN) / syn(dport=22), DROPPED),
+        (WAN, ip4(src=OUTSIDE, dst=OWN) / syn(dport=22), DROPPED),
         (WAN, TO_DNS, DROPPED),
         (LAN, UDP4, same),
     ],
@@ -261,10 +261,10 @@ CASES = {
     "reflexive-firewall": [
         *INSIDE_BEGINS,
         (WAN, back(QUERY, dport=40001), DROPPED),
-        (LAN, ip4(src=HOST, dst=WORLD) / echo(8), same),
-        (WAN, ip4(src=WORLD, dst=HOST) / echo(0), same),
-        (WAN, ip4(src=WORLD, dst=HOST) / echo(0, id=8), DROPPED),
-        (WAN, ip4(src=WORLD, dst=HOST) / echo(8), DROPPED),
+        (LAN, ip4(src=HOST, dst=OUTSIDE) / echo(8), same),
+        (WAN, ip4(src=OUTSIDE, dst=HOST) / echo(0), same),
+        (WAN, ip4(src=OUTSIDE, dst=HOST) / echo(0, id=8), DROPPED),
+        (WAN, ip4(src=OUTSIDE, dst=HOST) / echo(8), DROPPED),
         (WAN, ip6(src=SERVER6, dst=CLIENT6) / udp(sport=53, dport=40000), DROPPED),
         (LAN, ip6() / udp(), same),
         (WAN, ip6(src=SERVER6, dst=CLIENT6) / udp(sport=53, dport=40000), same),
@@ -287,17 +287,17 @@ CASES = {
         (LAN, OPENING, change(IP, src=OWN)),
         (WAN, back(OPENING_OUT), change(IP, dst=HOST)),
         (WAN, back(OPENING_OUT, dport=9), DROPPED),
-        (LAN, ip4(src=HOST, dst=WORLD) / echo(8), change(IP, src=OWN)),
-        (WAN, ip4(src=WORLD, dst=OWN) / echo(0), change(IP, dst=HOST)),
-        (WAN, ip4(src=WORLD, dst=HOST) / udp(), DROPPED),
+        (LAN, ip4(src=HOST, dst=OUTSIDE) / echo(8), change(IP, src=OWN)),
+        (WAN, ip4(src=OUTSIDE, dst=OWN) / echo(0), change(IP, dst=HOST)),
+        (WAN, ip4(src=OUTSIDE, dst=HOST) / udp(), DROPPED),
         (LAN, UDP6, same),
         (WAN, TCP6, same),
     ],
     "states": [
         *INSIDE_BEGINS,
-        (LAN, ip4(dst=WORLD) / tcp(flags="R"), DROPPED),
-        (LAN, ip4(dst=WORLD) / tcp(flags="SF"), DROPPED),
-        (WAN, ip4(src=WORLD, dst=HOST) / echo(8), DROPPED),
+        (LAN, ip4(dst=OUTSIDE) / tcp(flags="R"), DROPPED),
+        (LAN, ip4(dst=OUTSIDE) / tcp(flags="SF"), DROPPED),
+        (WAN, ip4(src=OUTSIDE, dst=HOST) / echo(8), DROPPED),
     ],
     "tcp-option-whitelist": [
         (LAN, ip4() / syn(FULL), same),

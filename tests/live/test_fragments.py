@@ -10,7 +10,7 @@ from scapy.packet import Raw
 
 from . import sockets
 from .programs import ping
-from .routed import BOTH_FAMILIES, INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
+from .routed import BOTH_FAMILIES, INSIDE4, INSIDE6, NAT4, NAT6, UNANSWERED, OUTSIDE4, OUTSIDE6
 from .sockets import closing, receive, udp
 
 A, B = INSIDE4[:2]
@@ -106,7 +106,7 @@ def test_two_workers_put_pieces_in_order_as_one_does(fresh, backend):
             pieces = datagram.pieces(800)
             send(site, *(pieces[at] for at in order))
             assert receive(far, datagram.text)[0] == NAT4, order
-    mmb.settled()
+    mmb.wait_until_settled()
     summary = mmb.ask("show conn summary")
     assert summary["handed"] > 0 and (summary["held"], summary["refused"]) == (0, {})
 
@@ -177,7 +177,7 @@ def test_a_flood_of_first_pieces_keeps_nothing_from_others(of_mmb):
     with closing(udp(of_mmb.client, INSIDE4[2]), udp(of_mmb.server, WEB, 9000)) as (near, far):
         head = of_mmb.from_inside()
         first = UDP(sport=5001, dport=9001, len=4000) / Raw(bytes(64))
-        frames = [bytes(head / IP(src=B, dst=NOWHERE, id=n, proto=17, flags="MF") / first) for n in range(5000)]
+        frames = [bytes(head / IP(src=B, dst=UNANSWERED, id=n, proto=17, flags="MF") / first) for n in range(5000)]
         with of_mmb.inside_wire() as wire:
             for at in range(0, len(frames), 500):
                 for frame in frames[at : at + 500]:
@@ -190,7 +190,7 @@ def test_a_flood_of_stray_pieces_keeps_nothing_from_others(of_mmb):
     """Bounded memory: the fragments that have waited longest are evicted."""
     of_mmb.tested.policy(*BOTH_FAMILIES)
     head, size = of_mmb.from_inside(), 5000
-    frames = [bytes(head / IP(src=INSIDE4[3], dst=NOWHERE, id=n, proto=17, frag=100) / Raw(bytes(64))) for n in range(size)]
+    frames = [bytes(head / IP(src=INSIDE4[3], dst=UNANSWERED, id=n, proto=17, frag=100) / Raw(bytes(64))) for n in range(size)]
     with closing(udp(of_mmb.server, WEB, 9000)) as (far,), of_mmb.inside_wire() as wire:
         for at in range(0, size, 500):
             datagram = Datagram(of_mmb)
@@ -198,7 +198,7 @@ def test_a_flood_of_stray_pieces_keeps_nothing_from_others(of_mmb):
             for frame in (*rest, *frames[at : at + 500], first):
                 wire.send(frame)
             assert receive(far, datagram.text)[0] == NAT4
-    of_mmb.tested.settled()
+    of_mmb.tested.wait_until_settled()
     held = of_mmb.tested.daemon.ask("show conn summary")["held"]
     assert held <= 4096 and of_mmb.tested.drops() == {"fragment-no-room": size - held}
     # Without rules no fragment waits, and none is left to time out during the next test.
@@ -214,7 +214,7 @@ def test_tiny_first_pieces_of_tcp_are_dropped(of_mmb):
     tiny = head / IP(src=A, dst=WEB, id=next(_ids), proto=6, flags="MF") / Raw(b"\x13\x88\x23\x28" + segment[:4])
     inside_the_header = head / IP(src=A, dst=WEB, id=next(_ids), proto=6, frag=1) / Raw(segment[:64])
     send(of_mmb, tiny, inside_the_header)
-    of_mmb.tested.settled()
+    of_mmb.tested.wait_until_settled()
     assert of_mmb.tested.drops() == {"tiny-fragment": 2}
 
 

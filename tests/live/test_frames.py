@@ -205,4 +205,4 @@ def test_noise_does_no_harm(site, mmb, ends):
         arrived = pass_through(*ends, noise)
         if ethertype == 0x1234:
             assert arrived == noise
-    mmb.settled()
+    mmb.wait_until_settled()

@@ -71,7 +71,7 @@ def test_mtr_sees_every_hop(nat):
 
 @families
 def test_a_large_upload_finds_the_path_s_mtu(nat, inside, outside):
-    """A router outside says "fragmentation needed", or "packet too big", about translated packets."""
+    """A router outside sends "fragmentation needed", or "packet too big", about translated packets."""
     nat.tested.policy(*BOTH_FAMILIES)
     prefix = "198.51.100.0/24" if "." in outside else "2001:db8:1::/64"
     with nat.narrow(nat.outer, prefix, 1300), closing(listener(nat.server, outside, 9000)) as (listening,):
@@ -138,22 +138,22 @@ def test_a_closed_port_inside_is_told_outside(nat):
 
 
 @pytest.fixture
-def told(nat):
+def errors(nat):
     """A datagram from the inside to the outside, and errors about it."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
         with nat.outside_wire() as outside, nat.inside_wire() as inside:
-            yield Told(nat, near, far, outside, inside)
+            yield ErrorPath(nat, near, far, outside, inside)
 
 
-class Told:
+class ErrorPath:
     """Crafted errors about a datagram, and those that the other side receives."""
 
     def __init__(self, nat, near, far, outside, inside):
         self.near, self.far, self.outside, self.inside = near, far, outside, inside
         near.connect((WEB, 9000))
         near.send(b"quote me")
-        self.whom = receive(far, b"quote me")
+        self.mapped = receive(far, b"quote me")
         self.sent = next(sent for frame in outside.drain() if UDP in (sent := Ether(frame)))
 
     def quote(self, size=28):
@@ -162,7 +162,7 @@ class Told:
     def send(self, error, to=A):
         """Errors to a host that arrived, before a datagram that marks the end."""
         self.outside.send(Ether(src=self.sent.dst, dst=self.sent.src) / error)
-        self.far.sendto(b"the end", self.whom)
+        self.far.sendto(b"the end", self.mapped)
         come = []
         for frame in map(Ether, self.inside.frames()):
             if frame.haslayer(UDP) and bytes(frame[UDP].payload) == b"the end":
@@ -177,56 +177,56 @@ def unreachable(quoted, source="203.0.113.7", **fields):
 
 
 @pytest.mark.parametrize("size", [28, 29, 36])
-def test_an_error_may_quote_eight_bytes_and_more(told, size):
+def test_an_error_may_quote_eight_bytes_and_more(errors, size):
     """Old hosts quote the IP header and 64 bits (RFC 792). All checksums are correct, including that of the quoted header (RFC
     5508 REQ-4)."""
-    (came,) = told.send(unreachable(told.quote(size)))
+    (came,) = errors.send(unreachable(errors.quote(size)))
     assert (came[IP].src, came[IP].dst) == ("203.0.113.7", A)
     assert (came[ICMP].type, came[ICMP].code) == (3, 3)
     inner = came[IPerror]
-    assert (inner.src, inner.dst, inner[UDPerror].sport) == (A, WEB, told.near.getsockname()[1])
+    assert (inner.src, inner.dst, inner[UDPerror].sport) == (A, WEB, errors.near.getsockname()[1])
     assert len(bytes(inner)) == size
     assert all(summed_up(part) for part in (bytes(came[IP])[:20], bytes(came[ICMP]), bytes(inner)[:20]))
     with pytest.raises(ConnectionRefusedError):
         for _ in range(2):  # "the end" may have arrived before the error
-            told.near.recv(100)
+            errors.near.recv(100)
 
 
-def test_an_error_may_quote_options(told):
+def test_an_error_may_quote_options(errors):
     """RFC 5508 REQ-3b: the transport header follows the options."""
-    quoted = IP(told.quote())
+    quoted = IP(errors.quote())
     quoted.options, quoted.ihl, quoted.chksum = [IPOption(b"\x94\x04\0\0")], None, None
-    (came,) = told.send(unreachable(bytes(quoted)))
+    (came,) = errors.send(unreachable(bytes(quoted)))
     inner = came[IPerror]
-    assert (inner.src, inner.ihl, inner[UDPerror].sport) == (A, 6, told.near.getsockname()[1])
+    assert (inner.src, inner.ihl, inner[UDPerror].sport) == (A, 6, errors.near.getsockname()[1])
 
 
-def test_an_error_whose_checksum_is_wrong_convinces_nobody(told, nat):
+def test_an_error_whose_checksum_is_wrong_has_no_effect(errors, nat):
     """RFC 5508 REQ-3: it is dropped, or arrives as wrong as it was sent."""
-    error = unreachable(told.quote(), chksum=0x1234)
-    assert all(not summed_up(bytes(came[ICMP])) for came in told.send(error))
-    told.near.send(b"no error")
-    assert receive(told.far, b"no error") == told.whom
+    error = unreachable(errors.quote(), chksum=0x1234)
+    assert all(not summed_up(bytes(came[ICMP])) for came in errors.send(error))
+    errors.near.send(b"no error")
+    assert receive(errors.far, b"no error") == errors.mapped
 
 
-def test_an_error_does_not_keep_a_connection_alive(of_mmb, told):
+def test_an_error_does_not_keep_a_connection_alive(of_mmb, errors):
     """RFC 5508 REQ-6, RFC 7857 section 8."""
     (before,) = of_mmb.tested.daemon.connections("udp-dport 9000")
-    told.outside.send(Ether(src=told.sent.dst, dst=told.sent.src) / unreachable(told.quote()))
-    next(frame for frame in told.inside.frames() if ICMP in Ether(frame))
+    errors.outside.send(Ether(src=errors.sent.dst, dst=errors.sent.src) / unreachable(errors.quote()))
+    next(frame for frame in errors.inside.frames() if ICMP in Ether(frame))
     (after,) = of_mmb.tested.daemon.connections("udp-dport 9000")
     assert after["idle_ms"] >= before["idle_ms"]
     assert after["reply"] == before["reply"]
 
 
-def test_a_router_inside_does_not_tell_its_address(told, nat):
+def test_a_router_inside_does_not_show_its_address(errors, nat):
     """RFC 5508 REQ-5c: an error from a host without a mapping comes from the outside address of the host that the error is about."""
-    told.far.sendto(b"too far", told.whom)
-    came = next(frame for frame in map(Ether, told.inside.frames()) if UDP in frame)
-    told.outside.drain()
+    errors.far.sendto(b"too far", errors.mapped)
+    came = next(frame for frame in map(Ether, errors.inside.frames()) if UDP in frame)
+    errors.outside.drain()
     error = IP(src="10.0.0.254", dst=WEB) / ICMP(type=11, code=0) / Raw(bytes(came[IP])[:28])
-    told.inside.send(nat.from_inside() / error)
-    sent = next(frame for frame in map(Ether, told.outside.frames()) if ICMP in frame)
+    errors.inside.send(nat.from_inside() / error)
+    sent = next(frame for frame in map(Ether, errors.outside.frames()) if ICMP in frame)
     assert (sent[IP].src, sent[IPerror].src, sent[IPerror].dst) == (NAT4, WEB, NAT4)
     assert all(summed_up(part) for part in (bytes(sent[IP])[:20], bytes(sent[ICMP]), bytes(sent[IPerror])[:20]))
 
@@ -236,13 +236,13 @@ def test_a_router_inside_does_not_tell_its_address(told, nat):
     [{"src": "200.0.0.77"}, {"dst": "203.0.113.99"}, {"sport": 9}, {"dport": 9}, {"proto": 6}],
     ids=lambda change: next(iter(change)),
 )
-def test_an_error_about_nothing_that_was_sent_is_not_let_in(told, change):
+def test_an_error_about_nothing_that_was_sent_is_not_let_in(errors, change):
     """RFC 5508 REQ-4: an error that quotes no packet of a mapping is not translated."""
-    quoted = IP(told.quote())
+    quoted = IP(errors.quote())
     for name, value in change.items():
         setattr(quoted[UDP] if name in ("sport", "dport") else quoted, name, value)
     quoted.chksum = None
-    assert told.send(unreachable(bytes(quoted))) == []
+    assert errors.send(unreachable(bytes(quoted))) == []
 
 
 def test_an_error_about_one_host_s_packet_is_told_to_no_other(nat):
@@ -257,23 +257,23 @@ def test_an_error_about_one_host_s_packet_is_told_to_no_other(nat):
     )
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
         with nat.outside_wire() as outside, nat.inside_wire() as inside:
-            told = Told(nat, near, far, outside, inside)
+            errors = ErrorPath(nat, near, far, outside, inside)
 
             def error(to):
-                return IP(src="203.0.113.7", dst=to) / ICMP(type=3, code=1) / Raw(told.quote())
+                return IP(src="203.0.113.7", dst=to) / ICMP(type=3, code=1) / Raw(errors.quote())
 
-            assert told.send(error(B), to=B) == []
-            assert [came[IP].dst for came in told.send(error(A))] == [A]
+            assert errors.send(error(B), to=B) == []
+            assert [came[IP].dst for came in errors.send(error(A))] == [A]
 
 
-def test_an_answer_that_nobody_asked_for_does_not_show_an_inside_address(of_mmb, told):
+def test_an_unrequested_answer_does_not_show_an_inside_address(of_mmb, errors):
     """The packet belongs to no connection, so nothing translates it: it must not leave. The same holds for errors about nothing
     and unknown types."""
     error = ICMP(type=3, code=3) / Raw(bytes(IP(src=WEB, dst=A) / UDP(sport=9, dport=9)))
     for message in (ICMP(type=0, id=77), ICMP(type=14, id=77), ICMP(type=42), error):
-        told.inside.send(of_mmb.from_inside() / IP(src=A, dst=WEB) / message)
-    told.near.send(b"the end")
-    for frame in map(Ether, told.outside.frames()):
+        errors.inside.send(of_mmb.from_inside() / IP(src=A, dst=WEB) / message)
+    errors.near.send(b"the end")
+    for frame in map(Ether, errors.outside.frames()):
         assert ICMP not in frame, frame
         if UDP in frame and bytes(frame[UDP].payload) == b"the end":
             return
@@ -284,9 +284,9 @@ def test_an_error_between_inside_hosts_is_turned_round(of_mmb):
     """RFC 5508 REQ-7: hairpinned errors; they come from the outside address."""
     of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
     with closing(udp(of_mmb.client, A), udp(of_mmb.client, B, 6000), udp(of_mmb.server, WEB, 9000)) as (one, two, far):
-        whom = sockets.ask(two, far)
+        mapped = sockets.ask(two, far)
         two.close()
-        one.connect(whom)
+        one.connect(mapped)
         one.send(b"anybody there?")
         with pytest.raises(ConnectionRefusedError):
             one.recv(100)
@@ -296,14 +296,14 @@ def test_an_error_does_not_end_a_connection(nat):
     """RFC 5508 REQ-6 (RFC 4787 REQ-12): the mapping outlives the error."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
-        whom = sockets.ask(near, far)
+        mapped = sockets.ask(near, far)
         far.close()
         near.sendto(b"nobody now", (WEB, 9000))
         with nat.inside_wire() as inside:
             near.sendto(b"nobody now", (WEB, 9000))
             assert next(frame for frame in inside.frames() if ICMP in Ether(frame))
         with closing(udp(nat.server, WEB, 9000)) as (again,):
-            wait_until(lambda: _asks(near, again) == whom, "the mapping is as it was")
+            wait_until(lambda: _asks(near, again) == mapped, "the mapping is as it was")
 
 
 def test_an_error_does_not_end_a_tcp_connection(nat):

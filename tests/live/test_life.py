@@ -229,7 +229,7 @@ def test_two_workers_share_the_load(fresh, backend_name):
             mmb("add id 9 tcp-dport 9 drop")
             mmb("del 9")
     stream.check()
-    mmb.settled()
+    mmb.wait_until_settled()
 
 
 @backends

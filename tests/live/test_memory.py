@@ -43,8 +43,8 @@ def test_a_policy_that_does_not_fit_is_refused_and_traffic_flows(site, tight):
 
 
 def test_more_connections_than_fit_are_refused_with_the_number_that_fits(site, tight):
-    said = tight.refused("set conn max 100000000")
-    assert "not enough memory" in said and "RLIMIT_AS" in said
-    fits = int(said.split(" would fit")[0].split()[-1])
+    message = tight.refused("set conn max 100000000")
+    assert "not enough memory" in message and "RLIMIT_AS" in message
+    fits = int(message.split(" would fit")[0].split()[-1])
     tight(f"set conn max {fits * 9 // 10}")
     assert ping(site, SERVER4, count=3) == 3

@@ -44,15 +44,15 @@ def mmb(site, fresh, group):
     assert group.kills() == 0 and mmb.running()
 
 
-def is_short_of_the_groups_memory(said):
-    return "not enough memory" in said and "the control group's limit" in said
+def is_short_of_the_groups_memory(message):
+    return "not enough memory" in message and "the control group's limit" in message
 
 
 def ask_for_what_fits(mmb):
     """A request is refused once, and then most of the number that fits is requested: the memory of the group varies by some MB."""
-    said = mmb.refused("set conn max 100000000")
-    assert is_short_of_the_groups_memory(said), said
-    fits = int(said.split(" would fit")[0].split()[-1])
+    message = mmb.refused("set conn max 100000000")
+    assert is_short_of_the_groups_memory(message), message
+    fits = int(message.split(" would fit")[0].split()[-1])
     mmb(f"set conn max {fits // 2}")
     return fits
 
@@ -61,8 +61,8 @@ def test_a_policy_beyond_the_groups_limit_is_refused_and_traffic_flows(site, mmb
     mmb("add id 1 icmp-type echo-request mod ip-dscp ef")
     large = site.folder / "large.mmb"
     large.write_text("".join(f"add ip-saddr 10.{n >> 16}.{n >> 8 & 255}.{n & 255} drop\n" for n in range(1_000_000)))
-    said = mmb.client("apply", large, check=False, timeout=120).stderr
-    assert is_short_of_the_groups_memory(said), said
+    message = mmb.client("apply", large, check=False, timeout=120).stderr
+    assert is_short_of_the_groups_memory(message), message
     assert ping(site, SERVER4, count=3) == 3
     assert [rule["id"] for rule in mmb.ask("list")["rules"]] == [1]
 
@@ -76,8 +76,8 @@ def test_a_state_beyond_the_groups_limit_is_refused(site, mmb, group):
     state = site.folder / "state"
     mmb("save-state", state)
     group.limit(group.used() + LITTLE)
-    said = mmb.refused("load-state", state)
-    assert is_short_of_the_groups_memory(said), said
+    message = mmb.refused("load-state", state)
+    assert is_short_of_the_groups_memory(message), message
     group.limit(LIMIT)
     mmb("load-state", state)
 
@@ -131,8 +131,8 @@ def test_connections_that_were_asked_for_are_kept_room_for(site, tight):
     tight("save", policy)
     with open(policy, "a", encoding="ascii") as text:
         text.writelines(f"add ip-saddr 10.0.{n >> 8}.{n & 255} drop\n" for n in range(20_000))
-    said = tight.refused("apply", policy)
-    assert is_short_of_the_groups_memory(said) and "kept for connections" in said, said
+    message = tight.refused("apply", policy)
+    assert is_short_of_the_groups_memory(message) and "kept for connections" in message, message
     tight("set conn max 1000")
     policy.write_text(policy.read_text().replace("set conn max", "set conn max 1000 #"), encoding="ascii")
     tight("apply", policy)

@@ -132,8 +132,8 @@ def test_hosts_that_use_one_port_do_not_mix(nat):
     with closing(*(udp(nat.client, host, 5000) for host in INSIDE4), udp(nat.server, WEB, 9000)) as (*hosts, far):
         seen = [sockets.ask(host, far, text=host.getsockname()[0].encode()) for host in hosts]
         assert len(set(seen)) == 4
-        for host, whom in zip(reversed(hosts), reversed(seen)):
-            far.sendto(b"later", whom)
+        for host, mapped in zip(reversed(hosts), reversed(seen)):
+            far.sendto(b"later", mapped)
             assert receive(host, b"later") == (WEB, 9000)
     with closing(listener(nat.server, WEB, 9001)) as (listening,):
         made = [opened(nat.client, host, (WEB, 9001), listening, 5000) for host in INSIDE4]
@@ -244,7 +244,7 @@ def test_one_host_leaves_ports_to_others(nat, protocol):
                 raw.sendto(segment, (NOWHERE, 0))
             if n % 100 == 0:
                 time.sleep(0.005)
-    nat.tested.settled()
+    nat.tested.wait_until_settled()
     if is_udp:
         with closing(*(udp(nat.client, B, 7000 + n) for n in range(50)), udp(nat.server, WEB, 9000)) as (*hosts, far):
             assert len({sockets.ask(host, far) for host in hosts}) == 50
@@ -280,7 +280,7 @@ def test_source_nat_by_the_other_driver(fresh):
     with closing(udp(site.client, A), udp(site.server, WEB, 9000)) as (near, far):
         assert sockets.ask(near, far, text=bytes(20000))[0] == NAT4
     assert ping(site, WEB, count=3, options=["-I", A]) == 3
-    mmb.settled()
+    mmb.wait_until_settled()
 
 
 def test_many_connections_at_once_and_one_after_another(nat):
@@ -357,7 +357,7 @@ def test_shuffled_sequence_numbers_carry_a_file_both_ways(of_mmb):
     result = of_mmb.iperf.measure(WEB, 2)
     after = ip_counters(of_mmb.client)
     assert result["sum_received"]["bytes"] > 1e5
-    assert after["TcpExt: TCPSackRecovery"] > before["TcpExt: TCPSackRecovery"], "what was lost was told selectively"
+    assert after["TcpExt: TCPSackRecovery"] > before["TcpExt: TCPSackRecovery"], "lost segments were reported by SACK"
     assert after["TcpExt: TCPSACKDiscard"] == before["TcpExt: TCPSACKDiscard"], "and about numbers that the sender used"
 
 

@@ -25,8 +25,8 @@ def discovered(nat, *options):
     words = ["turnutils_natdiscovery", *options, "-L", INSIDE4[0], OUTSIDE4[0]]
 
     def ask():
-        told = nat.client.run(*words, check=False, timeout=40).stdout
-        return told if "UDP reflexive addr" in told else None
+        output = nat.client.run(*words, check=False, timeout=40).stdout
+        return output if "UDP reflexive addr" in output else None
 
     return wait_until(ask, "the STUN server answers", 30)
 
@@ -57,5 +57,5 @@ def test_the_strictest_filtering_is_found_out(nat, stun):
 def test_hairpinning_is_found_out(of_mmb, stun):
     """RFC 4787 REQ-9: a host may reach itself by its outside address."""
     of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
-    told = discovered(of_mmb, "-H")
-    assert "successful hairpinning" in told, told
+    output = discovered(of_mmb, "-H")
+    assert "successful hairpinning" in output, output

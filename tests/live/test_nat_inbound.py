@@ -24,11 +24,11 @@ def test_strangers_stay_outside_by_default(nat):
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000), udp(nat.server, OUTSIDE4[1], 9000)) as ends:
         near, far, stranger = ends
-        whom = sockets.ask(near, far)
-        stranger.sendto(b"let me in", whom)
+        mapped = sockets.ask(near, far)
+        stranger.sendto(b"let me in", mapped)
         assert not sockets.heard(near)
         sockets.ask(near, stranger)
-        stranger.sendto(b"let me in", whom)
+        stranger.sendto(b"let me in", mapped)
         assert receive(near, b"let me in") == (OUTSIDE4[1], 9000)
 
 
@@ -45,11 +45,11 @@ def test_filtering_is_as_it_is_set(of_mmb, filtering, other_port, other_host):
     of_mmb.tested.policy([f"set nat filtering {filtering}", *SOURCE])
     ends = udp(of_mmb.server, WEB, 9000), udp(of_mmb.server, WEB, 9001), udp(of_mmb.server, OUTSIDE4[1], 9000)
     with closing(udp(of_mmb.client, A), *ends) as (near, far, same_host, stranger):
-        whom = sockets.ask(near, far)
+        mapped = sockets.ask(near, far)
         for end, comes_in in ((same_host, other_port), (stranger, other_host)):
-            end.sendto(b"let me in", whom)
+            end.sendto(b"let me in", mapped)
             assert sockets.heard(near) == comes_in
-        far.sendto(b"still there", whom)
+        far.sendto(b"still there", mapped)
         assert receive(near, b"still there")
 
 
@@ -58,10 +58,10 @@ def test_an_answer_to_a_stranger_keeps_the_mapping(of_mmb):
     of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
     with closing(udp(of_mmb.client, A), udp(of_mmb.server, WEB, 9000), udp(of_mmb.server, OUTSIDE4[1], 9000)) as ends:
         near, far, stranger = ends
-        whom = sockets.ask(near, far)
-        stranger.sendto(b"let me in", whom)
+        mapped = sockets.ask(near, far)
+        stranger.sendto(b"let me in", mapped)
         near.sendto(b"come in", receive(near, b"let me in"))
-        assert receive(stranger, b"come in") == whom
+        assert receive(stranger, b"come in") == mapped
 
 
 def test_two_inside_hosts_meet_by_their_outside_addresses(of_mmb):
@@ -88,8 +88,8 @@ def test_a_mapping_of_udp_lets_in_no_tcp(of_mmb, filtering):
     of_mmb.tested.policy([f"set nat filtering {filtering}", *SOURCE])
     with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.server, WEB, 9000), listener(of_mmb.client, A, 5000)) as ends:
         near, far, _ = ends
-        whom = sockets.ask(near, far)
-        assert refused(of_mmb.server, WEB, whom, timeout=0.5) is not None
+        mapped = sockets.ask(near, far)
+        assert refused(of_mmb.server, WEB, mapped, timeout=0.5) is not None
 
 
 def test_holes_are_punched_from_both_sides(of_mmb):
@@ -148,13 +148,13 @@ def test_tcp_may_be_opened_from_both_ends_at_once(nat):
 
         one, other = ("10.0.0.77", 5000), (NOWHERE, 9000)
         back = segment(here, one, other, flags="S", seq=1000)
-        whom = back[IP].src, back[TCP].sport
+        mapped = back[IP].src, back[TCP].sport
         for wire, source, target, fields in (
-            (there, other, whom, {"flags": "S", "seq": 5000}),
+            (there, other, mapped, {"flags": "S", "seq": 5000}),
             (here, one, other, {"flags": "SA", "seq": 1000, "ack": 5001}),
-            (there, other, whom, {"flags": "SA", "seq": 5000, "ack": 1001}),
+            (there, other, mapped, {"flags": "SA", "seq": 5000, "ack": 1001}),
             (here, one, other, {"flags": "A", "seq": 1001, "ack": 5001}),
-            (there, other, whom, {"flags": "A", "seq": 5001, "ack": 1001}),
+            (there, other, mapped, {"flags": "A", "seq": 5001, "ack": 1001}),
         ):
             came = segment(wire, source, target, **fields)
             assert (came[IP].src, came[IP].dst) == ((NAT4, NOWHERE) if wire is here else (NOWHERE, one[0]))

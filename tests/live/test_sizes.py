@@ -15,7 +15,7 @@ def test_an_mtu_of_9000_is_used_to_the_last_byte(fresh, backend_name):
     nginx, iperf = Nginx(site), Iperf(site)
     assert mmb.port("lan")["mtu"] == 9000
     if backend_name == "af_xdp":
-        assert "AF_PACKET" in mmb.output(), "frames that AF_XDP cannot hold are told of"
+        assert "AF_PACKET" in mmb.output(), "frames that AF_XDP cannot hold are reported"
     assert ping(site, SERVER4, count=3, options=["-s", 8972, "-M", "do"]) == 3
     assert ping(site, SERVER6, count=3, options=["-s", 8952, "-M", "do"]) == 3
     _, digest = fetch(site, f"http://{SERVER4}/big")
@@ -25,7 +25,7 @@ def test_an_mtu_of_9000_is_used_to_the_last_byte(fresh, backend_name):
         assert pass_through(client, server, frames) == [bytes(frame) for frame in frames]
     for direction in ([], ["-R"]):
         assert iperf.measure(SERVER4, 1, *direction)["sum_received"]["bytes"] > 1e6
-    mmb.settled()
+    mmb.wait_until_settled()
 
 
 @pytest.mark.parametrize("backend_name", BACKENDS)
@@ -42,7 +42,7 @@ def test_packets_larger_than_the_far_mtu_are_dropped_and_counted(fresh, backend_
         ]
         assert pass_through(client, server, frames) == [bytes(frame) for frame in frames[:2]]
     assert mmb.drops() == {"mtu-exceeded": 4}
-    mmb.settled()
+    mmb.wait_until_settled()
 
 
 def ip4_id(number):

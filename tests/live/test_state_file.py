@@ -52,7 +52,7 @@ def daemon(fresh, site):
 def test_connections_go_on_after_a_restart(site, daemon):
     with closing(udp(site.client, A), udp(site.server, WEB, 9000), listener(site.server, WEB, 9001)) as ends:
         near, far, listening = ends
-        whom = sockets.ask(near, far)
+        mapped = sockets.ask(near, far)
         client, server, seen = opened(site.client, A, (WEB, 9001), listening)
         with closing(client, server):
             talk(client, server)
@@ -61,9 +61,9 @@ def test_connections_go_on_after_a_restart(site, daemon):
             after = daemon.mmb.connections()
             assert sorted(map(ends_of, before)) == sorted(map(ends_of, after))
             talk(client, server)
-            far.sendto(b"from outside", whom)
+            far.sendto(b"from outside", mapped)
             assert receive(near, b"from outside")
-            assert sockets.ask(near, far) == whom
+            assert sockets.ask(near, far) == mapped
     assert seen[0] == NAT4
     assert refused(site.server, WEB, (NAT4, 9001)) == "timeout"
 
@@ -77,9 +77,9 @@ def test_mappings_are_still_endpoint_independent_after_a_restart(site, daemon):
     """RFC 4787 REQ-1: a new destination sees the same outside port, and no other inside endpoint gets it."""
     targets = [udp(site.server, address, 9000) for address in OUTSIDE4[:2]]
     with closing(udp(site.client, A), *targets) as (near, one, two):
-        whom = sockets.ask(near, one)
+        mapped = sockets.ask(near, one)
         daemon.restart()
-        assert sockets.ask(near, two) == whom
+        assert sockets.ask(near, two) == mapped
 
 
 def test_a_transfer_survives_a_restart(site, daemon):

@@ -164,9 +164,9 @@ def test_states_follow_a_connection(of_mmb):
         wait_until(lambda: state() == ["time-wait"], "both ends are acknowledged")
     with closing(udp(of_mmb.client, A), udp(of_mmb.server, WEB, 9000)) as (near, far):
         near.sendto(b"hello", (WEB, 9000))
-        whom = receive(far, b"hello")
+        mapped = receive(far, b"hello")
         assert [each["state"] for each in daemon.connections("ip-proto udp")] == ["unreplied"]
-        far.sendto(b"hello", whom)
+        far.sendto(b"hello", mapped)
         receive(near, b"hello")
         assert [each["state"] for each in daemon.connections("ip-proto udp")] == ["replied"]
 
@@ -315,7 +315,7 @@ def test_a_monitor_tells_of_connections_as_they_come_and_go(of_mmb):
     log.unlink(missing_ok=True)
     words = [daemon.binary, "monitor", "--json", "--socket", daemon.socket]
 
-    def told(**wanted):
+    def reported_events(**wanted):
         events = [json.loads(line) for line in monitor.output().splitlines()]
         return [event for event in events if wanted.items() <= event.items()]
 
@@ -325,15 +325,15 @@ def test_a_monitor_tells_of_connections_as_they_come_and_go(of_mmb):
             """Connections that begin before the monitor runs are not reported."""
             with closing(udp(of_mmb.client, A)) as (near,):
                 sockets.ask(near, far)
-            return told(what="created")
+            return reported_events(what="created")
 
         created = wait_until(sees_a_new_one, "the monitor tells of a connection that is made")[0]["connection"]
         assert (created["arrived"]["src"], created["sent"]["src"], created["rules"]) == (A, NAT4, [1])
-        wait_until(lambda: told(what="closed", reason="timeout"), "and that its time is over")
+        wait_until(lambda: reported_events(what="closed", reason="timeout"), "and that its time is over")
         with closing(udp(of_mmb.client, A, 5077)) as (near,):
             sockets.ask(near, far)
             daemon("conn kill udp-sport 5077")
-        (killed,) = wait_until(lambda: told(what="closed", reason="killed"), "and that one was killed")
+        (killed,) = wait_until(lambda: reported_events(what="closed", reason="killed"), "and that one was killed")
         assert killed["connection"]["sent"] == {"src": NAT4, "sport": 5077, "dst": WEB, "dport": 9000}
 
 
@@ -400,8 +400,8 @@ def test_two_workers_translate_as_one_does(fresh):
     with closing(*(udp(site.client, host) for host in INSIDE4 * 16), udp(site.server, WEB, 9000)) as (*many, far):
         seen = [sockets.ask(near, far) for near in many]
         assert len(set(seen)) == 64 and {address for address, _ in seen} == {NAT4}
-        for near, whom in zip(many, seen):
-            far.sendto(b"later", whom)
+        for near, mapped in zip(many, seen):
+            far.sendto(b"later", mapped)
             assert receive(near, b"later")
         for near in many[:8]:
             assert sockets.ask(near, far, text=bytes(20000))[0] == NAT4, "in fragments"
@@ -415,11 +415,11 @@ def test_two_workers_translate_as_one_does(fresh):
             assert fetch(site, f"http://{WEB}/big", source=host)[1] == nginx.digest("big")
         assert ping(site, WEB, count=20, options=["-I", A]) == 20
         mmb("del 1")
-        for near, whom in zip(many, seen):
-            far.sendto(b"without the rule", whom)
+        for near, mapped in zip(many, seen):
+            far.sendto(b"without the rule", mapped)
             assert receive(near, b"without the rule")
     assert mmb.ask("show conn summary")["handed"] > 0
-    mmb.settled()
+    mmb.wait_until_settled()
 
 
 def test_wires_have_connections_of_their_own(fresh):

@@ -33,4 +33,4 @@ def test_two_vlans_are_joined(fresh, backend_name, tagging):
     assert fetch(site, f"http://{SERVER4}/big")[1] == nginx.digest("big")
     assert fetch(site, f"http://[{SERVER6}]/big")[1] == nginx.digest("big")
     assert iperf.measure(SERVER4, 1)["sum_received"]["bytes"] > 1e6
-    mmb.settled()
+    mmb.wait_until_settled()

@@ -50,7 +50,7 @@ class Site(WithMmb):
             self.client = self._namespace(undo, "client")
             self.middle = self._namespace(undo, "mmb")
             self.server = self._namespace(undo, "server")
-            # What the kernel in the middle would say by itself (router solicitations, multicast reports) is not wanted.
+            # Prevents packets of the kernel in the middle (router solicitations, multicast reports).
             self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
             veth(self.middle, "vl", self.client, "eth0", mtu, queues)
             veth(self.middle, "vr", self.server, "eth0", mtu, queues)

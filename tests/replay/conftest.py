@@ -15,5 +15,5 @@ def mmb():
     default = pathlib.Path(__file__).resolve().parents[2] / "target/release/mmb"
     path = pathlib.Path(os.environ.get("MMB", default)).resolve()
     if not path.exists():
-        pytest.exit(f"no mmb at {path}: build it, or say where it is with MMB=PATH", returncode=2)
+        pytest.exit(f"no mmb at {path}: build it, or name it with MMB=PATH", returncode=2)
     return path

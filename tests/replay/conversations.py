@@ -73,10 +73,10 @@ def error(frame):
     packet = Ether(frame)
     ip = packet.payload
     if isinstance(ip, IPv6):
-        said = IPv6(src=ROUTER6, dst=ip.src) / ICMPv6TimeExceeded() / Raw(bytes(ip)[:100])
+        reply = IPv6(src=ROUTER6, dst=ip.src) / ICMPv6TimeExceeded() / Raw(bytes(ip)[:100])
     else:
-        said = IP(src=ROUTER4, dst=ip.src) / ICMP(type=11) / Raw(bytes(ip)[:28])
-    return bytes(Ether(src=packet.dst, dst=packet.src) / said)
+        reply = IP(src=ROUTER4, dst=ip.src) / ICMP(type=11) / Raw(bytes(ip)[:28])
+    return bytes(Ether(src=packet.dst, dst=packet.src) / reply)
 
 
 def end(frame):

@@ -58,5 +58,5 @@ def test_translations_are_bijections_and_undone_on_answers(mmb, tmp_path, name, 
     assert second["wan"] == outside, "the same on every run"
     for number, frame in sent:
         assert second["lan"][begin + number] == answer(frame), f"the answer to packet {number}"
-        told = second["lan"].get(2 * begin + number)
-        assert told == (None if number in replaced else error(frame)), f"the error about packet {number}"
+        delivered = second["lan"].get(2 * begin + number)
+        assert delivered == (None if number in replaced else error(frame)), f"the error about packet {number}"

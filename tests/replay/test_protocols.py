@@ -57,7 +57,7 @@ def test_flows_are_told_apart_and_their_checksums_follow(mmb, tmp_path, build):
     sent = [(number, build(INSIDE, SERVER, port, 80)) for number, port in enumerate(ports)]
     answers = [(10 + number, build(SERVER, OUTSIDE, 80, port)) for number, port in enumerate([*ports, 5002])]
     left, summary = replay_wire(mmb, tmp_path, [f"{NAT} accept", "add in wan drop"], sent, answers)
-    assert summary["drops"] == {"rule": 1}, "nobody asked for the last one"
+    assert summary["drops"] == {"rule": 1}, "the last one is unrequested"
     for number, port in enumerate(ports):
         assert left["wan"][number] == build(OUTSIDE, SERVER, port, 80)
         assert left["lan"][10 + number] == build(SERVER, INSIDE, 80, port)

@@ -33,7 +33,7 @@ def refused(mmb, folder, rules):
 
 
 def can_matter(rule, frames):
-    """Whether some packet matches the rule: in this case mmb must not say that none can."""
+    """Whether some packet matches the rule: in this case mmb must not report that none can."""
     return any(rule.id in evaluate([rule], frame, PORTS).matched for frame in frames)
 
 

@@ -71,7 +71,7 @@ def test_vlans_share_inside_addresses_and_outside_ends(mmb, tmp_path):
         assert (back[IP].dst, back[UDP].dport, back[Dot1Q].vlan) == (LAN, 5000, vlan)
     out, _ = replay_wire(mmb, tmp_path, policy, asks[:1], answers)
     assert Ether(out["lan"][110])[IP].dst == LAN
-    assert out["lan"][120] == answers[1][1], "nobody of this VLAN has asked"
+    assert out["lan"][120] == answers[1][1], "no packet of this VLAN was sent"
 
 
 HAIRPIN = ["add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"]

@@ -16,7 +16,7 @@ def same_packets(out, expected, frames):
 
 
 def _difference(missing, strange, expected, frames):
-    yield f"{missing.total()} of {len(expected)} packets did not leave, {strange.total()} left that nobody expected"
+    yield f"{missing.total()} of {len(expected)} packets did not leave, {strange.total()} left unexpectedly"
     numbers = [number for number, packet in expected if packet in missing][:3]
     for number in numbers:
         yield f"packet {number}\n  in        {frames[number][14:].hex()}"

@@ -49,7 +49,7 @@ def mmb():
     """The program whose `mmb replay` VPP is compared with: $MMB, or the release build."""
     path = Path(daemon.BINARY)
     if not path.exists():
-        pytest.exit(f"no mmb at {path}: build it, or say where it is with MMB=PATH", returncode=2)
+        pytest.exit(f"no mmb at {path}: build it, or name it with MMB=PATH", returncode=2)
     return path
 
 

@@ -24,7 +24,7 @@ class Sides(Generator):
 
     def __init__(self, vpp, policy):
         super().__init__(vpp)
-        vpp.tell(*INSIDE.strip().splitlines())
+        vpp.configure(*INSIDE.strip().splitlines())
         vpp.enable(IN, OUT)
         vpp.apply("".join(f"{re.sub(r' in (lan|wan) ', lambda side: f' in {SIDES[side[1]][0]} ', rule)}\n" for rule in policy))
 

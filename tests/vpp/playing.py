@@ -15,7 +15,7 @@ def play(generator, frames, leave=OUT, **how):
     """The frames that leave VPP by an interface for this input, and the changes of its nodes' counters."""
     came, left = generator.vpp.folder / "in.pcap", generator.vpp.folder / "out.pcap"
     write_pcap(came, frames)
-    generator.vpp.tell("clear errors")
+    generator.vpp.configure("clear errors")
     with generator.captured(left, leave):
         generator.play(came, **how)
     out = [frame for _, frame in read_pcap(left)] if left.exists() else []

@@ -22,8 +22,8 @@ class WithMmb(Vpp):
 
     def enable(self, *interfaces):
         for interface in interfaces:
-            said = self.mmb(f"enable {interface}")
-            assert said.startswith(f"{interface} is enabled"), said
+            output = self.mmb(f"enable {interface}")
+            assert output.startswith(f"{interface} is enabled"), output
 
     def client(self, command, check=True):
         """The program mmb as a client of the control socket."""

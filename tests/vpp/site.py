@@ -51,12 +51,12 @@ class Site(Cabled):
         the device's previous interface would continue to send to the old one.
         """
         words = f"{self.host_interface} name {name} hw-addr {ROUTER_MAC[name]}"
-        said = self.vpp.ask(f"create host-interface {words}").strip()
-        assert said == f"host-{name}", said
-        self.vpp.tell(f"set interface state host-{name} up", f"set interface ip address host-{name} {ROUTER[name]}/24")
+        output = self.vpp.ask(f"create host-interface {words}").strip()
+        assert output == f"host-{name}", output
+        self.vpp.configure(f"set interface state host-{name} up", f"set interface ip address host-{name} {ROUTER[name]}/24")
 
     def delete(self, name):
-        self.vpp.tell(f"delete host-interface name {name}")
+        self.vpp.configure(f"delete host-interface name {name}")
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ def test_rules_are_added_listed_and_deleted(vpp):
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "expected"),
     [
         ("add tcp-dprot 80 drop", ["mmb add: ", "tcp-dprot", "tcp-dport", "^"]),
         ("add tcp-dport 80", ["mmb add: ", "drop"]),
@@ -51,12 +51,12 @@ def test_rules_are_added_listed_and_deleted(vpp):
         ("frobnicate", ["frobnicate"]),
     ],
 )
-def test_what_is_wrong_is_said_as_vpp_says_it(vpp, line, says):
+def test_what_is_wrong_is_said_as_vpp_says_it(vpp, line, expected):
     vpp.mmb("add udp-dport 53 drop")
     before = vpp.rules()
-    said = vpp.mmb(line)
-    assert [word for word in says if word not in said] == [], said
-    assert "error: " not in said
+    output = vpp.mmb(line)
+    assert [word for word in expected if word not in output] == [], output
+    assert "error: " not in output
     assert vpp.rules() == before
 
 
@@ -65,8 +65,8 @@ def test_a_file_with_errors_changes_nothing_and_all_of_them_are_shown(vpp, tmp_p
     before = vpp.rules()
     file = tmp_path / "wrong.mmb"
     file.write_text("add tcp-dport 80 drop\nadd tcp-dprot 80 drop\nadd udp-dport 99999 drop\n")
-    said = vpp.mmb(f"apply {file}")
-    assert f"{file}:2" in said and f"{file}:3" in said
+    output = vpp.mmb(f"apply {file}")
+    assert f"{file}:2" in output and f"{file}:3" in output
     assert vpp.rules() == before
 
 
@@ -81,8 +81,8 @@ def test_a_long_listing_comes_whole(vpp):
 def test_every_show_answers(vpp):
     vpp.mmb("add-stateful udp-dport 53 accept")
     for what in ("tables", "ports", "errors", "runtime", "settings", "version", "connections", "conn summary"):
-        said = vpp.mmb(f"show {what}")
-        assert said.strip() and "unknown" not in said, what
+        output = vpp.mmb(f"show {what}")
+        assert output.strip() and "unknown" not in output, what
         assert vpp.ask(f"show mmb {what}").split() != []
     assert "local0" in vpp.mmb("show ports")
 
@@ -120,8 +120,8 @@ def test_the_monitor_tells_of_connections_until_its_client_goes(vpp):
 
 @pytest.mark.parametrize("text", [r'"\x00"', '"$HOME"', '"GET"', '"caf\u00e9"'])
 def test_quoted_text_that_vpp_may_have_changed_adds_no_rule(vpp, text):
-    said = vpp.mmb(f"add payload {text} drop")
-    assert said.startswith("mmb add: ") and ("|47 45 54|" in said or "|c3 a9|" in said)
+    output = vpp.mmb(f"add payload {text} drop")
+    assert output.startswith("mmb add: ") and ("|47 45 54|" in output or "|c3 a9|" in output)
     assert vpp.rules() == {}
     vpp.mmb("add payload |00 5c 78| drop")
     assert [rule["rule"] for rule in vpp.rules().values()] == ["add payload |00 5c 78| drop"]
@@ -141,8 +141,8 @@ def test_what_can_mean_nothing_in_vpp_is_refused_with_the_reason(vpp, tmp_path, 
     file = tmp_path / "policy.mmb"
     file.write_text(f"add udp-dport 53 drop\n{line}\n")
     for command in (line, f"apply {file}"):
-        said = vpp.mmb(command)
-        assert word in said and "VPP" in said and "^" in said, said
+        output = vpp.mmb(command)
+        assert word in output and "VPP" in output and "^" in output, output
         assert vpp.rules() == {}
 
 

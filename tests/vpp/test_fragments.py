@@ -64,7 +64,7 @@ def test_fragments_in_vectors_leave_whole(generator):
 
 @pytest.mark.parametrize("feature", ("ip4-sv-reassembly-feature", "ip6-sv-reassembly-feature"))
 def test_fragments_leave_whole_where_vpp_looks_at_them_too(generator, feature):
-    generator.vpp.tell(f"set interface feature {IN} {feature} arc {feature[:3]}-unicast")
+    generator.vpp.configure(f"set interface feature {IN} {feature} arc {feature[:3]}-unicast")
     frames, sent = shuffled(random.Random(feature), DATAGRAMS)
     out, errors = play(generator, frames)
     assert drops_of_nodes({key: count for key, count in errors.items() if "reassembl" not in key[0]}) == {}
@@ -80,7 +80,7 @@ def check(whole, sent):
 
 
 def test_what_vpp_put_together_is_translated_whole(generator, mmb, tmp_path):
-    generator.vpp.tell(
+    generator.vpp.configure(
         f"set interface feature {IN} ip4-full-reassembly-feature arc ip4-unicast",
         f"set interface feature {IN} ip6-full-reassembly-feature arc ip6-unicast",
     )

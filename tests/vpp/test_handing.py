@@ -32,7 +32,7 @@ def site(tmp_path):
 
 
 def place(vpp, lan):
-    vpp.tell(f"set interface rx-placement {LAN} queue 0 {lan}", f"set interface rx-placement {WAN} queue 0 worker 0")
+    vpp.configure(f"set interface rx-placement {LAN} queue 0 {lan}", f"set interface rx-placement {WAN} queue 0 worker 0")
 
 
 @pytest.mark.parametrize("thread", ["main", "worker 0"])
@@ -40,7 +40,7 @@ def test_the_worker_has_every_connection(site, thread):
     vpp = site.vpp
     place(vpp, thread)
     vpp.client("conn kill all")
-    vpp.tell("clear runtime")
+    vpp.configure("clear runtime")
     for number in range(20):
         site.client.run("ping", "-c", "1", "-e", str(number + 1), SERVER)
     connections = vpp.json("show connections verbose")["connections"]

@@ -39,10 +39,10 @@ def test_rules_see_multicast(generator):
 def test_an_interface_in_a_bridge_is_not_enabled(generator):
     vpp = generator.vpp
     vpp.ask("create bridge-domain 5")
-    vpp.tell(f"set interface l2 bridge {IN} 5")
-    said = vpp.mmb(f"enable {IN}")
-    assert said.startswith("mmb enable: ") and "bridged" in said and "BVI" in said
-    vpp.tell(f"set interface l3 {IN}")
+    vpp.configure(f"set interface l2 bridge {IN} 5")
+    output = vpp.mmb(f"enable {IN}")
+    assert output.startswith("mmb enable: ") and "bridged" in output and "BVI" in output
+    vpp.configure(f"set interface l3 {IN}")
     vpp.enable(IN)
 
 
@@ -50,7 +50,7 @@ def test_an_enabled_interface_that_is_bridged_says_so(generator):
     vpp = generator.vpp
     vpp.enable(IN)
     vpp.ask("create bridge-domain 5")
-    vpp.tell(f"set interface l2 bridge {IN} 5")
+    vpp.configure(f"set interface l2 bridge {IN} 5")
     assert "bridged: no rule sees it" in vpp.mmb("show ports")
     wait_until(lambda: f"{IN} is enabled, but" in vpp.ask("show logging"), "it is logged")
 
@@ -60,7 +60,7 @@ def test_rules_see_an_interface_that_was_renamed(generator):
     vpp.enable(IN)
     vpp.apply(f"add in {IN} ip-proto udp drop")
     frames = [bytes(LINK / IP(src="10.0.0.1", dst="198.51.100.1") / UDP() / Raw(b"x"))]
-    vpp.tell(f"set interface name {IN} lan")
+    vpp.configure(f"set interface name {IN} lan")
     wait_until(lambda: f"{IN} is called lan" in vpp.ask("show logging"), "it is logged")
     # The generator uses the number in its own name.
     out, _ = play(generator, frames)
@@ -73,8 +73,8 @@ def test_names_that_nobody_uses_make_room(generator):
     vpp.enable(OUT)
     vpp.apply(f"add in {OUT} drop")
     for first in range(0, NAMES + 64, 64):
-        vpp.tell(*(f"create loopback interface instance {first + n}" for n in range(64)))
-        vpp.tell(*(f"delete loopback interface intfc loop{first + n}" for n in range(64)))
-    vpp.tell("create loopback interface instance 9000")
+        vpp.configure(*(f"create loopback interface instance {first + n}" for n in range(64)))
+        vpp.configure(*(f"delete loopback interface intfc loop{first + n}" for n in range(64)))
+    vpp.configure("create loopback interface instance 9000")
     wait_until(lambda: vpp.mmb("add id 9 in loop9000 drop").startswith("+ 9"), "it has a number")
     assert set(vpp.rules()) == {1, 9}

@@ -35,7 +35,7 @@ def shared(request, tmp_path_factory):
         made.nginx, made.iperf, made.threads = Nginx(made), Iperf(made), len(shape.get("cores", [0]))
         if "cores" in shape:
             # Packets of one direction arrive on the main thread, those of the other on the worker.
-            made.vpp.tell(f"set interface rx-placement {LAN} queue 0 main", f"set interface rx-placement {WAN} queue 0 worker 0")
+            made.vpp.configure(f"set interface rx-placement {LAN} queue 0 main", f"set interface rx-placement {WAN} queue 0 worker 0")
         yield made
 
 
@@ -66,11 +66,11 @@ def test_curl_through_nat(site):
 def test_iperf_with_a_clamp_and_a_ttl(site, direction):
     site.vpp.apply("add id 1 tcp-syn tcp-opt-mss > 1200 mod tcp-opt-mss 1200\nadd id 2 ip-proto tcp mod ip-ttl 33\n")
     done = site.client.run(*site.iperf.command(SERVER, 2, *direction), timeout=30)
-    said = json.loads(done.stdout)
-    assert said["end"]["sum_received"]["bytes"] > 1_000_000
-    assert said["start"]["tcp_mss_default"] <= 1200
+    result = json.loads(done.stdout)
+    assert result["end"]["sum_received"]["bytes"] > 1_000_000
+    assert result["start"]["tcp_mss_default"] <= 1200
     rules = site.vpp.rules()
-    assert rules[1]["packets"] >= 4 and rules[2]["bytes"] > said["end"]["sum_received"]["bytes"]
+    assert rules[1]["packets"] >= 4 and rules[2]["bytes"] > result["end"]["sum_received"]["bytes"]
 
 
 def test_policies_change_under_load_and_no_connection_is_lost(site):

@@ -92,7 +92,7 @@ def test_inside_hosts_meet_by_their_outside_ends(sides):
     check_sources(first, left)
     outside = [end(with_link(frame, packet))[1:] for frame, packet in zip(first, left, strict=True)]
     # Each packet goes to an endpoint of the next host: none is translated to its own sender.
-    second = [udp(host, whom) for host, whom in zip(hosts, [*outside[32:], *outside[:32]], strict=True)]
+    second = [udp(host, mapped) for host, mapped in zip(hosts, [*outside[32:], *outside[:32]], strict=True)]
     met = [routed(udp(source, host)) for source, host in zip(outside, [*hosts[32:], *hosts[:32]], strict=True)]
     assert generator.send("lan", second, leave="lan") == (met, {})
 

@@ -22,13 +22,13 @@ def test_vpp_starts_with_the_policy_of_its_file(tmp_path):
 def test_vpp_does_not_start_with_a_policy_that_is_wrong(tmp_path):
     policy = tmp_path / "policy.mmb"
     policy.write_text("add udp-dport 53 drop\nadd tcp-dprot 80 drop\n")
-    with pytest.raises(DidNotStart) as said, WithMmb(tmp_path / "vpp", policy=policy):
+    with pytest.raises(DidNotStart) as error, WithMmb(tmp_path / "vpp", policy=policy):
         pass
-    assert f"{policy}:2" in str(said.value) and "tcp-dport" in str(said.value)
+    assert f"{policy}:2" in str(error.value) and "tcp-dport" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("section", "says"),
+    ("section", "message"),
     [
         ("frobnicate", "frobnicate"),
         ("seed 1", "seed"),
@@ -36,10 +36,10 @@ def test_vpp_does_not_start_with_a_policy_that_is_wrong(tmp_path):
         ("policy", "policy"),
     ],
 )
-def test_vpp_does_not_start_with_a_section_that_is_wrong(tmp_path, section, says):
-    with pytest.raises(DidNotStart) as said, WithMmb(tmp_path / "vpp", section=section):
+def test_vpp_does_not_start_with_a_section_that_is_wrong(tmp_path, section, message):
+    with pytest.raises(DidNotStart) as error, WithMmb(tmp_path / "vpp", section=section):
         pass
-    assert "mmb" in str(said.value) and says in str(said.value)
+    assert "mmb" in str(error.value) and message in str(error.value)
 
 
 def test_without_a_socket_the_command_line_is_all_there_is(tmp_path):
@@ -61,6 +61,6 @@ def test_errors_in_the_startup_config_are_logged(tmp_path):
 def test_vpp_does_not_start_with_a_policy_that_means_nothing_there(tmp_path, line):
     policy = tmp_path / "policy.mmb"
     policy.write_text(f"{line}\n")
-    with pytest.raises(DidNotStart) as said, WithMmb(tmp_path / "vpp", policy=policy):
+    with pytest.raises(DidNotStart) as error, WithMmb(tmp_path / "vpp", policy=policy):
         pass
-    assert line.split()[1] in str(said.value)
+    assert line.split()[1] in str(error.value)

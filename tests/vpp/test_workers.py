@@ -22,7 +22,7 @@ def site(tmp_path):
 
 
 def place(vpp, lan, wan):
-    vpp.tell(f"set interface rx-placement {LAN} queue 0 worker {lan}", f"set interface rx-placement {WAN} queue 0 worker {wan}")
+    vpp.configure(f"set interface rx-placement {LAN} queue 0 worker {lan}", f"set interface rx-placement {WAN} queue 0 worker {wan}")
 
 
 def ping(site, numbers):
@@ -48,14 +48,14 @@ def test_workers_with_queues_share_the_connections_and_those_that_are_there_stay
         return wait_until(lambda: set((found := ping(site, next(rounds))).values()) == sharing and found, f"{sharing} share them")
 
     come_to_be_shared_by({0, 1})
-    site.vpp.tell("clear runtime")
+    site.vpp.configure("clear runtime")
     there = ping(site, next(rounds))
     assert set(there.values()) == {0, 1}
     # Requests arrive on one worker, replies on the other: one of both is handed over.
     assert handed(site.vpp) == SOME
     place(site.vpp, 1, 1)
     come_to_be_shared_by({1})
-    site.vpp.tell("clear runtime")
+    site.vpp.configure("clear runtime")
     assert set(ping(site, next(rounds)).values()) == {1}
     assert handed(site.vpp) == 0
     assert ping(site, list(there)) == there

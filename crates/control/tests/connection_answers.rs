@@ -291,7 +291,7 @@ fn round(number: u16) -> Vec<Frame> {
 }
 
 #[test]
-fn a_slow_monitor_is_told_the_number_of_lost_events_and_another_one_loses_none() {
+fn a_slow_monitor_receives_the_number_of_lost_events_and_another_one_loses_none() {
     const ROUNDS: u16 = if cfg!(debug_assertions) { 10 } else { 25 };
     let all = u64::from(ROUNDS) * u64::from(MANY);
     // The slow client is not disconnected in this test.

@@ -104,7 +104,7 @@ fn connections_move_from_one_daemon_to_another() {
 
 /// Connections that were left out were missing without a word.
 #[test]
-fn the_number_of_connections_left_out_is_told_by_reason() {
+fn the_number_of_connections_left_out_is_reported_by_reason() {
     let state = state();
     let mmb = start(&format!("set conn max 1000\n{STATEFUL}"));
     let _packets = mmb.packets();

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets. Each takes any bytes and panics if a promise is broken.
+//! The bodies of the fuzz targets. Each takes any bytes and panics if an invariant is violated.
 
 use crate::stateless::{DifferentialTest, Incoming, ports};
 use mmb_language::{
@@ -76,7 +76,7 @@ fn completes(line: &str) {
     }
 }
 
-/// A policy and packets: the engine does what the oracle says. See [`read_packets`] for the input.
+/// A policy and packets: the engine and the oracle return the same. See [`read_packets`] for the input.
 pub fn packet(data: &[u8]) {
     let Some((policy, packets)) = read_packets(data) else { return };
     // The oracle keeps nothing between packets.
@@ -107,7 +107,7 @@ pub fn read_packets(data: &[u8]) -> Option<(Policy, Vec<Incoming>)> {
     Some((policy, packets))
 }
 
-/// What a byte says about the packet behind it. Bits 0–1: link type. Bits 2–3: port. Bits 4–5: headroom. Bit 6: the
+/// The parameters of the packet behind it, in a byte. Bits 0–1: link type. Bits 2–3: port. Bits 4–5: headroom. Bit 6: the
 /// header checksum of IPv4 is made right first.
 #[derive(Clone, Copy, Debug)]
 pub struct Choices(pub u8);

@@ -114,7 +114,7 @@ proptest! {
     })]
 
     #[test]
-    fn the_engine_does_what_the_oracle_says(
+    fn engine_and_oracle_agree(
         rounds in rounds(),
         mtu in mtu(),
         seed in any::<u64>(),

@@ -72,7 +72,7 @@ fn most(text: &str, workers: usize, frame: First) -> usize {
 }
 
 #[test]
-fn a_connection_takes_no_more_than_is_promised() {
+fn a_connection_takes_no_more_than_documented() {
     let nat = "add-stateful in a map ip-saddr 200.0.0.0/24 shuffle ip-id";
     let nat6 = "add-stateful in a map ip6-saddr 2001:db8:1::-2001:db8:1::ff shuffle ip6-flow-label";
     let cases: [(&str, &str, First); 3] =

@@ -257,7 +257,7 @@ fn shuffled_sequence_numbers_are_mapped_in_acknowledgments_and_sack() {
 }
 
 #[test]
-fn identifications_are_hidden_where_nobody_needs_them() {
+fn identifications_are_hidden_without_fragmentation() {
     let frame = |id, flags| {
         let upper = Upper::Udp(Udp { sport: 5000, dport: 53, ..Udp::default() });
         Ip4 { source: INSIDE, destination: SERVER, id, flags, ..Ip4::new(upper) }.frame().bytes()
@@ -483,7 +483,7 @@ fn packets_find_another_workers_connection_though_no_rule_is_stateful_any_more()
 }
 
 #[test]
-fn who_may_come_in_and_finds_no_room_is_refused() {
+fn an_admitted_packet_without_room_is_refused() {
     let nat = "add-stateful in a ip-proto udp map ip-saddr 200.0.0.1";
     let mut mmb = Middlebox::new(&format!("set nat filtering endpoint-independent\n{nat}"));
     let sent = mmb.through(A, &udp((INSIDE, 5000), (SERVER, 53)));

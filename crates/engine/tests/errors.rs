@@ -71,7 +71,7 @@ fn error6(to: Ipv6Addr, about: &[u8], quoted: usize) -> Vec<u8> {
 }
 
 #[test]
-fn an_error_goes_to_whom_the_quoted_packet_came_from() {
+fn an_error_goes_to_the_sender_of_the_quoted_packet() {
     // CVE-2019-5598: pf let an error in to any host if it quoted a state.
     let (_engine, mut mmb) = engine(REFLEXIVE);
     let sent = through(&mut mmb, A, &ip4(INSIDE, SERVER, udp(5000, 53)));
@@ -229,7 +229,7 @@ fn an_error_in_fragments_is_about_nothing() {
 }
 
 #[test]
-fn an_error_in_fragments_spoils_no_datagram_of_whom_it_quotes() {
+fn an_error_in_fragments_corrupts_no_datagram_of_the_quoted_sender() {
     // Both have one identification; the error was taken for a piece of the datagram.
     let (_engine, mut mmb) = engine("add-stateful ip-proto udp accept");
     let sent = through(&mut mmb, A, &ip4(INSIDE, SERVER, udp(5000, 53)));

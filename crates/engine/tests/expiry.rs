@@ -53,7 +53,7 @@ fn a_host_that_only_ticks_is_rid_of_a_million_within_five_seconds() {
 
 /// A host that would sleep asks first whether there is more to do.
 #[test]
-fn a_worker_tells_while_more_is_due() {
+fn a_worker_is_behind_while_more_connections_expire() {
     let (engine, mut worker) = engine(POLICY);
     make(&mut worker, 20_000);
     worker.process(UNREPLIED_MS * 1_000_000 - 1_000_000, &NoCycles, &mut [], &mut []);

@@ -17,7 +17,7 @@ proptest! {
     })]
 
     #[test]
-    fn connections_keep_their_promises(
+    fn connections_keep_their_invariants(
         first in any::<u8>(),
         steps in proptest::collection::vec(any::<[u8; STEP]>(), 0..50),
     ) {

@@ -154,7 +154,7 @@ fn a_piece_that_waited_and_overlaps_ends_its_datagram() {
 }
 
 #[test]
-fn a_flood_of_stray_pieces_is_bounded_and_keeps_nobody_out() {
+fn a_flood_of_fragments_is_bounded_and_keeps_others_working() {
     for workers in [1, 2] {
         let mut site = Site::new(NAT, workers);
         let most = MOST * workers as u64;

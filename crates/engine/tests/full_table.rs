@@ -75,7 +75,7 @@ fn is_sent(verdict: Verdict) -> bool {
 
 /// 100 connections a second, each answered after 40 ms and reset, where all places are taken by what is over.
 #[test]
-fn closed_connections_in_a_full_table_starve_nobody() {
+fn closed_connections_in_a_full_table_leave_room_for_new_ones() {
     let mut mmb = Middlebox::new(
         "set conn max 300\nadd-stateful ip-saddr 10.0.0.0/24 ip-proto tcp accept\nadd ip-proto tcp drop",
     );
@@ -106,7 +106,7 @@ fn closed_connections_in_a_full_table_starve_nobody() {
 
 /// Its own place is enough for it, and its own translation: there is no other.
 #[test]
-fn a_closed_connection_is_opened_anew_where_table_and_pool_are_full() {
+fn a_closed_connection_is_reopened_where_table_and_pool_are_full() {
     let mut mmb = Middlebox::new(
         "set conn max 2\nadd-stateful in a ip-proto tcp map ip-saddr 200.0.0.1 map tcp-sport 7000-7001",
     );
@@ -131,7 +131,7 @@ fn a_closed_connection_is_opened_anew_where_table_and_pool_are_full() {
 
 /// Whatever a policy says, what the host has no memory for is refused.
 #[test]
-fn a_host_bounds_connections_below_what_a_policy_says() {
+fn a_host_bounds_connections_below_the_policys_limit() {
     let text = "set conn max 100\nadd-stateful ip-proto tcp accept";
     let mut mmb = Middlebox::new(text);
     mmb.engine.bound_connections(2);

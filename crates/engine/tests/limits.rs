@@ -203,7 +203,7 @@ fn hundred_ports(more: &str) -> String {
 
 /// A flood that nobody answers held every port for two minutes.
 #[test]
-fn what_nobody_answered_gives_its_port_to_a_new_flow() {
+fn an_unreplied_connection_gives_its_port_to_a_new_flow() {
     for flow in [udp as fn(Ipv4Addr, u16, u16) -> Vec<u8>, syn] {
         let (engine, mut worker) = engine(&hundred_ports(""));
         // Someone has a few ports before; they are not whom it is taken from.
@@ -261,7 +261,7 @@ fn a_busy_host_takes_ports_back_from_made_up_hosts_of_one() {
 
 /// Who holds many ports takes from others what nobody answered for some seconds only.
 #[test]
-fn what_nobody_answered_for_long_gives_way_to_whoever_asks() {
+fn a_long_unreplied_connection_gives_its_port_to_any_other() {
     let (_, mut worker) = engine(&hundred_ports(""));
     assert!((6000..6070).all(|port| open_and_answer(&mut worker, inside(8), port)));
     assert_eq!(sent(&mut worker, &of_many_hosts(30)), 30);
@@ -384,7 +384,7 @@ fn a_source_that_may_begin_no_more_ends_nothing_of_others() {
 }
 
 #[test]
-fn what_is_over_is_opened_anew_from_either_end_by_a_greater_number_only() {
+fn a_closed_connection_is_reopened_from_either_end_by_a_greater_sequence_number_only() {
     for is_out in [true, false] {
         let (_, mut worker) = engine(NAT);
         let ends = Ends::open_and_close(&mut worker, (inside(9), 2000), (SERVER, 443));

@@ -157,7 +157,7 @@ fn a_transfer_through_a_translation_goes_on_behind_a_restart() {
 }
 
 #[test]
-fn answers_that_were_not_believed_go_into_the_state_too() {
+fn invalid_answers_are_saved_too() {
     let mut before = Middlebox::new("add-stateful in a accept");
     before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));
     let mut answer = udp((SERVER, 53), (INSIDE, 4000));
@@ -170,7 +170,7 @@ fn answers_that_were_not_believed_go_into_the_state_too() {
 }
 
 #[test]
-fn an_inside_end_keeps_its_outside_end_for_others_too_and_nobody_else_gets_it() {
+fn an_inside_endpoint_keeps_its_outside_endpoint_exclusively() {
     let mut before = Middlebox::new(NAT);
     let port = sport(&before.through(0, &udp((INSIDE, 4000), (SERVER, 53))));
     let state = before.save();
@@ -184,7 +184,7 @@ fn an_inside_end_keeps_its_outside_end_for_others_too_and_nobody_else_gets_it() 
 
 /// A connection that is over lends its port, and lies before the one that has it in the file.
 #[test]
-fn who_was_lent_a_port_keeps_it_behind_a_restart() {
+fn a_shared_port_is_kept_across_a_restart() {
     let nat = "add-stateful id 1 in a ip-proto tcp map ip-saddr 200.0.0.1 shuffle tcp-sport 2000-2001";
     let mut before = Middlebox::new(nat);
     let begin = |before: &mut Middlebox, host: u8, server: (Ipv4Addr, u16)| {

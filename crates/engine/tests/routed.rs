@@ -59,7 +59,7 @@ fn routed_ports_share_their_connections() {
 }
 
 #[test]
-fn who_sends_to_an_outside_end_of_another_reaches_it() {
+fn a_packet_to_the_outside_endpoint_of_another_host_reaches_it() {
     let (mut engine, mut worker) = with_ports(&["inside"], 1);
     engine.publish(&policy("add-stateful in inside ip-proto udp map ip-saddr 192.0.2.1")).expect("good");
     let (_, sent) = pass(&mut worker, 0, udp([10, 0, 0, 1], 1000, [198, 51, 100, 1], 53));
@@ -79,15 +79,15 @@ fn who_sends_to_an_outside_end_of_another_reaches_it() {
 fn decide(worker: &mut Worker, frame: &mut [u8]) -> (Verdict, Option<RewriteTicket>) {
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
-    let (mut verdicts, mut jobs) = ([Verdict::Send(PortId(9))], [None]);
-    worker.decide(Origin::Wire, 0, &NoCycles, &[packet], &mut verdicts, &mut jobs, None);
-    (verdicts[0], jobs[0])
+    let (mut verdicts, mut tickets) = ([Verdict::Send(PortId(9))], [None]);
+    worker.decide(Origin::Wire, 0, &NoCycles, &[packet], &mut verdicts, &mut tickets, None);
+    (verdicts[0], tickets[0])
 }
 
-fn rewrite(worker: &mut Worker, frame: &mut [u8], job: RewriteTicket) {
+fn rewrite(worker: &mut Worker, frame: &mut [u8], ticket: RewriteTicket) {
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
-    worker.rewrite(&NoCycles, &mut [packet], &[job], &mut [Verdict::Send(PortId(0))]);
+    worker.rewrite(&NoCycles, &mut [packet], &[ticket], &mut [Verdict::Send(PortId(0))]);
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn a_policy_stays_in_use_until_its_packets_are_rewritten() {
     let (mut engine, mut worker) = with_ports(&["inside"], 1);
     engine.publish(&policy("add all mod ip-ttl 9")).expect("good");
     let mut frame = Tcp::default().over_ip4().bytes();
-    let (_, job) = decide(&mut worker, &mut frame);
+    let (_, ticket) = decide(&mut worker, &mut frame);
     engine.publish(&policy("add all drop")).expect("good");
     let mut other = Tcp::default().over_ip4().bytes();
     let (verdict, other_job) = decide(&mut worker, &mut other);
     assert_eq!(verdict, Verdict::Send(PortId(0)), "the one before is in use");
     assert_eq!(engine.port_counts()[0].tx.packets, 0, "what waits is not sent yet");
-    for (frame, job) in [(&mut other, other_job), (&mut frame, job)] {
-        rewrite(&mut worker, frame, job.expect("there is a job"));
+    for (frame, ticket) in [(&mut other, other_job), (&mut frame, ticket)] {
+        rewrite(&mut worker, frame, ticket.expect("there is a ticket"));
         assert_eq!(frame[22], 9);
     }
     assert_eq!(engine.port_counts()[0].tx.packets, 2);
@@ -111,15 +111,15 @@ fn a_policy_stays_in_use_until_its_packets_are_rewritten() {
 }
 
 #[test]
-fn jobs_that_nobody_will_do_are_forgotten() {
+fn tickets_that_are_not_redeemed_are_discarded() {
     let (mut engine, mut worker) = with_ports(&["inside"], 1);
     engine.publish(&policy("add all mod ip-ttl 9")).expect("good");
     let mut frame = Tcp::default().over_ip4().bytes();
-    let job = decide(&mut worker, &mut frame).1.expect("there is a job");
+    let ticket = decide(&mut worker, &mut frame).1.expect("there is a ticket");
     worker.discard_tickets();
     let before = frame.clone();
-    rewrite(&mut worker, &mut frame, job);
-    assert_eq!(frame, before, "an old job does nothing");
+    rewrite(&mut worker, &mut frame, ticket);
+    assert_eq!(frame, before, "an old ticket does nothing");
     engine.publish(&policy("add all drop")).expect("good");
     assert!(matches!(decide(&mut worker, &mut frame).0, Verdict::Drop(_)));
 }
@@ -186,7 +186,7 @@ impl Shared {
 }
 
 #[test]
-fn connections_stay_where_they_are_when_workers_share_them_anew() {
+fn connections_stay_where_they_are_when_their_workers_change() {
     for rule in ["accept", "map ip-saddr 192.0.2.1 accept"] {
         let shared =
             Shared::new(&format!("set conn max 260\nadd-stateful in inside {rule}\nadd in outside drop"));

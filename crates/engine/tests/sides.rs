@@ -201,7 +201,7 @@ fn a_host_that_routes_lets_each_direction_move_once() {
 
 /// Both are admitted when the vector is looked up: there is room for one more port.
 #[test]
-fn two_new_ports_in_one_vector_are_one_move_and_a_stranger() {
+fn two_new_ports_in_one_vector_are_one_move_and_one_invalid_packet() {
     let mut site = Middlebox::routed(REFLEXIVE);
     let [syn, answer, ack] = handshake();
     assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
@@ -221,7 +221,7 @@ fn two_new_ports_in_one_vector_are_one_move_and_a_stranger() {
 /// A segment out of the window came in by a third port while there was room for one, and left a plan for it: what came there once that
 /// room was gone met no rule at all.
 #[test]
-fn what_was_not_believed_leaves_no_plan_for_its_port() {
+fn an_invalid_packet_caches_no_verdict_for_its_port() {
     let mut site = Middlebox::routed("add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp accept\nadd all drop");
     let [syn, answer, ack] = handshake();
     assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
@@ -240,7 +240,7 @@ fn what_was_not_believed_leaves_no_plan_for_its_port() {
 }
 
 #[test]
-fn what_is_not_believed_moves_nothing() {
+fn an_invalid_packet_moves_no_side() {
     let mut site = Middlebox::routed(REFLEXIVE);
     let [syn, answer, ack] = handshake();
     assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
@@ -250,7 +250,7 @@ fn what_is_not_believed_moves_nothing() {
 }
 
 #[test]
-fn sides_do_not_count_where_the_policy_says_so() {
+fn sides_do_not_count_with_conn_same_port() {
     let policy = format!("set conn same-port on\n{REFLEXIVE}");
     for mut site in [Middlebox::new(&policy), Middlebox::routed(&policy)] {
         assert!(site.passes(LAN, &query()) && site.passes(LAN, &response()));

@@ -85,7 +85,7 @@ fn echo(icmp_type: u8) -> Upper {
 }
 
 /// The frame with its last byte changed: the transport checksum is wrong.
-fn spoilt(mut frame: Vec<u8>) -> Vec<u8> {
+fn corrupted(mut frame: Vec<u8>) -> Vec<u8> {
     *frame.last_mut().expect("it has bytes") ^= 1;
     frame
 }
@@ -121,7 +121,7 @@ fn what_would_be_mapped_and_begins_no_connection_does_not_leave() {
     assert_eq!(mmb.dropped(A, &segment(true, RST, 100, 1)), DropReason::ConnNotSyn);
     assert_eq!(mmb.dropped(A, &segment(true, FIN | ACK, 100, 1)), DropReason::ConnNotSyn);
     assert_eq!(mmb.dropped(A, &segment(true, SYN | FIN, 100, 1)), DropReason::ConnInvalid);
-    assert_eq!(mmb.dropped(A, &spoilt(segment(true, SYN, 100, 0))), DropReason::ConnInvalid);
+    assert_eq!(mmb.dropped(A, &corrupted(segment(true, SYN, 100, 0))), DropReason::ConnInvalid);
     assert!(mmb.list().is_empty());
 }
 
@@ -148,26 +148,26 @@ fn segments_with_a_wrong_checksum_change_no_state() {
     for invalid in ["pass", "drop"] {
         let mut mmb = Middlebox::new(&format!("set conn invalid {invalid}\n{REFLEXIVE}"));
         let passes = invalid == "pass";
-        assert_eq!(mmb.passes(A, &spoilt(segment(true, SYN, 100, 0))), passes);
+        assert_eq!(mmb.passes(A, &corrupted(segment(true, SYN, 100, 0))), passes);
         assert!(mmb.list().is_empty(), "no entry");
         mmb.passes(A, &segment(true, SYN, 100, 0));
         let syn_ack = segment(false, SYN | ACK, 500, 101);
-        assert_eq!(mmb.passes(B, &spoilt(syn_ack.clone())), passes);
+        assert_eq!(mmb.passes(B, &corrupted(syn_ack.clone())), passes);
         assert_eq!(mmb.state(), "syn-sent");
         // Another first number, which the sender did not choose.
-        assert_eq!(mmb.passes(A, &spoilt(segment(true, SYN, 90_000_000, 0))), passes);
+        assert_eq!(mmb.passes(A, &corrupted(segment(true, SYN, 90_000_000, 0))), passes);
         assert!(mmb.passes(B, &syn_ack));
         assert!(mmb.passes(A, &segment(true, ACK, 101, 501)));
-        assert_eq!(mmb.passes(B, &spoilt(segment(false, RST, 501, 0))), passes);
-        assert_eq!(mmb.passes(A, &spoilt(segment(true, FIN | ACK, 101, 501))), passes);
+        assert_eq!(mmb.passes(B, &corrupted(segment(false, RST, 501, 0))), passes);
+        assert_eq!(mmb.passes(A, &corrupted(segment(true, FIN | ACK, 101, 501))), passes);
         assert_eq!(mmb.state(), "established");
         assert_eq!(mmb.invalid(), [("bad-checksum", 5)]);
         // Data changes no state: whoever gets it looks.
-        assert!(mmb.passes(A, &spoilt(ip4(true, tcp(true, ACK, 101, 501, 30)))));
+        assert!(mmb.passes(A, &corrupted(ip4(true, tcp(true, ACK, 101, 501, 30)))));
         assert_eq!(mmb.invalid(), [("bad-checksum", 5)]);
         mmb.passes(B, &segment(false, RST, 501, 0));
         assert_eq!(mmb.state(), "reset");
-        assert_eq!(mmb.passes(A, &spoilt(segment(true, SYN, 9000, 0))), passes);
+        assert_eq!(mmb.passes(A, &corrupted(segment(true, SYN, 9000, 0))), passes);
         assert_eq!(mmb.state(), "reset", "not opened anew");
         assert!(mmb.passes(A, &segment(true, SYN, 9000, 0)));
         assert_eq!(mmb.state(), "syn-sent");
@@ -182,10 +182,10 @@ fn datagrams_and_queries_with_a_wrong_checksum_begin_and_answer_nothing() {
         for (request, answer) in [(udp(true), udp(false)), (echo(asks), echo(answers))] {
             let (request, answer) = (frame(true, request), frame(false, answer));
             let mut mmb = Middlebox::new(REFLEXIVE);
-            mmb.passes(A, &spoilt(request.clone()));
+            mmb.passes(A, &corrupted(request.clone()));
             assert!(mmb.list().is_empty());
             mmb.passes(A, &request);
-            mmb.passes(B, &spoilt(answer.clone()));
+            mmb.passes(B, &corrupted(answer.clone()));
             assert_eq!(mmb.state(), "unreplied");
             assert_eq!(mmb.invalid(), [("bad-checksum", 2)]);
             mmb.passes(B, &answer);
@@ -210,7 +210,7 @@ fn checksums_that_cannot_be_checked_are_not_wrong() {
     let first = Ip4 { source: INSIDE, destination: SERVER, flags: 1, ..Ip4::new(Upper::Udp(datagram)) };
     let mut mmb = Middlebox::new(REFLEXIVE);
     // The sum covers what is in the other fragments too.
-    assert!(mmb.passes(A, &spoilt(first.frame().bytes())));
+    assert!(mmb.passes(A, &corrupted(first.frame().bytes())));
     assert_eq!(mmb.state(), "unreplied");
     assert!(mmb.invalid().is_empty());
 }
@@ -291,7 +291,7 @@ fn data_in_fragments_that_begins_a_connection_may_be_acknowledged() {
 
 /// Only a datagram that is complete says how far its sender came: another fragment of it may be anybody's.
 #[test]
-fn a_strangers_fragment_of_a_datagram_says_nothing() {
+fn a_forged_fragment_of_a_datagram_changes_nothing() {
     let mut mmb = Middlebox::new(&format!("set conn invalid drop\n{REFLEXIVE}"));
     mmb.open();
     let [first, _] = pieces(true, tcp(true, ACK, 101, 501, 60), 6, 40);
@@ -305,7 +305,7 @@ fn a_strangers_fragment_of_a_datagram_says_nothing() {
 
 /// Who does not know what the other end sent cannot have a RST believed by making its number the one that is waited for.
 #[test]
-fn fragments_behind_one_that_is_not_believed_say_nothing() {
+fn fragments_of_an_invalid_first_one_change_nothing() {
     let mut mmb = Middlebox::new(REFLEXIVE);
     mmb.open();
     for piece in pieces(true, tcp(true, ACK, 101, 900_000, 60), 6, 40) {
@@ -342,7 +342,7 @@ fn a_fin_in_fragments_passes_as_data_and_changes_no_state() {
 }
 
 #[test]
-fn packets_that_are_not_believed_are_dropped_if_it_is_set() {
+fn invalid_packets_are_dropped_if_it_is_set() {
     let beyond = ip4(true, tcp(true, ACK, 900_000, 501, 10));
     for (invalid, passes) in [("pass", true), ("drop", false)] {
         // A rule that asks for more than ends has packets classified each time.
@@ -366,7 +366,7 @@ fn packets_that_are_not_believed_are_dropped_if_it_is_set() {
     let mut mmb = Middlebox::new(&format!("set conn invalid drop\n{REFLEXIVE}"));
     assert_eq!(mmb.dropped(A, &segment(true, RST, 101, 0)), DropReason::ConnInvalid);
     assert_eq!(mmb.dropped(A, &segment(true, SYN | FIN, 101, 0)), DropReason::ConnInvalid);
-    // What no rule tracks is nobody's to judge.
+    // Packets that no stateful rule tracks are not checked.
     let mut mmb = Middlebox::new("set conn invalid drop\nadd-stateful ip-proto udp accept");
     assert!(mmb.passes(A, &segment(true, RST, 101, 0)));
     assert!(mmb.invalid().is_empty());
@@ -412,7 +412,7 @@ fn rules_see_how_packets_stand_to_connections() {
             assert_eq!(mmb.states(B, &segment(false, ACK, 501, 101)), ["established", "reply"]);
             assert_eq!(mmb.states(A, &segment(true, ACK, 9_000_000, 501)), ["invalid"]);
             assert_eq!(mmb.states(B, &segment(false, SYN | FIN, 501, 101)), ["invalid"]);
-            assert_eq!(mmb.states(A, &spoilt(segment(true, FIN | ACK, 101, 501))), ["invalid"]);
+            assert_eq!(mmb.states(A, &corrupted(segment(true, FIN | ACK, 101, 501))), ["invalid"]);
         }
         assert_eq!(mmb.states(A, &ip4(true, udp(true))), ["new"]);
         assert_eq!(mmb.states(A, &ip4(true, udp(true))), ["new"]);
@@ -494,7 +494,7 @@ fn states_within_a_vector_follow_its_packets() {
 
 /// On Linux the entry of an unanswered SYN keeps the decision that made it.
 #[test]
-fn what_is_not_believed_counts_for_its_connection_only_if_it_passes() {
+fn an_invalid_packet_counts_for_its_connection_only_if_it_passes() {
     let by_rule = "add-stateful all accept\nadd prio 10 ct invalid drop";
     let by_setting = "add-stateful all accept\nset conn invalid drop";
     for (text, passes) in [(by_rule, false), (by_setting, false), ("add-stateful all accept", true)] {
@@ -510,7 +510,7 @@ fn what_is_not_believed_counts_for_its_connection_only_if_it_passes() {
 }
 
 #[test]
-fn a_repeated_syn_is_decided_on_anew_when_the_rules_changed() {
+fn a_repeated_syn_is_classified_again_when_the_rules_changed() {
     let map = |to: &str| format!("add-stateful in a map ip-saddr {to}");
     let source = |frame: &[u8]| [frame[26], frame[27], frame[28], frame[29]];
     let syn = segment(true, SYN, 100, 0);
@@ -520,7 +520,7 @@ fn a_repeated_syn_is_decided_on_anew_when_the_rules_changed() {
     }
     assert_eq!(mmb.list().len(), 1);
     mmb.engine.publish(&policy(&map("200.0.0.2"))).expect("it can be put in force");
-    assert_eq!(source(&mmb.pass(A, &spoilt(syn.clone())).1), [200, 0, 0, 1], "nobody would take this one");
+    assert_eq!(source(&mmb.pass(A, &corrupted(syn.clone())).1), [200, 0, 0, 1], "nobody would take this one");
     assert_eq!(source(&mmb.pass(A, &syn).1), [200, 0, 0, 2]);
     assert_eq!(mmb.state(), "syn-sent");
     mmb.engine.publish(&policy("add in a drop")).expect("it can be put in force");

@@ -290,8 +290,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_told() {
-        for (line, told) in [
+    fn lines_that_are_no_filters_are_reported() {
+        for (line, message) in [
             ("1.2.3.4/32 5.6.7.8/32 1 : 2 3 : 4 6/255", "begins with `@`"),
             ("@1.2.3/32 5.6.7.8/32 1 : 2 3 : 4 6/255", "`1.2.3` is not an address"),
             ("@1.2.3.4/33 5.6.7.8/32 1 : 2 3 : 4 6/255", "prefix length above 32"),
@@ -305,7 +305,7 @@ mod tests {
             ("@1.2.3.4/32 5.6.7.8/32 1 : 2 3 : 4 6/255 0/0 7", "`7` stands behind"),
         ] {
             let error = read(&format!("# first\n{line}\n")).expect_err(line);
-            assert!(error.to_string().contains(told) && error.line == 2, "{line}: {error}");
+            assert!(error.to_string().contains(message) && error.line == 2, "{line}: {error}");
         }
     }
 

@@ -4,7 +4,7 @@ use mmb_language::{RenderStyle, parse_command, parse_policy};
 
 /// Everything that is said about a command.
 #[track_caller]
-fn said(line: &str) -> String {
+fn messages(line: &str) -> String {
     match parse_command(line) {
         Ok((command, _)) => panic!("taken: {command}"),
         Err(errors) => errors.iter().map(|error| error.render("", line)).collect(),
@@ -14,7 +14,7 @@ fn said(line: &str) -> String {
 #[test]
 fn an_error_shows_line_caret_expectation_and_nearest_word() {
     assert_eq!(
-        said("add tcp-dprt 80 drop"),
+        messages("add tcp-dprt 80 drop"),
         "\
 error: unknown word `tcp-dprt`
   |
@@ -25,7 +25,7 @@ error: unknown word `tcp-dprt`
 "
     );
     assert_eq!(
-        said("add ip-ttl 256 drop"),
+        messages("add ip-ttl 256 drop"),
         "\
 error: `256` is too large: `ip-ttl` has 1 byte
   |
@@ -37,7 +37,7 @@ error: `256` is too large: `ip-ttl` has 1 byte
 }
 
 #[test]
-fn a_file_tells_all_its_errors() {
+fn all_errors_of_a_file_are_reported() {
     let file = "\
 # a policy with mistakes
 add tcp-dport {80, 70000} ip-saddr 10.0.0.0/33 drop
@@ -124,11 +124,11 @@ fn columns_count_characters_and_long_lines_are_cut() {
 #[test]
 fn control_characters_of_a_text_do_not_reach_the_terminal() {
     let line = "add \x1b[2J drop";
-    assert!(said(line).chars().all(|c| c == '\n' || !c.is_control()));
+    assert!(messages(line).chars().all(|c| c == '\n' || !c.is_control()));
 }
 
 #[test]
-fn a_hopeless_file_is_not_told_without_end() {
+fn the_number_of_reported_errors_of_a_file_is_limited() {
     let file = "nonsense\n".repeat(100_000);
     let errors = parse_policy(&file).expect_err("is wrong");
     assert_eq!(errors.len(), 200);
@@ -136,7 +136,7 @@ fn a_hopeless_file_is_not_told_without_end() {
 }
 
 #[test]
-fn notes_are_not_told_without_end() {
+fn the_number_of_reported_notes_is_limited() {
     let line = "add ip-saddr 10.0.0.9/24 drop\n";
     let (_, notes) = parse_policy(&line.repeat(300)).expect("is right");
     assert_eq!((notes.len(), notes[198].line), (200, 199));
@@ -146,7 +146,7 @@ fn notes_are_not_told_without_end() {
 }
 
 #[test]
-fn a_hopeless_command_is_not_told_without_end() {
+fn the_number_of_reported_errors_of_a_command_is_limited() {
     for mistake in ["! ", "\\ ", "mod net-proto 4 ", "|x| "] {
         let errors = parse_command(&format!("add all {}", mistake.repeat(10_000))).expect_err(mistake);
         assert_eq!(errors.len(), 200, "{mistake}");

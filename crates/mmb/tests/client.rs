@@ -397,7 +397,7 @@ fn the_shell_runs_every_line_of_a_pipe() {
 }
 
 #[test]
-fn without_a_daemon_the_client_says_how_to_start_one() {
+fn without_a_daemon_the_client_explains_how_to_start_one() {
     let mut mmb = Site::new("");
     drop(mmb.server.take());
     let said = mmb.run(&["list"]);

@@ -54,7 +54,7 @@ fn status(output: &Output) -> i32 {
     output.status.code().expect("no signal")
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -183,7 +183,7 @@ fn a_damaged_capture_is_processed_up_to_the_damage() {
     assert_eq!((&summary["in"]["packets"], &summary["out"]["packets"]), (&2.into(), &2.into()));
     let error = summary["error"].as_str().expect("an error");
     assert!(error.starts_with("in: packet 3 at byte 118 is cut off"), "{error}");
-    assert!(told(&run).contains(error));
+    assert!(stderr_of(&run).contains(error));
     assert_eq!(folder.read("out"), capture(&[(1, packet(b"one")), (2, packet(b"two"))]));
 
     // The other input is processed to its end.
@@ -206,9 +206,9 @@ fn packets_cut_by_the_snap_length_get_a_note() {
     assert_eq!(status(&run), 0);
     assert_eq!(json(&run)["drops"]["ip4-truncated"], 1);
     assert!(
-        told(&run).contains("in: note: 1 packet (number 2) is in the capture only in part"),
+        stderr_of(&run).contains("in: note: 1 packet (number 2) is in the capture only in part"),
         "{}",
-        told(&run)
+        stderr_of(&run)
     );
 }
 
@@ -226,13 +226,17 @@ fn an_input_that_is_no_capture_leaves_the_output_unchanged() {
         folder.put("out", "precious");
         let run = folder.mmb("replay --rules p in out");
         assert_eq!(status(&run), 1);
-        assert!(told(&run).starts_with("mmb: in: ") && told(&run).contains(part), "{}", told(&run));
+        assert!(
+            stderr_of(&run).starts_with("mmb: in: ") && stderr_of(&run).contains(part),
+            "{}",
+            stderr_of(&run)
+        );
         assert_eq!(folder.read("out"), b"precious");
     }
     for line in ["replay --rules p nowhere out", "replay --rules p . out", "replay --rules nowhere p out"] {
         let run = folder.mmb(line);
         assert_eq!(status(&run), 1, "{line}");
-        assert!(told(&run).starts_with("mmb: "), "{}", told(&run));
+        assert!(stderr_of(&run).starts_with("mmb: "), "{}", stderr_of(&run));
     }
 }
 
@@ -256,7 +260,7 @@ fn no_file_in_use_is_written_over() {
     ] {
         let run = folder.mmb(line);
         assert_eq!(status(&run), 1, "{line}");
-        assert!(told(&run).contains("as well"), "{line}: {}", told(&run));
+        assert!(stderr_of(&run).contains("as well"), "{line}: {}", stderr_of(&run));
         assert_eq!(folder.read("in"), three());
         assert_eq!(folder.read("p"), b"");
     }
@@ -277,7 +281,7 @@ fn a_refused_policy_leaves_the_output_unchanged() {
         folder.put("p", policy);
         let run = folder.mmb("replay --rules p in out");
         assert_eq!(status(&run), 1, "{policy}");
-        assert!(told(&run).contains(part), "{policy}: {}", told(&run));
+        assert!(stderr_of(&run).contains(part), "{policy}: {}", stderr_of(&run));
         assert_eq!(folder.read("out"), b"precious");
     }
     folder.put("p", "add udp-dport 53 drop\n\nadd udp-dprot 53 drop\nadd ip-ttl 256 drop\n");
@@ -285,7 +289,7 @@ fn a_refused_policy_leaves_the_output_unchanged() {
     assert_eq!((&error["line"], &error["column"]), (&3.into(), &5.into()), "{error}");
     assert_eq!(error["errors"].as_array().map(Vec::len), Some(2), "{error}");
     folder.put("p", b"add all drop\n\xff\n");
-    assert!(told(&folder.mmb("replay --rules p in out")).contains("line 2 is not UTF-8"));
+    assert!(stderr_of(&folder.mmb("replay --rules p in out")).contains("line 2 is not UTF-8"));
 }
 
 /// The seed of a live host would tell all ports and sequence numbers that it will choose.
@@ -293,7 +297,7 @@ fn a_refused_policy_leaves_the_output_unchanged() {
 fn live_hosts_take_no_seed() {
     let run = Folder::new("no-seed").mmb("run --port a=lo --seed 7");
     assert_eq!(status(&run), 2, "{run:?}");
-    assert!(told(&run).contains("unexpected argument '--seed'"), "{run:?}");
+    assert!(stderr_of(&run).contains("unexpected argument '--seed'"), "{run:?}");
 }
 
 #[test]
@@ -320,7 +324,7 @@ fn bad_usage_is_exit_status_two() {
     ] {
         let run = folder.mmb(line);
         assert_eq!(status(&run), 2, "{line}: {run:?}");
-        assert!(told(&run).contains("error:"), "{line}: {run:?}");
+        assert!(stderr_of(&run).contains("error:"), "{line}: {run:?}");
     }
     assert_eq!(status(&folder.mmb("--version")), 0);
     assert_eq!(status(&folder.mmb("help replay")), 0);
@@ -335,13 +339,17 @@ fn check_reports_good_and_wrong_policies() {
     );
     let run = folder.mmb("check good");
     assert_eq!((status(&run), &run.stdout[..]), (0, &b"good: good, 3 rules\n"[..]));
-    assert!(told(&run).contains("10.0.0.0/24"), "a note on the masked bits: {}", told(&run));
+    assert!(stderr_of(&run).contains("10.0.0.0/24"), "a note on the masked bits: {}", stderr_of(&run));
     let answer = json(&folder.mmb("--json check good"));
     assert_eq!(answer["rules"][0], serde_json::json!({ "id": 1, "rule": "add udp-dport 53 drop" }));
     folder.put("bad", "add udp-dport 53\nadd udp-dport 65536 drop\n");
     let run = folder.mmb("check bad");
     assert_eq!(status(&run), 1);
-    assert!(told(&run).contains("bad:1:") && told(&run).contains("bad:2:15"), "{}", told(&run));
+    assert!(
+        stderr_of(&run).contains("bad:1:") && stderr_of(&run).contains("bad:2:15"),
+        "{}",
+        stderr_of(&run)
+    );
 }
 
 #[test]
@@ -355,7 +363,7 @@ fn a_closed_pipe_ends_the_program_quietly() {
         .expect("mmb runs");
     drop(child.stdout.take());
     let run = child.wait_with_output().expect("mmb ends");
-    assert_eq!((status(&run), told(&run)), (0, String::new()));
+    assert_eq!((status(&run), stderr_of(&run)), (0, String::new()));
 }
 
 #[test]
@@ -381,7 +389,7 @@ fn bench_distributes_packets_to_workers() {
         let run = folder.mmb(&format!("bench --workload {set} --workers 2 --seconds 0.01 --json"));
         if cores < 2 {
             assert_eq!(status(&run), 1);
-            assert!(told(&run).contains("need a core each"), "{run:?}");
+            assert!(stderr_of(&run).contains("need a core each"), "{run:?}");
             continue;
         }
         assert_eq!(status(&run), 0, "{run:?}");

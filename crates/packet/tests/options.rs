@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn a_copied_area_says_the_same(area in prop_oneof![area(), vec(any::<u8>(), 0..=40)]) {
+    fn a_copied_area_has_the_same_options(area in prop_oneof![area(), vec(any::<u8>(), 0..=40)]) {
         let expected: Vec<_> = walk(&area).map(|option| (option.kind, number(option.data))).collect();
         let mut found = Vec::new();
         OptionArea::new(&area).each(|kind, is_number, value| found.push((kind, is_number.then_some(value))));

@@ -120,7 +120,7 @@ proptest! {
 }
 
 #[test]
-fn plain_tcp_lies_where_it_should() {
+fn plain_tcp_has_the_expected_layout() {
     let frame = Tcp::default().option(2, &[5, 180]).payload(b"hello").over_ip4().trailer(&[0; 9]);
     let layout = sound(&frame);
     assert_eq!((layout.ip, layout.proto_at, layout.l4, layout.payload), (14, 23, 34, 58));

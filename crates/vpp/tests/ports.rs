@@ -45,7 +45,7 @@ fn a_number_beyond_the_table_has_no_port() {
 }
 
 #[test]
-fn names_that_nobody_uses_make_room_for_others() {
+fn unused_names_make_room_for_others() {
     let ports = InterfacePorts::new();
     for number in 0..MOST {
         ports.reserve(&format!("loop{number}")).expect("there is room");

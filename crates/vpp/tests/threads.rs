@@ -22,7 +22,7 @@ fn workers_with_receive_queues_share_the_connections() {
 }
 
 #[test]
-fn the_main_thread_owns_connections_only_where_it_is_alone() {
+fn the_main_thread_owns_connections_only_without_workers() {
     let alone = ThreadMap::new(1);
     assert_eq!((alone.owning(), alone.others(), alone.worker(0), alone.thread(0)), (1, 0, 0, 0));
     for workers in 1..4u16 {

@@ -24,7 +24,7 @@ fn build(rules: &[(RuleSlot, Rule)]) -> ClassifierIndex {
 }
 
 /// Rules of a few sources, with and without ports and other conditions.
-fn crowding() -> impl Strategy<Value = String> {
+fn colliding() -> impl Strategy<Value = String> {
     let ports = vec!["", " tcp-dport 1", " tcp-dport 2", " tcp-dport {0, 1, 2}", " tcp-dport {1, 2, 3, 4}"];
     let parts = (0..3u8, prop::sample::select(ports), prop_oneof![Just(String::new()), conditions()]);
     parts.prop_map(|(host, ports, conditions)| format!("add ip-saddr 10.0.0.{host}{ports}{conditions} drop"))
@@ -45,9 +45,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn crowding_rules_come_and_go(
-        first in vec(crowding(), 2..9),
-        then in vec(prop_oneof![crowding().prop_map(Some), Just(None)], 0..12),
+    fn colliding_rules_come_and_go(
+        first in vec(colliding(), 2..9),
+        then in vec(prop_oneof![colliding().prop_map(Some), Just(None)], 0..12),
         which in any::<prop::sample::Index>(),
         arrivals in arrivals(),
     ) {

@@ -57,7 +57,7 @@ impl ConnectionTable {
     }
 
     /// Advances time until no further connection ends.
-    fn settle(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+    fn advance_fully(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         for _ in 0..=(self.slab.highest() * 8 / CHECKED_AT_LEAST + 2) {
             self.advance(now_ms, closed);
         }
@@ -166,9 +166,9 @@ fn invalid_packets_do_not_refresh_the_timeout() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
-    let stranger = segment(RST, 9_999_999, 0);
+    let out_of_window = segment(RST, 9_999_999, 0);
     assert_eq!(
-        table.touch(id, Direction::Reply, 7_000_000, 60, Some(&stranger)),
+        table.touch(id, Direction::Reply, 7_000_000, 60, Some(&out_of_window)),
         TcpOutcome::Invalid(Invalid::OutOfWindow)
     );
     assert_eq!(table.get(id).packets, [1, 1]);
@@ -259,7 +259,7 @@ fn reasons_tell_how_a_connection_ended() {
     }
     table.touch(ids[2], Direction::Reply, 0, 60, Some(&segment(FIN | ACK, 501, 102)));
     let mut reasons = HashMap::new();
-    table.settle(250_000, &mut |connection, reason| {
+    table.advance_fully(250_000, &mut |connection, reason| {
         reasons.insert(connection.tuples()[0], reason);
     });
     let expected = [CloseReason::Timeout, CloseReason::Reset, CloseReason::Finished, CloseReason::Timeout];
@@ -367,9 +367,9 @@ fn shorter_timeouts_hold_for_connections_that_are_there() {
     }
     table.advance(1000, &mut nobody);
     table.configure(1_000_000, Timeouts { tcp_established: 10, ..Timeouts::default() }, Pickup::Loose);
-    table.settle(9_999, &mut nobody);
+    table.advance_fully(9_999, &mut nobody);
     let mut ended = 0;
-    table.settle(10_000 + SLOT_MS, &mut |_, _| ended += 1);
+    table.advance_fully(10_000 + SLOT_MS, &mut |_, _| ended += 1);
     assert_eq!(ended, 2000);
 }
 
@@ -380,10 +380,10 @@ fn longer_timeouts_hold_for_connections_that_are_there() {
     table.establish(0, id);
     table.configure(10, Timeouts { tcp_established: u32::MAX, ..Timeouts::default() }, Pickup::Loose);
     for hours in 0..24 * 24 {
-        table.settle(hours * 3_600_000, &mut nobody);
+        table.advance_fully(hours * 3_600_000, &mut nobody);
     }
     let mut ended = 0;
-    table.settle(u64::from(LONGEST_S) * 1000 + SLOT_MS, &mut |_, _| ended += 1);
+    table.advance_fully(u64::from(LONGEST_S) * 1000 + SLOT_MS, &mut |_, _| ended += 1);
     assert_eq!(ended, 1);
 }
 
@@ -415,12 +415,12 @@ fn a_leap_of_time_ends_all_and_time_never_goes_back() {
     table.advance(0, &mut nobody);
     table.add(0, 5000, proto::UDP).unwrap();
     let id = table.find(&client(5000, proto::UDP)).unwrap().0;
-    assert_eq!(table.get(id).idle_ms(5000), 0, "made at the latest time that was told");
+    assert_eq!(table.get(id).idle_ms(5000), 0, "made at the latest time that was passed");
     let mut ended = 0;
     table.advance(1 << 50, &mut |_, _| ended += 1);
     assert_eq!((ended, table.len()), (2001, 0));
     table.add(0, 1, proto::UDP).unwrap();
-    table.settle((1 << 50) + 119_999, &mut nobody);
+    table.advance_fully((1 << 50) + 119_999, &mut nobody);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! A check that reports instead of panicking, so that a script can be shown with what it broke.
 
-/// Says that something does not hold.
+/// Returns an error if a condition does not hold.
 macro_rules! ensure {
-    ($holds:expr, $($said:tt)+) => {
+    ($holds:expr, $($message:tt)+) => {
         if !$holds {
-            return Err(format!($($said)+));
+            return Err(format!($($message)+));
         }
     };
 }

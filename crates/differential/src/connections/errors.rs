@@ -1,4 +1,4 @@
-//! ICMP errors about live connections: what they quote, whom they tell and what they sum up to is the script's.
+//! ICMP errors about live connections: the script selects the quoted bytes, the receiver and the checksum.
 
 use super::ensure::ensure;
 use super::packets::{self, LINK, Seen};
@@ -14,25 +14,25 @@ const STEPS: usize = 24;
 /// Types of errors of both IP versions, and others.
 const TYPES: [[u8; 2]; 8] = [[3, 1], [11, 3], [3, 2], [12, 4], [4, 1], [5, 137], [0, 129], [40, 200]];
 
-/// Takes an engine with connections through errors about them. The first byte says how many workers there are and which policy is in
-/// force; then each error has `STEP` bytes.
+/// Takes an engine with connections through errors about them. The first byte selects the number of workers and the
+/// policy; then each error has `STEP` bytes.
 ///
 /// # Errors
-/// What does not hold, and the steps up to there.
+/// The violated invariant, and the steps up to it.
 pub fn errors(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
     let mut run = ScriptRun::new(*first)?;
-    run.converse()?;
+    run.open_connections()?;
     for step in steps.chunks(STEP).take(STEPS) {
         let mut bytes = ScriptBytes(step.iter().cycle());
-        run.complain(&mut bytes).map_err(|what| format!("{what}\n--- steps\n{}", run.log.join("\n")))?;
+        run.step_error(&mut bytes).map_err(|what| format!("{what}\n--- steps\n{}", run.log.join("\n")))?;
     }
     Ok(())
 }
 
 impl ScriptRun {
     /// Connections of TCP, UDP and pings in both IP versions, as far as the policy lets them be.
-    pub(super) fn converse(&mut self) -> Result<(), String> {
+    pub(super) fn open_connections(&mut self) -> Result<(), String> {
         for (src, dst) in [(addresses4(0), addresses4(2)), (addresses6(0), addresses6(2))] {
             let family = if src.is_ipv4() { 4 } else { 6 };
             let ends = |sport, dport| Endpoints { src, sport, dst, dport };
@@ -43,7 +43,7 @@ impl ScriptRun {
                 [(ends(5000, 80), Upper::Tcp(syn)), (ends(5001, 53), Upper::Udp(asks)), (ends(7, 7), echo)];
             for (ends, upper) in firsts {
                 let sent = self.left.len();
-                self.alone(0, (0, packets::frame(ends, upper)))?;
+                self.pass_one(0, (0, packets::frame(ends, upper)))?;
                 // SYN-ACK, ACK, data each way.
                 for flags in [0x12, 0x10, 0x18] {
                     let Some((port, frame)) = self.left.get(sent..).and_then(<[_]>::last).cloned() else {
@@ -51,7 +51,7 @@ impl ScriptRun {
                     };
                     let payload = if flags == 0x18 { 20 } else { 0 };
                     let Some(answer) = packets::answer(&frame, flags, payload) else { break };
-                    self.alone(0, (port, answer))?;
+                    self.pass_one(0, (port, answer))?;
                 }
             }
         }
@@ -59,7 +59,7 @@ impl ScriptRun {
     }
 
     /// One error.
-    fn complain(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
+    fn step_error(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
         let Some((port, about)) = self.earlier(script).cloned() else { return Ok(()) };
         let Some(seen) = Seen::read(&about[LINK..]) else { return Ok(()) };
         let hosts = if seen.family == 4 { addresses4 } else { addresses6 };
@@ -83,12 +83,12 @@ impl ScriptRun {
         }
         let is_side_right = who & 8 == 0;
         let port = if is_side_right { port } else { 1 - port };
-        self.tell(script.byte(), (port, is_side_right), &error)
+        self.pass_error(script.byte(), (port, is_side_right), &error)
     }
 
     /// Passes an error and checks that it changes no connection, and where it may go. What comes from the side that the quoted packet came
     /// from may be taken for the other side's.
-    fn tell(
+    fn pass_error(
         &mut self,
         worker: usize,
         (port, is_side_right): (u16, bool),
@@ -108,19 +108,23 @@ impl ScriptRun {
             ensure!(before.eq(after), "an error changed {:?} to {list:?}", self.list);
         }
         if let (Verdict::Send(_), true) = (verdict, is_error && is_side_right) {
-            self.let_through(port, &left)?;
+            self.check_sent_error(port, &left)?;
         }
-        self.agree(list)
+        self.check_list(list)
     }
 
-    fn let_through(&self, port: u16, left: &[u8]) -> Result<(), String> {
+    fn check_sent_error(&self, port: u16, left: &[u8]) -> Result<(), String> {
         let seen = Seen::read(&left[LINK..]).ok_or("what was sent cannot be read")?;
         if self.policy == policies::REFLEXIVE && port == 1 {
             let inside = left.get(LINK + seen.l4 + 8..).and_then(Seen::read).ok_or("it quotes nothing")?;
             ensure!(seen.ends.dst == inside.ends.src, "an error to {:?} about {inside:?}", seen.ends.dst);
         }
         let hidden = self.policy == policies::HIDING && port == 0;
-        ensure!(!hidden || !super::model::is_inside(seen.ends.src), "{:?} shows itself", seen.ends.src);
+        ensure!(
+            !hidden || !super::model::is_inside(seen.ends.src),
+            "{:?} is an inside source address",
+            seen.ends.src
+        );
         Ok(())
     }
 }

@@ -9,11 +9,11 @@ use mmb_engine::Verdict;
 const STEP: usize = 8;
 const STEPS: usize = 48;
 
-/// Takes an engine through pieces of a few datagrams, and holds connections against what must be true whatever came. The first byte says
-/// how many workers there are and which policy is in force, four more what the datagrams are; then each piece has `STEP` bytes.
+/// Takes an engine through pieces of a few datagrams, and checks the invariants of connections after each step. The first byte selects
+/// the number of workers and the policy, the next four the datagrams; then each piece has `STEP` bytes.
 ///
 /// # Errors
-/// What does not hold, and the steps up to there.
+/// The violated invariant, and the steps up to it.
 pub fn fragments(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
     let mut run = ScriptRun::new(*first)?;
@@ -32,7 +32,7 @@ pub fn fragments(script: &[u8]) -> Result<(), String> {
             let piece = packets::fragment(whole, id as u16, place as u16, len, how & 1 == 0);
             let port = if how & 6 == 6 { 1 - port } else { *port };
             match packets::Seen::read(piece.get(packets::LINK..).unwrap_or_default()) {
-                Some(_) => run.alone(bytes.byte(), (port, piece)),
+                Some(_) => run.pass_one(bytes.byte(), (port, piece)),
                 None => run.refused(bytes.byte(), port, piece),
             }
         };
@@ -42,11 +42,11 @@ pub fn fragments(script: &[u8]) -> Result<(), String> {
 }
 
 impl ScriptRun {
-    /// A piece in which nobody can read to whom it belongs does not pass.
+    /// Checks that a piece without a readable header is dropped.
     fn refused(&mut self, worker: usize, port: u16, piece: Vec<u8>) -> Result<(), String> {
         let worker = worker % self.harness.workers();
         let passed = self.harness.pass(worker, &[(port, piece)]).pop();
         ensure!(matches!(passed, Some((Verdict::Drop(_), _))), "{passed:?} of an empty piece");
-        self.look()
+        self.check_connections()
     }
 }

@@ -37,7 +37,7 @@ const EVENTS: usize = 256;
 const HELD: u16 = 32;
 const HELD_BYTES: usize = 16 << 10;
 
-/// Nobody else holds it; who panicked with it has ended the script.
+/// Locks the workers; a panic while they are locked ends the script.
 fn locked(workers: &Mutex<Vec<Worker>>) -> MutexGuard<'_, Vec<Worker>> {
     workers.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,14 +86,14 @@ impl Harness {
     }
 
     /// Lets all workers see the time, and do what they are asked.
-    pub(super) fn turn_over(&mut self) {
+    pub(super) fn run_workers(&mut self) {
         for worker in &mut *locked(&self.workers) {
             worker.process(self.now_ms() * 1_000_000, &NoCycles, &mut [], &mut []);
         }
-        self.ask_for_released();
+        self.collect_released();
     }
 
-    fn ask_for_released(&mut self) {
+    fn collect_released(&mut self) {
         for (number, worker) in locked(&self.workers).iter_mut().enumerate() {
             while worker.release(|released| {
                 self.released.push_back((number, (released.port.0, released.bytes.to_vec())));
@@ -148,14 +148,14 @@ impl Harness {
         drop(workers);
         let passed = verdicts.into_iter().zip(&packets);
         let passed = passed.map(|(verdict, packet)| (verdict, packet.bytes().to_vec())).collect();
-        self.ask_for_released();
+        self.collect_released();
         passed
     }
 
     /// Asks about connections; the workers answer on this thread.
     pub(super) fn ask<R>(&mut self, ask: impl FnOnce(&Connections) -> R) -> R {
         let answer = ask(&self.connections);
-        self.turn_over();
+        self.run_workers();
         answer
     }
 

@@ -1,10 +1,10 @@
 //! Connections under any sequence of packets, time, policies, requests and restarts.
 //!
-//! Purpose: [`connections()`] reads bytes as a script of steps, takes an engine through them, and holds what connections look like
-//! after each step against what must be true whatever came (`model`). For the fuzzer, and for property tests.
+//! Purpose: [`connections()`] reads bytes as a script of steps, takes an engine through them, and checks the invariants of
+//! connections after each step (`model`). For the fuzzer, and for property tests.
 //!
-//! A script's first byte says how many workers there are and which policy is in force; then each step has [`STEP`] bytes, of which
-//! the first says what and the others say how.
+//! A script's first byte selects the number of workers and the policy; then each step has [`STEP`] bytes, of which
+//! the first selects the action and the others its parameters.
 
 mod ensure;
 mod errors;

@@ -1,4 +1,4 @@
-//! What must hold of connections, said in the plainest way: over lists, after every step.
+//! The invariants of connections, checked after every step by plain searches in lists.
 
 use super::ensure::ensure;
 use super::harness::Harness;
@@ -16,7 +16,7 @@ const SLOT_MS: u64 = 1024;
 /// How long a fragment waits for its datagram's first one.
 const HELD_MS: u64 = 15_000;
 
-/// What a connection is known by: protocol and key, ends, and the port that its first packet came in by.
+/// The identity of a connection: protocol and key, ends, and the port that its first packet came in by.
 pub(super) type Name = ((u8, u32), Endpoints, Side);
 
 pub(super) fn name(info: &ConnectionInfo) -> Name {
@@ -36,8 +36,8 @@ pub(super) fn reversed(ends: Endpoints) -> Endpoints {
     Endpoints { src: ends.dst, sport: ends.dport, dst: ends.src, dport: ends.sport }
 }
 
-/// What holds of every list.
-pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), String> {
+/// Checks every list.
+pub(super) fn check(list: &[ConnectionInfo], policy: &Policy) -> Result<(), String> {
     // What one worker's replies look like another worker does not know when it makes a connection.
     let (mut arrivals, mut tuples) = (HashSet::new(), HashSet::new());
     let mut outside: HashMap<_, (IpAddr, u16)> = HashMap::new();
@@ -68,7 +68,7 @@ pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), Stri
 }
 
 /// Whether no two connections have packets alike, whichever worker has them.
-pub(super) fn are_told_apart(list: &[ConnectionInfo]) -> bool {
+pub(super) fn have_distinct_tuples(list: &[ConnectionInfo]) -> bool {
     let mut tuples = HashSet::new();
     list.iter().all(|info| {
         let (arrived, reply) = (info.arrived, reversed(info.sent));
@@ -144,7 +144,7 @@ pub(super) fn adds_up(harness: &Harness, list: &[ConnectionInfo]) -> Result<(), 
     Ok(())
 }
 
-/// A packet alone, and what became of it.
+/// A packet that was processed in a vector of its own, and the result.
 pub(super) struct Passage<'a> {
     pub(super) came: &'a [u8],
     /// The side that it came from.
@@ -155,7 +155,7 @@ pub(super) struct Passage<'a> {
     pub(super) after: &'a [ConnectionInfo],
     /// It came from where only packets of connections are let in.
     pub(super) members_only: bool,
-    /// It came from hosts whose addresses nobody else is to see.
+    /// It came from hosts whose addresses must not be visible outside.
     pub(super) hidden: bool,
     /// The port that it came by, where `ct` decides.
     pub(super) states: Option<u16>,
@@ -164,12 +164,12 @@ pub(super) struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// It was counted and translated as the connections say that there are after it.
+    /// Checks that it was counted and translated as the connections after it require.
     pub(super) fn check(&self) -> Result<(), String> {
         let came = Seen::read(&self.came[LINK..]).ok_or("a script's packet cannot be read")?;
         let counted = self.counted()?;
         if came.fragment {
-            self.stay()?;
+            self.check_unchanged()?;
         }
         if self.members_only && !came.later && !came.fragment {
             let passes = matches!(self.verdict, Verdict::Send(_));
@@ -182,13 +182,17 @@ impl Passage<'_> {
             ensure!(passes_if_member, "{:?}, and is of a connection: {is_member}", self.verdict);
         }
         if let Some(port) = self.states {
-            self.stands(&came, port)?;
+            self.check_states(&came, port)?;
         }
         if self.hidden && matches!(self.verdict, Verdict::Send(_)) {
             let left = Seen::read(&self.left[LINK..]).ok_or("what was sent cannot be read")?;
             // An answer goes to somebody inside.
             let is_answer = matches!(self.connection(&came, &counted), Some((_, 1)));
-            ensure!(is_answer || !is_inside(left.ends.src), "{:?} shows itself", left.ends.src);
+            ensure!(
+                is_answer || !is_inside(left.ends.src),
+                "{:?} is an inside source address",
+                left.ends.src
+            );
         }
         if matches!(self.verdict, Verdict::Drop(_) | Verdict::Held(_)) {
             ensure!(counted.is_empty(), "a packet that is not sent counts for {counted:?}");
@@ -223,8 +227,8 @@ impl Passage<'_> {
         Ok(())
     }
 
-    /// Whether all connections that there were and are have the states that they had: nobody can check the checksum of a fragment.
-    fn stay(&self) -> Result<(), String> {
+    /// Checks that no connection changed its state: the checksum of a fragment cannot be verified.
+    fn check_unchanged(&self) -> Result<(), String> {
         for was in self.before.iter().filter(|was| !self.closed.contains(&name(was))) {
             let moved = self.after.iter().find(|now| name(now) == name(was) && now.state != was.state);
             ensure!(moved.is_none(), "by a fragment, {was:?} became {moved:?}");
@@ -233,7 +237,7 @@ impl Passage<'_> {
     }
 
     /// Under the policy `STATES`: whether it passed as it stood to the connections that there were before it.
-    fn stands(&self, came: &Seen, port: u16) -> Result<(), String> {
+    fn check_states(&self, came: &Seen, port: u16) -> Result<(), String> {
         if came.fragment || came.icmp.is_some() {
             return Ok(());
         }
@@ -242,7 +246,7 @@ impl Passage<'_> {
         }
         let passes = matches!(self.verdict, Verdict::Send(_));
         let live = || self.before.iter().filter(|info| flow(info) == came.flow() && info.expires_ms > 0);
-        // Who talks to itself answers nobody.
+        // A packet from a host to itself is no answer.
         let answers = live().any(|info| reversed(info.sent) == came.ends && info.arrived != came.ends);
         let begins = !answers && !live().any(|info| info.arrived == came.ends);
         let flags = self.came.get(LINK + came.l4 + 13).filter(|_| came.proto == TCP);

@@ -1,4 +1,4 @@
-//! Packets that a script sends, and what packets say, read in the plainest way.
+//! The packets that a script sends, and a plain parser of packets.
 
 use mmb_engine::Endpoints;
 pub(super) use mmb_packet::proto::{ICMP, ICMP6, SCTP, TCP, UDP};
@@ -11,7 +11,7 @@ pub(super) const DCCP: u8 = 33;
 pub(super) const GRE: u8 = 47;
 pub(super) const UDP_LITE: u8 = 136;
 
-/// What an IP packet says of itself. Offsets are into the IP packet.
+/// The parsed headers of an IP packet. Offsets are into the IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) family: u8,

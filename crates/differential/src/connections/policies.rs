@@ -3,13 +3,13 @@
 use mmb_language::parse_policy;
 use mmb_policy::Policy;
 
-/// The one that lets replies in by `b`, and nothing else.
+/// The policy that accepts only replies on `b`.
 pub(super) const REFLEXIVE: usize = 0;
 
-/// The one under which nobody sees inside addresses.
+/// The policy that hides inside addresses.
 pub(super) const HIDING: usize = 1;
 
-/// The one under which states decide: what `a` began goes on, `b` begins nothing, and nobody sends what is invalid.
+/// The policy that matches on `ct`: only `a` begins connections, and invalid packets are dropped.
 pub(super) const STATES: usize = 12;
 
 /// Their texts.

@@ -27,7 +27,7 @@ const FLAGS: [u8; 8] = [0x02, 0x12, 0x10, 0x18, 0x11, 0x04, 0x14, 0x00];
 /// Takes an engine through a script.
 ///
 /// # Errors
-/// What does not hold, and the steps up to there.
+/// The violated invariant, and the steps up to it.
 pub fn connections(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
     let mut run = ScriptRun::new(*first)?;
@@ -77,16 +77,16 @@ impl ScriptRun {
         match script.byte() % 16 {
             0..=3 => {
                 let arrival = self.packet(script);
-                self.alone(script.byte(), arrival)?;
+                self.pass_one(script.byte(), arrival)?;
             }
             4..=7 => {
                 if let Some(arrival) = self.answer(script) {
-                    self.alone(script.byte(), arrival)?;
+                    self.pass_one(script.byte(), arrival)?;
                 }
             }
             8 | 9 => {
                 if let Some(arrival) = self.error(script) {
-                    self.alone(script.byte(), arrival)?;
+                    self.pass_one(script.byte(), arrival)?;
                 }
             }
             10 => self.fragments(script)?,
@@ -99,15 +99,15 @@ impl ScriptRun {
         Ok(())
     }
 
-    pub(super) fn look(&mut self) -> Result<(), String> {
+    pub(super) fn check_connections(&mut self) -> Result<(), String> {
         let list = self.harness.list()?;
-        self.agree(list)?;
-        self.released()
+        self.check_list(list)?;
+        self.pass_released()
     }
 
     /// Checks what holds of any list of connections.
-    pub(super) fn agree(&mut self, list: Vec<ConnectionInfo>) -> Result<(), String> {
-        model::holds(&list, &self.rules)?;
+    pub(super) fn check_list(&mut self, list: Vec<ConnectionInfo>) -> Result<(), String> {
+        model::check(&list, &self.rules)?;
         model::bounded(&self.harness, &self.list, &list)?;
         model::adds_up(&self.harness, &list)?;
         self.harness.events().for_each(drop);
@@ -146,14 +146,14 @@ impl ScriptRun {
         self.left.len().checked_sub(1 + back).or(self.left.len().checked_sub(1)).map(|at| &self.left[at])
     }
 
-    /// What the receiver of an earlier packet says.
+    /// An answer of the receiver of an earlier packet.
     pub(super) fn answer(&self, script: &mut ScriptBytes<'_>) -> Option<Arrival> {
         let (port, frame) = self.earlier(script)?;
         let (flags, payload) = (script.one_of(&FLAGS[1..]), script.byte() % 20);
         Some((*port, packets::answer(frame, flags, payload)?))
     }
 
-    /// What a router says about an earlier packet.
+    /// An ICMP error of a router about an earlier packet.
     pub(super) fn error(&self, script: &mut ScriptBytes<'_>) -> Option<Arrival> {
         let (port, frame) = self.earlier(script)?;
         let how = script.byte();
@@ -161,36 +161,41 @@ impl ScriptRun {
         let hosts = if seen.family == 4 { addresses4 } else { addresses6 };
         let router = if how & 1 == 0 { seen.ends.dst } else { hosts(6) };
         let quoted = [8, 20, 200][how / 2 % 3];
-        // Somebody else may be told so.
+        // The error may go to another host.
         let to = if (how / 6).is_multiple_of(4) { hosts(how / 24) } else { seen.ends.src };
         packets::error(frame, (router, to), quoted).map(|error| (*port, error))
     }
 
     /// Passes one packet and what it releases, and checks what became of them.
-    pub(super) fn alone(&mut self, worker: usize, arrival: Arrival) -> Result<(), String> {
+    pub(super) fn pass_one(&mut self, worker: usize, arrival: Arrival) -> Result<(), String> {
         let worker = worker % self.harness.workers();
         let passed = self.harness.pass(worker, std::slice::from_ref(&arrival)).pop();
         let (verdict, left) = passed.ok_or("nothing came of a packet")?;
         self.log.push(format!("port {}, worker {worker}, {verdict:?}: {}", arrival.0, describe(&arrival.1)));
-        self.passed(&arrival, verdict, &left)?;
-        self.released()
+        self.check_one(&arrival, verdict, &left)?;
+        self.pass_released()
     }
 
     /// Passes what workers gave out again.
-    pub(super) fn released(&mut self) -> Result<(), String> {
+    pub(super) fn pass_released(&mut self) -> Result<(), String> {
         while let Some((arrival, verdict, left)) = self.harness.pass_released() {
             self.log.push(format!("port {}, released, {verdict:?}: {}", arrival.0, describe(&arrival.1)));
             ensure!(!matches!(verdict, Verdict::Held(_)), "held once more");
-            self.passed(&arrival, verdict, &left)?;
+            self.check_one(&arrival, verdict, &left)?;
         }
         Ok(())
     }
 
     /// Checks what became of one packet.
-    pub(super) fn passed(&mut self, arrival: &Arrival, verdict: Verdict, left: &[u8]) -> Result<(), String> {
+    pub(super) fn check_one(
+        &mut self,
+        arrival: &Arrival,
+        verdict: Verdict,
+        left: &[u8],
+    ) -> Result<(), String> {
         let (port, came) = (arrival.0, &arrival.1);
         let side = if port == 0 { Side::Low } else { Side::High };
-        self.settle(arrival, verdict, left)?;
+        self.check_verdict(arrival, verdict, left)?;
         let after = self.harness.list()?;
         let ended = self.harness.events().filter(|event| !event.created);
         let closed: HashSet<Name> = ended.map(|event| model::name(&event.info)).collect();
@@ -211,11 +216,11 @@ impl ScriptRun {
             closed: &closed,
         };
         passage.check().map_err(|what| format!("{what}; left as {}; {after:#?}", describe(left)))?;
-        self.agree(after)
+        self.check_list(after)
     }
 
-    /// What holds of any packet, alone or not.
-    pub(super) fn settle(
+    /// Checks the verdict and the checksums of any packet.
+    pub(super) fn check_verdict(
         &mut self,
         (_, came): &Arrival,
         verdict: Verdict,
@@ -250,7 +255,7 @@ impl ScriptRun {
         };
         for (number, piece) in pieces.into_iter().enumerate() {
             // Devices do not send all pieces to one worker.
-            self.alone(worker + number, (port, piece))?;
+            self.pass_one(worker + number, (port, piece))?;
         }
         Ok(())
     }
@@ -272,7 +277,7 @@ impl ScriptRun {
                 arrival.0,
                 describe(&arrival.1)
             ));
-            self.settle(arrival, *verdict, left)?;
+            self.check_verdict(arrival, *verdict, left)?;
             sent += u64::from(matches!(verdict, Verdict::Send(_)));
         }
         let list = self.harness.list()?;
@@ -281,13 +286,13 @@ impl ScriptRun {
         let ended: u64 = ended.map(|event| event.info.packets[0] + event.info.packets[1]).sum();
         let counted = live + ended;
         ensure!((before..=before + sent).contains(&counted), "{sent} of {before} and on count as {counted}");
-        self.agree(list)
+        self.check_list(list)
     }
 
     pub(super) fn wait(&mut self, ms: u64) -> Result<(), String> {
         self.log.push(format!("{ms} ms"));
         self.harness.wait(ms);
-        self.look()
+        self.check_connections()
     }
 
     pub(super) fn publish(&mut self, policy: usize) -> Result<(), String> {
@@ -295,7 +300,7 @@ impl ScriptRun {
         self.steady &= policy == self.policy;
         (self.policy, self.rules) = (policy, policies::parsed(policy)?);
         self.harness.engine.publish(&self.rules).map_err(|error| error.to_string())?;
-        self.look()
+        self.check_connections()
     }
 
     pub(super) fn kill(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
@@ -311,7 +316,7 @@ impl ScriptRun {
         let list = self.harness.list()?;
         ensure!(!list.iter().any(|info| info.is_meant_by(&filter)), "killed, and still there: {list:?}");
         ensure!(killed as usize + list.len() == self.list.len(), "{killed} killed, {} left", list.len());
-        self.agree(list)
+        self.check_list(list)
     }
 
     /// Another engine takes over the connections.
@@ -329,8 +334,8 @@ impl ScriptRun {
         ensure!(loaded.connections + left_out == saved, "{loaded:?} of {saved}");
         let roomy = self.harness.engine.connections().summary().max > 100;
         // Of connections of two workers that have packets alike (docs/nat.md, "Workers") one may come to the other's worker.
-        let told_apart = model::are_told_apart(&self.list);
-        let all_fit = self.steady && roomy && told_apart;
+        let distinct = model::have_distinct_tuples(&self.list);
+        let all_fit = self.steady && roomy && distinct;
         // What is due ends as soon as somebody looks.
         let lasting = self.list.iter().filter(|info| info.expires_ms > 0).count();
         ensure!(!all_fit || list.len() >= lasting, "{loaded:?} of {saved} came back");

@@ -6,17 +6,17 @@ use super::model;
 use super::script::ScriptRun;
 use std::collections::HashSet;
 
-/// Has an engine load a file. The first byte says how many workers there are and which policy is in force. If the second one is even, the
+/// Has an engine load a file. The first byte selects the number of workers and the policy. If the second one is even, the
 /// file is one that was saved with live connections, changed by what follows: a place in two bytes, and what is turned over there. Else
 /// what follows is the file.
 ///
 /// # Errors
-/// What does not hold.
+/// The violated invariant.
 pub fn state(script: &[u8]) -> Result<(), String> {
     let [first, kind, script @ ..] = script else { return Ok(()) };
     let mut run = ScriptRun::new(*first)?;
     let file = if kind & 1 == 0 {
-        run.converse()?;
+        run.open_connections()?;
         let mut file = run.saved()?;
         for change in script.as_chunks::<3>().0 {
             let at = usize::from(u16::from_be_bytes([change[0], change[1]]));
@@ -43,7 +43,7 @@ pub fn state(script: &[u8]) -> Result<(), String> {
     let mut again = Harness::new(run.harness.workers(), 1000, &run.rules)?;
     again.ask(|connections| connections.load(&mut &saved[..]))?;
     run.harness.wait(86_400_000);
-    run.harness.turn_over();
+    run.harness.run_workers();
     let list = run.harness.list()?;
     model::adds_up(&run.harness, &list)
 }

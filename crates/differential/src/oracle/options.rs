@@ -91,7 +91,7 @@ impl OracleOptionList {
     }
 
     /// The area rebuilt: no padding between options, zeroes up to a multiple of four bytes.
-    fn write_anew(&self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let mut area = Vec::new();
         for option in self.without_padding() {
             option.write(&mut area);
@@ -149,11 +149,11 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
     let after = if editor.list.same_shape(&before) {
         before.write_in_place(&editor.list)
     } else {
-        let mut anew = editor.list.write_anew();
+        let mut rewritten = editor.list.encode();
         if fragment {
-            anew.resize(area.len(), END);
+            rewritten.resize(area.len(), END);
         }
-        anew
+        rewritten
     };
     (after, editor.not_applied)
 }
@@ -200,7 +200,7 @@ impl OracleEditor {
     }
 
     fn replace_if_it_fits(&mut self, list: OracleOptionList) {
-        match list.write_anew().len() {
+        match list.encode().len() {
             len if len > MOST_BYTES => self.not_applied.push(NotApplied::OptionSpace),
             len if len > self.limit => self.not_applied.push(NotApplied::Fragment),
             _ => self.list = list,

@@ -100,7 +100,7 @@ fn connections_are_followed_where_states_are_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_said_has_a_reason_and_an_effect() {
+fn untranslatable_matches_have_a_reason_and_an_effect() {
     for (rule, reason, effect) in [
         ("-m conntrack --ctstate DNAT -j ACCEPT", "whether DNAT was done", Effect::Stricter),
         ("-m conntrack --ctorigdst 1.2.3.4 -j DROP", "--ctorigdst: the rule language has", Effect::Looser),

@@ -54,13 +54,13 @@ impl Model {
 /// The new area, and how often targets were not applied: space, width, fragment.
 fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u64; 3]) {
     let (loaded, padding) = Model::read(area);
-    let (mut now, mut anew, mut refused) = (loaded.clone(), false, [0; 3]);
+    let (mut now, mut is_rewritten, mut refused) = (loaded.clone(), false, [0; 3]);
     for targets in rules {
         let mut kept = false;
         for target in targets {
             let mut next = now.clone();
             match target {
-                Target::Strip(kind) if *kind < 2 => anew |= padding.contains(kind),
+                Target::Strip(kind) if *kind < 2 => is_rewritten |= padding.contains(kind),
                 Target::Strip(kind) => next.options.retain(|option| option.0 != *kind),
                 Target::Keep(_) if kept => {}
                 Target::Keep(_) => {
@@ -69,7 +69,7 @@ fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u
                     next.tail.clear();
                 }
                 Target::StripAll => {
-                    anew |= !area.is_empty();
+                    is_rewritten |= !area.is_empty();
                     next = Model::default();
                 }
                 Target::AddOption(kind, data) => next.options.push((*kind, data.clone())),
@@ -107,11 +107,11 @@ fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u
             }
         }
     }
-    if !anew && now == loaded {
+    if !is_rewritten && now == loaded {
         return (area.to_vec(), refused);
     }
     let mut bytes = now.bytes();
-    if !anew && now.tail == loaded.tail && now.shape() == loaded.shape() {
+    if !is_rewritten && now.tail == loaded.tail && now.shape() == loaded.shape() {
         return (in_place(area, &now), refused);
     }
     bytes.resize(if fragment { area.len() } else { bytes.len().next_multiple_of(4) }, 0);

@@ -18,7 +18,7 @@ fn inside(translated: &Translated) -> (u128, u16) {
 }
 
 #[test]
-fn who_may_come_in() {
+fn filtering_of_inbound_packets() {
     let cases = [
         (NatFiltering::EndpointIndependent, [true, true]),
         (NatFiltering::AddressDependent, [true, false]),
@@ -52,7 +52,7 @@ fn a_connection_from_outside_keeps_the_binding() {
 }
 
 #[test]
-fn who_has_no_outside_end_is_led_to_none_of_its_side() {
+fn a_host_without_an_outside_endpoint_reaches_none_of_its_side() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);
     let made = nat.translate(RuleVersion(1), &snat(1), &udp(1, 5000, 1), &free).expect("free");
     for (side, is_led) in [(Side::Low, false), (Side::High, true)] {
@@ -67,7 +67,7 @@ fn who_has_no_outside_end_is_led_to_none_of_its_side() {
 }
 
 #[test]
-fn an_address_is_known_as_long_as_it_is_talked_to() {
+fn a_remote_address_is_admitted_while_it_is_in_use() {
     let mut nat = filtering(NatFiltering::AddressDependent);
     let made: Vec<_> = [(1, 1), (2, 1), (3, 2)]
         .map(|(dport, peer)| Tuple { ports: [5000, dport], ..udp(1, 5000, peer) })

@@ -6,7 +6,7 @@ use mmb_random::SeedTree;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
-fn one_outside_end_whomever_it_talks_to() {
+fn one_outside_endpoint_for_all_destinations() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);
     let first = nat.translate(RuleVersion(1), &snat(4), &udp(1, 5000, 1), &free).expect("free");
     let second = nat.translate(RuleVersion(1), &snat(4), &udp(1, 5000, 2), &free).expect("free");
@@ -236,7 +236,7 @@ fn a_server_where_the_outside_end_is_taken_is_reached_from_another_port() {
 }
 
 #[test]
-fn sources_without_ports_are_told_apart_by_address() {
+fn sources_without_ports_are_distinguished_by_address() {
     let mut nat = Nat::new(&SeedTree::repeatable(12));
     let gre = |host| Tuple { ports: [0; 2], ..packet(47, host, 0, 1) };
     let first = nat.translate(RuleVersion(1), &snat(2), &gre(1), &free).expect("free");

@@ -192,7 +192,7 @@ impl Clients {
 
 /// The reported case: 100 connections a second, answered after 40 ms, in a table that is full of closed connections.
 #[test]
-fn a_table_full_of_closed_connections_starves_nobody() {
+fn a_table_full_of_closed_connections_admits_new_ones() {
     let mut table = ConnectionTable::full(Full { max: 3000, established: 0 });
     let trip = Trip { answer_ms: 40, ack_ms: 0 };
     let outcome = table.under(Flood::None, 0, (100, 5000), trip);
@@ -202,7 +202,7 @@ fn a_table_full_of_closed_connections_starves_nobody() {
 /// Whatever fills the table and however small it is, clients at 100 ms succeed under 300,000 SYNs a second, at once or with their
 /// retransmitted SYN.
 #[test]
-fn clients_get_through_a_flood_that_nobody_answers() {
+fn clients_get_through_an_unreplied_flood() {
     for (max, established) in [(3000, 1500), (3000, 2700), (100_000, 90_000)] {
         let mut table = ConnectionTable::full(Full { max, established });
         let outcome = table.under(Flood::Silent, 300, (200, 200), NEAR_CLIENT);
@@ -265,7 +265,7 @@ fn new_clients_get_through_a_flood_that_sends_its_tuples_again_as_clients_do() {
 
 /// An unreplied flood does not evict connections that the responder has answered.
 #[test]
-fn a_flood_that_nobody_answers_ends_no_answered_connection() {
+fn an_unreplied_flood_ends_no_answered_connection() {
     let mut table = ConnectionTable::full(Full { max: 100, established: 80 });
     for number in 0..10 {
         let id = table.syn(1, number).unwrap();

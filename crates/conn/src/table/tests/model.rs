@@ -86,8 +86,8 @@ impl Model {
     }
 
     /// The close events of the table, by tuple; the model removes them after checking them.
-    fn ended(&mut self, told: Vec<(Tuple, CloseReason)>) {
-        for (tuple, reason) in told {
+    fn ended(&mut self, closed: Vec<(Tuple, CloseReason)>) {
+        for (tuple, reason) in closed {
             let (id, _) = self.named(&tuple).expect("who ends was there");
             let plain = self.plain.remove(&id).unwrap();
             let idle_ms = self.now_ms - plain.last_ms;
@@ -106,17 +106,17 @@ impl Model {
     }
 
     fn step(&mut self, step: &Step) {
-        let mut told = Vec::new();
-        let mut tell = |connection: &Connection, reason| told.push((connection.tuples()[0], reason));
+        let mut closed = Vec::new();
+        let mut on_close = |connection: &Connection, reason| closed.push((connection.tuples()[0], reason));
         match *step {
             Step::Insert(number, proto) => {
                 let forward = client(number, proto);
                 let (tuples, syn) = ([forward, answer(&forward)], segment(SYN, 100, 0));
                 let syn = (proto == proto::TCP).then_some(&syn);
                 let taken = self.named(&tuples[0]).is_some();
-                let made = self.table.insert(self.now_ms, tuples[0], tuples[1], syn, &mut tell);
+                let made = self.table.insert(self.now_ms, tuples[0], tuples[1], syn, &mut on_close);
                 assert_eq!(made == Err(InsertError::Taken), taken);
-                self.ended(told);
+                self.ended(closed);
                 if let Ok(id) = made {
                     let state = if proto == proto::TCP { ConnState::SynSent } else { ConnState::Unreplied };
                     let is_protected = ExpiryQueues::is_protected(&self.table.slab, id);
@@ -148,8 +148,8 @@ impl Model {
             }
             Step::Pass(ms) => {
                 self.now_ms += ms;
-                self.table.settle(self.now_ms, &mut tell);
-                self.ended(told);
+                self.table.advance_fully(self.now_ms, &mut on_close);
+                self.ended(closed);
                 for plain in self.plain.values() {
                     let late = (self.now_ms - plain.last_ms).checked_sub(self.timeout_ms(plain));
                     assert!(late.is_none_or(|late| late < SLOT_MS), "{late:?} ms late");

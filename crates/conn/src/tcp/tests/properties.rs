@@ -75,7 +75,7 @@ proptest! {
 
     /// Random guesses are ineffective: a RST must hit one of two numbers of 2^32, any other segment a window for `seq` and one for `ack`.
     #[test]
-    fn strangers_change_nothing(
+    fn forged_segments_change_nothing(
         guesses in prop::collection::vec((any::<u8>(), any::<u32>(), any::<u32>(), any::<bool>()), 1..100),
     ) {
         let mut script = established();
