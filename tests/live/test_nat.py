@@ -28,7 +28,7 @@ from .routed import (
     INSIDE6,
     NAT4,
     NAT6,
-    NOWHERE,
+    UNANSWERED,
     OUTSIDE4,
     OUTSIDE6,
     SOURCE,
@@ -236,12 +236,12 @@ def test_one_host_leaves_ports_to_others(nat, protocol):
             rest = struct.pack("!HHx", 9, 0) if is_udp else struct.pack("!IIBBHHH", n, 0, 80, 2, 999, 0, 0)
             segment = struct.pack("!HH", 10000 + n, 9) + rest
             if not is_udp:
-                ends = socket.inet_aton(A) + socket.inet_aton(NOWHERE)
+                ends = socket.inet_aton(A) + socket.inet_aton(UNANSWERED)
                 total = checksum(ends + struct.pack("!HH", number, len(segment)) + segment)
                 segment = segment[:16] + struct.pack("!H", total) + segment[18:]
             # The kernel reports errors about the previous datagram.
             with contextlib.suppress(OSError):
-                raw.sendto(segment, (NOWHERE, 0))
+                raw.sendto(segment, (UNANSWERED, 0))
             if n % 100 == 0:
                 time.sleep(0.005)
     nat.tested.wait_until_settled()

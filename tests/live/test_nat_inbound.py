@@ -10,7 +10,7 @@ from scapy.layers.l2 import Ether
 
 from . import sockets
 from .programs import fetch, ping
-from .routed import INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6, SOURCE, SOURCE_NFT
+from .routed import INSIDE4, INSIDE6, NAT4, NAT6, UNANSWERED, OUTSIDE4, OUTSIDE6, SOURCE, SOURCE_NFT
 from .sockets import closing, listener, opened, receive, refused, talk, udp
 
 A, B = INSIDE4[:2]
@@ -143,10 +143,10 @@ def test_tcp_may_be_opened_from_both_ends_at_once(nat):
             header = inside if wire is here else Ether(src=back.dst, dst=back.src)
             wire.send(header / addresses / TCP(sport=source[1], dport=target[1], window=1000, **fields))
             for frame in map(Ether, (there if wire is here else here).frames()):
-                if TCP in frame and NOWHERE in (frame[IP].src, frame[IP].dst):
+                if TCP in frame and UNANSWERED in (frame[IP].src, frame[IP].dst):
                     return frame
 
-        one, other = ("10.0.0.77", 5000), (NOWHERE, 9000)
+        one, other = ("10.0.0.77", 5000), (UNANSWERED, 9000)
         back = segment(here, one, other, flags="S", seq=1000)
         mapped = back[IP].src, back[TCP].sport
         for wire, source, target, fields in (
@@ -157,7 +157,7 @@ def test_tcp_may_be_opened_from_both_ends_at_once(nat):
             (there, other, mapped, {"flags": "A", "seq": 5001, "ack": 1001}),
         ):
             came = segment(wire, source, target, **fields)
-            assert (came[IP].src, came[IP].dst) == ((NAT4, NOWHERE) if wire is here else (NOWHERE, one[0]))
+            assert (came[IP].src, came[IP].dst) == ((NAT4, UNANSWERED) if wire is here else (UNANSWERED, one[0]))
     if nat.tested.kind == "mmb":
         assert [each["state"] for each in nat.tested.daemon.connections("ip-proto tcp")] == ["established"]
 

@@ -15,7 +15,7 @@ from . import sockets
 from .frames import ip4, pass_through
 from .frames import udp as scapy_udp
 from .programs import Nginx, fetch, ping
-from .routed import INSIDE4, INSIDE6, NAT4, NOWHERE, OUTSIDE4, OUTSIDE6, SOURCE
+from .routed import INSIDE4, INSIDE6, NAT4, UNANSWERED, OUTSIDE4, OUTSIDE6, SOURCE
 from .sockets import closing, listener, opened, receive, refused, talk, udp
 from .topology import CLIENT4, SERVER4
 
@@ -374,7 +374,7 @@ def test_a_syn_flood_ends_no_connection_and_stops_no_new_one(of_mmb):
     with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
         near, far, _ = opened(of_mmb.client, A, (WEB, 9000), listening)
         log = of_mmb.folder / "hping3.log"
-        words = ["hping3", "-q", "-n", "-S", "-p", "80", "--rand-source", "-i", "u100", "-c", "30000", NOWHERE]
+        words = ["hping3", "-q", "-n", "-S", "-p", "80", "--rand-source", "-i", "u100", "-c", "30000", UNANSWERED]
         with closing(near, far), of_mmb.client.start(words, log) as flood:
             wait_until(lambda: daemon.ask("show conn summary")["half_open"] > 1500, "the table is full of SYNs", 30)
             for _ in range(10):

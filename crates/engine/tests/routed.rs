@@ -98,10 +98,10 @@ fn a_policy_stays_in_use_until_its_packets_are_rewritten() {
     let (_, ticket) = decide(&mut worker, &mut frame);
     engine.publish(&policy("add all drop")).expect("good");
     let mut other = Tcp::default().over_ip4().bytes();
-    let (verdict, other_job) = decide(&mut worker, &mut other);
+    let (verdict, other_ticket) = decide(&mut worker, &mut other);
     assert_eq!(verdict, Verdict::Send(PortId(0)), "the one before is in use");
     assert_eq!(engine.port_counts()[0].tx.packets, 0, "what waits is not sent yet");
-    for (frame, ticket) in [(&mut other, other_job), (&mut frame, ticket)] {
+    for (frame, ticket) in [(&mut other, other_ticket), (&mut frame, ticket)] {
         rewrite(&mut worker, frame, ticket.expect("there is a ticket"));
         assert_eq!(frame[22], 9);
     }
