@@ -6,18 +6,18 @@
 //! From rules to tables:
 //! 1. `compile` turns a rule into a cube of fixed key bits (equality, prefixes, flags, implied protocols; a few
 //!    cubes for a small set of values) and residual checks (ranges, inequalities, options, payloads). A rule that
-//!    leaves both IP versions open is compiled for both; a class in which it cannot hold does not know it.
+//!    leaves both IP versions open is compiled for both; it is not added to a class in which it cannot match.
 //! 2. Cubes with the same mask form a *tuple*. `merge` puts tuples together that can share a hash `table` under a mask
 //!    that all of them fix without long chains. Tuples of few rules are rows that are compared one by one (`flat`).
 //! 3. Rules with the same key share one entry: a `list`, which finds its rules by their conditions (`ranged`) or by
 //!    the packet's TCP options.
 //!
-//! From keys to rules: keys lie in columns of 32-bit lanes (`keys`). Each table hashes the column's keys many at a time
-//! (`simd`), asks its filter, fetches the buckets of what is left, and compares. Options are parsed once a packet, and only
+//! From keys to rules: keys lie in columns of 32-bit lanes ([`mmb_packet::columns`]). Each table hashes the column's keys many at a time
+//! (`simd`), asks its filter, prefetches the buckets of the keys that passed, and compares. Options are parsed once a packet, and only
 //! if a rule asks.
 //!
 //! Life-cycle: a [`ClassifierIndex`] belongs to the control side. A [`Classifier`] never changes; workers share it; it shares
-//! what is alike with the index and other classifiers, which copy the pages that they change. A [`Scratch`] and the
+//! unchanged pages with the index and other classifiers (copy on write). A [`Scratch`] and the
 //! [`VectorKeys`](mmb_packet::parse::vector::VectorKeys) belong to one worker; they are allocated when made and on [`Scratch::fit`], never by `classify`.
 #![deny(unsafe_code)]
 

@@ -297,7 +297,7 @@ impl TupleIndex {
 
     #[inline]
     fn segment_of(&self, hash: u64) -> u32 {
-        self.directory[chooser(hash, self.depth)]
+        self.directory[directory_index(hash, self.depth)]
     }
 
     #[inline]
@@ -384,7 +384,7 @@ impl TupleIndex {
             self.depth = depth;
         }
         self.about[number as usize] = SegmentInfo { depth, entries: 0 };
-        let twin = self.push_segment(depth);
+        let sibling = self.push_segment(depth);
 
         let old = std::mem::replace(self.segment_mut(number), IndexSegment::new());
         let mut moving = std::mem::take(&mut self.moving);
@@ -394,11 +394,11 @@ impl TupleIndex {
         // Of the directory entries that share all but the last of `depth` bits, those with the last one set.
         let (any, _) = moving[0];
         let last = 1usize << (depth - 1);
-        let places = (chooser(any, depth) | last..self.directory.len()).step_by(2 * last);
-        places.for_each(|place| self.directory[place] = twin);
+        let places = (directory_index(any, depth) | last..self.directory.len()).step_by(2 * last);
+        places.for_each(|place| self.directory[place] = sibling);
 
         for (hash, entry) in moving.drain(..) {
-            let goes = if chooser(hash, depth) & last != 0 { twin } else { number };
+            let goes = if directory_index(hash, depth) & last != 0 { sibling } else { number };
             if self.segment_mut(goes).insert(hash, entry) {
                 self.about[goes as usize].entries += 1;
             } else {
@@ -429,7 +429,7 @@ impl TupleIndex {
 
 /// The bits of a hash that select a segment: from the upper half, since the lower one selects buckets.
 #[inline]
-fn chooser(hash: u64, bits: u8) -> usize {
+fn directory_index(hash: u64, bits: u8) -> usize {
     (hash >> 32) as usize & ((1 << bits) - 1)
 }
 

@@ -85,7 +85,7 @@ pub enum CommitError {
     #[error(transparent)]
     Host(#[from] UnsupportedRule),
     /// The thread that committed the change panicked.
-    #[error("an internal error; the daemon's standard error tells more")]
+    #[error("an internal error; see the daemon's standard error")]
     Internal,
 }
 

@@ -300,8 +300,8 @@ impl ConnectionWatch {
     ///
     /// # Errors
     /// None has come, or the workers have stopped.
-    pub fn recv_timeout(&self, patience: Duration) -> Result<ConnectionEvent, RecvTimeoutError> {
-        self.events.recv_timeout(patience)
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<ConnectionEvent, RecvTimeoutError> {
+        self.events.recv_timeout(timeout)
     }
 
     /// The queued events.

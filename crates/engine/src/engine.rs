@@ -1,7 +1,7 @@
 //! The control side of the engine.
 
 use crate::cells::{STAGES, WorkerCells};
-use crate::compiled::{PublishError, Rulebook, Snapshot};
+use crate::compiled::{PolicyCompiler, PublishError, Snapshot};
 use crate::conntrack::SharedState;
 use crate::control::Connections;
 use crate::counters::{Count, PortCount, StageCount};
@@ -22,7 +22,7 @@ use std::sync::mpsc::{Sender, channel};
 /// The control side: compiles and publishes policies, reads counters.
 pub struct Engine {
     ports: PortTable,
-    rulebook: Rulebook,
+    compiler: PolicyCompiler,
     published: Arc<ArcSwap<Snapshot>>,
     current: Arc<Snapshot>,
     /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are freed here.
@@ -66,8 +66,8 @@ impl Engine {
         tuning: Tuning,
     ) -> (Engine, Vec<Worker>) {
         let workers = owning + others;
-        let rulebook = Rulebook::new(&ports, workers, seeds, tuning);
-        let current = Arc::new(rulebook.snapshot(0, &ports));
+        let compiler = PolicyCompiler::new(&ports, workers, seeds, tuning);
+        let current = Arc::new(compiler.snapshot(0, &ports));
         let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
         let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(room))).collect();
         let (tasks, asked): (Vec<_>, Vec<_>) = cells.iter().map(|_| channel()).unzip();
@@ -78,7 +78,7 @@ impl Engine {
         let packet_side = packet_side.collect();
         let engine = Engine {
             ports,
-            rulebook,
+            compiler,
             published,
             current,
             retired: Vec::new(),
@@ -97,7 +97,7 @@ impl Engine {
             return None;
         }
         let number = PortId(self.ports.0.len() as u16);
-        self.rulebook.push_port(&port.name);
+        self.compiler.push_port(&port.name);
         self.ports.0.push(port);
         self.publish_snapshot();
         Some(number)
@@ -110,7 +110,7 @@ impl Engine {
     /// If there is no such port.
     pub fn rename_port(&mut self, port: PortId, name: &str) {
         let spec = &mut self.ports.0[usize::from(port.0)];
-        self.rulebook.rename_port(port, name);
+        self.compiler.rename_port(port, name);
         name.clone_into(&mut spec.name);
     }
 
@@ -123,7 +123,7 @@ impl Engine {
             let (port, known) = (port.clone(), self.ports.known());
             return Err(PublishError::UnknownSwitchedPort { enables, port, known });
         }
-        self.rulebook.check(before, after, &self.ports)
+        self.compiler.check(before, after, &self.ports)
     }
 
     /// Publishes a policy atomically: each worker uses it from its next vector on. Counters of rules whose id and content stay are kept.
@@ -132,10 +132,10 @@ impl Engine {
     /// # Errors
     /// Why the policy is impossible here; the current policy stays.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
-        self.check(self.rulebook.policy(), policy)?;
+        self.check(self.compiler.policy(), policy)?;
         self.reclaim();
         let generation = self.current.generation + 1;
-        let gone = self.rulebook.change(policy, generation);
+        let gone = self.compiler.change(policy, generation);
         self.publish_snapshot();
         gone.into_iter().for_each(|stamp| self.common.forget(stamp));
         self.reclaim();
@@ -144,7 +144,7 @@ impl Engine {
 
     fn publish_snapshot(&mut self) {
         let generation = self.current.generation + 1;
-        let snapshot = Arc::new(self.rulebook.snapshot(generation, &self.ports));
+        let snapshot = Arc::new(self.compiler.snapshot(generation, &self.ports));
         self.published.store(Arc::clone(&snapshot));
         self.retired.push(std::mem::replace(&mut self.current, snapshot));
     }
@@ -156,7 +156,7 @@ impl Engine {
         // Makes the workers' last counts under a freed snapshot visible before its slots are assigned again.
         fence(Ordering::Acquire);
         let oldest = self.retired.first().unwrap_or(&self.current);
-        self.rulebook.reclaim(oldest.generation);
+        self.compiler.reclaim(oldest.generation);
         self.retired.len()
     }
 
@@ -197,7 +197,7 @@ impl Engine {
 
     /// The packets and bytes that a rule of the current policy has matched.
     pub fn rule_count(&self, id: RuleId) -> Count {
-        self.rulebook.count(id)
+        self.compiler.count(id)
     }
 
     /// Drops by reason, those above zero.
@@ -255,6 +255,6 @@ impl Engine {
 
     /// The classifier's tables for display, those of a class combined.
     pub fn tables(&self) -> Vec<TableStats> {
-        self.rulebook.tables()
+        self.compiler.tables()
     }
 }

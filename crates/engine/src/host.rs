@@ -14,7 +14,7 @@
 //! [`Origin::Worker`]. If that worker's queue is full, the host drops the packet and counts it as
 //! [`HandoverFull`](crate::DropReason::HandoverFull) with [`Worker::count_dropped`].
 //!
-//! At the end, when no packet will come any more, the host calls [`Worker::give_up_held`]. By then every packet that was counted as
+//! At the end, when no packet will come any more, the host calls [`Worker::drop_held`]. By then every packet that was counted as
 //! received is counted as sent or as dropped.
 //!
 //! A host that rewrites in a later stage (VPP) uses [`Worker::decide`] in its [`PacketHost::process`], and [`Worker::rewrite`] in that stage.

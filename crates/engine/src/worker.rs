@@ -111,7 +111,7 @@ impl Worker {
 
     /// Decides on packets without rewriting them, for a host that rewrites in a later stage with [`Worker::rewrite`]. If `tickets[i]` is a
     /// ticket, `packets[i]` must be rewritten before its verdict is carried out; it is counted then. The policy stays in use until all of
-    /// its tickets are redeemed. `tell`, if given, receives the trace of each packet in order.
+    /// its tickets are redeemed. `trace_hook`, if given, receives the trace of each packet in order.
     ///
     /// # Panics
     /// If there are fewer verdicts or tickets than packets.
@@ -124,15 +124,15 @@ impl Worker {
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
         tickets: &mut [Option<RewriteTicket>],
-        mut tell: Option<&mut dyn FnMut(PacketTrace)>,
+        mut trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
     ) {
         let vector = self.begin(now_ns);
         let columns = packets.chunks(vector).zip(verdicts.chunks_mut(vector)).zip(tickets.chunks_mut(vector));
         for ((packets, verdicts), tickets) in columns {
             let (verdicts, tickets) = (&mut verdicts[..packets.len()], &mut tickets[..packets.len()]);
             let by = (origin, &*self.snapshot);
-            let tell = tell.as_mut().map(|tell| &mut **tell as &mut dyn FnMut(PacketTrace));
-            self.pipeline.run_to_tickets(by, cycles, packets, verdicts, tickets, tell);
+            let hook = trace_hook.as_mut().map(|hook| &mut **hook as &mut dyn FnMut(PacketTrace));
+            self.pipeline.run_to_tickets(by, cycles, packets, verdicts, tickets, hook);
         }
     }
 
@@ -151,7 +151,7 @@ impl Worker {
         let columns = packets.chunks_mut(VECTOR).zip(tickets.chunks(VECTOR)).zip(verdicts.chunks_mut(VECTOR));
         for ((packets, tickets), verdicts) in columns {
             let (tickets, verdicts) = (&tickets[..packets.len()], &mut verdicts[..packets.len()]);
-            self.pipeline.redeem_tickets(&self.snapshot, cycles, packets, tickets, verdicts);
+            self.pipeline.rewrite_by_tickets(&self.snapshot, cycles, packets, tickets, verdicts);
         }
     }
 
@@ -192,8 +192,8 @@ impl Worker {
     }
 
     /// Counts all held packets as dropped, when no more packets will come.
-    pub fn give_up_held(&mut self) {
-        self.pipeline.conntrack().give_up_held();
+    pub fn drop_held(&mut self) {
+        self.pipeline.conntrack().drop_held();
     }
 
     /// True if connections may have timed out that the last call did not process. A host then calls again before it sleeps, without packets

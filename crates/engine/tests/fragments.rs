@@ -194,7 +194,7 @@ fn what_waits_for_too_long_is_dropped_and_counted() {
     assert_eq!(site.verdicts(&[first]), [SENT, SENT]);
     let [_, stray, ..] = datagram(INSIDE, 2);
     site.pass(&[stray]);
-    site.workers.iter_mut().for_each(Worker::give_up_held);
+    site.workers.iter_mut().for_each(Worker::drop_held);
     assert_eq!((site.held(), site.drops()), (0, vec![(DropReason::FragmentEarly, 2)]));
     // No verdict has told of these.
     let mut lost = || site.workers.iter_mut().flat_map(Worker::take_lost).map(|(_, lost)| lost).sum::<u64>();

@@ -47,7 +47,7 @@ impl Waiter {
             libc::ppoll(self.descriptors.as_mut_ptr(), count, &time, std::ptr::null())
         };
         if ready > 0 {
-            self.settle_errors();
+            self.clear_errors();
         }
     }
 
@@ -59,7 +59,7 @@ impl Waiter {
 
     /// Takes the errors of descriptors, since that of an interface that went down is "ready" for ever. If descriptors are ready by errors
     /// alone, sleeps.
-    fn settle_errors(&mut self) {
+    fn clear_errors(&mut self) {
         let failed = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
         let mut readable = false;
         for poll in &self.descriptors {

@@ -49,7 +49,7 @@ pub struct Completion {
 pub enum CompletionKind {
     /// A word of the language, a number, a name.
     Word,
-    /// A file's name is wanted here, and the text is what is there of it: whoever knows the files completes it.
+    /// A file name, of which the text is the typed part: the caller completes it.
     File,
 }
 

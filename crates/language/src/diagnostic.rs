@@ -100,9 +100,9 @@ impl Diagnostic {
 
 /// The most errors of one text that are told, and the most notes; a text with more errors is something else than a
 /// policy.
-pub(crate) const MOST_TOLD: usize = 200;
+pub(crate) const MAX_REPORTED: usize = 200;
 
-/// The errors or the notes of one text, in the order in which they are found. From [`MOST_TOLD`] on they are not kept: a
+/// The errors or the notes of one text, in the order in which they are found. From [`MAX_REPORTED`] on they are not kept: a
 /// text may be long and give rise to one with every few bytes.
 #[derive(Debug)]
 pub(crate) struct Reported<T>(Vec<T>);
@@ -121,7 +121,7 @@ impl<T> Default for Reported<T> {
 impl<T: Located> Reported<T> {
     /// Returns whether no more are kept.
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= MOST_TOLD
+        self.0.len() >= MAX_REPORTED
     }
 
     pub(crate) fn push(&mut self, one: T) {

@@ -215,10 +215,10 @@ pub(crate) fn set_rule(filter: &mut ConnectionFilter, rule: RuleId) -> std::resu
 fn agree(
     known: &mut Option<u8>,
     said: Option<u8>,
-    misfit: FilterError,
+    error: FilterError,
 ) -> std::result::Result<(), FilterError> {
     if said.is_some() && known.is_some() && *known != said {
-        return Err(misfit);
+        return Err(error);
     }
     *known = known.or(said);
     Ok(())

@@ -1,8 +1,8 @@
 //! The rule language: text to the values of `mmb-policy`, and back.
 //!
 //! Text goes through the lexer, the parser (to a syntax tree with spans) and the checker, and comes out as a
-//! [`Command`], or as [`Diagnostic`]s for everything that is wrong with it. [`Command::run`] carries a command out on a
-//! [`Policy`](mmb_policy::Policy), [`parse_policy`] those of a whole file; [`Print`] writes values as text again. Fields
+//! [`Command`], or as [`Diagnostic`]s for everything that is wrong with it. [`Command::run`] applies a command to a
+//! [`Policy`](mmb_policy::Policy), [`parse_policy`] applies all commands of a file; [`Print`] writes values as text again. Fields
 //! and settings have their rows in `mmb-policy`, commands in [`verb::COMMANDS`], targets in [`target::TARGETS`]; parser,
 //! printer, completion, help and the reference are made from these tables.
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::command::{Command, CommandRefusal, Show};
-use crate::diagnostic::{Diagnostic, Errors, MOST_TOLD, Note, Notes, TextSpan};
+use crate::diagnostic::{Diagnostic, Errors, MAX_REPORTED, Note, Notes, TextSpan};
 use crate::lexer::{Lexer, Token};
 use crate::parser;
 use crate::report::CheckReport;
@@ -25,14 +25,14 @@ pub fn parse_policy(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> 
     if commands.errors.is_empty() {
         policy.rules.shrink();
         let mut notes = commands.notes.located(text);
-        if let Some(last) = notes.get_mut(MOST_TOLD - 1) {
-            last.message = format!("too many notes: only the first {} are told", MOST_TOLD - 1);
+        if let Some(last) = notes.get_mut(MAX_REPORTED - 1) {
+            last.message = format!("too many notes: only the first {} are told", MAX_REPORTED - 1);
         }
         return Ok((policy, notes));
     }
     let mut errors = commands.errors.located(text);
-    if let Some(last) = errors.get_mut(MOST_TOLD - 1) {
-        last.message = format!("too many errors: only the first {} are told", MOST_TOLD - 1);
+    if let Some(last) = errors.get_mut(MAX_REPORTED - 1) {
+        last.message = format!("too many errors: only the first {} are told", MAX_REPORTED - 1);
         (last.expected, last.suggestion) = (None, None);
     }
     Err(errors)

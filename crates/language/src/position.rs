@@ -175,7 +175,7 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         match SHOWS.iter().find(|(name, ..)| *name == begun) {
             None => {}
             Some((_, Show::Connections { .. }, _)) => {
-                let verbose = Expect::Word(VERBOSE, "tells where each connection is kept, too");
+                let verbose = Expect::Word(VERBOSE, "also shows the worker and the id of each connection");
                 return filter_expectations(&tokens[at + 1..], Some(verbose));
             }
             Some(_) => return vec![Expect::End],

@@ -168,7 +168,7 @@ fn connections(blocks: &mut Vec<Block>) {
     blocks.push(Block::Table(vec!["word", "values", "what it is"], TERMS.iter().map(row).collect()));
     chapters::push(blocks, chapters::STATES);
     let row = |(name, help): &(&str, &str)| vec![code(name), (*help).to_owned()];
-    blocks.push(Block::Table(vec!["state", "what it says"], STATES.iter().map(row).collect()));
+    blocks.push(Block::Table(vec!["state", "meaning"], STATES.iter().map(row).collect()));
 }
 
 fn term_values(term: &TermInfo) -> String {

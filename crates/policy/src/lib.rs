@@ -1,8 +1,8 @@
 //! The policy as data: fields, rules, settings, and how a policy changes.
 //!
 //! [`FIELDS`] describes every field and [`setting_table::SETTINGS`] every setting, each in one row. A [`Policy`] holds checked
-//! [`Rule`]s under their numbers, and [`Settings`]; a [`PolicyDiff`] leads from one policy to another. The text of all that
-//! is the matter of `mmb-language`, which makes and prints these values; nothing here reads or writes text.
+//! [`Rule`]s by id, and [`Settings`]; a [`PolicyDiff`] leads from one policy to another. `mmb-language` parses and prints these
+//! values; nothing here reads or writes text.
 #![forbid(unsafe_code)]
 // A new field, value, place or target must be asked for wherever one is matched.
 #![warn(clippy::wildcard_enum_match_arm)]

@@ -79,8 +79,8 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
     let mut numbers = Vec::with_capacity(new.rules.len());
     for entry in new.rules.entries() {
         let (prio, targets) = entry.targets();
-        let prizes = prizes(&targets);
-        let floor = prizes.iter().filter_map(|&prize| floors.get(&(prio, prize))).max().copied();
+        let write_keys = write_keys(&targets);
+        let floor = write_keys.iter().filter_map(|&key| floors.get(&(prio, key))).max().copied();
         let fits = |id: RuleId| floor.is_none_or(|floor| floor < id);
         let same = |number| old.rules.entry(number).is_some_and(|old| old.record == entry.record);
         let number = match alike.next_if(|(new, _)| *new == entry.id) {
@@ -92,8 +92,8 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
                 RuleId(last)
             }
         };
-        for prize in prizes {
-            floors.insert((prio, prize), number);
+        for key in write_keys {
+            floors.insert((prio, key), number);
         }
         numbers.push(number);
     }
@@ -146,13 +146,13 @@ enum WriteKey {
     Payload,
 }
 
-fn prizes(targets: &[Target]) -> Vec<WriteKey> {
-    let mut prizes: Vec<WriteKey> = targets.iter().filter_map(prize).collect();
-    prizes.dedup();
-    prizes
+fn write_keys(targets: &[Target]) -> Vec<WriteKey> {
+    let mut write_keys: Vec<WriteKey> = targets.iter().filter_map(key).collect();
+    write_keys.dedup();
+    write_keys
 }
 
-fn prize(target: &Target) -> Option<WriteKey> {
+fn key(target: &Target) -> Option<WriteKey> {
     let of_field = |field: &Field| match field.info().place {
         // On packets without extension headers this is the byte that `ip-proto` writes.
         _ if field.id == FieldId::Ip6Next => WriteKey::Header(Implies::Ip, key::PROTO as u16),

@@ -46,7 +46,7 @@ pub(crate) enum ConfigError {
     )]
     Seed,
     /// A setting that is given twice.
-    #[error("'{0}' says again what was said before")]
+    #[error("'{0}' is a duplicate")]
     Twice(&'static str),
 }
 

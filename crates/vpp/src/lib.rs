@@ -1,11 +1,10 @@
 //! mmb in VPP: the engine as nodes of VPP's graph, the language in VPP's command line.
 //!
-//! VPP loads `mmb_plugin.so`, reads the section `mmb` of its startup.conf (`config`) and thereby starts the `runtime`: an engine
+//! VPP loads `mmb_plugin.so`, reads the section `mmb` of its startup.conf (`config`) and starts the `runtime`: an engine
 //! with a worker for each thread of VPP, the daemon with its control socket, VPP's `interfaces` as ports. Packets of enabled interfaces
 //! pass the `nodes`; a command of VPP's command line (`cli`) is a request of a client like any other.
 //!
-//! `sys` alone talks to VPP and has the unsafe code; `memory` has the rest of it, since a global allocator is unsafe by its trait and calls
-//! the C library, not VPP.
+//! `sys` alone talks to VPP and has the unsafe code; `memory` implements `GlobalAlloc`, an unsafe trait, on the C library.
 #![deny(unsafe_code)]
 
 #[cfg(have_vpp)]

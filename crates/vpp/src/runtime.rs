@@ -126,7 +126,7 @@ pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
     };
     let runtime = RUNTIME.get_or_init(|| runtime);
     runtime.interfaces.set_running();
-    thread::Builder::new().name("mmb-keeper".to_owned()).spawn(|| runtime.housekeeping())?;
+    thread::Builder::new().name("mmb-housekeep".to_owned()).spawn(|| runtime.housekeeping())?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use crate::table::MOST_MEMBERS;
 /// Candidates of one round that are tried, at most.
 const TRIALS: usize = 48;
 /// Keys that are counted in rounds that find nothing, about at most.
-const VAIN: usize = 4 << 20;
+const MAX_UNPROFITABLE: usize = 4 << 20;
 
 impl Merger<'_> {
     /// Groups of the tuples of `left`, each in one. Counts only get smaller from round to round, so that those of earlier
@@ -24,8 +24,8 @@ impl Merger<'_> {
         let fits = |mask: &LaneMask, number: usize| within(mask, &self.tuples[number].mask);
         let mut open: Vec<(usize, LaneMask)> =
             candidates.iter().map(|mask| (left.iter().filter(|&&n| fits(mask, n)).count(), *mask)).collect();
-        let mut vain = 0;
-        while left.len() > 1 && vain < VAIN {
+        let mut unprofitable = 0;
+        while left.len() > 1 && unprofitable < MAX_UNPROFITABLE {
             open.retain(|&(most, _)| most > 1);
             if open.is_empty() {
                 break;
@@ -47,7 +47,7 @@ impl Merger<'_> {
             }
             let Some((taken, _)) = best else {
                 // That none of these takes two in is known now; others may.
-                vain += self.tally.counted - counted;
+                unprofitable += self.tally.counted - counted;
                 continue;
             };
             left.retain(|number| !taken.contains(number));

@@ -17,12 +17,12 @@ pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
 impl ConnectionTable {
     /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and continues with the next call,
-    /// so that the delay of a vector is bounded: some hundred if vectors follow each other, some thousand after a pause. Only after a leap
+    /// so that the delay of a vector is bounded: some hundred if vectors follow each other, some thousand after a pause. Only after a clock_jump
     /// of 24 days, which a clock never does, all connections end at once.
     pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        let leap = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
+        let clock_jump = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);
-        if leap && self.len > 0 {
+        if clock_jump && self.len > 0 {
             return self.end_all(closed);
         }
         let passed_ms = self.now_ms - std::mem::replace(&mut self.advanced_ms, self.now_ms);

@@ -116,14 +116,14 @@ impl Action {
 
 impl RuleVerdictBits {
     fn of(rule: &Rule) -> RuleVerdictBits {
-        let mut votes = rule.targets.iter().filter_map(|target| match target {
+        let mut verdicts = rule.targets.iter().filter_map(|target| match target {
             Target::Accept => Some(RuleVerdictBits(1)),
             Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
         });
         // The checker allows one such target per rule.
-        let RuleVerdictBits(verdict) = votes.next_back().unwrap_or(RuleVerdictBits(0));
+        let RuleVerdictBits(verdict) = verdicts.next_back().unwrap_or(RuleVerdictBits(0));
         let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
         RuleVerdictBits(verdict | unwanted | if rule.stateful { STATEFUL } else { 0 })
     }

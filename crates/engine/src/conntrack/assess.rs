@@ -123,7 +123,7 @@ impl Conntrack {
         let flow_state = self.flow_state(at, packet.port);
         let assessment = |flow_state| Assessment { flow_state, replaced: None, invalid: None };
         let FlowState::Existing(id, direction) = flow_state else {
-            return assessment(self.beginning(at, flow_state, packet, layout));
+            return assessment(self.flow_state_of_new(at, flow_state, packet, layout));
         };
         if !early && self.is_mid_flow(at) && self.table.expires_ms(id, self.state.now_ms) > 0 {
             return assessment(flow_state);
@@ -133,7 +133,7 @@ impl Conntrack {
             TcpOutcome::Invalid(kind) => Assessment { invalid: Some(kind), ..assessment(flow_state) },
             // The packet is classified like one that begins a connection.
             TcpOutcome::Reopens => {
-                let flow_state = self.beginning(at, self.recheck(at), packet, layout);
+                let flow_state = self.flow_state_of_new(at, self.recheck(at), packet, layout);
                 Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
             }
         }
@@ -152,7 +152,7 @@ impl Conntrack {
     }
 
     /// The flow state of a packet without a connection: TCP and SCTP connections begin only with certain packets.
-    fn beginning(
+    fn flow_state_of_new(
         &mut self,
         at: usize,
         flow_state: FlowState,

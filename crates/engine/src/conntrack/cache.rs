@@ -190,7 +190,7 @@ impl FlowCache {
         drops: bool,
         edits: bool,
     ) {
-        // A connection that may not last is decided on anew each time.
+        // A connection that may not last is classified again each time.
         if self.of(id, direction).and_then(|cached| self.verdict(cached)).is_some_and(|known| {
             (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.more) == rules
         }) {

@@ -165,7 +165,7 @@ impl Conntrack {
                 && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))
     }
 
-    /// What a trace tells of a packet of the vector that was decided on last.
+    /// The trace of a packet of the vector that was decided on last.
     pub(crate) fn traced(&self, at: usize) -> Traced<'_> {
         let flow_state = self.flow_states[at];
         // The packet may have created a connection.
@@ -188,7 +188,7 @@ impl Conntrack {
     }
 }
 
-/// What a trace tells of a packet.
+/// The trace of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traced<'c> {
     /// Its assessment when the vector was looked up.

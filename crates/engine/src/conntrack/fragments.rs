@@ -172,7 +172,7 @@ impl Conntrack {
     }
 
     /// Drops all held packets.
-    pub(crate) fn give_up_held(&mut self) {
+    pub(crate) fn drop_held(&mut self) {
         self.held.give_up();
         self.count_held();
     }

@@ -5,20 +5,20 @@
 //! - [`Conntrack::advance`] moves the clock: connections time out, held fragments expire.
 //! - [`Conntrack::lookup`] determines the flow state of each packet of a vector, and finds cached verdicts: these packets are not
 //!   classified.
-//! - [`Conntrack::apply_cached`] and [`Conntrack::assess`] tell, packet by packet, whether a cached verdict holds, or what the packet is to
-//!   its connection; [`Conntrack::ct_state`] is what rules match on.
-//! - [`Conntrack::commit`] takes over a packet that its rules let pass: it updates the packet's connection or creates one, and returns the
-//!   translation. [`Conntrack::refuse`] takes over a packet that is dropped.
+//! - [`Conntrack::apply_cached`] applies a packet's cached verdict if it is still valid; [`Conntrack::assess`] returns the flow state and the
+//!   validity of a packet without one, and [`Conntrack::ct_state`] the state that rules match on.
+//! - [`Conntrack::commit`] updates or creates the connection of a packet that passes, and returns its translation.
+//!   [`Conntrack::refuse`] records a packet that is dropped.
 //!
 //! Between vectors, tasks of the control thread list, end, save and restore connections (`tasks`).
 //!
 //! A connection refers to the stateful rules that its first packet matched (`rule_sets`). Its translation follows from them: the reply tuple
-//! differs from the reversed forward tuple, and changes that no tuple expresses (sequence numbers, identification, flow label) are in an
+//! differs from the reversed forward tuple, and changes outside the tuples (sequence numbers, identification, flow label) are in an
 //! extension. A later policy may take rules away from connections, but never a translation: without it the two ends could not communicate
 //! any more.
 //!
 //! Ownership: a [`Conntrack`] belongs to one worker. What workers share ([`SharedState`]) is locked when a connection with a translation
-//! begins or ends, and asked when a packet has no connection here.
+//! begins or ends, and when a packet has no connection here.
 
 mod assess;
 mod backoff;

@@ -60,7 +60,7 @@ impl SharedState {
         }
     }
 
-    /// Publishes to all workers which worker owns a connection, if its tuples do not tell by their hash.
+    /// Publishes to all workers which worker owns a connection, if the hash of its tuples does not determine it.
     ///
     /// # Errors
     /// The owner cannot be published. Nothing is changed.

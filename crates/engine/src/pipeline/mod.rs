@@ -1,11 +1,11 @@
 //! The pipeline: the stages of a vector, from parsing to forwarding.
 //!
 //! A [`Pipeline`] belongs to one worker. [`Pipeline::run`] takes a vector through all stages; [`Pipeline::run_to_tickets`] leaves rewriting to
-//! [`Pipeline::redeem_tickets`], for hosts that rewrite in a stage of their own.
+//! [`Pipeline::rewrite_by_tickets`], for hosts that rewrite in a stage of their own.
 
 mod forward;
-mod redeem;
 mod resolver;
+mod rewrite;
 mod run;
 mod state;
 mod tickets;

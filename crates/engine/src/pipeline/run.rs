@@ -44,7 +44,7 @@ impl Pipeline {
     }
 
     /// Processes a vector in all stages except rewriting, for which it issues tickets. `verdicts` and `tickets` are as long as `packets`.
-    /// `tell` receives each packet's trace.
+    /// `trace_hook` receives each packet's trace.
     pub(crate) fn run_to_tickets(
         &mut self,
         (origin, snapshot): (Origin, &Snapshot),
@@ -52,12 +52,12 @@ impl Pipeline {
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
         tickets: &mut [Option<RewriteTicket>],
-        tell: Option<&mut dyn FnMut(PacketTrace)>,
+        trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
     ) {
         let Decided { sound, at, tracked } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
         let batch = self.issue_tickets(tickets);
-        if let Some(tell) = tell {
-            (0..packets.len()).for_each(|at| tell(self.trace(snapshot, at, tracked)));
+        if let Some(hook) = trace_hook {
+            (0..packets.len()).for_each(|at| hook(self.trace(snapshot, at, tracked)));
         }
         let issued = cycles.now();
         self.cells.stage(Stage::Rewrite, sound, issued.wrapping_sub(at));

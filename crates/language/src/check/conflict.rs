@@ -29,7 +29,7 @@ struct Fact<'m> {
     /// Classes of packets that can satisfy it.
     classes: PacketClasses,
     /// The rest of its content.
-    says: Predicate<'m>,
+    predicate: Predicate<'m>,
     /// The constraint; `None` for what a target needs.
     source: Option<&'m Match>,
     field: Field,
@@ -58,7 +58,7 @@ enum Predicate<'m> {
 impl<'m> Fact<'m> {
     fn new(m: &'m Match) -> Fact<'m> {
         let info = m.field.info();
-        let says = match (&m.test, info.place) {
+        let predicate = match (&m.test, info.place) {
             // By itself: `states`.
             (_, FieldPlace::Connection) => Predicate::Nothing,
             (Test::Port(equality, names), _) => {
@@ -107,22 +107,22 @@ impl<'m> Fact<'m> {
                 if m.negated { Predicate::AbsentOr(None) } else { Predicate::There(None) }
             }
         };
-        Fact { classes: PacketClasses::of(info.implies), says, source: Some(m), field: m.field }
+        Fact { classes: PacketClasses::of(info.implies), predicate, source: Some(m), field: m.field }
     }
 
     /// The condition under which a target can write `field`.
     fn needed(field: Field) -> Fact<'static> {
         let info = field.info();
         // An option may have been added by another rule; a tag or a payload is there or never will be.
-        let says = match (info.alone, field.option_kind()) {
+        let predicate = match (info.alone, field.option_kind()) {
             (BareMeaning::Optional, None) if field.id != FieldId::TcpOpt => Predicate::There(None),
             _ => Predicate::Nothing,
         };
-        Fact { classes: PacketClasses::of(info.implies), says, source: None, field }
+        Fact { classes: PacketClasses::of(info.implies), predicate, source: None, field }
     }
 
     fn requires_presence(&self) -> bool {
-        matches!(self.says, Predicate::There(_) | Predicate::Begins(_) | Predicate::BeginsNot(_, true))
+        matches!(self.predicate, Predicate::There(_) | Predicate::Begins(_) | Predicate::BeginsNot(_, true))
     }
 }
 
@@ -152,7 +152,8 @@ pub(super) fn check(
     let classes = all.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.classes));
     let never = |field: Field| {
         let needed = Fact::needed(field);
-        let granted = classes.0 & needed.classes.0 == classes.0 && matches!(needed.says, Predicate::Nothing);
+        let granted =
+            classes.0 & needed.classes.0 == classes.0 && matches!(needed.predicate, Predicate::Nothing);
         let with: Vec<&Fact<'_>> = all.iter().copied().chain([&needed]).collect();
         (!granted && !possible(&with)).then(|| reason(&thin_out(with)))
     };
@@ -263,7 +264,7 @@ fn values(class: PacketClass, facts: &[&Fact<'_>]) -> bool {
         None => places.push((bit, width, allowed.clone())),
     };
     for fact in facts {
-        if let Predicate::Value { bit, width, allowed } = &fact.says {
+        if let Predicate::Value { bit, width, allowed } = &fact.predicate {
             restrict(&mut places, *bit, *width, allowed);
             if let Some(possible) = class.values(fact.field.id) {
                 restrict(&mut places, *bit, *width, &possible);
@@ -317,7 +318,7 @@ fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
 /// Returns whether optional fields can be present and absent as all the facts require.
 fn optional_fields(facts: &[&Fact<'_>]) -> bool {
     let place = |fact: &Fact<'_>| (fact.field.info().place, fact.field.kind);
-    facts.iter().filter(|fact| matches!(fact.says, Predicate::Absent)).all(|absent| {
+    facts.iter().filter(|fact| matches!(fact.predicate, Predicate::Absent)).all(|absent| {
         !facts.iter().any(|fact| {
             let no_options =
                 absent.field.id == FieldId::TcpOpt && !matches!(fact.field.option_kind(), None | Some(0 | 1));
@@ -333,7 +334,7 @@ fn tags(facts: &[&Fact<'_>]) -> bool {
     let mut allowed = Intervals::of_width(12);
     for fact in facts.iter().filter(|fact| fact.field.id == FieldId::VlanId) {
         there |= fact.requires_presence();
-        if let Predicate::There(Some(values)) | Predicate::AbsentOr(Some(values)) = &fact.says {
+        if let Predicate::There(Some(values)) | Predicate::AbsentOr(Some(values)) = &fact.predicate {
             allowed = allowed.intersect(values);
         }
     }
@@ -344,9 +345,9 @@ fn tags(facts: &[&Fact<'_>]) -> bool {
 fn beginnings(facts: &[&Fact<'_>]) -> bool {
     let place = |fact: &Fact<'_>| fact.field.info().place;
     facts.iter().enumerate().all(|(at, fact)| {
-        let Predicate::Begins(ours) = fact.says else { return true };
+        let Predicate::Begins(ours) = fact.predicate else { return true };
         facts.iter().enumerate().filter(|(_, other)| place(other) == place(fact)).all(|(other_at, other)| {
-            match other.says {
+            match other.predicate {
                 Predicate::Begins(theirs) | Predicate::BeginsNot(theirs, _) if too_many(ours, theirs) => true,
                 Predicate::Begins(theirs) if at < other_at => {
                     ours.iter().any(|a| theirs.iter().any(|b| a.starts_with(b) || b.starts_with(a)))
@@ -365,10 +366,11 @@ fn too_many<T>(ours: &[T], theirs: &[T]) -> bool {
 /// Returns whether a port can have the required names.
 fn ports(facts: &[&Fact<'_>]) -> bool {
     [FieldId::In, FieldId::Out].into_iter().all(|id| {
-        let mut sets = facts.iter().filter(|fact| fact.field.id == id).filter_map(|fact| match fact.says {
-            Predicate::Port(names, is) => Some((names, is)),
-            _ => None,
-        });
+        let mut sets =
+            facts.iter().filter(|fact| fact.field.id == id).filter_map(|fact| match fact.predicate {
+                Predicate::Port(names, is) => Some((names, is)),
+                _ => None,
+            });
         let sets: Vec<_> = sets.by_ref().collect();
         let Some((names, _)) = sets.iter().find(|(_, is)| *is) else { return true };
         sets.iter().any(|(others, _)| too_many(names, others))
@@ -474,7 +476,7 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
         };
     }
     if let (Predicate::Value { bit, width, .. }, Predicate::Value { bit: b_bit, width: b_width, .. }) =
-        (&a.says, &b.says)
+        (&a.predicate, &b.predicate)
         && *bit < b_bit + u16::from(*b_width)
         && *b_bit < bit + u16::from(*width)
     {

@@ -28,7 +28,7 @@ const SHELL_WORDS: ProgramWords<'_> = &[
 
 /// Printed after the error that no daemon answers.
 const NO_DAEMON_HINT: &str = "  = start one with: mmb run --port lan=eth1 --port wan=eth2
-  = or say where it listens: --socket PATH
+  = or name its socket: --socket PATH
 ";
 
 /// Printed before the first event of `monitor`.

@@ -113,7 +113,7 @@ impl DaemonPresence {
     fn update(self, socket: &Path) -> DaemonPresence {
         match (self, Client::connect(socket)) {
             (DaemonPresence::Absent, Ok(_)) => {
-                output::print("mmb is back; its counters began anew\n");
+                output::print("mmb is back; its counters restarted from zero\n");
                 DaemonPresence::Present
             }
             (_, Ok(_)) => DaemonPresence::Present,

@@ -148,7 +148,7 @@ impl Pump {
         }
         self.engine.work()?;
         let ReplayEngine { mut worker, host } = self.engine;
-        worker.give_up_held();
+        worker.drop_held();
         for output in host.outputs {
             output.writer.finish().with_context(|| format!("cannot write {}", output.name))?;
         }

@@ -122,7 +122,7 @@ impl PacketThread {
                 self.drive(Origin::Wire);
             }
         }
-        self.worker.give_up_held();
+        self.worker.drop_held();
     }
 
     /// Polls the handover ring and every port once. Returns false if there was no packet.

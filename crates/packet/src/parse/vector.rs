@@ -14,7 +14,7 @@ use mmb_base::{VECTOR, prefetch};
 /// The lane of the ports' numbers.
 const PORTS: usize = IN_PORT / LANE;
 
-/// So many packets before a packet's turn its headers are fetched.
+/// The prefetch distance in packets.
 const AHEAD: usize = 8;
 
 /// Asks for the lines of the headers that all plain packets have.

@@ -15,7 +15,7 @@ use vpp_plugin::bindings::{clib_error_t, uword, vlib_frame_t, vlib_main_t, vlib_
 fn guard<T>(main: MainThread, what: &str, work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(work));
     if done.is_err() {
-        main.log(LogLevel::Error, &format!("{what}: an internal error; VPP's standard error tells more"));
+        main.log(LogLevel::Error, &format!("{what}: an internal error; see VPP's standard error"));
     }
     done.ok()
 }
@@ -48,7 +48,7 @@ unsafe extern "C" fn mmb_rs_command(number: usize, line: *const c_char) -> *mut 
     match guard(main, "command", || cli::run_logged(main, number, line)) {
         Some(Ok(())) => std::ptr::null_mut(),
         Some(Err(why)) => error(&why),
-        None => error("an internal error; VPP's log tells more"),
+        None => error("an internal error; see VPP's log"),
     }
 }
 

@@ -53,7 +53,7 @@ pub enum PublishError {
 
 /// The current policy in compiled form.
 #[derive(Debug)]
-pub(crate) struct Rulebook {
+pub(crate) struct PolicyCompiler {
     ports: PortNumbers,
     /// Seeds of classifiers.
     keys: Generator,
@@ -67,12 +67,12 @@ pub(crate) struct Rulebook {
     slots: RuleSlots,
 }
 
-impl Rulebook {
+impl PolicyCompiler {
     /// No rules.
-    pub(crate) fn new(ports: &PortTable, workers: usize, seeds: &SeedTree, tuning: Tuning) -> Rulebook {
+    pub(crate) fn new(ports: &PortTable, workers: usize, seeds: &SeedTree, tuning: Tuning) -> PolicyCompiler {
         let ports = PortNumbers::new(ports.0.iter().map(|port| port.name.as_str()));
         let mut keys = Generator::new(seeds.shared(Purpose::Classifier));
-        Rulebook {
+        PolicyCompiler {
             index: ClassifierIndex::new(ports.clone(), keys.seed()),
             ports,
             keys,

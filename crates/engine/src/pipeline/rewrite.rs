@@ -49,7 +49,7 @@ impl Pipeline {
     }
 
     /// Rewrites a vector of packets by their tickets. `tickets` and `verdicts` are as long as `packets`.
-    pub(crate) fn redeem_tickets(
+    pub(crate) fn rewrite_by_tickets(
         &mut self,
         snapshot: &Snapshot,
         cycles: &impl Cycles,
