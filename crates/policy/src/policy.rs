@@ -94,7 +94,11 @@ impl Policy {
     /// Returns whether some rule may change a packet.
     pub fn rewrites(&self) -> bool {
         let mut targets = self.rules.iter().flat_map(|rule| rule.targets);
-        targets.any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
+        targets.any(|target| match target {
+            Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => true,
+            Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
+            Target::Drop(_) | Target::Accept => false,
+        })
     }
 }
 
