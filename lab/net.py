@@ -20,6 +20,8 @@ NO_SUCH_LINK_TYPE = ("Unknown device type", "Operation not supported", "not supp
 
 _PREFIX = "mmbt"
 _serial = itertools.count()
+# The ports that the kernel chooses from. A test's own ports lie outside: another test's closed connection may linger on a chosen one.
+_LOCAL_PORTS = "32768 39999"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 CLONE_NEWNET = 0x40000000
@@ -57,6 +59,7 @@ class Namespace:
         self.name = f"{_PREFIX}-{os.getpid()}-{next(_serial)}-{role}"
         run(["ip", "netns", "add", self.name])
         self.ip("link", "set", "lo", "up")
+        self.sysctl(net__ipv4__ip_local_port_range=_LOCAL_PORTS)
 
     def delete(self):
         run(["ip", "netns", "del", self.name], check=False)
