@@ -1,7 +1,8 @@
 //! The difference between the policy in force and another one, in which as many rules as possible keep their numbers.
 //!
 //! A file whose rules have no numbers still means "these rules": those that are in force already keep their number
-//! and so their counters. A [`PolicyDiff`] is made by whoever applies a file, shown, and its policy put in force.
+//! and so their counters. A rule that differs from one in force only in its name and in the values of its targets takes that
+//! rule's number and so, if it is stateful, its connections. A [`PolicyDiff`] is made by whoever applies a file, shown, and its policy put in force.
 //!
 //! Numbers are not only names: where two rules of one priority write the same field, the one with the greater
 //! number wins. So a rule keeps an old number only if it stays on the right side of the rules that it competes with;
@@ -82,7 +83,9 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
         let write_keys = write_keys(&targets);
         let floor = write_keys.iter().filter_map(|&key| floors.get(&(prio, key))).max().copied();
         let fits = |id: RuleId| floor.is_none_or(|floor| floor < id);
-        let same = |number| old.rules.entry(number).is_some_and(|old| old.record == entry.record);
+        let alike_entry =
+            |old: ChunkEntry<'_>| old.record == entry.record || old.outline() == entry.outline();
+        let same = |number| old.rules.entry(number).is_some_and(alike_entry);
         let number = match alike.next_if(|(new, _)| *new == entry.id) {
             _ if !entry.numbered && fits(entry.id) => entry.id,
             _ if !entry.numbered => return None,
@@ -100,39 +103,55 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
     Some((numbers, last))
 }
 
-/// Rules of `new` that were numbered by the policy and seem to be in force under a number that no rule of `new` asks for:
-/// their numbers in order, each with that number. That their hashes are equal is all that was seen.
+/// Rules of `new` that were numbered by the policy, in order, each with the number of a rule in force that no rule of `new` asks for: of the
+/// same rule if there is one, otherwise of one with the same outline. That their hashes are equal is all that was seen.
 fn alike(old: &Policy, new: &Policy) -> Vec<(RuleId, RuleId)> {
     let asked = |id: RuleId| new.rules.entry(id).is_some_and(|entry| !entry.numbered);
-    let old_rules = by_content(old.rules.entries().filter(|entry| !asked(entry.id)));
-    let new_rules = by_content(new.rules.entries().filter(|entry| entry.numbered));
-    let (mut olds, mut news) = (old_rules.iter().peekable(), new_rules.iter().peekable());
-    let mut alike = Vec::new();
-    while let (Some((old_hash, old_id)), Some((new_hash, new_id))) = (olds.peek(), news.peek()) {
-        match old_hash.cmp(new_hash) {
-            Ordering::Less => _ = olds.next(),
-            Ordering::Greater => _ = news.next(),
-            Ordering::Equal => {
-                alike.push((*new_id, *old_id));
-                olds.next();
-                news.next();
+    let olds: Vec<_> = old.rules.entries().filter(|entry| !asked(entry.id)).collect();
+    let news: Vec<_> = new.rules.entries().filter(|entry| entry.numbered).collect();
+    let (mut pairs, olds, news) = paired(olds, news, |entry| hash(entry.record));
+    let (changed, ..) = paired(olds, news, |entry| hash(&entry.outline()));
+    pairs.extend(changed);
+    pairs.sort_unstable();
+    pairs
+}
+
+/// Pairs rules of `new` and `old` whose keys are equal, several of one key in the order of their numbers; returns also the others of both.
+fn paired<'r>(
+    olds: Vec<ChunkEntry<'r>>,
+    news: Vec<ChunkEntry<'r>>,
+    key: impl Fn(&ChunkEntry<'r>) -> u64,
+) -> (Vec<(RuleId, RuleId)>, Vec<ChunkEntry<'r>>, Vec<ChunkEntry<'r>>) {
+    let by_key = |entries: Vec<ChunkEntry<'r>>| {
+        let mut keyed: Vec<_> = entries.into_iter().map(|entry| (key(&entry), entry)).collect();
+        keyed.sort_unstable_by_key(|(key, entry)| (*key, entry.id));
+        keyed.into_iter().peekable()
+    };
+    let (mut olds, mut news) = (by_key(olds), by_key(news));
+    let (mut pairs, mut left_olds, mut left_news) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let order = match (olds.peek(), news.peek()) {
+            (None, None) => return (pairs, left_olds, left_news),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((old, _)), Some((new, _))) => old.cmp(new),
+        };
+        let old = olds.next_if(|_| order.is_le()).map(|(_, entry)| entry);
+        let new = news.next_if(|_| order.is_ge()).map(|(_, entry)| entry);
+        match (old, new) {
+            (Some(old), Some(new)) => pairs.push((new.id, old.id)),
+            (old, new) => {
+                left_olds.extend(old);
+                left_news.extend(new);
             }
         }
     }
-    alike.sort_unstable();
-    alike
 }
 
-/// Rules by a hash of what they are, equal ones by number.
-fn by_content<'r>(rules: impl Iterator<Item = ChunkEntry<'r>>) -> Vec<(u64, RuleId)> {
-    let hash = |record: &[u8]| {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(record);
-        hasher.finish()
-    };
-    let mut hashes: Vec<_> = rules.map(|entry| (hash(entry.record), entry.id)).collect();
-    hashes.sort_unstable();
-    hashes
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// The part of a packet that rewriting rules compete for: of two rules that write it, the later one wins.

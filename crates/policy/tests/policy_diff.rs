@@ -33,6 +33,22 @@ fn the_same_file_again_changes_nothing() {
 }
 
 #[test]
+fn a_rule_whose_values_changed_keeps_its_number() {
+    let old = "add ip-proto tcp drop\nadd-stateful ip-proto tcp map ip-saddr 200.0.0.1-200.0.0.4 accept\n\
+               add-stateful tcp-dport 80 lb ip-daddr {10.0.0.1, 10.0.0.2}\n";
+    let new = "add-stateful ip-proto tcp map ip-saddr 200.0.0.1-200.0.0.5 accept\nadd ip-proto tcp drop\n\
+               add-stateful name web tcp-dport 80 lb ip-daddr {10.0.0.2} hash\nadd-stateful tcp-dport 81 shuffle tcp-sport\n";
+    let (kept, added, removed, text) = plan(old, new);
+    assert_eq!((kept, added, removed), (vec![1], vec![2, 3, 4], vec![2, 3]));
+    let [_, pool, servers, _] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert!(pool.contains("id 2") && pool.contains("200.0.0.5") && servers.contains("id 3"), "{text}");
+    // The same rule goes before one with other values.
+    let (kept, added, removed, _) =
+        plan("add all mod ip-ttl 5\nadd all mod ip-ttl 6\n", "add all mod ip-ttl 6\n");
+    assert_eq!((kept, added, removed), (vec![2], vec![], vec![1]));
+}
+
+#[test]
 fn what_save_wrote_changes_nothing() {
     let old =
         policy("add id 7 tcp-dport 80 drop\nadd id 9 udp-dport 53 accept\nset poll spin\ndisable wan\n");

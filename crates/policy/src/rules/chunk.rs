@@ -34,6 +34,11 @@ impl ChunkEntry<'_> {
         record::read(self.record, self.id)
     }
 
+    /// What the rule has in common with those that differ from it only in their names and in the values of their targets.
+    pub(crate) fn outline(&self) -> Vec<u8> {
+        record::outline(self.record)
+    }
+
     /// The rule's priority and targets.
     pub(crate) fn targets(&self) -> (Prio, Vec<Target>) {
         record::read_targets(self.record)

@@ -180,6 +180,35 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends what a target does, without its value.
+fn write_outline(target: &Target, out: &mut Vec<u8>) {
+    let of_field = |form: u8, field: &Field, out: &mut Vec<u8>| {
+        out.push(form);
+        write_field(*field, 0, out);
+    };
+    match target {
+        Target::Drop(_) => out.push(DROP),
+        Target::Accept => out.push(ACCEPT),
+        Target::Mod(field, _) => of_field(MOD_NUMBER, field, out),
+        Target::AddOption(kind, _) => out.extend([ADD_OPTION, *kind]),
+        Target::Strip(kind) => out.extend([STRIP, *kind]),
+        Target::Keep(kind) => out.extend([KEEP, *kind]),
+        Target::StripAll => out.push(STRIP_ALL),
+        Target::Map(field, _) => of_field(MAP, field, out),
+        Target::Shuffle(field, _) => of_field(SHUFFLE, field, out),
+        Target::Lb(field, ..) => of_field(LB, field, out),
+    }
+}
+
+/// What rules have in common that differ only in their names and in the values of their targets.
+pub(super) fn outline(record: &[u8]) -> Vec<u8> {
+    let rule = read(record, RuleId(0));
+    let mut outline = Vec::new();
+    write(&Rule { name: None, targets: Vec::new(), ..rule.clone() }, &mut outline);
+    rule.targets.iter().for_each(|target| write_outline(target, &mut outline));
+    outline
+}
+
 /// The rule of a record, under its number.
 pub(super) fn read(record: &[u8], id: RuleId) -> Rule {
     let mut reader = RecordReader(record);
