@@ -440,3 +440,65 @@ def test_wires_have_connections_of_their_own(fresh):
                 assert pass_through(lan2, wan2, [there]) == [there]
                 assert pass_through(wan2, lan2, [back]) == [back]
         assert [each["state"] for each in mmb.connections()] == ["replied", "replied"]
+
+
+# Changes of the policy under live connections
+
+
+def test_a_pool_that_grows_keeps_its_connections(of_mmb):
+    """The policy of docs/nat.md, without ids: a file with one more address in the pool is applied under a TCP connection."""
+
+    def gateway(last):
+        outside = f"200.0.0.1-200.0.0.{last}"
+        return [
+            f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {outside} accept",
+            "add in wan ip-daddr 200.0.0.0/24 drop",
+        ]
+
+    of_mmb.tested.policy(gateway(4))
+    with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
+        near, far, seen = opened(of_mmb.client, A, (WEB, 9000), listening)
+        with closing(near, far):
+            talk(near, far)
+            answer = of_mmb.tested.daemon.apply(of_mmb.folder, *gateway(5))
+            assert answer["connections"] == {"handed_over": 1, "lose_rules": 0, "lose_accept": 0}
+            talk(near, far)
+            (connection,) = of_mmb.tested.daemon.connections("tcp-dport 9000")
+            assert connection["sent"]["src"] == seen[0] and connection["rules"] == [1]
+            of_mmb.tested.daemon("del", "1")
+            far.sendall(b"nobody accepts this")
+            near.settimeout(sockets.SILENCE)
+            with pytest.raises(TimeoutError):
+                near.recv(100)
+
+
+def test_a_server_that_is_drained_keeps_its_connections(of_mmb):
+    """Connections stay at a server that a changed `lb` rule no longer names, and new ones go elsewhere."""
+
+    def balance(*servers):
+        return [
+            f"add-stateful in lan ip-daddr 203.0.113.80 tcp-dport 9080 lb ip-daddr {{{', '.join(servers)}}} accept",
+            "add ip-proto tcp drop",
+        ]
+
+    first, second, third = OUTSIDE4[:3]
+    of_mmb.tested.policy(balance(first, second, third))
+    listening = {server: listener(of_mmb.server, server, 9080) for server in (first, second, third)}
+    with closing(*listening.values()):
+        pairs = {}
+        while len(pairs) < 3:
+            near = sockets.tcp(of_mmb.client, A, ("203.0.113.80", 9080))
+            (connection,) = of_mmb.tested.daemon.connections(f"sport {near.getsockname()[1]}")
+            server = connection["sent"]["dst"]
+            far, _ = listening[server].accept()
+            pairs[server] = near, far
+        of_mmb.tested.daemon.apply(of_mmb.folder, *balance(second, third))
+        for near, far in pairs.values():
+            talk(near, far)
+        for _ in range(4):
+            with closing(sockets.tcp(of_mmb.client, A, ("203.0.113.80", 9080))) as (near,):
+                (connection,) = of_mmb.tested.daemon.connections(f"sport {near.getsockname()[1]}")
+                assert connection["sent"]["dst"] != first
+        for pair in pairs.values():
+            for end in pair:
+                end.close()

@@ -6,7 +6,7 @@
 use crate::entropy::ReseedTimer;
 use crate::host::{Host, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
-use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError};
+use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, StatefulChange};
 use mmb_language::Command;
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
@@ -52,6 +52,8 @@ pub struct CommittedChange {
     pub before: Arc<Policy>,
     /// The policy after the change.
     pub after: Arc<Policy>,
+    /// The stateful rules that it removed or replaced.
+    pub(crate) stateful: StatefulChange,
 }
 
 /// The reason why a change was not committed.
@@ -157,7 +159,8 @@ impl Daemon {
             });
             outcomes.push(outcome.map(|after| {
                 let before = std::mem::replace(&mut next, Arc::clone(&after));
-                CommittedChange { before, after }
+                let stateful = self.engine.stateful_change(&before, &after);
+                CommittedChange { before, after, stateful }
             }));
         }
         if outcomes.iter().any(Result::is_ok)

@@ -154,7 +154,12 @@ impl Responder<'_> {
         let mut end = AnswerEnd::new(true);
         match (outcome, &pending.question) {
             (None, _) => {}
-            (Some(Ok(change)), _) => end.change = Some(self.committed(&change, pending.notes)?),
+            (Some(Ok(change)), question) => {
+                let kills = |(_, command): &(usize, Command)| matches!(command, Command::DelKill(_));
+                let ends_connections =
+                    matches!(question, PendingQuestion::Run(_, commands) if commands.iter().any(kills));
+                end.change = Some(self.committed(&change, pending.notes, ends_connections)?);
+            }
             (Some(Err(refusal)), question) => {
                 let error = match question {
                     PendingQuestion::Run(lines, _) => locate::in_commands(&refusal, lines),
@@ -186,8 +191,13 @@ impl Responder<'_> {
         self.send(&Answer::End(end))
     }
 
-    /// Writes the effect of a change.
-    fn committed(&mut self, change: &CommittedChange, notes: Vec<ErrorLine>) -> io::Result<ChangeCount> {
+    /// Writes the effect of a change. With `ends_connections`, the connections of a removed rule end and are counted then.
+    fn committed(
+        &mut self,
+        change: &CommittedChange,
+        notes: Vec<ErrorLine>,
+        ends_connections: bool,
+    ) -> io::Result<ChangeCount> {
         for note in notes.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Note(note))?;
         }
@@ -203,6 +213,9 @@ impl Responder<'_> {
                     self.send(&Answer::Removed(rule_text(&rule)))?;
                 }
             }
+        }
+        if !change.stateful.is_empty() && !ends_connections {
+            self.affected(&change.stateful)?;
         }
         count.kept = change.before.rules.len() as u64 - count.removed;
         let (before, after) = (&change.before, &change.after);

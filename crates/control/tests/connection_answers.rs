@@ -186,6 +186,29 @@ fn a_rule_is_deleted_with_its_connections_or_without() {
 }
 
 #[test]
+fn a_change_reports_the_connections_that_it_affects() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    mmb.feed(&[udp(5), udp(6), syn()]);
+    let affected = |request: &Request| {
+        let (answers, end) = mmb.ask(request);
+        assert!(end.ok, "{answers:?}");
+        answers.into_iter().find_map(|answer| match answer {
+            Answer::Affected(line) => Some((line.handed_over, line.lose_rules, line.lose_accept)),
+            _ => None,
+        })
+    };
+    let run = |command: &str| Request::Run(vec![command.into()]);
+    assert_eq!(affected(&run("add udp-dport 9 drop")), None);
+    // The same rules, but for a value, without ids.
+    let changed = "add-stateful ip-proto udp accept\nadd-stateful ip-proto tcp mod tcp-sport 7001\n";
+    assert_eq!(affected(&Request::Apply(changed.into())), Some((1, 0, 0)));
+    assert_eq!(listed(&mmb, "ip-proto tcp")[0].rules, [2]);
+    assert_eq!(affected(&run("del 1")), Some((0, 2, 2)));
+    assert_eq!(affected(&run("del 2 --kill")), None, "they end");
+}
+
+#[test]
 fn refused_connections_are_counted_by_reason() {
     let mmb = start(&format!("set conn max 1\nset conn pickup strict\n{STATEFUL}"));
     let _packets = mmb.packets();

@@ -5,7 +5,7 @@
 //! stopped. Totals are read from counters, without a task.
 
 use crate::cells::WorkerCells;
-use crate::compiled::Snapshot;
+use crate::compiled::{AffectedConnections, Snapshot, StatefulChange};
 use crate::conntrack::{
     ConnectionEvent, ConnectionInfo, Conntrack, LoadSummary, LoadedState, RestoreRequest, SavedConnection,
     SharedState, StateWriter, Watcher,
@@ -14,8 +14,7 @@ use crate::drop::DropReason;
 use crate::worker::WorkerTask;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
-use mmb_conn::ConnId;
-use mmb_conn::{CloseReason, Invalid};
+use mmb_conn::{CloseReason, ConnId, Invalid, RuleSetId};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -153,6 +152,27 @@ impl Connections {
             }
         }
         Ok(killed)
+    }
+
+    /// Counts the connections that a change of the policy affects; connections that begin or end meanwhile may be counted or not.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn affected(&self, change: &StatefulChange) -> Result<AffectedConnections, NoAnswer> {
+        let change = Arc::new(change.clone());
+        let mut affected = AffectedConnections::default();
+        for worker in 0..self.workers.len() {
+            let mut from = Some(RuleSetId::FIRST);
+            while let Some(first) = from {
+                let change = Arc::clone(&change);
+                let (next, found) = self.ask(worker, move |conntrack, snapshot| {
+                    conntrack.affected(snapshot, &change, first, CHUNK as u32)
+                })?;
+                affected.add(found);
+                from = next;
+            }
+        }
+        Ok(affected)
     }
 
     /// Writes all connections, for [`Connections::load`]; returns how many. Packets are processed meanwhile, so the state is not of one

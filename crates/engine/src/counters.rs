@@ -17,6 +17,14 @@ impl std::ops::Add for Count {
     }
 }
 
+impl std::ops::Sub for Count {
+    type Output = Count;
+
+    fn sub(self, less: Count) -> Count {
+        Count { packets: self.packets.wrapping_sub(less.packets), bytes: self.bytes.wrapping_sub(less.bytes) }
+    }
+}
+
 /// The traffic of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {

@@ -1,7 +1,7 @@
 //! The control side of the engine.
 
 use crate::cells::{STAGES, WorkerCells};
-use crate::compiled::{PolicyCompiler, PublishError, Snapshot};
+use crate::compiled::{PolicyCompiler, PublishError, Snapshot, StatefulChange};
 use crate::conntrack::SharedState;
 use crate::control::Connections;
 use crate::counters::{Count, PortCount, StageCount};
@@ -140,6 +140,12 @@ impl Engine {
         gone.into_iter().for_each(|stamp| self.common.forget(stamp));
         self.reclaim();
         Ok(())
+    }
+
+    /// The stateful rules of the current policy that a change from `before` to `after` removes or replaces, for
+    /// [`Connections::affected`]; to be called before [`Engine::publish`].
+    pub fn stateful_change(&self, before: &Policy, after: &Policy) -> StatefulChange {
+        self.compiler.stateful_change(before, after)
     }
 
     fn publish_snapshot(&mut self) {

@@ -22,7 +22,7 @@ mod random;
 mod verdict;
 mod worker;
 
-pub use compiled::PublishError;
+pub use compiled::{AffectedConnections, PublishError, StatefulChange};
 pub use conntrack::{CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, Endpoints, LoadSummary, check_state};
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, StageCount};

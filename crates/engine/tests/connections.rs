@@ -355,12 +355,86 @@ fn a_policy_that_goes_takes_its_rules_and_leaves_translations() {
     // Without its rule the connection is not accepted any more.
     mmb.engine.publish(&policy("add id 1 ip-proto tcp drop")).expect("it can be put in force");
     assert_eq!(mmb.dropped(A, &tcp(client, server, ACK)), DropReason::Rule);
-    // Another rule in its place is not its rule.
+    // A later rule with the id of a removed one is not its successor.
     let other = "add id 1 ip-proto tcp drop\nadd-stateful id 2 ip-saddr 10.9.0.0/24 accept";
     mmb.engine.publish(&policy(other)).expect("it can be put in force");
     assert_eq!(mmb.dropped(A, &tcp(client, server, ACK)), DropReason::Rule);
     mmb.engine.publish(&policy("")).expect("it can be put in force");
     assert_eq!(mmb.through(A, &tcp(client, server, ACK)), tcp((OUTSIDE, 5000), server, ACK));
+}
+
+#[test]
+fn a_rule_that_is_replaced_under_its_id_hands_over_its_connections() {
+    let rules = |pool: &str, ttl: u8| {
+        let nat = format!("ip-saddr 10.0.0.0/24 map ip-saddr {pool} mod ip-ttl {ttl} accept");
+        policy(&format!("add id 1 ip-proto tcp drop\nadd-stateful id 2 {nat}"))
+    };
+    let mut mmb = Middlebox::new("");
+    mmb.engine.publish(&rules("200.0.0.1", 64)).expect("it can be put in force");
+    let (client, server) = ((INSIDE, 5000), (SERVER, 80));
+    let outside = mmb.through(A, &tcp(client, server, SYN));
+    mmb.through(B, &tcp(server, (OUTSIDE, 5000), SYN | ACK));
+    assert_eq!(mmb.engine.rule_count(RuleId(2)).packets, 2);
+    let replaced = |mmb: &mut Middlebox, pool: &str| {
+        mmb.engine.publish(&rules(pool, 9)).expect("it can be put in force");
+        assert_eq!(mmb.engine.rule_count(RuleId(2)).packets, 0, "the new rule has matched nothing");
+        let left = mmb.through(A, &tcp(client, server, ACK));
+        let returned = mmb.through(B, &tcp(server, (OUTSIDE, 5000), ACK));
+        let ttl = |frame: &[u8]| frame[14 + 8];
+        assert_eq!(&left[26..36], &outside[26..36], "addresses and ports stay");
+        assert_eq!((ttl(&left), ttl(&returned)), (9, 9), "the other targets are the new rule's");
+        assert_eq!(mmb.engine.rule_count(RuleId(2)).packets, 2);
+    };
+    replaced(&mut mmb, "200.0.0.2");
+    replaced(&mut mmb, "200.0.0.3-200.0.0.4");
+    assert_eq!(mmb.list().len(), 1);
+    // A stateless rule does not inherit connections.
+    let stateless = policy("add id 1 ip-proto tcp drop\nadd id 2 udp-dport 1 accept");
+    mmb.engine.publish(&stateless).expect("it can be put in force");
+    assert_eq!(mmb.dropped(A, &tcp(client, server, ACK)), DropReason::Rule);
+}
+
+#[test]
+fn the_connections_that_a_change_affects_are_counted() {
+    let drop = "add id 1 ip-proto tcp drop\n";
+    let nat = |ttl: u8| format!("add-stateful id 2 ip-saddr 10.0.0.0/24 mod ip-ttl {ttl} accept\n");
+    let web = "add-stateful id 3 tcp-dport 80 mod ip-dscp 1\n";
+    let mut mmb = Middlebox::new(&format!("{drop}{}{web}", nat(64)));
+    let before = policy(&format!("{drop}{}{web}", nat(64)));
+    (0..3000u16).for_each(|n| _ = mmb.through(A, &tcp((INSIDE, 2000 + n), (SERVER, 80), SYN)));
+    (0..20u16).for_each(|n| _ = mmb.through(A, &tcp((INSIDE, 2000 + n), (SERVER, 81), SYN)));
+    let mut affected = |after: &str| {
+        let change = mmb.engine.stateful_change(&before, &policy(after));
+        let affected = mmb.ask(|connections| connections.affected(&change)).expect("the worker answers");
+        (affected.handed_over, affected.lose_rules, affected.lose_accept)
+    };
+    assert_eq!(affected(&format!("{drop}{}{web}", nat(64))), (0, 0, 0));
+    assert_eq!(affected(&format!("{}{web}", nat(64))), (0, 0, 0), "a stateless rule goes");
+    assert_eq!(affected(&format!("{drop}{}{web}", nat(9))), (3020, 0, 0));
+    assert_eq!(affected(&format!("{drop}{}", nat(64))), (0, 3000, 0));
+    assert_eq!(affected(&format!("{drop}{web}")), (0, 3020, 3020));
+    let silent = "add-stateful id 2 ip-saddr 10.0.0.0/24 mod ip-ttl 9\n";
+    assert_eq!(affected(&format!("{drop}{silent}{web}")), (3020, 0, 3020), "the successor does not accept");
+    let accepts = "add-stateful id 3 tcp-dport 80 accept\n";
+    assert_eq!(affected(&format!("{drop}{accepts}")), (3000, 3020, 20), "another rule's successor does");
+    // The same numbers when the workers know the new policy already.
+    let after = policy(&format!("{drop}{accepts}"));
+    let change = mmb.engine.stateful_change(&before, &after);
+    mmb.engine.publish(&after).expect("it can be put in force");
+    let affected = mmb.ask(|connections| connections.affected(&change)).expect("the worker answers");
+    assert_eq!((affected.handed_over, affected.lose_rules, affected.lose_accept), (3000, 3020, 20));
+}
+
+#[test]
+fn an_unanswered_beginning_is_decided_anew_by_a_replaced_rule() {
+    let rules = |pool: &str| policy(&format!("add-stateful id 2 ip-saddr 10.0.0.0/24 map ip-saddr {pool}"));
+    let mut mmb = Middlebox::new("");
+    mmb.engine.publish(&rules("200.0.0.1")).expect("it can be put in force");
+    let (client, server) = ((INSIDE, 5000), (SERVER, 80));
+    assert_eq!(mmb.through(A, &tcp(client, server, SYN)), tcp((OUTSIDE, 5000), server, SYN));
+    mmb.engine.publish(&rules("200.0.0.2")).expect("it can be put in force");
+    let other = Ipv4Addr::new(200, 0, 0, 2);
+    assert_eq!(mmb.through(A, &tcp(client, server, SYN)), tcp((other, 5000), server, SYN));
 }
 
 #[test]

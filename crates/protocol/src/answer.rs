@@ -48,6 +48,8 @@ pub enum Answer {
     Event(EventLine),
     /// The number of events that were lost because this client read too slowly.
     Lost(u64),
+    /// The numbers of connections whose rules were removed or replaced.
+    Affected(AffectedLine),
     /// The number of connections that were ended.
     Killed(CountLine),
     /// A piece of the connections' state, in hexadecimal.
@@ -116,6 +118,17 @@ pub struct RuleLine {
     /// Bytes of these packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+}
+
+/// The numbers of connections that a change affected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AffectedLine {
+    /// Connections with a rule that was replaced: the new rule applies to them.
+    pub handed_over: u64,
+    /// Connections with a rule that was removed.
+    pub lose_rules: u64,
+    /// Connections that one of their rules accepted, and now none.
+    pub lose_accept: u64,
 }
 
 /// A rule that was added or removed.

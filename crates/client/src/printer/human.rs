@@ -7,8 +7,8 @@ use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, ReasonLine, RuleLine, StageLine,
-    TableLine, Topic, TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, ReasonLine, RuleLine,
+    StageLine, TableLine, Topic, TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -24,6 +24,7 @@ pub(crate) struct HumanPrinter<'a> {
     applying: bool,
     added: u64,
     removed: u64,
+    affected: Option<AffectedLine>,
     others: u64,
 }
 
@@ -55,7 +56,16 @@ enum HumanSection {
 impl<'a> HumanPrinter<'a> {
     pub(crate) fn new(sink: &'a dyn OutputSink, monitor_hint: &'a str, applying: bool) -> HumanPrinter<'a> {
         let (screen, section) = (Screen::new(sink), HumanSection::None);
-        HumanPrinter { screen, monitor_hint, section, applying, added: 0, removed: 0, others: 0 }
+        HumanPrinter {
+            screen,
+            monitor_hint,
+            section,
+            applying,
+            added: 0,
+            removed: 0,
+            affected: None,
+            others: 0,
+        }
     }
 }
 
@@ -114,6 +124,9 @@ impl AnswerPrinter for HumanPrinter<'_> {
                 self.screen.text(&format!("{sign} … and {} more\n", count - CHANGES_SHOWN));
             }
         }
+        if let Some(affected) = self.affected {
+            self.affected(affected);
+        }
         if self.applying {
             let line = format!("{} added, {} removed, {} kept\n", count.added, count.removed, count.kept);
             self.screen.bold(&line);
@@ -150,6 +163,7 @@ impl HumanPrinter<'_> {
                 self.others += 1;
                 self.screen.text(&format!("{port} is disabled: its packets pass untouched\n"));
             }
+            Answer::Affected(line) => self.affected = Some(line),
             Answer::Killed(line) => {
                 self.others += 1;
                 self.screen.text(&format!("{} ended\n", counted(line.connections, "connection")));
@@ -159,6 +173,22 @@ impl HumanPrinter<'_> {
                 self.screen.text(&format!("{} is {} now\n", line.name, plain(&line.value)));
             }
             _ => {}
+        }
+    }
+
+    fn affected(&mut self, line: AffectedLine) {
+        let texts = [
+            (
+                line.handed_over,
+                "follows the rule's successor and keeps its translation",
+                "follow their rules' successors and keep their translations",
+            ),
+            (line.lose_rules, "loses a rule", "lose rules"),
+            (line.lose_accept, "loses its accept", "lose their accept"),
+        ];
+        for (connections, one, several) in texts.into_iter().filter(|(connections, ..)| *connections > 0) {
+            let effect = if connections == 1 { one } else { several };
+            self.screen.text(&format!("{} {effect}\n", counted(connections, "connection")));
         }
     }
 

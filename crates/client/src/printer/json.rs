@@ -5,7 +5,8 @@ use crate::report::{SourceText, note_object};
 use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic,
+    WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -55,6 +56,8 @@ struct JsonChange {
     disabled: Vec<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     settings: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<AffectedLine>,
     /// The number of connections that were ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     killed: Option<u64>,
@@ -150,6 +153,7 @@ impl JsonPrinter<'_> {
             Answer::Removed(rule) => changes.removed.push(rule),
             Answer::Enabled(port) => changes.enabled.push(port),
             Answer::Disabled(port) => changes.disabled.push(port),
+            Answer::Affected(line) => changes.connections = Some(line),
             Answer::Killed(line) => changes.killed = Some(line.connections),
             Answer::Setting(line) => {
                 changes.settings.insert(line.name, line.value);

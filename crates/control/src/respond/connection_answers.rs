@@ -2,11 +2,13 @@
 //! thousand connections at a time, so that a client that reads slowly delays only itself.
 
 use super::{AnswerResult, Responder};
-use mmb_engine::Vlans;
-use mmb_engine::{ConnectionEvent, ConnectionInfo, Connections, Endpoints};
+use mmb_engine::{
+    AffectedConnections, ConnectionEvent, ConnectionInfo, Connections, Endpoints, StatefulChange, Vlans,
+};
 use mmb_policy::{ConnectionFilter, FieldId};
 use mmb_protocol::answer::{
-    Answer, ConnectionLine, ConnectionPlace, CountLine, EndsLine, EventKind, EventLine, TrafficLine,
+    AffectedLine, Answer, ConnectionLine, ConnectionPlace, CountLine, EndsLine, ErrorLine, EventKind,
+    EventLine, TrafficLine,
 };
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -36,6 +38,20 @@ impl Responder<'_> {
             written.is_ok()
         });
         written.map(|()| listed.map_err(|error| error.to_string()))
+    }
+
+    /// Tells how many connections a change affected. The change is in force: that they cannot be counted is no error.
+    pub(super) fn affected(&mut self, change: &StatefulChange) -> io::Result<()> {
+        match self.table().affected(change) {
+            Ok(AffectedConnections { handed_over: 0, lose_rules: 0, .. }) => Ok(()),
+            Ok(AffectedConnections { handed_over, lose_rules, lose_accept }) => {
+                self.send(&Answer::Affected(AffectedLine { handed_over, lose_rules, lose_accept }))
+            }
+            Err(error) => {
+                let note = format!("the connections that this change affects were not counted: {error}");
+                self.send(&Answer::Note(ErrorLine::new(note)))
+            }
+        }
     }
 
     /// Ends connections.

@@ -9,11 +9,12 @@
 use super::action::{Action, CompiledRules, EditId};
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
-use super::stateful::{StatefulRule, is_constant, is_mapping};
+use super::stateful::{StatefulRule, accepts, is_constant, is_mapping};
+use super::stateful_change::{RuleFate, StatefulChange};
 use crate::counters::Count;
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool};
-use mmb_classify::{ClassifierIndex, PortNumbers, TableStats, Tuning};
+use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
@@ -130,7 +131,7 @@ impl PolicyCompiler {
         })
     }
 
-    /// Applies a checked policy, whose first snapshot will be `generation`. Returns the versions of removed stateful rules.
+    /// Applies a checked policy, whose first snapshot will be `generation`. Returns the versions of removed and replaced stateful rules.
     pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<RuleVersion> {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
@@ -139,9 +140,13 @@ impl PolicyCompiler {
         let few = FEW.max(policy.rules.len() / 4);
         let (least, most) = diff().bounds();
         let many = least > few || (most > few && diff().nth(few).is_some());
-        for change in diff() {
+        let mut changes = diff().peekable();
+        while let Some(change) = changes.next() {
             match change {
-                RuleChange::Removed(rule) => gone.extend(self.remove(&rule, generation, !many)),
+                RuleChange::Removed(old) => match changes.next_if(|next| is_successor(&old, next)) {
+                    Some(RuleChange::Added(new)) => gone.extend(self.replace(&old, &new, !many)),
+                    _ => gone.extend(self.remove(&old, generation, !many)),
+                },
                 RuleChange::Added(rule) => self.add(&rule, !many),
             }
         }
@@ -154,7 +159,45 @@ impl PolicyCompiler {
         gone
     }
 
+    /// The stateful rules in force that a change from `before` to `after` removes or replaces.
+    pub(crate) fn stateful_change(&self, before: &Policy, after: &Policy) -> StatefulChange {
+        let mut affected = StatefulChange::default();
+        let mut changes = RuleStore::diff(&before.rules, &after.rules).peekable();
+        while let Some(change) = changes.next() {
+            let RuleChange::Removed(old) = change else { continue };
+            let successor = changes.next_if(|next| is_successor(&old, next));
+            let successor_accepts =
+                successor.map(|(RuleChange::Added(new) | RuleChange::Removed(new))| accepts(&new));
+            let slot = self.slots.get(id(&old)).filter(|_| old.stateful);
+            if let Some(rule) = slot.and_then(|slot| self.rules.stateful.at(slot.index()).as_ref()) {
+                affected.insert(rule.line, RuleFate { accepts: rule.accepts, successor_accepts });
+            }
+        }
+        affected
+    }
+
     fn add(&mut self, rule: &Rule, index: bool) {
+        let slot = self.slots.assign(id(rule));
+        self.install(slot, rule, None, index);
+    }
+
+    /// Removes a rule. Returns its version if it is stateful.
+    fn remove(&mut self, rule: &Rule, generation: u64, index: bool) -> Option<RuleVersion> {
+        let slot = self.slots.retire(id(rule), generation)?;
+        self.withdraw(slot, rule, index).map(|stateful| stateful.version)
+    }
+
+    /// Replaces a stateful rule by its successor, which inherits its slot and so its connections. Returns the version of the old rule.
+    fn replace(&mut self, old: &Rule, new: &Rule, index: bool) -> Option<RuleVersion> {
+        let slot = self.slots.get(id(old))?;
+        let before = self.withdraw(slot, old, index);
+        self.slots.restart(slot);
+        self.install(slot, new, before.as_ref().map(|rule| rule.line), index);
+        before.map(|rule| rule.version)
+    }
+
+    /// Installs a rule in its slot; `line` is that of its predecessor.
+    fn install(&mut self, slot: RuleSlot, rule: &Rule, line: Option<RuleVersion>, index: bool) {
         let mut edited = Cow::Borrowed(&rule.targets[..]);
         if rule.stateful && rule.targets.iter().any(is_mapping) {
             edited.to_mut().retain(|target| !is_mapping(target));
@@ -164,14 +207,14 @@ impl PolicyCompiler {
             self.rules.edits.set(id.index(), Some(Arc::new(edit)));
             id
         });
-        let slot = self.slots.assign(id(rule));
         self.rules.actions.set(slot.index(), Action::new(rule, edit));
         self.rules.changing_rules += usize::from(!is_constant(rule));
         self.rules.ct_rules += usize::from(asks_for_state(rule));
         if rule.stateful {
             self.last_version.0 += 1;
-            let stateful = Arc::new(StatefulRule::compile(rule, self.last_version));
-            self.rules.stateful.set(slot.index(), Some(stateful));
+            let version = self.last_version;
+            let stateful = StatefulRule::compile(rule, version, line.unwrap_or(version));
+            self.rules.stateful.set(slot.index(), Some(Arc::new(stateful)));
             self.rules.stateful_rules += 1;
         }
         if index {
@@ -180,8 +223,8 @@ impl PolicyCompiler {
         }
     }
 
-    fn remove(&mut self, rule: &Rule, generation: u64, index: bool) -> Option<RuleVersion> {
-        let slot = self.slots.retire(id(rule), generation)?;
+    /// Removes a rule from its slot. Returns its compiled form if it is stateful.
+    fn withdraw(&mut self, slot: RuleSlot, rule: &Rule, index: bool) -> Option<Arc<StatefulRule>> {
         if index {
             self.index.remove(slot, rule);
         }
@@ -195,7 +238,7 @@ impl PolicyCompiler {
             return None;
         }
         self.rules.stateful_rules -= 1;
-        self.rules.stateful.at_mut(slot.index()).take().map(|stateful| stateful.version)
+        self.rules.stateful.at_mut(slot.index()).take()
     }
 
     /// Rebuilds the classifier from all rules.
@@ -228,6 +271,11 @@ impl PolicyCompiler {
     pub(crate) fn tables(&self) -> Vec<TableStats> {
         self.index.tables()
     }
+}
+
+/// Whether the next change adds the successor of a rule that is removed: a stateful rule in place of a stateful rule, under its id.
+fn is_successor(old: &Rule, next: &RuleChange) -> bool {
+    matches!(next, RuleChange::Added(new) if new.id == old.id && new.stateful && old.stateful)
 }
 
 /// Whether a rule matches on `ct`.

@@ -14,9 +14,12 @@ mod route;
 mod slots;
 mod snapshot;
 mod stateful;
+mod stateful_change;
 
 pub(crate) use action::{Action, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
 pub use compiler::PublishError;
 pub(crate) use snapshot::Snapshot;
 pub(crate) use stateful::StatefulRule;
+pub(crate) use stateful_change::RuleFate;
+pub use stateful_change::{AffectedConnections, StatefulChange};

@@ -1,6 +1,7 @@
 //! Assigns counter slots to rules, across policy updates.
 //!
-//! A rule that stays (id and content equal) keeps its slot and so its counters. A slot is assigned to another rule only when no worker can
+//! A rule that stays (id and content equal) keeps its slot and so its counters. A stateful rule that replaces another one under its id keeps
+//! the slot and so the connections, but counts from zero. A slot is assigned to another rule only when no worker can
 //! still count for the old one: when every snapshot that contains the old rule is gone. Then its cells are reset; otherwise only their
 //! worker writes them.
 //!
@@ -33,6 +34,8 @@ pub(crate) struct RuleSlots {
     /// In the order of `until`.
     retired: Vec<RetiredSlot>,
     slots: IdPool<RuleSlot>,
+    /// What the cells of a slot held when its rule was replaced: subtracted, since only their workers write them.
+    replaced: HashMap<RuleSlot, Count>,
 }
 
 impl RuleSlots {
@@ -42,12 +45,14 @@ impl RuleSlots {
             by_id: SlotPages::default(),
             retired: Vec::new(),
             slots: IdPool::default(),
+            replaced: HashMap::new(),
         }
     }
 
     /// Retires the slot of a rule that snapshot `until` no longer contains; returns the slot.
     pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<RuleSlot> {
         let slot = self.by_id.remove(id)?;
+        self.replaced.remove(&slot);
         self.retired.push(RetiredSlot { slot, until });
         Some(slot)
     }
@@ -82,6 +87,15 @@ impl RuleSlots {
     /// The packets and bytes that a rule has matched.
     pub(crate) fn count(&self, id: RuleId) -> Count {
         let Some(slot) = self.get(id) else { return Count::default() };
+        self.sum(slot) - self.replaced.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// Counts from zero again in a slot whose rule was replaced.
+    pub(crate) fn restart(&mut self, slot: RuleSlot) {
+        self.replaced.insert(slot, self.sum(slot));
+    }
+
+    fn sum(&self, slot: RuleSlot) -> Count {
         self.workers.iter().map(|cells| cells.slot(slot).read()).fold(Count::default(), Count::add)
     }
 

@@ -1,4 +1,5 @@
-//! Compiled stateful rules: their mappings, and the version that distinguishes a rule from a later one with the same id.
+//! Compiled stateful rules: their mappings, the version that distinguishes a rule from a later one with the same id, and the line of
+//! successors by which a connection finds the later one.
 
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
@@ -11,6 +12,10 @@ use mmb_policy::{Rule, RuleId};
 pub(crate) struct StatefulRule {
     pub(crate) id: RuleId,
     pub(crate) version: RuleVersion,
+    /// The version of the first rule of the line of successors to which it belongs. Connections keep the rules of this line.
+    pub(crate) line: RuleVersion,
+    /// Whether it accepts packets.
+    pub(crate) accepts: bool,
     /// The mapping of addresses and ports.
     pub(crate) mapping: Mapping,
     /// Whether `mapping` maps anything.
@@ -74,11 +79,18 @@ pub(crate) fn is_constant(rule: &Rule) -> bool {
     rule.matches.iter().all(|constraint| constant(constraint.field.id)) && !rule.targets.iter().any(by_chance)
 }
 
+/// Whether a rule accepts packets.
+pub(crate) fn accepts(rule: &Rule) -> bool {
+    rule.targets.contains(&Target::Accept)
+}
+
 impl StatefulRule {
-    pub(crate) fn compile(rule: &Rule, version: RuleVersion) -> StatefulRule {
+    pub(crate) fn compile(rule: &Rule, version: RuleVersion, line: RuleVersion) -> StatefulRule {
         let mut stateful = StatefulRule {
             id: rule.id.unwrap_or(RuleId(0)),
             version,
+            line,
+            accepts: accepts(rule),
             mapping: Mapping::default(),
             maps: false,
             ip_id: None,

@@ -1,10 +1,10 @@
 //! The rule sets of connections: few, whatever the number of connections.
 //!
-//! A set is identified by its rules' versions. It is resolved once per policy which of its rules still exist. Unused sets are kept for a
+//! A set is identified by its rules' versions. It is resolved once per policy which of its rules still exist or have a successor. Unused sets are kept for a
 //! while: the next connection with the same rules reuses its set.
 
 use crate::compiled::Snapshot;
-use crate::compiled::StatefulRule;
+use crate::compiled::{AffectedConnections, RuleFate, StatefulChange, StatefulRule};
 use hashbrown::HashTable;
 use mmb_base::{Id, Slab, prefetch};
 use mmb_classify::RuleSlot;
@@ -164,7 +164,7 @@ impl StatefulRuleSets {
         }
     }
 
-    /// The slots of those rules of a set that the policy still contains.
+    /// The slots of those rules of a set that the policy still contains, or a successor of them.
     #[inline]
     pub(crate) fn live(&mut self, snapshot: &Snapshot, id: RuleSetId) -> &[RuleSlot] {
         let set = &mut self.sets[id];
@@ -172,11 +172,45 @@ impl StatefulRuleSets {
             set.generation = snapshot.generation;
             set.live.clear();
             let is_there = |(slot, rule): &&(RuleSlot, Arc<StatefulRule>)| {
-                snapshot.stateful(*slot).is_some_and(|now| now.version == rule.version)
+                snapshot.stateful(*slot).is_some_and(|now| now.line == rule.line)
             };
             set.live.extend(set.rules.iter().filter(is_there).map(|(slot, _)| *slot));
         }
         &set.live
+    }
+
+    /// Counts the connections that a change affects, by `most` sets from `first`. Returns where to continue. `snapshot` may be that before or
+    /// after the change.
+    pub(crate) fn affected(
+        &self,
+        snapshot: &Snapshot,
+        change: &StatefulChange,
+        first: RuleSetId,
+        most: u32,
+    ) -> (Option<RuleSetId>, AffectedConnections) {
+        let mut affected = AffectedConnections::default();
+        let last = first.number().saturating_add(most - 1).min(self.sets.highest());
+        for id in (first.number()..=last).filter_map(RuleSetId::new) {
+            let Some(set) = self.sets.get(id).filter(|set| set.users > 0) else { continue };
+            let fates = || set.rules.iter().map(|(slot, rule)| (*slot, rule.line, change.fate(rule.line)));
+            let (mut accepted, mut accepts) = (false, false);
+            for (slot, line, fate) in fates() {
+                let now = snapshot.stateful(slot).filter(|now| now.line == line);
+                let unchanged = now.is_some_and(|now| now.accepts);
+                accepted |= fate.map_or(unchanged, |fate| fate.accepts);
+                accepts |= fate.map_or(unchanged, |fate| fate.successor_accepts == Some(true));
+            }
+            let is_replaced = |fate: RuleFate| fate.successor_accepts.is_some();
+            let users = set.users as u64;
+            let counted = |is_counted: bool| if is_counted { users } else { 0 };
+            affected.add(AffectedConnections {
+                handed_over: counted(fates().any(|(.., fate)| fate.is_some_and(is_replaced))),
+                lose_rules: counted(fates().any(|(.., fate)| fate.is_some_and(|fate| !is_replaced(fate)))),
+                lose_accept: counted(accepted && !accepts),
+            });
+        }
+        let next = (last < self.sets.highest()).then(|| RuleSetId::new(last + 1)).flatten();
+        (next, affected)
     }
 
     /// The ids of a set's rules, including removed ones.

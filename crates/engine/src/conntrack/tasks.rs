@@ -4,10 +4,10 @@
 use super::info::{ConnectionInfo, Watcher};
 use super::saved::SavedConnection;
 use super::tracking::Conntrack;
-use crate::compiled::Snapshot;
+use crate::compiled::{AffectedConnections, Snapshot, StatefulChange};
 use crate::drop::DropReason;
 use mmb_classify::RuleSlot;
-use mmb_conn::{CloseReason, ConnId, Connection};
+use mmb_conn::{CloseReason, ConnId, Connection, RuleSetId};
 use mmb_policy::ConnectionFilter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,6 +75,17 @@ impl Conntrack {
         let reason = if filter.rule.is_some() { CloseReason::RuleDeleted } else { CloseReason::Killed };
         ended.iter().for_each(|id| self.end(*id, reason));
         (next, ended.len() as u64)
+    }
+
+    /// The numbers of connections that a change of the policy affects, of `most` rule sets from `first`.
+    pub(crate) fn affected(
+        &self,
+        snapshot: &Snapshot,
+        change: &StatefulChange,
+        first: RuleSetId,
+        most: u32,
+    ) -> (Option<RuleSetId>, AffectedConnections) {
+        self.state.sets.affected(snapshot, change, first, most)
     }
 
     /// The connections of `most` slots from `first`, as they are saved to a file.
