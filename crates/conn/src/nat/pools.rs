@@ -128,7 +128,9 @@ impl InsideHost {
 
     fn tuple(&self) -> Tuple {
         let InsideHost { address, target, wire, family } = *self;
-        Tuple { addresses: [address, target.number().into()], wire, family, ..Tuple::default() }
+        // Counted from zero: the outside addresses of `replay --seed` depend on it.
+        let target = u128::from(target.number()) - 1;
+        Tuple { addresses: [address, target], wire, family, ..Tuple::default() }
     }
 }
 
