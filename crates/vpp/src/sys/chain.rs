@@ -89,14 +89,19 @@ impl<'a> CopySpace<'a> {
     }
 }
 
-/// Writes a rewritten copy back into its chain. False if the first buffer has fewer bytes than the headers lost. The packet must be the copy
-/// of this chain that [`CopySpace::take`] made.
+/// Writes a rewritten copy back into its chain. False if the first buffer has fewer bytes than the headers lost, or if the packet is
+/// shorter than the chain then is: it is not the copy of this chain that [`CopySpace::take`] made.
 pub(crate) fn put_back(thread: VppThread<'_>, buffer: Buffer, packet: &Packet<'_>) -> bool {
     let moved = buffer.headroom() as isize - packet.headroom() as isize;
     if buffer.len() as isize + moved <= 0 || packet.headroom() > PRE_DATA + usize::from(u16::MAX) {
         return false;
     }
-    // SAFETY: the chain has as many bytes as the copy had, and gets as many more or fewer as the packet has now.
+    // SAFETY: a buffer of this thread is a chain.
+    let chain = unsafe { mmb_shim_chain_length(thread.as_ptr(), buffer.as_ptr()) } as isize;
+    if (packet.len() as isize) < chain + moved {
+        return false;
+    }
+    // SAFETY: that many bytes are read.
     unsafe { mmb_shim_scatter(thread.as_ptr(), buffer.as_ptr(), packet.bytes().as_ptr(), moved as c_int) };
     true
 }
