@@ -502,3 +502,23 @@ def test_a_server_that_is_drained_keeps_its_connections(of_mmb):
         for pair in pairs.values():
             for end in pair:
                 end.close()
+
+
+def test_a_connection_goes_on_after_its_port_was_disabled(of_mmb):
+    """Bytes that pass while a port is disabled move the windows on unseen. Under `conn invalid drop`, the connection resumes."""
+    of_mmb.tested.policy(["set conn invalid drop", *REFLEXIVE])
+    with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
+        near, far, _ = opened(of_mmb.client, A, (WEB, 9000), listening)
+        with closing(near, far):
+            talk(near, far)
+            for port in ("lan", "wan"):
+                of_mmb.tested.daemon("disable", port)
+            for _ in range(40):
+                talk(near, far, bytes(100_000))
+            for port in ("lan", "wan"):
+                of_mmb.tested.daemon("enable", port)
+            for _ in range(3):
+                talk(near, far)
+            (connection,) = of_mmb.tested.daemon.connections("tcp-dport 9000")
+            assert connection["state"] == "established"
+        wait_until(lambda: of_mmb.tested.daemon.connections("tcp-dport 9000 state time-wait"), "both ends are closed")

@@ -60,6 +60,8 @@ pub struct ConnectionTable {
     behind: bool,
     /// Where to continue re-checking connections after timeouts were shortened.
     sweep: Option<ConnId>,
+    /// Packets of connections may have been missed before this time: see [`ConnectionTable::resync`].
+    resync_ms: Option<u64>,
 }
 
 impl ConnectionTable {
@@ -80,6 +82,7 @@ impl ConnectionTable {
             advanced_ms: 0,
             behind: false,
             sweep: None,
+            resync_ms: None,
         }
     }
 
@@ -92,6 +95,12 @@ impl ConnectionTable {
             self.limits = StateTimeouts::new(timeouts);
             self.sweep = Some(ConnId::FIRST);
         }
+    }
+
+    /// Records that packets of all connections may have been missed before this time: sequence numbers of connections without a valid packet
+    /// since then are taken anew from the next segments out of window.
+    pub fn resync(&mut self, missed_until_ms: u64) {
+        self.resync_ms = Some(missed_until_ms);
     }
 
     /// The keyed hash of a tuple.

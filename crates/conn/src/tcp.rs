@@ -114,8 +114,10 @@ pub(crate) const SENT: u8 = 0x10;
 pub(crate) const ACKED: u8 = 0x20;
 /// Notes of an end: its FIN was seen, and `end` is after it.
 const FINISHED: u8 = 0x40;
-/// Notes of an end: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
+/// Notes of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
+/// Notes of the initiator, once the handshake is over: the numbers of both ends are taken anew, see [`TcpTracker::resume`].
+const RESUMES: u8 = 0x80;
 
 /// The tracking state of both ends of a TCP connection or an SCTP association (`sctp`); the initiator's first.
 ///
@@ -203,7 +205,7 @@ impl TcpTracker {
     pub(crate) fn goes_on(&mut self, direction: Direction, segment: &TcpSegment) -> bool {
         let from = direction as usize;
         let goes_on = segment.flags & (SYN | FIN | RST | ACK) == ACK
-            && (self.notes[0] | self.notes[1]) & FINISHED == 0
+            && (self.notes[0] | self.notes[1]) & (FINISHED | RESUMES) == 0
             && self.is_in_window(from, segment);
         if goes_on {
             self.push_end(from, segment.end());
@@ -227,12 +229,50 @@ impl TcpTracker {
         }
         match state {
             ConnState::SynSent => self.early(from, segment),
+            _ if self.resumes(state) => self.resume(state, direction, segment),
             _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
             _ => {
                 self.take(from, segment);
                 self.moved(state, from)
             }
         }
+    }
+
+    /// Tracks a segment out of window of a connection whose numbers may have moved on unseen (`ConnectionTable::is_stale`). From here on, each
+    /// segment with an acknowledgment sets the numbers of its end anew, until those of both ends agree. An off-path sender can set the
+    /// numbers of one end, and the end's next segment replaces them; they end the connection neither by a RST nor by a FIN, which counts as
+    /// data.
+    pub(crate) fn resume(
+        &mut self,
+        state: ConnState,
+        direction: Direction,
+        segment: &TcpSegment,
+    ) -> TcpOutcome {
+        let from = direction as usize;
+        if !is_past_handshake(state) || segment.flags & (SYN | RST | ACK) != ACK {
+            return OUT_OF_WINDOW;
+        }
+        if !self.resumes(state) {
+            self.notes = self.notes.map(|notes| notes & SCALE);
+            self.note(FORWARD, RESUMES);
+        }
+        self.end[from] = segment.end().0;
+        self.ack[from] = segment.ack;
+        self.window[from] = self.window[from].max(segment.window);
+        self.note(from, SENT | ACKED);
+        let known = SENT | ACKED;
+        let agrees = |side: usize| {
+            let age = self.announced(side).max(LEAST_ACK_WINDOW);
+            self.notes[side] & known == known && self.acknowledges(1 - side, self.ack[side], age)
+        };
+        if agrees(FORWARD) && agrees(REPLY) {
+            self.notes[FORWARD] &= !RESUMES;
+        }
+        TcpOutcome::Stays
+    }
+
+    fn resumes(&self, state: ConnState) -> bool {
+        is_past_handshake(state) && self.is(FORWARD, RESUMES)
     }
 
     /// RFC 5961 section 3.2: only the number that the receiver expects is accepted. That is its last acknowledgement, or the highest number
@@ -248,7 +288,7 @@ impl TcpTracker {
             }
         };
         match state {
-            _ if !awaited => OUT_OF_WINDOW,
+            _ if !awaited || self.resumes(state) => OUT_OF_WINDOW,
             // TIME-WAIT must not be shortened (RFC 1337).
             ConnState::TimeWait | ConnState::Reset => TcpOutcome::Stays,
             _ => TcpOutcome::Moves(ConnState::Reset),
@@ -335,6 +375,9 @@ impl TcpTracker {
     /// The state of a connection after a segment that was tracked.
     fn moved(&mut self, state: ConnState, from: usize) -> TcpOutcome {
         let to = 1 - from;
+        if state == ConnState::SynReceived {
+            self.notes = self.notes.map(|notes| notes & !EARLY_DATA);
+        }
         let answered = match state {
             ConnState::SynReceived => self.is(from, ACKED) && self.is(to, ACKED),
             ConnState::Unreplied => from == REPLY,
@@ -462,6 +505,11 @@ impl TcpTracker {
             if segment.has(SYN) { shifted(segment.window, self.notes[from] & SCALE) } else { segment.window };
         self.window[from] = self.window[from].max(window);
     }
+}
+
+/// Whether both ends have confirmed the connection, and at most one of them has confirmed its end.
+fn is_past_handshake(state: ConnState) -> bool {
+    matches!(state, ConnState::Established | ConnState::FinWait | ConnState::Closing)
 }
 
 /// The window of a SYN as it would be in later segments, rounded up.

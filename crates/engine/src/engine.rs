@@ -150,7 +150,9 @@ impl Engine {
 
     fn publish_snapshot(&mut self) {
         let generation = self.current.generation + 1;
-        let snapshot = Arc::new(self.compiler.snapshot(generation, &self.ports));
+        let mut snapshot = self.compiler.snapshot(generation, &self.ports);
+        snapshot.follows(&self.current);
+        let snapshot = Arc::new(snapshot);
         self.published.store(Arc::clone(&snapshot));
         self.retired.push(std::mem::replace(&mut self.current, snapshot));
     }

@@ -18,6 +18,7 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
 const A: u16 = 0;
 const B: u16 = 1;
 const SYN: u8 = 0x02;
+const FIN: u8 = 0x01;
 const ACK: u8 = 0x10;
 const RST: u8 = 0x04;
 
@@ -325,13 +326,6 @@ fn what_was_idle_for_too_long_ends_and_its_port_is_free_again() {
 #[test]
 fn a_reset_outside_the_window_ends_nothing() {
     let mut mmb = Middlebox::new("add-stateful ip-saddr 10.0.0.0/24 accept\nadd ip-proto tcp drop");
-    let segment = |forward: bool, flags, seq, ack| {
-        let ends = [(INSIDE, 5000), (SERVER, 80)];
-        let [source, destination] = if forward { ends } else { [ends[1], ends[0]] };
-        let upper =
-            Tcp { sport: source.1, dport: destination.1, flags, seq, ack, window: 1000, ..Tcp::default() };
-        ip4(source.0, destination.0, Upper::Tcp(upper))
-    };
     mmb.through(A, &segment(true, SYN, 100, 0));
     mmb.through(B, &segment(false, SYN | ACK, 500, 101));
     mmb.through(A, &segment(true, ACK, 101, 501));
@@ -340,6 +334,54 @@ fn a_reset_outside_the_window_ends_nothing() {
     assert_eq!(mmb.engine.connections().summary().invalid, [("out-of-window", 1)]);
     mmb.through(B, &segment(false, RST, 501, 0));
     assert_ne!(mmb.list()[0].state, "established");
+}
+
+/// A segment between the client and the server, with a window of a thousand.
+fn segment(forward: bool, flags: u8, seq: u32, ack: u32) -> Vec<u8> {
+    let ends = [(INSIDE, 5000), (SERVER, 80)];
+    let [source, destination] = if forward { ends } else { [ends[1], ends[0]] };
+    let upper =
+        Tcp { sport: source.1, dport: destination.1, flags, seq, ack, window: 1000, ..Tcp::default() };
+    ip4(source.0, destination.0, Upper::Tcp(upper))
+}
+
+#[test]
+fn a_tcp_connection_resumes_after_packets_that_were_missed() {
+    let rules = "set conn invalid drop\nadd-stateful ip-saddr 10.0.0.0/24 accept\nadd ip-proto tcp drop";
+    let established = || {
+        let mut mmb = Middlebox::new(rules);
+        mmb.through(A, &segment(true, SYN, 100, 0));
+        mmb.through(B, &segment(false, SYN | ACK, 500, 101));
+        mmb.through(A, &segment(true, ACK, 101, 501));
+        mmb
+    };
+    let resumes = |mut mmb: Middlebox| {
+        mmb.wait(1);
+        assert_eq!(mmb.dropped(B, &segment(false, RST, 9_000_000, 0)), DropReason::ConnInvalid);
+        mmb.through(B, &segment(false, ACK, 9_000_000, 7_000_000));
+        mmb.through(A, &segment(true, ACK, 7_000_000, 9_000_000));
+        assert_eq!(mmb.list()[0].idle_ms, 0);
+        assert_eq!(mmb.dropped(A, &segment(true, ACK, 101, 501)), DropReason::ConnInvalid);
+        mmb.through(B, &segment(false, FIN | ACK, 9_000_000, 7_000_000));
+        assert_eq!(mmb.list()[0].state, "fin-wait");
+    };
+    let mut mmb = established();
+    assert_eq!(mmb.dropped(B, &segment(false, ACK, 9_000_000, 7_000_000)), DropReason::ConnInvalid);
+    mmb.wait(61);
+    resumes(mmb);
+    let mut mmb = established();
+    let publish = |mmb: &mut Middlebox, ports: &str| {
+        mmb.engine.publish(&policy(&format!("{rules}\n{ports}"))).expect("it can be put in force");
+    };
+    publish(&mut mmb, "disable a");
+    assert_eq!(mmb.through(A, &segment(true, ACK, 8_000_000, 1)), segment(true, ACK, 8_000_000, 1));
+    mmb.wait(1);
+    publish(&mut mmb, "enable a");
+    resumes(mmb);
+    // A change that enables no port misses no packet.
+    let mut mmb = established();
+    publish(&mut mmb, "add udp-dport 1 drop");
+    assert_eq!(mmb.dropped(B, &segment(false, ACK, 9_000_000, 7_000_000)), DropReason::ConnInvalid);
 }
 
 #[test]

@@ -3,10 +3,14 @@
 use super::ConnectionTable;
 use crate::wheel::ExpiryQueues;
 use crate::{
-    ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader, flags, proto,
+    ConnId, ConnState, Connection, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader,
+    flags, proto,
 };
 use mmb_packet::checksum::Soundness;
 use mmb_policy::settings::Pickup;
+
+/// After such a time without a valid packet, the numbers of a TCP connection may have moved on unseen.
+const SILENCE_MS: u64 = 60_000;
 
 impl ConnectionTable {
     /// The tracking state of a connection that begins with this packet.
@@ -90,9 +94,8 @@ impl ConnectionTable {
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
         self.now_ms = self.now_ms.max(now_ms);
+        let about = self.about(id, self.now_ms);
         let connection = self.slab.at_mut(id);
-        let about =
-            (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
         let outcome = track(&mut connection.tracker, about, direction, signal, soundness);
         if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = outcome {
             return outcome;
@@ -134,10 +137,24 @@ impl ConnectionTable {
         signal: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
+        let about = self.about(id, now_ms.max(self.now_ms));
+        track(&mut self.slab.at(id).tracker(), about, direction, signal, soundness)
+    }
+
+    fn about(&self, id: ConnId, now_ms: u64) -> Tracked {
         let connection = self.slab.at(id);
-        let has_timed_out = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
-        let about = (connection.proto(), connection.state, has_timed_out);
-        track(&mut connection.tracker(), about, direction, signal, soundness)
+        Tracked {
+            proto: connection.proto(),
+            state: connection.state,
+            has_timed_out: connection.expires_ms(now_ms, &self.limits) == 0,
+            is_stale: self.is_stale(connection, now_ms),
+        }
+    }
+
+    /// Whether packets of a connection may have been missed since its last valid one.
+    fn is_stale(&self, connection: &Connection, now_ms: u64) -> bool {
+        let missed = self.resync_ms.map_or(SILENCE_MS, |resync_ms| now_ms.saturating_sub(resync_ms));
+        connection.idle_ms(now_ms) > missed.min(SILENCE_MS)
     }
 
     /// Whether a connection cannot be evicted and has not timed out: both ends have confirmed it.
@@ -168,14 +185,21 @@ fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnStat
     }
 }
 
-/// The outcome of a packet for a connection in this state, which may have timed out (`has_timed_out`). The tracker is updated if the packet is
-/// valid. The checksum matters only if the packet would change the state, or the first or last sequence number of an end, as a SYN and a
+/// What the outcome of a packet depends on, besides the tracker.
+struct Tracked {
+    proto: u8,
+    state: ConnState,
+    has_timed_out: bool,
+    is_stale: bool,
+}
+
+/// The outcome of a packet for a connection. The tracker is updated if the packet is valid. The checksum matters only if the packet would change the state, or the first or last sequence number of an end, as a SYN and a
 /// FIN do: a receiver drops it if it is wrong. If it is unknown, the state and the tags of an association stay; TCP sequence numbers are
 /// tracked as for data, with a FIN as one more byte.
 #[inline]
 fn track(
     tracker: &mut TcpTracker,
-    (proto, state, has_timed_out): (u8, ConnState, bool),
+    Tracked { proto, state, has_timed_out, is_stale }: Tracked,
     direction: Direction,
     signal: Option<&TrackedHeader>,
     soundness: impl FnOnce() -> Soundness,
@@ -183,7 +207,12 @@ fn track(
     let before = *tracker;
     let outcome = match signal {
         _ if has_timed_out => TcpOutcome::Reopens,
-        Some(TrackedHeader::Tcp(segment)) => tracker.segment(state, direction, segment),
+        Some(TrackedHeader::Tcp(segment)) => match tracker.segment(state, direction, segment) {
+            TcpOutcome::Invalid(Invalid::OutOfWindow) if is_stale => {
+                tracker.resume(state, direction, segment)
+            }
+            outcome => outcome,
+        },
         Some(TrackedHeader::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
         // Without a tag the packet cannot be checked.
         None if proto == proto::SCTP => TcpOutcome::Invalid(Invalid::BadTag),

@@ -177,6 +177,31 @@ fn invalid_packets_do_not_refresh_the_timeout() {
 }
 
 #[test]
+fn a_connection_resumes_after_a_silence_or_when_packets_were_missed() {
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
+    let far = segment(ACK, 9_000_000, 7_000_000);
+    let outcome = |table: &mut ConnectionTable, id, now_ms| {
+        let seen = table.preview(id, Direction::Reply, now_ms, Some(&far), || Soundness::Right);
+        let outcome = table.touch(id, Direction::Reply, now_ms, 60, Some(&far));
+        assert_eq!(seen, outcome);
+        outcome
+    };
+    let invalid = TcpOutcome::Invalid(Invalid::OutOfWindow);
+    let ids = [1, 2].map(|client| table.add(0, client, proto::TCP).unwrap());
+    ids.iter().for_each(|id| table.establish(0, *id));
+    assert_eq!(outcome(&mut table, ids[0], 60_000), invalid);
+    assert_eq!(outcome(&mut table, ids[0], 60_001), TcpOutcome::Stays);
+    assert_eq!(table.get(ids[0]).idle_ms(60_001), 0);
+    table.touch(ids[1], Direction::Forward, 60_001, 60, Some(&segment(ACK, 101, 501)));
+    table.resync(61_000);
+    assert_eq!(outcome(&mut table, ids[1], 61_000), TcpOutcome::Stays);
+    // A connection with a valid packet since then has missed none.
+    let id = table.add(61_000, 3, proto::TCP).unwrap();
+    table.establish(61_000, id);
+    assert_eq!(outcome(&mut table, id, 100_000), invalid);
+}
+
+#[test]
 fn a_wrong_checksum_changes_no_state_and_is_not_asked_for_where_nothing_changes() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();

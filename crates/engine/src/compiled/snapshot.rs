@@ -34,6 +34,8 @@ pub(crate) struct Snapshot {
     pub(crate) connections: ConnectionSettings,
     pub(crate) limits: ParserLimits,
     pub(crate) routes: Box<[Route]>,
+    /// The generation of the last snapshot that enabled a port.
+    pub(crate) enabled_at: u64,
     /// Rule counters, by worker and slot.
     pub(crate) cells: Box<[RuleCells]>,
 }
@@ -61,8 +63,16 @@ impl Snapshot {
             connections: policy.settings.connections,
             limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
             routes: routes(policy, ports),
+            enabled_at: 0,
             cells: cells.into(),
         }
+    }
+
+    /// Records whether this snapshot enables a port that was disabled in the one before it.
+    pub(crate) fn follows(&mut self, before: &Snapshot) {
+        let mut both = before.routes.iter().zip(&self.routes);
+        let enables = both.any(|(old, new)| new.enabled && !old.enabled);
+        self.enabled_at = if enables { self.generation } else { before.enabled_at };
     }
 
     /// How packets of a port are forwarded.

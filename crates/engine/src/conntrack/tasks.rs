@@ -98,6 +98,8 @@ impl Conntrack {
     /// Restores connections that another daemon saved, with those of their rules that the policy still has.
     pub(crate) fn restore_all(&mut self, snapshot: &Snapshot, requests: &[RestoreRequest]) -> LoadSummary {
         let mut summary = LoadSummary::default();
+        // Their packets were missed since they were saved; some had their last one just before that.
+        self.table.resync(self.state.now_ms + 1);
         let (before, mut made) = (self.table.len(), 0);
         for (saved, slots) in requests {
             let there: Vec<_> =

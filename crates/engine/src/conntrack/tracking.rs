@@ -62,6 +62,8 @@ pub(crate) struct Conntrack {
     pub(super) cursor: ReclaimCursor,
     /// This worker is counted in `SharedState::busy`.
     pub(super) busy: bool,
+    /// [`Snapshot::enabled_at`] of the last snapshot.
+    enabled_at: u64,
     /// `set conn invalid drop`.
     pub(super) drops_invalid: bool,
 }
@@ -105,6 +107,7 @@ impl Conntrack {
             backoffs: SearchBackoffs::new(),
             cursor: ReclaimCursor::default(),
             busy: false,
+            enabled_at: 0,
             drops_invalid: false,
         }
     }
@@ -114,6 +117,10 @@ impl Conntrack {
         self.cache.begin_epoch(snapshot.generation);
         self.configure_share(snapshot);
         let settings = &snapshot.connections;
+        if snapshot.enabled_at > self.enabled_at {
+            self.enabled_at = snapshot.enabled_at;
+            self.table.resync(self.state.now_ms);
+        }
         self.state.per_source = settings.per_source;
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.state.shared.nat().configure(settings);
