@@ -103,7 +103,8 @@ impl CommandRunner<'_> {
                     (self.connect)()?.follow(&request, self.is_interrupted, take)
                 })
             }
-            CommandAction::Apply(name) => self.apply(name, json),
+            CommandAction::Apply(name) => self.apply(name, Request::Apply, json),
+            CommandAction::DryRun(name) => self.apply(name, Request::DryRun, json),
             CommandAction::Save(name) => self.save(name, json),
             CommandAction::SaveState(name) => self.save_state(name, json),
             CommandAction::LoadState(name) => self.load_state(name, json),
@@ -164,11 +165,12 @@ impl CommandRunner<'_> {
         }
     }
 
-    fn apply(&self, name: &str, json: bool) -> Result<(), CommandError> {
+    /// Sends a policy file in the request that `request` makes of its text.
+    fn apply(&self, name: &str, request: fn(String) -> Request, json: bool) -> Result<(), CommandError> {
         let path = Path::new(name);
         let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
-        let request = Request::Apply(text);
-        let Request::Apply(text) = &request else { return Ok(()) };
+        let request = request(text);
+        let (Request::Apply(text) | Request::DryRun(text)) = &request else { return Ok(()) };
         self.show(SourceText::file(name, text), true, json, |take| self.request(&request, take))
     }
 

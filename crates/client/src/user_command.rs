@@ -19,6 +19,8 @@ pub enum CommandAction {
     Language(String),
     /// `apply FILE`
     Apply(String),
+    /// `apply FILE --dry-run`
+    DryRun(String),
     /// `monitor`: a command of the rule language whose answer has no end of its own.
     Monitor(String),
     /// `save FILE`
@@ -42,6 +44,7 @@ impl CommandAction {
     pub(crate) fn file(&self) -> Option<&str> {
         match self {
             CommandAction::Apply(name)
+            | CommandAction::DryRun(name)
             | CommandAction::Save(name)
             | CommandAction::SaveState(name)
             | CommandAction::LoadState(name)
@@ -56,7 +59,10 @@ impl CommandAction {
 }
 
 /// Words with a dash that commands take; `-` is standard input or output.
-const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill"];
+const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill", DRY_RUN];
+
+/// The option of `apply`.
+const DRY_RUN: &str = "--dry-run";
 
 /// The reason why a line is no command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +88,9 @@ impl UserCommand {
             [command, file] if takes_file(command) => {
                 Ok(UserCommand { action: file_action(command, file.clone()), json: false })
             }
+            [command, file, option] | [command, option, file] if command == "apply" && option == DRY_RUN => {
+                Ok(UserCommand { action: CommandAction::DryRun(file.clone()), json: false })
+            }
             [] => Ok(UserCommand { action: CommandAction::Nothing, json: false }),
             _ => UserCommand::from_line(&words.join(" ")),
         }
@@ -100,12 +109,22 @@ impl UserCommand {
             comment if comment.starts_with('#') => CommandAction::Nothing,
             "exit" | "quit" if rest.is_empty() => CommandAction::Exit,
             "help" | "?" => CommandAction::Help(rest.to_owned()),
+            "apply" if let Some(file) = without_dry_run(rest) => {
+                CommandAction::DryRun(file_name(first, file)?)
+            }
             command if takes_file(command) => file_action(command, file_name(command, rest)?),
             "monitor" => CommandAction::Monitor(line.trim().to_owned()),
             _ => CommandAction::Language(line.trim().to_owned()),
         };
         Ok(UserCommand { action, json })
     }
+}
+
+/// Returns the rest of an `apply` command without `--dry-run`, if that is its first or last word.
+fn without_dry_run(rest: &str) -> Option<&str> {
+    let after = rest.strip_prefix(DRY_RUN).filter(|file| file.starts_with(char::is_whitespace));
+    let before = rest.strip_suffix(DRY_RUN).filter(|file| file.ends_with(char::is_whitespace));
+    after.or(before).map(str::trim)
 }
 
 fn takes_file(command: &str) -> bool {
@@ -216,6 +235,12 @@ mod tests {
         assert_eq!(words(&["apply", "a b.mmb"]), CommandAction::Apply("a b.mmb".to_owned()));
         assert_eq!(line("save \"a b.mmb\"").action, CommandAction::Save("a b.mmb".to_owned()));
         assert_eq!(line("check  x ").action, CommandAction::Check("x".to_owned()));
+        assert_eq!(words(&["apply", "a b.mmb", "--dry-run"]), CommandAction::DryRun("a b.mmb".to_owned()));
+        assert_eq!(words(&["apply", "--dry-run", "x"]), CommandAction::DryRun("x".to_owned()));
+        assert_eq!(line("apply \"a b\" --dry-run").action, CommandAction::DryRun("a b".to_owned()));
+        assert_eq!(line("apply --dry-run x").action, CommandAction::DryRun("x".to_owned()));
+        assert_eq!(line("apply x--dry-run").action, CommandAction::Apply("x--dry-run".to_owned()));
+        assert!(UserCommand::from_line("apply --dry-run a b").is_err());
         assert!(UserCommand::from_line("apply a b").is_err());
         assert!(UserCommand::from_line("apply").is_err());
         assert!(UserCommand::from_line("apply ''").is_err());

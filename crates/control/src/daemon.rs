@@ -174,6 +174,20 @@ impl Daemon {
         outcomes
     }
 
+    /// Returns the change that a policy file would be, without committing it.
+    ///
+    /// # Errors
+    /// The policy could not be put in force.
+    pub(crate) fn try_file(&self, file: Policy) -> Result<CommittedChange, CommitError> {
+        let before = Arc::clone(&self.policy);
+        let after = Arc::new(self.apply_request(&before, ChangeRequest::Apply(Box::new(file)))?);
+        self.check_memory(&after)?;
+        self.host.check(&before, &after)?;
+        self.engine.check(&before, &after)?;
+        let stateful = self.engine.stateful_change(&before, &after);
+        Ok(CommittedChange { before, after, stateful })
+    }
+
     /// Returns a policy with a change request applied.
     fn apply_request(&self, policy: &Policy, request: ChangeRequest) -> Result<Policy, CommitError> {
         let commands = match request {

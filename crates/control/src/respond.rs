@@ -148,7 +148,7 @@ impl Responder<'_> {
     /// Writes the answer to a request whose change had this outcome.
     fn answer_pending(
         &mut self,
-        pending: PendingRequest,
+        mut pending: PendingRequest,
         outcome: Option<Result<CommittedChange, CommitError>>,
     ) -> io::Result<()> {
         let mut end = AnswerEnd::new(true);
@@ -158,7 +158,8 @@ impl Responder<'_> {
                 let kills = |(_, command): &(usize, Command)| matches!(command, Command::DelKill(_));
                 let ends_connections =
                     matches!(question, PendingQuestion::Run(_, commands) if commands.iter().any(kills));
-                end.change = Some(self.committed(&change, pending.notes, ends_connections)?);
+                let notes = std::mem::take(&mut pending.notes);
+                end.change = Some(self.committed(&change, notes, ends_connections)?);
             }
             (Some(Err(refusal)), question) => {
                 let error = match question {
@@ -183,6 +184,7 @@ impl Responder<'_> {
                 }
             }
             PendingQuestion::Apply(_) => {}
+            PendingQuestion::DryRun(text, file) => end = self.dry_run(&text, *file, pending.notes)?,
             PendingQuestion::Save => end = self.save()?,
             PendingQuestion::Names(prefix) => end = self.names(&prefix)?,
             PendingQuestion::SaveState => end = self.save_state()?,
@@ -231,6 +233,17 @@ impl Responder<'_> {
             }
         }
         Ok(count)
+    }
+
+    fn dry_run(&mut self, text: &str, file: Policy, notes: Vec<ErrorLine>) -> io::Result<AnswerEnd> {
+        let tried = self.daemon().try_file(file);
+        match tried {
+            Ok(change) => {
+                let count = self.committed(&change, notes, false)?;
+                Ok(AnswerEnd { change: Some(ChangeCount { dry_run: true, ..count }), ..AnswerEnd::new(true) })
+            }
+            Err(refusal) => self.refused(vec![locate::in_file(&refusal, text)]),
+        }
     }
 
     /// Answers a question. A command that changes something has no answer of its own.

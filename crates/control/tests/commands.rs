@@ -23,7 +23,7 @@ fn rules_are_added_listed_deleted_and_flushed() {
     assert!(matches!(&removed[..], [Answer::Removed(rule)] if rule.id == 7), "{removed:?}");
     let (flushed, end) = mmb.ask(&Request::Run(vec!["flush".into()]));
     assert_eq!(flushed.len(), 2);
-    assert_eq!(end.change, Some(ChangeCount { added: 0, removed: 2, kept: 0 }));
+    assert_eq!(end.change, Some(ChangeCount { added: 0, removed: 2, kept: 0, dry_run: false }));
     assert_eq!(mmb.rules(), Vec::<String>::new());
     mmb.run("add all accept");
     assert_eq!(mmb.rules(), ["9 add all accept"], "numbers do not come back");
@@ -77,7 +77,7 @@ fn a_batch_is_committed_as_a_whole_or_not_at_all() {
 
     let batch = ["del 5", "add tcp-dport 80 drop", "set poll spin", "list", "show settings"];
     let (answers, end) = mmb.ask(&Request::Run(batch.map(str::to_owned).to_vec()));
-    assert_eq!(end.change, Some(ChangeCount { added: 1, removed: 1, kept: 0 }));
+    assert_eq!(end.change, Some(ChangeCount { added: 1, removed: 1, kept: 0, dry_run: false }));
     assert_eq!(rules(&answers), ["6 add tcp-dport 80 drop"]);
     let begun = answers.iter().filter_map(|answer| match answer {
         Answer::Begin(begin) => Some((begin.command, begin.topic)),
@@ -162,7 +162,7 @@ fn a_file_is_applied_as_a_whole_and_rules_that_stay_keep_their_numbers() {
     let (answers, end) =
         mmb.apply("add ip-proto udp drop\nadd all mod ip-ecn 0\nadd tcp-dport 80 drop\ndisable lan\n");
     assert!(end.ok, "{answers:?}");
-    assert_eq!(end.change, Some(ChangeCount { added: 1, removed: 1, kept: 2 }));
+    assert_eq!(end.change, Some(ChangeCount { added: 1, removed: 1, kept: 2, dry_run: false }));
     assert_eq!(
         answers,
         [
@@ -193,7 +193,10 @@ fn a_saved_policy_applies_without_a_change() {
     };
     let text = saved();
     let (answers, end) = mmb.apply(&text);
-    assert_eq!((answers, end.change), (vec![], Some(ChangeCount { added: 0, removed: 0, kept: 2 })));
+    assert_eq!(
+        (answers, end.change),
+        (vec![], Some(ChangeCount { added: 0, removed: 0, kept: 2, dry_run: false }))
+    );
     mmb.run("flush");
     mmb.run("enable wan");
     assert!(mmb.apply(&text).1.ok);

@@ -200,8 +200,18 @@ fn a_change_reports_the_connections_that_it_affects() {
     };
     let run = |command: &str| Request::Run(vec![command.into()]);
     assert_eq!(affected(&run("add udp-dport 9 drop")), None);
-    // The same rules, but for a value, without ids.
+    // The same rules, but for a value, without ids. A dry run says the same and changes nothing.
     let changed = "add-stateful ip-proto udp accept\nadd-stateful ip-proto tcp mod tcp-sport 7001\n";
+    assert_eq!(affected(&Request::DryRun(changed.into())), Some((1, 0, 0)));
+    assert_eq!(affected(&Request::DryRun(String::new())), Some((0, 3, 2)));
+    let (answers, end) = mmb.ask(&Request::DryRun("add all mod ip-ttl 9".into()));
+    assert_eq!(
+        end.change.map(|change| (change.added, change.removed, change.kept, change.dry_run)),
+        Some((1, 3, 0, true))
+    );
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Answer::Removed(_))).count(), 3);
+    assert!(!mmb.ask(&Request::DryRun("add in nowhere drop".into())).1.ok);
+    assert!(!mmb.ask(&Request::DryRun("add tcp-dport".into())).1.ok);
     assert_eq!(affected(&Request::Apply(changed.into())), Some((1, 0, 0)));
     assert_eq!(listed(&mmb, "ip-proto tcp")[0].rules, [2]);
     assert_eq!(affected(&run("del 1")), Some((0, 2, 2)));

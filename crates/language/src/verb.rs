@@ -131,7 +131,14 @@ pub static COMMANDS: &[CommandInfo] = &[
         "lets the packets of a port pass untouched",
     ),
     command("set", Verb::Set, "NAME VALUE", Argument::Setting, true, "changes a setting"),
-    command("apply", Verb::Apply, "FILE", Argument::File, false, "puts a policy file in force as a whole"),
+    command(
+        "apply",
+        Verb::Apply,
+        "FILE [--dry-run]",
+        Argument::File,
+        false,
+        "puts a policy file in force as a whole; with --dry-run only prints what would change",
+    ),
     command(
         "save",
         Verb::Save,

@@ -82,7 +82,7 @@ pub(crate) enum CliCommand {
     /// `set`
     Set(CommandWords),
     /// `apply`
-    Apply(PolicyFile),
+    Apply(ApplyArgs),
     /// `save`
     Save(PolicyFile),
     /// `conn`
@@ -129,6 +129,17 @@ pub(crate) struct PolicyFile {
     /// The policy file
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: String,
+}
+
+/// A policy file to put in force.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// The policy file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: String,
+    /// Print what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// A file of connections to read or to write.

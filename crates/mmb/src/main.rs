@@ -16,7 +16,7 @@ mod tsc;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use cli::{CheckArgs, Cli, CliCommand, CompletionsArgs, Global, LanguageLine, ShellArg};
+use cli::{ApplyArgs, CheckArgs, Cli, CliCommand, CompletionsArgs, Global, LanguageLine, ShellArg};
 use client::ClientOptions;
 use std::process::ExitCode;
 
@@ -58,7 +58,8 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Enable(words) => ("enable", words.words),
         CliCommand::Disable(words) => ("disable", words.words),
         CliCommand::Set(words) => ("set", words.words),
-        CliCommand::Apply(policy) => ("apply", vec![policy.file]),
+        CliCommand::Apply(ApplyArgs { file, dry_run: false }) => ("apply", vec![file]),
+        CliCommand::Apply(ApplyArgs { file, dry_run: true }) => ("apply", vec![file, "--dry-run".to_owned()]),
         CliCommand::Save(policy) => ("save", vec![policy.file]),
         CliCommand::Conn(words) => ("conn", words.words),
         CliCommand::Monitor(words) => ("monitor", words.words),

@@ -450,6 +450,9 @@ pub struct ChangeCount {
     pub removed: u64,
     /// Rules that stayed, with their ids and counters.
     pub kept: u64,
+    /// Nothing was changed: the request was a dry run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 impl AnswerEnd {

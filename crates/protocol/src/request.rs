@@ -16,6 +16,8 @@ pub enum Request {
     Run(Vec<String>),
     /// Replaces the policy with that of a policy file, whose text this is.
     Apply(String),
+    /// Asks what [`Request::Apply`] would do with this text, and changes nothing.
+    DryRun(String),
     /// Asks for the policy in force, as the text of a policy file.
     Save,
     /// Asks for names for completion: the ports, and the rules whose id begins with these digits.
@@ -39,7 +41,7 @@ pub enum DecodeError {
     Version(u32),
     /// The request has an unknown name.
     #[error(
-        "unknown request '{0}'; the requests are: run, apply, save, names, save-state, load-state, piece"
+        "unknown request '{0}'; the requests are: run, apply, dry-run, save, names, save-state, load-state, piece"
     )]
     Unknown(String),
     /// The request lacks a member.
@@ -121,6 +123,7 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
     match envelope.verb.as_str() {
         "run" => envelope.commands.map(|commands| Request::Run(commands.0)).ok_or(missing("run", "commands")),
         "apply" => envelope.policy.map(Request::Apply).ok_or(missing("apply", "policy")),
+        "dry-run" => envelope.policy.map(Request::DryRun).ok_or(missing("dry-run", "policy")),
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
         "save-state" => Ok(Request::SaveState),
@@ -159,6 +162,7 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
     match request {
         Request::Run(commands) => (envelope.verb, envelope.commands) = ("run", Some(commands.as_slice())),
         Request::Apply(policy) => (envelope.verb, envelope.policy) = ("apply", Some(policy.as_str())),
+        Request::DryRun(policy) => (envelope.verb, envelope.policy) = ("dry-run", Some(policy.as_str())),
         Request::Save => envelope.verb = "save",
         Request::Names(prefix) => (envelope.verb, envelope.prefix) = ("names", Some(prefix.as_str())),
         Request::SaveState => envelope.verb = "save-state",
@@ -185,6 +189,7 @@ mod tests {
             Request::Run(vec!["add payload \"a\\\"b\" drop".into(), "list".into()]),
             Request::Run(Vec::new()),
             Request::Apply("add all drop\n# é\u{2028}\nflush\n".into()),
+            Request::DryRun("add all drop\n".into()),
             Request::Save,
             Request::Names("12".into()),
             Request::SaveState,

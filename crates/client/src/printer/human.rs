@@ -130,6 +130,9 @@ impl AnswerPrinter for HumanPrinter<'_> {
         if self.applying {
             let line = format!("{} added, {} removed, {} kept\n", count.added, count.removed, count.kept);
             self.screen.bold(&line);
+            if count.dry_run {
+                self.screen.text("nothing was changed: this was a dry run\n");
+            }
         } else if self.added + self.removed + self.others == 0 {
             self.screen.text("nothing changed\n");
         } else if self.added + self.removed > CHANGES_SHOWN {

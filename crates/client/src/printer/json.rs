@@ -50,6 +50,9 @@ struct JsonChange {
     added: Vec<RuleText>,
     removed: Vec<RuleText>,
     kept: u64,
+    /// Nothing was changed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     enabled: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -123,7 +126,12 @@ impl AnswerPrinter for JsonPrinter<'_> {
             }
             return;
         };
-        let changed = JsonChange { kept: count.kept, notes: self.notes, ..self.changes.unwrap_or_default() };
+        let changed = JsonChange {
+            kept: count.kept,
+            dry_run: count.dry_run,
+            notes: self.notes,
+            ..self.changes.unwrap_or_default()
+        };
         self.screen.text(&json!(changed).to_string());
         self.screen.text("\n");
     }

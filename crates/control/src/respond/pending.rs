@@ -4,6 +4,7 @@ use crate::convert;
 use crate::daemon::{ChangeRequest, CommitError, is_change};
 use crate::panic_guard::guarded;
 use mmb_language::Command;
+use mmb_policy::Policy;
 use mmb_protocol::answer::ErrorLine;
 use mmb_protocol::request::{DecodeError, Request};
 
@@ -29,6 +30,8 @@ pub(super) enum PendingQuestion {
     /// Commands, and with their indexes those of them that have an answer of their own.
     Run(Vec<String>, Vec<(usize, Command)>),
     Apply(String),
+    /// The text of a policy file, and the policy.
+    DryRun(String, Box<Policy>),
     Save,
     Names(String),
     SaveState,
@@ -42,6 +45,7 @@ impl PendingRequest {
         let parsed = guarded(|| match request {
             Ok(Request::Run(lines)) => PendingRequest::run(lines),
             Ok(Request::Apply(text)) => PendingRequest::apply(text),
+            Ok(Request::DryRun(text)) => PendingRequest::dry_run(text),
             Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
             Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
             Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
@@ -100,12 +104,23 @@ impl PendingRequest {
         }
     }
 
+    fn dry_run(text: String) -> PendingRequest {
+        match convert::parse_policy(&text) {
+            Ok((file, notes)) => {
+                let question = PendingQuestion::DryRun(text, Box::new(file));
+                PendingRequest { change: None, has_change: false, notes, question }
+            }
+            Err(errors) => PendingRequest::refused(errors),
+        }
+    }
+
     /// Returns whether its answer depends on the policy in force when it is executed.
     pub(super) fn reads_policy(&self) -> bool {
         match &self.question {
             PendingQuestion::Refused(_) | PendingQuestion::Apply(_) => false,
             PendingQuestion::Run(_, questions) => !questions.is_empty(),
-            PendingQuestion::Save
+            PendingQuestion::DryRun(..)
+            | PendingQuestion::Save
             | PendingQuestion::Names(_)
             | PendingQuestion::SaveState
             | PendingQuestion::LoadState => true,
