@@ -8,9 +8,10 @@ mod constraint;
 pub(crate) mod filter;
 mod packet_class;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Note};
 use crate::report::CheckReport;
 use crate::syntax::RuleSyntax;
+use mmb_policy::field::BareMeaning;
 use mmb_policy::rule::{DEFAULT_PRIO, Match, Rule, Target};
 use std::mem::discriminant;
 
@@ -29,6 +30,9 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
     if report.errors.len() == errors_before && !syntax.broken {
         go_together(syntax, &targets, report);
         conflict::check(syntax, &matches, &targets, report);
+        if report.is_typed {
+            note_bare_field(syntax, &targets, report);
+        }
     }
     (report.errors.len() == errors_before && !syntax.broken).then(|| Rule {
         id: syntax.id,
@@ -38,6 +42,20 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
         matches,
         targets,
     })
+}
+
+/// Notes a last field without a value in a rule that drops: a shell takes `> 1023` from `tcp-dport > 1023 drop`.
+fn note_bare_field(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
+    let Some(last) = syntax.matches.last() else { return };
+    let field = last.field.field;
+    let is_bare = last.value.is_none() && field.info().alone == BareMeaning::Protocol;
+    if is_bare && targets.iter().any(|target| matches!(target, Target::Drop(_))) {
+        let packets = packet_class::packets(field);
+        let message = format!(
+            "`{field}` alone matches every {packets}: was a value meant? (quote `>` and `<` in a shell)"
+        );
+        report.notes.push(Note::new(last.span, message));
+    }
 }
 
 /// Reports targets that do not go together, or not with the rule.

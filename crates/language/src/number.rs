@@ -50,6 +50,13 @@ pub(crate) fn number_item(
     }
 }
 
+/// The range that was meant by a word in the form of another tool: `80:443`, `80..443`.
+fn range(info: &FieldInfo, word: &str) -> Option<String> {
+    let (first, last) = word.split_once("..").or_else(|| word.split_once(':'))?;
+    let range = format!("{first}-{last}");
+    value::item(info, &range).is_ok().then_some(range)
+}
+
 /// Makes an error of the reason why a word is no value of a field that the text calls `name`.
 fn refused(
     info: &FieldInfo,
@@ -64,9 +71,12 @@ fn refused(
         ValueError::Unknown if info.max().is_none() => {
             error(format!("`{name}` takes no number")).expected(expected)
         }
-        ValueError::Unknown => error(format!("`{word}` is no value of `{name}`"))
-            .expected(expected)
-            .suggest(crate::nearest::nearest(word, info.names.list.iter().map(|(name, _)| *name))),
+        ValueError::Unknown => error(format!("`{word}` is no value of `{name}`")).expected(expected).suggest(
+            range(info, word).or_else(|| {
+                crate::nearest::nearest(word, info.names.list.iter().map(|(name, _)| *name))
+                    .map(str::to_owned)
+            }),
+        ),
         ValueError::TooLarge => match info.width() {
             Some(width) if width % 8 == 0 && info.max() != Some(1) => {
                 let bytes = width / 8;

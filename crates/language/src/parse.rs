@@ -63,7 +63,7 @@ fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: boo
 /// # Errors
 /// Everything that is wrong with it, in the order of the text; of more than 200 errors the first ones.
 pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>> {
-    let mut commands = CommandIter::new(line);
+    let mut commands = CommandIter { is_typed: true, ..CommandIter::new(line) };
     let mut first = None;
     while let Some((command, span)) = commands.next() {
         if first.is_none() {
@@ -90,12 +90,13 @@ pub(crate) struct CommandIter<'a> {
     tokens: Vec<Token<'a>>,
     pub(crate) errors: Errors,
     pub(crate) notes: Notes,
+    is_typed: bool,
 }
 
 impl<'a> CommandIter<'a> {
     pub(crate) fn new(source: &'a str) -> CommandIter<'a> {
         let (errors, notes) = (Errors::default(), Notes::default());
-        CommandIter { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes }
+        CommandIter { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes, is_typed: false }
     }
 
     /// The next command that is right, and where its first word stands.
@@ -104,7 +105,8 @@ impl<'a> CommandIter<'a> {
             let before = self.errors.len();
             self.lexer.command(&mut self.tokens, &mut self.errors);
             let Some(syntax) = parser::parse(&self.tokens, &mut self.errors, before) else { continue };
-            let mut report = CheckReport { errors: &mut self.errors, notes: &mut self.notes };
+            let CommandIter { errors, notes, is_typed, .. } = self;
+            let mut report = CheckReport { errors, notes, is_typed: *is_typed };
             let command = match syntax {
                 CommandSyntax::Rule(rule) => {
                     check::rule(&rule, &mut report).map(|rule| Command::Add(Box::new(rule)))

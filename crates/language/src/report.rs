@@ -6,6 +6,8 @@ use crate::diagnostic::{Diagnostic, Errors, Notes};
 pub(crate) struct CheckReport<'e> {
     pub(crate) errors: &'e mut Errors,
     pub(crate) notes: &'e mut Notes,
+    /// The text is a command that a user may have typed in a shell, not a file.
+    pub(crate) is_typed: bool,
 }
 
 impl CheckReport<'_> {

@@ -1,6 +1,6 @@
 //! Wrong commands and what is said about each; and those that only look wrong.
 
-use mmb_language::parse_command;
+use mmb_language::{parse_command, parse_policy};
 
 /// The first lines of errors, with what was expected and what was meant.
 #[track_caller]
@@ -32,6 +32,36 @@ const TABLE: &[(&str, &[&str])] = &[
         "add ip-sport 80 drop",
         &["5: unknown word `ip-sport`; expected a field, `!` or a target; did you mean `tcp-sport`?"],
     ),
+    (
+        "add TCP-DPORT 80 drop",
+        &["5: unknown word `TCP-DPORT`; expected a field, `!` or a target; did you mean `tcp-dport`?"],
+    ),
+    ("add all DROP", &["9: unknown word `DROP`; expected a field, `!` or a target; did you mean `drop`?"]),
+    (
+        "add tcp dport 80 drop",
+        &["5: unknown word `tcp`; expected a field, `!` or a target; did you mean `tcp-dport`?"],
+    ),
+    (
+        "add ip saddr 10.0.0.1 drop",
+        &["5: unknown word `ip`; expected a field, `!` or a target; did you mean `ip-saddr`?"],
+    ),
+    (
+        "add udp drop",
+        &["5: unknown word `udp`; expected a field, `!` or a target; did you mean `ip-proto udp`?"],
+    ),
+    (
+        "add tcp-dport 80,443 drop",
+        &["17: this has no place here; expected several values in braces, as in `{80, 443}`"],
+    ),
+    (
+        "add tcp-dport 80:443 drop",
+        &[
+            "15: `80:443` is no value of `tcp-dport`; expected a number 0 to 65535 or a name such as `ftp-data` or \
+        `wireguard`; did you mean `80-443`?",
+        ],
+    ),
+    ("add prio high all drop", &["10: `high` is no priority; expected a number 0 (best) to 4294967295"]),
+    ("add prio all drop", &["10: a priority is missing; expected a number 0 (best) to 4294967295"]),
     (
         "add sport 80 drop",
         &["5: unknown word `sport`; expected a field, `!` or a target; did you mean `tcp-sport`?"],
@@ -449,4 +479,29 @@ fn what_might_match_is_taken() {
             panic!("{}", errors.iter().map(|error| error.render("", line)).collect::<String>());
         }
     }
+}
+
+/// In a shell, `add tcp-dport > 1023 drop` is `add tcp-dport drop`, and a file `1023`.
+#[test]
+fn a_bare_field_of_a_typed_rule_that_drops_is_noted() {
+    let notes = |line: &str| {
+        let (_, notes) = parse_command(line).expect("taken");
+        notes.into_iter().map(|note| note.message).collect::<Vec<_>>()
+    };
+    let [note] = &notes("add tcp-dport drop")[..] else { panic!("one note") };
+    assert_eq!(
+        note,
+        "`tcp-dport` alone matches every TCP packet: was a value meant? (quote `>` and `<` in a shell)"
+    );
+    for line in [
+        "add tcp-dport 80 drop",
+        "add tcp-dport accept",
+        "add tcp-syn drop",
+        "add payload drop",
+        "add all drop",
+    ] {
+        assert!(notes(line).is_empty(), "{line}");
+    }
+    let (_, notes) = parse_policy("add tcp-dport drop").expect("taken");
+    assert!(notes.is_empty(), "no shell reads a file");
 }

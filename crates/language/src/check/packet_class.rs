@@ -153,7 +153,12 @@ pub(super) fn about(implies: Implies) -> &'static str {
 
 /// The text that the packets which a field implies always have it.
 pub(super) fn always_has(field: Field) -> String {
-    let packets = match field.info().implies {
+    format!("every {} has `{field}`, and naming it asks for one", packets(field))
+}
+
+/// The packets that a field asks for, in the singular.
+pub(super) fn packets(field: Field) -> &'static str {
+    match field.info().implies {
         Implies::Frame => "frame",
         Implies::Ip => "IP packet",
         Implies::Ip4 => "IPv4 packet",
@@ -163,6 +168,5 @@ pub(super) fn always_has(field: Field) -> String {
         Implies::Udp => "UDP packet",
         Implies::Tcp => "TCP packet",
         Implies::Transport => "packet",
-    };
-    format!("every {packets} has `{field}`, and naming it asks for one")
+    }
 }

@@ -51,9 +51,12 @@ impl<'t> Parser<'t, '_, '_> {
                         None => self.unknown_word(word, token.span),
                     },
                 },
-                _ => {
+                kind => {
                     let error = Diagnostic::new(token.span, "this has no place here");
-                    self.error(error.expected("a field, `!` or a target"));
+                    self.error(match kind {
+                        TokenKind::Comma => error.expected("several values in braces, as in `{80, 443}`"),
+                        _ => error.expected("a field, `!` or a target"),
+                    });
                     self.next();
                     self.recover();
                 }
@@ -91,10 +94,14 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     fn unknown_word(&mut self, word: &str, span: TextSpan) {
-        let meant = unknown::keyword(word);
+        self.next();
+        let joined = self.peek_word().and_then(|next| unknown::joined(word, next));
+        if joined.is_some() {
+            self.next();
+        }
+        let meant = joined.or_else(|| unknown::keyword(word));
         let error = Diagnostic::new(span, format!("unknown word `{word}`"));
         self.error(error.expected("a field, `!` or a target").suggest(meant));
-        self.next();
         self.recover();
         // A field behind what was meant for a target is that target's.
         let takes_field = meant
@@ -140,8 +147,11 @@ impl<'t> Parser<'t, '_, '_> {
             self.next();
             return Some(prio);
         }
-        let error = Diagnostic::new(token.span, "a priority is missing");
-        self.error(error.expected("a number 0 (best) to 4294967295"));
+        let message = match &token.kind {
+            TokenKind::Word(word) if !unknown::is_keyword(word) => format!("`{word}` is no priority"),
+            _ => "a priority is missing".to_owned(),
+        };
+        self.error(Diagnostic::new(token.span, message).expected("a number 0 (best) to 4294967295"));
         None
     }
 

@@ -8,6 +8,10 @@ use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace};
 /// Words of other tools and slips for `all` and fields, with ours; those for targets are in their rows.
 const SYNONYMS: &[(&str, &str)] = &[
     ("any", "all"),
+    ("tcp", "ip-proto tcp"),
+    ("udp", "ip-proto udp"),
+    ("icmp", "ip-proto icmp"),
+    ("sctp", "ip-proto sctp"),
     ("src", "ip-saddr"),
     ("dst", "ip-daddr"),
     ("ip-src", "ip-saddr"),
@@ -70,7 +74,8 @@ pub(super) fn shown<'w, I: Iterator<Item = &'w str>>(word: &str, words: impl Fn(
 
 /// The field or target that was meant.
 pub(super) fn keyword(word: &str) -> Option<&'static str> {
-    synonym(word)
+    in_lower_case(word)
+        .or_else(|| synonym(word))
         .or_else(|| in_another_group(word))
         .or_else(|| nearest(word, field_names().chain(TARGETS.iter().map(|info| info.name)).chain(["all"])))
 }
@@ -86,6 +91,18 @@ pub(super) fn field(word: &str) -> Option<&'static str> {
 /// The field, target or named value of `info` that was meant.
 pub(super) fn value_or_keyword(info: &FieldInfo, word: &str) -> Option<&'static str> {
     nearest(word, info.names.list.iter().map(|(name, _)| *name)).or_else(|| keyword(word))
+}
+
+/// The field that two words name together: `tcp dport`.
+pub(super) fn joined(word: &str, next: &str) -> Option<&'static str> {
+    Some(FieldId::named(&format!("{word}-{next}").to_ascii_lowercase())?.info().name)
+}
+
+/// The field or target whose name was written with capitals.
+fn in_lower_case(word: &str) -> Option<&'static str> {
+    let lower = word.to_ascii_lowercase();
+    let field = FieldId::named(&lower).map(|id| id.info().name);
+    field.or_else(|| target::named(&lower).map(|target| target.name))
 }
 
 fn synonym(word: &str) -> Option<&'static str> {
@@ -112,7 +129,8 @@ mod tests {
     fn synonyms_are_no_words_of_the_language() {
         for (theirs, ours) in SYNONYMS {
             assert!(!is_keyword(theirs), "`{theirs}` is a word by now");
-            assert!(is_keyword(ours), "`{ours}` is none");
+            let first = ours.split(' ').next().unwrap_or_default();
+            assert!(is_keyword(first), "`{ours}` is none");
         }
     }
 }
