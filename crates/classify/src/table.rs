@@ -13,7 +13,7 @@
 //! the bucket. A key that is not there costs a look at the filter, which is small enough for the cache, and seldom one at
 //! memory.
 //!
-//! Who writes: the control side's copy. Workers read clones; `probe` is how they search.
+//! Writers: the control side's copy. Workers read clones; `probe` is how they search.
 
 use crate::lane_mask::LaneMask;
 use crate::segment::{

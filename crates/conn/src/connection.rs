@@ -44,9 +44,9 @@ pub struct Connection {
     created: u32,
     /// The stateful rules that it has.
     pub rule_set: Option<RuleSetId>,
-    /// What it holds of the NAT.
+    /// Its NAT lease.
     pub lease: Option<LeaseId>,
-    /// What else its packets' translation needs.
+    /// Its extension: sequence offsets, MAC addresses.
     pub extension: Option<ExtensionId>,
     /// Its neighbours in its expiry queue.
     pub(crate) links: QueueLinks,

@@ -12,6 +12,7 @@ use crate::limits::{BudgetPools, ServerLimits};
 use crate::respond::refuse;
 use crate::session::{SessionContext, serve};
 use crate::socket::ListeningSocket;
+use mmb_base::lock;
 use std::fmt;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -212,7 +213,7 @@ impl Clients {
     }
 
     fn slots(&self) -> MutexGuard<'_, ClientSlots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 
     /// Gives a client a slot, or refuses it with an error.

@@ -3,7 +3,7 @@
 //! A [`CounterCell`] is changed by a plain load and store, without a locked instruction: this is correct because only its worker writes it.
 //! Readers see each cell's value at some moment; a sum over cells is not a snapshot of one moment.
 //!
-//! Who owns: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells are allocated in chunks
+//! Ownership: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells are allocated in chunks
 //! that are never freed, so that a slot keeps its address as rules come and go; `slots` assigns slots to rules.
 
 use crate::counters::{Count, PortCount, StageCount};

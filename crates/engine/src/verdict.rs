@@ -1,4 +1,4 @@
-//! The words of the contract between a host and a worker: what comes in, and what is to be done with it.
+//! The types of the contract between a host and a worker: the origin of packets, and the verdicts on them.
 
 pub use mmb_base::VECTOR;
 
@@ -20,10 +20,10 @@ pub enum Verdict {
     Held(u16),
 }
 
-/// What became of a packet: its verdict, and where it lies in its buffer now.
+/// The result for a packet: its verdict, and its place in its buffer after rewriting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessedPacket {
-    /// What to do with it.
+    /// The host's instruction.
     pub verdict: Verdict,
     /// Bytes of the buffer in front of it.
     pub headroom: usize,

@@ -3,8 +3,6 @@
 //! On x86-64 this is the time-stamp counter, on AArch64 the virtual counter; elsewhere it counts nanoseconds of the
 //! monotonic clock. All tick at a constant rate whatever the core's frequency, so they are time in finer steps, not
 //! instructions. The rate is measured once against the monotonic clock where the hardware does not tell it.
-//!
-//! This is the one module outside the driver shims that holds `unsafe`: a single instruction that reads a counter.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;

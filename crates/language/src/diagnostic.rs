@@ -98,8 +98,7 @@ impl Diagnostic {
     }
 }
 
-/// The most errors of one text that are told, and the most notes; a text with more errors is something else than a
-/// policy.
+/// The most errors, and the most notes, that are reported for one text: a text with more errors is no policy.
 pub(crate) const MAX_REPORTED: usize = 200;
 
 /// The errors or the notes of one text, in the order in which they are found. From [`MAX_REPORTED`] on they are not kept: a

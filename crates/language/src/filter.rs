@@ -133,7 +133,7 @@ pub static TERMS: &[TermInfo] = &[
         field: None,
         family: None,
         proto: None,
-        help: "the number of a stateful rule of the connection",
+        help: "the id of a stateful rule of the connection",
     },
 ];
 

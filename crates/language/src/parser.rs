@@ -166,9 +166,11 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         {
             return Some(RuleId(n));
         }
-        let error =
-            Diagnostic::new(token.span, "a rule's number is missing").expected("a number 1 to 4294967295");
-        self.error(error);
+        let message = match &token.kind {
+            TokenKind::Word(word) if !unknown::is_keyword(word) => format!("`{word}` is no id of a rule"),
+            _ => "a rule's id is missing".to_owned(),
+        };
+        self.error(Diagnostic::new(token.span, message).expected("a number 1 to 4294967295"));
         None
     }
 

@@ -179,7 +179,7 @@ fn term_values(term: &TermInfo) -> String {
         }
         (Some(_), _) => "an address, a prefix or a range".to_owned(),
         (None, FilterTerm::State) => "a state (see below)".to_owned(),
-        (None, _) => "a rule's number".to_owned(),
+        (None, _) => "the id of a rule".to_owned(),
     }
 }
 

@@ -83,7 +83,7 @@ error: `show` has no place in a policy file: it changes nothing
   |
 6 | show ports
   | ^^^^
-error: there is a rule 1 already; delete it first or leave the number to mmb
+error: there is a rule 1 already; delete it first or leave the id to mmb
  --> edge.mmb:9:1
   |
 9 | add id 1 all drop

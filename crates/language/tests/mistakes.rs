@@ -332,7 +332,7 @@ const TABLE: &[(&str, &[&str])] = &[
         did you mean `errors`?",
         ],
     ),
-    ("del", &["4: a rule's number is missing; expected a number 1 to 4294967295"]),
+    ("del", &["4: a rule's id is missing; expected a number 1 to 4294967295"]),
     ("del 5 6", &["7: nothing more follows `del ID [--kill]`; expected the end of the command"]),
     (
         "del 5 --kil",

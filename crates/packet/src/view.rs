@@ -95,12 +95,6 @@ impl<'a> Packet<'a> {
         self.start as usize
     }
 
-    /// Bytes free behind the packet.
-    #[inline]
-    pub fn tailroom(&self) -> usize {
-        self.buffer.len() - self.start as usize - self.len as usize
-    }
-
     /// Moves the start `by` bytes forward; the bytes there become headroom. False, with nothing done, if the
     /// packet is shorter than that.
     #[inline]

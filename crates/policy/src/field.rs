@@ -1,8 +1,8 @@
 //! The table of fields: the only place where a field is described.
 //!
 //! The parser, the checker, the printer, completion, help, the masks of the classifier, the edits of the
-//! rewriter and the reference page are all made from [`FIELDS`]. To add a field, add a row; nothing else
-//! names it.
+//! rewriter and the reference page are all made from [`FIELDS`]. To add a field, add a row;
+//! CONTRIBUTING.md lists the other places.
 
 pub use crate::names::{ValueFormat, ValueNames};
 

@@ -4,7 +4,7 @@
 //! [`Rule`]s by id, and [`Settings`]; a [`PolicyDiff`] leads from one policy to another. `mmb-language` parses and prints these
 //! values; nothing here reads or writes text.
 #![forbid(unsafe_code)]
-// A new field, value, place or target must be asked for wherever one is matched.
+// No wildcard arms: a new variant must be a compile error wherever it is not handled.
 #![warn(clippy::wildcard_enum_match_arm)]
 
 #[cfg(any(test, feature = "arbitrary"))]

@@ -15,8 +15,8 @@ pub struct Policy {
     pub rules: RuleStore,
     /// The settings.
     pub settings: Settings,
-    /// What was said last about ports, by name: the rules see their packets (`enable PORT`), or they pass untouched (`disable
-    /// PORT`). What holds for the others is the host's matter.
+    /// The last `enable PORT` or `disable PORT` of each port, by name: the rules apply to its packets, or its packets pass untouched. The host
+    /// decides about the other ports.
     pub ports: BTreeMap<String, bool>,
     /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
     last_id: u32,
@@ -26,13 +26,13 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// `add id N` where N is taken.
-    #[error("there is a rule {0} already; delete it first or leave the number to mmb")]
+    #[error("there is a rule {0} already; delete it first or leave the id to mmb")]
     IdTaken(RuleId),
     /// `del N` without such a rule.
     #[error("there is no rule {0}")]
     NoSuchRule(RuleId),
     /// Every greater number is taken.
-    #[error("no number is left above the last rule's; give the rule a free one with `id N`")]
+    #[error("no id is left above the last rule's; give the rule a free one with `id N`")]
     NoIdLeft,
 }
 

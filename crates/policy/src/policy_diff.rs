@@ -104,7 +104,7 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
 }
 
 /// Rules of `new` that were numbered by the policy, in order, each with the number of a rule in force that no rule of `new` asks for: of the
-/// same rule if there is one, otherwise of one with the same outline. That their hashes are equal is all that was seen.
+/// same rule if there is one, otherwise of one with the same outline. Only hashes were compared.
 fn alike(old: &Policy, new: &Policy) -> Vec<(RuleId, RuleId)> {
     let asked = |id: RuleId| new.rules.entry(id).is_some_and(|entry| !entry.numbered);
     let olds: Vec<_> = old.rules.entries().filter(|entry| !asked(entry.id)).collect();

@@ -275,7 +275,7 @@ pub struct ConnectionLine {
     pub proto: String,
     /// Its state, `established` for instance.
     pub state: String,
-    /// The tuple of the originator's packets as they arrive.
+    /// The tuple of the initiator's packets as they arrive.
     pub arrived: EndsLine,
     /// The tuple of the same packets as they leave.
     pub sent: EndsLine,
@@ -285,7 +285,7 @@ pub struct ConnectionLine {
     pub idle_ms: u64,
     /// Milliseconds until it times out without a packet.
     pub expires_ms: u64,
-    /// Traffic of the originator.
+    /// Traffic of the initiator.
     pub forward: TrafficLine,
     /// Traffic of the responder.
     pub reply: TrafficLine,

@@ -5,10 +5,11 @@
 //! those without an interface and a rule are forgotten ([`InterfacePorts::recycle`]), and their numbers reused. VPP's main thread writes;
 //! packet threads read the table without a lock.
 
+use mmb_base::lock;
 use mmb_packet::PortId;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The most names.
 pub(crate) const MOST: usize = 4096;
@@ -106,7 +107,7 @@ impl InterfacePorts {
     }
 
     fn lock(&self) -> MutexGuard<'_, PortNames> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 }
 

@@ -17,8 +17,8 @@ pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
 impl ConnectionTable {
     /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and continues with the next call,
-    /// so that the delay of a vector is bounded: some hundred if vectors follow each other, some thousand after a pause. Only after a clock_jump
-    /// of 24 days, which a clock never does, all connections end at once.
+    /// so that the delay of a vector is bounded: some hundred if vectors follow each other, some thousand after a pause. If the clock jumps by
+    /// more than 24 days, all connections end at once.
     pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         let clock_jump = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);

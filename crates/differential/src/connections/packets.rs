@@ -1,15 +1,12 @@
 //! The packets that a script sends, and a plain parser of packets.
 
 use mmb_engine::Endpoints;
-pub(super) use mmb_packet::proto::{ICMP, ICMP6, SCTP, TCP, UDP};
+pub(super) use mmb_packet::proto::{DCCP, GRE, ICMP, ICMP6, SCTP, TCP, UDP, UDP_LITE};
 use mmb_testkit::{Dccp, Extension, FragmentHeader, Icmp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::IpAddr;
 
 /// Bytes of an Ethernet header.
 pub(super) const LINK: usize = 14;
-pub(super) const DCCP: u8 = 33;
-pub(super) const GRE: u8 = 47;
-pub(super) const UDP_LITE: u8 = 136;
 
 /// The parsed headers of an IP packet. Offsets are into the IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::script::ScriptRun;
 use std::collections::HashSet;
 
 /// Has an engine load a file. The first byte selects the number of workers and the policy. If the second one is even, the
-/// file is one that was saved with live connections, changed by what follows: a place in two bytes, and what is turned over there. Else
-/// what follows is the file.
+/// file is one that was saved with live connections, changed by what follows: triples of a two-byte offset and a byte that is XORed there.
+/// Otherwise the rest is the file.
 ///
 /// # Errors
 /// The violated invariant.

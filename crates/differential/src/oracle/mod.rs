@@ -10,7 +10,7 @@
 //!
 //! A packet passes the files in the order of the engine's stages: headers (`dissect`), rules (`matching`), the verdict (here), `rewriting`,
 //! and forwarding to the other end of the wire.
-// A new field, value, place or target must be asked for wherever one is matched.
+// No wildcard arms: a new variant must be a compile error wherever it is not handled.
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod bytes;

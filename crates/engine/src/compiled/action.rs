@@ -1,4 +1,4 @@
-//! What matched rules do: their actions, edits and stateful parts, in tables by slot.
+//! The actions, edits and stateful parts of rules, in tables by slot.
 //!
 //! The tables are persistent: a snapshot keeps its version, and a change copies the pages that it touches.
 

@@ -5,7 +5,7 @@
 //!
 //! Life-cycle and ownership: the compiler belongs to the control side; snapshots are immutable and shared. Nothing here knows packets,
 //! connections or workers.
-// A new field, value, place or target must be asked for wherever one is matched.
+// No wildcard arms: a new variant must be a compile error wherever it is not handled.
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod action;

@@ -70,7 +70,7 @@ impl Assessment {
 }
 
 impl Conntrack {
-    /// What a packet is to its connection, when its verdict is decided.
+    /// Assesses a packet against its connection, when its verdict is decided.
     ///
     /// # Errors
     /// Its verdict, if no rule can change it.

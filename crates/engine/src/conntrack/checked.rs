@@ -24,24 +24,27 @@ pub(crate) fn fault(saved: &SavedConnection) -> Option<&'static str> {
         ([forward, reply].into_iter().any(has_wrong_addresses), "an address is not one of its family"),
         (has_wrong_family(forward), "its protocol is not one of its family"),
         ([forward, reply].into_iter().any(has_wrong_ports), "its ports are not those of its protocol"),
-        (forward.is_query() && forward.ports[1] != reply.ports[1], "its ends do not speak of one query"),
+        (
+            forward.is_query() && forward.ports[1] != reply.ports[1],
+            "the two directions have different ICMP query types",
+        ),
         (has_mapped_ports(forward, reply), "its ports are mapped, and no rule maps those of its protocol"),
-        (is_own_reply(forward, reply), "its reply is its own first packet"),
+        (is_own_reply(forward, reply), "forward and reply tuples have the same endpoints"),
         (!may_be_in(connection.state, is_tracked), "its state is not one of its protocol"),
-        (is_sctp && !connection.tracker.is_of_association(), "what is known of its ends is not of SCTP"),
+        (is_sctp && !connection.tracker.is_of_association(), "the tracking state is not that of SCTP"),
         (
             !is_tracked && connection.tracker.to_bytes()[..20] != [0; 20],
-            "it has numbers or tags, and its protocol has none",
+            "it has sequence numbers or tags, but its protocol has none",
         ),
-        (connection.packets[0] == 0, "no packet made it"),
+        (connection.packets[0] == 0, "the initiator's packet count is 0"),
         (counts().any(|(packets, bytes)| *packets == 0 && bytes > 0), "it has bytes without packets"),
         (counts().any(|(packets, bytes)| (*packets).max(bytes) > LARGEST_COUNT), "a counter is out of range"),
         (!is_tracked && has_unlikely_replies(saved), "its replies do not fit its state"),
         (connection.idle_ms > connection.age_ms, "it is idle for longer than it is there"),
         (connection.age_ms > LONGEST_AGE_MS, "its age is out of range"),
         (connection.idle_ms > LONGEST_IDLE_MS, "its last packet is too long ago"),
-        (!saved.extension.suits(forward, reply), "what is rewritten in its packets is not in them"),
-        (has_rules_twice(saved), "a rule made it twice"),
+        (!saved.extension.suits(forward, reply), "it rewrites fields that its packets do not have"),
+        (has_rules_twice(saved), "a rule is listed twice"),
     ];
     faults.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, why)| why)
 }
@@ -187,7 +190,7 @@ mod tests {
         assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[0].ports = [7, 14]), wrong, "an answer");
         assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[0].ports = [7, 0x010d]), wrong);
         assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[1].ports = [8, 13]), None, "translated");
-        let apart = Some("its ends do not speak of one query");
+        let apart = Some("the two directions have different ICMP query types");
         assert_eq!(after(ping, |ping| ping.connection.tuples[1].ports = [7, 8]), apart);
         let mapped = Some("its ports are mapped, and no rule maps those of its protocol");
         for (proto, state) in [(proto::SCTP, ConnState::Established), (proto::GRE, ConnState::Replied)] {
@@ -229,7 +232,10 @@ mod tests {
             "the next one overflows"
         );
         assert_eq!(after(tcp(), |tcp| tcp.connection.bytes[0] = u64::MAX), counter);
-        assert_eq!(after(tcp(), |tcp| tcp.connection.packets[0] = 0), Some("no packet made it"));
+        assert_eq!(
+            after(tcp(), |tcp| tcp.connection.packets[0] = 0),
+            Some("the initiator's packet count is 0")
+        );
         let bytes = Some("it has bytes without packets");
         assert_eq!(after(tcp(), |tcp| tcp.connection.packets[1] = 0), bytes);
         let idle = Some("it is idle for longer than it is there");
@@ -245,14 +251,14 @@ mod tests {
     fn only_tcp_has_sequence_numbers() {
         let mut tracker = [0; 22];
         tracker[3] = 1;
-        let wrong = Some("it has numbers or tags, and its protocol has none");
+        let wrong = Some("it has sequence numbers or tags, but its protocol has none");
         assert_eq!(after(udp(), |udp| udp.connection.tracker = TcpTracker::from_bytes(tracker)), wrong);
         assert_eq!(after(tcp(), |tcp| tcp.connection.tracker = TcpTracker::from_bytes(tracker)), None);
     }
 
     #[test]
     fn extras_are_about_fields_that_its_packets_have() {
-        let wrong = Some("what is rewritten in its packets is not in them");
+        let wrong = Some("it rewrites fields that its packets do not have");
         let given = |flags: u8, at: usize, value: u8| {
             let mut bytes = NOTHING;
             (bytes[0], bytes[at]) = (flags, value);
@@ -286,12 +292,12 @@ mod tests {
 
     #[test]
     fn a_rule_is_named_once() {
-        assert_eq!(after(udp(), |udp| udp.rules.push(RuleId(1))), Some("a rule made it twice"));
+        assert_eq!(after(udp(), |udp| udp.rules.push(RuleId(1))), Some("a rule is listed twice"));
     }
 
     #[test]
     fn a_reply_is_no_first_packet() {
-        let wrong = Some("its reply is its own first packet");
+        let wrong = Some("forward and reply tuples have the same endpoints");
         assert_eq!(after(udp(), |udp| udp.connection.tuples[1] = udp.connection.tuples[0]), wrong);
     }
 }

@@ -14,17 +14,18 @@
 //! all fragments go first to the worker that the hash of their datagram selects, its *home*. It knows the first fragment's ports when it
 //! hands later ones on, and holds fragments that arrive before the first.
 //!
-//! Who writes: any worker, when a translated connection begins or ends. A worker looks up here only packets for which its own table has no
+//! Writers: any worker, when a translated connection begins or ends. A worker looks up here only packets for which its own table has no
 //! connection, and only if there are several workers.
 
 use crate::drop::DropReason;
+use mmb_base::{read, write};
 use mmb_conn::Tuple;
 use mmb_conn::fragment::FragmentKey;
 use mmb_random::{Prf, Seed};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 const SHARDS: usize = 64;
 
@@ -127,7 +128,7 @@ impl OwnerMap {
     pub(crate) fn of(&self, tuple: &Tuple) -> usize {
         let hash = self.hash(tuple);
         if self.len.load(Ordering::Acquire) > 0 {
-            let shard = self.moved[hash as usize % SHARDS].read().unwrap_or_else(PoisonError::into_inner);
+            let shard = read(&self.moved[hash as usize % SHARDS]);
             if let Some(&worker) = shard.get(tuple) {
                 return worker;
             }
@@ -145,7 +146,7 @@ impl OwnerMap {
     /// # Errors
     /// The tuple cannot be claimed. Nothing is changed.
     pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> Result<(), ClaimError> {
-        let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = write(self.shard(tuple));
         shard.try_reserve(1).map_err(|_| ClaimError::NoMemory)?;
         match shard.entry(*tuple) {
             Entry::Occupied(other) if *other.get() == worker => Ok(()),
@@ -161,17 +162,12 @@ impl OwnerMap {
     /// Whether another worker has claimed this tuple.
     pub(crate) fn is_taken(&self, tuple: &Tuple, worker: usize) -> bool {
         self.len.load(Ordering::Acquire) > 0
-            && self
-                .shard(tuple)
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(tuple)
-                .is_some_and(|&other| other != worker)
+            && read(self.shard(tuple)).get(tuple).is_some_and(|&other| other != worker)
     }
 
     /// Withdraws a worker's claim.
     pub(crate) fn release(&self, tuple: &Tuple, worker: usize) {
-        let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = write(self.shard(tuple));
         if shard.get(tuple) == Some(&worker) {
             shard.remove(tuple);
             self.len.fetch_sub(1, Ordering::Release);

@@ -1,5 +1,5 @@
-//! Tasks of the control thread on a worker's connections. Each slots a limited number of table slots between two vectors, and returns where
-//! the next one continues.
+//! Tasks of the control thread on a worker's connections. Each task visits a limited number of table slots between two
+//! vectors, and returns where the next one continues.
 
 use super::info::{ConnectionInfo, Watcher};
 use super::saved::SavedConnection;

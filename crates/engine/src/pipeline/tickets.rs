@@ -95,7 +95,7 @@ impl TicketBatches {
     }
 }
 
-/// Batches are large, so that there is none without an id.
+/// The index of a batch. Unlike a slab, `batches` has no unused entry 0: a batch is large.
 fn index(id: BatchId) -> usize {
     id.index() - 1
 }

@@ -2,6 +2,7 @@
 
 use super::SHELL_WORDS;
 use crate::output;
+use mmb_base::lock;
 use mmb_client::{daemon_names, help};
 use mmb_language::complete::{Completion, CompletionKind};
 use mmb_protocol::Client;
@@ -16,7 +17,7 @@ use rustyline::{
     EventHandler, Helper, KeyEvent, RepeatCount,
 };
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Lines kept from one session to the next.
 const HISTORY: usize = 2_000;
@@ -112,7 +113,7 @@ struct HelpKey(Arc<Mutex<Option<usize>>>);
 
 impl HelpKey {
     fn take(&self) -> Option<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 
@@ -123,7 +124,7 @@ impl ConditionalEventHandler for HelpKey {
             // An ordinary character.
             return None;
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        *lock(&self.0) = Some(at);
         // Ends the line, so that `LineEditor::line` shows help and returns to it. An interrupt would lose the input that was typed ahead.
         Some(Cmd::AcceptLine)
     }

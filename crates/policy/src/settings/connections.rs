@@ -12,9 +12,9 @@ pub struct ConnectionSettings {
     pub pickup: Pickup,
     /// `conn per-source`: the most connections that one source address begins, over all workers.
     pub per_source: Option<u32>,
-    /// `conn invalid`: what becomes of packets that are not believed.
+    /// `conn invalid`: the treatment of invalid packets.
     pub invalid: InvalidPackets,
-    /// `conn zone`: which connections do not meet.
+    /// `conn zone`: the scope within which the tuples of connections are unique.
     pub zone: Zone,
     /// `conn same-port`: replies may come in by the port that the first packet came in by.
     pub same_port: bool,
