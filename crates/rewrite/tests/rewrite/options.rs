@@ -95,7 +95,8 @@ fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u
                     }
                     refused[1] += u64::from(narrow);
                 }
-                _ => {}
+                Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
+                }
             }
             let (len, before) = (next.bytes().len(), now.bytes().len());
             if len > before && len > 40 {
