@@ -1,9 +1,11 @@
 """Connections across a restart of the daemon: `save-state` before, `load-state` after, without an effect on the ends."""
 
+import signal
 import threading
 
 import pytest
 
+from lab.daemon import DidNotStart
 from lab.process import wait_until
 
 from . import sockets
@@ -146,3 +148,136 @@ def test_what_was_loaded_does_not_take_the_place_of_what_is_there(site, daemon):
         assert loaded["connections"] == 0 and loaded["left_out"] == {"nat-clash": 1}
         assert sockets.ask(near, far) == now
         assert len(daemon.mmb.connections()) == 1
+
+
+class Service(Daemon):
+    """A daemon as the service manager runs it: `--state` and a policy file, no command around a restart."""
+
+    def __init__(self, fresh, site):
+        super().__init__(fresh, site)
+        self.options = ("-c", self.policy, "--state", self.state)
+        assert self.mmb.stop() == 0
+        self.mmb.start(*self.options)
+
+    def restart(self, between=lambda: None):
+        assert self.mmb.stop() == 0
+        assert self.state.stat().st_mode & 0o777 == 0o600
+        between()
+        self.mmb.start(*self.options)
+        assert not self.state.exists(), "a crash must not bring back old connections"
+
+
+@pytest.fixture
+def service(fresh, site):
+    return Service(fresh, site)
+
+
+def edit(policy):
+    """Puts a rule before the others, which have no ids."""
+    policy.write_text("add in wan tcp-dport 22 drop\n" + policy.read_text())
+
+
+def test_a_service_keeps_its_connections_over_a_restart(site, service):
+    """Under `conn invalid drop`: segments behind the gap are valid though the windows are old."""
+    service.policy.write_text("set conn invalid drop\n" + service.policy.read_text())
+    service.mmb("apply", service.policy)
+    with closing(udp(site.client, A), udp(site.server, WEB, 9000), listener(site.server, WEB, 9001)) as ends:
+        near, far, listening = ends
+        mapped = sockets.ask(near, far)
+        client, server, _ = opened(site.client, A, (WEB, 9001), listening)
+        with closing(client, server):
+            talk(client, server)
+            for between in (lambda: None, lambda: edit(service.policy)):
+                before = {ends_of(connection): connection["rules"] for connection in service.mmb.connections()}
+                service.restart(between)
+                after = {ends_of(connection): connection["rules"] for connection in service.mmb.connections()}
+                assert before == after and all(before.values())
+                far.sendto(b"from outside", mapped)
+                assert receive(near, b"from outside")
+                for _ in range(3):
+                    talk(client, server)
+            assert "invalid" not in service.mmb.drops()
+        ids = [rule["id"] for rule in service.mmb.ask("list")["rules"]]
+        assert ids == [1, 2, 3, 4] and "tcp-dport 22" in service.mmb.rule(4)["rule"]
+    assert "2 connections loaded" in service.mmb.output()
+
+
+def test_a_busy_service_loses_few_packets_over_a_restart(site, service):
+    service.policy.write_text("add-stateful ip-proto icmp accept\n" + service.policy.read_text())
+    service.mmb("apply", service.policy)
+    nginx = Nginx(site)
+    results = []
+    transfer = threading.Thread(
+        target=lambda: results.append(fetch(site, f"http://{WEB}/big", 60, check=False, rate="8M", source=A))
+    )
+    transfer.start()
+    wait_until(lambda: service.mmb.connections("tcp-dport 80 state established"), "the transfer has begun")
+    pings = site.client.start(["ping", "-n", "-I", A, "-i", "0.01", "-c", "400", "-W", "1", WEB], site.folder / "ping")
+    wait_until(lambda: service.mmb.connections("ip-proto icmp"), "pings pass")
+    service.restart()
+    pings.wait(timeout=20)
+    received = int((site.folder / "ping").read_text().split(" received")[0].split()[-1])
+    transfer.join(120)
+    assert results == [(0, nginx.digest("big"))]
+    assert received >= 200, f"{400 - received} pings lost"
+
+
+def test_counters_and_connections_of_a_crash_are_not_those_of_long_ago(site, service):
+    with closing(udp(site.client, A), udp(site.server, WEB, 9000)) as (near, far):
+        sockets.ask(near, far)
+        service.restart()
+        assert len(service.mmb.connections()) == 1
+        service.mmb.kill()
+        service.mmb.start(*service.options)
+        assert service.mmb.connections() == []
+
+
+def test_a_damaged_state_does_not_prevent_the_start(site, service):
+    assert service.mmb.stop() == 0
+    content = service.state.read_bytes()
+    service.state.write_bytes(content[:-3])
+    service.mmb.start(*service.options)
+    damaged = service.state.with_name("state.damaged")
+    assert f"kept as {damaged}" in service.mmb.output() and damaged.read_bytes() == content[:-3]
+
+
+def test_a_state_that_could_not_be_saved_prevents_the_start(fresh, site):
+    with pytest.raises(DidNotStart, match="nowhere"):
+        fresh.daemon(site, "--state", site.folder / "nowhere" / "state")
+
+
+def test_connections_that_a_service_leaves_out_are_told(site, service):
+    with closing(udp(site.client, A, 5000), udp(site.server, WEB, 9000)) as (near, far):
+        sockets.ask(near, far)
+        sockets.ask(udp(site.client, A, 5001), far)
+    assert service.mmb.stop() == 0
+    service.policy.write_text("set conn max 1\n" + service.policy.read_text())
+    service.mmb.start(*service.options, "--verbose")
+    assert "1 connection loaded, 1 left out: 1 conn-full" in service.mmb.output()
+
+
+def test_sighup_applies_the_policy_file_again(site, service):
+    policy = service.policy.read_text()
+    service.mmb.process.signal(signal.SIGUSR1)
+    service.mmb.process.signal(signal.SIGUSR2)
+    service.policy.write_text("add in wan tcp-dport 22 drop\n" + policy)
+    service.mmb.process.signal(signal.SIGHUP)
+    wait_until(lambda: "1 added, 0 removed, 3 kept" in service.mmb.output(), "the file is in force")
+    assert len(service.mmb.ask("list")["rules"]) == 4
+    service.policy.write_text("add tcp-dprt 22 drop\n")
+    service.mmb.process.signal(signal.SIGHUP)
+    wait_until(lambda: "the policy in force stays" in service.mmb.output(), "the file is refused")
+    assert "tcp-dport" in service.mmb.output(), "with a hint"
+    assert len(service.mmb.ask("list")["rules"]) == 4 and service.mmb.running()
+    service.policy.unlink()
+    service.mmb.process.signal(signal.SIGHUP)
+    wait_until(lambda: service.mmb.output().count("the policy in force stays") == 2, "there is no file")
+    assert service.mmb.stop() == 0
+
+
+def test_sighup_without_a_policy_file_changes_nothing(fresh, site):
+    mmb = fresh.daemon(site)
+    mmb("add", "in wan tcp-dport 22 drop")
+    mmb.process.signal(signal.SIGHUP)
+    wait_until(lambda: "SIGHUP" in mmb.output(), "it is told")
+    assert len(mmb.ask("list")["rules"]) == 1

@@ -25,7 +25,7 @@ const DIGITS: usize = 32;
 
 /// The content of a file, which determines its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileContent {
+pub enum FileContent {
     /// A policy: the permissions of the replaced file, or 0644 less the umask.
     Policy,
     /// A state of connections, which is private: 0600, whatever the replaced file had.
@@ -34,7 +34,7 @@ pub(crate) enum FileContent {
 
 /// The reason why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
+pub enum WriteError {
     /// It is a directory.
     #[error("cannot write {0}: it is a directory")]
     Directory(String),
@@ -47,7 +47,9 @@ pub(crate) enum WriteError {
     /// The system refused.
     #[error("cannot write {name}")]
     Io {
+        /// Its name.
         name: String,
+        /// The reason.
         #[source]
         error: io::Error,
     },
@@ -55,14 +57,16 @@ pub(crate) enum WriteError {
 
 /// The reason why a state cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
+pub enum OpenError {
     /// It is a pipe, a socket or a device, which may have no end, or no writer.
     #[error("{0}: it is {1}; a state is a regular file, or `-` for standard input")]
     Special(String, &'static str),
     /// The system refused.
     #[error("{name}")]
     Io {
+        /// Its name.
         name: String,
+        /// The reason.
         #[source]
         error: io::Error,
     },
@@ -73,7 +77,7 @@ pub(crate) enum OpenError {
 ///
 /// # Errors
 /// The file is not regular, or cannot be opened.
-pub(crate) fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
+pub fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
     if name == "-" {
         return Ok(Box::new(io::stdin()));
     }
@@ -100,7 +104,7 @@ pub(crate) fn is_own_stream(name: &str) -> bool {
 
 /// A file while it is written.
 #[derive(Debug)]
-pub(crate) struct FileWriter {
+pub struct FileWriter {
     name: String,
     to: WriteDestination,
 }
@@ -120,7 +124,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn begin(name: &str, content: FileContent) -> Result<FileWriter, WriteError> {
+    pub fn begin(name: &str, content: FileContent) -> Result<FileWriter, WriteError> {
         let failed = |error: Errno| WriteError::Io { name: name.to_owned(), error: error.into() };
         let to = if name == "-" {
             WriteDestination::Standard(io::stdout())
@@ -160,7 +164,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let written = match &mut self.to {
             WriteDestination::Standard(stream) => stream.write_all(bytes),
             WriteDestination::Stream(stream) => stream.write_all(bytes),
@@ -173,13 +177,23 @@ impl FileWriter {
     ///
     /// # Errors
     /// The target cannot be replaced, and stays as it was.
-    pub(crate) fn finish(self) -> Result<(), WriteError> {
+    pub fn finish(self) -> Result<(), WriteError> {
         let finished = match self.to {
             WriteDestination::Standard(mut stream) => stream.flush(),
             WriteDestination::Stream(mut stream) => stream.flush(),
             WriteDestination::Replacement(temporary) => temporary.replace_target().map_err(io::Error::from),
         };
         finished.map_err(|error| WriteError::Io { name: self.name, error })
+    }
+}
+
+impl Write for FileWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        FileWriter::write(self, bytes).map(|()| bytes.len()).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

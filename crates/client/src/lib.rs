@@ -12,7 +12,7 @@
 
 mod connector;
 pub mod daemon_names;
-mod file;
+pub mod file;
 pub mod help;
 pub mod policy_file;
 mod printer;
@@ -23,7 +23,8 @@ mod sink;
 mod user_command;
 
 pub use connector::Connector;
-pub use report::failure;
+pub use printer::left_out;
+pub use report::{failure, loaded};
 pub use runner::{CommandFailed, CommandRunner};
 pub use sink::{ColorChoice, OutputSink, SinkClosed};
 pub use user_command::{CommandAction, UsageError, UserCommand};

@@ -7,5 +7,6 @@ mod json;
 mod text_table;
 
 pub(crate) use answer_printer::AnswerPrinter;
+pub use connection_listing::left_out;
 pub(crate) use human::HumanPrinter;
 pub(crate) use json::JsonPrinter;

@@ -2,7 +2,7 @@
 
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
-use mmb_protocol::answer::ErrorLine;
+use mmb_protocol::answer::{ErrorLine, LoadedLine};
 use serde_json::{Map, Value, json};
 use std::error::Error;
 
@@ -144,4 +144,18 @@ fn rendered(error: &ErrorLine, source: SourceText<'_>, style: RenderStyle) -> St
 fn position(error: &ErrorLine, source: SourceText<'_>) -> Option<(usize, usize, TextSpan)> {
     let (start, end) = error.span?;
     Some((error.line? + source.lines_before, error.column?, TextSpan { start, end }))
+}
+
+/// Describes a state that was loaded: `7 connections loaded, 1 of them without a rule that is gone, 3 left out: 2 conn-full, 1 nat-clash`.
+pub fn loaded(LoadedLine { connections, lost_rules, left_out }: &LoadedLine) -> String {
+    let mut text = format!("{} loaded", counted(*connections, "connection"));
+    if *lost_rules > 0 {
+        text += &format!(", {lost_rules} of them without a rule that is gone");
+    }
+    let all: u64 = left_out.values().filter_map(Value::as_u64).sum();
+    if all > 0 {
+        let reasons: Vec<_> = left_out.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        text += &format!(", {all} left out: {}", reasons.join(", "));
+    }
+    text
 }

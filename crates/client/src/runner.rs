@@ -5,14 +5,14 @@ use crate::daemon_names;
 use crate::file::{self, FileContent, FileWriter, OpenError, WriteError, is_own_stream};
 use crate::help::{self, ProgramWords};
 use crate::policy_file::{self, PolicyFileError};
-use crate::printer::{AnswerPrinter, HumanPrinter, JsonPrinter};
+use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
 use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
 use crate::user_command::{CommandAction, UserCommand};
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
 use mmb_protocol::{Request, hex};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// The command failed, and the reason was reported; or the sink is closed.
@@ -107,7 +107,7 @@ impl CommandRunner<'_> {
             CommandAction::DryRun(name) => self.apply(name, Request::DryRun, json),
             CommandAction::Save(name) => self.save(name, json),
             CommandAction::SaveState(name) => self.save_state(name, json),
-            CommandAction::LoadState(name) => self.load_state(name, json),
+            CommandAction::LoadState(name, verbose) => self.load_state(name, *verbose, json),
         }
     }
 
@@ -202,12 +202,16 @@ impl CommandRunner<'_> {
         Ok(())
     }
 
-    fn load_state(&self, name: &str, json: bool) -> Result<(), CommandError> {
+    /// Loads a state; with `verbose`, reports each connection that was left out.
+    fn load_state(&self, name: &str, verbose: bool, json: bool) -> Result<(), CommandError> {
         let mut state = file::open_state(name)?;
         let (mut errors, mut loaded) = (Vec::new(), LoadedLine::default());
-        let end = (self.connect)()?.load(&mut state, |answer| {
+        let mut lines_left_out = Vec::new();
+        let end = (self.connect)()?.load(&mut state, verbose, |answer| {
             match answer {
                 Answer::Loaded(line) => loaded = line,
+                Answer::LeftOut(line) if json => lines_left_out.push(line),
+                Answer::LeftOut(line) => print(self.sink, &printer::left_out(&line)),
                 Answer::Error(error) => errors.push(error),
                 _ => {}
             }
@@ -216,13 +220,17 @@ impl CommandRunner<'_> {
         if !end.ok {
             return Err(self.refused(&errors, SourceText::command(""), json));
         }
-        let LoadedLine { connections, left_out } = loaded;
         if json {
-            let line = json!({ "loaded": name, "connections": connections, "left_out": left_out });
+            let LoadedLine { connections, lost_rules, left_out } = loaded;
+            let mut line = json!({
+                "loaded": name, "connections": connections, "lost_rules": lost_rules, "left_out": left_out
+            });
+            if verbose {
+                line["connections_left_out"] = json!(lines_left_out);
+            }
             print_json(self.sink, &line);
         } else {
-            let left_out = left_out_text(&left_out);
-            print(self.sink, &format!("{name}: {} loaded{left_out}\n", counted(connections, "connection")));
+            print(self.sink, &format!("{name}: {}\n", report::loaded(&loaded)));
         }
         Ok(())
     }
@@ -276,11 +284,4 @@ impl CommandRunner<'_> {
             (_, false) => print(self.sink, &format!("{name}: {what} saved\n")),
         }
     }
-}
-
-/// Formats the connections that were left out: `, 3 left out: 2 conn-full, 1 nat-clash`. The text is empty if there are none.
-fn left_out_text(left_out: &Map<String, Value>) -> String {
-    let all: u64 = left_out.values().filter_map(Value::as_u64).sum();
-    let reasons: Vec<_> = left_out.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    if all == 0 { String::new() } else { format!(", {all} left out: {}", reasons.join(", ")) }
 }

@@ -27,8 +27,8 @@ pub enum CommandAction {
     Save(String),
     /// `save-state FILE`
     SaveState(String),
-    /// `load-state FILE`
-    LoadState(String),
+    /// `load-state FILE`, and whether `--verbose` is given.
+    LoadState(String, bool),
     /// `check FILE`
     Check(String),
     /// `help [WORD…]`, with the words.
@@ -47,7 +47,7 @@ impl CommandAction {
             | CommandAction::DryRun(name)
             | CommandAction::Save(name)
             | CommandAction::SaveState(name)
-            | CommandAction::LoadState(name)
+            | CommandAction::LoadState(name, _)
             | CommandAction::Check(name) => Some(name),
             CommandAction::Language(_)
             | CommandAction::Monitor(_)
@@ -59,10 +59,13 @@ impl CommandAction {
 }
 
 /// Words with a dash that commands take; `-` is standard input or output.
-const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill", DRY_RUN];
+const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill", DRY_RUN, VERBOSE];
 
 /// The option of `apply`.
 const DRY_RUN: &str = "--dry-run";
+
+/// The option of `load-state`.
+const VERBOSE: &str = "--verbose";
 
 /// The reason why a line is no command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +94,11 @@ impl UserCommand {
             [command, file, option] | [command, option, file] if command == "apply" && option == DRY_RUN => {
                 Ok(UserCommand { action: CommandAction::DryRun(file.clone()), json: false })
             }
+            [command, file, option] | [command, option, file]
+                if command == "load-state" && option == VERBOSE =>
+            {
+                Ok(UserCommand { action: CommandAction::LoadState(file.clone(), true), json: false })
+            }
             [] => Ok(UserCommand { action: CommandAction::Nothing, json: false }),
             _ => UserCommand::from_line(&words.join(" ")),
         }
@@ -109,8 +117,11 @@ impl UserCommand {
             comment if comment.starts_with('#') => CommandAction::Nothing,
             "exit" | "quit" if rest.is_empty() => CommandAction::Exit,
             "help" | "?" => CommandAction::Help(rest.to_owned()),
-            "apply" if let Some(file) = without_dry_run(rest) => {
+            "apply" if let Some(file) = without_option(rest, DRY_RUN) => {
                 CommandAction::DryRun(file_name(first, file)?)
+            }
+            "load-state" if let Some(file) = without_option(rest, VERBOSE) => {
+                CommandAction::LoadState(file_name(first, file)?, true)
             }
             command if takes_file(command) => file_action(command, file_name(command, rest)?),
             "monitor" => CommandAction::Monitor(line.trim().to_owned()),
@@ -120,10 +131,10 @@ impl UserCommand {
     }
 }
 
-/// Returns the rest of an `apply` command without `--dry-run`, if that is its first or last word.
-fn without_dry_run(rest: &str) -> Option<&str> {
-    let after = rest.strip_prefix(DRY_RUN).filter(|file| file.starts_with(char::is_whitespace));
-    let before = rest.strip_suffix(DRY_RUN).filter(|file| file.ends_with(char::is_whitespace));
+/// Returns the rest of a command without an option, if that is its first or last word.
+fn without_option<'r>(rest: &'r str, option: &str) -> Option<&'r str> {
+    let after = rest.strip_prefix(option).filter(|file| file.starts_with(char::is_whitespace));
+    let before = rest.strip_suffix(option).filter(|file| file.ends_with(char::is_whitespace));
     after.or(before).map(str::trim)
 }
 
@@ -136,7 +147,7 @@ fn file_action(command: &str, file: String) -> CommandAction {
         "apply" => CommandAction::Apply(file),
         "save" => CommandAction::Save(file),
         "save-state" => CommandAction::SaveState(file),
-        "load-state" => CommandAction::LoadState(file),
+        "load-state" => CommandAction::LoadState(file, false),
         _ => CommandAction::Check(file),
     }
 }
@@ -269,7 +280,12 @@ mod tests {
         assert_eq!(line("mmb apply x").action, CommandAction::Apply("x".to_owned()));
         assert_eq!(line("mmb monitor").action, CommandAction::Monitor("mmb monitor".to_owned()));
         assert_eq!(line("save-state x").action, CommandAction::SaveState("x".to_owned()));
-        assert_eq!(line("load-state -").action, CommandAction::LoadState("-".to_owned()));
+        assert_eq!(line("load-state -").action, CommandAction::LoadState("-".to_owned(), false));
+        for verbose in ["load-state s --verbose", "load-state --verbose s"] {
+            assert_eq!(line(verbose).action, CommandAction::LoadState("s".to_owned(), true));
+            let typed: Vec<_> = verbose.split(' ').collect();
+            assert_eq!(words(&typed), CommandAction::LoadState("s".to_owned(), true));
+        }
         assert_eq!(words(&["del", "3", "--kill"]), CommandAction::Language("del 3 --kill".to_owned()));
         assert_eq!(line("mmb list").action, CommandAction::Language("mmb list".to_owned()));
         assert_eq!(line("quit").action, CommandAction::Exit);

@@ -261,6 +261,15 @@ impl IngressPorts {
         }
     }
 
+    /// The same ports under other numbers; `None` if one of them has none.
+    #[must_use]
+    pub fn renumbered(mut self, number: impl Fn(PortId) -> Option<PortId>) -> Option<IngressPorts> {
+        for port in self.ports.as_flattened_mut().iter_mut().filter(|port| **port != NO_PORT) {
+            *port = number(PortId(*port))?.0;
+        }
+        Some(self)
+    }
+
     /// The ports as bytes in a file.
     pub fn to_bytes(self) -> [u8; 9] {
         let mut bytes = [0; 9];

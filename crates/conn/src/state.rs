@@ -154,7 +154,7 @@ impl CloseReason {
     ];
 
     /// Its name for display.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             CloseReason::Timeout => "timeout",
             CloseReason::Evicted => "evicted",

@@ -205,6 +205,11 @@ impl ConnectionTable {
         self.keep(hashes, Connection::restored(self.now_ms, &ConnectionSnapshot { tuples, ..*was }), false)
     }
 
+    /// Whether a connection of another table would have timed out in this one.
+    pub fn would_have_timed_out(&self, was: &ConnectionSnapshot) -> bool {
+        was.idle_ms > self.limits.ms(was.tuples[0].proto, was.state)
+    }
+
     /// The hashes of these tuples, if no connection has them.
     fn free_keys(&self, tuples: [&Tuple; 2]) -> Result<[u64; 2], InsertError> {
         let hashes = tuples.map(|tuple| self.hasher.hash(tuple));

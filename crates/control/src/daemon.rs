@@ -53,7 +53,7 @@ pub struct CommittedChange {
     /// The policy after the change.
     pub after: Arc<Policy>,
     /// The stateful rules that it removed or replaced.
-    pub(crate) stateful: StatefulChange,
+    pub stateful: StatefulChange,
 }
 
 /// The reason why a change was not committed.
@@ -172,6 +172,15 @@ impl Daemon {
                 .for_each(|outcome| *outcome = Err(refusal.clone()));
         }
         outcomes
+    }
+
+    /// Replaces the policy with that of a policy file, as a client's `apply` does.
+    ///
+    /// # Errors
+    /// The policy cannot be put in force; the one in force stays.
+    pub fn apply_file(&mut self, file: Policy) -> Result<CommittedChange, CommitError> {
+        let request = vec![ChangeRequest::Apply(Box::new(file))];
+        self.commit(request).pop().unwrap_or(Err(CommitError::Internal))
     }
 
     /// Returns the change that a policy file would be, without committing it.

@@ -22,6 +22,7 @@ mod respond;
 pub mod server;
 mod session;
 pub mod socket;
+pub mod state;
 mod status;
 
 pub use daemon::{CommitError, CommittedChange, Daemon};

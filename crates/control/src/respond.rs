@@ -16,6 +16,7 @@ use crate::limits::Budget;
 use crate::locate;
 use crate::panic_guard::guarded;
 use crate::status;
+pub(crate) use connection_answers::connection_line;
 use mmb_base::lock;
 use mmb_engine::Count;
 use mmb_language::command::Show;
@@ -188,7 +189,7 @@ impl Responder<'_> {
             PendingQuestion::Save => end = self.save()?,
             PendingQuestion::Names(prefix) => end = self.names(&prefix)?,
             PendingQuestion::SaveState => end = self.save_state()?,
-            PendingQuestion::LoadState => end = self.load_state()?,
+            PendingQuestion::LoadState { verbose } => end = self.load_state(verbose)?,
         }
         self.send(&Answer::End(end))
     }

@@ -42,7 +42,7 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, set_idle:
         while end.is_none()
             && batch.len() < BATCH_SIZE
             && (batch.is_empty() || requests.has_next())
-            && !matches!(batch.last(), Some(Ok(Request::LoadState)))
+            && !matches!(batch.last(), Some(Ok(Request::LoadState { .. })))
         {
             match requests.next(timeout, || set_idle(false)) {
                 Ok(Some(RequestLine { bytes, share })) => {

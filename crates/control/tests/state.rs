@@ -4,6 +4,8 @@ mod common;
 
 use common::{Running, answer, raw, start, start_with};
 use mmb_control::ServerLimits;
+use mmb_engine::SavedState;
+use mmb_language::parse_policy;
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, CountLine, LoadedLine};
 use mmb_protocol::hex;
@@ -14,6 +16,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
+const LOAD: Request = Request::LoadState { verbose: false };
 const STATEFUL: &str = "add-stateful id 1 ip-proto udp accept\n";
 
 /// The number of connections whose state has many pieces.
@@ -58,7 +61,7 @@ fn piece(bytes: &[u8]) -> Request {
 /// Returns the requests of a state, with its end.
 fn pieces(state: &[u8], size: usize) -> Vec<Request> {
     let pieces = state.chunks(size).map(piece);
-    [Request::LoadState].into_iter().chain(pieces).chain([piece(&[])]).collect()
+    [LOAD].into_iter().chain(pieces).chain([piece(&[])]).collect()
 }
 
 fn error(lines: &[Value]) -> &str {
@@ -80,7 +83,7 @@ fn connections_move_from_one_daemon_to_another() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let mut loaded = Vec::new();
-    let end = mmb.client().load(&mut &state[..], |answer| {
+    let end = mmb.client().load(&mut &state[..], false, |answer| {
         loaded.push(answer);
         Ok::<(), ClientError>(())
     });
@@ -97,7 +100,7 @@ fn connections_move_from_one_daemon_to_another() {
     let sender = std::thread::spawn(move || writer.write_all(&wire(&requests)).expect("writes"));
     let lines = answer(&stream);
     sender.join().expect("sends");
-    assert_eq!(lines[0], json!({"loaded": {"connections": MANY, "left_out": {}}}));
+    assert_eq!(lines[0], json!({"loaded": {"connections": MANY, "lost_rules": 0, "left_out": {}}}));
     let listed = raw(&stream, &wire(&[Request::Run(vec!["list".into()])]));
     assert_eq!(listed[0]["begin"]["topic"], "rules", "the conversation goes on");
 }
@@ -115,7 +118,10 @@ fn the_number_of_connections_left_out_is_reported_by_reason() {
     {
         let (mut writer, requests) = (stream.try_clone().expect("clones"), requests.clone());
         let sender = std::thread::spawn(move || writer.write_all(&requests).expect("writes"));
-        assert_eq!(answer(&stream)[0], json!({"loaded": {"connections": made, "left_out": left_out}}));
+        assert_eq!(
+            answer(&stream)[0],
+            json!({"loaded": {"connections": made, "lost_rules": 0, "left_out": left_out}})
+        );
         sender.join().expect("sends");
     }
 }
@@ -135,7 +141,7 @@ fn a_state_that_does_not_fit_the_memory_is_refused_and_the_session_continues() {
         let lines = answer(&stream);
         sender.join().expect("all of it is taken");
         if fits {
-            assert_eq!(lines[0], json!({"loaded": {"connections": MANY, "left_out": {}}}));
+            assert_eq!(lines[0], json!({"loaded": {"connections": MANY, "lost_rules": 0, "left_out": {}}}));
         } else {
             assert!(error(&lines).contains("not enough memory"), "{lines:?}");
             assert_eq!(now(&mmb), 0);
@@ -160,9 +166,9 @@ fn a_damaged_state_is_refused_and_the_session_continues() {
     assert!(error(&answer(&stream)).contains("no state"));
     sender.join().expect("all of it is taken");
     assert!(error(&raw(&stream, &wire(&pieces(b"", 1)))).contains("ends"));
-    let not_hex = [Request::LoadState, Request::Piece("0g".into())];
+    let not_hex = [LOAD, Request::Piece("0g".into())];
     assert!(error(&raw(&stream, &wire(&not_hex))).contains("hexadecimal"));
-    let other = [Request::LoadState, Request::Save];
+    let other = [LOAD, Request::Save];
     assert!(error(&raw(&stream, &wire(&other))).contains("without its last piece"));
     assert_eq!(raw(&stream, &wire(&[Request::Save])).last(), Some(&json!({"end": {"v": 1, "ok": true}})));
     assert_eq!(now(&mmb), 0);
@@ -174,7 +180,7 @@ fn a_damaged_state_is_refused_before_its_end() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let stream = mmb.stream();
-    (&stream).write_all(&wire(&[Request::LoadState, piece(&[b'x'; 100])])).expect("writes");
+    (&stream).write_all(&wire(&[LOAD, piece(&[b'x'; 100])])).expect("writes");
     let mut reader = BufReader::new(&stream);
     let mut line = String::new();
     reader.read_line(&mut line).expect("reads");
@@ -185,7 +191,7 @@ fn a_damaged_state_is_refused_before_its_end() {
 
     let mut zeroes = std::io::repeat(0).take(1 << 32);
     let mut said = Vec::new();
-    let end = mmb.client().load(&mut zeroes, |answer| {
+    let end = mmb.client().load(&mut zeroes, false, |answer| {
         said.push(answer);
         Ok::<(), ClientError>(())
     });
@@ -202,7 +208,7 @@ fn a_state_with_data_after_its_end_is_refused() {
     let _packets = mmb.packets();
     let longer = [&state[..], b"x"].concat();
     let (mut said, mut client) = (Vec::new(), mmb.client());
-    let end = client.load(&mut &longer[..], |answer| {
+    let end = client.load(&mut &longer[..], false, |answer| {
         said.push(answer);
         Ok::<(), ClientError>(())
     });
@@ -213,7 +219,7 @@ fn a_state_with_data_after_its_end_is_refused() {
     );
     assert_eq!(now(&mmb), 0);
     assert!(
-        client.load(&mut &state[..], |_| Ok::<(), ClientError>(())).expect("an answer").ok,
+        client.load(&mut &state[..], false, |_| Ok::<(), ClientError>(())).expect("an answer").ok,
         "the conversation goes on"
     );
     assert_eq!(now(&mmb), u64::from(MANY));
@@ -267,4 +273,72 @@ fn a_worker_that_does_not_answer_is_reported() {
     let mmb = start(STATEFUL);
     let (answers, end) = mmb.ask(&Request::SaveState);
     assert!(!end.ok && matches!(answers.last(), Some(Answer::Error(_))), "{answers:?}");
+}
+
+/// A rule was found by its number, which another rule may have by now.
+#[test]
+fn rules_of_a_state_are_found_by_their_text() {
+    let state = state();
+    let mmb = start("add-stateful id 1 ip-proto tcp accept\nadd-stateful id 7 ip-proto udp accept\n");
+    let _packets = mmb.packets();
+    assert!(mmb.client().load(&mut &state[..], false, |_| Ok::<(), ClientError>(())).expect("an answer").ok);
+    let connections = mmb.run("show connections udp-sport 7");
+    let [_, Answer::Connection(connection)] = &connections[..] else { panic!("{connections:?}") };
+    assert_eq!(connection.rules, [7]);
+    let other = start("add-stateful id 1 ip-proto tcp accept\n");
+    let _packets = other.packets();
+    let mut loaded = Vec::new();
+    let end = other.client().load(&mut &state[..], false, |answer| {
+        loaded.push(answer);
+        Ok::<(), ClientError>(())
+    });
+    assert!(end.expect("an answer").ok);
+    let many = u64::from(MANY);
+    let line = LoadedLine { connections: many, lost_rules: many, ..LoadedLine::default() };
+    assert_eq!(loaded, [Answer::Loaded(line)]);
+}
+
+#[test]
+fn connections_that_are_left_out_are_listed_on_request() {
+    let state = state();
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    mmb.feed(&many()[..3]);
+    for (verbose, listed) in [(true, 3), (false, 0)] {
+        let mut answers = Vec::new();
+        let end = mmb.client().load(&mut &state[..], verbose, |answer| {
+            answers.push(answer);
+            Ok::<(), ClientError>(())
+        });
+        assert!(end.expect("an answer").ok);
+        let Some((Answer::Loaded(loaded), left_out)) = answers.split_last() else { panic!("{answers:?}") };
+        assert_eq!(left_out.len(), listed);
+        assert!(
+            left_out.iter().all(|line| matches!(line, Answer::LeftOut(line) if line.reason == "nat-clash"))
+        );
+        assert_eq!(loaded.left_out, json!({"nat-clash": 3}).as_object().expect("an object").clone());
+        mmb.run("conn kill udp-sport 4-65535");
+    }
+}
+
+#[test]
+fn rules_without_ids_get_those_that_they_had() {
+    let mmb = start("add-stateful id 4 ip-proto udp accept\nadd id 9 tcp-dport 80 drop\n");
+    let _packets = mmb.packets();
+    let (answers, _) = mmb.ask(&Request::SaveState);
+    let pieces: Vec<u8> = answers
+        .iter()
+        .filter_map(|answer| if let Answer::State(piece) = answer { hex::decode(piece) } else { None })
+        .flatten()
+        .collect();
+    let state = SavedState::read(&mut &pieces[..], 0).expect("whole");
+    let ids = |text: &str| {
+        let file = parse_policy(text).expect("parses").0;
+        mmb_control::state::with_ids_of(&state, file).rules.keys().map(|id| id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ids("add udp-dport 53 drop\nadd tcp-dport 80 drop\nadd-stateful ip-proto udp accept\n"),
+        [4, 9, 10]
+    );
+    assert_eq!(ids("add id 2 tcp-dport 80 drop\n"), [2], "a file has the last word");
 }

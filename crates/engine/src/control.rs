@@ -7,8 +7,8 @@
 use crate::cells::WorkerCells;
 use crate::compiled::{AffectedConnections, Snapshot, StatefulChange};
 use crate::conntrack::{
-    ConnectionEvent, ConnectionInfo, Conntrack, LoadSummary, LoadedState, RestoreRequest, SavedConnection,
-    SharedState, StateWriter, Watcher,
+    ConnectionEvent, ConnectionInfo, Conntrack, LeftOut, LoadSummary, RestoreRequest, SavedConnection,
+    SavedState, SharedState, StateMap, StateWriter, Watcher,
 };
 use crate::drop::DropReason;
 use crate::worker::WorkerTask;
@@ -17,7 +17,7 @@ use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, ConnId, Invalid, RuleSetId};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
@@ -179,65 +179,41 @@ impl Connections {
     /// moment.
     ///
     /// # Errors
-    /// An error of `out`, or a worker does not answer.
-    pub fn save(&self, out: &mut dyn Write) -> io::Result<u64> {
-        let mut writer = StateWriter::new(out)?;
+    /// An error of the writer, or a worker does not answer.
+    pub fn save(&self, writer: &mut StateWriter<'_>) -> io::Result<u64> {
         for worker in 0..self.workers.len() {
             let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
                 let saved = self.ask(worker, move |conntrack, _| conntrack.save(first, CHUNK));
                 let (next, found) = saved.map_err(io::Error::other)?;
-                found.iter().try_for_each(|saved| writer.write(saved))?;
+                found.iter().try_for_each(|saved| writer.connection(saved))?;
                 from = next;
             }
         }
-        writer.end()
+        writer.end_connections()
     }
 
-    /// Restores the connections that [`Connections::save`] wrote, with those of their rules that the current policy has under the same ids.
-    /// A connection whose tuples are in use, or for which the table has no room, is left out.
+    /// Restores the connections of a state, with those of their rules that the current policy has. `left_out` gets the connections that are
+    /// left out, but for those that the table has no room for.
     ///
     /// # Errors
-    /// The fault in the input, which is read completely first: nothing is restored then. Or a worker does not answer.
-    pub fn load(&self, input: &mut dyn Read) -> Result<LoadSummary, String> {
-        let whole = LoadedState::read(input, self.max)?;
-        let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
-        let slots = slots.map_err(|error| error.to_string())?;
-        // A closed connection may have given up its port to another and needs none: live connections come first.
-        let live = whole.connections().filter(|saved| !saved.connection.state.is_closed());
-        let over = whole.connections().filter(|saved| saved.connection.state.is_closed());
-        let mut summary = LoadSummary::default();
-        summary.leave_out(DropReason::ConnFull, whole.beyond);
-        summary.add(self.restore_all(live, &slots)?);
-        summary.add(self.restore_all(over, &slots)?);
-        Ok(summary)
-    }
-
-    /// Has each connection restored by its worker; `slots` are those of the stateful rules.
-    fn restore_all(
+    /// A worker does not answer.
+    pub fn load(
         &self,
-        all: impl Iterator<Item = SavedConnection>,
-        slots: &HashMap<RuleId, RuleSlot>,
-    ) -> Result<LoadSummary, String> {
-        let mut waiting: Vec<Vec<RestoreRequest>> = self.workers.iter().map(|_| Vec::new()).collect();
-        let mut summary = LoadSummary::default();
-        for saved in all {
-            let worker = self.common.owner(&saved.connection.tuples[0]);
-            let slots = saved.rules.iter().filter_map(|rule| slots.get(rule).copied()).collect();
-            waiting[worker].push((saved, slots));
-            if waiting[worker].len() == CHUNK {
-                summary.add(self.restore_at(worker, std::mem::take(&mut waiting[worker]))?);
-            }
+        state: &SavedState,
+        map: &StateMap,
+        left_out: &mut dyn FnMut(LeftOut),
+    ) -> Result<LoadSummary, NoAnswer> {
+        let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>())?;
+        let mut restoring =
+            Restoring { connections: self, map, slots, left_out, summary: LoadSummary::default() };
+        restoring.summary.leave_out(DropReason::ConnFull.name(), state.beyond);
+        // A closed connection may have given up its port to another and needs none: live connections come first.
+        for is_closed in [false, true] {
+            let is_next = |saved: &SavedConnection| saved.connection.state.is_closed() == is_closed;
+            restoring.all(state.connections().filter(is_next))?;
         }
-        for (worker, left) in waiting.into_iter().enumerate() {
-            summary.add(self.restore_at(worker, left)?);
-        }
-        Ok(summary)
-    }
-
-    fn restore_at(&self, worker: usize, requests: Vec<RestoreRequest>) -> Result<LoadSummary, String> {
-        let summary = self.ask(worker, move |conntrack, snapshot| conntrack.restore_all(snapshot, &requests));
-        summary.map_err(|error| error.to_string())
+        Ok(restoring.summary)
     }
 
     /// Distributes new connections, and the table capacity, evenly among these workers. Existing connections stay at their workers, to
@@ -304,6 +280,49 @@ impl Connections {
             drive(worker);
         }
         answered.recv_timeout(PATIENCE).map_err(|_| NoAnswer(worker))
+    }
+}
+
+/// The connections of a state on their way to their workers.
+struct Restoring<'r> {
+    connections: &'r Connections,
+    map: &'r StateMap,
+    /// The slots of the stateful rules in force.
+    slots: HashMap<RuleId, RuleSlot>,
+    left_out: &'r mut dyn FnMut(LeftOut),
+    summary: LoadSummary,
+}
+
+impl Restoring<'_> {
+    /// Has each connection restored by its worker.
+    fn all(&mut self, all: impl Iterator<Item = SavedConnection>) -> Result<(), NoAnswer> {
+        let mut waiting: Vec<Vec<RestoreRequest>> =
+            self.connections.workers.iter().map(|_| Vec::new()).collect();
+        for saved in all {
+            let Some(saved) = self.map.connection(saved.clone()) else {
+                self.summary.leave_out(LeftOut::NO_PORT, 1);
+                (self.left_out)(saved.left_out(LeftOut::NO_PORT));
+                continue;
+            };
+            let worker = self.connections.common.owner(&saved.connection.tuples[0]);
+            let slot = |rule: &RuleId| self.slots.get(self.map.rules.get(rule)?).copied();
+            let slots = saved.rules.iter().filter_map(slot).collect();
+            waiting[worker].push((saved, slots));
+            if waiting[worker].len() == CHUNK {
+                self.at(worker, std::mem::take(&mut waiting[worker]))?;
+            }
+        }
+        waiting.into_iter().enumerate().try_for_each(|(worker, left)| self.at(worker, left))
+    }
+
+    fn at(&mut self, worker: usize, requests: Vec<RestoreRequest>) -> Result<(), NoAnswer> {
+        let restored = self
+            .connections
+            .ask(worker, move |conntrack, snapshot| conntrack.restore_all(snapshot, &requests));
+        let (summary, left_out) = restored?;
+        self.summary.add(summary);
+        left_out.into_iter().for_each(&mut self.left_out);
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cells::{STAGES, WorkerCells};
 use crate::compiled::{PolicyCompiler, PublishError, Snapshot, StatefulChange};
-use crate::conntrack::SharedState;
+use crate::conntrack::{SharedState, StateHeader, StateMap, saved_ports};
 use crate::control::Connections;
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
@@ -15,6 +15,7 @@ use mmb_packet::PortId;
 use mmb_policy::{Policy, RuleId};
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
@@ -196,6 +197,17 @@ impl Engine {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
         let max = (self.current.connections.max as usize).min(self.connection_bound());
         Connections::new(workers, Arc::clone(&self.common), max as u64)
+    }
+
+    /// The header of a state that is saved `now_ms` after 1970.
+    pub fn state_header(&self, now_ms: u64) -> StateHeader {
+        StateHeader { saved_at_ms: now_ms, ports: saved_ports(&self.ports, &self.current.routes) }
+    }
+
+    /// The map that [`Connections::load`] needs for a state with this header, `now_ms` after 1970. `rules` are the ids of the state's
+    /// stateful rules in the current policy.
+    pub fn state_map(&self, header: &StateHeader, now_ms: u64, rules: HashMap<RuleId, RuleId>) -> StateMap {
+        StateMap::new(header, now_ms, &self.ports, &self.current.routes, rules)
     }
 
     /// The ports.

@@ -23,7 +23,10 @@ mod verdict;
 mod worker;
 
 pub use compiled::{AffectedConnections, PublishError, StatefulChange};
-pub use conntrack::{CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, Endpoints, LoadSummary, check_state};
+pub use conntrack::{
+    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, CounterKind, Endpoints, LeftOut, LoadSummary,
+    SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap, StateWriter,
+};
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;

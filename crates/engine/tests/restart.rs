@@ -4,10 +4,11 @@ mod host;
 
 use host::{engine, pass_among, policy};
 use mmb_engine::{
-    ConnectionInfo, Connections, Engine, Forward, LoadSummary, NoCycles, PortSpec, PortTable, Verdict, Worker,
+    ConnectionInfo, Connections, Engine, Forward, LeftOut, LoadSummary, NoCycles, PortSpec, PortTable,
+    SavedState, StateWriter, Verdict, Worker,
 };
 use mmb_packet::PortId;
-use mmb_policy::ConnectionFilter;
+use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_random::SeedTree;
 use mmb_testkit::{Dccp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,6 +17,8 @@ const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
 const NOW_NS: u64 = 2_000_000_000;
+/// Milliseconds since 1970 when a state is saved.
+const SAVED_MS: u64 = 1_700_000_000_000;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
@@ -85,9 +88,12 @@ impl Middlebox {
     }
 
     fn save(&mut self) -> Vec<u8> {
+        let header = self.engine.state_header(SAVED_MS);
         self.ask(|connections| {
             let mut state = Vec::new();
-            connections.save(&mut state).expect("the workers answer");
+            let mut writer = StateWriter::new(&mut state, &header).expect("memory takes it");
+            connections.save(&mut writer).expect("the workers answer");
+            writer.end(&[]).expect("memory takes it");
             state
         })
     }
@@ -98,12 +104,23 @@ impl Middlebox {
     }
 
     fn load_counted(&mut self, state: &[u8]) -> Result<LoadSummary, String> {
-        self.ask(|connections| connections.load(&mut &*state))
+        self.load_later(state, 0).map(|(summary, _)| summary)
+    }
+
+    /// Loads a state so many milliseconds after it was saved; its rules have their ids here.
+    fn load_later(&mut self, mut state: &[u8], gap_ms: u64) -> Result<(LoadSummary, Vec<LeftOut>), String> {
+        let most = self.engine.connections().summary().max;
+        let state = SavedState::read(&mut state, most)?;
+        let rules = (1..10).map(|id| (RuleId(id), RuleId(id))).collect();
+        let map = self.engine.state_map(&state.header, SAVED_MS + gap_ms, rules);
+        let mut left_out = Vec::new();
+        let loaded = self.ask(|connections| connections.load(&state, &map, &mut |one| left_out.push(one)));
+        Ok((loaded.expect("the workers answer"), left_out))
     }
 }
 
 fn load_summary(connections: u64, left_out: &[(&'static str, u64)]) -> LoadSummary {
-    LoadSummary { connections, left_out: left_out.iter().copied().collect() }
+    LoadSummary { connections, lost_rules: 0, left_out: left_out.iter().copied().collect() }
 }
 
 fn ip4(source: Ipv4Addr, destination: Ipv4Addr, upper: Upper) -> Vec<u8> {
@@ -297,4 +314,61 @@ fn of_what_is_no_state_or_only_the_beginning_of_one_nothing_is_made() {
     assert!(after.load(&state[..state.len() / 2]).is_err(), "cut off");
     assert_eq!(after.list().len(), 0);
     assert_eq!(after.load(&state), Ok(250), "the whole of it may come behind");
+}
+
+#[test]
+fn what_timed_out_meanwhile_is_left_out() {
+    let mut before = Middlebox::new(NAT);
+    before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));
+    let (inside, server) = ((INSIDE, 4000), (SERVER, 80));
+    let port = sport(&before.through(0, &tcp(inside, server, SYN, 100, 0)));
+    let acked = number(&before.through(0, &tcp(inside, server, SYN, 100, 0)), SEQ).wrapping_add(1);
+    before.through(1, &tcp(server, (OUTSIDE, port), SYN | ACK, 500, acked));
+    before.through(0, &tcp(inside, server, ACK, 101, 501));
+    let state = before.save();
+    let later = |gap_ms| Middlebox::with_workers(NAT, 1).load_later(&state, gap_ms).expect("it is whole");
+    assert_eq!(later(10_000), (load_summary(2, &[]), vec![]));
+    let (summary, left_out) = later(1_000_000);
+    assert_eq!(summary, load_summary(1, &[("timeout", 1)]));
+    let [LeftOut { info, reason: LeftOut::TIMEOUT }] = &left_out[..] else { panic!("{left_out:?}") };
+    assert_eq!((info.proto, info.sent.src, info.state), (17, OUTSIDE.into(), "unreplied"));
+    assert_eq!((info.idle_ms, &info.rules[..]), (1_000_000, &[RuleId(2)][..]));
+    assert_eq!(later(1_000_000_000).0, load_summary(0, &[("timeout", 2)]));
+}
+
+/// They were found by number: behind a restart with its ports the other way round, a connection's packets came from the wrong side.
+#[test]
+fn ports_are_found_by_name() {
+    let mut before = Middlebox::new("add-stateful id 1 in a accept\nadd in b drop");
+    before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));
+    let state = before.save();
+    let turned = |names: [&str; 2]| {
+        let spec = |(name, peer): (&str, u16)| PortSpec {
+            name: name.into(),
+            mtu: None,
+            forward: Forward::Wire(PortId(peer)),
+        };
+        let ports = PortTable(names.into_iter().zip([1, 0]).map(spec).collect());
+        let (mut engine, workers) = Engine::new(ports, 1, &SeedTree::repeatable(99));
+        let last = names[0];
+        let text = format!("add-stateful id 1 in a accept\nadd in {last} drop");
+        engine.publish(&policy(&text)).expect("publishes");
+        Middlebox { engine, workers }
+    };
+    let mut after = turned(["b", "a"]);
+    assert_eq!(after.load(&state), Ok(1));
+    let reply = udp((SERVER, 53), (INSIDE, 4000));
+    assert_eq!(after.pass(0, &reply).0, Verdict::Send(PortId(1)), "accepted, as its connection was");
+    let mut other = turned(["c", "a"]);
+    assert_eq!(other.load_counted(&state), Ok(load_summary(0, &[("no-port", 1)])));
+}
+
+#[test]
+fn connections_that_lost_a_rule_are_counted() {
+    let mut before = Middlebox::new(NAT);
+    before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));
+    let state = before.save();
+    let mut after = Middlebox::with_workers("add-stateful id 1 in a accept", 1);
+    let summary = LoadSummary { lost_rules: 1, ..load_summary(1, &[]) };
+    assert_eq!(after.load_counted(&state), Ok(summary));
 }

@@ -161,10 +161,10 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "load-state",
         Verb::LoadState,
-        "FILE",
+        "FILE [--verbose]",
         Argument::File,
         false,
-        "adds the connections that save-state wrote to a file",
+        "adds the connections that save-state wrote to a file; with --verbose lists those that were left out",
     ),
 ];
 

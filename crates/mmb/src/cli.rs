@@ -92,7 +92,7 @@ pub(crate) enum CliCommand {
     /// `save-state`
     SaveState(StateFile),
     /// `load-state`
-    LoadState(StateFile),
+    LoadState(LoadStateArgs),
     /// Prints the completions for a shell
     Completions(CompletionsArgs),
     /// Prints a man page
@@ -150,12 +150,29 @@ pub(crate) struct StateFile {
     pub(crate) file: String,
 }
 
+/// A file of connections to load.
+#[derive(Debug, Args)]
+pub(crate) struct LoadStateArgs {
+    /// The file of connections; - is standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: String,
+    /// Print each connection that is left out
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
 /// `mmb run`
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The policy at the start; without it, every packet passes
     #[arg(short = 'c', long = "config", value_name = "POLICY", value_hint = ValueHint::FilePath)]
     pub(crate) policy: Option<PathBuf>,
+    /// The file that keeps connections and counters over a restart: loaded before the first packet, saved after the last
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) state: Option<PathBuf>,
+    /// Report each connection of the state that is left out
+    #[arg(long, requires = "state")]
+    pub(crate) verbose: bool,
     #[arg(
         long = "port",
         value_name = "NAME=DEVICE",

@@ -16,7 +16,9 @@ mod tsc;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use cli::{ApplyArgs, CheckArgs, Cli, CliCommand, CompletionsArgs, Global, LanguageLine, ShellArg};
+use cli::{
+    ApplyArgs, CheckArgs, Cli, CliCommand, CompletionsArgs, Global, LanguageLine, LoadStateArgs, ShellArg,
+};
 use client::ClientOptions;
 use std::process::ExitCode;
 
@@ -64,7 +66,10 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Conn(words) => ("conn", words.words),
         CliCommand::Monitor(words) => ("monitor", words.words),
         CliCommand::SaveState(state) => ("save-state", vec![state.file]),
-        CliCommand::LoadState(state) => ("load-state", vec![state.file]),
+        CliCommand::LoadState(LoadStateArgs { file, verbose: false }) => ("load-state", vec![file]),
+        CliCommand::LoadState(LoadStateArgs { file, verbose: true }) => {
+            ("load-state", vec![file, "--verbose".to_owned()])
+        }
     };
     let line = LanguageLine::new(name, words, global).unwrap_or_else(|message| bad_usage(message));
     Ok(client::main(line.words, client_options(line.global)))

@@ -228,7 +228,10 @@ fn the_state_of_connections_is_saved_and_loaded() {
         "it exists already"
     );
     mmb.good(&["conn", "kill", "all"]);
-    assert_eq!(mmb.json(&["load-state", &path]), json!({"loaded": path, "connections": 1, "left_out": {}}));
+    assert_eq!(
+        mmb.json(&["load-state", &path]),
+        json!({"loaded": path, "connections": 1, "lost_rules": 0, "left_out": {}})
+    );
     assert_eq!(mmb.good(&["show", "connections"]), before);
 
     let wrong = mmb.file("wrong", "no state\n");

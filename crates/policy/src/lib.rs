@@ -26,7 +26,7 @@ pub use field::{FIELDS, Field, FieldId, FieldInfo};
 pub use filter::ConnectionFilter;
 pub use intervals::Intervals;
 pub use policy::{Policy, PolicyError};
-pub use policy_diff::PolicyDiff;
+pub use policy_diff::{PolicyDiff, successors};
 pub use rule::{Match, Rule, RuleId, Target, Test};
 pub use rules::{RuleChange, RuleStore};
 pub use settings::Settings;

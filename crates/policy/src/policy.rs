@@ -70,6 +70,11 @@ impl Policy {
         self.ports.insert(port.to_owned(), enabled) != Some(enabled)
     }
 
+    /// Whether the policy has given a rule its id, because the text had none.
+    pub fn has_assigned_ids(&self) -> bool {
+        self.rules.entries().any(|entry| entry.numbered)
+    }
+
     /// The greatest number that a rule has had.
     pub(crate) fn last_id(&self) -> u32 {
         self.last_id

@@ -69,6 +69,25 @@ fn sharing(old: &RuleStore, new: &RuleStore, added: &[RuleId], removed: &[RuleId
     rules
 }
 
+/// The rules of `now` that rules of another policy have become, by their numbers there: the rule of the same number if the two differ only in
+/// their names and the values of their targets; otherwise the same rule under another number, or one that differs only so. A number alone
+/// does not make two rules the same.
+pub fn successors(before: &RuleStore, now: &RuleStore) -> HashMap<RuleId, RuleId> {
+    let in_place = |entry: &ChunkEntry<'_>| {
+        now.entry(entry.id).is_some_and(|now| now.record == entry.record || now.outline() == entry.outline())
+    };
+    let (same, moved): (Vec<_>, Vec<_>) = before.entries().partition(in_place);
+    let mut successors: HashMap<_, _> = same.iter().map(|entry| (entry.id, entry.id)).collect();
+    if moved.is_empty() {
+        return successors;
+    }
+    let free = now.entries().filter(|entry| !successors.contains_key(&entry.id)).collect();
+    let (pairs, olds, news) = paired(moved, free, |entry| hash(entry.record));
+    let (changed, ..) = paired(olds, news, |entry| hash(&entry.outline()));
+    successors.extend(pairs.into_iter().chain(changed).map(|(new, old)| (old, new)));
+    successors
+}
+
 /// Final numbers of the new policy's rules, in their order, and the greatest number used; `None` if rules that compete
 /// would change their order, so that the new policy's own numbers must stand.
 fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {

@@ -1,7 +1,7 @@
 //! Which rules stay, and under which numbers, where one policy replaces another.
 
 use mmb_language::{Print, parse_policy};
-use mmb_policy::{Policy, PolicyDiff, Rule, RuleId, RuleStore};
+use mmb_policy::{Policy, PolicyDiff, Rule, RuleId, RuleStore, successors};
 
 fn policy(text: &str) -> Policy {
     parse_policy(text).expect("parses").0
@@ -98,4 +98,31 @@ fn numbers_of_removed_rules_do_not_come_back() {
     assert_eq!(policy.rules.keys().map(|id| id.0).collect::<Vec<_>>(), [41]);
     let rule = policy.rules.iter().next().map(|rule| Rule { id: None, ..rule }).expect("one");
     assert_eq!(policy.add(&rule), Ok(RuleId(42)));
+}
+
+#[test]
+fn a_number_alone_does_not_make_two_rules_the_same() {
+    let pairs = |before: &str, now: &str| {
+        let mut pairs: Vec<_> = successors(&policy(before).rules, &policy(now).rules)
+            .into_iter()
+            .map(|(old, new)| (old.0, new.0))
+            .collect();
+        pairs.sort_unstable();
+        pairs
+    };
+    let nat = "ip-proto udp map ip-saddr 200.0.0.1";
+    let before = format!("add-stateful id 1 {nat}\nadd-stateful id 2 tcp-dport 80 accept\n");
+    assert_eq!(pairs(&before, &before), [(1, 1), (2, 2)]);
+    let moved = format!("add-stateful id 1 tcp-dport 80 accept\nadd-stateful id 7 {nat}\n");
+    assert_eq!(pairs(&before, &moved), [(1, 7), (2, 1)]);
+    // The values of targets may differ; the same rule goes before one with other values, and a rule under its own number before both.
+    let larger = "add-stateful id 4 ip-proto udp map ip-saddr 200.0.0.1-200.0.0.9\n";
+    assert_eq!(pairs(&before, larger), [(1, 4)]);
+    assert_eq!(pairs(&before, &format!("{larger}add-stateful id 5 {nat}\n")), [(1, 5)]);
+    let own = format!("add-stateful id 1 ip-proto udp map ip-saddr 200.0.0.2\nadd-stateful id 5 {nat}\n");
+    assert_eq!(pairs(&before, &own), [(1, 1)]);
+    assert_eq!(
+        pairs(&before, "add-stateful id 1 ip-proto udp accept\nadd-stateful id 2 tcp-dport 81 accept\n"),
+        []
+    );
 }

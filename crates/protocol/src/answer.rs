@@ -56,6 +56,8 @@ pub enum Answer {
     State(String),
     /// The number of connections in the state that the daemon sent.
     Saved(CountLine),
+    /// A connection of the state that was left out.
+    LeftOut(LeftOutLine),
     /// The number of connections that were restored from the state that the client sent.
     Loaded(LoadedLine),
     /// Lines of a policy file.
@@ -363,9 +365,21 @@ pub struct CountLine {
 pub struct LoadedLine {
     /// Connections that were restored.
     pub connections: u64,
+    /// Those of them that have lost a rule.
+    #[serde(default)]
+    pub lost_rules: u64,
     /// Connections that were left out, by reason.
     #[serde(default)]
     pub left_out: Map<String, Value>,
+}
+
+/// A connection of a state that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutLine {
+    /// The reason.
+    pub reason: String,
+    /// The connection as it was saved.
+    pub connection: ConnectionLine,
 }
 
 /// The totals of all connections.

@@ -110,7 +110,7 @@ impl Client {
         self.answer()?.receive(sent, take)
     }
 
-    /// Sends a state of connections, as pieces, passes each line of the answer to `take`, and returns the end. Stops sending when the daemon
+    /// Sends a state of connections, as pieces, passes each line of the answer to `take`, and returns the end. With `verbose`, each connection that was left out has a line. Stops sending when the daemon
     /// refuses the state, since a state may have no end.
     ///
     /// # Errors
@@ -118,10 +118,11 @@ impl Client {
     pub fn load<E: From<ClientError>>(
         &mut self,
         state: &mut impl Read,
+        verbose: bool,
         take: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<AnswerEnd, E> {
         let mut answer = self.answer()?;
-        let mut sent = self.send(&Request::LoadState);
+        let mut sent = self.send(&Request::LoadState { verbose });
         let mut piece = vec![0; PIECE_BYTES];
         while sent.is_ok() {
             let read = if answer.has_begun() { Ok(0) } else { read_full(state, &mut piece) };

@@ -25,7 +25,10 @@ pub enum Request {
     /// Asks for the state of all connections, for [`Request::LoadState`].
     SaveState,
     /// Restores the connections of a state, whose pieces follow as [`Request::Piece`].
-    LoadState,
+    LoadState {
+        /// Asks also for the connections that are left out.
+        verbose: bool,
+    },
     /// Sends a piece of a state, in hexadecimal; the last one is empty.
     Piece(String),
 }
@@ -65,6 +68,7 @@ struct Envelope {
     policy: Option<String>,
     prefix: Option<String>,
     state: Option<String>,
+    verbose: Option<bool>,
 }
 
 /// The commands of one request. Their number is limited, since an empty one takes three bytes of a request and much more memory.
@@ -127,7 +131,7 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
         "save-state" => Ok(Request::SaveState),
-        "load-state" => Ok(Request::LoadState),
+        "load-state" => Ok(Request::LoadState { verbose: envelope.verbose.unwrap_or_default() }),
         "piece" => envelope.state.map(Request::Piece).ok_or(missing("piece", "state")),
         other => Err(DecodeError::Unknown(truncated(other, 40))),
     }
@@ -156,9 +160,18 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         prefix: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        verbose: Option<bool>,
     }
-    let mut envelope =
-        BorrowedEnvelope { v: VERSION, verb: "", commands: None, policy: None, prefix: None, state: None };
+    let mut envelope = BorrowedEnvelope {
+        v: VERSION,
+        verb: "",
+        commands: None,
+        policy: None,
+        prefix: None,
+        state: None,
+        verbose: None,
+    };
     match request {
         Request::Run(commands) => (envelope.verb, envelope.commands) = ("run", Some(commands.as_slice())),
         Request::Apply(policy) => (envelope.verb, envelope.policy) = ("apply", Some(policy.as_str())),
@@ -166,7 +179,9 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         Request::Save => envelope.verb = "save",
         Request::Names(prefix) => (envelope.verb, envelope.prefix) = ("names", Some(prefix.as_str())),
         Request::SaveState => envelope.verb = "save-state",
-        Request::LoadState => envelope.verb = "load-state",
+        Request::LoadState { verbose } => {
+            (envelope.verb, envelope.verbose) = ("load-state", verbose.then_some(true));
+        }
         Request::Piece(state) => (envelope.verb, envelope.state) = ("piece", Some(state.as_str())),
     }
     write_line(&envelope, to)
@@ -193,7 +208,8 @@ mod tests {
             Request::Save,
             Request::Names("12".into()),
             Request::SaveState,
-            Request::LoadState,
+            Request::LoadState { verbose: false },
+            Request::LoadState { verbose: true },
             Request::Piece("00ff".into()),
         ] {
             assert_eq!(round_trip(&request), request);

@@ -3,7 +3,9 @@
 use super::text_table::{Align, TextTable};
 use crate::report::counted;
 use crate::screen::{Color, Screen};
-use mmb_protocol::answer::{ConnectionLine, EndsLine, EventKind, EventLine, SummaryLine, TrafficLine};
+use mmb_protocol::answer::{
+    ConnectionLine, EndsLine, EventKind, EventLine, LeftOutLine, SummaryLine, TrafficLine,
+};
 
 /// A table of connections while it is printed.
 #[derive(Debug, Default)]
@@ -118,6 +120,13 @@ fn time(ms: u64) -> String {
         3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
         _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
     }
+}
+
+/// Formats a connection that a state was loaded without.
+pub fn left_out(LeftOutLine { reason, connection }: &LeftOutLine) -> String {
+    let [before, after] = tuples(connection);
+    let after = if after.is_empty() { after } else { format!(" as {after}") };
+    format!("left out, {reason}: {} {} {before}{after}\n", connection.proto, connection.state)
 }
 
 /// Prints an event at once.

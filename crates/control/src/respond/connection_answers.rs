@@ -34,7 +34,7 @@ impl Responder<'_> {
     ) -> io::Result<AnswerResult> {
         let mut written = Ok(());
         let listed = self.table().list(filter, &mut |info| {
-            written = self.send(&Answer::Connection(line(&info, verbose)));
+            written = self.send(&Answer::Connection(connection_line(&info, verbose)));
             written.is_ok()
         });
         written.map(|()| listed.map_err(|error| error.to_string()))
@@ -103,12 +103,13 @@ impl Responder<'_> {
         self.send(&Answer::Event(EventLine {
             what: if event.created { EventKind::Created } else { EventKind::Closed },
             reason: event.reason.map(str::to_owned),
-            connection: line(&event.info, false),
+            connection: connection_line(&event.info, false),
         }))
     }
 }
 
-fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
+/// Describes a connection; `verbose` adds its place in the table.
+pub(crate) fn connection_line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
     let traffic = |way: usize| TrafficLine { packets: info.packets[way], bytes: info.bytes[way] };
     let proto = FieldId::IpProto.info().names.name(info.proto.into());
     ConnectionLine {

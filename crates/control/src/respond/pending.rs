@@ -35,7 +35,9 @@ pub(super) enum PendingQuestion {
     Save,
     Names(String),
     SaveState,
-    LoadState,
+    LoadState {
+        verbose: bool,
+    },
 }
 
 impl PendingRequest {
@@ -49,7 +51,9 @@ impl PendingRequest {
             Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
             Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
             Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
-            Ok(Request::LoadState) => PendingRequest::question(PendingQuestion::LoadState),
+            Ok(Request::LoadState { verbose }) => {
+                PendingRequest::question(PendingQuestion::LoadState { verbose })
+            }
             Ok(Request::Piece(_)) => {
                 PendingRequest::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
             }
@@ -123,7 +127,7 @@ impl PendingRequest {
             | PendingQuestion::Save
             | PendingQuestion::Names(_)
             | PendingQuestion::SaveState
-            | PendingQuestion::LoadState => true,
+            | PendingQuestion::LoadState { .. } => true,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{FollowingRequests, Responder, lock};
 use crate::memory::MemoryShortage;
-use mmb_engine::LoadSummary;
-use mmb_protocol::answer::{Answer, AnswerEnd, CountLine, ErrorLine, LoadedLine};
+use crate::state;
+use mmb_engine::SavedState;
+use mmb_protocol::answer::{Answer, AnswerEnd, CountLine, ErrorLine};
 use mmb_protocol::{Request, hex};
 use std::io::{self, Read, Write};
 
@@ -16,9 +17,10 @@ const STEP: u64 = 1 << 20;
 impl Responder<'_> {
     pub(super) fn save_state(&mut self) -> io::Result<AnswerEnd> {
         let table = self.daemon().engine().connections();
+        let daemon = self.context.daemon;
         let mut pieces =
             StateWriterLines { responder: self, piece: Vec::with_capacity(AT_ONCE), written: Ok(()) };
-        let saved = table.save(&mut pieces).and_then(|connections| {
+        let saved = state::save(daemon, &table, &mut pieces).and_then(|connections| {
             pieces.flush()?;
             Ok(connections)
         });
@@ -33,7 +35,8 @@ impl Responder<'_> {
         }
     }
 
-    pub(super) fn load_state(&mut self) -> io::Result<AnswerEnd> {
+    /// Answers `load-state`; with `verbose`, each connection that was left out has a line.
+    pub(super) fn load_state(&mut self, verbose: bool) -> io::Result<AnswerEnd> {
         let table = self.daemon().engine().connections();
         let context = self.context;
         let check_memory = |bytes| lock(context.daemon).check_memory_for(bytes);
@@ -47,25 +50,36 @@ impl Responder<'_> {
             read: 0,
             end: None,
         };
-        let loaded = table.load(&mut pieces);
+        let most = table.summary().max;
+        let read = SavedState::read(&mut pieces, most);
         let has_ended = pieces.end.is_some();
-        match loaded {
-            Ok(LoadSummary { connections, left_out }) => {
-                let left_out = left_out.into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
-                self.send(&Answer::Loaded(LoadedLine { connections, left_out: left_out.collect() }))?;
-                Ok(AnswerEnd::new(true))
-            }
-            Err(message) => {
-                let end = self.refused(vec![ErrorLine::new(message)])?;
-                if !has_ended {
-                    // The client may have much more to send, and stops when it reads the error. The pieces that it has sent by then belong
-                    // to the state.
-                    self.out.flush()?;
-                    skip_rest(self.following);
+        let message = match read {
+            Ok(saved) => {
+                let mut written = Ok(());
+                let loaded = state::load(context.daemon, &table, &saved, &mut |left_out| {
+                    if verbose && written.is_ok() {
+                        written = self.send(&Answer::LeftOut(state::left_out_line(&left_out)));
+                    }
+                });
+                written?;
+                match loaded {
+                    Ok(loaded) => {
+                        self.send(&Answer::Loaded(loaded))?;
+                        return Ok(AnswerEnd::new(true));
+                    }
+                    Err(error) => error.to_string(),
                 }
-                Ok(end)
             }
+            Err(message) => message,
+        };
+        let end = self.refused(vec![ErrorLine::new(message)])?;
+        if !has_ended {
+            // The client may have much more to send, and stops when it reads the error. The pieces that it has sent by then belong to the
+            // state.
+            self.out.flush()?;
+            skip_rest(self.following);
         }
+        Ok(end)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use crate::two_steps;
 use mmb_engine::{
-    ConnectionEvent, ConnectionInfo, ConnectionWatch, Connections, Engine, Forward, NoCycles, Origin,
-    PortSpec, PortTable, Verdict, Worker,
+    ConnectionEvent, ConnectionInfo, ConnectionWatch, Connections, Engine, Forward, LoadSummary, NoCycles,
+    Origin, PortSpec, PortTable, SavedState, StateWriter, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::{ConnectionFilter, Policy};
+use mmb_policy::{ConnectionFilter, Policy, RuleId};
 use mmb_random::SeedTree;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -157,6 +158,27 @@ impl Harness {
         let answer = ask(&self.connections);
         self.run_workers();
         answer
+    }
+
+    /// Saves the connections; returns also their number.
+    pub(super) fn save(&mut self) -> Result<(Vec<u8>, u64), String> {
+        let header = self.engine.state_header(self.now_ms());
+        let mut file = Vec::new();
+        let saved = self.ask(|connections| {
+            let mut writer = StateWriter::new(&mut file, &header)?;
+            let saved = connections.save(&mut writer)?;
+            writer.end(&[]).map(|()| saved)
+        });
+        saved.map(|saved| (file, saved)).map_err(|error: io::Error| error.to_string())
+    }
+
+    /// Loads a state at once, whose rules are those in force.
+    pub(super) fn load(&mut self, mut file: &[u8]) -> Result<LoadSummary, String> {
+        let most = self.connections.summary().max;
+        let state = SavedState::read(&mut file, most)?;
+        let rules = (0..=u32::from(u8::MAX)).map(|id| (RuleId(id), RuleId(id))).collect();
+        let map = self.engine.state_map(&state.header, state.header.saved_at_ms, rules);
+        self.ask(|connections| connections.load(&state, &map, &mut |_| {})).map_err(|error| error.to_string())
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<ConnectionInfo>, String> {

@@ -322,12 +322,10 @@ impl ScriptRun {
     /// Another engine takes over the connections.
     pub(super) fn restart(&mut self, workers: usize) -> Result<(), String> {
         self.log.push(format!("restart with {workers} workers"));
-        let mut state = Vec::new();
-        let saved =
-            self.harness.ask(|connections| connections.save(&mut state)).map_err(|e| e.to_string())?;
+        let (state, saved) = self.harness.save()?;
         ensure!(saved == self.list.len() as u64, "{saved} of {} connections saved", self.list.len());
         self.harness = Harness::new(workers, self.harness.now_ms(), &self.rules)?;
-        let loaded = self.harness.ask(|connections| connections.load(&mut &state[..]))?;
+        let loaded = self.harness.load(&state)?;
         let list = self.harness.list()?;
         ensure!(loaded.connections >= list.len() as u64, "{loaded:?}, and {} there", list.len());
         let left_out: u64 = loaded.left_out.values().sum();

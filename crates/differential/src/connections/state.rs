@@ -30,7 +30,7 @@ pub fn state(script: &[u8]) -> Result<(), String> {
         script.to_vec()
     };
     let mut harness = Harness::new(run.harness.workers(), 1000, &run.rules)?;
-    let loaded = harness.ask(|connections| connections.load(&mut &file[..]));
+    let loaded = harness.load(&file);
     // What came before an error stays.
     let list = harness.list()?;
     let made = loaded.as_ref().map_or(u64::MAX, |loaded| loaded.connections);
@@ -41,7 +41,7 @@ pub fn state(script: &[u8]) -> Result<(), String> {
     (run.harness, run.list) = (harness, list);
     let saved = run.saved()?;
     let mut again = Harness::new(run.harness.workers(), 1000, &run.rules)?;
-    again.ask(|connections| connections.load(&mut &saved[..]))?;
+    again.load(&saved)?;
     run.harness.wait(86_400_000);
     run.harness.run_workers();
     let list = run.harness.list()?;
@@ -51,8 +51,6 @@ pub fn state(script: &[u8]) -> Result<(), String> {
 impl ScriptRun {
     /// A file of the connections that there are.
     fn saved(&mut self) -> Result<Vec<u8>, String> {
-        let mut file = Vec::new();
-        self.harness.ask(|connections| connections.save(&mut file)).map_err(|error| error.to_string())?;
-        Ok(file)
+        self.harness.save().map(|(file, _)| file)
     }
 }

@@ -19,6 +19,7 @@ mod stateful_change;
 pub(crate) use action::{Action, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
 pub use compiler::PublishError;
+pub(crate) use route::Route;
 pub(crate) use snapshot::Snapshot;
 pub(crate) use stateful::StatefulRule;
 pub(crate) use stateful_change::RuleFate;

@@ -4,12 +4,10 @@
 //! (a tuple or binding in use) and missing rules are detected when the entry is restored.
 
 use super::saved::SavedConnection;
+use super::state_map::{LONGEST_AGE_MS, LONGEST_IDLE_MS};
 use mmb_conn::{ConnState, Tuple, icmp_query, proto};
 use std::collections::HashSet;
 
-/// The longest age and idle time in milliseconds: the ranges of a connection's timestamps.
-const LONGEST_AGE_MS: u64 = 1 << 36;
-const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
 /// The largest packet and byte count: no traffic reaches it, and it leaves room to count on.
 const LARGEST_COUNT: u64 = 1 << 62;
 

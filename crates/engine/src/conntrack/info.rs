@@ -1,7 +1,7 @@
 //! Connections as listings and events show them.
 
 use mmb_base::Id;
-use mmb_conn::{ConnId, Connection, DESTINATION, SOURCE, Side, Tuple, Wire, proto};
+use mmb_conn::{ConnId, Connection, ConnectionSnapshot, DESTINATION, SOURCE, Side, Tuple, Wire, proto};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -99,25 +99,36 @@ impl ConnectionInfo {
         (now_ms, expires_ms): (u64, u64),
         rules: Arc<[RuleId]>,
     ) -> ConnectionInfo {
-        let [forward, reply] = connection.tuples();
-        let [high, low] = if forward.proto == proto::GRE { forward.ports } else { [0; 2] };
+        let saved = connection.snapshot(now_ms);
         ConnectionInfo {
             worker: worker as u16,
             id: id.map_or(0, Id::number),
+            expires_ms,
+            ..ConnectionInfo::of_saved(&saved, rules)
+        }
+    }
+
+    /// A connection that is in no table.
+    pub(crate) fn of_saved(saved: &ConnectionSnapshot, rules: Arc<[RuleId]>) -> ConnectionInfo {
+        let [forward, reply] = &saved.tuples;
+        let [high, low] = if forward.proto == proto::GRE { forward.ports } else { [0; 2] };
+        ConnectionInfo {
+            worker: 0,
+            id: 0,
             proto: forward.proto,
             family: forward.family,
             key: u32::from(high) << 16 | u32::from(low),
             icmp_type: if forward.is_query() { forward.ports[DESTINATION] as u8 } else { 0 },
             wire: forward.wire,
             sides: [forward.side, reply.side],
-            arrived: Endpoints::of(&forward),
+            arrived: Endpoints::of(forward),
             sent: Endpoints::of(&reply.reversed()),
-            state: connection.state.name(),
-            age_ms: connection.age_ms(now_ms),
-            idle_ms: connection.idle_ms(now_ms),
-            expires_ms,
-            packets: connection.packets,
-            bytes: connection.bytes,
+            state: saved.state.name(),
+            age_ms: saved.age_ms,
+            idle_ms: saved.idle_ms,
+            expires_ms: 0,
+            packets: saved.packets,
+            bytes: saved.bytes,
             rules,
         }
     }

@@ -1,17 +1,30 @@
-//! Connections as bytes in a file: the format that `save-state` writes and `load-state` reads.
+//! The state of a daemon as bytes in a file: the format that `save-state` writes and `load-state` reads.
 //!
-//! A state consists of [`MAGIC`], records with a two-byte length in front of each, a length of zero, and the number of records in eight
-//! bytes. Numbers are big-endian. Reading fails at a record that this version does not understand.
+//! A state consists of these parts; numbers are big-endian, and texts are UTF-8 behind their length.
+//!
+//! | part | content |
+//! |---|---|
+//! | [`MAGIC`] | 8 bytes |
+//! | clock | 8 bytes: milliseconds since 1970 when it was saved |
+//! | ports | 2 bytes: their number; for each a name (1-byte length), the wire (2 bytes) and the side (1 byte) |
+//! | connections | records behind a two-byte length; a length of zero; 8 bytes: their number |
+//! | rules | records behind a four-byte length: id (4 bytes), matched packets and bytes, dropped ones (8 bytes each), text; a length of zero |
+//! | counters | kind (1 byte, not zero), name (1-byte length), packets and bytes (8 bytes each); a kind of zero |
+//!
+//! Connections name their rules by id and their ports by number. The texts of rules and the names of ports say which ones these were, so that
+//! another daemon can find its own. Rules are the last that is written: a rule that replaced another one meanwhile has its connections.
+//! Reading fails at a record that this version does not understand.
 
 use super::checked;
 use super::extension::ConnectionExtension;
 use super::saved::SavedConnection;
+use crate::counters::Count;
 use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
 use std::io::{self, Read, Write};
 
 /// The first bytes of a state.
-const MAGIC: &[u8; 8] = b"MMBCONN2";
+const MAGIC: &[u8; 8] = b"MMBSTAT3";
 /// Bytes of a record without its rules.
 const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 
@@ -95,63 +108,188 @@ impl ByteCursor<'_> {
     }
 }
 
-/// Writes a state record by record.
-pub(crate) struct StateWriter<'w> {
+/// A port of the daemon that saved a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedPort {
+    /// Its name.
+    pub name: String,
+    /// The number of its wire in tuples: [`Wire::port`].
+    pub wire: u16,
+    /// The side of the wire that it is.
+    pub side: Side,
+}
+
+/// The part of a state that precedes its connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateHeader {
+    /// The time at which it was saved, in milliseconds since 1970.
+    pub saved_at_ms: u64,
+    /// The ports, by number.
+    pub ports: Vec<SavedPort>,
+}
+
+/// A rule of the daemon that saved a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedRule {
+    /// Its id.
+    pub id: RuleId,
+    /// The packets that it matched.
+    pub matched: Count,
+    /// Those that it dropped.
+    pub dropped: Count,
+    /// Its text, as a line of a policy file.
+    pub text: String,
+}
+
+/// The subject of a [`SavedCounter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CounterKind {
+    /// Packets that were dropped for a reason.
+    Drop = 1,
+    /// Packets that came in by a port.
+    Rx,
+    /// Packets that left by a port.
+    Tx,
+}
+
+impl CounterKind {
+    const ALL: [CounterKind; 3] = [CounterKind::Drop, CounterKind::Rx, CounterKind::Tx];
+}
+
+/// A counter of the daemon that saved a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedCounter {
+    /// Its subject.
+    pub kind: CounterKind,
+    /// The name of the drop reason or of the port.
+    pub name: String,
+    /// Its value.
+    pub count: Count,
+}
+
+/// Writes a state, part by part: connections, then rules, then counters.
+pub struct StateWriter<'w> {
     out: &'w mut dyn Write,
-    records: u64,
+    connections: u64,
 }
 
 impl<'w> StateWriter<'w> {
-    pub(crate) fn new(out: &'w mut dyn Write) -> io::Result<StateWriter<'w>> {
+    /// Begins a state.
+    ///
+    /// # Errors
+    /// An error of `out`.
+    pub fn new(out: &'w mut dyn Write, header: &StateHeader) -> io::Result<StateWriter<'w>> {
         out.write_all(MAGIC)?;
-        Ok(StateWriter { out, records: 0 })
+        out.write_all(&header.saved_at_ms.to_be_bytes())?;
+        out.write_all(&(header.ports.len() as u16).to_be_bytes())?;
+        for port in &header.ports {
+            write_name(out, &port.name)?;
+            out.write_all(&port.wire.to_be_bytes())?;
+            out.write_all(&[port.side as u8])?;
+        }
+        Ok(StateWriter { out, connections: 0 })
     }
 
-    pub(crate) fn write(&mut self, saved: &SavedConnection) -> io::Result<()> {
+    pub(crate) fn connection(&mut self, saved: &SavedConnection) -> io::Result<()> {
         let record = saved.encode();
         self.out.write_all(&(record.len() as u16).to_be_bytes())?;
-        self.records += 1;
+        self.connections += 1;
         self.out.write_all(&record)
     }
 
-    /// Ends the state; returns its number of records.
-    pub(crate) fn end(self) -> io::Result<u64> {
+    /// Ends the connections; returns their number.
+    pub(crate) fn end_connections(&mut self) -> io::Result<u64> {
         self.out.write_all(&[0; 2])?;
-        self.out.write_all(&self.records.to_be_bytes())?;
-        self.out.flush()?;
-        Ok(self.records)
+        self.out.write_all(&self.connections.to_be_bytes())?;
+        Ok(self.connections)
+    }
+
+    /// Writes a rule.
+    ///
+    /// # Errors
+    /// An error of the output.
+    pub fn rule(&mut self, rule: &SavedRule) -> io::Result<()> {
+        let length = 4 + 32 + rule.text.len();
+        self.out.write_all(&(length as u32).to_be_bytes())?;
+        self.out.write_all(&rule.id.0.to_be_bytes())?;
+        for count in [rule.matched, rule.dropped] {
+            write_count(self.out, count)?;
+        }
+        self.out.write_all(rule.text.as_bytes())
+    }
+
+    /// Ends the rules and the state with these counters.
+    ///
+    /// # Errors
+    /// An error of the output.
+    pub fn end(self, counters: &[SavedCounter]) -> io::Result<()> {
+        self.out.write_all(&[0; 4])?;
+        for counter in counters {
+            self.out.write_all(&[counter.kind as u8])?;
+            write_name(self.out, &counter.name)?;
+            write_count(self.out, counter.count)?;
+        }
+        self.out.write_all(&[0])?;
+        self.out.flush()
     }
 }
 
-/// A state that was read completely and checked, as contiguous encoded records. Nothing is restored before all of it has arrived.
-#[derive(Default)]
-pub(crate) struct LoadedState {
-    /// Records, each after its length.
+/// Writes a name behind its length. The longest name of an interface and of a port is far shorter than 255 bytes.
+fn write_name(out: &mut dyn Write, name: &str) -> io::Result<()> {
+    let name = &name.as_bytes()[..name.len().min(usize::from(u8::MAX))];
+    out.write_all(&[name.len() as u8])?;
+    out.write_all(name)
+}
+
+fn write_count(out: &mut dyn Write, count: Count) -> io::Result<()> {
+    out.write_all(&count.packets.to_be_bytes())?;
+    out.write_all(&count.bytes.to_be_bytes())
+}
+
+/// A state that was read completely and checked. Nothing is restored before all of it has arrived.
+#[derive(Debug, Default)]
+pub struct SavedState {
+    /// The clock and the ports.
+    pub header: StateHeader,
+    /// The rules, by id.
+    pub rules: Vec<SavedRule>,
+    /// The counters.
+    pub counters: Vec<SavedCounter>,
+    /// Encoded connections, each after its length.
     chunks: Vec<Vec<u8>>,
-    /// The number of records that were only checked, and not kept.
+    /// The number of connections that were only checked, and not kept.
     pub(crate) beyond: u64,
 }
 
-/// Capacity of a chunk of records in bytes.
+/// Capacity of a chunk of connections in bytes.
 const CHUNK: usize = 1 << 20;
 
-impl LoadedState {
+impl SavedState {
     /// Reads a state and keeps its first `most` connections; the rest is only checked.
     ///
     /// # Errors
     /// The fault in the state, or a lack of memory for it.
-    pub(crate) fn read(input: &mut dyn Read, most: u64) -> Result<LoadedState, String> {
-        let mut reader = StateReader::new(input)?;
-        let mut whole = LoadedState::default();
-        while let Some(saved) = reader.next()? {
-            if reader.records <= most {
-                whole.push(&saved.encode())?;
+    pub fn read(input: &mut dyn Read, most: u64) -> Result<SavedState, String> {
+        let mut reader = StateReader { input, connections: 0 };
+        let mut state = SavedState { header: reader.header()?, ..SavedState::default() };
+        while let Some(saved) = reader.connection()? {
+            if reader.connections <= most {
+                state.push(&saved.encode())?;
             } else {
-                whole.beyond += 1;
+                state.beyond += 1;
             }
         }
+        while let Some(rule) = reader.rule()? {
+            state.rules.try_reserve(1).map_err(|_| no_memory())?;
+            state.rules.push(rule);
+        }
+        while let Some(counter) = reader.counter()? {
+            state.counters.try_reserve(1).map_err(|_| no_memory())?;
+            state.counters.push(counter);
+        }
         reader.expect_end()?;
-        Ok(whole)
+        Ok(state)
     }
 
     fn push(&mut self, record: &[u8]) -> Result<(), String> {
@@ -160,7 +298,7 @@ impl LoadedState {
         if !self.chunks.last().is_some_and(has_room) {
             let mut chunk = Vec::new();
             let reserved = chunk.try_reserve_exact(CHUNK).and_then(|()| self.chunks.try_reserve(1));
-            reserved.map_err(|_| "there is no memory for so long a state".to_owned())?;
+            reserved.map_err(|_| no_memory())?;
             self.chunks.push(chunk);
         }
         if let Some(chunk) = self.chunks.last_mut() {
@@ -184,64 +322,98 @@ impl LoadedState {
     }
 }
 
-/// Checks a state as [`Connections::load`](crate::Connections::load) does, without a daemon; returns its number of connections. A function
-/// of the bytes alone, for fuzzing.
-///
-/// # Errors
-/// The fault in the state.
-pub fn check_state(mut bytes: &[u8]) -> Result<u64, String> {
-    let mut reader = StateReader::new(&mut bytes)?;
-    while reader.next()?.is_some() {}
-    reader.expect_end()?;
-    Ok(reader.records)
-}
-
 /// Reads a state record by record.
-pub(crate) struct StateReader<'r> {
+struct StateReader<'r> {
     input: &'r mut dyn Read,
-    records: u64,
+    connections: u64,
 }
 
-impl<'r> StateReader<'r> {
-    pub(crate) fn new(input: &'r mut dyn Read) -> Result<StateReader<'r>, String> {
-        let mut magic = [0; 8];
-        input.read_exact(&mut magic).map_err(|error| describe(&error))?;
-        match &magic {
-            MAGIC => Ok(StateReader { input, records: 0 }),
-            b"MMBCONN1" => {
-                Err("this state was saved by an mmb whose connections had neither sides nor VLANs; \
-                it cannot be loaded"
-                    .to_owned())
+impl StateReader<'_> {
+    fn header(&mut self) -> Result<StateHeader, String> {
+        match &self.array()? {
+            MAGIC => {}
+            b"MMBCONN1" | b"MMBCONN2" => {
+                return Err("this state was saved by an older version of mmb; it cannot be loaded".to_owned());
             }
-            _ => Err("this is no state of connections that this version of mmb can read".to_owned()),
+            _ => return Err("this is no state of connections that this version of mmb can read".to_owned()),
         }
+        let saved_at_ms = u64::from_be_bytes(self.array()?);
+        let ports = u16::from_be_bytes(self.array()?);
+        let port = |_| {
+            let name = self.name()?;
+            let wire = u16::from_be_bytes(self.array()?);
+            let [side] = self.array()?;
+            let side = Side::ALL.get(usize::from(side)).ok_or("a port of the state is damaged")?;
+            Ok::<_, String>(SavedPort { name, wire, side: *side })
+        };
+        Ok(StateHeader { saved_at_ms, ports: (0..ports).map(port).collect::<Result<_, _>>()? })
     }
 
-    /// The next record; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<SavedConnection>, String> {
-        let mut length = [0; 2];
-        self.read(&mut length)?;
-        let length = usize::from(u16::from_be_bytes(length));
+    /// The next connection; `None` at the end of the connections.
+    fn connection(&mut self) -> Result<Option<SavedConnection>, String> {
+        let length = usize::from(u16::from_be_bytes(self.array()?));
         if length == 0 {
-            let mut records = [0; 8];
-            self.read(&mut records)?;
-            let expected = u64::from_be_bytes(records);
-            return match expected == self.records {
+            let expected = u64::from_be_bytes(self.array()?);
+            return match expected == self.connections {
                 true => Ok(None),
                 false => {
-                    Err(format!("the state has {} connections, and should have {expected}", self.records))
+                    Err(format!("the state has {} connections, and should have {expected}", self.connections))
                 }
             };
         }
         let mut record = vec![0; length];
         self.read(&mut record)?;
-        self.records += 1;
-        let damaged = || format!("connection {} of the state is damaged", self.records);
+        self.connections += 1;
+        let damaged = || format!("connection {} of the state is damaged", self.connections);
         let saved = SavedConnection::decode(&record).ok_or_else(damaged)?;
         match checked::fault(&saved) {
             None => Ok(Some(saved)),
             Some(why) => Err(format!("{}: {why}", damaged())),
         }
+    }
+
+    /// The next rule; `None` at the end of the rules.
+    fn rule(&mut self) -> Result<Option<SavedRule>, String> {
+        let length = u32::from_be_bytes(self.array()?);
+        if length == 0 {
+            return Ok(None);
+        }
+        let damaged = || "a rule of the state is damaged".to_owned();
+        let text = length.checked_sub(4 + 32).ok_or_else(damaged)?;
+        let id = RuleId(u32::from_be_bytes(self.array()?));
+        let (matched, dropped) = (self.count()?, self.count()?);
+        // A length that lies takes no more memory than there are bytes.
+        let mut bytes = Vec::new();
+        let read =
+            self.input.take(u64::from(text)).read_to_end(&mut bytes).map_err(|error| describe(&error))?;
+        if read < text as usize {
+            return Err(describe(&io::ErrorKind::UnexpectedEof.into()));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| damaged())?;
+        Ok(Some(SavedRule { id, matched, dropped, text }))
+    }
+
+    /// The next counter; `None` at the end.
+    fn counter(&mut self) -> Result<Option<SavedCounter>, String> {
+        let [kind] = self.array()?;
+        if kind == 0 {
+            return Ok(None);
+        }
+        let kind = CounterKind::ALL.into_iter().find(|known| *known as u8 == kind);
+        let kind = kind.ok_or("a counter of the state is damaged")?;
+        Ok(Some(SavedCounter { kind, name: self.name()?, count: self.count()? }))
+    }
+
+    fn name(&mut self) -> Result<String, String> {
+        let [length] = self.array()?;
+        let mut name = vec![0; usize::from(length)];
+        self.read(&mut name)?;
+        String::from_utf8(name).map_err(|_| "a name in the state is damaged".to_owned())
+    }
+
+    fn count(&mut self) -> Result<Count, String> {
+        let packets = u64::from_be_bytes(self.array()?);
+        Ok(Count { packets, bytes: u64::from_be_bytes(self.array()?) })
     }
 
     /// Nothing follows.
@@ -253,9 +425,19 @@ impl<'r> StateReader<'r> {
         }
     }
 
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let mut bytes = [0; N];
+        self.read(&mut bytes)?;
+        Ok(bytes)
+    }
+
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), String> {
         self.input.read_exact(bytes).map_err(|error| describe(&error))
     }
+}
+
+fn no_memory() -> String {
+    "there is no memory for so long a state".to_owned()
 }
 
 fn describe(error: &io::Error) -> String {
@@ -303,39 +485,74 @@ mod tests {
         }
     }
 
+    fn header() -> StateHeader {
+        let port = |(name, side): (&str, Side)| SavedPort { name: name.to_owned(), wire: 2, side };
+        StateHeader { saved_at_ms: 1 << 40, ports: [("in", Side::Low), ("out", Side::High)].map(port).into() }
+    }
+
+    fn rule(number: u32) -> SavedRule {
+        let text = format!("add id {number} tcp-dport {number} drop");
+        let count = |packets| Count { packets, bytes: 60 * packets };
+        SavedRule { id: RuleId(number), matched: count(7), dropped: count(u64::from(number)), text }
+    }
+
+    fn counter(kind: CounterKind, name: &str) -> SavedCounter {
+        SavedCounter { kind, name: name.to_owned(), count: Count { packets: 5, bytes: 300 } }
+    }
+
+    fn counters() -> Vec<SavedCounter> {
+        CounterKind::ALL.map(|kind| counter(kind, "in")).into()
+    }
+
+    /// A state of so many connections.
+    fn state(connections: u16) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = StateWriter::new(&mut bytes, &header()).expect("memory takes it");
+        (0..connections).for_each(|number| writer.connection(&saved(number)).expect("memory takes it"));
+        assert_eq!(writer.end_connections().expect("memory takes it"), u64::from(connections));
+        (1..4).for_each(|number| writer.rule(&rule(number)).expect("memory takes it"));
+        writer.end(&counters()).expect("memory takes it");
+        bytes
+    }
+
+    fn read(mut bytes: &[u8]) -> Result<SavedState, String> {
+        SavedState::read(&mut bytes, u64::MAX)
+    }
+
     #[test]
     fn a_state_is_read_as_it_was_written_and_refused_if_it_is_not_whole() {
-        let mut bytes = Vec::new();
-        let mut writer = StateWriter::new(&mut bytes).expect("memory takes it");
-        (0..50).for_each(|number| writer.write(&saved(number)).expect("memory takes it"));
-        assert_eq!(writer.end().expect("memory takes it"), 50);
-        let read = |mut bytes: &[u8]| {
-            let mut reader = StateReader::new(&mut bytes)?;
-            let mut all = Vec::new();
-            while let Some(saved) = reader.next()? {
-                all.push(saved);
-            }
-            Ok::<_, String>(all)
-        };
-        assert_eq!(read(&bytes).expect("it is whole"), (0..50).map(saved).collect::<Vec<_>>());
-        let kept = |most| {
-            let whole = LoadedState::read(&mut &bytes[..], most).expect("it is whole");
-            whole.connections().collect::<Vec<_>>()
-        };
-        assert_eq!(kept(50), (0..50).map(saved).collect::<Vec<_>>());
-        assert_eq!(kept(7), (0..7).map(saved).collect::<Vec<_>>());
-        assert_eq!(check_state(&bytes), Ok(50));
-        assert!(check_state(&[&bytes[..], b"x"].concat()).is_err(), "something follows");
-        let older = check_state(&[&b"MMBCONN1"[..], &bytes[8..]].concat()).expect_err("of another version");
-        assert!(older.contains("neither sides nor VLANs"), "{older}");
+        let bytes = state(50);
+        let whole = read(&bytes).expect("it is whole");
+        assert_eq!(whole.connections().collect::<Vec<_>>(), (0..50).map(saved).collect::<Vec<_>>());
+        assert_eq!((whole.header, whole.counters), (header(), counters()));
+        assert_eq!(whole.rules, (1..4).map(rule).collect::<Vec<_>>());
+        let kept = SavedState::read(&mut &bytes[..], 7).expect("it is whole");
+        assert_eq!(kept.connections().collect::<Vec<_>>(), (0..7).map(saved).collect::<Vec<_>>());
+        assert_eq!(kept.beyond, 43);
+        let error = |bytes: &[u8]| read(bytes).expect_err("refused");
+        assert!(error(&[&bytes[..], b"x"].concat()).contains("more behind the end"));
+        assert!(error(&[&b"MMBCONN2"[..], &bytes[8..]].concat()).contains("older version"));
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
-        // No change of a byte makes decoding panic.
-        for at in 0..600 {
+        // No change of a byte makes reading panic.
+        let bytes = state(5);
+        for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0xff;
             let _ = read(&damaged);
+        }
+    }
+
+    #[test]
+    fn lengths_that_lie_are_refused_without_taking_memory() {
+        let bytes = state(0);
+        let text = rule(1).text;
+        let at = bytes.windows(text.len()).position(|window| window == text.as_bytes()).expect("there") - 40;
+        for length in [1_u32, 35, u32::MAX] {
+            let mut lying = bytes.clone();
+            lying[at..at + 4].copy_from_slice(&length.to_be_bytes());
+            assert!(read(&lying).is_err(), "{length}");
         }
     }
 }

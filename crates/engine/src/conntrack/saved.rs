@@ -1,6 +1,8 @@
 //! A connection between two daemons: everything that restores it, but its place in a table.
 
 use super::extension::ConnectionExtension;
+use super::info::ConnectionInfo;
+use super::tasks::LeftOut;
 use mmb_conn::{Connection, ConnectionSnapshot};
 use mmb_policy::RuleId;
 
@@ -21,5 +23,12 @@ impl SavedConnection {
         rules: Vec<RuleId>,
     ) -> SavedConnection {
         SavedConnection { connection: connection.snapshot(now_ms), extension, rules }
+    }
+
+    pub(crate) fn left_out(&self, reason: &'static str) -> LeftOut {
+        LeftOut {
+            info: ConnectionInfo::of_saved(&self.connection, self.rules.iter().copied().collect()),
+            reason,
+        }
     }
 }

@@ -21,20 +21,39 @@ pub(crate) type RestoreRequest = (SavedConnection, Vec<RuleSlot>);
 pub struct LoadSummary {
     /// Connections that were restored and still exist at the end.
     pub connections: u64,
-    /// Connections that were left out, by the name of the reason: [`DropReason::NatClash`] if another connection has the tuples, or the
-    /// connection exists already; [`DropReason::ConnFull`] if the table has no room, or evicted the connection (or one before it) for the rest.
+    /// Those of them that have lost a rule, which the policy does not have.
+    pub lost_rules: u64,
+    /// Connections that were left out, by the name of the [reason](LeftOut::reason).
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
+/// A connection of a state that was not restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The connection as it was saved; its rules have the ids of the state.
+    pub info: ConnectionInfo,
+    /// The reason: the name of a [`DropReason`], such as `nat-clash` if another connection has the tuples or the connection exists already, or
+    /// `conn-full` if the table has no room; [`LeftOut::TIMEOUT`] or [`LeftOut::NO_PORT`].
+    pub reason: &'static str,
+}
+
+impl LeftOut {
+    /// It has timed out since it was saved.
+    pub const TIMEOUT: &'static str = CloseReason::Timeout.name();
+    /// One of its ports is gone, or its ports are not of one wire any more.
+    pub const NO_PORT: &'static str = "no-port";
+}
+
 impl LoadSummary {
-    pub(crate) fn leave_out(&mut self, reason: DropReason, connections: u64) {
+    pub(crate) fn leave_out(&mut self, reason: &'static str, connections: u64) {
         if connections > 0 {
-            *self.left_out.entry(reason.name()).or_default() += connections;
+            *self.left_out.entry(reason).or_default() += connections;
         }
     }
 
     pub(crate) fn add(&mut self, other: LoadSummary) {
         self.connections += other.connections;
+        self.lost_rules += other.lost_rules;
         for (reason, count) in other.left_out {
             *self.left_out.entry(reason).or_default() += count;
         }
@@ -95,25 +114,40 @@ impl Conntrack {
         (next, found)
     }
 
-    /// Restores connections that another daemon saved, with those of their rules that the policy still has.
-    pub(crate) fn restore_all(&mut self, snapshot: &Snapshot, requests: &[RestoreRequest]) -> LoadSummary {
-        let mut summary = LoadSummary::default();
+    /// Restores connections that another daemon saved, with those of their rules that the policy still has. Returns also those that were
+    /// left out; connections that a full table evicts for others are only counted.
+    pub(crate) fn restore_all(
+        &mut self,
+        snapshot: &Snapshot,
+        requests: &[RestoreRequest],
+    ) -> (LoadSummary, Vec<LeftOut>) {
+        let (mut summary, mut left_out) = (LoadSummary::default(), Vec::new());
         // Their packets were missed since they were saved; some had their last one just before that.
         self.table.resync(self.state.now_ms + 1);
         let (before, mut made) = (self.table.len(), 0);
         for (saved, slots) in requests {
             let there: Vec<_> =
                 slots.iter().filter(|slot| snapshot.stateful(**slot).is_some()).copied().collect();
-            match self.restore(snapshot, saved, &there) {
-                Ok(()) => made += 1,
-                Err(reason) => summary.leave_out(reason, 1),
+            let restored = match self.table.would_have_timed_out(&saved.connection) {
+                true => Err(LeftOut::TIMEOUT),
+                false => self.restore(snapshot, saved, &there).map_err(DropReason::name),
+            };
+            match restored {
+                Ok(()) => {
+                    made += 1;
+                    summary.lost_rules += u64::from(there.len() < saved.rules.len());
+                }
+                Err(reason) => {
+                    summary.leave_out(reason, 1);
+                    left_out.push(saved.left_out(reason));
+                }
             }
         }
         // A full table evicts some of them, or connections that existed before, for others.
         let evicted = (before + made).saturating_sub(self.table.len());
         summary.connections = made.saturating_sub(evicted) as u64;
-        summary.leave_out(DropReason::ConnFull, evicted as u64);
-        summary
+        summary.leave_out(DropReason::ConnFull.name(), evicted as u64);
+        (summary, left_out)
     }
 
     /// Publishes to all workers which of this worker's connections a prepared change of the hash distribution would assign to others. Scans

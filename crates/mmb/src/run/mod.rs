@@ -1,8 +1,8 @@
 //! `mmb run`: live ports, packet threads, the control socket.
 //!
 //! Life-cycle: the policy is read and the ports are opened; then the packet threads start and the socket opens; then
-//! this thread monitors the ports until a signal arrives. It stops in the reverse order: the socket closes, the packet
-//! threads end after their current vector, the ports are closed, the counters are printed.
+//! this thread monitors the ports until a signal to stop arrives. It stops in the reverse order: the socket closes, the
+//! packet threads end after their current vector, the state is saved, the ports are closed, the counters are printed.
 //!
 //! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with other threads
 //! only the two words of [`packets::ThreadOrders`].
@@ -12,6 +12,8 @@ mod host;
 mod idle;
 mod notify;
 mod packets;
+mod reload;
+mod state;
 mod summary;
 mod wiring;
 
@@ -28,13 +30,14 @@ use mmb_io::{Health, LinkWatch, OpenOptions, OpenPorts, kernel};
 use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
 use packets::{PacketThread, ThreadOrders};
+use state::{ParkedWorkers, StateFile};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wiring::PortWiring;
 
 /// The interval at which ports and memory are checked.
@@ -46,7 +49,12 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// The daemon cannot start.
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = PortWiring::read(&args.ports, &args.wires)?;
-    let Some(policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
+    let Some(mut policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
+    let most = u64::from(policy.settings.connections.max);
+    let mut state = args.state.as_deref().map(|path| StateFile::open(path, most)).transpose()?;
+    if let Some(saved) = state.as_ref().and_then(StateFile::saved) {
+        policy = mmb_control::state::with_ids_of(saved, policy);
+    }
     let events = events()?;
     let workers = args.workers.max(1);
     let options = OpenOptions { workers, mtu: args.mtu };
@@ -64,13 +72,27 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
-    let threads = start(engine_workers, links, &cores, &orders)?;
+    let started = Instant::now();
+    let parked = ParkedWorkers::new(engine_workers.into_iter().map(Some).collect());
+    if let Some(state) = &mut state {
+        state.restore(&daemon, &parked, started, args.verbose)?;
+    }
+    let threads = start(parked.unpark(), links, &cores, &orders, started)?;
     announce_ready(&lock(&ports), &path);
-    let verdict = watch(&events, &ports, &daemon, &threads);
+    state.iter().for_each(StateFile::remove);
+    let reload = || reload::reload(args, global, &daemon);
+    let verdict = watch(&events, &ports, &daemon, &threads, &reload);
     notify::notify(notify::STOPPING);
     server.shutdown();
     orders.stop.store(true, Ordering::Relaxed);
-    let whole = threads.into_iter().map(JoinHandle::join).all(|ended| ended.is_ok());
+    let parked: Vec<_> = threads.into_iter().map(|thread| thread.join().ok()).collect();
+    let mut whole = parked.iter().all(Option::is_some);
+    if let Some(state) = &state
+        && let Err(error) = state.save(&daemon, &ParkedWorkers::new(parked), started)
+    {
+        output::report_error(&format!("the state is not saved: {error:#}"));
+        whole = false;
+    }
     summary::print(&lock(&daemon), &wiring, global);
     // The host in the daemon holds references to the ports too.
     drop(daemon);
@@ -110,21 +132,32 @@ fn note_connection_limit(daemon: &Daemon) {
 enum ControlEvent {
     /// A signal to stop.
     Stop,
+    /// A signal to apply the policy file again.
+    Reload,
     /// A change of an interface.
     Links,
 }
 
-/// Receives signals and changes of interfaces. The second signal ends the program at once.
+/// Receives signals and changes of interfaces. The second signal to stop ends the program at once. SIGUSR1 and SIGUSR2, which would end the
+/// program by default, are ignored.
 fn events() -> anyhow::Result<Receiver<ControlEvent>> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     let (sender, receiver) = mpsc::channel();
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+        .context("cannot wait for signals")?;
     let links = LinkWatch::new()?;
     let signals_sender = sender.clone();
     std::thread::Builder::new().name("mmb-signals".into()).spawn(move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 || signals_sender.send(ControlEvent::Stop).is_err() {
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            let event = match signal {
+                SIGTERM | SIGINT if is_stopping => std::process::exit(128 + signal),
+                SIGTERM | SIGINT => ControlEvent::Stop,
+                SIGHUP if !is_stopping => ControlEvent::Reload,
+                _ => continue,
+            };
+            is_stopping |= matches!(event, ControlEvent::Stop);
+            if signals_sender.send(event).is_err() {
                 std::process::exit(128 + signal);
             }
         }
@@ -147,13 +180,14 @@ fn start(
     links: Vec<Vec<mmb_io::PortLink>>,
     cores: &[Option<usize>],
     orders: &Arc<ThreadOrders>,
-) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    started: Instant,
+) -> anyhow::Result<Vec<JoinHandle<Worker>>> {
     let mut threads = Vec::new();
     let exchange = Arc::new(HandoverRings::new(workers.len()).context("cannot join the packet threads")?);
     for (number, ((worker, links), core)) in workers.into_iter().zip(links).zip(cores).enumerate() {
         let (core, orders) = (*core, Arc::clone(orders));
         let exchange = Arc::clone(&exchange);
-        let run = move || PacketThread::new((number, worker), exchange, links, core).run(&orders);
+        let run = move || PacketThread::new((number, worker), exchange, links, (core, started)).run(&orders);
         let thread = std::thread::Builder::new().name(format!("mmb-worker-{number}"));
         threads.push(thread.spawn(run).context("cannot start a packet thread")?);
     }
@@ -182,13 +216,14 @@ fn watch(
     events: &Receiver<ControlEvent>,
     ports: &Mutex<OpenPorts>,
     daemon: &Mutex<Daemon>,
-    threads: &[JoinHandle<()>],
+    threads: &[JoinHandle<Worker>],
+    reload: &dyn Fn(),
 ) -> anyhow::Result<()> {
     loop {
-        if let Ok(ControlEvent::Stop) | Err(RecvTimeoutError::Disconnected) =
-            events.recv_timeout(HOUSEKEEPING)
-        {
-            return Ok(());
+        match events.recv_timeout(HOUSEKEEPING) {
+            Ok(ControlEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(ControlEvent::Reload) => reload(),
+            Ok(ControlEvent::Links) | Err(RecvTimeoutError::Timeout) => {}
         }
         for port in lock(ports).ports() {
             let change = match port.look() {

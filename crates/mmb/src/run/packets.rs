@@ -91,16 +91,16 @@ impl PacketThread {
         (number, worker): (usize, Worker),
         exchange: Arc<HandoverRings>,
         links: Vec<PortLink>,
-        core: Option<usize>,
+        (core, started): (Option<usize>, Instant),
     ) -> PacketThread {
         let leaving = links.iter().map(|_| Burst::new()).collect();
         let (arrived, ports) = (Burst::new(), ArrayVec::new());
-        let host = ThreadHost { number, exchange, links, arrived, ports, leaving, started: Instant::now() };
+        let host = ThreadHost { number, exchange, links, arrived, ports, leaving, started };
         PacketThread { worker, host, core }
     }
 
-    /// Processes packets until the order to stop.
-    pub(super) fn run(mut self, orders: &ThreadOrders) {
+    /// Processes packets until the order to stop; returns the worker.
+    pub(super) fn run(mut self, orders: &ThreadOrders) -> Worker {
         if let Some(core) = self.core {
             kernel::pin(core);
         }
@@ -123,6 +123,7 @@ impl PacketThread {
             }
         }
         self.worker.drop_held();
+        self.worker
     }
 
     /// Polls the handover ring and every port once. Returns false if there was no packet.

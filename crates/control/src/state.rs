@@ -1,0 +1,106 @@
+//! The state of a daemon outside the process: its connections, and the rules and counters that they refer to.
+//!
+//! A state names rules by their text and ports by their name. A daemon that loads it finds its own by [`successors`] and by name, so that a
+//! policy file that was changed meanwhile, or whose rules have no ids, and ports in another order mean what they say.
+
+use crate::daemon::Daemon;
+use crate::respond::connection_line;
+use mmb_base::lock;
+use mmb_engine::{Connections, Count, LeftOut, LoadSummary, NoAnswer, SavedRule, SavedState, StateWriter};
+use mmb_language::{parse_policy, with_id};
+use mmb_policy::{Policy, PolicyDiff, RuleId, RuleStore, successors};
+use mmb_protocol::answer::{LeftOutLine, LoadedLine};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Rules whose counters are read while the daemon is locked once.
+const RULES_AT_ONCE: usize = 512;
+
+/// Writes the state of a daemon, whose connections these are; returns the number of connections. The daemon is locked for short times.
+///
+/// # Errors
+/// An error of `out`, or a worker does not answer.
+pub fn save(daemon: &Mutex<Daemon>, connections: &Connections, out: &mut dyn Write) -> io::Result<u64> {
+    let header = lock(daemon).engine().state_header(now_ms());
+    let mut writer = StateWriter::new(out, &header)?;
+    let saved = connections.save(&mut writer)?;
+    let policy = Arc::clone(lock(daemon).policy());
+    let mut rules = policy.rules.iter();
+    loop {
+        let chunk: Vec<_> = rules.by_ref().take(RULES_AT_ONCE).collect();
+        if chunk.is_empty() {
+            break;
+        }
+        let counts: Vec<Count> = {
+            let daemon = lock(daemon);
+            chunk
+                .iter()
+                .map(|rule| rule.id.map_or(Count::default(), |id| daemon.engine().rule_count(id)))
+                .collect()
+        };
+        for (rule, matched) in chunk.iter().zip(counts) {
+            let Some(id) = rule.id else { continue };
+            let text = with_id(rule).to_string();
+            writer.rule(&SavedRule { id, matched, dropped: Count::default(), text })?;
+        }
+    }
+    writer.end(&[])?;
+    Ok(saved)
+}
+
+/// Restores the connections of a state in a daemon, whose connections are `connections`. `left_out` gets the connections that are left out,
+/// but for those that the table has no room for.
+///
+/// # Errors
+/// A worker does not answer.
+pub fn load(
+    daemon: &Mutex<Daemon>,
+    connections: &Connections,
+    state: &SavedState,
+    left_out: &mut dyn FnMut(LeftOut),
+) -> Result<LoadedLine, NoAnswer> {
+    let policy = Arc::clone(lock(daemon).policy());
+    let rules = stateful_successors(state, &policy.rules);
+    let map = lock(daemon).engine().state_map(&state.header, now_ms(), rules);
+    let LoadSummary { connections, lost_rules, left_out } = connections.load(state, &map, left_out)?;
+    let left_out = left_out.into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
+    Ok(LoadedLine { connections, lost_rules, left_out: left_out.collect() })
+}
+
+/// Describes a connection that was left out.
+pub fn left_out_line(LeftOut { info, reason }: &LeftOut) -> LeftOutLine {
+    LeftOutLine { reason: (*reason).to_owned(), connection: connection_line(info, false) }
+}
+
+/// Returns a policy with the ids that its rules without ids had when a state was saved. If the rules of the state cannot be read, the policy
+/// stays as it is.
+pub fn with_ids_of(state: &SavedState, policy: Policy) -> Policy {
+    if !policy.has_assigned_ids() {
+        return policy;
+    }
+    match parsed(state, |_| true) {
+        Some(before) => PolicyDiff::new(&before, policy).policy,
+        None => policy,
+    }
+}
+
+/// Returns the ids of a state's stateful rules in a policy.
+fn stateful_successors(state: &SavedState, now: &RuleStore) -> HashMap<RuleId, RuleId> {
+    let is_stateful = |text: &str| text.starts_with("add-stateful ");
+    parsed(state, is_stateful).map(|before| successors(&before.rules, now)).unwrap_or_default()
+}
+
+/// Parses the rules of a state with a certain text; `None` if they are not rules of this version of the language.
+fn parsed(state: &SavedState, is_wanted: impl Fn(&str) -> bool) -> Option<Policy> {
+    let lines = state.rules.iter().map(|rule| rule.text.as_str()).filter(|text| is_wanted(text));
+    let mut text = String::new();
+    lines.for_each(|line| text.extend([line, "\n"]));
+    parse_policy(&text).ok().map(|(policy, _)| policy)
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
