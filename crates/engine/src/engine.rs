@@ -182,6 +182,15 @@ impl Engine {
         }
     }
 
+    /// Tells the workers that packets may have been missed until now, for instance because a link was down: TCP connections without a valid
+    /// packet since then resume (docs/nat.md).
+    pub fn resync(&self) {
+        for tasks in &self.tasks {
+            // A worker that is gone has no connections.
+            let _ = tasks.send(Box::new(|pipeline, _| pipeline.conntrack().resync()));
+        }
+    }
+
     /// Limits the number of connections over all workers to `most`, even if a policy allows more; takes effect with the next policy.
     pub fn bound_connections(&self, most: usize) {
         self.common.memory.store(most, Ordering::Relaxed);

@@ -378,6 +378,9 @@ fn a_tcp_connection_resumes_after_packets_that_were_missed() {
     mmb.wait(1);
     publish(&mut mmb, "enable a");
     resumes(mmb);
+    let mmb = established();
+    mmb.engine.resync();
+    resumes(mmb);
     // A change that enables no port misses no packet.
     let mut mmb = established();
     publish(&mut mmb, "add udp-dport 1 drop");

@@ -114,6 +114,11 @@ impl Conntrack {
         (next, found)
     }
 
+    /// Records that packets of all connections may have been missed until now; some came just before.
+    pub(crate) fn resync(&mut self) {
+        self.table.resync(self.state.now_ms + 1);
+    }
+
     /// Restores connections that another daemon saved, with those of their rules that the policy still has. Returns also those that were
     /// left out; connections that a full table evicts for others are only counted.
     pub(crate) fn restore_all(
@@ -123,7 +128,7 @@ impl Conntrack {
     ) -> (LoadSummary, Vec<LeftOut>) {
         let (mut summary, mut left_out) = (LoadSummary::default(), Vec::new());
         // Their packets were missed since they were saved; some had their last one just before that.
-        self.table.resync(self.state.now_ms + 1);
+        self.resync();
         let (before, mut made) = (self.table.len(), 0);
         for (saved, slots) in requests {
             let there: Vec<_> =

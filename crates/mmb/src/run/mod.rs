@@ -225,14 +225,21 @@ fn watch(
             Ok(ControlEvent::Reload) => reload(),
             Ok(ControlEvent::Links) | Err(RecvTimeoutError::Timeout) => {}
         }
+        let mut has_returned = false;
         for port in lock(ports).ports() {
             let change = match port.look() {
                 None => continue,
-                Some(Health::Up) => "is up",
+                Some(Health::Up) => {
+                    has_returned = true;
+                    "is up"
+                }
                 Some(Health::Down) => "is down; packets for it are dropped",
                 Some(Health::Gone) => "is gone; packets for it are dropped",
             };
             output::report_error(&format!("port {}: {} {change}", port.name(), port.device()));
+        }
+        if has_returned {
+            lock(daemon).engine().resync();
         }
         let large = lock(daemon).reclaim();
         if large {
