@@ -6,11 +6,11 @@
 use crate::entropy::ReseedTimer;
 use crate::host::{Host, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
-use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, StatefulChange};
-use mmb_language::Command;
+use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, RuleCount, SavedRule, StatefulChange};
+use mmb_language::{Command, with_id};
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
-use mmb_policy::{Policy, PolicyDiff, RuleChange, RuleId, RuleStore};
+use mmb_policy::{Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -123,6 +123,18 @@ impl Daemon {
     /// Returns the control side of the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Adds the counters of an earlier run to those of the rules in force with the same ids and texts. Returns how many rules these are.
+    pub fn restore_rule_counters(&mut self, earlier: &[SavedRule]) -> usize {
+        let policy = Arc::clone(&self.policy);
+        let restored = earlier.iter().filter(|earlier| {
+            let is_same = |rule: Rule| with_id(&rule).to_string() == earlier.text;
+            let count = RuleCount { matched: earlier.matched, dropped: earlier.dropped };
+            policy.rules.get(earlier.id).is_some_and(is_same)
+                && self.engine.restore_rule_count(earlier.id, count)
+        });
+        restored.count()
     }
 
     /// Returns the host.

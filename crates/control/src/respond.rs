@@ -18,7 +18,7 @@ use crate::panic_guard::guarded;
 use crate::status;
 pub(crate) use connection_answers::connection_line;
 use mmb_base::lock;
-use mmb_engine::Count;
+use mmb_engine::{Count, RuleCount};
 use mmb_language::command::Show;
 use mmb_language::{Command, Print};
 use mmb_policy::{ConnectionFilter, Policy, Rule, RuleChange, RuleId};
@@ -285,7 +285,7 @@ impl Responder<'_> {
         loop {
             let chunk: Vec<_> = rules.by_ref().take(RULES_AT_ONCE).collect();
             if chunk.is_empty() {
-                return Ok(());
+                break;
             }
             let ids: Vec<RuleId> = chunk.iter().filter_map(|rule| rule.id).collect();
             let daemon = self.daemon();
@@ -301,15 +301,26 @@ impl Responder<'_> {
                 }
             }
         }
+        let former = self.daemon().engine().dropped_by_former_rules();
+        if terse || former == Count::default() {
+            return Ok(());
+        }
+        self.send(&Answer::DroppedByFormerRules(status::traffic(former)))
     }
 
-    fn rule(&mut self, rule: &Rule, count: Option<Count>) -> io::Result<()> {
+    fn rule(&mut self, rule: &Rule, count: Option<RuleCount>) -> io::Result<()> {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
         // Writing to a string does not fail.
         let _ = write!(text, "{}", rule.text());
-        let (packets, bytes) = (count.map(|count| count.packets), count.map(|count| count.bytes));
-        let line = RuleLine { id: rule.id.map_or(0, |id| id.0), rule: text, packets, bytes };
+        let line = RuleLine {
+            id: rule.id.map_or(0, |id| id.0),
+            rule: text,
+            packets: count.map(|count| count.matched.packets),
+            bytes: count.map(|count| count.matched.bytes),
+            dropped_packets: count.map(|count| count.dropped.packets),
+            dropped_bytes: count.map(|count| count.dropped.bytes),
+        };
         let answer = Answer::Rule(line);
         let sent = self.send(&answer);
         if let Answer::Rule(line) = answer {

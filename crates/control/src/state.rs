@@ -6,7 +6,9 @@
 use crate::daemon::Daemon;
 use crate::respond::connection_line;
 use mmb_base::lock;
-use mmb_engine::{Connections, Count, LeftOut, LoadSummary, NoAnswer, SavedRule, SavedState, StateWriter};
+use mmb_engine::{
+    Connections, LeftOut, LoadSummary, NoAnswer, RuleCount, SavedRule, SavedState, StateWriter,
+};
 use mmb_language::{parse_policy, with_id};
 use mmb_policy::{Policy, PolicyDiff, RuleId, RuleStore, successors};
 use mmb_protocol::answer::{LeftOutLine, LoadedLine};
@@ -33,17 +35,17 @@ pub fn save(daemon: &Mutex<Daemon>, connections: &Connections, out: &mut dyn Wri
         if chunk.is_empty() {
             break;
         }
-        let counts: Vec<Count> = {
+        let counts: Vec<RuleCount> = {
             let daemon = lock(daemon);
             chunk
                 .iter()
-                .map(|rule| rule.id.map_or(Count::default(), |id| daemon.engine().rule_count(id)))
+                .map(|rule| rule.id.map_or(RuleCount::default(), |id| daemon.engine().rule_count(id)))
                 .collect()
         };
-        for (rule, matched) in chunk.iter().zip(counts) {
+        for (rule, RuleCount { matched, dropped }) in chunk.iter().zip(counts) {
             let Some(id) = rule.id else { continue };
             let text = with_id(rule).to_string();
-            writer.rule(&SavedRule { id, matched, dropped: Count::default(), text })?;
+            writer.rule(&SavedRule { id, matched, dropped, text })?;
         }
     }
     writer.end(&[])?;

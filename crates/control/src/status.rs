@@ -142,7 +142,7 @@ fn version(daemon: &Daemon) -> Answer {
     })
 }
 
-fn traffic(count: Count) -> TrafficLine {
+pub(crate) fn traffic(count: Count) -> TrafficLine {
     TrafficLine { packets: count.packets, bytes: count.bytes }
 }
 

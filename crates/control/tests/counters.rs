@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Running, start};
-use mmb_engine::Verdict;
+use mmb_engine::{Count, SavedRule, Verdict};
 use mmb_packet::PortId;
+use mmb_policy::RuleId;
 use mmb_protocol::answer::{Answer, PortLine, RuleLine, StageLine};
 use mmb_testkit::{Frame, Tcp, Udp};
 
@@ -53,6 +54,48 @@ fn rules_ports_drops_and_stages_count() {
         .collect();
     assert_eq!((stage[0].name.as_str(), stage[0].vectors, stage[0].packets), ("parse", 1, 3));
     assert_eq!(stage[0].packets_per_vector, 3.0);
+}
+
+#[test]
+fn the_drops_of_rules_add_up_to_their_reason() {
+    let mmb = start("add id 1 tcp-dport 80 drop\nadd id 2 ip-proto udp drop\nadd id 3 all drop\n");
+    mmb.feed(&[web(), dns(), dns(), Tcp::default().dport(81).over_ip4()]);
+    let of_rules =
+        |mmb: &Running| -> Vec<_> { listed(mmb).iter().map(|rule| rule.dropped_packets).collect() };
+    assert_eq!(of_rules(&mmb), [Some(1), Some(2), Some(1)]);
+    assert_eq!(listed(&mmb)[1].dropped_bytes, Some(2 * dns().bytes().len() as u64));
+    let former = |mmb: &Running| {
+        mmb.run("list").into_iter().find_map(|answer| match answer {
+            Answer::DroppedByFormerRules(traffic) => Some(traffic.packets),
+            _ => None,
+        })
+    };
+    assert_eq!(former(&mmb), None);
+    mmb.run("del 2");
+    assert_eq!((of_rules(&mmb), former(&mmb)), (vec![Some(1), Some(1)], Some(2)));
+    assert!(listed(&mmb).iter().all(|rule| rule.dropped_bytes.is_some()));
+    assert_eq!(mmb.run("list --terse").len(), 3, "no counters, and no line about former rules");
+}
+
+#[test]
+fn counters_are_restored_to_the_same_rules() {
+    let count = |packets| Count { packets, bytes: 60 * packets };
+    let saved =
+        [(1, "tcp-dport 80 drop"), (2, "udp-dport 53 drop"), (3, "all mod ip-ttl 9")].map(|(id, rule)| {
+            let text = format!("add id {id} {rule}");
+            SavedRule { id: RuleId(id), matched: count(1), dropped: count(1), text }
+        });
+    let later = start("add id 1 tcp-dport 80 drop\nadd id 2 udp-dport 54 drop\nadd id 4 all mod ip-ttl 9\n");
+    assert_eq!(later.daemon.lock().expect("no panic").restore_rule_counters(&saved), 1);
+    later.feed(&[web()]);
+    let dropped: Vec<_> = listed(&later).iter().map(|rule| (rule.packets, rule.dropped_packets)).collect();
+    assert_eq!(dropped, [(Some(2), Some(2)), (Some(0), Some(0)), (Some(1), Some(0))]);
+    assert!(shows_drops_by_rules(&later, 2));
+}
+
+fn shows_drops_by_rules(mmb: &Running, packets: u64) -> bool {
+    let by_rules = |answer: &Answer| matches!(answer, Answer::Drop(line) if line.reason == "rule" && line.count == packets);
+    mmb.run("show errors").iter().any(by_rules)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::oracle::{OraclePacket, OracleVerdict, evaluate};
 use crate::two_steps;
 use mmb_engine::{
     Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec,
-    PortTable, PublishError, Verdict, Worker,
+    PortTable, PublishError, RuleCount, Verdict, Worker,
 };
 use mmb_language::Print;
 use mmb_packet::{LinkType, Packet, PortId};
@@ -54,7 +54,7 @@ impl fmt::Display for Difference {
 /// The expected counters of the engine.
 #[derive(Debug, Default)]
 struct Tally {
-    rules: BTreeMap<RuleId, Count>,
+    rules: BTreeMap<RuleId, RuleCount>,
     drops: HashMap<DropReason, u64>,
     not_applied: HashMap<NotApplied, u64>,
     ports: Vec<PortCount>,
@@ -231,7 +231,10 @@ impl Tally {
     fn count(&mut self, incoming: &Incoming, expected: &OracleVerdict) {
         let one = |bytes: &[u8]| Count { packets: 1, bytes: bytes.len() as u64 };
         for id in &expected.matched {
-            add(self.rules.entry(*id).or_default(), one(&incoming.bytes));
+            add(&mut self.rules.entry(*id).or_default().matched, one(&incoming.bytes));
+        }
+        if let Some(id) = expected.dropped_by {
+            add(&mut self.rules.entry(id).or_default().dropped, one(&incoming.bytes));
         }
         for reason in &expected.not_applied {
             *self.not_applied.entry(*reason).or_default() += 1;

@@ -6,7 +6,7 @@
 //! Ownership: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells are allocated in chunks
 //! that are never freed, so that a slot keeps its address as rules come and go; `slots` assigns slots to rules.
 
-use crate::counters::{Count, PortCount, StageCount};
+use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
@@ -117,6 +117,22 @@ pub(crate) struct ConnectionCounts {
     pub(crate) events_lost: u64,
     pub(crate) handed: u64,
     pub(crate) held: u64,
+}
+
+impl std::ops::Add for ConnectionCounts {
+    type Output = ConnectionCounts;
+
+    fn add(self, more: ConnectionCounts) -> ConnectionCounts {
+        ConnectionCounts {
+            now: self.now + more.now,
+            half_open: self.half_open + more.half_open,
+            places: self.places + more.places,
+            created: self.created + more.created,
+            events_lost: self.events_lost + more.events_lost,
+            handed: self.handed + more.handed,
+            held: self.held + more.held,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -283,8 +299,21 @@ impl WorkerCells {
 /// Slots of a chunk.
 const CHUNK: usize = 4096;
 
-/// One worker's counters of [`CHUNK`] rule slots.
-type CellChunk = [CountCell; CHUNK];
+/// One worker's counters of [`CHUNK`] rule slots. Those of drops are apart, so that the ones that every packet touches stay close together.
+#[derive(Debug)]
+struct CellChunk {
+    matched: [CountCell; CHUNK],
+    dropped: [CountCell; CHUNK],
+}
+
+impl CellChunk {
+    const fn new() -> CellChunk {
+        CellChunk {
+            matched: [const { CountCell::new() }; CHUNK],
+            dropped: [const { CountCell::new() }; CHUNK],
+        }
+    }
+}
 
 /// One worker's rule counters, by slot. A clone shares them.
 #[derive(Clone, Debug, Default)]
@@ -298,12 +327,31 @@ impl RuleCells {
 
     /// Adds cells for [`CHUNK`] more slots.
     pub(crate) fn grow(&mut self) {
-        Arc::make_mut(&mut self.0).push(Arc::new([const { CountCell::new() }; CHUNK]));
+        Arc::make_mut(&mut self.0).push(Arc::new(CellChunk::new()));
     }
 
-    /// The cell of a slot that exists.
+    /// The cell of the packets that a slot's rule matched. The slot exists.
     #[inline]
     pub(crate) fn slot(&self, slot: RuleSlot) -> &CountCell {
-        &self.0[slot.index() / CHUNK][slot.index() % CHUNK]
+        &self.0[slot.index() / CHUNK].matched[slot.index() % CHUNK]
+    }
+
+    /// The cell of the packets that a slot's rule dropped. The slot exists.
+    #[inline]
+    pub(crate) fn dropped(&self, slot: RuleSlot) -> &CountCell {
+        &self.0[slot.index() / CHUNK].dropped[slot.index() % CHUNK]
+    }
+
+    /// Resets the cells of a slot, while no worker uses it.
+    pub(crate) fn reset(&self, slot: RuleSlot) {
+        self.slot(slot).reset();
+        self.dropped(slot).reset();
+    }
+
+    /// The counters of a slot's rule.
+    pub(crate) fn read(&self, slot: RuleSlot) -> RuleCount {
+        // Drops are counted after matches: read first, they are not more.
+        let dropped = self.dropped(slot).read();
+        RuleCount { matched: self.slot(slot).read(), dropped }
     }
 }

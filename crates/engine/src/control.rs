@@ -4,6 +4,7 @@
 //! vectors, over at most a thousand connections, so that packets are hardly delayed; a worker that does not answer within some seconds has
 //! stopped. Totals are read from counters, without a task.
 
+use crate::baseline::ConnectionTotals;
 use crate::cells::WorkerCells;
 use crate::compiled::{AffectedConnections, Snapshot, StatefulChange};
 use crate::conntrack::{
@@ -42,9 +43,9 @@ pub struct ConnectionSummary {
     pub places: u64,
     /// The connection limit.
     pub max: u64,
-    /// Connections created so far.
+    /// Connections created since the counters were cleared.
     pub created: u64,
-    /// Connections closed so far, by reason, those above zero.
+    /// Connections closed since then, by reason, those above zero.
     pub closed: Vec<(&'static str, u64)>,
     /// Invalid packets, by kind, those above zero.
     pub invalid: Vec<(&'static str, u64)>,
@@ -67,6 +68,7 @@ pub struct Connections {
     workers: Vec<(Sender<WorkerTask>, Arc<WorkerCells>)>,
     common: Arc<SharedState>,
     max: u64,
+    baseline: ConnectionTotals,
     /// Runs the tasks of a worker that has no thread of its own.
     drive: Option<Arc<dyn Fn(usize) + Send + Sync>>,
 }
@@ -76,8 +78,9 @@ impl Connections {
         workers: Vec<(Sender<WorkerTask>, Arc<WorkerCells>)>,
         common: Arc<SharedState>,
         max: u64,
+        baseline: ConnectionTotals,
     ) -> Connections {
-        Connections { workers, common, max, drive: None }
+        Connections { workers, common, max, baseline, drive: None }
     }
 
     /// A handle for a host whose workers run on the calling thread: `drive` makes one process an empty vector, so that it answers.
@@ -88,24 +91,25 @@ impl Connections {
 
     /// Totals over all workers' connections.
     pub fn summary(&self) -> ConnectionSummary {
-        let mut summary = ConnectionSummary { max: self.max, ..ConnectionSummary::default() };
-        for (_, cells) in &self.workers {
-            let counts = cells.connections();
-            summary.connections += counts.now;
-            summary.half_open += counts.half_open;
-            summary.places += counts.places;
-            summary.created += counts.created;
-            summary.events_lost += counts.events_lost;
-            summary.handed += counts.handed;
-            summary.held += counts.held;
+        let mut now = ConnectionTotals::default();
+        self.workers.iter().for_each(|(_, cells)| now.add(cells));
+        let (counts, before) = (now.counts, &self.baseline);
+        let closed = |reason: CloseReason| now.closed[reason as usize] - before.closed[reason as usize];
+        let closed = CloseReason::ALL.into_iter().map(|reason| (reason.name(), closed(reason)));
+        let invalid = |kind: Invalid| now.invalid[kind as usize] - before.invalid[kind as usize];
+        let invalid = Invalid::ALL.into_iter().map(|kind| (kind.name(), invalid(kind)));
+        ConnectionSummary {
+            connections: counts.now,
+            half_open: counts.half_open,
+            places: counts.places,
+            max: self.max,
+            created: counts.created - before.counts.created,
+            closed: closed.filter(|(_, count)| *count > 0).collect(),
+            invalid: invalid.filter(|(_, count)| *count > 0).collect(),
+            events_lost: counts.events_lost - before.counts.events_lost,
+            handed: counts.handed - before.counts.handed,
+            held: counts.held,
         }
-        let closed = |reason| self.workers.iter().map(|(_, cells)| cells.closed(reason)).sum();
-        let all = CloseReason::ALL.into_iter().map(|reason| (reason.name(), closed(reason)));
-        summary.closed = all.filter(|(_, count)| *count > 0).collect();
-        let invalid = |kind| self.workers.iter().map(|(_, cells)| cells.invalid(kind)).sum();
-        let all = Invalid::ALL.into_iter().map(|kind| (kind.name(), invalid(kind)));
-        summary.invalid = all.filter(|(_, count)| *count > 0).collect();
-        summary
     }
 
     /// Passes every connection that a filter matches to `each`, in no particular order; one that is created meanwhile may be missing. Stops

@@ -17,11 +17,45 @@ impl std::ops::Add for Count {
     }
 }
 
+impl Count {
+    fn since(self, baseline: Count) -> Count {
+        Count {
+            packets: self.packets.saturating_sub(baseline.packets),
+            bytes: self.bytes.saturating_sub(baseline.bytes),
+        }
+    }
+}
+
 impl std::ops::Sub for Count {
     type Output = Count;
 
     fn sub(self, less: Count) -> Count {
         Count { packets: self.packets.wrapping_sub(less.packets), bytes: self.bytes.wrapping_sub(less.bytes) }
+    }
+}
+
+/// The packets of one rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleCount {
+    /// Those that it matched.
+    pub matched: Count,
+    /// Of these, those that were dropped because of it: its verdict decided. Every packet dropped by rules is counted at one rule.
+    pub dropped: Count,
+}
+
+impl std::ops::Add for RuleCount {
+    type Output = RuleCount;
+
+    fn add(self, more: RuleCount) -> RuleCount {
+        RuleCount { matched: self.matched + more.matched, dropped: self.dropped + more.dropped }
+    }
+}
+
+impl std::ops::Sub for RuleCount {
+    type Output = RuleCount;
+
+    fn sub(self, less: RuleCount) -> RuleCount {
+        RuleCount { matched: self.matched - less.matched, dropped: self.dropped - less.dropped }
     }
 }
 
@@ -32,6 +66,22 @@ pub struct PortCount {
     pub rx: Count,
     /// Handed to the port for sending, as sent.
     pub tx: Count,
+}
+
+impl std::ops::Add for PortCount {
+    type Output = PortCount;
+
+    fn add(self, more: PortCount) -> PortCount {
+        PortCount { rx: self.rx + more.rx, tx: self.tx + more.tx }
+    }
+}
+
+impl PortCount {
+    /// Subtracts a baseline. A packet that the host failed to send after the baseline was read counts as not sent: then it may be the
+    /// greater one.
+    pub(crate) fn since(self, baseline: PortCount) -> PortCount {
+        PortCount { rx: self.rx.since(baseline.rx), tx: self.tx.since(baseline.tx) }
+    }
 }
 
 /// The work of one stage.
@@ -56,5 +106,16 @@ impl StageCount {
         self.vectors += more.vectors;
         self.packets += more.packets;
         self.cycles += more.cycles;
+    }
+
+    /// Subtracts a baseline.
+    pub(crate) fn since(self, baseline: StageCount) -> StageCount {
+        StageCount {
+            name: self.name,
+            calls: self.calls - baseline.calls,
+            vectors: self.vectors - baseline.vectors,
+            packets: self.packets - baseline.packets,
+            cycles: self.cycles.wrapping_sub(baseline.cycles),
+        }
     }
 }

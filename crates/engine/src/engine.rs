@@ -1,10 +1,11 @@
 //! The control side of the engine.
 
+use crate::baseline::Baseline;
 use crate::cells::{STAGES, WorkerCells};
 use crate::compiled::{PolicyCompiler, PublishError, Snapshot, StatefulChange};
 use crate::conntrack::{SharedState, StateHeader, StateMap, saved_ports};
 use crate::control::Connections;
-use crate::counters::{Count, PortCount, StageCount};
+use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::port::{PortSpec, PortTable};
 use crate::worker::Worker;
@@ -16,6 +17,7 @@ use mmb_policy::{Policy, RuleId};
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
 use std::collections::HashMap;
+use std::ops::Add;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
@@ -29,6 +31,8 @@ pub struct Engine {
     /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are freed here.
     retired: Vec<Arc<Snapshot>>,
     workers: Vec<Arc<WorkerCells>>,
+    /// What the workers' counters held when they were cleared.
+    baseline: Baseline,
     /// Queues of tasks for the workers.
     tasks: Vec<Sender<WorkerTask>>,
     common: Arc<SharedState>,
@@ -84,6 +88,7 @@ impl Engine {
             current,
             retired: Vec::new(),
             workers: cells,
+            baseline: Baseline::default(),
             tasks,
             common,
             room,
@@ -205,7 +210,7 @@ impl Engine {
     pub fn connections(&self) -> Connections {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
         let max = (self.current.connections.max as usize).min(self.connection_bound());
-        Connections::new(workers, Arc::clone(&self.common), max as u64)
+        Connections::new(workers, Arc::clone(&self.common), max as u64, self.baseline.connections)
     }
 
     /// The header of a state that is saved `now_ms` after 1970.
@@ -224,27 +229,68 @@ impl Engine {
         &self.ports
     }
 
-    /// The packets and bytes that a rule of the current policy has matched.
-    pub fn rule_count(&self, id: RuleId) -> Count {
+    /// The packets of a rule of the current policy.
+    pub fn rule_count(&self, id: RuleId) -> RuleCount {
         self.compiler.count(id)
+    }
+
+    /// The packets that were dropped by rules that are gone. With those of the rules of the current policy, they are the packets that were
+    /// dropped with [`DropReason::Rule`].
+    pub fn dropped_by_former_rules(&self) -> Count {
+        self.compiler.dropped_before()
+    }
+
+    /// Adds the packets of an earlier run to those of a rule of the current policy. Returns whether there is one with this id.
+    pub fn restore_rule_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
+        let is_restored = self.compiler.restore_count(id, earlier);
+        if is_restored {
+            let dropped = &mut self.baseline.drops[DropReason::Rule.index()];
+            *dropped = dropped.wrapping_sub(earlier.dropped.packets);
+        }
+        is_restored
+    }
+
+    /// Lets all counters begin at zero again, as they are read here; the workers' own counters go on. Packets that a worker is processing
+    /// may be counted partly before and partly after that.
+    pub fn clear_counters(&mut self) {
+        let by_rule = self.compiler.clear_counts();
+        let rule = DropReason::Rule.index();
+        let before = self.baseline.drops[rule];
+        self.baseline = Baseline::read(&self.workers, self.ports.0.len());
+        // Both sides of this sum begin at the same packet, although a worker counts drops by reason later than those of its rules.
+        self.baseline.drops[rule] = before.wrapping_add(by_rule);
     }
 
     /// Drops by reason, those above zero.
     pub fn drops(&self) -> Vec<(DropReason, u64)> {
-        self.above_zero(DropReason::ALL, |worker, reason| worker.drops(reason))
+        self.above_zero(
+            DropReason::ALL,
+            |worker, reason| worker.drops(reason),
+            |baseline, reason| baseline.drops[reason.index()],
+        )
     }
 
     /// Targets not applied, those above zero.
     pub fn not_applied(&self) -> Vec<(NotApplied, u64)> {
-        self.above_zero(NotApplied::ALL, |worker, reason| worker.not_applied(reason))
+        self.above_zero(
+            NotApplied::ALL,
+            |worker, reason| worker.not_applied(reason),
+            |baseline, reason| baseline.not_applied[reason as usize],
+        )
     }
 
     fn above_zero<R: Copy>(
         &self,
         reasons: impl IntoIterator<Item = R>,
         read: impl Fn(&WorkerCells, R) -> u64,
+        baseline: impl Fn(&Baseline, R) -> u64,
     ) -> Vec<(R, u64)> {
-        let sum = |reason| self.workers.iter().map(|worker| read(worker, reason)).sum();
+        let sum = |reason| {
+            let sum: u64 = self.workers.iter().map(|worker| read(worker, reason)).sum();
+            // The baseline of drops by rules may be ahead of them for a moment.
+            let since = sum.wrapping_sub(baseline(&self.baseline, reason));
+            if since.cast_signed() < 0 { 0 } else { since }
+        };
         reasons.into_iter().map(|reason| (reason, sum(reason))).filter(|&(_, count)| count > 0).collect()
     }
 
@@ -252,10 +298,8 @@ impl Engine {
     pub fn port_counts(&self) -> Vec<PortCount> {
         let sum = |port| {
             let counts = self.workers.iter().map(|worker| worker.port(port));
-            counts.fold(PortCount::default(), |sum, more| PortCount {
-                rx: sum.rx + more.rx,
-                tx: sum.tx + more.tx,
-            })
+            let sum = counts.fold(PortCount::default(), Add::add);
+            sum.since(self.baseline.ports.get(port).copied().unwrap_or_default())
         };
         (0..self.ports.0.len()).map(sum).collect()
     }
@@ -263,8 +307,8 @@ impl Engine {
     /// Counts of the stages, in the order of the pipeline.
     pub fn stage_counts(&self) -> Vec<StageCount> {
         let mut sums = vec![StageCount::default(); STAGES.len()];
-        for worker in &self.workers {
-            for (sum, more) in sums.iter_mut().zip(worker.stages()) {
+        for worker in 0..self.workers.len() {
+            for (sum, more) in sums.iter_mut().zip(self.worker_stage_counts(worker)) {
                 sum.add(more);
             }
         }
@@ -274,7 +318,9 @@ impl Engine {
 
     /// Counts of one worker's stages, in the order of the pipeline; empty for a worker that does not exist.
     pub fn worker_stage_counts(&self, worker: usize) -> Vec<StageCount> {
-        self.workers.get(worker).map(|worker| worker.stages().to_vec()).unwrap_or_default()
+        let now = self.workers.get(worker).map(|worker| worker.stages());
+        let baseline = self.baseline.stages.get(worker).copied().unwrap_or_default();
+        now.into_iter().flatten().zip(baseline).map(|(now, baseline)| now.since(baseline)).collect()
     }
 
     /// The instruction set of rule lookups: `avx512`, `avx2` or `scalar`.

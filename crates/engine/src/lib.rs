@@ -8,6 +8,7 @@
 //! The engine knows no DPDK, no VPP, no socket and no clock: time, randomness and the cycle counter are arguments.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod cells;
 mod compiled;
 mod conntrack;
@@ -28,7 +29,7 @@ pub use conntrack::{
     SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap, StateWriter,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
-pub use counters::{Count, PortCount, StageCount};
+pub use counters::{Count, PortCount, RuleCount, StageCount};
 pub use drop::DropReason;
 pub use engine::Engine;
 pub use host::{PacketHost, drive, drive_released};

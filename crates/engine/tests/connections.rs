@@ -61,8 +61,8 @@ fn a_reflexive_rule_lets_replies_in_and_nothing_else() {
     assert_eq!(mmb.dropped(B, &tcp((SERVER, 81), client, ACK)), DropReason::Rule);
     assert_eq!(mmb.dropped(B, &tcp(server, (INSIDE, 5001), SYN)), DropReason::Rule);
     // Both directions count for the rule, and the other rule saw all of them.
-    assert_eq!(mmb.engine.rule_count(RuleId(1)).packets, 2);
-    assert_eq!(mmb.engine.rule_count(RuleId(2)).packets, 5);
+    assert_eq!(mmb.engine.rule_count(RuleId(1)).matched.packets, 2);
+    assert_eq!(mmb.engine.rule_count(RuleId(2)).matched.packets, 5);
     let [info] = &mmb.list()[..] else { panic!("one connection") };
     assert_eq!((info.packets, info.state, &info.rules[..]), ([1, 1], "syn-received", &[RuleId(1)][..]));
 }
@@ -168,7 +168,7 @@ fn what_was_closed_is_not_opened_again_from_the_other_side() {
     mmb.through(A, &segment(true, SYN, 70_000, 0));
     assert_eq!(mmb.list()[0].state, "syn-sent");
     // The rule counts all packets that it lets pass, each once; the other one all packets.
-    assert_eq!([1, 2].map(|id| mmb.engine.rule_count(RuleId(id)).packets), [7, 8]);
+    assert_eq!([1, 2].map(|id| mmb.engine.rule_count(RuleId(id)).matched.packets), [7, 8]);
 }
 
 /// An ICMP error over IPv4 from a router about a packet, of which the IP header and 8 bytes are quoted.
@@ -419,16 +419,16 @@ fn a_rule_that_is_replaced_under_its_id_hands_over_its_connections() {
     let (client, server) = ((INSIDE, 5000), (SERVER, 80));
     let outside = mmb.through(A, &tcp(client, server, SYN));
     mmb.through(B, &tcp(server, (OUTSIDE, 5000), SYN | ACK));
-    assert_eq!(mmb.engine.rule_count(RuleId(2)).packets, 2);
+    assert_eq!(mmb.engine.rule_count(RuleId(2)).matched.packets, 2);
     let replaced = |mmb: &mut Middlebox, pool: &str| {
         mmb.engine.publish(&rules(pool, 9)).expect("it can be put in force");
-        assert_eq!(mmb.engine.rule_count(RuleId(2)).packets, 0, "the new rule has matched nothing");
+        assert_eq!(mmb.engine.rule_count(RuleId(2)).matched.packets, 0, "the new rule has matched nothing");
         let left = mmb.through(A, &tcp(client, server, ACK));
         let returned = mmb.through(B, &tcp(server, (OUTSIDE, 5000), ACK));
         let ttl = |frame: &[u8]| frame[14 + 8];
         assert_eq!(&left[26..36], &outside[26..36], "addresses and ports stay");
         assert_eq!((ttl(&left), ttl(&returned)), (9, 9), "the other targets are the new rule's");
-        assert_eq!(mmb.engine.rule_count(RuleId(2)).packets, 2);
+        assert_eq!(mmb.engine.rule_count(RuleId(2)).matched.packets, 2);
     };
     replaced(&mut mmb, "200.0.0.2");
     replaced(&mut mmb, "200.0.0.3-200.0.0.4");

@@ -192,7 +192,7 @@ fn every_vector_is_decided_by_one_policy_and_counted_for_its_rules() {
                 author.next();
                 // Some policies stay until a vector has seen them, others go at once.
                 let stays = author.below(3) > 0;
-                while stays && author.engine.rule_count(MARK).packets == 0 {
+                while stays && author.engine.rule_count(MARK).matched.packets == 0 {
                     std::thread::yield_now();
                 }
             }
@@ -221,7 +221,7 @@ fn every_vector_is_decided_by_one_policy_and_counted_for_its_rules() {
         }
         for id in author.policy.rules.keys() {
             let expected = counted.get(&id).copied().unwrap_or(0);
-            assert_eq!(author.engine.rule_count(id).packets, expected, "rule {id}");
+            assert_eq!(author.engine.rule_count(id).matched.packets, expected, "rule {id}");
         }
     }
     assert!(epochs_seen > usize::from(ROUNDS * EPOCHS) / 4, "{epochs_seen}");

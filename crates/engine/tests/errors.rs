@@ -269,7 +269,7 @@ fn what_a_rule_maps_and_is_of_no_connection_does_not_leave() {
         // Whom no rule maps.
         through(&mut mmb, A, &ip4(Ipv4Addr::new(10, 0, 1, 1), SERVER, message));
     }
-    assert_eq!(engine.rule_count(mmb_policy::RuleId(1)).packets, 0, "the rule did nothing");
+    assert_eq!(engine.rule_count(mmb_policy::RuleId(1)).matched.packets, 0, "the rule did nothing");
     // Other frames than IP match no rule on addresses.
     let arp = mmb_testkit::Frame::new(mmb_testkit::Network::Other(0x0806, vec![0; 28]));
     through(&mut mmb, A, &arp.bytes());

@@ -39,7 +39,7 @@ fn a_share_that_spares_a_packet_leaves_it_to_worse_priorities() {
     let dropped = pass(&mut worker, 0, &frames).iter().filter(|(verdict, _)| *verdict == BY_RULE).count();
     assert!((2_700..3_300).contains(&dropped), "{dropped} of 10,000 dropped at 30 %");
     assert_eq!(engine.drops(), [(DropReason::Rule, dropped as u64)]);
-    assert_eq!(engine.rule_count(RuleId(1)).packets, 10_000);
+    assert_eq!(engine.rule_count(RuleId(1)).matched.packets, 10_000);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_port_without_a_wire_drops_what_rules_let_pass() {
         engine("add udp-dport 1 drop\nadd out b mod ip-ttl 1\nadd in c udp-dport 2 accept");
     let seen: Vec<Verdict> = pass(&mut worker, 2, &[udp(1), udp(2)]).into_iter().map(|(v, _)| v).collect();
     assert_eq!(seen, [BY_RULE, Verdict::Drop(DropReason::NoWire)]);
-    let counts = [1, 2, 3].map(|id| engine.rule_count(RuleId(id)).packets);
+    let counts = [1, 2, 3].map(|id| engine.rule_count(RuleId(id)).matched.packets);
     assert_eq!(counts, [1, 0, 1]);
 }
 
@@ -107,7 +107,7 @@ fn a_disabled_port_passes_everything_untouched() {
     }
     assert_eq!(pass(&mut worker, 1, &frames[..1])[0].0, BY_RULE);
     assert_eq!(engine.port_counts()[1].tx.packets, 3);
-    assert_eq!(engine.rule_count(RuleId(1)).packets, 1);
+    assert_eq!(engine.rule_count(RuleId(1)).matched.packets, 1);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn more_packets_than_a_vector_are_all_worked_on() {
     for (dport, (verdict, bytes)) in pass(&mut worker, 0, &frames).iter().enumerate() {
         assert_eq!((*verdict, bytes[22]), (TO_B, if dport < 300 { 9 } else { 64 }), "port {dport}");
     }
-    assert_eq!(engine.rule_count(RuleId(1)).packets, 300);
+    assert_eq!(engine.rule_count(RuleId(1)).matched.packets, 300);
     let classify = engine.stage_counts()[1];
     assert_eq!((classify.name, classify.calls, classify.packets), ("classify", 4, 1000));
     let connections = engine.stage_counts()[2];
@@ -132,7 +132,7 @@ fn packets_that_match_thousands_of_rules_are_all_worked_on() {
     let frames: Vec<_> = (0..600).map(udp).collect();
     let passed = pass(&mut worker, 0, &frames);
     assert!(passed.iter().all(|(verdict, bytes)| (*verdict, bytes[22]) == (TO_B, 3000u32 as u8)));
-    assert!((1..=3000).all(|id| engine.rule_count(RuleId(id)).packets == 600));
+    assert!((1..=3000).all(|id| engine.rule_count(RuleId(id)).matched.packets == 600));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod host;
 
 use host::{engine, pass, policy, ports};
-use mmb_engine::{Count, Engine, Verdict};
+use mmb_engine::{Engine, RuleCount, Verdict};
 use mmb_policy::RuleId;
 use mmb_random::SeedTree;
 use mmb_testkit::Udp;
@@ -19,12 +19,12 @@ fn rules_that_stay_keep_their_counters() {
     pass(&mut worker, 0, &[udp(53), udp(54)]);
     engine.publish(&policy("add id 3 all mod ip-ttl 3\nadd id 1 all mod ip-ttl 9")).unwrap();
     pass(&mut worker, 0, &[udp(53)]);
-    let packets = |engine: &Engine, id| engine.rule_count(RuleId(id)).packets;
+    let packets = |engine: &Engine, id| engine.rule_count(RuleId(id)).matched.packets;
     assert_eq!([1, 2, 3].map(|id| packets(&engine, id)), [3, 0, 1]);
 
     // Another content under the same number is another rule.
     engine.publish(&policy("add id 1 all mod ip-ttl 8")).unwrap();
-    assert_eq!(engine.rule_count(RuleId(1)), Count::default());
+    assert_eq!(engine.rule_count(RuleId(1)), RuleCount::default());
     pass(&mut worker, 0, &[udp(53)]);
     assert_eq!(packets(&engine, 1), 1);
 }
@@ -34,9 +34,9 @@ fn a_rule_that_takes_over_a_counter_starts_at_zero() {
     let (mut engine, mut worker) = engine("add id 1 all drop");
     for round in 0..20 {
         pass(&mut worker, 0, &[udp(53), udp(54), udp(55)]);
-        assert_eq!(engine.rule_count(RuleId(round + 1)).packets, 3);
+        assert_eq!(engine.rule_count(RuleId(round + 1)).matched.packets, 3);
         engine.publish(&policy(&format!("add id {} all drop", round + 2))).unwrap();
-        assert_eq!(engine.rule_count(RuleId(round + 2)), Count::default());
+        assert_eq!(engine.rule_count(RuleId(round + 2)), RuleCount::default());
     }
 }
 
@@ -50,7 +50,7 @@ fn a_worker_that_lags_behind_counts_for_no_other_rule() {
     for id in 2..rounds {
         engine.publish(&policy(&format!("add id {id} all drop"))).unwrap();
         pass(&mut quick, 0, &[udp(1)]);
-        assert_eq!(engine.rule_count(RuleId(id)).packets, 1, "rule {id}");
+        assert_eq!(engine.rule_count(RuleId(id)).matched.packets, 1, "rule {id}");
     }
     assert_eq!(engine.reclaim(), 1, "only what the slow worker holds is kept");
     pass(&mut slow, 0, &[]);
@@ -88,10 +88,10 @@ fn a_vector_sees_one_policy_and_no_packet_is_lost_to_a_change() {
     let vectors: u64 = std::thread::scope(|scope| {
         let running: Vec<_> = workers.into_iter().map(|worker| scope.spawn(|| run(worker))).collect();
         for change in 0..CHANGES {
-            let seen = engine.rule_count(RuleId(1)).packets;
+            let seen = engine.rule_count(RuleId(1)).matched.packets;
             engine.publish(&policy(&colour(2 + change))).unwrap();
             // Some vector passes under every policy.
-            while engine.rule_count(RuleId(1)).packets < seen + 400 {
+            while engine.rule_count(RuleId(1)).matched.packets < seen + 400 {
                 std::thread::yield_now();
             }
         }
@@ -101,6 +101,6 @@ fn a_vector_sees_one_policy_and_no_packet_is_lost_to_a_change() {
     let counts = engine.port_counts();
     assert_eq!(counts[0].rx.packets, vectors * 100);
     assert_eq!(counts[1].tx, counts[0].rx);
-    assert_eq!(engine.rule_count(RuleId(1)).packets, vectors * 100);
+    assert_eq!(engine.rule_count(RuleId(1)).matched.packets, vectors * 100);
     assert_eq!(engine.drops(), []);
 }

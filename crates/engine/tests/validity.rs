@@ -386,7 +386,7 @@ impl Witnessed {
     }
 
     fn counts(&self) -> Vec<u64> {
-        (1..=5).map(|id| self.0.engine.rule_count(mmb_policy::RuleId(id)).packets).collect()
+        (1..=5).map(|id| self.0.engine.rule_count(mmb_policy::RuleId(id)).matched.packets).collect()
     }
 
     fn states(&mut self, port: u16, frame: &[u8]) -> Vec<&'static str> {

@@ -117,7 +117,7 @@ fn a_wrong_command_line_exits_with_two() {
 #[test]
 fn every_answer_has_its_shape_in_json() {
     let mmb = Site::new("add tcp-dport 80 drop");
-    let listed = json!({"rules": [{"id": 1, "rule": "add tcp-dport 80 drop", "packets": 0, "bytes": 0}]});
+    let listed = json!({"rules": [{"id": 1, "rule": "add tcp-dport 80 drop", "packets": 0, "bytes": 0, "dropped_packets": 0, "dropped_bytes": 0}]});
     assert_eq!(mmb.json(&["list"]), listed);
     assert_eq!(
         mmb.json(&["list", "--terse"]),
@@ -284,8 +284,10 @@ fn monitor_prints_events_until_ctrl_c() {
 #[test]
 fn tables_are_aligned_and_end_in_totals() {
     let mmb = Site::new("add tcp-dport 80 drop\nadd id 12 all accept");
-    let expected = "ID  PACKETS  BYTES  RULE\n 1        0      0  add tcp-dport 80 drop\n\
-                    12        0      0  add all accept\n          0      0  2 rules\n";
+    let expected = "ID  PACKETS  BYTES  DROPPED  DROPPED BYTES  RULE\n \
+                    1        0      0        0              0  add tcp-dport 80 drop\n\
+                    12        0      0        0              0  add all accept\n                          \
+                    0              0  dropped in all, 2 rules\n";
     assert_eq!(mmb.good(&["list"]), expected);
     assert_eq!(mmb.good(&["list", "--terse"]), "ID  RULE\n 1  add tcp-dport 80 drop\n12  add all accept\n");
     for topic in ["tables", "ports", "errors", "runtime", "settings", "version"] {

@@ -16,6 +16,8 @@ pub enum Answer {
     Begin(AnswerBegin),
     /// A rule in force, with its counters if they were requested.
     Rule(RuleLine),
+    /// Packets that were dropped by rules that are gone, if there are any, after the rules with counters.
+    DroppedByFormerRules(TrafficLine),
     /// A table of the classifier.
     Table(TableLine),
     /// A port.
@@ -120,6 +122,12 @@ pub struct RuleLine {
     /// Bytes of these packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Of these packets, those that this rule dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_packets: Option<u64>,
+    /// Bytes of the dropped packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_bytes: Option<u64>,
 }
 
 /// The numbers of connections that a change affected.

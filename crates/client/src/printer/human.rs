@@ -34,7 +34,9 @@ enum HumanSection {
     Rules {
         table: Option<TextTable>,
         rules: u64,
-        matched: TrafficLine,
+        /// By the rules that are listed.
+        dropped: TrafficLine,
+        former: Option<TrafficLine>,
         terse: bool,
     },
     Tables(Vec<TableLine>),
@@ -80,6 +82,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
                 }
             }
             (Answer::Rule(rule), HumanSection::Rules { .. }) => self.rule(rule),
+            (Answer::DroppedByFormerRules(line), HumanSection::Rules { former, .. }) => *former = Some(line),
             (Answer::Table(line), HumanSection::Tables(tables)) => tables.push(line),
             (Answer::Port(line), HumanSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), HumanSection::Errors { drops, .. }) => drops.push(line),
@@ -196,14 +199,18 @@ impl HumanPrinter<'_> {
     }
 
     fn rule(&mut self, line: RuleLine) {
-        let HumanSection::Rules { table, rules, matched, terse } = &mut self.section else { return };
+        let HumanSection::Rules { table, rules, dropped, terse, .. } = &mut self.section else { return };
         *rules += 1;
         let id = line.id.to_string();
         let cells = match (line.packets, line.bytes) {
             (Some(packets), Some(bytes)) => {
-                matched.packets = matched.packets.saturating_add(packets);
-                matched.bytes = matched.bytes.saturating_add(bytes);
-                vec![id, packets.to_string(), bytes.to_string(), line.rule]
+                let by_it = TrafficLine {
+                    packets: line.dropped_packets.unwrap_or_default(),
+                    bytes: line.dropped_bytes.unwrap_or_default(),
+                };
+                *dropped = sum(*dropped, by_it);
+                let counts = [packets, bytes, by_it.packets, by_it.bytes].map(|count| count.to_string());
+                std::iter::once(id).chain(counts).chain([line.rule]).collect()
             }
             _ => {
                 *terse = true;
@@ -215,9 +222,11 @@ impl HumanPrinter<'_> {
                 ("ID", Align::Right),
                 ("PACKETS", Align::Right),
                 ("BYTES", Align::Right),
+                ("DROPPED", Align::Right),
+                ("DROPPED BYTES", Align::Right),
                 ("RULE", Align::Left),
             ];
-            if *terse { TextTable::new(&[counted[0], counted[3]]) } else { TextTable::new(&counted) }
+            if *terse { TextTable::new(&[counted[0], counted[5]]) } else { TextTable::new(&counted) }
         });
         table.row(&mut self.screen, cells);
     }
@@ -228,9 +237,18 @@ impl HumanPrinter<'_> {
             HumanSection::None | HumanSection::Unbuffered => {}
             HumanSection::Connections(listing) => listing.end(screen),
             HumanSection::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
-            HumanSection::Rules { table: Some(table), rules, matched, terse } => {
-                let (packets, bytes) = (matched.packets.to_string(), matched.bytes.to_string());
-                let totals = vec![String::new(), packets, bytes, counted(rules, "rule")];
+            HumanSection::Rules { table: Some(mut table), rules, dropped, former, terse } => {
+                // A packet may match several rules, but one rule drops it: only these columns have a sum.
+                let row = |dropped: TrafficLine, text: String| {
+                    let counts = [dropped.packets, dropped.bytes].map(|count| count.to_string());
+                    let blank = std::iter::repeat_n(String::new(), 3);
+                    blank.chain(counts).chain([text]).collect()
+                };
+                if let Some(former) = former {
+                    table.row(screen, row(former, "(dropped by former rules)".to_owned()));
+                }
+                let all = sum(dropped, former.unwrap_or_default());
+                let totals = row(all, format!("dropped in all, {}", counted(rules, "rule")));
                 table.end(screen, (!terse).then_some(totals));
             }
             HumanSection::Tables(tables) => show_tables(screen, &tables),
@@ -252,9 +270,13 @@ impl HumanPrinter<'_> {
 impl HumanSection {
     fn new(topic: Topic) -> HumanSection {
         match topic {
-            Topic::Rules => {
-                HumanSection::Rules { table: None, rules: 0, matched: TrafficLine::default(), terse: false }
-            }
+            Topic::Rules => HumanSection::Rules {
+                table: None,
+                rules: 0,
+                dropped: TrafficLine::default(),
+                former: None,
+                terse: false,
+            },
             Topic::Tables => HumanSection::Tables(Vec::new()),
             Topic::Ports => HumanSection::Ports(Vec::new()),
             Topic::Errors => HumanSection::Errors { drops: Vec::new(), not_applied: Vec::new() },
@@ -264,6 +286,10 @@ impl HumanSection {
             Topic::ConnSummary | Topic::Monitor | Topic::Version => HumanSection::Unbuffered,
         }
     }
+}
+
+fn sum(a: TrafficLine, b: TrafficLine) -> TrafficLine {
+    TrafficLine { packets: a.packets.saturating_add(b.packets), bytes: a.bytes.saturating_add(b.bytes) }
 }
 
 fn plain(value: &serde_json::Value) -> String {

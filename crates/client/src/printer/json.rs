@@ -6,7 +6,7 @@ use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic,
-    WorkerLine,
+    TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -26,6 +26,8 @@ enum JsonSection {
     Array {
         name: &'static str,
         is_open: bool,
+        /// A member after it.
+        former: Option<TrafficLine>,
     },
     /// Each line is an object of its own, which is written at once.
     Events,
@@ -87,6 +89,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
                 self.section = JsonSection::new(topic);
             }
             (Answer::Rule(rule), JsonSection::Array { .. }) => self.element(&rule),
+            (Answer::DroppedByFormerRules(line), JsonSection::Array { former, .. }) => *former = Some(line),
             (Answer::Connection(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Event(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
@@ -140,7 +143,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
 impl JsonPrinter<'_> {
     /// Writes an element of the open array.
     fn element(&mut self, line: &impl Serialize) {
-        let JsonSection::Array { name, is_open } = &mut self.section else { return };
+        let JsonSection::Array { name, is_open, .. } = &mut self.section else { return };
         if std::mem::replace(is_open, true) {
             self.screen.text(",");
         } else {
@@ -173,12 +176,15 @@ impl JsonPrinter<'_> {
     fn finish_section(&mut self) {
         let value = match std::mem::replace(&mut self.section, JsonSection::None) {
             JsonSection::None | JsonSection::Events => return,
-            JsonSection::Array { is_open: true, .. } => {
-                self.screen.text("]}\n");
-                return;
-            }
-            JsonSection::Array { name, is_open: false } => {
-                self.screen.text(&format!("{{\"{name}\":[]}}\n"));
+            JsonSection::Array { name, is_open, former } => {
+                if !is_open {
+                    self.screen.text(&format!("{{\"{name}\":["));
+                }
+                self.screen.text("]");
+                if let Some(former) = former {
+                    self.screen.text(&format!(",\"dropped_by_former_rules\":{}", json!(former)));
+                }
+                self.screen.text("}\n");
                 return;
             }
             JsonSection::Summary(summary) => summary,
@@ -199,8 +205,8 @@ impl JsonPrinter<'_> {
 impl JsonSection {
     fn new(topic: Topic) -> JsonSection {
         match topic {
-            Topic::Rules => JsonSection::Array { name: "rules", is_open: false },
-            Topic::Connections => JsonSection::Array { name: "connections", is_open: false },
+            Topic::Rules => JsonSection::Array { name: "rules", is_open: false, former: None },
+            Topic::Connections => JsonSection::Array { name: "connections", is_open: false, former: None },
             Topic::ConnSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new()),

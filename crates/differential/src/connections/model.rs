@@ -118,7 +118,7 @@ pub(super) fn bounded(
 }
 
 /// Counters against each other and the list.
-pub(super) fn adds_up(harness: &Harness, list: &[ConnectionInfo]) -> Result<(), String> {
+pub(super) fn adds_up(harness: &Harness, policy: &Policy, list: &[ConnectionInfo]) -> Result<(), String> {
     let summary = harness.engine.connections().summary();
     let closed: u64 = summary.closed.iter().map(|(_, count)| count).sum();
     ensure!(summary.created == closed + summary.connections, "{summary:?}");
@@ -129,6 +129,14 @@ pub(super) fn adds_up(harness: &Harness, list: &[ConnectionInfo]) -> Result<(), 
     let received: u64 = ports.iter().map(|port| port.rx.packets).sum();
     let sent: u64 = ports.iter().map(|port| port.tx.packets).sum();
     let drops: u64 = harness.engine.drops().iter().map(|(_, count)| count).sum();
+    let by_rules = harness.engine.drops().into_iter().find(|(reason, _)| *reason == DropReason::Rule);
+    let by_rules = by_rules.map_or(0, |(_, count)| count);
+    let of_rules: u64 = policy.rules.keys().map(|id| harness.engine.rule_count(id).dropped.packets).sum();
+    let former = harness.engine.dropped_by_former_rules().packets;
+    ensure!(
+        by_rules == of_rules + former,
+        "of {by_rules} drops, rules count {of_rules}, former ones {former}"
+    );
     ensure!(received == harness.received, "{} came in, {received} counted", harness.received);
     let (held, released) = (summary.held, harness.released.len() as u64);
     ensure!(

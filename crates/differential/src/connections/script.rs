@@ -109,7 +109,7 @@ impl ScriptRun {
     pub(super) fn check_list(&mut self, list: Vec<ConnectionInfo>) -> Result<(), String> {
         model::check(&list, &self.rules)?;
         model::bounded(&self.harness, &self.list, &list)?;
-        model::adds_up(&self.harness, &list)?;
+        model::adds_up(&self.harness, &self.rules, &list)?;
         self.harness.events().for_each(drop);
         self.list = list;
         Ok(())

@@ -45,7 +45,7 @@ pub fn state(script: &[u8]) -> Result<(), String> {
     run.harness.wait(86_400_000);
     run.harness.run_workers();
     let list = run.harness.list()?;
-    model::adds_up(&run.harness, &list)
+    model::adds_up(&run.harness, &run.rules, &list)
 }
 
 impl ScriptRun {

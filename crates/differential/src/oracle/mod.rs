@@ -43,6 +43,8 @@ pub struct OracleVerdict {
     pub bytes: Vec<u8>,
     /// The rules that it matched, by (prio, id). They count it even if it is dropped.
     pub matched: Vec<RuleId>,
+    /// The rule that drops it.
+    pub dropped_by: Option<RuleId>,
     /// The targets that were not applied.
     pub not_applied: Vec<NotApplied>,
 }
@@ -58,6 +60,7 @@ pub fn evaluate(
         verdict: Verdict::Drop(DropReason::NoWire),
         bytes: received.bytes.to_vec(),
         matched: Vec::new(),
+        dropped_by: None,
         not_applied: Vec::new(),
     };
     let in_port = ports.0.get(usize::from(received.port.0));
@@ -75,8 +78,10 @@ pub fn evaluate(
     matched.sort_by_key(|rule| (rule.prio, rule.id));
     let rules: Vec<&Rule> = matched.iter().collect();
     let matched = rules.iter().filter_map(|rule| rule.id).collect();
-    if drops(&rules, draw) {
-        return OracleVerdict { verdict: Verdict::Drop(DropReason::Rule), matched, ..unchanged };
+    let dropped_by = dropped_by(&rules, draw);
+    if dropped_by.is_some() {
+        let verdict = Verdict::Drop(DropReason::Rule);
+        return OracleVerdict { verdict, matched, dropped_by, ..unchanged };
     }
 
     let rewritten = rewriting::rewrite(received.bytes, &packet, received.headroom, &rules);
@@ -84,13 +89,14 @@ pub fn evaluate(
         verdict: forward(ports, received.port, Some(l3_len(&rewritten.bytes, &rewritten.packet))),
         bytes: rewritten.bytes,
         matched,
+        dropped_by: None,
         not_applied: rewritten.not_applied,
     }
 }
 
-/// Whether the matched rules, sorted by (prio, id), drop the packet: the best priority among accept and drop rules decides, and accept wins
+/// The one of the matched rules, sorted by (prio, id), that drops the packet, if one does: the best priority among accept and drop rules decides, and accept wins
 /// a tie. A percentage that does not drop the packet does not count.
-fn drops(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> bool {
+fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<RuleId> {
     let mut best_accept = None;
     let mut best_drop = None;
     for rule in rules {
@@ -99,7 +105,7 @@ fn drops(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> bool {
                 Target::Accept => best_accept = best_accept.or(Some(rule.prio)),
                 Target::Drop(rate) => {
                     if *rate == DropRate::ALL || draw() < rate.0 {
-                        best_drop = best_drop.or(Some(rule.prio));
+                        best_drop = best_drop.or(Some((rule.prio, rule.id)));
                     }
                 }
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
@@ -108,9 +114,9 @@ fn drops(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> bool {
         }
     }
     match (best_accept, best_drop) {
-        (_, None) => false,
-        (None, Some(_)) => true,
-        (Some(accept), Some(drop)) => drop < accept,
+        (_, None) => None,
+        (None, Some((_, id))) => id,
+        (Some(accept), Some((drop, id))) => id.filter(|_| drop < accept),
     }
 }
 

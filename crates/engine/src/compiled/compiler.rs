@@ -11,7 +11,7 @@ use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
 use super::stateful::{StatefulRule, accepts, is_constant, is_mapping};
 use super::stateful_change::{RuleFate, StatefulChange};
-use crate::counters::Count;
+use crate::counters::{Count, RuleCount};
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool};
 use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning};
@@ -262,9 +262,26 @@ impl PolicyCompiler {
         self.slots.reclaim(oldest);
     }
 
-    /// The packets and bytes that a rule of the current policy has matched.
-    pub(crate) fn count(&self, id: RuleId) -> Count {
+    /// The packets of a rule of the current policy.
+    pub(crate) fn count(&self, id: RuleId) -> RuleCount {
         self.slots.count(id)
+    }
+
+    /// The packets that were dropped by rules that are gone.
+    pub(crate) fn dropped_before(&self) -> Count {
+        self.slots.dropped_before()
+    }
+
+    /// Counts from zero again for all rules. Returns the packets that were dropped by rules since the last call.
+    pub(crate) fn clear_counts(&mut self) -> u64 {
+        self.slots.clear()
+    }
+
+    /// Adds the packets of an earlier run to those of a rule. Returns whether there is one.
+    pub(crate) fn restore_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
+        let slot = self.slots.get(id);
+        slot.into_iter().for_each(|slot| self.slots.restore(slot, earlier));
+        slot.is_some()
     }
 
     /// The classifier's tables.

@@ -1,14 +1,15 @@
 //! Assigns counter slots to rules, across policy updates.
 //!
 //! A rule that stays (id and content equal) keeps its slot and so its counters. A stateful rule that replaces another one under its id keeps
-//! the slot and so the connections, but counts from zero. A slot is assigned to another rule only when no worker can
+//! the slot and so the connections, but counts from zero. Workers' cells are never written for that: what a
+//! rule shows is the difference from a baseline, which also serves to clear its counters and to restore those of an earlier run. A slot is assigned to another rule only when no worker can
 //! still count for the old one: when every snapshot that contains the old rule is gone. Then its cells are reset; otherwise only their
 //! worker writes them.
 //!
 //! Belongs to the control side.
 
 use crate::cells::RuleCells;
-use crate::counters::Count;
+use crate::counters::{Count, RuleCount};
 use mmb_base::{Id, IdPool};
 use mmb_classify::RuleSlot;
 use mmb_policy::RuleId;
@@ -34,8 +35,10 @@ pub(crate) struct RuleSlots {
     /// In the order of `until`.
     retired: Vec<RetiredSlot>,
     slots: IdPool<RuleSlot>,
-    /// What the cells of a slot held when its rule was replaced: subtracted, since only their workers write them.
-    replaced: HashMap<RuleSlot, Count>,
+    /// By slot, what is subtracted from its cells, modulo 2^64; zero for the slots beyond the end.
+    baselines: Vec<RuleCount>,
+    /// The packets that were dropped by rules that are gone, except those of retired slots.
+    dropped_before: Count,
 }
 
 impl RuleSlots {
@@ -45,14 +48,14 @@ impl RuleSlots {
             by_id: SlotPages::default(),
             retired: Vec::new(),
             slots: IdPool::default(),
-            replaced: HashMap::new(),
+            baselines: Vec::new(),
+            dropped_before: Count::default(),
         }
     }
 
     /// Retires the slot of a rule that snapshot `until` no longer contains; returns the slot.
     pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<RuleSlot> {
         let slot = self.by_id.remove(id)?;
-        self.replaced.remove(&slot);
         self.retired.push(RetiredSlot { slot, until });
         Some(slot)
     }
@@ -60,7 +63,12 @@ impl RuleSlots {
     /// Frees the retired slots that no snapshot in use contains; `oldest` is the oldest snapshot in use.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         let gone = self.retired.partition_point(|retired| retired.until <= oldest);
-        self.retired.drain(..gone).for_each(|retired| self.slots.free(retired.slot));
+        for at in 0..gone {
+            let slot = self.retired[at].slot;
+            self.restart(slot);
+            self.slots.free(slot);
+        }
+        self.retired.drain(..gone);
         if self.retired.is_empty() {
             self.retired.shrink_to(USUALLY_RETIRED);
         }
@@ -73,7 +81,10 @@ impl RuleSlots {
             if slot.index() >= cells.slots() {
                 cells.grow();
             }
-            cells.slot(slot).reset();
+            cells.reset(slot);
+        }
+        if let Some(baseline) = self.baselines.get_mut(slot.index()) {
+            *baseline = RuleCount::default();
         }
         self.by_id.insert(id, slot);
         slot
@@ -84,19 +95,57 @@ impl RuleSlots {
         self.by_id.get(id)
     }
 
-    /// The packets and bytes that a rule has matched.
-    pub(crate) fn count(&self, id: RuleId) -> Count {
-        let Some(slot) = self.get(id) else { return Count::default() };
-        self.sum(slot) - self.replaced.get(&slot).copied().unwrap_or_default()
+    /// The packets of a rule.
+    pub(crate) fn count(&self, id: RuleId) -> RuleCount {
+        self.get(id).map(|slot| self.shown(slot)).unwrap_or_default()
     }
 
-    /// Counts from zero again in a slot whose rule was replaced.
+    /// The packets that were dropped by rules that are gone.
+    pub(crate) fn dropped_before(&self) -> Count {
+        let retired = self.retired.iter().map(|retired| self.shown(retired.slot).dropped);
+        retired.fold(self.dropped_before, Count::add)
+    }
+
+    /// Counts from zero again in a slot whose rule was replaced or is gone.
     pub(crate) fn restart(&mut self, slot: RuleSlot) {
-        self.replaced.insert(slot, self.sum(slot));
+        let now = self.sum(slot);
+        self.dropped_before = self.dropped_before + (now - self.baseline(slot)).dropped;
+        self.set_baseline(slot, now);
     }
 
-    fn sum(&self, slot: RuleSlot) -> Count {
-        self.workers.iter().map(|cells| cells.slot(slot).read()).fold(Count::default(), Count::add)
+    /// Counts from zero again in all slots. Returns the packets that were dropped by rules since the last call.
+    pub(crate) fn clear(&mut self) -> u64 {
+        for number in 1..=self.slots.highest() {
+            RuleSlot::new(number).into_iter().for_each(|slot| self.restart(slot));
+        }
+        std::mem::take(&mut self.dropped_before).packets
+    }
+
+    /// Adds the packets of an earlier run to those of a rule that exists.
+    pub(crate) fn restore(&mut self, slot: RuleSlot, earlier: RuleCount) {
+        self.set_baseline(slot, self.baseline(slot) - earlier);
+    }
+
+    fn shown(&self, slot: RuleSlot) -> RuleCount {
+        self.sum(slot) - self.baseline(slot)
+    }
+
+    fn baseline(&self, slot: RuleSlot) -> RuleCount {
+        self.baselines.get(slot.index()).copied().unwrap_or_default()
+    }
+
+    fn set_baseline(&mut self, slot: RuleSlot, baseline: RuleCount) {
+        if baseline == self.baseline(slot) {
+            return;
+        }
+        if self.baselines.len() <= slot.index() {
+            self.baselines.resize(slot.index() + 1, RuleCount::default());
+        }
+        self.baselines[slot.index()] = baseline;
+    }
+
+    fn sum(&self, slot: RuleSlot) -> RuleCount {
+        self.workers.iter().map(|cells| cells.read(slot)).fold(RuleCount::default(), RuleCount::add)
     }
 
     /// Each worker's cells, for a snapshot.
@@ -188,11 +237,11 @@ mod tests {
         let one = Count { packets: 1, bytes: 60 };
         let slot = slots.assign(RuleId(1));
         slots.cells().iter().for_each(|worker| worker.slot(slot).add(one));
-        assert_eq!(slots.count(RuleId(1)), one + one);
+        assert_eq!(slots.count(RuleId(1)).matched, one + one);
         slots.retire(RuleId(1), 2);
         slots.reclaim(2);
         assert_eq!(slots.assign(RuleId(9)), slot);
-        assert_eq!((slots.count(RuleId(1)), slots.count(RuleId(9))), (Count::default(), Count::default()));
+        assert_eq!([1, 9].map(|id| slots.count(RuleId(id))), [RuleCount::default(); 2]);
     }
 
     #[test]
@@ -216,7 +265,7 @@ mod tests {
         let last = slots.get(RuleId(5000)).expect("the rule has a slot");
         let one = Count { packets: 1, bytes: 60 };
         slots.cells().iter().for_each(|worker| worker.slot(last).add(one));
-        assert_eq!(slots.count(RuleId(5000)), one + one);
-        assert_eq!(slots.count(RuleId(1)), Count::default());
+        assert_eq!(slots.count(RuleId(5000)).matched, one + one);
+        assert_eq!(slots.count(RuleId(1)), RuleCount::default());
     }
 }

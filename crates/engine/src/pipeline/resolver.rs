@@ -4,7 +4,7 @@ use crate::compiled::{Action, RuleVerdict, Snapshot};
 use crate::random::DropRandom;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
-use mmb_policy::rule::DropRate;
+use mmb_policy::rule::{DropRate, Prio};
 
 /// Resolves the rules that a packet matched, in order.
 #[inline(never)]
@@ -17,22 +17,45 @@ pub(super) fn resolve_in_order(
     slots.sort_unstable_by_key(|&slot| action(slot).rank());
     let mut resolver = VerdictResolver::default();
     for &mut slot in slots {
-        resolver.resolve(action(slot), || Some(random.draw()));
+        resolver.resolve(slot, action(slot), || Some(random.draw()));
     }
     resolver
+}
+
+/// The one of the rules that a packet matched, in any order, which drops it. They drop it, and none of them draws a random number.
+#[inline(never)]
+pub(super) fn first_that_drops(snapshot: &Snapshot, slots: &[RuleSlot]) -> Option<RuleSlot> {
+    let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+    let drop =
+        slots.iter().copied().filter(|&slot| matches!(action(slot).rule_verdict(), RuleVerdict::Drop(_)));
+    drop.min_by_key(|&slot| action(slot).rank())
 }
 
 /// The combined accept and drop targets of a packet's rules. The rule with the best priority decides; accept wins a tie. A rule that drops
 /// a percentage, and does not drop this packet, does not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VerdictResolver {
-    decided: Option<(u32, bool)>,
+    decided: Option<Decision>,
+}
+
+/// The verdict of the best rules so far.
+#[derive(Clone, Copy, Debug)]
+struct Decision {
+    drops: bool,
+    prio: Prio,
+    /// The first rule of this priority.
+    first: RuleSlot,
 }
 
 impl VerdictResolver {
     /// Adds a rule. Returns false if that takes a random number, which `draw` did not provide.
     #[inline]
-    pub(super) fn resolve(&mut self, action: &Action, draw: impl FnOnce() -> Option<u32>) -> bool {
+    pub(super) fn resolve(
+        &mut self,
+        slot: RuleSlot,
+        action: &Action,
+        draw: impl FnOnce() -> Option<u32>,
+    ) -> bool {
         let drops = match action.rule_verdict() {
             RuleVerdict::None => return true,
             RuleVerdict::Accept => false,
@@ -45,15 +68,16 @@ impl VerdictResolver {
             },
         };
         match &mut self.decided {
-            Some((prio, decided)) if *prio == action.prio => *decided &= drops,
-            Some((prio, _)) if *prio < action.prio => {}
-            decided => *decided = Some((action.prio, drops)),
+            Some(best) if best.prio == action.prio => best.drops &= drops,
+            Some(best) if best.prio < action.prio => {}
+            decided => *decided = Some(Decision { drops, prio: action.prio, first: slot }),
         }
         true
     }
 
+    /// The slot of the rule that drops the packet, if one does, and the rules were added in order.
     #[inline]
-    pub(super) fn drops(self) -> bool {
-        self.decided.is_some_and(|(_, drops)| drops)
+    pub(super) fn dropped_by(self) -> Option<RuleSlot> {
+        self.decided.filter(|decision| decision.drops).map(|decision| decision.first)
     }
 }

@@ -1,7 +1,7 @@
 //! The stages of a vector, each a loop over its packets. Between stages the verdicts tell which packets are still to be sent.
 
 use super::forward::forward;
-use super::resolver::{VerdictResolver, resolve_in_order};
+use super::resolver::{VerdictResolver, first_that_drops, resolve_in_order};
 use super::state::Pipeline;
 use super::tickets::RewriteTicket;
 use super::trace::PacketTrace;
@@ -186,7 +186,7 @@ impl Pipeline {
             for &slot in &*slots {
                 let action = snapshot.actions.at(slot.index());
                 cells.slot(slot).add(count);
-                draws |= !resolver.resolve(action, || None);
+                draws |= !resolver.resolve(slot, action, || None);
                 if action.edit().is_some() {
                     edits += 1;
                     edit = action.edit();
@@ -195,7 +195,10 @@ impl Pipeline {
             if draws || edits > 1 {
                 resolver = resolve_in_order(snapshot, slots, &mut self.random);
             }
-            if resolver.drops() {
+            if let Some(first) = resolver.dropped_by() {
+                let is_first = slots.len() == 1 || draws || edits > 1;
+                let slot = if is_first { first } else { first_that_drops(snapshot, slots).unwrap_or(first) };
+                cells.dropped(slot).add(count);
                 verdicts[packet] = Verdict::Drop(DropReason::Rule);
             } else if let Some(edit) = edit {
                 let edits = if edits == 1 {

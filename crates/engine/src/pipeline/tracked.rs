@@ -1,6 +1,6 @@
 //! The verdict stage with connection tracking: packets also get the rules of their connection.
 
-use super::resolver::VerdictResolver;
+use super::resolver::{VerdictResolver, first_that_drops};
 use super::state::{FEW_RULES, Pipeline};
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
@@ -60,7 +60,7 @@ impl Pipeline {
             return Ok(());
         }
         let cacheable = self.conntrack.cacheable(snapshot, at, &assessment);
-        let drops = self.resolve_verdict(snapshot, packet).drops();
+        let drops = self.resolve_verdict(snapshot, packet);
         let layout = &self.work.layouts[at];
         if drops {
             cacheable.into_iter().for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
@@ -200,6 +200,8 @@ impl Pipeline {
             }
         }
         let Some(member) = passes else {
+            let dropped_by = first_that_drops(snapshot, self.conntrack.cached_rules(cached));
+            dropped_by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return true;
         };
@@ -225,7 +227,7 @@ impl Pipeline {
         self.matched.clear();
         self.matched.extend(self.conntrack.cached_candidates(cached).iter().copied().filter(applies));
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
-        if self.resolve_verdict(snapshot, packet).drops() {
+        if self.resolve_verdict(snapshot, packet) {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return;
         }
@@ -255,8 +257,8 @@ impl Pipeline {
         }
     }
 
-    /// Orders and counts the rules that apply to a packet, and resolves their accept and drop targets.
-    fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> VerdictResolver {
+    /// Orders and counts the rules that apply to a packet, and resolves their accept and drop targets. Returns whether they drop it.
+    fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> bool {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
@@ -266,9 +268,11 @@ impl Pipeline {
         let mut resolver = VerdictResolver::default();
         for &slot in &self.matched {
             cells.slot(slot).add(count);
-            resolver.resolve(action(slot), || Some(self.random.draw()));
+            resolver.resolve(slot, action(slot), || Some(self.random.draw()));
         }
-        resolver
+        let dropped_by = resolver.dropped_by();
+        dropped_by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
+        dropped_by.is_some()
     }
 
     /// Adds the translation of a packet, or of the packet that it quotes.

@@ -94,7 +94,7 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
             let mut pipeline = MeasuredPipeline::new(&engine, worker, step(args));
             let measured =
                 measure::run(&mut pipeline, &mut set.packets(args)?, set.policy.rewrites(), effort(args));
-            let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).packets).sum();
+            let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).matched.packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;
             BenchReport { load: PolicyLoad { policy_bytes, ..load }, measured, matches }
         }

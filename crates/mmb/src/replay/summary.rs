@@ -2,7 +2,7 @@
 
 use super::pump::Done;
 use crate::output;
-use mmb_engine::{Count, Engine};
+use mmb_engine::{Count, Engine, RuleCount};
 use mmb_language::Print;
 use mmb_policy::Policy;
 use serde::Serialize;
@@ -34,7 +34,9 @@ struct RuleSum {
     id: u32,
     rule: String,
     #[serde(flatten)]
-    sum: ReplayCount,
+    matched: ReplayCount,
+    dropped_packets: u64,
+    dropped_bytes: u64,
 }
 
 impl From<Count> for ReplayCount {
@@ -45,10 +47,15 @@ impl From<Count> for ReplayCount {
 
 impl Summary {
     pub(super) fn collect(done: &Done, engine: &Engine, policy: &Policy) -> Summary {
-        let rules = policy.rules.keys().zip(policy.rules.iter()).map(|(id, rule)| RuleSum {
-            id: id.0,
-            rule: rule.text().to_string(),
-            sum: engine.rule_count(id).into(),
+        let rules = policy.rules.keys().zip(policy.rules.iter()).map(|(id, rule)| {
+            let RuleCount { matched, dropped } = engine.rule_count(id);
+            RuleSum {
+                id: id.0,
+                rule: rule.text().to_string(),
+                matched: matched.into(),
+                dropped_packets: dropped.packets,
+                dropped_bytes: dropped.bytes,
+            }
         });
         Summary {
             r#in: done.received.into(),
@@ -86,10 +93,11 @@ impl Summary {
         table("drops", &self.drops);
         table("not done", &self.not_applied);
         if !self.rules.is_empty() {
-            let _ = writeln!(text, "{:>8}{:>12}{:>16}  rule", "id", "packets", "bytes");
+            let _ = writeln!(text, "{:>8}{:>12}{:>16}{:>12}  rule", "id", "packets", "bytes", "dropped");
         }
-        for RuleSum { id, rule, sum } in &self.rules {
-            let _ = writeln!(text, "{id:>8}{:>12}{:>16}  {rule}", sum.packets, sum.bytes);
+        for RuleSum { id, rule, matched, dropped_packets, .. } in &self.rules {
+            let ReplayCount { packets, bytes } = matched;
+            let _ = writeln!(text, "{id:>8}{packets:>12}{bytes:>16}{dropped_packets:>12}  {rule}");
         }
         text
     }

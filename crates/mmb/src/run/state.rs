@@ -82,7 +82,7 @@ impl StateFile {
         self.saved.as_ref()
     }
 
-    /// Restores the connections of the state. With `verbose`, reports each one that is left out.
+    /// Restores the connections and the counters of the state. With `verbose`, reports each one that is left out.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -100,6 +100,7 @@ impl StateFile {
                 output::report_error(mmb_client::left_out(&state::left_out_line(&left_out)).trim_end());
             }
         })?;
+        lock(daemon).restore_rule_counters(&saved.rules);
         output::report_error(&format!("{}: {}", self.path.display(), mmb_client::loaded(&loaded)));
         Ok(())
     }

@@ -1,0 +1,73 @@
+//! The counters' values when they were cleared, which are subtracted when they are read: only their workers write the counters.
+//!
+//! Belongs to the control side. `compiled/slots` has the baselines of rules.
+
+use crate::cells::{ConnectionCounts, STAGES, WorkerCells};
+use crate::counters::{PortCount, StageCount};
+use crate::drop::DropReason;
+use mmb_conn::{CloseReason, Invalid};
+use mmb_rewrite::NotApplied;
+use std::sync::Arc;
+
+/// The counters of all workers at one moment, except those of rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Baseline {
+    /// By the index of the reason.
+    pub(crate) drops: [u64; DropReason::ALL.len()],
+    pub(crate) not_applied: [u64; NotApplied::ALL.len()],
+    /// By number; those beyond the end are zero.
+    pub(crate) ports: Vec<PortCount>,
+    /// By worker; those beyond the end are zero.
+    pub(crate) stages: Vec<[StageCount; STAGES.len()]>,
+    pub(crate) connections: ConnectionTotals,
+}
+
+/// The counters of connections, summed over workers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ConnectionTotals {
+    pub(crate) counts: ConnectionCounts,
+    pub(crate) closed: [u64; CloseReason::ALL.len()],
+    pub(crate) invalid: [u64; Invalid::ALL.len()],
+}
+
+impl Default for Baseline {
+    fn default() -> Baseline {
+        Baseline {
+            drops: [0; DropReason::ALL.len()],
+            not_applied: Default::default(),
+            ports: Vec::new(),
+            stages: Vec::new(),
+            connections: ConnectionTotals::default(),
+        }
+    }
+}
+
+impl Baseline {
+    /// The counters now, with those of this number of ports.
+    pub(crate) fn read(workers: &[Arc<WorkerCells>], ports: usize) -> Baseline {
+        let mut now = Baseline { ports: vec![PortCount::default(); ports], ..Baseline::default() };
+        for worker in workers {
+            for reason in DropReason::ALL {
+                now.drops[reason.index()] += worker.drops(reason);
+            }
+            for reason in NotApplied::ALL {
+                now.not_applied[reason as usize] += worker.not_applied(reason);
+            }
+            for (port, sum) in now.ports.iter_mut().enumerate() {
+                *sum = *sum + worker.port(port);
+            }
+            now.stages.push(worker.stages());
+            now.connections.add(worker);
+        }
+        now
+    }
+}
+
+impl ConnectionTotals {
+    /// Adds those of a worker.
+    pub(crate) fn add(&mut self, worker: &WorkerCells) {
+        self.counts = self.counts + worker.connections();
+        CloseReason::ALL.into_iter().for_each(|reason| self.closed[reason as usize] += worker.closed(reason));
+        Invalid::ALL.into_iter().for_each(|kind| self.invalid[kind as usize] += worker.invalid(kind));
+    }
+}
