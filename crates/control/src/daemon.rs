@@ -4,14 +4,14 @@
 //! never while they read from or write to a client. Only the daemon publishes policies; packets do not wait for that.
 
 use crate::entropy::ReseedTimer;
-use crate::host::{Host, UnsupportedRule};
+use crate::host::{Host, PortLosses, PortStatus, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
 use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, RuleCount, SavedRule, StatefulChange};
 use mmb_language::{Command, with_id};
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
 use mmb_policy::{Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -27,6 +27,8 @@ pub struct Daemon {
     /// Shared with answers that are still being sent about it.
     policy: Arc<Policy>,
     host: Box<dyn Host>,
+    /// The losses of each port, by name, when the counters were cleared.
+    losses_before: HashMap<String, PortLosses>,
     /// The policy before a large change, while it may still be in use.
     superseded: Option<Weak<Policy>>,
     reseed_timer: ReseedTimer,
@@ -105,6 +107,7 @@ impl Daemon {
             engine,
             policy: policy_before,
             host,
+            losses_before: HashMap::new(),
             superseded: None,
             trim_due: false,
             unchecked_rules: 0,
@@ -123,6 +126,23 @@ impl Daemon {
     /// Returns the control side of the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Returns the ports by number, as in the engine's port table. Their losses are those since the counters were cleared.
+    pub fn ports(&self) -> Vec<PortStatus> {
+        let mut ports = self.host.ports();
+        for port in &mut ports {
+            if let Some(before) = self.losses_before.get(&port.name) {
+                port.losses = port.losses.since(*before);
+            }
+        }
+        ports
+    }
+
+    /// Lets all counters begin at zero again. The counters of workers and devices go on: what they hold now is subtracted from then on.
+    pub(crate) fn clear_counters(&mut self) {
+        self.engine.clear_counters();
+        self.losses_before = self.host.ports().into_iter().map(|port| (port.name, port.losses)).collect();
     }
 
     /// Adds the counters of an earlier run to those of the rules in force with the same ids and texts. Returns how many rules these are.
@@ -367,7 +387,12 @@ fn is_default(policy: &Policy) -> bool {
 
 /// Returns whether a command changes the policy.
 pub(crate) fn is_change(command: &Command) -> bool {
-    !matches!(command, Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor)
+    match command {
+        Command::List { .. } | Command::Show(_) | Command::Monitor => false,
+        Command::Kill(_) | Command::ClearCounters => false,
+        Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::Flush => true,
+        Command::Enable(_) | Command::Disable(_) | Command::Set(_) => true,
+    }
 }
 
 impl CommittedChange {

@@ -62,12 +62,31 @@ pub struct PortStatus {
     pub link: bool,
     /// The name of the port at the other end of its wire.
     pub peer: Option<String>,
-    /// Packets that were lost because the receive queue was full.
+    /// The packets that its device lost.
+    pub losses: PortLosses,
+}
+
+/// The packets that the device of a port lost since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortLosses {
+    /// Packets that were lost because the receive queue was full, or no packet buffer was free.
     pub rx_missed: u64,
     /// Packets that arrived damaged.
     pub rx_errors: u64,
     /// Packets that the device failed to send.
     pub tx_errors: u64,
+}
+
+impl PortLosses {
+    /// Subtracts earlier values. A counter that has become smaller began at zero since: its device was opened again.
+    pub(crate) fn since(self, before: PortLosses) -> PortLosses {
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        PortLosses {
+            rx_missed: since(self.rx_missed, before.rx_missed),
+            rx_errors: since(self.rx_errors, before.rx_errors),
+            tx_errors: since(self.tx_errors, before.tx_errors),
+        }
+    }
 }
 
 /// One packet thread.

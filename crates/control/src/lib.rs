@@ -26,7 +26,7 @@ pub mod state;
 mod status;
 
 pub use daemon::{CommitError, CommittedChange, Daemon};
-pub use host::{Host, PortStatus, UnsupportedRule, WorkerStatus};
+pub use host::{Host, PortLosses, PortStatus, UnsupportedRule, WorkerStatus};
 pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};
 pub use socket::BindError;

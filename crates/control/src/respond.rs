@@ -261,6 +261,10 @@ impl Responder<'_> {
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
             Command::Monitor => Topic::Monitor,
             Command::Kill(filter) => return self.kill(filter),
+            Command::ClearCounters => {
+                self.daemon().clear_counters();
+                return self.send(&Answer::Cleared("counters".to_owned())).map(Ok);
+            }
             Command::DelKill(id) => {
                 return self.kill(&ConnectionFilter { rule: Some(*id), ..ConnectionFilter::ALL });
             }

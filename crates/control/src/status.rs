@@ -3,12 +3,13 @@
 
 use crate::convert;
 use crate::daemon::Daemon;
+use crate::host::{PortLosses, PortStatus};
 use mmb_engine::{Count, PortCount, StageCount, TableStats};
 use mmb_language::command::Show;
 use mmb_protocol::VERSION;
 use mmb_protocol::answer::{
-    Answer, ErrorLine, LinkLine, PortLine, ReasonLine, StageLine, SummaryLine, TableLine, TrafficLine,
-    VersionLine, WorkerLine,
+    Answer, ErrorLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, SummaryLine, TableLine,
+    TrafficLine, VersionLine, WorkerLine,
 };
 
 /// A packet class with more tables than this gets a note.
@@ -32,7 +33,7 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
 
 fn ports(daemon: &Daemon) -> Vec<Answer> {
     let mut counts = daemon.engine().port_counts().into_iter();
-    let ports = daemon.host().ports().into_iter();
+    let ports = daemon.ports().into_iter();
     ports
         .map(|port| {
             let PortCount { rx, tx } = counts.next().unwrap_or_default();
@@ -47,9 +48,9 @@ fn ports(daemon: &Daemon) -> Vec<Answer> {
                 peer: port.peer,
                 rx: traffic(rx),
                 tx: traffic(tx),
-                rx_missed: port.rx_missed,
-                rx_errors: port.rx_errors,
-                tx_errors: port.tx_errors,
+                rx_missed: port.losses.rx_missed,
+                rx_errors: port.losses.rx_errors,
+                tx_errors: port.losses.tx_errors,
             })
         })
         .collect()
@@ -61,7 +62,12 @@ fn errors(daemon: &Daemon) -> Vec<Answer> {
     let drops = engine.drops().into_iter().map(|(reason, count)| Answer::Drop(line(reason.name(), count)));
     let others =
         engine.not_applied().into_iter().map(|(why, count)| Answer::NotApplied(line(why.name(), count)));
-    drops.chain(others).collect()
+    let lossy = daemon.ports().into_iter().filter(|port| port.losses != PortLosses::default());
+    let losses = lossy.map(|PortStatus { name, losses, .. }| {
+        let PortLosses { rx_missed, rx_errors, tx_errors } = losses;
+        Answer::PortLoss(PortLossLine { port: name, rx_missed, rx_errors, tx_errors })
+    });
+    drops.chain(others).chain(losses).collect()
 }
 
 fn tables(daemon: &Daemon) -> Vec<Answer> {

@@ -6,7 +6,7 @@ use common::{Running, start};
 use mmb_engine::{Count, SavedRule, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
-use mmb_protocol::answer::{Answer, PortLine, RuleLine, StageLine};
+use mmb_protocol::answer::{Answer, PortLine, PortLossLine, RuleLine, StageLine};
 use mmb_testkit::{Frame, Tcp, Udp};
 
 fn listed(mmb: &Running) -> Vec<RuleLine> {
@@ -96,6 +96,35 @@ fn counters_are_restored_to_the_same_rules() {
 fn shows_drops_by_rules(mmb: &Running, packets: u64) -> bool {
     let by_rules = |answer: &Answer| matches!(answer, Answer::Drop(line) if line.reason == "rule" && line.count == packets);
     mmb.run("show errors").iter().any(by_rules)
+}
+
+#[test]
+fn losses_of_devices_are_among_the_errors() {
+    let mmb = start("");
+    let losses = || {
+        let line = |answer| if let Answer::PortLoss(line) = answer { Some(line) } else { None };
+        mmb.run("show errors").into_iter().filter_map(line).collect::<Vec<_>>()
+    };
+    let of_lan = PortLossLine { port: "lan".to_owned(), rx_missed: 3, rx_errors: 0, tx_errors: 1 };
+    assert_eq!((losses().len(), &losses()[0]), (2, &of_lan));
+    mmb.run("clear counters");
+    assert_eq!(losses(), []);
+}
+
+#[test]
+fn cleared_counters_begin_at_zero() {
+    let mmb = start("add tcp-dport 80 drop\nadd ip-proto udp mod ip-ttl 9\n");
+    let before = ["list", "show errors", "show ports", "show runtime", "show conn summary"];
+    let shown = |mmb: &Running| before.map(|command| format!("{:?}", mmb.run(command)));
+    mmb.run("clear counters");
+    let nothing = shown(&mmb);
+    mmb.feed(&[web(), dns(), dns()]);
+    let something = shown(&mmb);
+    assert_eq!(mmb.run("clear counters"), [Answer::Cleared("counters".to_owned())]);
+    assert_eq!(shown(&mmb)[..3], nothing[..3]);
+    assert_ne!(nothing[..3], something[..3]);
+    mmb.feed(&[web(), dns(), dns()]);
+    assert_eq!(shown(&mmb)[..3], something[..3]);
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub enum Command {
     Kill(ConnectionFilter),
     /// `monitor`
     Monitor,
+    /// `clear counters`
+    ClearCounters,
 }
 
 /// The subjects of `show`.
@@ -104,6 +106,7 @@ impl Command {
             Command::Set(_) => "set",
             Command::Kill(_) => "conn",
             Command::Monitor => "monitor",
+            Command::ClearCounters => "clear",
         }
     }
 
@@ -129,7 +132,11 @@ impl Command {
                 setting.apply(&mut policy.settings);
                 Change::Set(setting)
             }
-            Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor => {
+            Command::List { .. }
+            | Command::Show(_)
+            | Command::Kill(_)
+            | Command::Monitor
+            | Command::ClearCounters => {
                 return Err(CommandRefusal::NoChange(self.name()));
             }
         })

@@ -190,6 +190,8 @@ mod tests {
         assert_eq!(texts("show connections state tcp-dport 80 state fin"), ["fin-wait"]);
         assert_eq!(texts("show connections ip-proto ud"), ["udp", "udplite"]);
         assert_eq!(texts("conn "), ["kill"]);
+        assert_eq!(texts("clear "), ["counters"]);
+        assert_eq!(texts("clear counters "), [""; 0]);
         assert_eq!(texts("conn kill a"), ["all"]);
         assert_eq!(texts("conn kill all "), [""; 0]);
         assert_eq!(texts("conn kill rule 3 a"), [""; 0]);

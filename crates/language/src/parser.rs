@@ -20,6 +20,8 @@ use crate::verb::{Argument, COMMANDS, CommandInfo, SHOWS, Verb};
 use mmb_policy::rule::RuleId;
 use mmb_policy::setting_table::{self, Setting, SettingInfo};
 
+/// Follows `clear`.
+pub(crate) const COUNTERS: &str = "counters";
 /// May follow `list`.
 pub(crate) const TERSE: &str = "--terse";
 /// May follow `del ID`.
@@ -110,6 +112,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         let command = match info.verb {
             Verb::Show => self.show()?,
             Verb::Conn => self.conn()?,
+            Verb::Clear => self.clear()?,
             _ => CommandSyntax::Other(self.simple(info)?),
         };
         self.end(info)?;
@@ -128,7 +131,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Disable => Command::Disable(self.port()?),
             Verb::Set => Command::Set(self.setting()?),
             Verb::Monitor => Command::Monitor,
-            Verb::Add | Verb::AddStateful | Verb::Show | Verb::Conn => return None,
+            Verb::Add | Verb::AddStateful | Verb::Show | Verb::Conn | Verb::Clear => return None,
             Verb::Apply | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
                 let span = self.last_span();
                 let message =
@@ -183,6 +186,18 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 None
             }
         }
+    }
+
+    fn clear(&mut self) -> Option<CommandSyntax<'t>> {
+        let token = self.next();
+        let message = match token.word() {
+            COUNTERS => return Some(CommandSyntax::Other(Command::ClearCounters)),
+            "" => "what to clear?".to_owned(),
+            word => format!("`{word}` cannot be cleared"),
+        };
+        let meant = nearest(token.word(), [COUNTERS]);
+        self.error(Diagnostic::new(token.span, message).expected(format!("`{COUNTERS}`")).suggest(meant));
+        None
     }
 
     fn show(&mut self) -> Option<CommandSyntax<'t>> {

@@ -153,6 +153,9 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             }
             _ => Vec::new(),
         },
+        Argument::Counters => {
+            only(Expect::Word(parser::COUNTERS, "of rules, drops, ports, stages and connections"))
+        }
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
         Argument::Setting => setting_expectations(rest),

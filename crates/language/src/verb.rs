@@ -30,6 +30,8 @@ pub enum Verb {
     Conn,
     /// `monitor`
     Monitor,
+    /// `clear`
+    Clear,
     /// `apply`, carried out around the language by the shell and the binary.
     Apply,
     /// `save`, likewise.
@@ -57,6 +59,8 @@ pub enum Argument {
     Show,
     /// An operation and the connections to which it applies.
     Conn,
+    /// The word `counters`.
+    Counters,
     /// A port's name.
     Port,
     /// A setting and its value.
@@ -156,6 +160,14 @@ pub static COMMANDS: &[CommandInfo] = &[
         Argument::None,
         false,
         "reports each connection that is made or ends, and the reason, until it is stopped",
+    ),
+    command(
+        "clear",
+        Verb::Clear,
+        "counters",
+        Argument::Counters,
+        false,
+        "lets the counters of rules, drops, ports, stages and connections begin at zero again",
     ),
     command("save-state", Verb::SaveState, "FILE", Argument::File, false, "writes the connections to a file"),
     command(

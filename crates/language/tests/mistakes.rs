@@ -429,6 +429,9 @@ const TABLE: &[(&str, &[&str])] = &[
         "conn kill all rule 3",
         &["15: nothing more follows `conn kill FILTER…|all`; expected the end of the command"],
     ),
+    ("clear", &["6: what to clear?; expected `counters`"]),
+    ("clear counter", &["7: `counter` cannot be cleared; expected `counters`; did you mean `counters`?"]),
+    ("clear counters 5", &["16: nothing more follows `clear counters`; expected the end of the command"]),
     ("monitor all", &["9: nothing follows `monitor`; expected the end of the command"]),
     (
         "list --terze",

@@ -89,6 +89,8 @@ pub(crate) enum CliCommand {
     Conn(CommandWords),
     /// `monitor`
     Monitor(CommandWords),
+    /// `clear`
+    Clear(CommandWords),
     /// `save-state`
     SaveState(StateFile),
     /// `load-state`

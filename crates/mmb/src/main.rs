@@ -64,6 +64,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Apply(ApplyArgs { file, dry_run: true }) => ("apply", vec![file, "--dry-run".to_owned()]),
         CliCommand::Save(policy) => ("save", vec![policy.file]),
         CliCommand::Conn(words) => ("conn", words.words),
+        CliCommand::Clear(words) => ("clear", words.words),
         CliCommand::Monitor(words) => ("monitor", words.words),
         CliCommand::SaveState(state) => ("save-state", vec![state.file]),
         CliCommand::LoadState(LoadStateArgs { file, verbose: false }) => ("load-state", vec![file]),

@@ -123,7 +123,7 @@ fn every_answer_has_its_shape_in_json() {
         mmb.json(&["list", "--terse"]),
         json!({"rules": [{"id": 1, "rule": "add tcp-dport 80 drop"}]})
     );
-    assert_eq!(mmb.json(&["show", "errors"]), json!({"drops": {}, "not_applied": {}}));
+    assert_eq!(mmb.json(&["show", "errors"]), json!({"drops": {}, "not_applied": {}, "port_losses": []}));
     assert_eq!(
         mmb.json(&["show", "settings"]),
         json!({"settings": {
@@ -279,6 +279,14 @@ fn monitor_prints_events_until_ctrl_c() {
     let told: Value = serde_json::from_str(&watch(&["--json"])).expect("JSON");
     assert_eq!(told["connection"]["arrived"]["sport"], 4000);
     assert!(told["what"] == "created" || (told["what"] == "closed" && told["reason"] == "killed"), "{told}");
+}
+
+#[test]
+fn counters_are_cleared() {
+    let mmb = Site::new("add tcp-dport 80 drop");
+    assert_eq!(mmb.good(&["clear", "counters"]), "the counters begin at zero\n");
+    assert_eq!(mmb.json(&["clear", "counters"]), json!({"cleared": "counters"}));
+    assert_eq!(mmb.run(&["clear"]).status, 1);
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum Answer {
     Drop(ReasonLine),
     /// The number of targets not applied for a reason.
     NotApplied(ReasonLine),
+    /// The packets that the device of a port lost, if there are any.
+    PortLoss(PortLossLine),
     /// A packet thread and its stages.
     Worker(WorkerLine),
     /// A stage, summed over all workers.
@@ -54,6 +56,8 @@ pub enum Answer {
     Affected(AffectedLine),
     /// The number of connections that were ended.
     Killed(CountLine),
+    /// What begins at zero again: `counters`.
+    Cleared(String),
     /// A piece of the connections' state, in hexadecimal.
     State(String),
     /// The number of connections in the state that the daemon sent.
@@ -227,6 +231,20 @@ pub struct ReasonLine {
     pub reason: String,
     /// The count.
     pub count: u64,
+}
+
+/// The packets that the device of a port lost. They are not among the dropped packets: those that it lost on receive are not counted as
+/// received, and those that it failed to send are counted as sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortLossLine {
+    /// The port's name in rules.
+    pub port: String,
+    /// Packets that were lost because the receive queue was full, or no packet buffer was free.
+    pub rx_missed: u64,
+    /// Packets that arrived damaged.
+    pub rx_errors: u64,
+    /// Packets that the device failed to send.
+    pub tx_errors: u64,
 }
 
 /// A packet thread.

@@ -2,7 +2,7 @@
 
 use crate::interfaces::{self, Interfaces, PresentInterface};
 use crate::unsupported;
-use mmb_control::{Host, PortStatus, UnsupportedRule, WorkerStatus};
+use mmb_control::{Host, PortLosses, PortStatus, UnsupportedRule, WorkerStatus};
 use mmb_policy::settings::Poll;
 use mmb_policy::{Policy, RuleChange, RuleStore};
 use std::collections::{BTreeMap, HashMap};
@@ -101,9 +101,7 @@ fn status(number: u32, PresentInterface { facts, name, .. }: &PresentInterface) 
         mtu: facts.mtu,
         link: facts.up,
         peer: None,
-        rx_missed: 0,
-        rx_errors: 0,
-        tx_errors: 0,
+        losses: PortLosses::default(),
     }
 }
 
@@ -118,8 +116,6 @@ fn absent(name: String) -> PortStatus {
         mtu: 0,
         link: false,
         peer: None,
-        rx_missed: 0,
-        rx_errors: 0,
-        tx_errors: 0,
+        losses: PortLosses::default(),
     }
 }

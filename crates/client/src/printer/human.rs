@@ -7,8 +7,8 @@ use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, ReasonLine, RuleLine,
-    StageLine, TableLine, Topic, TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, PortLossLine, ReasonLine,
+    RuleLine, StageLine, TableLine, Topic, TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -44,6 +44,7 @@ enum HumanSection {
     Errors {
         drops: Vec<ReasonLine>,
         not_applied: Vec<ReasonLine>,
+        losses: Vec<PortLossLine>,
     },
     Runtime {
         workers: Vec<WorkerLine>,
@@ -87,6 +88,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Port(line), HumanSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), HumanSection::Errors { drops, .. }) => drops.push(line),
             (Answer::NotApplied(line), HumanSection::Errors { not_applied, .. }) => not_applied.push(line),
+            (Answer::PortLoss(line), HumanSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), HumanSection::Runtime { workers, .. }) => workers.push(line),
             (Answer::Stage(line), HumanSection::Runtime { stages, .. }) => stages.push(line),
             (Answer::Setting(line), HumanSection::Settings(settings)) => {
@@ -174,6 +176,10 @@ impl HumanPrinter<'_> {
                 self.others += 1;
                 self.screen.text(&format!("{} ended\n", counted(line.connections, "connection")));
             }
+            Answer::Cleared(what) => {
+                self.others += 1;
+                self.screen.text(&format!("the {what} begin at zero\n"));
+            }
             Answer::Setting(line) => {
                 self.others += 1;
                 self.screen.text(&format!("{} is {} now\n", line.name, plain(&line.value)));
@@ -253,9 +259,10 @@ impl HumanPrinter<'_> {
             }
             HumanSection::Tables(tables) => show_tables(screen, &tables),
             HumanSection::Ports(ports) => show_ports(screen, ports),
-            HumanSection::Errors { drops, not_applied } => {
+            HumanSection::Errors { drops, not_applied, losses } => {
                 show_reasons(screen, drops, "DROPPED", "no packet was dropped\n");
                 show_reasons(screen, not_applied, "NOT APPLIED", "");
+                show_losses(screen, losses);
             }
             HumanSection::Runtime { workers, stages } => show_runtime(screen, &workers, &stages),
             HumanSection::Settings(settings) => {
@@ -279,7 +286,9 @@ impl HumanSection {
             },
             Topic::Tables => HumanSection::Tables(Vec::new()),
             Topic::Ports => HumanSection::Ports(Vec::new()),
-            Topic::Errors => HumanSection::Errors { drops: Vec::new(), not_applied: Vec::new() },
+            Topic::Errors => {
+                HumanSection::Errors { drops: Vec::new(), not_applied: Vec::new(), losses: Vec::new() }
+            }
             Topic::Runtime => HumanSection::Runtime { workers: Vec::new(), stages: Vec::new() },
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
@@ -391,6 +400,21 @@ fn show_reasons(screen: &mut Screen<'_>, mut reasons: Vec<ReasonLine>, title: &'
     table.end(screen, Some(vec![total.to_string(), "total".to_owned()]));
 }
 
+fn show_losses(screen: &mut Screen<'_>, losses: Vec<PortLossLine>) {
+    if losses.is_empty() {
+        return;
+    }
+    let right = |name| (name, Align::Right);
+    let columns =
+        [("LOST BY DEVICE", Align::Left), right("RX MISSED"), right("RX ERRORS"), right("TX ERRORS")];
+    let mut table = TextTable::new(&columns);
+    for PortLossLine { port, rx_missed, rx_errors, tx_errors } in losses {
+        let counts = [rx_missed, rx_errors, tx_errors].map(|count| count.to_string());
+        table.row(screen, std::iter::once(port).chain(counts).collect());
+    }
+    table.end(screen, None);
+}
+
 fn show_runtime(screen: &mut Screen<'_>, workers: &[WorkerLine], stages: &[StageLine]) {
     for worker in workers {
         let core = worker.core.map_or_else(String::new, |core| format!(" on core {core}"));
@@ -401,6 +425,7 @@ fn show_runtime(screen: &mut Screen<'_>, workers: &[WorkerLine], stages: &[Stage
         screen.text("all workers\n");
         show_stages(screen, stages);
     }
+    screen.text("not included: the cycles of receiving from devices and sending to them\n");
 }
 
 fn show_stages(screen: &mut Screen<'_>, stages: &[StageLine]) {

@@ -5,8 +5,8 @@ use crate::report::{SourceText, note_object};
 use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic,
-    TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, PortLossLine, RuleText, StageLine,
+    TableLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -37,6 +37,7 @@ enum JsonSection {
     Errors {
         drops: Map<String, Value>,
         not_applied: Map<String, Value>,
+        losses: Vec<PortLossLine>,
     },
     Runtime {
         workers: Vec<WorkerLine>,
@@ -66,6 +67,9 @@ struct JsonChange {
     /// The number of connections that were ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     killed: Option<u64>,
+    /// What begins at zero again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cleared: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<Value>,
 }
@@ -102,6 +106,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::NotApplied(line), JsonSection::Errors { not_applied, .. }) => {
                 not_applied.insert(line.reason, json!(line.count));
             }
+            (Answer::PortLoss(line), JsonSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), JsonSection::Runtime { workers, .. }) => workers.push(line),
             (Answer::Stage(line), JsonSection::Runtime { stages, .. }) => stages.push(line),
             (Answer::Setting(line), JsonSection::Settings(settings)) => {
@@ -123,9 +128,12 @@ impl AnswerPrinter for JsonPrinter<'_> {
     fn end(mut self: Box<Self>, end: AnswerEnd) {
         self.finish_section();
         let Some(count) = end.change else {
-            if let Some(killed) = self.changes.and_then(|change| change.killed) {
-                self.screen.text(&json!({ "killed": killed }).to_string());
-                self.screen.text("\n");
+            let Some(changes) = self.changes else { return };
+            if let Some(killed) = changes.killed {
+                self.screen.text(&format!("{}\n", json!({ "killed": killed })));
+            }
+            if let Some(cleared) = changes.cleared {
+                self.screen.text(&format!("{}\n", json!({ "cleared": cleared })));
             }
             return;
         };
@@ -165,6 +173,7 @@ impl JsonPrinter<'_> {
             Answer::Enabled(port) => changes.enabled.push(port),
             Answer::Disabled(port) => changes.disabled.push(port),
             Answer::Affected(line) => changes.connections = Some(line),
+            Answer::Cleared(what) => changes.cleared = Some(what),
             Answer::Killed(line) => changes.killed = Some(line.connections),
             Answer::Setting(line) => {
                 changes.settings.insert(line.name, line.value);
@@ -190,8 +199,8 @@ impl JsonPrinter<'_> {
             JsonSection::Summary(summary) => summary,
             JsonSection::Tables(tables) => json!({ "tables": tables }),
             JsonSection::Ports(ports) => json!({ "ports": ports }),
-            JsonSection::Errors { drops, not_applied } => {
-                json!({ "drops": drops, "not_applied": not_applied })
+            JsonSection::Errors { drops, not_applied, losses } => {
+                json!({ "drops": drops, "not_applied": not_applied, "port_losses": losses })
             }
             JsonSection::Runtime { workers, stages } => json!({ "workers": workers, "stages": stages }),
             JsonSection::Settings(settings) => json!({ "settings": settings }),
@@ -211,7 +220,9 @@ impl JsonSection {
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new()),
             Topic::Ports => JsonSection::Ports(Vec::new()),
-            Topic::Errors => JsonSection::Errors { drops: Map::new(), not_applied: Map::new() },
+            Topic::Errors => {
+                JsonSection::Errors { drops: Map::new(), not_applied: Map::new(), losses: Vec::new() }
+            }
             Topic::Runtime => JsonSection::Runtime { workers: Vec::new(), stages: Vec::new() },
             Topic::Settings => JsonSection::Settings(Map::new()),
             Topic::Version => JsonSection::Version(Value::Null),

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_control::memory::AvailableMemory;
-use mmb_control::{Daemon, Host, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus};
+use mmb_control::{Daemon, Host, PortLosses, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus};
 use mmb_engine::{DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
@@ -43,9 +43,7 @@ impl Host for FakeHost {
             mtu: 1500,
             link: number == 1,
             peer: Some(peer.into()),
-            rx_missed: 3,
-            rx_errors: 0,
-            tx_errors: 1,
+            losses: PortLosses { rx_missed: 3, rx_errors: 0, tx_errors: 1 },
         };
         vec![port("lan", "wan", 1), port("wan", "lan", 2)]
     }

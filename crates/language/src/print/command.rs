@@ -21,6 +21,7 @@ impl std::fmt::Display for Command {
             Command::Set(setting) => write!(f, "set {setting}"),
             Command::Kill(ConnectionFilter::ALL) => f.write_str("conn kill all"),
             Command::Kill(filter) => write!(f, "conn kill {}", filter.text()),
+            Command::ClearCounters => f.write_str("clear counters"),
             Command::Monitor => f.write_str("monitor"),
         }
     }

@@ -3,7 +3,7 @@
 use super::packets::ThreadOrders;
 use super::wiring::PortWiring;
 use mmb_base::lock;
-use mmb_control::{Host, PortStatus, WorkerStatus};
+use mmb_control::{Host, PortLosses, PortStatus, WorkerStatus};
 use mmb_io::{OpenPorts, Port};
 use mmb_policy::settings::Poll;
 use std::sync::atomic::Ordering;
@@ -59,8 +59,10 @@ fn status(port: &Port, peer: Option<String>) -> PortStatus {
         mtu: port.mtu(),
         link: port.link(),
         peer,
-        rx_missed: stats.rx_missed,
-        rx_errors: stats.rx_errors,
-        tx_errors: stats.tx_errors,
+        losses: PortLosses {
+            rx_missed: stats.rx_missed,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+        },
     }
 }

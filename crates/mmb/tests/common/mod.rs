@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use mmb_control::{Daemon, Host, PortStatus, Server, WorkerStatus};
+use mmb_control::{Daemon, Host, PortLosses, PortStatus, Server, WorkerStatus};
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
@@ -28,9 +28,7 @@ impl Host for NoPackets {
             mtu: 1500,
             link: true,
             peer: Some(peer.into()),
-            rx_missed: 0,
-            rx_errors: 0,
-            tx_errors: 0,
+            losses: PortLosses::default(),
         };
         vec![port("lan", "wan"), port("wan", "lan")]
     }
