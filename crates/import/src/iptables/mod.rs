@@ -108,6 +108,8 @@ pub fn translate(
         seen: BTreeSet::new(),
         remarks: BTreeMap::new(),
         left_out: BTreeSet::new(),
+        matched: BTreeSet::new(),
+        unmatched: BTreeSet::new(),
         asks_state: false,
     };
     walk.chain(base, vec![PacketCube::all(family)], base.line)?;
@@ -160,6 +162,10 @@ struct ChainWalk<'a> {
     remarks: BTreeMap<&'static str, BTreeSet<usize>>,
     /// Lines that are listed already: each is listed once, however often its chain is called.
     left_out: BTreeSet<(usize, String)>,
+    /// Lines that some packet reaches and matches, in some call of their chain.
+    matched: BTreeSet<usize>,
+    /// Lines that no packet reaches and matches in some call of their chain. Another call may have such packets.
+    unmatched: BTreeSet<usize>,
     /// Some rule matches connection states.
     asks_state: bool,
 }
@@ -213,10 +219,10 @@ impl<'a> ChainWalk<'a> {
         let matching: Vec<PacketCube> =
             packets.iter().flat_map(|have| cubes.iter().filter_map(|cube| have.and(cube))).collect();
         if matching.is_empty() {
-            self.draft.comment(&format!("line {}: no packet gets here and matches", rule.line));
-            self.remark("no packet gets to the rule and matches it", rule.line);
+            self.unmatched.insert(rule.line);
             return Ok(());
         }
+        self.matched.insert(rule.line);
         let (name, goes_back) = match &rule.target {
             IptablesTarget::None => {
                 self.remark("the rule has no target and only counts", rule.line);
@@ -354,6 +360,9 @@ impl<'a> ChainWalk<'a> {
 
     /// Lists the remarks that are listed once, and the chains that the policy does not contain.
     fn finish(mut self, base: &str) {
+        for line in self.unmatched.difference(&self.matched).copied().collect::<Vec<_>>() {
+            self.remark("no packet gets to the rule and matches it", line);
+        }
         for (text, lines) in std::mem::take(&mut self.remarks) {
             let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
             let word = if lines.len() == 1 { "line" } else { "lines" };

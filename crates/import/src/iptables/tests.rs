@@ -204,3 +204,28 @@ fn loops_and_floods_end() {
     let flooded = translate(&text, "FORWARD", None, &mut PolicyDraft::default());
     assert!(matches!(flooded, Err(IptablesError::TooMany(_))));
 }
+
+const NO_PACKET: &str = "no packet gets to the rule and matches it";
+
+#[test]
+fn a_rule_that_only_one_of_two_calls_reaches_is_not_reported() {
+    let draft = import(
+        ":shared - [0:0]\n",
+        "-A FORWARD -p tcp -j shared\n-A FORWARD -p udp -j shared\n\
+         -A shared -p tcp -m tcp --dport 80 -j ACCEPT\n-A shared -p udp -m udp --dport 53 -j ACCEPT\n",
+    );
+    assert_eq!(draft.notes, Vec::<String>::new());
+    assert!(!draft.text().contains("no packet gets"), "{}", draft.text());
+    assert_eq!(rules(&draft), ["net-proto ip4 tcp-dport 80 accept", "net-proto ip4 udp-dport 53 accept"]);
+}
+
+#[test]
+fn a_rule_that_no_call_reaches_is_reported_once() {
+    let draft = import(
+        ":web - [0:0]\n",
+        "-A FORWARD -p tcp -m tcp --dport 80 -j web\n-A FORWARD -p tcp -m tcp --dport 443 -j web\n\
+         -A web -p udp -j DROP\n-A web -j ACCEPT\n-A FORWARD -i lo -j ACCEPT\n",
+    );
+    assert_eq!(draft.notes, [format!("lines 6, 8: {NO_PACKET}")]);
+    assert_eq!(draft.text().matches("no packet gets").count(), 1);
+}
