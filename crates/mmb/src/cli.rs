@@ -97,6 +97,9 @@ pub(crate) enum CliCommand {
     LoadState(LoadStateArgs),
     /// Prints the completions for a shell
     Completions(CompletionsArgs),
+    /// Prints the words that may complete a line
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Prints a man page
     #[command(hide = true)]
     Man(ManArgs),
@@ -255,6 +258,14 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: ShellArg,
+}
+
+/// `mmb complete`
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// The words of the line after `mmb`, the last of which is to be completed
+    #[arg(last = true, allow_hyphen_values = true, value_name = "WORD")]
+    pub(crate) words: Vec<String>,
 }
 
 /// The shells with completions.

@@ -7,6 +7,7 @@
 mod bench;
 mod cli;
 mod client;
+mod completions;
 mod import;
 mod man;
 mod output;
@@ -16,9 +17,7 @@ mod tsc;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use cli::{
-    ApplyArgs, CheckArgs, Cli, CliCommand, CompletionsArgs, Global, LanguageLine, LoadStateArgs, ShellArg,
-};
+use cli::{ApplyArgs, CheckArgs, Cli, CliCommand, Global, LanguageLine, LoadStateArgs};
 use client::ClientOptions;
 use std::process::ExitCode;
 
@@ -44,7 +43,8 @@ fn main() -> ExitCode {
 fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
     let (name, words) = match command {
         CliCommand::Run(args) => return run::main(&args, &global),
-        CliCommand::Completions(args) => return completions(&args),
+        CliCommand::Completions(args) => return Ok(completions::script(&args)),
+        CliCommand::Complete(args) => return Ok(completions::main(&args)),
         CliCommand::Replay(args) => return replay::main(&args, &global),
         CliCommand::Check(args) => return check(&args, &global),
         CliCommand::Import(from) => return import::main(&from, &global),
@@ -88,16 +88,4 @@ fn client_options(global: Global) -> ClientOptions {
 fn check(args: &CheckArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let good = mmb_client::policy_file::check(&args.file, global.json, &output::Terminal)?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
-    let shell = match args.shell {
-        ShellArg::Bash => clap_complete::Shell::Bash,
-        ShellArg::Zsh => clap_complete::Shell::Zsh,
-        ShellArg::Fish => clap_complete::Shell::Fish,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut cli::command(), "mmb", &mut script);
-    output::print(&String::from_utf8_lossy(&script));
-    Ok(ExitCode::SUCCESS)
 }

@@ -484,3 +484,38 @@ fn a_reader_that_closes_ends_a_long_list_quietly() {
     let said: CommandOutput = child.wait_with_output().expect("ends").into();
     assert_eq!((said.status, said.err.as_str()), (0, ""));
 }
+
+/// Completes a line in bash, as Tab does, with the script of `mmb completions bash`.
+fn completed_in_bash(mmb: &Site, words: &[&str]) -> Vec<String> {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_mmb"));
+    let script = r#"
+        source <(mmb completions bash)
+        COMP_WORDS=(mmb "$@") COMP_CWORD=$#
+        _mmb_complete mmb "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let mut command = Command::new("bash");
+    command.args(["--norc", "-c", script, "bash", "--socket"]).arg(mmb.path("s")).args(words);
+    let path = format!(
+        "{}:{}",
+        program.parent().expect("a directory").display(),
+        std::env::var("PATH").expect("a path")
+    );
+    let done = command.env("PATH", path).output().expect("bash runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8(done.stdout).expect("text");
+    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_words_of_the_language_ids_and_options() {
+    let mut mmb = Site::new("add id 31 all drop\nadd id 32 tcp-dport 80 drop\nadd id 4 all accept\n");
+    assert_eq!(completed_in_bash(&mmb, &["show", "ru"]), ["runtime"]);
+    assert!(completed_in_bash(&mmb, &["set", ""]).contains(&"timeout".to_owned()));
+    assert_eq!(completed_in_bash(&mmb, &["add", "tcp-dport", "80", "dr"]), ["drop"]);
+    assert_eq!(completed_in_bash(&mmb, &["del", "3"]), ["31", "32"]);
+    assert_eq!(completed_in_bash(&mmb, &["add", "in", "w"]), ["wan"]);
+    assert_eq!(completed_in_bash(&mmb, &["apply", "--dry"]), ["--dry-run"]);
+    assert_eq!(completed_in_bash(&mmb, &["run", "--work"]), ["--workers"], "left to the script of clap");
+    mmb.server.take().expect("serves").shutdown();
+    assert_eq!(completed_in_bash(&mmb, &["del", "3"]), [""; 0], "no daemon, no ids");
+}
