@@ -1,6 +1,7 @@
 """The life-cycle of the daemon: start, stop, failures. Each test has a site of its own."""
 
 import contextlib
+import os
 import signal
 import socket
 import threading
@@ -136,7 +137,33 @@ def test_a_wrong_interface_name_gets_the_right_one(fresh):
     ],
 )
 def test_a_wrong_device_is_named(fresh, ports, word):
-    assert word in refused(fresh(), ports)
+    message = refused(fresh(), ports)
+    assert word in message
+    if "wan=" in ports[1]:
+        assert "port wan: " in message or "two ports" in message, "the message names the port"
+
+
+def test_warnings_at_the_start(fresh):
+    site = fresh()
+    for command in (
+        "ip address add 192.0.2.77/24 dev vl",
+        "ip link set vl mtu 1400",
+        "ip link add br0 type bridge",
+        "ip link set vr master br0",
+    ):
+        site.middle.run(*command.split())
+    workers = len(os.sched_getaffinity(0)) + 1
+    mmb = fresh.daemon(site, "--workers", workers)
+    log = mmb.output()
+    assert "port lan: interface vl has the address 192.0.2.77, for which the kernel answers too" in log
+    assert "port wan: interface vr belongs to br0" in log
+    assert "have different MTUs, 1400 and 1500" in log
+    assert f"more workers ({workers}) than cores" in log
+
+
+def test_a_plain_start_has_no_warnings(fresh):
+    log = fresh.daemon(fresh()).output()
+    assert not any(word in log for word in ("the kernel answers", "belongs to", "different MTUs", "more workers")), log
 
 
 def test_without_permission_it_says_what_is_missing(fresh):

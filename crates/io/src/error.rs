@@ -87,6 +87,14 @@ pub enum PortError {
         /// The log of DPDK meanwhile.
         log: String,
     },
+    /// The device of a port could not be opened.
+    #[error("port {port}: {source}")]
+    Port {
+        /// The port's name.
+        port: String,
+        /// The reason.
+        source: Box<PortError>,
+    },
     /// A device could not be added.
     #[error("{device}: {why}; {remedy}")]
     Device {
@@ -111,6 +119,11 @@ impl PortError {
             _ if forbidden => PortError::Permission { doing },
             _ => PortError::Dpdk { doing, errno, log },
         }
+    }
+
+    /// The same with the name of the port that it is about.
+    pub(crate) fn of_port(self, port: &str) -> PortError {
+        PortError::Port { port: port.to_owned(), source: Box::new(self) }
     }
 
     /// A refusal by the kernel, from `errno`.

@@ -8,6 +8,7 @@ use crate::error::PortError;
 use crate::nearest::nearest;
 use std::ffi::CStr;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -135,6 +136,39 @@ impl KernelInterface {
         ethernet.then(|| std::array::from_fn(|i| address.sa_data[i] as u8))
     }
 
+    /// Its IP addresses, without the link-local ones of IPv6, which the kernel assigns by itself.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let mut found = Vec::new();
+        // SAFETY: the list is read as the kernel's library made it, up to its null pointer, and freed once; the family of an address
+        // tells the size of its structure.
+        unsafe {
+            let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+            if libc::getifaddrs(&raw mut list) != 0 {
+                return found;
+            }
+            let mut entry = list;
+            while let Some(of) = entry.as_ref() {
+                if CStr::from_ptr(of.ifa_name).to_bytes() == self.name.as_bytes() && !of.ifa_addr.is_null() {
+                    found.extend(ip_address(of.ifa_addr));
+                }
+                entry = of.ifa_next;
+            }
+            libc::freeifaddrs(list);
+        }
+        found.retain(|address| !matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()));
+        found
+    }
+
+    /// The name of the bridge or bond that it is a member of.
+    pub fn master(&self) -> Option<String> {
+        let index = crate::netlink::master(self.index)?;
+        let mut name = [0u8; libc::IFNAMSIZ];
+        // SAFETY: the buffer has the size that the call requires.
+        let found = unsafe { !libc::if_indextoname(index, name.as_mut_ptr().cast()).is_null() };
+        let name = CStr::from_bytes_until_nul(&name).ok()?;
+        found.then(|| name.to_string_lossy().into_owned())
+    }
+
     /// Its state; a deleted interface is down.
     pub fn state(&self) -> InterfaceState {
         let mut request = self.request();
@@ -239,6 +273,27 @@ impl KernelInterface {
     }
 }
 
+/// The IP address in a socket address.
+///
+/// # Safety
+/// The pointer is valid, for the size that the family of the address has.
+unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller promises it.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(IpAddr::from(v6.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The names of all interfaces.
 pub fn names() -> Vec<String> {
     let mut names = Vec::new();
@@ -320,6 +375,13 @@ mod tests {
     fn a_wrong_name_gets_the_nearest() {
         let error = KernelInterface::find("loo").expect_err("no such interface");
         assert!(error.to_string().contains("did you mean 'lo'?"), "{error}");
+    }
+
+    #[test]
+    fn the_loopback_device_has_addresses_and_no_master() {
+        let lo = KernelInterface::find("lo").expect("every namespace has one");
+        assert!(lo.addresses().iter().all(IpAddr::is_loopback), "{:?}", lo.addresses());
+        assert_eq!(lo.master(), None);
     }
 
     #[test]

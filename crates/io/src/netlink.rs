@@ -1,9 +1,10 @@
-//! The kernel's messages about interfaces: hearing of changes, and taking an XDP program off an interface.
+//! The kernel's messages about interfaces: hearing of changes, looking up the master of an interface, and taking an XDP program off one.
 #![allow(unsafe_code)]
 
 use crate::error::PortError;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+const IFLA_MASTER: u16 = 10;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_FD: u16 = 1;
 const NESTED: u16 = 1 << 15;
@@ -38,6 +39,38 @@ impl LinkWatch {
         let mut message = [0u8; 8192];
         // SAFETY: memory of the length given.
         unsafe { libc::recv(self.0.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0) };
+    }
+}
+
+/// The number of the bridge or bond that the interface of that number is a member of.
+pub(crate) fn master(interface: i32) -> Option<u32> {
+    let socket = open().ok()?;
+    let request = link_request(libc::RTM_GETLINK, libc::NLM_F_REQUEST, interface, &[]);
+    let mut answer = vec![0u8; 1 << 15];
+    // SAFETY: both calls get memory of the length given.
+    let got = unsafe {
+        if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
+            return None;
+        }
+        libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
+    };
+    let answer = answer.get(..usize::try_from(got).ok()?)?;
+    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
+    let value =
+        if kind == libc::RTM_NEWLINK { attribute(answer.get(32..)?, IFLA_MASTER)? } else { return None };
+    Some(u32::from_ne_bytes(*value.first_chunk()?))
+}
+
+/// The value of the attribute of that kind among the attributes of a message.
+fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let length = usize::from(u16::from_ne_bytes(*attributes.first_chunk()?));
+        let kind = u16::from_ne_bytes(*attributes.get(2..)?.first_chunk()?);
+        let value = attributes.get(4..length)?;
+        if kind == wanted {
+            return Some(value);
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
     }
 }
 
@@ -80,18 +113,23 @@ fn detach_request(interface: i32) -> Vec<u8> {
         bytes
     };
     let xdp = attribute(IFLA_XDP | NESTED, &attribute(IFLA_XDP_FD, &(-1i32).to_ne_bytes()));
+    link_request(libc::RTM_SETLINK, libc::NLM_F_REQUEST | libc::NLM_F_ACK, interface, &xdp)
+}
+
+/// A message about the interface of that number, with attributes.
+fn link_request(kind: u16, flags: libc::c_int, interface: i32, attributes: &[u8]) -> Vec<u8> {
     // struct ifinfomsg: family, padding, type, index, flags, change.
     let mut link = vec![0; 4];
     link.extend(interface.to_ne_bytes());
     link.extend([0; 8]);
     // struct nlmsghdr: length, type, flags, sequence number, sender.
-    let length = (16 + link.len() + xdp.len()) as u32;
+    let length = (16 + link.len() + attributes.len()) as u32;
     let mut bytes = length.to_ne_bytes().to_vec();
-    bytes.extend(libc::RTM_SETLINK.to_ne_bytes());
-    bytes.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend((flags as u16).to_ne_bytes());
     bytes.extend([0; 8]);
     bytes.extend(link);
-    bytes.extend(xdp);
+    bytes.extend(attributes);
     bytes
 }
 
@@ -105,5 +143,19 @@ mod tests {
         assert_eq!(bytes.len(), 16 + 16 + 12);
         assert_eq!(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize, bytes.len());
         assert_eq!(bytes[20..24], 7i32.to_ne_bytes());
+    }
+
+    #[test]
+    fn an_attribute_is_found_behind_others_with_padding() {
+        let mut bytes = Vec::new();
+        for (kind, value) in [(3u16, &b"eth0\0"[..]), (IFLA_MASTER, &[9, 0, 0, 0])] {
+            bytes.extend((value.len() as u16 + 4).to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(value);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        assert_eq!(attribute(&bytes, IFLA_MASTER), Some(&[9, 0, 0, 0][..]));
+        assert_eq!(attribute(&bytes, 11), None);
+        assert_eq!(attribute(&bytes[..10], IFLA_MASTER), None);
     }
 }

@@ -53,7 +53,7 @@ impl OpenPorts {
         check_clashes(wanted)?;
         let plans = wanted
             .iter()
-            .map(|(name, device)| PortPlan::new(name, device, options))
+            .map(|(name, device)| PortPlan::new(name, device, options).map_err(|error| error.of_port(name)))
             .collect::<Result<Vec<_>, _>>()?;
         let mtus: Vec<u32> = plans.iter().map(|plan| plan.mtu).collect();
         let sizes = PoolSizes::for_mtus(&mtus, options.workers);
@@ -62,7 +62,10 @@ impl OpenPorts {
         let pools = sizes.create(&eal)?;
         let mut ports = OpenPorts { ports: Vec::new(), eal, notes: Vec::new() };
         for (number, plan) in plans.into_iter().enumerate() {
-            let port = ports.open_one(plan, number, &pools, options.workers)?;
+            let name = plan.name.clone();
+            let port = ports
+                .open_one(plan, number, &pools, options.workers)
+                .map_err(|error| error.of_port(&name))?;
             ports.ports.push(port);
         }
         Ok(ports)
@@ -87,6 +90,7 @@ impl OpenPorts {
     ) -> Result<Port, PortError> {
         let PortPlan { name, device, interface, claim, mtu } = plan;
         if let Some(interface) = &interface {
+            self.notes.extend(notes_about(&name, interface));
             if interface.mtu()? != mtu {
                 interface.set_mtu(mtu)?;
             }
@@ -110,6 +114,26 @@ impl OpenPorts {
             condition: Arc::default(),
         })
     }
+}
+
+/// Messages about an interface that the kernel uses too.
+fn notes_about(port: &str, interface: &KernelInterface) -> Vec<String> {
+    let mut notes = Vec::new();
+    let addresses: Vec<String> = interface.addresses().iter().map(ToString::to_string).collect();
+    if !addresses.is_empty() {
+        notes.push(format!(
+            "port {port}: interface {0} has the address {1}, for which the kernel answers too; to remove it: ip addr flush dev {0}",
+            interface.name(),
+            addresses.join(", ")
+        ));
+    }
+    if let Some(master) = interface.master() {
+        notes.push(format!(
+            "port {port}: interface {0} belongs to {master}, which forwards its packets too; to take it out: ip link set {0} nomaster",
+            interface.name()
+        ));
+    }
+    notes
 }
 
 fn check_clashes(wanted: &[(String, Device)]) -> Result<(), PortError> {

@@ -13,6 +13,13 @@ fn ports_open_receive_send_and_close() {
     assert!(twice.expect_err("one device, two ports").to_string().contains("used by two ports"));
     let missing = OpenPorts::open(&wanted(&["no-such-port", "dpdk:net_null0"]), &options);
     assert!(missing.expect_err("no such interface").to_string().contains("no interface 'no-such-port'"));
+    let name = format!("taken-{}.sock", std::process::id());
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _listener = std::os::unix::net::UnixListener::bind(&path).expect("listens");
+    let memif = Device::parse(&format!("memif:{},role=server", path.display())).expect("a device");
+    let taken = OpenPorts::open(&[("uplink".to_owned(), memif)], &options).expect_err("taken").to_string();
+    assert!(taken.starts_with("port uplink: memif socket "), "{taken}");
+    std::fs::remove_file(&path).expect("removes the socket");
 
     let devices = ["dpdk:net_null0,size=900", "dpdk:net_ring0"];
     let mut ports = OpenPorts::open(&wanted(&devices), &options).expect("both open");

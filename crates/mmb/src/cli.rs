@@ -189,7 +189,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "wire", value_name = "A,B")]
     pub(crate) wires: Vec<String>,
     /// Packet threads, each pinned to a core of its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) workers: u16,
     /// The group whose members may connect to the daemon, by name or number
     #[arg(long, value_name = "GROUP")]
@@ -411,6 +411,16 @@ mod tests {
         let cli = Cli::try_parse_from(["mmb", "add", "all", "--socket"]).expect("parses");
         let Some(CliCommand::Add(words)) = cli.command else { panic!() };
         assert!(LanguageLine::new("add", words.words, cli.global).is_err());
+    }
+
+    #[test]
+    fn run_needs_a_worker() {
+        let parse = |workers: &str| {
+            Cli::try_parse_from(["mmb", "run", "--port", "a=x", "--port", "b=y", "--workers", workers])
+        };
+        assert!(parse("2").is_ok());
+        let error = parse("0").expect_err("no worker").to_string();
+        assert!(error.contains("0 is not in 1..") && error.contains("--workers"), "{error}");
     }
 
     #[test]

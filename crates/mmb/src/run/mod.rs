@@ -56,15 +56,23 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
         policy = mmb_control::state::with_ids_of(saved, policy);
     }
     let events = events()?;
-    let workers = args.workers.max(1);
+    let workers = args.workers;
     let options = OpenOptions { workers, mtu: args.mtu };
     let mut ports = OpenPorts::open(&wiring.devices, &options)?;
     ports.take_notes().iter().for_each(|note| output::report_error(note));
+    let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
+    wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
     let seeds = mmb_control::entropy::seed_tree()?;
     let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
     let orders = Arc::new(ThreadOrders::default());
     let links = packets::links_by_worker(&ports, workers)?;
     let cores = packets::cores(workers);
+    if cores.contains(&None) {
+        let available = kernel::cores().len();
+        output::report_error(&format!(
+            "there are more workers ({workers}) than cores for them ({available}): workers share cores, and none is pinned"
+        ));
+    }
     let ports = Arc::new(Mutex::new(ports));
     let host = LiveHost::new(&ports, &orders, &wiring, &cores);
     let daemon = Daemon::new(engine, policy, Box::new(host))?;

@@ -63,6 +63,21 @@ impl PortWiring {
         PortTable(ports.ports().iter().zip(&self.peers).map(spec).collect())
     }
 
+    /// Returns a message for each wire whose ends have different MTUs.
+    pub(super) fn notes_on_mtus(&self, mtus: &[u32]) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (port, peer) in self.peers.iter().enumerate() {
+            let Some(peer) = peer.filter(|&peer| peer > port && mtus[peer] != mtus[port]) else { continue };
+            let (small, large) = if mtus[port] < mtus[peer] { (port, peer) } else { (peer, port) };
+            notes.push(format!(
+                "ports {} and {} form a wire and have different MTUs, {} and {}: larger packets for {} are dropped \
+                 (mtu-exceeded)",
+                self.devices[small].0, self.devices[large].0, mtus[small], mtus[large], self.devices[small].0
+            ));
+        }
+        notes
+    }
+
     fn connect(&mut self, wire: &str) -> anyhow::Result<()> {
         let (a, b) = wire.split_once(',').context("a wire is A,B: the names of two ports")?;
         let (a, b) = (self.number(a)?, self.number(b)?);
@@ -122,6 +137,20 @@ mod tests {
     fn wires_say_otherwise() {
         let wiring = read(&["a=x", "b=y", "c=z"], &["a,c"]).expect("good");
         assert_eq!(wiring.peers, [Some(2), None, Some(0)]);
+    }
+
+    #[test]
+    fn different_mtus_of_a_wire_are_told_once() {
+        let wiring = read(&["a=x", "b=y", "c=z", "d=w"], &[]).expect("good");
+        assert_eq!(wiring.notes_on_mtus(&[1500, 1500, 9000, 9000]), [""; 0]);
+        let notes = wiring.notes_on_mtus(&[1500, 1500, 9000, 1400]);
+        assert_eq!(
+            notes,
+            [
+                "ports d and c form a wire and have different MTUs, 1400 and 9000: larger packets for d are dropped \
+              (mtu-exceeded)"
+            ]
+        );
     }
 
     #[test]
