@@ -281,3 +281,25 @@ def test_sighup_without_a_policy_file_changes_nothing(fresh, site):
     mmb.process.signal(signal.SIGHUP)
     wait_until(lambda: "SIGHUP" in mmb.output(), "it is told")
     assert len(mmb.ask("list")["rules"]) == 1
+
+
+def test_connections_of_a_rule_that_drains_go_on_also_after_a_restart(site, service):
+    """RFC 6888 REQ-11 asks that sessions survive changes; here the rule is taken out of service while its connections go on."""
+    listed = lambda: {rule["id"]: rule["rule"] for rule in service.mmb.ask("list")["rules"]}
+    with closing(listener(site.server, WEB, 9001)) as (listening,):
+        client, server, _ = opened(site.client, A, (WEB, 9001), listening)
+        with closing(client, server):
+            talk(client, server)
+            answer = service.mmb("del 2 --keep")
+            assert "1 connection keeps a rule until it ends" in answer
+            assert "draining" in listed()[2]
+            talk(client, server)
+            assert refused(site.client, A, (WEB, 9001)) == "timeout"
+            # The policy file no longer has the rule.
+            service.policy.write_text("".join(f"{line}\n" for line in POLICY if "tcp-syn" not in line))
+            assert "connection" not in service.mmb("apply", service.policy)
+            service.restart()
+            assert "draining" in listed()[2]
+            talk(client, server)
+            service.mmb("conn kill tcp-dport 9001")
+        wait_until(lambda: 2 not in listed(), "the rule has gone with its last connection")

@@ -27,4 +27,4 @@ pub use printer::left_out;
 pub use report::{failure, loaded};
 pub use runner::{CommandFailed, CommandRunner};
 pub use sink::{ColorChoice, OutputSink, SinkClosed};
-pub use user_command::{CommandAction, UsageError, UserCommand};
+pub use user_command::{ApplyCommand, CommandAction, UsageError, UserCommand};

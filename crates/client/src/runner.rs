@@ -8,7 +8,7 @@ use crate::policy_file::{self, PolicyFileError};
 use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
 use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
-use crate::user_command::{CommandAction, UserCommand};
+use crate::user_command::{ApplyCommand, CommandAction, UserCommand};
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
 use mmb_protocol::{Request, hex};
@@ -103,8 +103,7 @@ impl CommandRunner<'_> {
                     (self.connect)()?.follow(&request, self.is_interrupted, take)
                 })
             }
-            CommandAction::Apply(name) => self.apply(name, Request::Apply, json),
-            CommandAction::DryRun(name) => self.apply(name, Request::DryRun, json),
+            CommandAction::Apply(command) => self.apply(command, json),
             CommandAction::Save(name) => self.save(name, json),
             CommandAction::SaveState(name) => self.save_state(name, json),
             CommandAction::LoadState(name, verbose) => self.load_state(name, *verbose, json),
@@ -165,13 +164,13 @@ impl CommandRunner<'_> {
         }
     }
 
-    /// Sends a policy file in the request that `request` makes of its text.
-    fn apply(&self, name: &str, request: fn(String) -> Request, json: bool) -> Result<(), CommandError> {
-        let path = Path::new(name);
+    fn apply(&self, command: &ApplyCommand, json: bool) -> Result<(), CommandError> {
+        let ApplyCommand { file, dry_run, fate } = command;
+        let path = Path::new(file);
         let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
-        let request = request(text);
-        let (Request::Apply(text) | Request::DryRun(text)) = &request else { return Ok(()) };
-        self.show(SourceText::file(name, text), true, json, |take| self.request(&request, take))
+        let request = if *dry_run { Request::DryRun(text, *fate) } else { Request::Apply(text, *fate) };
+        let (Request::Apply(text, _) | Request::DryRun(text, _)) = &request else { return Ok(()) };
+        self.show(SourceText::file(file, text), true, json, |take| self.request(&request, take))
     }
 
     fn save(&self, name: &str, json: bool) -> Result<(), CommandError> {

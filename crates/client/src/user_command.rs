@@ -2,6 +2,7 @@
 
 use mmb_language::verb;
 use mmb_language::verb::Argument;
+use mmb_protocol::request::ConnectionFate;
 
 /// A command of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +19,7 @@ pub enum CommandAction {
     /// A command of the rule language, for the daemon.
     Language(String),
     /// `apply FILE`
-    Apply(String),
-    /// `apply FILE --dry-run`
-    DryRun(String),
+    Apply(ApplyCommand),
     /// `monitor`: a command of the rule language whose answer has no end of its own.
     Monitor(String),
     /// `save FILE`
@@ -39,12 +38,22 @@ pub enum CommandAction {
     Nothing,
 }
 
+/// `apply FILE [--dry-run] [--keep|--kill]`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApplyCommand {
+    /// The policy file.
+    pub file: String,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// The fate of the connections of rules that the file removes.
+    pub fate: ConnectionFate,
+}
+
 impl CommandAction {
     /// Returns the name of the file that the action reads or writes.
     pub(crate) fn file(&self) -> Option<&str> {
         match self {
-            CommandAction::Apply(name)
-            | CommandAction::DryRun(name)
+            CommandAction::Apply(ApplyCommand { file: name, .. })
             | CommandAction::Save(name)
             | CommandAction::SaveState(name)
             | CommandAction::LoadState(name, _)
@@ -59,10 +68,12 @@ impl CommandAction {
 }
 
 /// Words with a dash that commands take; `-` is standard input or output.
-const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill", DRY_RUN, VERBOSE];
+const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", KEEP, KILL, DRY_RUN, VERBOSE];
 
-/// The option of `apply`.
+/// Options of `apply`; those of connections also of `del`.
 const DRY_RUN: &str = "--dry-run";
+const KEEP: &str = "--keep";
+const KILL: &str = "--kill";
 
 /// The option of `load-state`.
 const VERBOSE: &str = "--verbose";
@@ -88,11 +99,15 @@ impl UserCommand {
             return Err(UsageError(format!("unknown option '{option}'; try mmb --help")));
         }
         match words {
+            [command, words @ ..] if command == "apply" => {
+                let (options, files): (Vec<&String>, Vec<&String>) =
+                    words.iter().partition(|word| APPLY_OPTIONS.contains(&word.as_str()));
+                let [file] = files[..] else { return Err(usage(command)) };
+                let options = options.into_iter().map(String::as_str);
+                Ok(UserCommand { action: apply(file.clone(), options)?, json: false })
+            }
             [command, file] if takes_file(command) => {
                 Ok(UserCommand { action: file_action(command, file.clone()), json: false })
-            }
-            [command, file, option] | [command, option, file] if command == "apply" && option == DRY_RUN => {
-                Ok(UserCommand { action: CommandAction::DryRun(file.clone()), json: false })
             }
             [command, file, option] | [command, option, file]
                 if command == "load-state" && option == VERBOSE =>
@@ -117,8 +132,18 @@ impl UserCommand {
             comment if comment.starts_with('#') => CommandAction::Nothing,
             "exit" | "quit" if rest.is_empty() => CommandAction::Exit,
             "help" | "?" => CommandAction::Help(rest.to_owned()),
-            "apply" if let Some(file) = without_option(rest, DRY_RUN) => {
-                CommandAction::DryRun(file_name(first, file)?)
+            "apply" => {
+                let (mut rest, mut options) = (rest, Vec::new());
+                while let Some((option, file)) =
+                    APPLY_OPTIONS.iter().find_map(|option| Some((option, without_option(rest, option)?)))
+                {
+                    options.push(*option);
+                    rest = file;
+                }
+                if APPLY_OPTIONS.contains(&rest) {
+                    return Err(usage(first));
+                }
+                apply(file_name(first, rest)?, options.into_iter())?
             }
             "load-state" if let Some(file) = without_option(rest, VERBOSE) => {
                 CommandAction::LoadState(file_name(first, file)?, true)
@@ -138,13 +163,27 @@ fn without_option<'r>(rest: &'r str, option: &str) -> Option<&'r str> {
     after.or(before).map(str::trim)
 }
 
+const APPLY_OPTIONS: [&str; 3] = [DRY_RUN, KEEP, KILL];
+
+fn apply<'o>(file: String, options: impl Iterator<Item = &'o str>) -> Result<CommandAction, UsageError> {
+    let mut command = ApplyCommand { file, ..ApplyCommand::default() };
+    for option in options {
+        match (option, command.fate) {
+            (DRY_RUN, _) => command.dry_run = true,
+            (KEEP, ConnectionFate::Release | ConnectionFate::Keep) => command.fate = ConnectionFate::Keep,
+            (KILL, ConnectionFate::Release | ConnectionFate::Kill) => command.fate = ConnectionFate::Kill,
+            _ => return Err(UsageError("--keep and --kill contradict each other".to_owned())),
+        }
+    }
+    Ok(CommandAction::Apply(command))
+}
+
 fn takes_file(command: &str) -> bool {
     verb::named(command).is_some_and(|info| info.argument == Argument::File)
 }
 
 fn file_action(command: &str, file: String) -> CommandAction {
     match command {
-        "apply" => CommandAction::Apply(file),
         "save" => CommandAction::Save(file),
         "save-state" => CommandAction::SaveState(file),
         "load-state" => CommandAction::LoadState(file, false),
@@ -154,18 +193,22 @@ fn file_action(command: &str, file: String) -> CommandAction {
 
 /// Returns the file name that follows a command, without quotes around it and with `~/` replaced by the home directory.
 fn file_name(command: &str, rest: &str) -> Result<String, UsageError> {
-    let usage = || UsageError(format!("usage: {command} FILE"));
     let quoted = ['"', '\''].iter().find_map(|&quote| rest.strip_prefix(quote)?.strip_suffix(quote));
     let name = match quoted {
         Some(name) => name,
         None if rest.split_whitespace().count() == 1 => rest,
-        None => return Err(usage()),
+        None => return Err(usage(command)),
     };
     match (name.strip_prefix("~/"), std::env::var("HOME")) {
-        _ if name.is_empty() => Err(usage()),
+        _ if name.is_empty() => Err(usage(command)),
         (Some(below), Ok(home)) => Ok(format!("{home}/{below}")),
         _ => Ok(name.to_owned()),
     }
+}
+
+fn usage(command: &str) -> UsageError {
+    let arguments = verb::named(command).map_or("FILE", |info| info.arguments);
+    UsageError(format!("usage: {command} {arguments}"))
 }
 
 fn split_word(text: &str) -> (&str, &str) {
@@ -208,6 +251,10 @@ fn without_json(line: &str) -> (String, bool) {
 mod tests {
     use super::*;
 
+    fn applies(file: &str, dry_run: bool, fate: ConnectionFate) -> CommandAction {
+        CommandAction::Apply(ApplyCommand { file: file.to_owned(), dry_run, fate })
+    }
+
     fn words(words: &[&str]) -> CommandAction {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         UserCommand::from_words(&words).expect("a command").action
@@ -243,14 +290,32 @@ mod tests {
 
     #[test]
     fn files_may_have_spaces_in_their_names() {
-        assert_eq!(words(&["apply", "a b.mmb"]), CommandAction::Apply("a b.mmb".to_owned()));
+        assert_eq!(words(&["apply", "a b.mmb"]), applies("a b.mmb", false, ConnectionFate::Release));
         assert_eq!(line("save \"a b.mmb\"").action, CommandAction::Save("a b.mmb".to_owned()));
         assert_eq!(line("check  x ").action, CommandAction::Check("x".to_owned()));
-        assert_eq!(words(&["apply", "a b.mmb", "--dry-run"]), CommandAction::DryRun("a b.mmb".to_owned()));
-        assert_eq!(words(&["apply", "--dry-run", "x"]), CommandAction::DryRun("x".to_owned()));
-        assert_eq!(line("apply \"a b\" --dry-run").action, CommandAction::DryRun("a b".to_owned()));
-        assert_eq!(line("apply --dry-run x").action, CommandAction::DryRun("x".to_owned()));
-        assert_eq!(line("apply x--dry-run").action, CommandAction::Apply("x--dry-run".to_owned()));
+        assert_eq!(
+            words(&["apply", "a b.mmb", "--dry-run"]),
+            applies("a b.mmb", true, ConnectionFate::Release)
+        );
+        assert_eq!(words(&["apply", "--dry-run", "x"]), applies("x", true, ConnectionFate::Release));
+        assert_eq!(line("apply \"a b\" --dry-run").action, applies("a b", true, ConnectionFate::Release));
+        assert_eq!(line("apply --dry-run x").action, applies("x", true, ConnectionFate::Release));
+        for (options, dry_run, fate) in [
+            ("x --keep", false, ConnectionFate::Keep),
+            ("--kill x", false, ConnectionFate::Kill),
+            ("--dry-run x --keep", true, ConnectionFate::Keep),
+            ("x --kill --dry-run", true, ConnectionFate::Kill),
+        ] {
+            let typed = format!("apply {options}");
+            assert_eq!(line(&typed).action, applies("x", dry_run, fate));
+            assert_eq!(words(&typed.split(' ').collect::<Vec<_>>()), applies("x", dry_run, fate));
+        }
+        for wrong in ["apply x --keep --kill", "apply --keep", "apply x y", "apply"] {
+            assert!(UserCommand::from_line(wrong).is_err(), "{wrong}");
+            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
+            assert!(UserCommand::from_words(&words).is_err(), "{wrong}");
+        }
+        assert_eq!(line("apply x--dry-run").action, applies("x--dry-run", false, ConnectionFate::Release));
         assert!(UserCommand::from_line("apply --dry-run a b").is_err());
         assert!(UserCommand::from_line("apply a b").is_err());
         assert!(UserCommand::from_line("apply").is_err());
@@ -277,7 +342,7 @@ mod tests {
     fn comments_and_the_programs_name_are_no_commands() {
         assert_eq!(line("  # nothing").action, CommandAction::Nothing);
         assert_eq!(line("").action, CommandAction::Nothing);
-        assert_eq!(line("mmb apply x").action, CommandAction::Apply("x".to_owned()));
+        assert_eq!(line("mmb apply x").action, applies("x", false, ConnectionFate::Release));
         assert_eq!(line("mmb monitor").action, CommandAction::Monitor("mmb monitor".to_owned()));
         assert_eq!(line("save-state x").action, CommandAction::SaveState("x".to_owned()));
         assert_eq!(line("load-state -").action, CommandAction::LoadState("-".to_owned(), false));

@@ -121,7 +121,10 @@ fn answers_and_errors_go_to_the_programs_sink() {
     let (answer, errors, done) = program.output("del 7 --json");
     assert_eq!((errors.as_str(), done), ("", false));
     assert!(is_json(&answer)["error"].is_string());
-    assert_eq!(UserCommand::from_line("apply"), Err(UsageError("usage: apply FILE".to_owned())));
+    assert_eq!(
+        UserCommand::from_line("apply"),
+        Err(UsageError("usage: apply FILE [--dry-run] [--keep|--kill]".to_owned()))
+    );
 }
 
 #[test]

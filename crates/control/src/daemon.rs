@@ -11,6 +11,7 @@ use mmb_language::{Command, with_id};
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
 use mmb_policy::{Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore};
+use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -44,7 +45,7 @@ pub(crate) enum ChangeRequest {
     /// Executes the commands that change something; other commands are ignored.
     Run(Vec<Command>),
     /// Replaces the policy with that of a policy file. Rules that are in force already stay, with their ids and counters.
-    Apply(Box<Policy>),
+    Apply(Box<Policy>, ConnectionFate),
 }
 
 /// A change that was committed.
@@ -211,7 +212,7 @@ impl Daemon {
     /// # Errors
     /// The policy cannot be put in force; the one in force stays.
     pub fn apply_file(&mut self, file: Policy) -> Result<CommittedChange, CommitError> {
-        let request = vec![ChangeRequest::Apply(Box::new(file))];
+        let request = vec![ChangeRequest::Apply(Box::new(file), ConnectionFate::Release)];
         self.commit(request).pop().unwrap_or(Err(CommitError::Internal))
     }
 
@@ -219,9 +220,13 @@ impl Daemon {
     ///
     /// # Errors
     /// The policy could not be put in force.
-    pub(crate) fn try_file(&self, file: Policy) -> Result<CommittedChange, CommitError> {
+    pub(crate) fn try_file(
+        &self,
+        file: Policy,
+        fate: ConnectionFate,
+    ) -> Result<CommittedChange, CommitError> {
         let before = Arc::clone(&self.policy);
-        let after = Arc::new(self.apply_request(&before, ChangeRequest::Apply(Box::new(file)))?);
+        let after = Arc::new(self.apply_request(&before, ChangeRequest::Apply(Box::new(file), fate))?);
         self.check_memory(&after)?;
         self.host.check(&before, &after)?;
         self.engine.check(&before, &after)?;
@@ -232,12 +237,16 @@ impl Daemon {
     /// Returns a policy with a change request applied.
     fn apply_request(&self, policy: &Policy, request: ChangeRequest) -> Result<Policy, CommitError> {
         let commands = match request {
-            ChangeRequest::Apply(mut file) => {
+            ChangeRequest::Apply(mut file, fate) => {
                 // On hosts whose ports are disabled by default, a file without port switches keeps those in force.
                 if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
                     file.ports.clone_from(&policy.ports);
                 }
-                return Ok(PolicyDiff::new(policy, *file).policy);
+                let mut next = PolicyDiff::new(policy, *file).policy;
+                if fate == ConnectionFate::Keep {
+                    next.drain_removed(policy);
+                }
+                return Ok(next);
             }
             ChangeRequest::Run(commands) => commands,
         };
@@ -339,11 +348,27 @@ impl Daemon {
             self.engine.reseed(&fresh);
         }
         let is_used = self.engine.reclaim() > 0;
+        self.delete_drained();
         let is_freed = !is_used && self.superseded.as_ref().is_some_and(|before| before.strong_count() == 0);
         if is_freed {
             self.superseded = None;
         }
         std::mem::take(&mut self.trim_due) || is_freed
+    }
+
+    /// Deletes the draining rules that no connection has any more.
+    fn delete_drained(&mut self) {
+        let drained = self.engine.drained();
+        if drained.is_empty() {
+            return;
+        }
+        let mut next = Policy::clone(&self.policy);
+        for id in drained {
+            // It is a rule of this policy.
+            let _ = next.delete(id);
+        }
+        // A policy without a rule of the one in force is possible. If there is no memory for it, the rules go later.
+        let _ = self.publish(Arc::new(next));
     }
 
     /// Makes the next [`Daemon::reclaim`] return true.

@@ -25,7 +25,7 @@ use mmb_policy::{ConnectionFilter, Policy, Rule, RuleChange, RuleId};
 use mmb_protocol::answer::{
     Answer, AnswerBegin, AnswerEnd, ChangeCount, ErrorLine, RuleLine, RuleText, Topic,
 };
-use mmb_protocol::request::{DecodeError, Request};
+use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
 use mmb_protocol::write_line;
 use pending::{MOST_ERRORS, PendingQuestion, PendingRequest};
 use std::fmt::Write as _;
@@ -157,15 +157,23 @@ impl Responder<'_> {
             (None, _) => {}
             (Some(Ok(change)), question) => {
                 let kills = |(_, command): &(usize, Command)| matches!(command, Command::DelKill(_));
-                let ends_connections =
-                    matches!(question, PendingQuestion::Run(_, commands) if commands.iter().any(kills));
+                let fate = match question {
+                    PendingQuestion::Apply(_, fate) => *fate,
+                    PendingQuestion::Run(_, commands) if commands.iter().any(kills) => ConnectionFate::Kill,
+                    _ => ConnectionFate::Release,
+                };
                 let notes = std::mem::take(&mut pending.notes);
-                end.change = Some(self.committed(&change, notes, ends_connections)?);
+                end.change = Some(self.committed(&change, notes, (fate, false))?);
+                if let PendingQuestion::Apply(_, ConnectionFate::Kill) = question
+                    && !change.stateful.is_empty()
+                {
+                    self.kill_removed(&change.stateful)?;
+                }
             }
             (Some(Err(refusal)), question) => {
                 let error = match question {
                     PendingQuestion::Run(lines, _) => locate::in_commands(&refusal, lines),
-                    PendingQuestion::Apply(text) => locate::in_file(&refusal, text),
+                    PendingQuestion::Apply(text, _) => locate::in_file(&refusal, text),
                     _ => ErrorLine::new(refusal.to_string()),
                 };
                 let end = self.refused(vec![error])?;
@@ -184,8 +192,10 @@ impl Responder<'_> {
                     }
                 }
             }
-            PendingQuestion::Apply(_) => {}
-            PendingQuestion::DryRun(text, file) => end = self.dry_run(&text, *file, pending.notes)?,
+            PendingQuestion::Apply(..) => {}
+            PendingQuestion::DryRun(text, file, fate) => {
+                end = self.dry_run(&text, *file, fate, pending.notes)?;
+            }
             PendingQuestion::Save => end = self.save()?,
             PendingQuestion::Names(prefix) => end = self.names(&prefix)?,
             PendingQuestion::SaveState => end = self.save_state()?,
@@ -194,12 +204,12 @@ impl Responder<'_> {
         self.send(&Answer::End(end))
     }
 
-    /// Writes the effect of a change. With `ends_connections`, the connections of a removed rule end and are counted then.
+    /// Writes the effect of a change. `fate` is that of the connections of removed rules.
     fn committed(
         &mut self,
         change: &CommittedChange,
         notes: Vec<ErrorLine>,
-        ends_connections: bool,
+        (fate, is_dry_run): (ConnectionFate, bool),
     ) -> io::Result<ChangeCount> {
         for note in notes.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Note(note))?;
@@ -217,8 +227,8 @@ impl Responder<'_> {
                 }
             }
         }
-        if !change.stateful.is_empty() && !ends_connections {
-            self.affected(&change.stateful)?;
+        if !change.stateful.is_empty() {
+            self.affected(&change.stateful, fate, is_dry_run)?;
         }
         count.kept = change.before.rules.len() as u64 - count.removed;
         let (before, after) = (&change.before, &change.after);
@@ -236,11 +246,17 @@ impl Responder<'_> {
         Ok(count)
     }
 
-    fn dry_run(&mut self, text: &str, file: Policy, notes: Vec<ErrorLine>) -> io::Result<AnswerEnd> {
-        let tried = self.daemon().try_file(file);
+    fn dry_run(
+        &mut self,
+        text: &str,
+        file: Policy,
+        fate: ConnectionFate,
+        notes: Vec<ErrorLine>,
+    ) -> io::Result<AnswerEnd> {
+        let tried = self.daemon().try_file(file, fate);
         match tried {
             Ok(change) => {
-                let count = self.committed(&change, notes, false)?;
+                let count = self.committed(&change, notes, (fate, true))?;
                 Ok(AnswerEnd { change: Some(ChangeCount { dry_run: true, ..count }), ..AnswerEnd::new(true) })
             }
             Err(refusal) => self.refused(vec![locate::in_file(&refusal, text)]),

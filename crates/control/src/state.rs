@@ -76,21 +76,22 @@ pub fn left_out_line(LeftOut { info, reason }: &LeftOut) -> LeftOutLine {
     LeftOutLine { reason: (*reason).to_owned(), connection: connection_line(info, false) }
 }
 
-/// Returns a policy with the ids that its rules without ids had when a state was saved. If the rules of the state cannot be read, the policy
-/// stays as it is.
-pub fn with_ids_of(state: &SavedState, policy: Policy) -> Policy {
-    if !policy.has_assigned_ids() {
-        return policy;
-    }
-    match parsed(state, |_| true) {
+/// Returns a policy as it follows the one whose state this is: rules without ids have those that they had, and rules that were draining go on
+/// to drain. If the rules of the state cannot be read, the policy stays as it is.
+pub fn followed(state: &SavedState, policy: Policy) -> Policy {
+    let has_assigned_ids = policy.has_assigned_ids();
+    match parsed(state, |text| has_assigned_ids || is_stateful(text)) {
         Some(before) => PolicyDiff::new(&before, policy).policy,
         None => policy,
     }
 }
 
+fn is_stateful(text: &str) -> bool {
+    text.starts_with("add-stateful ")
+}
+
 /// Returns the ids of a state's stateful rules in a policy.
 fn stateful_successors(state: &SavedState, now: &RuleStore) -> HashMap<RuleId, RuleId> {
-    let is_stateful = |text: &str| text.starts_with("add-stateful ");
     parsed(state, is_stateful).map(|before| successors(&before.rules, now)).unwrap_or_default()
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{answer, start};
-use mmb_protocol::request::{Request, encode};
+use mmb_protocol::request::{ConnectionFate, Request, encode};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -49,7 +49,10 @@ fn one_wrong_request_affects_no_other() {
             Request::Names("1".into()),
             run(&["del 1"]),
             run(&["add id 10 tcp-dport 5 drop"]),
-            Request::Apply("add id 20 udp-dport 1 drop\nadd id 10 tcp-dport 4 drop".into()),
+            Request::Apply(
+                "add id 20 udp-dport 1 drop\nadd id 10 tcp-dport 4 drop".into(),
+                ConnectionFate::Release,
+            ),
             run(&["disable lan"]),
             run(&["disable nowhere"]),
         ],

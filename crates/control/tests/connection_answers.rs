@@ -5,8 +5,10 @@ mod common;
 use common::{FOREVER, Running, answer, ask, raw, start, start_with};
 use mmb_control::ServerLimits;
 use mmb_protocol::ClientError;
-use mmb_protocol::answer::{Answer, ConnectionLine, EventKind, EventLine, SummaryLine};
-use mmb_protocol::request::{Request, encode};
+use mmb_protocol::answer::{
+    AffectedLine, Answer, ConnectionLine, CountLine, EventKind, EventLine, SummaryLine,
+};
+use mmb_protocol::request::{ConnectionFate, Request, encode};
 use mmb_testkit::{Frame, Tcp, Udp};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -202,20 +204,73 @@ fn a_change_reports_the_connections_that_it_affects() {
     assert_eq!(affected(&run("add udp-dport 9 drop")), None);
     // The same rules, but for a value, without ids. A dry run says the same and changes nothing.
     let changed = "add-stateful ip-proto udp accept\nadd-stateful ip-proto tcp mod tcp-sport 7001\n";
-    assert_eq!(affected(&Request::DryRun(changed.into())), Some((1, 0, 0)));
-    assert_eq!(affected(&Request::DryRun(String::new())), Some((0, 3, 2)));
-    let (answers, end) = mmb.ask(&Request::DryRun("add all mod ip-ttl 9".into()));
+    assert_eq!(affected(&Request::DryRun(changed.into(), ConnectionFate::Release)), Some((1, 0, 0)));
+    assert_eq!(affected(&Request::DryRun(String::new(), ConnectionFate::Release)), Some((0, 3, 2)));
+    let (answers, end) = mmb.ask(&Request::DryRun("add all mod ip-ttl 9".into(), ConnectionFate::Release));
     assert_eq!(
         end.change.map(|change| (change.added, change.removed, change.kept, change.dry_run)),
         Some((1, 3, 0, true))
     );
     assert_eq!(answers.iter().filter(|answer| matches!(answer, Answer::Removed(_))).count(), 3);
-    assert!(!mmb.ask(&Request::DryRun("add in nowhere drop".into())).1.ok);
-    assert!(!mmb.ask(&Request::DryRun("add tcp-dport".into())).1.ok);
-    assert_eq!(affected(&Request::Apply(changed.into())), Some((1, 0, 0)));
+    assert!(!mmb.ask(&Request::DryRun("add in nowhere drop".into(), ConnectionFate::Release)).1.ok);
+    assert!(!mmb.ask(&Request::DryRun("add tcp-dport".into(), ConnectionFate::Release)).1.ok);
+    assert_eq!(affected(&Request::Apply(changed.into(), ConnectionFate::Release)), Some((1, 0, 0)));
     assert_eq!(listed(&mmb, "ip-proto tcp")[0].rules, [2]);
     assert_eq!(affected(&run("del 1")), Some((0, 2, 2)));
     assert_eq!(affected(&run("del 2 --kill")), None, "they end");
+}
+
+#[test]
+fn connections_of_removed_rules_keep_them_or_end_on_request() {
+    let affected = |mmb: &Running, request: &Request| {
+        let (answers, end) = mmb.ask(request);
+        assert!(end.ok, "{answers:?}");
+        let line = |answer: &Answer| if let Answer::Affected(line) = answer { Some(*line) } else { None };
+        answers.iter().find_map(line).unwrap_or_default()
+    };
+    let keeps = AffectedLine { kept: 2, ..AffectedLine::default() };
+    let run = |command: &str| Request::Run(vec![command.into()]);
+    let started = || {
+        let mmb = start(STATEFUL);
+        mmb.feed(&[udp(5), udp(6)]);
+        mmb
+    };
+    let tcp = "add-stateful id 2 ip-proto tcp mod tcp-sport 7000\n";
+    let keep = Request::Apply(tcp.into(), ConnectionFate::Keep);
+    for request in [run("del 1 --keep"), keep] {
+        let mmb = started();
+        let _packets = mmb.packets();
+        assert_eq!(affected(&mmb, &request), keeps);
+        assert!(mmb.rules()[0].starts_with("1 add-stateful draining"), "{:?}", mmb.rules());
+        // A file without it leaves it to its connections.
+        assert_eq!(
+            affected(&mmb, &Request::Apply(tcp.into(), ConnectionFate::Release)),
+            AffectedLine::default()
+        );
+        mmb.daemon.lock().expect("not poisoned").reclaim();
+        assert_eq!(mmb.rules().len(), 2);
+        assert_eq!(listed(&mmb, "rule 1").len(), 2);
+        mmb.run("conn kill udp-sport 5");
+        mmb.daemon.lock().expect("not poisoned").reclaim();
+        assert_eq!(mmb.rules().len(), 2);
+        mmb.run("conn kill udp-sport 6");
+        let begun = Instant::now();
+        while mmb.rules().len() > 1 {
+            assert!(begun.elapsed() < FOREVER, "it is still there");
+            mmb.daemon.lock().expect("not poisoned").reclaim();
+        }
+    }
+    let mmb = started();
+    let _packets = mmb.packets();
+    let ends = AffectedLine { ended: 2, ..AffectedLine::default() };
+    assert_eq!(affected(&mmb, &Request::DryRun(tcp.into(), ConnectionFate::Kill)), ends);
+    assert_eq!(affected(&mmb, &Request::DryRun(tcp.into(), ConnectionFate::Keep)), keeps);
+    assert_eq!((mmb.rules().len(), listed(&mmb, "").len()), (2, 2));
+    let (answers, _) = mmb.ask(&Request::Apply(tcp.into(), ConnectionFate::Kill));
+    assert!(answers.contains(&Answer::Killed(CountLine { connections: 2 })), "{answers:?}");
+    assert_eq!(listed(&mmb, "").len(), 0);
+    let refused = mmb.refused(&["add id 9 all drop", "del 9 --keep"]);
+    assert!(refused[0].message.contains("rule 9 is not stateful"), "{refused:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod common;
 use common::{Running, start, start_bounded};
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, ErrorLine};
+use mmb_protocol::request::ConnectionFate;
 
 fn have(mmb: &Running, megabytes: u64) {
     *mmb.memory.lock().expect("not poisoned") = Some(megabytes << 20);
@@ -21,7 +22,7 @@ fn refused(mmb: &Running, request: &Request) -> ErrorLine {
 }
 
 fn rules(number: usize) -> Request {
-    Request::Apply(rule_lines(number))
+    Request::Apply(rule_lines(number), ConnectionFate::Release)
 }
 
 fn rule_lines(number: usize) -> String {
@@ -106,10 +107,13 @@ fn memory_for_a_set_number_of_connections_is_reserved_or_refused() {
     let asked = "set conn max 20000";
     mmb.run(asked);
     assert_eq!(most_connections(&mmb), 20_000);
-    let error = refused(&mmb, &Request::Apply(format!("{asked}\n{}", rule_lines(12_000))));
+    let error =
+        refused(&mmb, &Request::Apply(format!("{asked}\n{}", rule_lines(12_000)), ConnectionFate::Release));
     let told = "not enough memory: this may take 8 MB, and 6 MB can be had (a test's; 26 MB are kept for connections)";
     assert_eq!(error.message, told);
-    assert!(mmb.ask(&Request::Apply(format!("{asked}\n{}", rule_lines(8_000)))).1.ok);
+    assert!(
+        mmb.ask(&Request::Apply(format!("{asked}\n{}", rule_lines(8_000)), ConnectionFate::Release)).1.ok
+    );
     let refused = start_bounded("set conn max 30000", Some(64 << 20)).err().expect("it does not fit");
     assert!(refused.contains(&format!("{FITS} would fit")), "{refused}");
 }

@@ -334,7 +334,7 @@ fn rules_without_ids_get_those_that_they_had() {
     let state = SavedState::read(&mut &pieces[..], 0).expect("whole");
     let ids = |text: &str| {
         let file = parse_policy(text).expect("parses").0;
-        mmb_control::state::with_ids_of(&state, file).rules.keys().map(|id| id.0).collect::<Vec<_>>()
+        mmb_control::state::followed(&state, file).rules.keys().map(|id| id.0).collect::<Vec<_>>()
     };
     assert_eq!(
         ids("add udp-dport 53 drop\nadd tcp-dport 80 drop\nadd-stateful ip-proto udp accept\n"),

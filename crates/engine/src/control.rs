@@ -158,6 +158,26 @@ impl Connections {
         Ok(killed)
     }
 
+    /// Ends the connections with a rule that a change of the policy removes, and returns how many.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn kill_removed(&self, change: &StatefulChange) -> Result<u64, NoAnswer> {
+        let change = Arc::new(change.clone());
+        let mut killed = 0;
+        for worker in 0..self.workers.len() {
+            let mut from = Some(ConnId::FIRST);
+            while let Some(first) = from {
+                let change = Arc::clone(&change);
+                let (next, ended) =
+                    self.ask(worker, move |conntrack, _| conntrack.kill_removed(&change, first, CHUNK))?;
+                killed += ended;
+                from = next;
+            }
+        }
+        Ok(killed)
+    }
+
     /// Counts the connections that a change of the policy affects; connections that begin or end meanwhile may be counted or not.
     ///
     /// # Errors

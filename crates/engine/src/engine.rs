@@ -174,6 +174,12 @@ impl Engine {
         self.retired.len()
     }
 
+    /// The draining rules of the current policy that no connection has, once every worker uses that policy.
+    pub fn drained(&self) -> Vec<RuleId> {
+        let is_current = self.retired.iter().all(|snapshot| Arc::strong_count(snapshot) == 1);
+        if is_current { self.compiler.drained() } else { Vec::new() }
+    }
+
     /// Reseeds the generators, so that future ports, sequence numbers and other random choices are independent of earlier ones, in case
     /// their state leaked. Workers follow between two vectors. Keys stay for the engine's lifetime: index positions, and choices that must
     /// be the same for the same connection, depend on them.

@@ -4,7 +4,7 @@
 mod host;
 
 use host::{Middlebox, engine, pass_among, policy};
-use mmb_engine::{ConnectionEvent, DropReason, NoCycles, Verdict, Worker};
+use mmb_engine::{AffectedConnections, ConnectionEvent, DropReason, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_random::SeedTree;
@@ -468,6 +468,81 @@ fn the_connections_that_a_change_affects_are_counted() {
     mmb.engine.publish(&after).expect("it can be put in force");
     let affected = mmb.ask(|connections| connections.affected(&change)).expect("the worker answers");
     assert_eq!((affected.handed_over, affected.lose_rules, affected.lose_accept), (3000, 3020, 20));
+}
+
+#[test]
+fn connections_keep_a_rule_that_drains_until_they_end() {
+    let rules = |draining: &str| {
+        let nat = format!("add-stateful id 2 {draining}ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1 accept");
+        policy(&format!("add id 1 ip-proto tcp drop\n{nat}"))
+    };
+    for is_answered in [false, true] {
+        let mut mmb = Middlebox::new("");
+        mmb.engine.publish(&rules("")).expect("it can be put in force");
+        let (client, server) = ((INSIDE, 5000), (SERVER, 80));
+        let reply = |flags| tcp(server, (OUTSIDE, 5000), flags);
+        let outside = mmb.through(A, &tcp(client, server, SYN));
+        if is_answered {
+            mmb.through(B, &reply(SYN | ACK));
+            mmb.through(A, &tcp(client, server, ACK));
+        }
+        let change = mmb.engine.stateful_change(&rules(""), &rules("draining "));
+        let affected = mmb.ask(|connections| connections.affected(&change)).expect("the worker answers");
+        assert_eq!(affected, AffectedConnections { kept: 1, ..AffectedConnections::default() });
+        mmb.engine.publish(&rules("draining ")).expect("it can be put in force");
+        mmb.wait(0);
+        assert!(mmb.engine.drained().is_empty(), "it has a connection");
+        if is_answered {
+            mmb.through(A, &tcp(client, server, ACK));
+            mmb.through(B, &reply(ACK));
+        } else {
+            assert_eq!(mmb.through(A, &tcp(client, server, SYN)), outside, "a repeated SYN is its own");
+            mmb.through(B, &reply(SYN | ACK));
+        }
+        assert_eq!(mmb.dropped(A, &tcp((INSIDE, 5001), server, SYN)), DropReason::Rule, "no new connection");
+        assert_eq!(mmb.list()[0].rules[..], [RuleId(2)]);
+        // Without `draining` it takes connections again, and keeps these.
+        mmb.engine.publish(&rules("")).expect("it can be put in force");
+        mmb.through(A, &tcp((INSIDE, 5001), server, SYN));
+        mmb.through(B, &reply(ACK));
+        assert!(mmb.engine.drained().is_empty(), "it does not drain");
+        mmb.engine.publish(&rules("draining ")).expect("it can be put in force");
+        mmb.ask(|connections| {
+            connections.kill(&ConnectionFilter { sport: Some((5000, 5000)), ..ConnectionFilter::ALL })
+        })
+        .expect("the worker answers");
+        assert!(mmb.engine.drained().is_empty(), "one is left");
+        mmb.ask(|connections| connections.kill(&ConnectionFilter::ALL)).expect("the worker answers");
+        assert_eq!(mmb.engine.drained(), [RuleId(2)]);
+        // A policy of many changes is compiled at once.
+        let many: String = (10..6000).map(|id| format!("add id {id} udp-dport {id} drop\n")).collect();
+        let draining = "add-stateful id 2 draining ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1 accept\n";
+        mmb.engine.publish(&policy(&(many + draining))).expect("it can be put in force");
+        mmb.through(A, &tcp(client, server, SYN));
+        assert_eq!(mmb.list(), []);
+    }
+}
+
+#[test]
+fn a_rule_drains_on_a_port_that_is_gone() {
+    let mut mmb = Middlebox::new("");
+    let rule = |draining: &str| policy(&format!("add-stateful id 2 {draining}in nowhere accept"));
+    assert!(mmb.engine.publish(&rule("")).is_err());
+    mmb.engine.publish(&rule("draining ")).expect("it matches no packets");
+    assert!(mmb.engine.publish(&rule("")).is_err());
+}
+
+#[test]
+fn the_connections_of_removed_rules_are_ended() {
+    let both = "add-stateful id 2 ip-proto tcp accept\nadd-stateful id 3 ip-proto udp accept";
+    let mut mmb = Middlebox::new(both);
+    (0..3000u16).for_each(|n| _ = mmb.through(A, &tcp((INSIDE, 2000 + n), (SERVER, 80), SYN)));
+    mmb.through(A, &udp((INSIDE, 2000), (SERVER, 53)));
+    let after = policy("add-stateful id 3 ip-proto udp mod ip-ttl 5 accept");
+    let change = mmb.engine.stateful_change(&policy(both), &after);
+    mmb.engine.publish(&after).expect("it can be put in force");
+    assert_eq!(mmb.ask(|connections| connections.kill_removed(&change)), Ok(3000));
+    assert_eq!(mmb.list().len(), 1);
 }
 
 #[test]

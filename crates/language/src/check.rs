@@ -39,6 +39,7 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
         prio: syntax.prio.unwrap_or(DEFAULT_PRIO),
         name: syntax.name.clone(),
         stateful: syntax.stateful,
+        draining: syntax.draining.is_some(),
         matches,
         targets,
     })
@@ -62,6 +63,11 @@ fn note_bare_field(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut Che
 fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
     // One of each kind: there may be very many targets.
     let mut others: Vec<&Target> = Vec::new();
+    if let Some(span) = syntax.draining.filter(|_| !syntax.stateful) {
+        let message =
+            "`draining` is about a rule that follows connections: write `add-stateful` instead of `add`";
+        report.error(Diagnostic::new(span, message));
+    }
     for (target, at) in targets.iter().zip(&syntax.targets) {
         let name = at.info.name;
         if at.info.stateful && !syntax.stateful {

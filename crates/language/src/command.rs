@@ -14,6 +14,8 @@ pub enum Command {
     Del(RuleId),
     /// `del ID --kill`: the rule's connections end too.
     DelKill(RuleId),
+    /// `del ID --keep`: the rule drains.
+    DelKeep(RuleId),
     /// `flush`
     Flush,
     /// `list [--terse]`
@@ -70,6 +72,8 @@ pub enum Change {
     Added(RuleId),
     /// A rule was deleted.
     Deleted(Box<Rule>),
+    /// The rule of this number drains.
+    Drains(RuleId),
     /// This number of rules was deleted.
     Flushed(usize),
     /// Rules see the packets of the port; `false`: they did before.
@@ -97,7 +101,7 @@ impl Command {
         match self {
             Command::Add(rule) if rule.stateful => "add-stateful",
             Command::Add(_) => "add",
-            Command::Del(_) | Command::DelKill(_) => "del",
+            Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) => "del",
             Command::Flush => "flush",
             Command::List { .. } => "list",
             Command::Show(_) => "show",
@@ -119,6 +123,10 @@ impl Command {
             Command::Add(rule) => Change::Added(policy.add(&rule)?),
             // Whoever keeps connections ends those of the rule.
             Command::Del(id) | Command::DelKill(id) => Change::Deleted(Box::new(policy.delete(id)?)),
+            Command::DelKeep(id) => {
+                policy.drain(id)?;
+                Change::Drains(id)
+            }
             Command::Flush => Change::Flushed(policy.flush()),
             Command::Enable(port) => {
                 let changed = policy.switch_port(&port, true);

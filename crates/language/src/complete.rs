@@ -151,6 +151,7 @@ pub(crate) fn attribute_help(word: &str) -> &'static str {
     match word {
         "id" => "the rule's number, 1 to 4294967295; without it the next one",
         "prio" => "the rule's priority, 0 (best) to 4294967295; without it 100",
+        "draining" => "matches no packets: only the connections that the rule has made keep it",
         _ => "a name for people",
     }
 }
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(texts("conn kill all "), [""; 0]);
         assert_eq!(texts("conn kill rule 3 a"), [""; 0]);
         assert_eq!(texts("conn kill rule "), ["3", "34"]);
-        assert_eq!(texts("del 3 "), ["--kill"]);
+        assert_eq!(texts("del 3 "), ["--kill", "--keep"]);
         assert_eq!(texts("mon"), ["monitor"]);
         assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
@@ -232,6 +233,8 @@ mod tests {
         assert_eq!(texts("add all strip ! tcp-opt-sackp"), ["tcp-opt-sackp"]);
         assert_eq!(texts("add all mod eth"), [""; 0]);
         assert_eq!(texts("add id 5 na"), ["name"]);
+        assert_eq!(texts("add-stateful id 5 dra"), ["draining"]);
+        assert_eq!(texts("add id 5 dra"), [""; 0]);
         assert_eq!(texts("add payload \"tcp"), [""; 0]);
         assert_eq!(texts("flush "), [""; 0]);
     }

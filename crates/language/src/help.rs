@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
         assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
         assert_eq!(words("del "), ["<ID>"]);
-        assert_eq!(words("del 3 "), ["--kill", "<end>"]);
+        assert_eq!(words("del 3 "), ["--kill", "--keep", "<end>"]);
         assert_eq!(words("show connections ip-saddr "), ["<VALUE>"]);
         assert_eq!(words("show connections rule 3 v"), ["verbose"]);
         assert_eq!(words("conn kill rule 3 ")[..2], ["net-proto", "ip-proto"]);

@@ -45,8 +45,16 @@ fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: boo
         let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
         return Some(Diagnostic::new(span, message));
     }
-    if let Command::DelKill(_) = command {
-        let message = "`--kill` has no place in a policy file: it ends connections of a running mmb";
+    let option = match &command {
+        Command::DelKill(_) => {
+            Some("`--kill` has no place in a policy file: it ends connections of a running mmb")
+        }
+        Command::DelKeep(_) => {
+            Some("`--keep` has no place in a policy file: it is about connections of a running mmb")
+        }
+        _ => None,
+    };
+    if let Some(message) = option {
         return Some(Diagnostic::new(span, message));
     }
     match command.run(policy) {

@@ -26,6 +26,8 @@ pub(crate) const COUNTERS: &str = "counters";
 pub(crate) const TERSE: &str = "--terse";
 /// May follow `del ID`.
 pub(crate) const KILL: &str = "--kill";
+/// Likewise, for `del`.
+pub(crate) const KEEP: &str = "--keep";
 
 /// Parses the tokens of one command; `None` for an empty line, or if nothing could be made of it.
 ///
@@ -123,7 +125,11 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         Some(match info.verb {
             Verb::Del => {
                 let id = self.rule_id()?;
-                if self.take_word(KILL) { Command::DelKill(id) } else { Command::Del(id) }
+                match () {
+                    () if self.take_word(KILL) => Command::DelKill(id),
+                    () if self.take_word(KEEP) => Command::DelKeep(id),
+                    () => Command::Del(id),
+                }
             }
             Verb::Flush => Command::Flush,
             Verb::List => Command::List { terse: self.take_word(TERSE) },
@@ -154,7 +160,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         };
         let meant = match &token.kind {
             TokenKind::Word(word) if info.argument == Argument::Terse => nearest(word, [TERSE]),
-            TokenKind::Word(word) if info.argument == Argument::RuleId => nearest(word, [KILL]),
+            TokenKind::Word(word) if info.argument == Argument::RuleId => nearest(word, [KILL, KEEP]),
             _ => None,
         };
         self.error(Diagnostic::new(token.span, message).expected("the end of the command").suggest(meant));

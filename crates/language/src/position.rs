@@ -41,7 +41,7 @@ pub(crate) enum Expect {
     SettingValue(&'static SettingInfo),
     /// A file's name.
     File,
-    /// `id`, `prio` or `name`.
+    /// `id`, `prio`, `name` or `draining`.
     Attribute(&'static str),
     /// The value of one of these.
     AttributeValue(&'static str),
@@ -137,7 +137,11 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         Argument::None => vec![Expect::End],
         Argument::RuleId => match rest {
             [] => vec![Expect::RuleId],
-            [_] => vec![Expect::Word(parser::KILL, "ends the rule's connections too"), Expect::End],
+            [_] => vec![
+                Expect::Word(parser::KILL, "ends the rule's connections too"),
+                Expect::Word(parser::KEEP, "has the rule's connections keep it until they end"),
+                Expect::End,
+            ],
             _ => vec![Expect::End],
         },
         Argument::Terse if rest.is_empty() => {
@@ -253,6 +257,8 @@ struct PositionWalk {
 }
 
 const ATTRIBUTES: [&str; 3] = ["id", "prio", "name"];
+/// The attribute that has no value.
+const DRAINING: &str = "draining";
 
 impl PositionWalk {
     fn new(stateful: bool) -> PositionWalk {
@@ -331,6 +337,10 @@ impl PositionWalk {
             self.given.push(attribute);
             return PositionState::Attribute(attribute);
         }
+        if word == DRAINING {
+            self.given.push(DRAINING);
+            return PositionState::Between;
+        }
         match target::named(word) {
             Some(target) => {
                 self.targeted = true;
@@ -391,6 +401,9 @@ impl PositionWalk {
         if !self.constrained && !self.all && !self.targeted {
             let left = ATTRIBUTES.into_iter().filter(|attribute| !self.given.contains(attribute));
             expects.extend(left.map(Expect::Attribute));
+            if self.stateful && !self.given.contains(&DRAINING) {
+                expects.push(Expect::Attribute(DRAINING));
+            }
             expects.push(Expect::All);
         }
         if !self.targeted && !self.all {

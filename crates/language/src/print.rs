@@ -97,6 +97,9 @@ fn rule(f: &mut Formatter<'_>, rule: &Rule, id: Option<RuleId>) -> Result {
     if let Some(name) = &rule.name {
         write!(f, " name {name}")?;
     }
+    if rule.draining {
+        f.write_str(" draining")?;
+    }
     if rule.matches.is_empty() {
         f.write_str(" all")?;
     }

@@ -43,6 +43,8 @@ pub(crate) struct RuleSyntax<'t> {
     pub(crate) id: Option<RuleId>,
     pub(crate) prio: Option<Prio>,
     pub(crate) name: Option<String>,
+    /// The place of `draining`.
+    pub(crate) draining: Option<TextSpan>,
     /// The place of `all`.
     pub(crate) all: Option<TextSpan>,
     pub(crate) matches: Vec<MatchSyntax<'t>>,

@@ -87,6 +87,7 @@ pub struct CommandInfo {
 }
 
 const RULE: &str = "[id N] [prio N] [name WORD] MATCH… TARGET…";
+const STATEFUL_RULE: &str = "[id N] [prio N] [name WORD] [draining] MATCH… TARGET…";
 
 /// Every command.
 pub static COMMANDS: &[CommandInfo] = &[
@@ -95,7 +96,7 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "add-stateful",
         Verb::AddStateful,
-        RULE,
+        STATEFUL_RULE,
         Argument::Rule,
         true,
         "adds a rule that applies to connections",
@@ -103,10 +104,10 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "del",
         Verb::Del,
-        "ID [--kill]",
+        "ID [--kill|--keep]",
         Argument::RuleId,
         true,
-        "deletes the rule of that number; with --kill also ends its connections",
+        "deletes the rule of that number; with --kill also ends its connections, with --keep they keep it until they end",
     ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
     command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and their counters"),
@@ -138,10 +139,10 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "apply",
         Verb::Apply,
-        "FILE [--dry-run]",
+        "FILE [--dry-run] [--keep|--kill]",
         Argument::File,
         false,
-        "puts a policy file in force as a whole; with --dry-run only prints what would change",
+        "puts a policy file in force as a whole; with --dry-run only prints what would change; connections of rules that it removes end with --kill, and keep them with --keep",
     ),
     command(
         "save",

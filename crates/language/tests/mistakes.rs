@@ -150,6 +150,12 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("add id 1 id 2 all drop", &["10: `id` is given twice"]),
     ("add all id 5 drop", &["9: `id` stands before the constraints"]),
+    ("add-stateful all draining accept", &["18: `draining` stands before the constraints"]),
+    ("add-stateful draining draining all accept", &["23: `draining` is given twice"]),
+    (
+        "add draining all drop",
+        &["5: `draining` is about a rule that follows connections: write `add-stateful` instead of `add`"],
+    ),
     ("add ! drop", &["7: `drop` is a target, not a field; expected a field"]),
     (
         "add ! tcp-dport drop",
@@ -333,11 +339,11 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("del", &["4: a rule's id is missing; expected a number 1 to 4294967295"]),
-    ("del 5 6", &["7: nothing more follows `del ID [--kill]`; expected the end of the command"]),
+    ("del 5 6", &["7: nothing more follows `del ID [--kill|--keep]`; expected the end of the command"]),
     (
         "del 5 --kil",
         &[
-            "7: nothing more follows `del ID [--kill]`; expected the end of the command; did you mean `--kill`?",
+            "7: nothing more follows `del ID [--kill|--keep]`; expected the end of the command; did you mean `--kill`?",
         ],
     ),
     (

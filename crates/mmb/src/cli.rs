@@ -145,6 +145,12 @@ pub(crate) struct ApplyArgs {
     /// Print what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Connections of stateful rules that the file removes keep them until they end
+    #[arg(long, conflicts_with = "kill")]
+    pub(crate) keep: bool,
+    /// Connections of stateful rules that the file removes end
+    #[arg(long)]
+    pub(crate) kill: bool,
 }
 
 /// A file of connections to read or to write.

@@ -60,8 +60,11 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Enable(words) => ("enable", words.words),
         CliCommand::Disable(words) => ("disable", words.words),
         CliCommand::Set(words) => ("set", words.words),
-        CliCommand::Apply(ApplyArgs { file, dry_run: false }) => ("apply", vec![file]),
-        CliCommand::Apply(ApplyArgs { file, dry_run: true }) => ("apply", vec![file, "--dry-run".to_owned()]),
+        CliCommand::Apply(ApplyArgs { file, dry_run, keep, kill }) => {
+            let options = [(dry_run, "--dry-run"), (keep, "--keep"), (kill, "--kill")];
+            let given = options.into_iter().filter(|(is_given, _)| *is_given);
+            ("apply", std::iter::once(file).chain(given.map(|(_, option)| option.to_owned())).collect())
+        }
         CliCommand::Save(policy) => ("save", vec![policy.file]),
         CliCommand::Conn(words) => ("conn", words.words),
         CliCommand::Clear(words) => ("clear", words.words),

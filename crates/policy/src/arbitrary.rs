@@ -69,6 +69,7 @@ struct Draws {
     prio: Option<u32>,
     name: Option<String>,
     stateful: bool,
+    draining: bool,
     matches: Vec<Draw>,
     targets: Vec<Draw>,
 }
@@ -90,8 +91,16 @@ fn draws(options: &RuleOptions) -> impl Strategy<Value = Draws> + use<> {
     let prio = prop::option::of(prop_oneof![0u32..5, any::<u32>()]);
     let name = prop::option::weighted(0.2, "[a-z][a-z0-9._:/-]{0,8}");
     let stateful = if options.stateful { any::<bool>().boxed() } else { Just(false).boxed() };
-    (prio, name, stateful, vec(draw(), 0..=options.max_matches), vec(draw(), 1..=options.max_targets.max(1)))
-        .prop_map(|(prio, name, stateful, matches, targets)| Draws { prio, name, stateful, matches, targets })
+    let kind = (stateful, prop::bool::weighted(0.2));
+    (prio, name, kind, vec(draw(), 0..=options.max_matches), vec(draw(), 1..=options.max_targets.max(1)))
+        .prop_map(|(prio, name, (stateful, draining), matches, targets)| Draws {
+            prio,
+            name,
+            stateful,
+            draining: stateful && draining,
+            matches,
+            targets,
+        })
 }
 
 impl Draws {
@@ -119,7 +128,15 @@ impl Draws {
             targets.push(Target::Drop(DropRate::ALL));
         }
         let prio = self.prio.unwrap_or(DEFAULT_PRIO);
-        Rule { id: None, prio, name: self.name.clone(), stateful: self.stateful, matches, targets }
+        Rule {
+            id: None,
+            prio,
+            name: self.name.clone(),
+            stateful: self.stateful,
+            draining: self.draining,
+            matches,
+            targets,
+        }
     }
 }
 

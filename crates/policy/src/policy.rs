@@ -4,7 +4,7 @@
 //! force; only what checked as a whole is handed to the engine.
 
 use crate::rule::{Rule, RuleId, Target};
-use crate::rules::{ChunkEntry, RuleStore};
+use crate::rules::{ChunkEntry, EntryChange, RuleStore};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
 
@@ -31,6 +31,9 @@ pub enum PolicyError {
     /// `del N` without such a rule.
     #[error("there is no rule {0}")]
     NoSuchRule(RuleId),
+    /// A rule is to drain that makes no connections.
+    #[error("rule {0} is not stateful: it has no connections to keep")]
+    NotStateful(RuleId),
     /// Every greater number is taken.
     #[error("no id is left above the last rule's; give the rule a free one with `id N`")]
     NoIdLeft,
@@ -58,6 +61,50 @@ impl Policy {
     /// There is none.
     pub fn delete(&mut self, id: RuleId) -> Result<Rule, PolicyError> {
         self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))
+    }
+
+    /// Has the stateful rule of that number drain: it matches no packets any more, and the connections that it has made keep it.
+    ///
+    /// # Errors
+    /// There is no such rule, or it is not stateful.
+    pub fn drain(&mut self, id: RuleId) -> Result<(), PolicyError> {
+        let entry = self.rules.entry(id).ok_or(PolicyError::NoSuchRule(id))?;
+        let (rule, numbered) = (entry.rule(), entry.numbered);
+        if !rule.stateful {
+            return Err(PolicyError::NotStateful(id));
+        }
+        self.rules.insert_numbered(id, &Rule { draining: true, ..rule }, numbered);
+        Ok(())
+    }
+
+    /// Adds the draining rules of another policy under their numbers, where this policy has no rule. A policy file does not mention them: they
+    /// go with their last connections.
+    pub fn keep_draining(&mut self, before: &Policy) {
+        for entry in before.rules.entries().filter(ChunkEntry::is_draining) {
+            if !self.rules.contains(entry.id) {
+                self.rules.insert_entry(entry);
+                self.last_id = self.last_id.max(entry.id.0);
+            }
+        }
+    }
+
+    /// Has the stateful rules of another policy drain whose number this policy does not have.
+    pub fn drain_removed(&mut self, before: &Policy) {
+        let mut removed = Vec::new();
+        let mut diff = RuleStore::diff(&before.rules, &self.rules);
+        while let Some(change) = diff.next_entry() {
+            if let EntryChange::Removed(entry) = change
+                && entry.is_stateful()
+                && !self.rules.contains(entry.id)
+            {
+                removed.push((entry.rule(), entry.numbered));
+            }
+        }
+        for (rule, numbered) in removed {
+            let Some(id) = rule.id else { continue };
+            self.rules.insert_numbered(id, &Rule { draining: true, ..rule }, numbered);
+            self.last_id = self.last_id.max(id.0);
+        }
     }
 
     /// Deletes every rule; returns how many there were. Their numbers do not come back.

@@ -2,7 +2,7 @@
 //!
 //! A file whose rules have no numbers still means "these rules": those that are in force already keep their number
 //! and so their counters. A rule that differs from one in force only in its name and in the values of its targets takes that
-//! rule's number and so, if it is stateful, its connections. A [`PolicyDiff`] is made by whoever applies a file, shown, and its policy put in force.
+//! rule's number and so, if it is stateful, its connections. Rules that drain stay. A [`PolicyDiff`] is made by whoever applies a file, shown, and its policy put in force.
 //!
 //! Numbers are not only names: where two rules of one priority write the same field, the one with the greater
 //! number wins. So a rule keeps an old number only if it stays on the right side of the rules that it competes with;
@@ -37,6 +37,7 @@ impl PolicyDiff {
             Some((numbers, last)) => new.renumbered(&numbers, last),
             None => new.above(old),
         };
+        policy.keep_draining(old);
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         let mut diff = RuleStore::diff(&old.rules, &policy.rules);
         while let Some(change) = diff.next_entry() {

@@ -33,6 +33,8 @@ pub struct Rule {
     pub name: Option<String>,
     /// `add-stateful`.
     pub stateful: bool,
+    /// `draining`, of a stateful rule: it matches no packets, and only the connections that it has made keep it.
+    pub draining: bool,
     /// The constraints, all of which must hold; empty for `all`.
     pub matches: Vec<Match>,
     /// The targets, in the order written.

@@ -139,10 +139,21 @@ pub struct RuleLine {
 pub struct AffectedLine {
     /// Connections with a rule that was replaced: the new rule applies to them.
     pub handed_over: u64,
+    /// Connections with a rule that drains now: they keep it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept: u64,
     /// Connections with a rule that was removed.
     pub lose_rules: u64,
     /// Connections that one of their rules accepted, and now none.
     pub lose_accept: u64,
+    /// Connections that end with their rules. They are not among those that lose something.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ended: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A rule that was added or removed.

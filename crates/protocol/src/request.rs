@@ -15,9 +15,9 @@ pub enum Request {
     /// order.
     Run(Vec<String>),
     /// Replaces the policy with that of a policy file, whose text this is.
-    Apply(String),
+    Apply(String, ConnectionFate),
     /// Asks what [`Request::Apply`] would do with this text, and changes nothing.
-    DryRun(String),
+    DryRun(String, ConnectionFate),
     /// Asks for the policy in force, as the text of a policy file.
     Save,
     /// Asks for names for completion: the ports, and the rules whose id begins with these digits.
@@ -31,6 +31,19 @@ pub enum Request {
     },
     /// Sends a piece of a state, in hexadecimal; the last one is empty.
     Piece(String),
+}
+
+/// The fate of the connections of stateful rules that a policy file removes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionFate {
+    /// They keep their translations and lose the rules' other targets.
+    #[default]
+    Release,
+    /// They keep the rules, which drain.
+    Keep,
+    /// They end.
+    Kill,
 }
 
 /// The reason why a line is no request.
@@ -69,6 +82,7 @@ struct Envelope {
     prefix: Option<String>,
     state: Option<String>,
     verbose: Option<bool>,
+    connections: Option<ConnectionFate>,
 }
 
 /// The commands of one request. Their number is limited, since an empty one takes three bytes of a request and much more memory.
@@ -126,8 +140,14 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
     let missing = |request, member| DecodeError::Missing { request, member };
     match envelope.verb.as_str() {
         "run" => envelope.commands.map(|commands| Request::Run(commands.0)).ok_or(missing("run", "commands")),
-        "apply" => envelope.policy.map(Request::Apply).ok_or(missing("apply", "policy")),
-        "dry-run" => envelope.policy.map(Request::DryRun).ok_or(missing("dry-run", "policy")),
+        "apply" => {
+            let policy = envelope.policy.ok_or(missing("apply", "policy"))?;
+            Ok(Request::Apply(policy, envelope.connections.unwrap_or_default()))
+        }
+        "dry-run" => {
+            let policy = envelope.policy.ok_or(missing("dry-run", "policy"))?;
+            Ok(Request::DryRun(policy, envelope.connections.unwrap_or_default()))
+        }
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
         "save-state" => Ok(Request::SaveState),
@@ -162,6 +182,8 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         state: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         verbose: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        connections: Option<ConnectionFate>,
     }
     let mut envelope = BorrowedEnvelope {
         v: VERSION,
@@ -171,11 +193,15 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         prefix: None,
         state: None,
         verbose: None,
+        connections: None,
     };
     match request {
         Request::Run(commands) => (envelope.verb, envelope.commands) = ("run", Some(commands.as_slice())),
-        Request::Apply(policy) => (envelope.verb, envelope.policy) = ("apply", Some(policy.as_str())),
-        Request::DryRun(policy) => (envelope.verb, envelope.policy) = ("dry-run", Some(policy.as_str())),
+        Request::Apply(policy, fate) | Request::DryRun(policy, fate) => {
+            envelope.verb = if let Request::Apply(..) = request { "apply" } else { "dry-run" };
+            envelope.policy = Some(policy.as_str());
+            envelope.connections = Some(*fate).filter(|fate| *fate != ConnectionFate::Release);
+        }
         Request::Save => envelope.verb = "save",
         Request::Names(prefix) => (envelope.verb, envelope.prefix) = ("names", Some(prefix.as_str())),
         Request::SaveState => envelope.verb = "save-state",
@@ -203,8 +229,9 @@ mod tests {
         for request in [
             Request::Run(vec!["add payload \"a\\\"b\" drop".into(), "list".into()]),
             Request::Run(Vec::new()),
-            Request::Apply("add all drop\n# é\u{2028}\nflush\n".into()),
-            Request::DryRun("add all drop\n".into()),
+            Request::Apply("add all drop\n# é\u{2028}\nflush\n".into(), ConnectionFate::Release),
+            Request::Apply("add all drop\n".into(), ConnectionFate::Keep),
+            Request::DryRun("add all drop\n".into(), ConnectionFate::Kill),
             Request::Save,
             Request::Names("12".into()),
             Request::SaveState,

@@ -195,8 +195,10 @@ impl HumanPrinter<'_> {
                 "follows the rule's successor and keeps its translation",
                 "follow their rules' successors and keep their translations",
             ),
+            (line.kept, "keeps a rule until it ends", "keep a rule until they end"),
             (line.lose_rules, "loses a rule", "lose rules"),
             (line.lose_accept, "loses its accept", "lose their accept"),
+            (line.ended, "ends", "end"),
         ];
         for (connections, one, several) in texts.into_iter().filter(|(connections, ..)| *connections > 0) {
             let effect = if connections == 1 { one } else { several };

@@ -10,6 +10,7 @@ use mmb_protocol::answer::{
     AffectedLine, Answer, ConnectionLine, ConnectionPlace, CountLine, EndsLine, ErrorLine, EventKind,
     EventLine, TrafficLine,
 };
+use mmb_protocol::request::ConnectionFate;
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -40,15 +41,40 @@ impl Responder<'_> {
         written.map(|()| listed.map_err(|error| error.to_string()))
     }
 
-    /// Tells how many connections a change affected. The change is in force: that they cannot be counted is no error.
-    pub(super) fn affected(&mut self, change: &StatefulChange) -> io::Result<()> {
+    /// Tells how many connections a change affects; `fate` is that of the connections of removed rules. That they cannot be counted is no
+    /// error, since the change may be in force.
+    pub(super) fn affected(
+        &mut self,
+        change: &StatefulChange,
+        fate: ConnectionFate,
+        is_dry_run: bool,
+    ) -> io::Result<()> {
         match self.table().affected(change) {
-            Ok(AffectedConnections { handed_over: 0, lose_rules: 0, .. }) => Ok(()),
-            Ok(AffectedConnections { handed_over, lose_rules, lose_accept }) => {
-                self.send(&Answer::Affected(AffectedLine { handed_over, lose_rules, lose_accept }))
+            Ok(AffectedConnections { handed_over, kept, lose_rules, lose_accept }) => {
+                let stay = AffectedLine { handed_over, kept, ..AffectedLine::default() };
+                let line = match fate {
+                    ConnectionFate::Release | ConnectionFate::Keep => {
+                        AffectedLine { lose_rules, lose_accept, ..stay }
+                    }
+                    ConnectionFate::Kill if is_dry_run => AffectedLine { ended: lose_rules, ..stay },
+                    // They are counted when they end.
+                    ConnectionFate::Kill => stay,
+                };
+                if line == AffectedLine::default() { Ok(()) } else { self.send(&Answer::Affected(line)) }
             }
             Err(error) => {
                 let note = format!("the connections that this change affects were not counted: {error}");
+                self.send(&Answer::Note(ErrorLine::new(note)))
+            }
+        }
+    }
+
+    /// Ends the connections of the rules that a change in force has removed.
+    pub(super) fn kill_removed(&mut self, change: &StatefulChange) -> io::Result<()> {
+        match self.table().kill_removed(change) {
+            Ok(connections) => self.send(&Answer::Killed(CountLine { connections })),
+            Err(error) => {
+                let note = format!("the connections of removed rules were not ended: {error}");
                 self.send(&Answer::Note(ErrorLine::new(note)))
             }
         }

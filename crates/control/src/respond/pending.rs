@@ -6,7 +6,7 @@ use crate::panic_guard::guarded;
 use mmb_language::Command;
 use mmb_policy::Policy;
 use mmb_protocol::answer::ErrorLine;
-use mmb_protocol::request::{DecodeError, Request};
+use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
 
 /// The most errors, and the most notes, of one request that are sent.
 pub(super) const MOST_ERRORS: usize = 100;
@@ -29,9 +29,10 @@ pub(super) enum PendingQuestion {
     Refused(Vec<ErrorLine>),
     /// Commands, and with their indexes those of them that have an answer of their own.
     Run(Vec<String>, Vec<(usize, Command)>),
-    Apply(String),
+    /// The text of a policy file.
+    Apply(String, ConnectionFate),
     /// The text of a policy file, and the policy.
-    DryRun(String, Box<Policy>),
+    DryRun(String, Box<Policy>, ConnectionFate),
     Save,
     Names(String),
     SaveState,
@@ -46,8 +47,8 @@ impl PendingRequest {
             || PendingRequest::refused(vec![ErrorLine::new(CommitError::Internal.to_string())]);
         let parsed = guarded(|| match request {
             Ok(Request::Run(lines)) => PendingRequest::run(lines),
-            Ok(Request::Apply(text)) => PendingRequest::apply(text),
-            Ok(Request::DryRun(text)) => PendingRequest::dry_run(text),
+            Ok(Request::Apply(text, fate)) => PendingRequest::apply(text, fate),
+            Ok(Request::DryRun(text, fate)) => PendingRequest::dry_run(text, fate),
             Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
             Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
             Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
@@ -98,20 +99,25 @@ impl PendingRequest {
         PendingRequest { change, has_change, notes, question: PendingQuestion::Run(lines, questions) }
     }
 
-    fn apply(text: String) -> PendingRequest {
+    fn apply(text: String, fate: ConnectionFate) -> PendingRequest {
         match convert::parse_policy(&text) {
             Ok((file, notes)) => {
-                let change = Some(ChangeRequest::Apply(Box::new(file)));
-                PendingRequest { change, has_change: true, notes, question: PendingQuestion::Apply(text) }
+                let change = Some(ChangeRequest::Apply(Box::new(file), fate));
+                PendingRequest {
+                    change,
+                    has_change: true,
+                    notes,
+                    question: PendingQuestion::Apply(text, fate),
+                }
             }
             Err(errors) => PendingRequest::refused(errors),
         }
     }
 
-    fn dry_run(text: String) -> PendingRequest {
+    fn dry_run(text: String, fate: ConnectionFate) -> PendingRequest {
         match convert::parse_policy(&text) {
             Ok((file, notes)) => {
-                let question = PendingQuestion::DryRun(text, Box::new(file));
+                let question = PendingQuestion::DryRun(text, Box::new(file), fate);
                 PendingRequest { change: None, has_change: false, notes, question }
             }
             Err(errors) => PendingRequest::refused(errors),
@@ -121,7 +127,7 @@ impl PendingRequest {
     /// Returns whether its answer depends on the policy in force when it is executed.
     pub(super) fn reads_policy(&self) -> bool {
         match &self.question {
-            PendingQuestion::Refused(_) | PendingQuestion::Apply(_) => false,
+            PendingQuestion::Refused(_) | PendingQuestion::Apply(..) => false,
             PendingQuestion::Run(_, questions) => !questions.is_empty(),
             PendingQuestion::DryRun(..)
             | PendingQuestion::Save

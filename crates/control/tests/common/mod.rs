@@ -10,6 +10,7 @@ use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::settings::Poll;
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine};
+use mmb_protocol::request::ConnectionFate;
 use mmb_protocol::{Client, ClientError};
 use mmb_random::SeedTree;
 use mmb_testkit::Frame;
@@ -192,7 +193,7 @@ impl Running {
     }
 
     pub(crate) fn apply(&self, text: &str) -> (Vec<Answer>, AnswerEnd) {
-        self.ask(&Request::Apply(text.into()))
+        self.ask(&Request::Apply(text.into(), ConnectionFate::Release))
     }
 
     /// Returns the rules in force: `1 add all drop`.

@@ -10,7 +10,7 @@ use super::action::{Action, CompiledRules, EditId};
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
 use super::stateful::{StatefulRule, accepts, is_constant, is_mapping};
-use super::stateful_change::{RuleFate, StatefulChange};
+use super::stateful_change::{RuleFate, StatefulChange, Successor};
 use crate::counters::{Count, RuleCount};
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool};
@@ -22,6 +22,7 @@ use mmb_policy::{CtStates, Policy, Rule, RuleId, RuleStore, Test};
 use mmb_random::{Generator, Purpose, SeedTree};
 use mmb_rewrite::Edit;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Up to this many changes are applied one by one, however many rules there are.
@@ -66,6 +67,8 @@ pub(crate) struct PolicyCompiler {
     last_version: RuleVersion,
     edits: IdPool<EditId>,
     slots: RuleSlots,
+    /// The rules that drain: they are not in the index.
+    draining: BTreeSet<RuleId>,
 }
 
 impl PolicyCompiler {
@@ -83,6 +86,7 @@ impl PolicyCompiler {
             last_version: RuleVersion(0),
             edits: IdPool::default(),
             slots: RuleSlots::new(workers),
+            draining: BTreeSet::new(),
         }
     }
 
@@ -111,7 +115,10 @@ impl PolicyCompiler {
         known: &PortTable,
     ) -> Result<(), PublishError> {
         for change in RuleStore::diff(&before.rules, &after.rules) {
-            if let RuleChange::Added(rule) = change {
+            // A draining rule matches no packets, and its ports may be gone.
+            if let RuleChange::Added(rule) = change
+                && !rule.draining
+            {
                 self.names_ports(&rule, known)?;
             }
         }
@@ -166,11 +173,13 @@ impl PolicyCompiler {
         while let Some(change) = changes.next() {
             let RuleChange::Removed(old) = change else { continue };
             let successor = changes.next_if(|next| is_successor(&old, next));
-            let successor_accepts =
-                successor.map(|(RuleChange::Added(new) | RuleChange::Removed(new))| accepts(&new));
+            let successor = successor.map(|(RuleChange::Added(new) | RuleChange::Removed(new))| Successor {
+                accepts: accepts(&new),
+                drains: new.draining,
+            });
             let slot = self.slots.get(id(&old)).filter(|_| old.stateful);
             if let Some(rule) = slot.and_then(|slot| self.rules.stateful.at(slot.index()).as_ref()) {
-                affected.insert(rule.line, RuleFate { accepts: rule.accepts, successor_accepts });
+                affected.insert(rule.line, RuleFate { accepts: rule.accepts, successor });
             }
         }
         affected
@@ -192,12 +201,12 @@ impl PolicyCompiler {
         let slot = self.slots.get(id(old))?;
         let before = self.withdraw(slot, old, index);
         self.slots.restart(slot);
-        self.install(slot, new, before.as_ref().map(|rule| rule.line), index);
+        self.install(slot, new, before.as_deref(), index);
         before.map(|rule| rule.version)
     }
 
-    /// Installs a rule in its slot; `line` is that of its predecessor.
-    fn install(&mut self, slot: RuleSlot, rule: &Rule, line: Option<RuleVersion>, index: bool) {
+    /// Installs a rule in its slot; `before` is the one that it replaces.
+    fn install(&mut self, slot: RuleSlot, rule: &Rule, before: Option<&StatefulRule>, index: bool) {
         let mut edited = Cow::Borrowed(&rule.targets[..]);
         if rule.stateful && rule.targets.iter().any(is_mapping) {
             edited.to_mut().retain(|target| !is_mapping(target));
@@ -208,16 +217,20 @@ impl PolicyCompiler {
             id
         });
         self.rules.actions.set(slot.index(), Action::new(rule, edit));
-        self.rules.changing_rules += usize::from(!is_constant(rule));
-        self.rules.ct_rules += usize::from(asks_for_state(rule));
+        if rule.draining {
+            self.draining.insert(id(rule));
+        } else {
+            self.rules.changing_rules += usize::from(!is_constant(rule));
+            self.rules.ct_rules += usize::from(asks_for_state(rule));
+        }
         if rule.stateful {
             self.last_version.0 += 1;
             let version = self.last_version;
-            let stateful = StatefulRule::compile(rule, version, line.unwrap_or(version));
+            let stateful = StatefulRule::compile(rule, version, before);
             self.rules.stateful.set(slot.index(), Some(Arc::new(stateful)));
             self.rules.stateful_rules += 1;
         }
-        if index {
+        if index && !rule.draining {
             // Its ports were checked.
             let _ = self.index.insert(slot, rule);
         }
@@ -225,15 +238,19 @@ impl PolicyCompiler {
 
     /// Removes a rule from its slot. Returns its compiled form if it is stateful.
     fn withdraw(&mut self, slot: RuleSlot, rule: &Rule, index: bool) -> Option<Arc<StatefulRule>> {
-        if index {
+        if index && !rule.draining {
             self.index.remove(slot, rule);
         }
         if let Some(edit) = self.rules.actions.at(slot.index()).edit() {
             self.rules.edits.set(edit.index(), None);
             self.edits.free(edit);
         }
-        self.rules.changing_rules -= usize::from(!is_constant(rule));
-        self.rules.ct_rules -= usize::from(asks_for_state(rule));
+        if rule.draining {
+            self.draining.remove(&id(rule));
+        } else {
+            self.rules.changing_rules -= usize::from(!is_constant(rule));
+            self.rules.ct_rules -= usize::from(asks_for_state(rule));
+        }
         if !rule.stateful {
             return None;
         }
@@ -244,11 +261,22 @@ impl PolicyCompiler {
     /// Rebuilds the classifier from all rules.
     fn rebuild(&mut self) {
         let slots = &self.slots;
-        let rules = self.policy.rules.iter().filter_map(|rule| Some((slots.get(id(&rule))?, rule)));
+        let rules = self.policy.rules.iter().filter(|rule| !rule.draining);
+        let rules = rules.filter_map(|rule| Some((slots.get(id(&rule))?, rule)));
         // Ports were checked, so this does not fail.
         if let Ok(index) = ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning) {
             self.index = index;
         }
+    }
+
+    /// The draining rules that no connection has.
+    pub(crate) fn drained(&self) -> Vec<RuleId> {
+        let is_used = |id: &RuleId| {
+            let slot = self.slots.get(*id);
+            let rule = slot.and_then(|slot| self.rules.stateful.at(slot.index()).as_ref());
+            rule.is_some_and(|rule| rule.is_used())
+        };
+        self.draining.iter().copied().filter(|id| !is_used(id)).collect()
     }
 
     /// A snapshot for workers to use from now on.

@@ -6,6 +6,8 @@ use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};
 use mmb_policy::{Rule, RuleId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A stateful rule.
 #[derive(Clone, Debug)]
@@ -14,6 +16,10 @@ pub(crate) struct StatefulRule {
     pub(crate) version: RuleVersion,
     /// The version of the first rule of the line of successors to which it belongs. Connections keep the rules of this line.
     pub(crate) line: RuleVersion,
+    /// The number of rule sets with users, over all workers, that have a rule of this line.
+    pub(crate) sets: Arc<AtomicU32>,
+    /// Whether it drains.
+    pub(crate) drains: bool,
     /// Whether it accepts packets.
     pub(crate) accepts: bool,
     /// The mapping of addresses and ports.
@@ -85,11 +91,14 @@ pub(crate) fn accepts(rule: &Rule) -> bool {
 }
 
 impl StatefulRule {
-    pub(crate) fn compile(rule: &Rule, version: RuleVersion, line: RuleVersion) -> StatefulRule {
+    /// Compiles a rule; `before` is the one that it replaces.
+    pub(crate) fn compile(rule: &Rule, version: RuleVersion, before: Option<&StatefulRule>) -> StatefulRule {
         let mut stateful = StatefulRule {
             id: rule.id.unwrap_or(RuleId(0)),
             version,
-            line,
+            line: before.map_or(version, |before| before.line),
+            sets: before.map(|before| Arc::clone(&before.sets)).unwrap_or_default(),
+            drains: rule.draining,
             accepts: accepts(rule),
             mapping: Mapping::default(),
             maps: false,
@@ -124,6 +133,21 @@ impl StatefulRule {
         stateful.mapping.prepare();
         stateful.maps = stateful.mapping != Mapping::default();
         stateful
+    }
+
+    /// Whether a connection has it, or a rule of its line.
+    pub(crate) fn is_used(&self) -> bool {
+        self.sets.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts a rule set that has its first user.
+    pub(crate) fn add_set(&self) {
+        self.sets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts off a rule set that has lost its last user.
+    pub(crate) fn remove_set(&self) {
+        self.sets.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Prefetches the fields that every new connection reads.

@@ -12,8 +12,17 @@ pub struct StatefulChange(HashMap<RuleVersion, RuleFate>);
 pub(crate) struct RuleFate {
     /// The rule accepts packets.
     pub(crate) accepts: bool,
-    /// Whether its successor accepts packets; `None` for a rule that is removed.
-    pub(crate) successor_accepts: Option<bool>,
+    /// Its successor; `None` for a rule that is removed.
+    pub(crate) successor: Option<Successor>,
+}
+
+/// The rule that replaces another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Successor {
+    /// It accepts packets.
+    pub(crate) accepts: bool,
+    /// It drains.
+    pub(crate) drains: bool,
 }
 
 /// The numbers of connections that a change of the policy affects.
@@ -21,6 +30,8 @@ pub(crate) struct RuleFate {
 pub struct AffectedConnections {
     /// Connections with a rule that is replaced: the successor applies to them.
     pub handed_over: u64,
+    /// Connections with a rule that drains from now on: they keep it.
+    pub kept: u64,
     /// Connections with a rule that is removed.
     pub lose_rules: u64,
     /// Connections that a rule accepted, and that no stateful rule accepts any more.
@@ -37,6 +48,11 @@ impl StatefulChange {
         self.0.insert(line, fate);
     }
 
+    /// Whether it removes the rule of this line.
+    pub(crate) fn removes(&self, line: RuleVersion) -> bool {
+        self.fate(line).is_some_and(|fate| fate.successor.is_none())
+    }
+
     pub(crate) fn fate(&self, line: RuleVersion) -> Option<RuleFate> {
         self.0.get(&line).copied()
     }
@@ -46,6 +62,7 @@ impl AffectedConnections {
     /// Adds the numbers of other connections.
     pub(crate) fn add(&mut self, more: AffectedConnections) {
         self.handed_over += more.handed_over;
+        self.kept += more.kept;
         self.lose_rules += more.lose_rules;
         self.lose_accept += more.lose_accept;
     }

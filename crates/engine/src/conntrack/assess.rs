@@ -229,11 +229,15 @@ impl Conntrack {
             && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
 
-    /// Whether a connection was created by these stateful rules, given by slot in order.
+    /// Whether a connection was created by these stateful rules, given by slot in order. Its rules that drain do not count: it keeps them, and
+    /// its packets do not match them.
     fn is_made_by(&self, snapshot: &Snapshot, id: ConnId, slots: &[RuleSlot]) -> bool {
         let rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
         let versions = rules.map(|rule| rule.version);
-        self.state.sets.rules(self.table.get(id).rule_set).map(|rule| rule.version).eq(versions)
+        match self.table.get(id).rule_set {
+            Some(set) => self.state.sets.undrained_versions(snapshot, set).eq(versions),
+            None => versions.count() == 0,
+        }
     }
 
     /// Marks a packet invalid that would create a connection, if its checksum is wrong. Returns whether it is.

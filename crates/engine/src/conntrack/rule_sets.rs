@@ -55,6 +55,15 @@ struct StatefulRuleSet {
 }
 
 impl StatefulRuleSet {
+    /// Adds a user. Rules count the sets with users, and not the spare ones.
+    #[inline]
+    fn add_user(&mut self) {
+        if self.users == 0 {
+            self.rules.iter().for_each(|(_, rule)| rule.add_set());
+        }
+        self.users += 1;
+    }
+
     fn versions(&self) -> impl Iterator<Item = RuleVersion> {
         self.rules.iter().map(|(_, rule)| rule.version)
     }
@@ -83,7 +92,7 @@ impl StatefulRuleSets {
             && version.is_some()
             && self.sets[id].only == version
         {
-            self.sets[id].users += 1;
+            self.sets[id].add_user();
             return id;
         }
         let id = self.find_or_make(snapshot, slots);
@@ -116,7 +125,7 @@ impl StatefulRuleSets {
         let hash = hash_of(rules().map(|(_, rule)| rule.version));
         let same = |id: &RuleSetId| self.sets[*id].versions().eq(rules().map(|(_, rule)| rule.version));
         if let Some(&id) = self.by_hash.find(hash, same) {
-            self.sets[id].users += 1;
+            self.sets[id].add_user();
             return id;
         }
         let only = rules().next().filter(|_| slots.len() == 1);
@@ -128,13 +137,14 @@ impl StatefulRuleSets {
         let set = StatefulRuleSet {
             only,
             rules: of,
-            users: 1,
+            users: 0,
             is_spare: false,
             generation,
             live,
             ids: OnceCell::new(),
         };
         let id = self.sets.insert(set);
+        self.sets[id].add_user();
         let sets = &self.sets;
         self.by_hash.insert_unique(hash, id, |id| hash_of(sets[*id].versions()));
         id
@@ -143,8 +153,13 @@ impl StatefulRuleSets {
     /// Removes a user from a set.
     pub(crate) fn leave(&mut self, id: RuleSetId) {
         let set = &mut self.sets[id];
-        set.users = set.users.saturating_sub(1);
-        if set.users > 0 || set.is_spare {
+        let Some(left) = set.users.checked_sub(1) else { return };
+        set.users = left;
+        if left > 0 {
+            return;
+        }
+        set.rules.iter().for_each(|(_, rule)| rule.remove_set());
+        if set.is_spare {
             return;
         }
         set.is_spare = true;
@@ -198,19 +213,35 @@ impl StatefulRuleSets {
                 let now = snapshot.stateful(slot).filter(|now| now.line == line);
                 let unchanged = now.is_some_and(|now| now.accepts);
                 accepted |= fate.map_or(unchanged, |fate| fate.accepts);
-                accepts |= fate.map_or(unchanged, |fate| fate.successor_accepts == Some(true));
+                accepts |=
+                    fate.map_or(unchanged, |fate| fate.successor.is_some_and(|successor| successor.accepts));
             }
-            let is_replaced = |fate: RuleFate| fate.successor_accepts.is_some();
+            let drains = |fate: RuleFate| fate.successor.map(|successor| successor.drains);
             let users = set.users as u64;
             let counted = |is_counted: bool| if is_counted { users } else { 0 };
+            let any =
+                |is: Option<bool>| fates().any(|(.., fate)| fate.is_some_and(|fate| drains(fate) == is));
             affected.add(AffectedConnections {
-                handed_over: counted(fates().any(|(.., fate)| fate.is_some_and(is_replaced))),
-                lose_rules: counted(fates().any(|(.., fate)| fate.is_some_and(|fate| !is_replaced(fate)))),
+                handed_over: counted(any(Some(false))),
+                kept: counted(any(Some(true))),
+                lose_rules: counted(any(None)),
                 lose_accept: counted(accepted && !accepts),
             });
         }
         let next = (last < self.sets.highest()).then(|| RuleSetId::new(last + 1)).flatten();
         (next, affected)
+    }
+
+    /// The versions of a set's rules, including removed ones, and without those that drain now.
+    pub(crate) fn undrained_versions(
+        &self,
+        snapshot: &Snapshot,
+        id: RuleSetId,
+    ) -> impl Iterator<Item = RuleVersion> {
+        let drains = |(slot, rule): &&(RuleSlot, Arc<StatefulRule>)| {
+            snapshot.stateful(*slot).is_some_and(|now| now.line == rule.line && now.drains)
+        };
+        self.sets[id].rules.iter().filter(move |rule| !drains(rule)).map(|(_, rule)| rule.version)
     }
 
     /// The ids of a set's rules, including removed ones.

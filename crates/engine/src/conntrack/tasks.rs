@@ -96,6 +96,24 @@ impl Conntrack {
         (next, ended.len() as u64)
     }
 
+    /// Ends the connections with a rule that a change removes, of `most` slots from `first`; returns their number too.
+    pub(crate) fn kill_removed(
+        &mut self,
+        change: &StatefulChange,
+        first: ConnId,
+        most: usize,
+    ) -> (Option<ConnId>, u64) {
+        let mut ended = Vec::new();
+        let sets = &self.state.sets;
+        let next = self.table.scan(first, most, &mut |id, connection| {
+            if sets.rules(connection.rule_set).any(|rule| change.removes(rule.line)) {
+                ended.push(id);
+            }
+        });
+        ended.iter().for_each(|id| self.end(*id, CloseReason::RuleDeleted));
+        (next, ended.len() as u64)
+    }
+
     /// The numbers of connections that a change of the policy affects, of `most` rule sets from `first`.
     pub(crate) fn affected(
         &self,

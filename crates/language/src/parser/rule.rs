@@ -23,6 +23,7 @@ impl<'t> Parser<'t, '_, '_> {
             id: None,
             prio: None,
             name: None,
+            draining: None,
             all: None,
             matches: Vec::new(),
             targets: Vec::new(),
@@ -35,7 +36,7 @@ impl<'t> Parser<'t, '_, '_> {
                 TokenKind::End => break,
                 TokenKind::Bang => self.constraint(&mut rule),
                 TokenKind::Word(word) => match &**word {
-                    "id" | "prio" | "name" => self.attribute(word, &mut rule),
+                    "id" | "prio" | "name" | "draining" => self.attribute(word, &mut rule),
                     "all" => self.all(&mut rule),
                     word if FieldId::named(word).is_some() => self.constraint(&mut rule),
                     word => match target::named(word) {
@@ -113,7 +114,7 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
-    /// `id N`, `prio N`, `name WORD`
+    /// `id N`, `prio N`, `name WORD`, `draining`
     fn attribute(&mut self, word: &str, rule: &mut RuleSyntax<'_>) {
         let start = self.next().span;
         if !rule.matches.is_empty() || !rule.targets.is_empty() || rule.all.is_some() {
@@ -123,6 +124,7 @@ impl<'t> Parser<'t, '_, '_> {
         let repeated = match word {
             "id" => rule.id.is_some(),
             "prio" => rule.prio.is_some(),
+            "draining" => rule.draining.is_some(),
             _ => rule.name.is_some(),
         };
         if repeated {
@@ -131,6 +133,10 @@ impl<'t> Parser<'t, '_, '_> {
         let done = match word {
             "id" => self.rule_id().map(|id: RuleId| rule.id = Some(id)),
             "prio" => self.prio().map(|prio| rule.prio = Some(prio)),
+            "draining" => {
+                rule.draining = Some(start);
+                Some(())
+            }
             _ => self.name().map(|name| rule.name = Some(name)),
         };
         if done.is_none() {

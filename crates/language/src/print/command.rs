@@ -12,6 +12,7 @@ impl std::fmt::Display for Command {
             Command::Add(rule) => write!(f, "{}", with_id(rule)),
             Command::Del(id) => write!(f, "del {id}"),
             Command::DelKill(id) => write!(f, "del {id} --kill"),
+            Command::DelKeep(id) => write!(f, "del {id} --keep"),
             Command::Flush => f.write_str("flush"),
             Command::List { terse: false } => f.write_str("list"),
             Command::List { terse: true } => f.write_str("list --terse"),

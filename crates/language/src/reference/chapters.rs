@@ -58,7 +58,8 @@ set poll spin
 
 pub(super) const RULES: &str = "
 ```
-add | add-stateless | add-stateful  [id N] [prio N] [name WORD]  MATCH…  TARGET…
+add | add-stateless  [id N] [prio N] [name WORD]             MATCH…  TARGET…
+add-stateful         [id N] [prio N] [name WORD] [draining]  MATCH…  TARGET…
 
 MATCH   := all | [!] FIELD [ [COND] VALUE ]
 COND    := == | != | < | <= | > | >=          without one: ==
@@ -67,6 +68,8 @@ OPTION  := tcp-opt-mss | … | tcp-opt KIND
 ```
 
 - All constraints of a rule must hold. `all`, as the only one, is every IP packet.
+- A stateful rule with `draining` matches no packets: only the connections that it has made keep it, and it is deleted with the last of them.
+  `del N --keep` has a rule drain (docs/nat.md).
 - A field alone means that the packet has it. A flag alone means that it is set; `tcp-syn 0` or `! tcp-syn` that it is not.
 - `!` negates the constraint behind it, within the packets that the field is about: `! tcp-opt-mss` is about TCP packets
   without an MSS option, `! ip-saddr 10.0.0.0/8` about IPv4 packets from elsewhere.

@@ -53,7 +53,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let most = u64::from(policy.settings.connections.max);
     let mut state = args.state.as_deref().map(|path| StateFile::open(path, most)).transpose()?;
     if let Some(saved) = state.as_ref().and_then(StateFile::saved) {
-        policy = mmb_control::state::with_ids_of(saved, policy);
+        policy = mmb_control::state::followed(saved, policy);
     }
     let events = events()?;
     let workers = args.workers;

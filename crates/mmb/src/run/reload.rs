@@ -45,7 +45,7 @@ fn describe(change: &CommittedChange, affected: AffectedConnections) -> String {
     });
     let kept = change.before.rules.len() - removed;
     let mut text = format!("{added} added, {removed} removed, {kept} kept");
-    let AffectedConnections { handed_over, lose_rules, lose_accept } = affected;
+    let AffectedConnections { handed_over, lose_rules, lose_accept, kept: _ } = affected;
     for (connections, change) in
         [(handed_over, "change hands"), (lose_rules, "lose a rule"), (lose_accept, "lose their `accept`")]
     {

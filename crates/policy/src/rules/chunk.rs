@@ -29,6 +29,16 @@ pub(crate) struct ChunkEntry<'a> {
 }
 
 impl ChunkEntry<'_> {
+    /// Whether the rule drains.
+    pub(crate) fn is_draining(&self) -> bool {
+        record::read_stateful(self.record).1
+    }
+
+    /// Whether the rule is stateful.
+    pub(crate) fn is_stateful(&self) -> bool {
+        record::read_stateful(self.record).0
+    }
+
     /// The rule.
     pub(crate) fn rule(&self) -> Rule {
         record::read(self.record, self.id)

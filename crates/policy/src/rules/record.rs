@@ -16,6 +16,7 @@ use crate::rule::{
 const STATEFUL: u8 = 1;
 const HAS_PRIO: u8 = 2;
 const HAS_NAME: u8 = 4;
+const DRAINING: u8 = 8;
 
 /// Set beside a field's number in constraints with `!`.
 const NEGATED: u8 = 0x80;
@@ -53,7 +54,8 @@ const LB: u8 = 12;
 pub(super) fn write(rule: &Rule, out: &mut Vec<u8>) {
     let has_prio = if rule.prio == DEFAULT_PRIO { 0 } else { HAS_PRIO };
     let has_name = if rule.name.is_some() { HAS_NAME } else { 0 };
-    out.push(has_prio | has_name | if rule.stateful { STATEFUL } else { 0 });
+    let stateful = if rule.stateful { STATEFUL } else { 0 };
+    out.push(has_prio | has_name | stateful | if rule.draining { DRAINING } else { 0 });
     if has_prio != 0 {
         write_count(rule.prio as usize, out);
     }
@@ -200,11 +202,11 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
     }
 }
 
-/// What rules have in common that differ only in their names and in the values of their targets.
+/// What rules have in common that differ only in their names, in the values of their targets, and in whether they drain.
 pub(super) fn outline(record: &[u8]) -> Vec<u8> {
     let rule = read(record, RuleId(0));
     let mut outline = Vec::new();
-    write(&Rule { name: None, targets: Vec::new(), ..rule.clone() }, &mut outline);
+    write(&Rule { name: None, draining: false, targets: Vec::new(), ..rule.clone() }, &mut outline);
     rule.targets.iter().for_each(|target| write_outline(target, &mut outline));
     outline
 }
@@ -217,7 +219,14 @@ pub(super) fn read(record: &[u8], id: RuleId) -> Rule {
     let name = reader.name(flags).map(text);
     let targets = reader.several(RecordReader::target);
     let matches = reader.several(RecordReader::constraint);
-    Rule { id: Some(id), prio, name, stateful: flags & STATEFUL != 0, matches, targets }
+    let (stateful, draining) = (flags & STATEFUL != 0, flags & DRAINING != 0);
+    Rule { id: Some(id), prio, name, stateful, draining, matches, targets }
+}
+
+/// Whether a record's rule is stateful, and whether it drains.
+pub(super) fn read_stateful(record: &[u8]) -> (bool, bool) {
+    let flags = RecordReader(record).byte();
+    (flags & STATEFUL != 0, flags & DRAINING != 0)
 }
 
 /// Priority and targets of a record's rule.

@@ -26,6 +26,7 @@ fn plain(value: u16) -> Rule {
         prio: 100,
         name: None,
         stateful: false,
+        draining: false,
         matches,
         targets: vec![Target::Drop(DropRate::ALL)],
     }
@@ -150,7 +151,7 @@ proptest! {
 fn rule_on(id: FieldId, test: Test) -> Rule {
     let matches = vec![Match { negated: false, field: Field::new(id), test }];
     let targets = vec![Target::Drop(DropRate::ALL)];
-    Rule { id: None, prio: 100, name: None, stateful: false, matches, targets }
+    Rule { id: None, prio: 100, name: None, stateful: false, draining: false, matches, targets }
 }
 
 /// Rules on one number each, numbered from 1.

@@ -17,7 +17,7 @@ pub(crate) type RuleIter = Box<dyn Iterator<Item = Rule> + Send>;
 /// A rule that drops the packets that it matches.
 pub(crate) fn rule(matches: Vec<Match>) -> Rule {
     let targets = vec![Target::Drop(DropRate::ALL)];
-    Rule { id: None, prio: DEFAULT_PRIO, name: None, stateful: false, matches, targets }
+    Rule { id: None, prio: DEFAULT_PRIO, name: None, stateful: false, draining: false, matches, targets }
 }
 
 /// `FIELD COND NUMBER`
