@@ -30,7 +30,9 @@ fn faults_of(case: &Path) -> String {
     let mut faults = String::new();
     let expected: Value = serde_json::from_slice(&read(&case.join("summary.json"))).expect("JSON");
     match serde_json::from_str::<Value>(&told) {
-        Ok(summary) if summary == expected => {}
+        Ok(mut summary)
+            if without_drops(&mut summary) == expected["drops"]["rule"].as_u64().unwrap_or(0)
+                && summary == expected => {}
         Ok(summary) => {
             let _ = writeln!(faults, "summary:  {summary}\nexpected: {expected}");
         }
@@ -44,6 +46,16 @@ fn faults_of(case: &Path) -> String {
     }
     let _ = std::fs::remove_file(&out);
     faults
+}
+
+/// Takes the dropped packets of each rule, which scapy does not know, out of a summary; returns their sum, which it knows.
+fn without_drops(summary: &mut Value) -> u64 {
+    let rules = summary["rules"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+    let dropped = rules.map(|rule| {
+        rule.remove("dropped_bytes");
+        rule.remove("dropped_packets").and_then(|dropped| dropped.as_u64()).expect("a number")
+    });
+    dropped.sum()
 }
 
 /// Returns the bytes around the first difference of two captures.
