@@ -6,7 +6,7 @@
 use crate::entropy::ReseedTimer;
 use crate::host::{Host, PortLosses, PortStatus, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
-use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, RuleCount, SavedRule, StatefulChange};
+use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, RuleCount, SavedState, StatefulChange};
 use mmb_language::{Command, with_id};
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
@@ -146,16 +146,21 @@ impl Daemon {
         self.losses_before = self.host.ports().into_iter().map(|port| (port.name, port.losses)).collect();
     }
 
-    /// Adds the counters of an earlier run to those of the rules in force with the same ids and texts. Returns how many rules these are.
-    pub fn restore_rule_counters(&mut self, earlier: &[SavedRule]) -> usize {
+    /// Adds the counters of an earlier run: those of rules to the rules in force with the same ids and texts, those of drops and ports by name.
+    pub fn restore_counters(&mut self, earlier: &SavedState) {
         let policy = Arc::clone(&self.policy);
-        let restored = earlier.iter().filter(|earlier| {
-            let is_same = |rule: Rule| with_id(&rule).to_string() == earlier.text;
-            let count = RuleCount { matched: earlier.matched, dropped: earlier.dropped };
-            policy.rules.get(earlier.id).is_some_and(is_same)
-                && self.engine.restore_rule_count(earlier.id, count)
-        });
-        restored.count()
+        let counting =
+            earlier.rules.iter().filter(|rule| rule.matched.packets > 0 || rule.dropped.packets > 0);
+        for rule in counting {
+            let is_same = |now: Rule| with_id(&now).to_string() == rule.text;
+            let count = RuleCount { matched: rule.matched, dropped: rule.dropped };
+            if policy.rules.get(rule.id).is_some_and(is_same) {
+                self.engine.restore_rule_count(rule.id, count);
+            } else {
+                self.engine.restore_former_drops(rule.dropped);
+            }
+        }
+        self.engine.restore_counters(&earlier.counters);
     }
 
     /// Returns the host.
@@ -415,7 +420,9 @@ pub(crate) fn is_change(command: &Command) -> bool {
     match command {
         Command::List { .. } | Command::Show(_) | Command::Monitor => false,
         Command::Kill(_) | Command::ClearCounters => false,
-        Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::Flush => true,
+        Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::Flush => {
+            true
+        }
         Command::Enable(_) | Command::Disable(_) | Command::Set(_) => true,
     }
 }

@@ -48,7 +48,8 @@ pub fn save(daemon: &Mutex<Daemon>, connections: &Connections, out: &mut dyn Wri
             writer.rule(&SavedRule { id, matched, dropped, text })?;
         }
     }
-    writer.end(&[])?;
+    let counters = lock(daemon).engine().saved_counters();
+    writer.end(&counters)?;
     Ok(saved)
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, start};
-use mmb_engine::{Count, SavedRule, Verdict};
+use mmb_engine::{Count, CounterKind, SavedCounter, SavedRule, SavedState, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_protocol::answer::{Answer, PortLine, PortLossLine, RuleLine, StageLine};
@@ -86,11 +86,34 @@ fn counters_are_restored_to_the_same_rules() {
             SavedRule { id: RuleId(id), matched: count(1), dropped: count(1), text }
         });
     let later = start("add id 1 tcp-dport 80 drop\nadd id 2 udp-dport 54 drop\nadd id 4 all mod ip-ttl 9\n");
-    assert_eq!(later.daemon.lock().expect("no panic").restore_rule_counters(&saved), 1);
+    let counter =
+        |kind, name: &str, packets| SavedCounter { kind, name: name.to_owned(), count: count(packets) };
+    let mut state = SavedState::default();
+    state.rules.extend(saved);
+    state.counters.extend([
+        counter(CounterKind::Drop, "rule", 5),
+        counter(CounterKind::Drop, "no-buffer", 7),
+        counter(CounterKind::Drop, "of-a-later-version", 7),
+        counter(CounterKind::Rx, "lan", 20),
+        counter(CounterKind::Tx, "wan", 4),
+        counter(CounterKind::Rx, "gone", 9),
+    ]);
+    later.daemon.lock().expect("no panic").restore_counters(&state);
     later.feed(&[web()]);
+    let daemon = later.daemon.lock().expect("no panic");
+    let ports = daemon.engine().port_counts();
+    assert_eq!(
+        ports.iter().map(|port| (port.rx.packets, port.tx.packets)).collect::<Vec<_>>(),
+        [(21, 0), (0, 4)]
+    );
+    assert_eq!(daemon.engine().drops().iter().map(|(_, count)| count).sum::<u64>(), 7 + (1 + 5 + 2 + 1));
+    assert_eq!(daemon.engine().dropped_by_former_rules().packets, 5 + 2);
+    let saved = daemon.engine().saved_counters();
+    assert!(saved.contains(&counter(CounterKind::Drop, "rule", 7)) && saved.len() == 2 + 4, "{saved:?}");
+    drop(daemon);
     let dropped: Vec<_> = listed(&later).iter().map(|rule| (rule.packets, rule.dropped_packets)).collect();
     assert_eq!(dropped, [(Some(2), Some(2)), (Some(0), Some(0)), (Some(1), Some(0))]);
-    assert!(shows_drops_by_rules(&later, 2));
+    assert!(shows_drops_by_rules(&later, 1 + 5 + 2 + 1));
 }
 
 fn shows_drops_by_rules(mmb: &Running, packets: u64) -> bool {

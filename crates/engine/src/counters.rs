@@ -18,11 +18,11 @@ impl std::ops::Add for Count {
 }
 
 impl Count {
+    /// Subtracts a baseline, which is below zero if counters of an earlier run were added. A difference below zero is zero.
     fn since(self, baseline: Count) -> Count {
-        Count {
-            packets: self.packets.saturating_sub(baseline.packets),
-            bytes: self.bytes.saturating_sub(baseline.bytes),
-        }
+        let Count { packets, bytes } = self - baseline;
+        let [packets, bytes] = [packets, bytes].map(|since| if since.cast_signed() < 0 { 0 } else { since });
+        Count { packets, bytes }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::baseline::Baseline;
 use crate::cells::{STAGES, WorkerCells};
 use crate::compiled::{PolicyCompiler, PublishError, Snapshot, StatefulChange};
-use crate::conntrack::{SharedState, StateHeader, StateMap, saved_ports};
+use crate::conntrack::{CounterKind, SavedCounter, SharedState, StateHeader, StateMap, saved_ports};
 use crate::control::Connections;
 use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
@@ -250,10 +250,71 @@ impl Engine {
     pub fn restore_rule_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
         let is_restored = self.compiler.restore_count(id, earlier);
         if is_restored {
-            let dropped = &mut self.baseline.drops[DropReason::Rule.index()];
-            *dropped = dropped.wrapping_sub(earlier.dropped.packets);
+            self.restore_drops(DropReason::Rule, earlier.dropped.packets);
         }
         is_restored
+    }
+
+    /// Adds packets that rules of an earlier run dropped which are gone.
+    pub fn restore_former_drops(&mut self, earlier: Count) {
+        self.compiler.restore_dropped_before(earlier);
+        self.restore_drops(DropReason::Rule, earlier.packets);
+    }
+
+    fn restore_drops(&mut self, reason: DropReason, packets: u64) {
+        let baseline = &mut self.baseline.drops[reason.index()];
+        *baseline = baseline.wrapping_sub(packets);
+    }
+
+    /// The counters of drops and ports, for a state. Drops by rules are those by rules that are gone: a state has the others with their rules.
+    pub fn saved_counters(&self) -> Vec<SavedCounter> {
+        let reasons = self.drops().into_iter().filter(|(reason, _)| *reason != DropReason::Rule);
+        let drops = reasons.map(|(reason, packets)| SavedCounter {
+            kind: CounterKind::Drop,
+            name: reason.name().to_owned(),
+            count: Count { packets, bytes: 0 },
+        });
+        let ports = self.ports.0.iter().zip(self.port_counts()).filter(|(port, _)| !port.name.is_empty());
+        let ports = ports.flat_map(|(port, PortCount { rx, tx })| {
+            [(CounterKind::Rx, rx), (CounterKind::Tx, tx)].map(|(kind, count)| SavedCounter {
+                kind,
+                name: port.name.clone(),
+                count,
+            })
+        });
+        let name = DropReason::Rule.name().to_owned();
+        let former = SavedCounter { kind: CounterKind::Drop, name, count: self.dropped_by_former_rules() };
+        drops.chain([former]).chain(ports).collect()
+    }
+
+    /// Adds the counters of drops and ports of an earlier run to those of this one; what is not known here is left out.
+    pub fn restore_counters(&mut self, earlier: &[SavedCounter]) {
+        self.baseline.ports.resize(self.ports.0.len(), PortCount::default());
+        for SavedCounter { kind, name, count } in earlier {
+            let port = || self.ports.id(name).map(|port| usize::from(port.0));
+            match kind {
+                CounterKind::Drop => {
+                    let reason = DropReason::ALL.into_iter().find(|reason| reason.name() == name);
+                    match reason {
+                        Some(DropReason::Rule) => self.restore_former_drops(*count),
+                        Some(reason) => self.restore_drops(reason, count.packets),
+                        None => {}
+                    }
+                }
+                CounterKind::Rx => {
+                    if let Some(port) = port() {
+                        let rx = &mut self.baseline.ports[port].rx;
+                        *rx = *rx - *count;
+                    }
+                }
+                CounterKind::Tx => {
+                    if let Some(port) = port() {
+                        let tx = &mut self.baseline.ports[port].tx;
+                        *tx = *tx - *count;
+                    }
+                }
+            }
+        }
     }
 
     /// Lets all counters begin at zero again, as they are read here; the workers' own counters go on. Packets that a worker is processing

@@ -300,6 +300,11 @@ impl PolicyCompiler {
         self.slots.dropped_before()
     }
 
+    /// Adds packets that were dropped by rules of an earlier run that are gone.
+    pub(crate) fn restore_dropped_before(&mut self, earlier: Count) {
+        self.slots.restore_dropped_before(earlier);
+    }
+
     /// Counts from zero again for all rules. Returns the packets that were dropped by rules since the last call.
     pub(crate) fn clear_counts(&mut self) -> u64 {
         self.slots.clear()

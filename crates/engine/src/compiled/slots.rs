@@ -106,6 +106,11 @@ impl RuleSlots {
         retired.fold(self.dropped_before, Count::add)
     }
 
+    /// Adds packets that were dropped by rules of an earlier run that are gone.
+    pub(crate) fn restore_dropped_before(&mut self, earlier: Count) {
+        self.dropped_before = self.dropped_before + earlier;
+    }
+
     /// Counts from zero again in a slot whose rule was replaced or is gone.
     pub(crate) fn restart(&mut self, slot: RuleSlot) {
         let now = self.sum(slot);

@@ -100,7 +100,7 @@ impl StateFile {
                 output::report_error(mmb_client::left_out(&state::left_out_line(&left_out)).trim_end());
             }
         })?;
-        lock(daemon).restore_rule_counters(&saved.rules);
+        lock(daemon).restore_counters(&saved);
         output::report_error(&format!("{}: {}", self.path.display(), mmb_client::loaded(&loaded)));
         Ok(())
     }
