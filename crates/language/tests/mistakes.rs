@@ -17,7 +17,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "fush",
         &[
             "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `del`, `flush`, `list`, \
-        `show`, `enable`, `disable`, `set`, `conn` or `monitor`; did you mean `flush`?",
+        `show`, `enable`, `disable`, `set`, `conn`, `monitor` or `clear`; did you mean `flush`?",
         ],
     ),
     ("", &["1: nothing to do; expected a command"]),
