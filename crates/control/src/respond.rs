@@ -20,7 +20,7 @@ pub(crate) use connection_answers::connection_line;
 use mmb_base::lock;
 use mmb_engine::{Count, RuleCount};
 use mmb_language::command::Show;
-use mmb_language::{Command, Print};
+use mmb_language::{Command, Print, shadowed};
 use mmb_policy::{ConnectionFilter, Policy, Rule, RuleChange, RuleId};
 use mmb_protocol::answer::{
     Answer, AnswerBegin, AnswerEnd, ChangeCount, ErrorLine, RuleLine, RuleText, Topic,
@@ -31,6 +31,9 @@ use pending::{MOST_ERRORS, PendingQuestion, PendingRequest};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The most comparisons of rules of one `list`, to find those that never decide: some milliseconds.
+const COMPARISONS: u64 = 1 << 16;
 
 /// Rules whose counters are read while the daemon is locked once.
 const RULES_AT_ONCE: usize = 512;
@@ -301,6 +304,8 @@ impl Responder<'_> {
 
     fn rules(&mut self, terse: bool) -> io::Result<()> {
         let policy = Arc::clone(self.daemon().policy());
+        let budget = if terse { 0 } else { COMPARISONS };
+        let mut shadowed = shadowed(&policy.rules, budget).into_iter().peekable();
         let mut rules = policy.rules.iter();
         loop {
             let chunk: Vec<_> = rules.by_ref().take(RULES_AT_ONCE).collect();
@@ -316,8 +321,9 @@ impl Responder<'_> {
             let counts: Vec<_> = ids.iter().map(count).collect();
             drop(daemon);
             for (rule, count) in chunk.iter().zip(counts) {
+                let by = shadowed.next_if(|shadowed| Some(shadowed.id) == rule.id);
                 if let Some(count) = count {
-                    self.rule(rule, count)?;
+                    self.rule(rule, count, by.map(|shadowed| shadowed.by))?;
                 }
             }
         }
@@ -328,7 +334,7 @@ impl Responder<'_> {
         self.send(&Answer::DroppedByFormerRules(status::traffic(former)))
     }
 
-    fn rule(&mut self, rule: &Rule, count: Option<RuleCount>) -> io::Result<()> {
+    fn rule(&mut self, rule: &Rule, count: Option<RuleCount>, shadowed_by: Option<RuleId>) -> io::Result<()> {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
         // Writing to a string does not fail.
@@ -340,6 +346,7 @@ impl Responder<'_> {
             bytes: count.map(|count| count.matched.bytes),
             dropped_packets: count.map(|count| count.dropped.packets),
             dropped_bytes: count.map(|count| count.dropped.bytes),
+            shadowed_by: shadowed_by.map(|by| by.0),
         };
         let answer = Answer::Rule(line);
         let sent = self.send(&answer);
@@ -374,7 +381,7 @@ impl Responder<'_> {
             self.send(&Answer::PortName(port.name))?;
         }
         for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
-            self.rule(&rule, None)?;
+            self.rule(&rule, None, None)?;
         }
         Ok(AnswerEnd::new(true))
     }

@@ -9,7 +9,7 @@ use mmb_engine::{
     Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec,
     PortTable, PublishError, RuleCount, Verdict, Worker,
 };
-use mmb_language::Print;
+use mmb_language::{Print, ShadowedRule, shadowed};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Policy, RuleId};
 use mmb_random::{Purpose, SeedTree};
@@ -66,6 +66,8 @@ pub struct DifferentialTest {
     worker: Worker,
     ports: PortTable,
     policy: Policy,
+    /// The rules of the policy that the language takes for shadowed.
+    shadowed: Vec<ShadowedRule>,
     random: DropRandom,
     tally: Tally,
 }
@@ -91,6 +93,7 @@ impl DifferentialTest {
             worker,
             ports,
             policy: Policy::default(),
+            shadowed: Vec::new(),
             random: DropRandom::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, 0)),
             tally,
         }
@@ -104,6 +107,7 @@ impl DifferentialTest {
         self.engine.publish(policy)?;
         self.tally.rules.retain(|id, _| self.policy.rules.agree(&policy.rules, *id));
         self.policy = policy.clone();
+        self.shadowed = shadowed(&policy.rules, 1 << 12);
         Ok(())
     }
 
@@ -159,6 +163,12 @@ impl DifferentialTest {
         if verdict != oracle.verdict {
             let what = format!("verdicts: the engine's {verdict:?}, the oracle's {:?}", oracle.verdict);
             return Err(self.difference(&what, &packet()));
+        }
+        let matches = |id: &RuleId| oracle.matched.contains(id);
+        if let Some(wrong) =
+            self.shadowed.iter().find(|shadowed| matches(&shadowed.id) && !matches(&shadowed.by))
+        {
+            return Err(self.difference(&format!("a rule decides that should not: {wrong:?}"), &packet()));
         }
         if matches!(verdict, Verdict::Send(_)) && sent != oracle.bytes {
             let what = format!("bytes: \nengine {}\noracle {}", hex(sent), hex(&oracle.bytes));

@@ -3,7 +3,7 @@
 //! Values are read against the table of fields, each constraint and target is checked by itself, then the
 //! constraints as a conjunction ([`conflict`]). Whatever may match some packet is taken; a refusal gives its reason.
 
-mod conflict;
+pub(crate) mod conflict;
 mod constraint;
 pub(crate) mod filter;
 mod packet_class;

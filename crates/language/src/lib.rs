@@ -24,6 +24,7 @@ mod print;
 pub mod reference;
 mod report;
 pub mod setting;
+mod shadow;
 mod syntax;
 pub mod target;
 mod value;
@@ -36,6 +37,7 @@ pub use help::{HelpLine, help_at};
 pub use nearest::nearest;
 pub use parse::{parse_command, parse_policy};
 pub use print::{Print, port_switches, with_id};
+pub use shadow::{ShadowedRule, shadowed};
 
 #[cfg(test)]
 mod tests;

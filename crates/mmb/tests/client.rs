@@ -290,14 +290,36 @@ fn counters_are_cleared() {
 }
 
 #[test]
+fn a_rule_that_never_decides_names_the_one_that_does() {
+    let policy = "add prio 1 ip-proto tcp accept\nadd tcp-dport 80 drop";
+    let mmb = Site::new(policy);
+    let listed = mmb.good(&["list"]);
+    assert!(listed.contains("add tcp-dport 80 drop  (never decides: rule 1 does)\n"), "{listed}");
+    assert_eq!(mmb.json(&["list"])["rules"][1]["shadowed_by"], json!(1));
+    assert!(!mmb.good(&["list", "--terse"]).contains("never"));
+    let path = mmb.path("p.mmb").display().to_string();
+    std::fs::write(&path, policy).expect("writes");
+    let checked = mmb.run(&["check", &path]);
+    assert!(checked.err.starts_with("note: rule 2 never decides, because rule 1 has"), "{}", checked.err);
+    let checked = mmb.json(&["check", &path]);
+    assert_eq!(
+        (&checked["rules"][0]["shadowed_by"], &checked["rules"][1]["shadowed_by"]),
+        (&Value::Null, &json!(1))
+    );
+}
+
+#[test]
 fn tables_are_aligned_and_end_in_totals() {
-    let mmb = Site::new("add tcp-dport 80 drop\nadd id 12 all accept");
+    let mmb = Site::new("add tcp-dport 80 drop\nadd id 12 udp-dport 53 accept");
     let expected = "ID  PACKETS  BYTES  DROPPED  DROPPED BYTES  RULE\n \
                     1        0      0        0              0  add tcp-dport 80 drop\n\
-                    12        0      0        0              0  add all accept\n                          \
+                    12        0      0        0              0  add udp-dport 53 accept\n                          \
                     0              0  dropped in all, 2 rules\n";
     assert_eq!(mmb.good(&["list"]), expected);
-    assert_eq!(mmb.good(&["list", "--terse"]), "ID  RULE\n 1  add tcp-dport 80 drop\n12  add all accept\n");
+    assert_eq!(
+        mmb.good(&["list", "--terse"]),
+        "ID  RULE\n 1  add tcp-dport 80 drop\n12  add udp-dport 53 accept\n"
+    );
     for topic in ["tables", "ports", "errors", "runtime", "settings", "version"] {
         let shown = mmb.good(&["show", topic]);
         assert!(!shown.is_empty() && !shown.contains('\x1b'), "{topic}: {shown}");

@@ -132,6 +132,9 @@ pub struct RuleLine {
     /// Bytes of the dropped packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_bytes: Option<u64>,
+    /// The rule that decides in its place for all of its packets, if one was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadowed_by: Option<u32>,
 }
 
 /// The numbers of connections that a change affected.

@@ -210,6 +210,10 @@ impl HumanPrinter<'_> {
         let HumanSection::Rules { table, rules, dropped, terse, .. } = &mut self.section else { return };
         *rules += 1;
         let id = line.id.to_string();
+        let text = match line.shadowed_by {
+            Some(by) => format!("{}  (never decides: rule {by} does)", line.rule),
+            None => line.rule,
+        };
         let cells = match (line.packets, line.bytes) {
             (Some(packets), Some(bytes)) => {
                 let by_it = TrafficLine {
@@ -218,11 +222,11 @@ impl HumanPrinter<'_> {
                 };
                 *dropped = sum(*dropped, by_it);
                 let counts = [packets, bytes, by_it.packets, by_it.bytes].map(|count| count.to_string());
-                std::iter::once(id).chain(counts).chain([line.rule]).collect()
+                std::iter::once(id).chain(counts).chain([text]).collect()
             }
             _ => {
                 *terse = true;
-                vec![id, line.rule]
+                vec![id, text]
             }
         };
         let table = table.get_or_insert_with(|| {

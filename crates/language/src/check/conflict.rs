@@ -126,6 +126,47 @@ impl<'m> Fact<'m> {
     }
 }
 
+/// The constraints of a rule, to be compared with those of another one.
+pub(crate) struct Conjunction {
+    matches: Vec<Match>,
+    /// The same constraints, each negated.
+    negated: Vec<Match>,
+    /// Packets of these classes may satisfy it.
+    classes: PacketClasses,
+}
+
+impl Conjunction {
+    /// The constraints of a checked rule. Those on `ct` are left out.
+    pub(crate) fn of(matches: &[Match]) -> Conjunction {
+        let matches: Vec<Match> = matches.iter().filter(|m| m.field.id != FieldId::Ct).cloned().collect();
+        let negated = matches.iter().map(|m| Match { negated: !m.negated, ..m.clone() }).collect();
+        let facts: Vec<Fact<'_>> = matches.iter().map(Fact::new).collect();
+        let all: Vec<&Fact<'_>> = facts.iter().collect();
+        let classes = possible_classes(&all);
+        let classes = classes.filter(|class| matches.len() > MANY || values(class, &all));
+        Conjunction { matches, negated, classes }
+    }
+
+    /// Returns whether [`Conjunction::implies`] is worth a try. Only fields with less than their full range in some packets can follow from
+    /// constraints on other fields.
+    pub(crate) fn may_be_implied_by(&self, other: &Conjunction) -> bool {
+        let is_there = |m: &Match| is_narrow(m.field.id) || other.matches.iter().any(|o| o.field == m.field);
+        other.classes.intersect(self.classes) == other.classes && self.matches.iter().all(is_there)
+    }
+
+    /// Returns whether every packet that satisfies these constraints satisfies the others: none satisfies these and the negation of one of the
+    /// others. Within the classes of the others, the negation of a constraint holds for all packets that do not satisfy it.
+    pub(crate) fn implies(&self, others: &Conjunction) -> bool {
+        let facts: Vec<Fact<'_>> = self.matches.iter().map(Fact::new).collect();
+        let satisfied = |no: &Match| {
+            let no = Fact::new(no);
+            let all: Vec<&Fact<'_>> = facts.iter().chain([&no]).collect();
+            all.len() <= MANY && !possible(&all)
+        };
+        self.classes.intersect(others.classes) == self.classes && others.negated.iter().all(satisfied)
+    }
+}
+
 /// Reports a rule that can match nothing, and targets that can never apply.
 pub(super) fn check(
     syntax: &RuleSyntax<'_>,
@@ -239,11 +280,7 @@ fn thin_out<'f, 'm>(mut facts: Vec<&'f Fact<'m>>) -> Vec<&'f Fact<'m>> {
 
 /// Returns whether some packet may satisfy all the facts.
 fn possible(facts: &[&Fact<'_>]) -> bool {
-    let mut classes =
-        facts.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.classes));
-    if !facts.iter().any(|fact| fact.field.id == FieldId::EthType) {
-        classes = classes.intersect(PacketClasses::of(Implies::Ip));
-    }
+    let classes = possible_classes(facts);
     if facts.len() > MANY {
         return !classes.is_empty();
     }
@@ -251,6 +288,15 @@ fn possible(facts: &[&Fact<'_>]) -> bool {
         && ports(facts)
         && opposites(facts)
         && classes.iter().any(|class| values(class, facts))
+}
+
+/// The classes of packets that each of the facts allows.
+fn possible_classes(facts: &[&Fact<'_>]) -> PacketClasses {
+    let classes = facts.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.classes));
+    if facts.iter().any(|fact| fact.field.id == FieldId::EthType) {
+        return classes;
+    }
+    classes.intersect(PacketClasses::of(Implies::Ip))
 }
 
 /// Returns whether packets of a class may have values that satisfy the facts.

@@ -96,6 +96,12 @@ impl PacketClasses {
         PacketClasses(self.0 & other.0)
     }
 
+    /// Those that a condition holds for.
+    pub(super) fn filter(self, keep: impl Fn(PacketClass) -> bool) -> PacketClasses {
+        let kept = CLASSES.into_iter().enumerate().filter(|(_, class)| keep(*class));
+        self.intersect(PacketClasses(kept.fold(0, |set, (i, _)| set | 1 << i)))
+    }
+
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }

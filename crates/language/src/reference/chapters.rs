@@ -79,7 +79,8 @@ OPTION  := tcp-opt-mss | … | tcp-opt KIND
 - `id` is the rule's number, which `del` takes; without it the rule gets the next number above all that were used. A number
   never changes. Two rules cannot have one number.
 - `prio` is 0 (best) to 4294967295, without it 100. `name` is for people.
-- A rule that can match no packet, or whose target can never apply, is refused with the reason.
+- A rule that can match no packet, or whose target can never apply, is refused with the reason. One whose `accept` or `drop` never
+  decides, because another rule has the better verdict for all of its packets, is not; `check` and `list` name both.
 ";
 
 /// Forms of values and what they are.
