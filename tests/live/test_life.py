@@ -276,11 +276,48 @@ def test_a_port_that_vanishes_is_told_and_survived(fresh, backend_name):
     assert ping(site, SERVER4, count=2) == 2
     site.middle.ip("link", "del", "vr")
     wait_until(lambda: "vr is gone" in mmb.output(), "the log tells that the port is gone")
-    assert mmb.port("wan")["link"] == "down" and mmb.port("lan")["link"] == "up"
+    assert mmb.port("wan")["link"] == "gone" and mmb.port("lan")["link"] == "up"
+    assert "gone" in mmb("show ports")
     assert ping(site, SERVER4, count=3, options=["-W", "0.2"]) == 0
     assert mmb.drops().get("port-down", 0) > 0
     mmb("add udp-dport 53 drop")
     assert mmb.stop() == 0
+
+
+@backends
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interface_that_is_made_again_is_opened_again(fresh, backend_name, workers):
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site, "--workers", workers)
+    for turn in range(1, 4):
+        assert ping(site, SERVER4, count=2) == 2
+        site.middle.ip("link", "del", "vr")
+        wait_until(lambda: mmb.output().count("vr is gone") == turn, "the log tells that the port is gone")
+        veth(site.middle, "vr", site.server, "eth0", 1500 - 20 * turn)
+        site.server.ip("addr", "add", f"{SERVER4}/24", "dev", "eth0")
+        wait_until(lambda: mmb.output().count("vr is back") == turn, "the log tells that the port is back")
+        assert mmb.port("wan")["mtu"] == 1500 - 20 * turn
+        wait_until(lambda: mmb.port("wan")["link"] == "up", "the port is shown as up")
+        site.client.ip("neigh", "flush", "all")
+        wait_until(lambda: ping(site, SERVER4, count=1) == 1, "packets cross again")
+    assert "panic" not in mmb.output()
+    assert mmb.stop() == 0
+
+
+@backends
+def test_a_changed_mtu_is_taken_up(fresh, backend_name):
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site)
+    large = ["-s", "1440", "-W", "0.5", "-M", "do"]
+    assert ping(site, SERVER4, count=2, options=large) == 2
+    site.middle.ip("link", "set", "vr", "mtu", "1400")
+    wait_until(lambda: mmb.port("wan")["mtu"] == 1400, "the port shows the MTU")
+    assert "MTU 1400 now" in mmb.output()
+    assert ping(site, SERVER4, count=2, options=large) == 0
+    assert mmb.drops()["mtu-exceeded"] == 2
+    site.middle.ip("link", "set", "vr", "mtu", "1500")
+    wait_until(lambda: mmb.port("wan")["mtu"] == 1500, "the port shows the MTU")
+    assert ping(site, SERVER4, count=2, options=large) == 2
 
 
 @backends

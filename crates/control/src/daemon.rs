@@ -173,6 +173,11 @@ impl Daemon {
         self.engine.add_port(port)
     }
 
+    /// Sets the MTU of a port.
+    pub fn set_port_mtu(&mut self, port: PortId, mtu: u32) {
+        self.engine.set_port_mtu(port, mtu);
+    }
+
     /// Renames a port of the host that no rule names: see [`Engine::rename_port`].
     pub fn rename_port(&mut self, port: PortId, name: &str) {
         self.engine.rename_port(port, name);

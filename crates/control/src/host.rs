@@ -5,6 +5,7 @@
 use crate::memory::{self, AvailableMemory};
 use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
+use mmb_protocol::answer::LinkLine;
 use std::collections::BTreeMap;
 
 /// A host, as the control side sees it.
@@ -58,8 +59,8 @@ pub struct PortStatus {
     pub mac: String,
     /// The largest IP packet that may leave by it, in bytes.
     pub mtu: u32,
-    /// The link is up.
-    pub link: bool,
+    /// The state of its link.
+    pub link: LinkLine,
     /// The name of the port at the other end of its wire.
     pub peer: Option<String>,
     /// The packets that its device lost.

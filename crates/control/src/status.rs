@@ -8,8 +8,8 @@ use mmb_engine::{Count, PortCount, StageCount, TableStats};
 use mmb_language::command::Show;
 use mmb_protocol::VERSION;
 use mmb_protocol::answer::{
-    Answer, ErrorLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, SummaryLine, TableLine,
-    TrafficLine, VersionLine, WorkerLine,
+    Answer, ErrorLine, PortLine, PortLossLine, ReasonLine, StageLine, SummaryLine, TableLine, TrafficLine,
+    VersionLine, WorkerLine,
 };
 
 /// A packet class with more tables than this gets a note.
@@ -44,7 +44,7 @@ fn ports(daemon: &Daemon) -> Vec<Answer> {
                 driver: port.driver,
                 mac: port.mac,
                 mtu: port.mtu,
-                link: if port.link { LinkLine::Up } else { LinkLine::Down },
+                link: port.link,
                 peer: port.peer,
                 rx: traffic(rx),
                 tx: traffic(tx),

@@ -120,6 +120,15 @@ impl Engine {
         name.clone_into(&mut spec.name);
     }
 
+    /// Sets the MTU of a port.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    pub fn set_port_mtu(&mut self, port: PortId, mtu: u32) {
+        self.ports.0[usize::from(port.0)].mtu = Some(mtu);
+        self.publish_snapshot();
+    }
+
     /// Checks the changes from a checked policy to another.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::condition::{Condition, Health};
 use crate::dpdk::queues::{EthReceive, EthSend};
 use crate::mbuf::{Burst, Mbuf, MbufPool};
 use crate::packet::{Receiver, Sender};
-use crate::queue::{ReceiveQueue, ReceivedFrames, SendQueue, SentFrames};
+use crate::queue::{ClosedQueue, ReceiveQueue, ReceivedFrames, SendQueue, SentFrames};
 use crate::wait::Waiter;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -55,6 +55,8 @@ queue_kinds! {
     Eth(EthReceive, EthSend),
     /// Packet sockets of a kernel interface.
     Packet(Box<Receiver>, Sender),
+    /// A port whose interface is gone.
+    Closed(ClosedQueue, ClosedQueue),
 }
 
 /// One worker's end of a port.
@@ -66,8 +68,6 @@ pub struct PortLink {
     pub(crate) descriptors: Vec<RawFd>,
     /// The port is a kernel interface, which reports when it is down.
     pub(crate) kernel: bool,
-    /// The longest frame that may be sent, in bytes.
-    pub(crate) largest: usize,
     /// The pool of its buffers.
     pub(crate) pool: MbufPool,
     pub(crate) condition: Arc<Condition>,
@@ -80,6 +80,13 @@ impl PortLink {
         Waiter::new(links.iter().flat_map(|link| link.descriptors.iter().copied()), links.iter().any(blind))
     }
 
+    /// Closes the queues: nothing is received, and what is sent counts as sent to a device that is down. The port can then be closed.
+    pub fn close(&mut self) {
+        self.receive = ReceiveQueues::Closed(ClosedQueue);
+        self.send = SendQueues::Closed(ClosedQueue);
+        self.descriptors.clear();
+    }
+
     /// The state of the device.
     #[inline]
     pub fn health(&self) -> Health {
@@ -89,7 +96,7 @@ impl PortLink {
     /// The longest frame that may be sent, in bytes.
     #[inline]
     pub fn largest(&self) -> usize {
-        self.largest
+        self.condition.largest()
     }
 
     /// A copy of a frame that came in by the port, in a buffer of its own; `None` if there is no buffer for it.

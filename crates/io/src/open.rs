@@ -3,12 +3,13 @@
 //! First every device is checked (does it exist, what is its MTU), so that errors are reported before anything is changed and the memory
 //! for all packets is known. Then DPDK is started, and the ports are opened one after the other.
 
+use crate::condition::Condition;
 use crate::device::Device;
 use crate::device::kind::Opening;
 use crate::dpdk::{Eal, EalOptions};
 use crate::error::PortError;
 use crate::kernel::{self, InterfaceClaim, KernelInterface, MAX_MTU};
-use crate::pools::{MbufPools, PoolSizes};
+use crate::pools::{LINK_HEADER, MbufPools, PoolSizes};
 use crate::port::Port;
 use std::sync::Arc;
 
@@ -28,6 +29,10 @@ pub struct OpenOptions {
 #[derive(Debug)]
 pub struct OpenPorts {
     ports: Vec<Port>,
+    pools: MbufPools,
+    options: OpenOptions,
+    /// The devices opened so far, for names in DPDK that no other one had.
+    opened: usize,
     eal: Eal,
     notes: Vec<String>,
 }
@@ -60,12 +65,11 @@ impl OpenPorts {
         let pci = plans.iter().filter_map(|plan| plan.device.kind().pci().map(str::to_owned)).collect();
         let eal = Eal::start(&EalOptions { memory: sizes.memory(), pci, cores: kernel::cores() })?;
         let pools = sizes.create(&eal)?;
-        let mut ports = OpenPorts { ports: Vec::new(), eal, notes: Vec::new() };
-        for (number, plan) in plans.into_iter().enumerate() {
+        let (ports, notes, options) = (Vec::new(), Vec::new(), *options);
+        let mut ports = OpenPorts { ports, pools, options, opened: 0, eal, notes };
+        for plan in plans {
             let name = plan.name.clone();
-            let port = ports
-                .open_one(plan, number, &pools, options.workers)
-                .map_err(|error| error.of_port(&name))?;
+            let port = ports.open_one(plan).map_err(|error| error.of_port(&name))?;
             ports.ports.push(port);
         }
         Ok(ports)
@@ -81,17 +85,37 @@ impl OpenPorts {
         std::mem::take(&mut self.notes)
     }
 
-    fn open_one(
-        &mut self,
-        plan: PortPlan,
-        number: usize,
-        pools: &MbufPools,
-        workers: u16,
-    ) -> Result<Port, PortError> {
+    /// The ports, for [`Port::take_up_mtu`] and [`Port::close`].
+    pub fn ports_mut(&mut self) -> &mut [Port] {
+        &mut self.ports
+    }
+
+    /// Opens a closed port again if there is an interface of its name. False if there is none.
+    ///
+    /// # Errors
+    /// The interface cannot be used yet; the port stays closed.
+    pub fn reopen(&mut self, port: usize) -> Result<bool, PortError> {
+        let Port { name, device, interface: Some(interface), driver: None, .. } = &self.ports[port] else {
+            return Ok(false);
+        };
+        let Ok(interface) = KernelInterface::find(interface.name()) else { return Ok(false) };
+        let (name, device) = (name.clone(), device.clone());
+        let mtu = self.options.mtu.map_or_else(|| interface.mtu(), Ok)?.min(self.pools.largest_mtu());
+        let plan = PortPlan { name: name.clone(), device, interface: Some(interface), claim: None, mtu };
+        let opened = self.open_one(plan).map_err(|error| error.of_port(&name))?;
+        let claim = self.ports[port]._claim.take();
+        self.ports[port] = Port { _claim: claim, ..opened };
+        Ok(true)
+    }
+
+    fn open_one(&mut self, plan: PortPlan) -> Result<Port, PortError> {
+        let (workers, number) = (self.options.workers, self.opened);
+        self.opened += 1;
         let PortPlan { name, device, interface, claim, mtu } = plan;
         if let Some(interface) = &interface {
             self.notes.extend(notes_about(&name, interface));
-            if interface.mtu()? != mtu {
+            let present = interface.mtu()?;
+            if present > MAX_MTU || self.options.mtu.is_some() && present != mtu {
                 interface.set_mtu(mtu)?;
             }
             if !interface.state().up {
@@ -99,19 +123,26 @@ impl OpenPorts {
                 self.notes.push(format!("port {name}: interface {} was down; set up", interface.name()));
             }
         }
-        let mut opening =
-            Opening { eal: &self.eal, pools, workers, name: &name, number, mtu, notes: &mut self.notes };
+        let mut opening = Opening {
+            eal: &self.eal,
+            pools: &self.pools,
+            workers,
+            name: &name,
+            number,
+            mtu,
+            notes: &mut self.notes,
+        };
         let driver = device.kind().open(&mut opening, interface.as_ref())?;
         Ok(Port {
             info: driver.info()?,
-            pool: pools.for_mtu(mtu).clone(),
+            pool: self.pools.for_mtu(mtu).clone(),
             name,
             device,
             interface,
             mtu,
-            driver,
+            driver: Some(driver),
             _claim: claim,
-            condition: Arc::default(),
+            condition: Arc::new(Condition::new(mtu + LINK_HEADER)),
         })
     }
 }

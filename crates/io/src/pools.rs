@@ -2,6 +2,7 @@
 
 use crate::dpdk::Eal;
 use crate::error::PortError;
+use crate::kernel::MAX_MTU;
 use crate::mbuf::{HEADROOM, MbufPool};
 
 /// The most bytes around an Ethernet frame's IP packet: its header and four VLAN tags.
@@ -20,6 +21,12 @@ const QUEUE_BUFFERS: u32 = 3 * DESCRIPTORS as u32;
 fn data_room(mtu: u32) -> u16 {
     let room = HEADROOM as u32 + XDP_HEADROOM + LINK_HEADER + mtu + TAILROOM;
     room.next_multiple_of(64).min(u16::MAX.into()) as u16
+}
+
+/// The largest MTU whose frames fit in the buffers of a pool.
+pub(crate) fn largest_mtu(pool: &MbufPool) -> u32 {
+    let around = HEADROOM as u32 + XDP_HEADROOM + LINK_HEADER + TAILROOM;
+    u32::from(pool.data_room()).saturating_sub(around).min(MAX_MTU)
 }
 
 /// The number of buffers by size: pages for ports whose frames fit in them, larger ones for the others.
@@ -75,6 +82,11 @@ impl PoolSizes {
 }
 
 impl MbufPools {
+    /// The largest MTU for which there are buffers.
+    pub(crate) fn largest_mtu(&self) -> u32 {
+        self.pages.iter().chain(&self.large).map(largest_mtu).max().unwrap_or_default()
+    }
+
     /// The pool for a port of that MTU.
     pub(crate) fn for_mtu(&self, mtu: u32) -> &MbufPool {
         let fits = |pool: &&MbufPool| data_room(mtu) <= pool.data_room();

@@ -8,7 +8,7 @@ use crate::error::PortError;
 use crate::kernel::{InterfaceClaim, KernelInterface};
 use crate::link::PortLink;
 use crate::mbuf::MbufPool;
-use crate::pools::LINK_HEADER;
+use crate::pools::{self, LINK_HEADER};
 use std::sync::Arc;
 
 /// One open port. Dropping it closes it.
@@ -19,7 +19,8 @@ pub struct Port {
     pub(crate) info: DeviceInfo,
     pub(crate) interface: Option<KernelInterface>,
     pub(crate) mtu: u32,
-    pub(crate) driver: Box<dyn PortDriver>,
+    /// `None` once the interface is gone and no packet thread has queues of it.
+    pub(crate) driver: Option<Box<dyn PortDriver>>,
     /// The pool of its buffers.
     pub(crate) pool: MbufPool,
     pub(crate) _claim: Option<InterfaceClaim>,
@@ -47,28 +48,47 @@ impl Port {
         self.mtu
     }
 
-    /// True if its link is up.
-    pub fn link(&self) -> bool {
-        match &self.interface {
-            Some(interface) => interface.state().running,
-            None => self.driver.info().is_ok_and(|info| info.link),
+    /// The present state of its device.
+    pub fn health(&self) -> Health {
+        if self.condition.health() == Health::Gone {
+            return Health::Gone;
         }
+        let is_up = match &self.interface {
+            Some(interface) if !interface.exists() => return Health::Gone,
+            Some(interface) => interface.state().running,
+            None => self.driver.as_ref().is_some_and(|driver| driver.info().is_ok_and(|info| info.link)),
+        };
+        if is_up { Health::Up } else { Health::Down }
     }
 
-    /// The device's counters.
+    /// The device's counters; zeros if it is gone.
     pub fn stats(&self) -> DeviceStats {
-        self.driver.stats(self.condition.health() == Health::Gone)
+        let gone = self.condition.health() == Health::Gone;
+        self.driver.as_ref().map(|driver| driver.stats(gone)).unwrap_or_default()
     }
 
     /// Reads the state of the device; returns it if it is new. While the device is down nothing is sent to it; once it
-    /// is gone nothing is received from it either, even if a device of the same name is made.
+    /// is gone nothing is received from it either, until [`crate::OpenPorts::reopen`].
     pub fn look(&self) -> Option<Health> {
-        let health = match &self.interface {
-            Some(interface) if !interface.exists() => Health::Gone,
-            _ if self.link() => Health::Up,
-            _ => Health::Down,
-        };
+        let health = self.health();
         self.condition.note(health).then_some(health)
+    }
+
+    /// Takes up the MTU of the interface, as far as the port's buffers allow; returns the MTU of the port if it changed.
+    pub fn take_up_mtu(&mut self) -> Option<u32> {
+        let interface = self.interface.as_ref().filter(|interface| interface.exists())?;
+        let mtu = interface.mtu().ok()?.min(pools::largest_mtu(&self.pool));
+        if mtu == self.mtu {
+            return None;
+        }
+        self.mtu = mtu;
+        self.condition.set_largest(mtu + LINK_HEADER);
+        Some(mtu)
+    }
+
+    /// Closes the device. The packet threads must have closed their links ([`PortLink::close`]).
+    pub fn close(&mut self) {
+        self.driver = None;
     }
 
     /// The queues of each worker. If the device has fewer queues than there are workers, some
@@ -82,10 +102,10 @@ impl Port {
             send: queues.send,
             descriptors: queues.descriptors,
             kernel: self.interface.is_some(),
-            largest: (self.mtu + LINK_HEADER) as usize,
             pool: self.pool.clone(),
             condition: Arc::clone(&self.condition),
         };
-        Ok(self.driver.queues(workers)?.into_iter().map(link).collect())
+        let queues = self.driver.as_ref().map_or(Ok(Vec::new()), |driver| driver.queues(workers))?;
+        Ok(queues.into_iter().map(link).collect())
     }
 }

@@ -59,3 +59,23 @@ pub(crate) trait SendQueue: fmt::Debug + Send {
     /// may succeed.
     fn send(&mut self, burst: &mut Burst) -> SentFrames;
 }
+
+/// The queue of a port whose interface is gone.
+#[derive(Debug)]
+pub(crate) struct ClosedQueue;
+
+impl ReceiveQueue for ClosedQueue {
+    fn receive(&mut self, _burst: &mut Burst) -> ReceivedFrames {
+        ReceivedFrames::default()
+    }
+
+    fn queues(&self) -> usize {
+        0
+    }
+}
+
+impl SendQueue for ClosedQueue {
+    fn send(&mut self, _burst: &mut Burst) -> SentFrames {
+        SentFrames { down: true, ..SentFrames::default() }
+    }
+}

@@ -236,6 +236,8 @@ pub enum LinkLine {
     Up,
     /// The link transmits no packets.
     Down,
+    /// The device does not exist any more.
+    Gone,
 }
 
 /// A reason and its count.

@@ -5,6 +5,7 @@ use crate::unsupported;
 use mmb_control::{Host, PortLosses, PortStatus, UnsupportedRule, WorkerStatus};
 use mmb_policy::settings::Poll;
 use mmb_policy::{Policy, RuleChange, RuleStore};
+use mmb_protocol::answer::LinkLine;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -99,7 +100,7 @@ fn status(number: u32, PresentInterface { facts, name, .. }: &PresentInterface) 
         driver: facts.driver.clone(),
         mac: facts.mac.map_or_else(|| "-".to_owned(), mac),
         mtu: facts.mtu,
-        link: facts.up,
+        link: if facts.up { LinkLine::Up } else { LinkLine::Down },
         peer: None,
         losses: PortLosses::default(),
     }
@@ -114,7 +115,7 @@ fn absent(name: String) -> PortStatus {
         driver: none(),
         mac: none(),
         mtu: 0,
-        link: false,
+        link: LinkLine::Down,
         peer: None,
         losses: PortLosses::default(),
     }

@@ -364,7 +364,11 @@ fn show_ports(screen: &mut Screen<'_>, ports: Vec<PortLine>) {
     let mut sums = [0u64; 7];
     let mut rows = Vec::new();
     for port in ports {
-        let link = if port.link == LinkLine::Up { "up" } else { "down" };
+        let link = match port.link {
+            LinkLine::Up => "up",
+            LinkLine::Down => "down",
+            LinkLine::Gone => "gone",
+        };
         let state = if port.enabled { "enabled" } else { "disabled" };
         let (rx, tx) = (port.rx, port.tx);
         let numbers =

@@ -9,6 +9,7 @@ use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::settings::Poll;
 use mmb_protocol::Request;
+use mmb_protocol::answer::LinkLine;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine};
 use mmb_protocol::request::ConnectionFate;
 use mmb_protocol::{Client, ClientError};
@@ -42,7 +43,7 @@ impl Host for FakeHost {
             driver: "net_fake".into(),
             mac: format!("02:00:00:00:00:0{number}"),
             mtu: 1500,
-            link: number == 1,
+            link: if number == 1 { LinkLine::Up } else { LinkLine::Down },
             peer: Some(peer.into()),
             losses: PortLosses { rx_missed: 3, rx_errors: 0, tx_errors: 1 },
         };

@@ -107,7 +107,10 @@ struct TagOffloadGuard(KernelInterface);
 
 impl Drop for TagOffloadGuard {
     fn drop(&mut self) {
-        self.0.set_strips_vlan(true);
+        // Another interface may have its name by now.
+        if self.0.exists() {
+            self.0.set_strips_vlan(true);
+        }
     }
 }
 

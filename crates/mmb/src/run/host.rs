@@ -4,8 +4,9 @@ use super::packets::ThreadOrders;
 use super::wiring::PortWiring;
 use mmb_base::lock;
 use mmb_control::{Host, PortLosses, PortStatus, WorkerStatus};
-use mmb_io::{OpenPorts, Port};
+use mmb_io::{Health, OpenPorts, Port};
 use mmb_policy::settings::Poll;
+use mmb_protocol::answer::LinkLine;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -57,7 +58,11 @@ fn status(port: &Port, peer: Option<String>) -> PortStatus {
         driver: port.info().driver.clone(),
         mac: mac.join(":"),
         mtu: port.mtu(),
-        link: port.link(),
+        link: match port.health() {
+            Health::Up => LinkLine::Up,
+            Health::Down => LinkLine::Down,
+            Health::Gone => LinkLine::Gone,
+        },
         peer,
         losses: PortLosses {
             rx_missed: stats.rx_missed,

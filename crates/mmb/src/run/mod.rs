@@ -10,6 +10,7 @@
 mod exchange;
 mod host;
 mod idle;
+mod links;
 mod notify;
 mod packets;
 mod reload;
@@ -22,11 +23,12 @@ use crate::output;
 use anyhow::Context;
 use exchange::HandoverRings;
 use host::LiveHost;
+use links::{LinkInbox, PortMonitor};
 use mmb_base::lock;
 use mmb_client::policy_file;
 use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
-use mmb_io::{Health, LinkWatch, OpenOptions, OpenPorts, kernel};
+use mmb_io::{LinkWatch, OpenOptions, OpenPorts, kernel};
 use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
 use packets::{PacketThread, ThreadOrders};
@@ -85,11 +87,13 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     if let Some(state) = &mut state {
         state.restore(&daemon, &parked, started, args.verbose)?;
     }
+    let (mut monitor, inboxes) = PortMonitor::new(&ports, &orders, workers);
+    let links = links.into_iter().zip(inboxes).collect();
     let threads = start(parked.unpark(), links, &cores, &orders, started)?;
     announce_ready(&lock(&ports), &path);
     state.iter().for_each(StateFile::remove);
     let reload = || reload::reload(args, global, &daemon);
-    let verdict = watch(&events, &ports, &daemon, &threads, &reload);
+    let verdict = watch(&events, &mut monitor, &daemon, &threads, &reload);
     notify::notify(notify::STOPPING);
     server.shutdown();
     orders.stop.store(true, Ordering::Relaxed);
@@ -102,8 +106,9 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
         whole = false;
     }
     summary::print(&lock(&daemon), &wiring, global);
-    // The host in the daemon holds references to the ports too.
+    // The host in the daemon and the monitor hold references to the ports too.
     drop(daemon);
+    drop(monitor);
     drop(ports);
     verdict?;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -185,7 +190,7 @@ fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> anyh
 
 fn start(
     workers: Vec<Worker>,
-    links: Vec<Vec<mmb_io::PortLink>>,
+    links: Vec<(Vec<mmb_io::PortLink>, LinkInbox)>,
     cores: &[Option<usize>],
     orders: &Arc<ThreadOrders>,
     started: Instant,
@@ -222,7 +227,7 @@ fn announce_ready(ports: &OpenPorts, socket: &Path) {
 /// A packet thread has ended.
 fn watch(
     events: &Receiver<ControlEvent>,
-    ports: &Mutex<OpenPorts>,
+    monitor: &mut PortMonitor,
     daemon: &Mutex<Daemon>,
     threads: &[JoinHandle<Worker>],
     reload: &dyn Fn(),
@@ -233,22 +238,7 @@ fn watch(
             Ok(ControlEvent::Reload) => reload(),
             Ok(ControlEvent::Links) | Err(RecvTimeoutError::Timeout) => {}
         }
-        let mut has_returned = false;
-        for port in lock(ports).ports() {
-            let change = match port.look() {
-                None => continue,
-                Some(Health::Up) => {
-                    has_returned = true;
-                    "is up"
-                }
-                Some(Health::Down) => "is down; packets for it are dropped",
-                Some(Health::Gone) => "is gone; packets for it are dropped",
-            };
-            output::report_error(&format!("port {}: {} {change}", port.name(), port.device()));
-        }
-        if has_returned {
-            lock(daemon).engine().resync();
-        }
+        monitor.look(daemon);
         let large = lock(daemon).reclaim();
         if large {
             kernel::give_back_memory();

@@ -6,6 +6,7 @@
 
 use super::exchange::HandoverRings;
 use super::idle::Idle;
+use super::links::LinkInbox;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
 use mmb_engine::{
@@ -17,7 +18,7 @@ use mmb_packet::PortId;
 use mmb_policy::settings::Poll;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 const _: () = assert!(BURST == VECTOR);
@@ -33,6 +34,8 @@ pub(super) struct ThreadOrders {
     pub(super) stop: AtomicBool,
     /// Never sleep.
     pub(super) spin: AtomicBool,
+    /// The number of orders about links so far.
+    pub(super) links: AtomicU32,
 }
 
 impl ThreadOrders {
@@ -67,6 +70,7 @@ pub(super) fn cores(workers: u16) -> Vec<Option<usize>> {
 pub(super) struct PacketThread {
     worker: Worker,
     host: ThreadHost,
+    inbox: LinkInbox,
     core: Option<usize>,
 }
 
@@ -90,13 +94,13 @@ impl PacketThread {
     pub(super) fn new(
         (number, worker): (usize, Worker),
         exchange: Arc<HandoverRings>,
-        links: Vec<PortLink>,
+        (links, inbox): (Vec<PortLink>, LinkInbox),
         (core, started): (Option<usize>, Instant),
     ) -> PacketThread {
         let leaving = links.iter().map(|_| Burst::new()).collect();
         let (arrived, ports) = (Burst::new(), ArrayVec::new());
         let host = ThreadHost { number, exchange, links, arrived, ports, leaving, started };
-        PacketThread { worker, host, core }
+        PacketThread { worker, host, inbox, core }
     }
 
     /// Processes packets until the order to stop; returns the worker.
@@ -106,10 +110,15 @@ impl PacketThread {
         }
         let _member = EalThread::join();
         let (exchange, number) = (Arc::clone(&self.host.exchange), self.host.number);
-        let mut waiter = PortLink::waiter(&self.host.links);
-        waiter.watch(exchange.wake_descriptor(number));
-        let mut idle = Idle::new(waiter);
+        let mut idle = self.idle();
+        let mut followed = 0;
         while !orders.stop.load(Ordering::Relaxed) {
+            let ordered = orders.links.load(Ordering::Acquire);
+            if ordered != followed {
+                followed = ordered;
+                self.inbox.follow(&mut self.host.links);
+                idle = self.idle();
+            }
             if self.poll_queues() {
                 idle.worked();
             } else {
@@ -124,6 +133,13 @@ impl PacketThread {
         }
         self.worker.drop_held();
         self.worker
+    }
+
+    /// Returns the waiting of a thread with the present links.
+    fn idle(&self) -> Idle {
+        let mut waiter = PortLink::waiter(&self.host.links);
+        waiter.watch(self.host.exchange.wake_descriptor(self.host.number));
+        Idle::new(waiter)
     }
 
     /// Polls the handover ring and every port once. Returns false if there was no packet.

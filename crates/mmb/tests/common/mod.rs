@@ -7,6 +7,7 @@ use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker
 use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::settings::Poll;
+use mmb_protocol::answer::LinkLine;
 use mmb_random::SeedTree;
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,7 +27,7 @@ impl Host for NoPackets {
             driver: "net_none".into(),
             mac: "02:00:00:00:00:01".into(),
             mtu: 1500,
-            link: true,
+            link: LinkLine::Up,
             peer: Some(peer.into()),
             losses: PortLosses::default(),
         };
