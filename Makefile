@@ -9,7 +9,7 @@ MMB := target/release/mmb
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install uninstall demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz tsan audit fmt doc clean
 
 help: ## list the targets
@@ -18,7 +18,8 @@ help: ## list the targets
 setup: ## install the Debian packages that building, the demo and the tests use
 	@scripts/setup
 
-build: setup ## build the release binary, target/release/mmb
+build: ## build the release binary, target/release/mmb; installs the packages that building needs
+	@scripts/setup build
 	$(CARGO) build --release --locked -p mmb
 
 vpp: ## build the plugin of VPP, target/release/mmb_plugin.so; needs VPP's headers and libraries (VPP_PREFIX=/usr)
@@ -27,10 +28,13 @@ vpp: ## build the plugin of VPP, target/release/mmb_plugin.so; needs VPP's heade
 	mkdir -p $(dir $(MMB))
 	cp target/vpp/release/libmmb_plugin.so $(dir $(MMB))mmb_plugin.so
 
-install: build ## install the binary, man pages, completions and the systemd unit (PREFIX=/usr/local, DESTDIR=)
-	@scripts/install $(MMB) "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"
+install: build ## install the binary, man pages, completions, the systemd unit and sample files (PREFIX=/usr/local, DESTDIR=)
+	@scripts/install add $(MMB) "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"
 
-demo: build ## run mmb between two namespaces on live traffic and show its effect; ends by itself
+uninstall: ## remove what install installed (PREFIX=/usr/local, DESTDIR=); the configuration stays
+	@scripts/install remove "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"
+
+demo: setup build ## run mmb between two namespaces on live traffic and show its effect; ends by itself
 	@scripts/demo $(MMB)
 
 test: setup lint test-rust test-replay test-live test-evaluation test-vpp ## run every check
@@ -47,21 +51,21 @@ lint: setup ## check formatting, clippy, documentation without warnings
 test-rust: setup ## run unit, property and golden tests and the fuzz corpora; no root, no DPDK device
 	$(CARGO) test --workspace --locked
 
-test-replay: build ## check mmb replay and mmb import with scapy
+test-replay: setup build ## check mmb replay and mmb import with scapy
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/replay tests/import
 
-test-live: build ## test live ports between network namespaces, with real programs; needs root
+test-live: setup build ## test live ports between network namespaces, with real programs; needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/live
 
-test-evaluation: build ## test the parts of the evaluation, and a tiny run of it (which needs root)
+test-evaluation: setup build ## test the parts of the evaluation, and a tiny run of it (which needs root)
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/evaluation
 
-test-vpp: build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
+test-vpp: setup build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
 	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
 
 vpp-test: vpp test-vpp ## build the plugin and test it in the VPP of VPP_PREFIX=/usr
 
-bench: build ## measure the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
+bench: setup build ## measure the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
 	@scripts/bench $(MMB) $(if $(QUICK),--quick)
 
 evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy: docs/evaluation (OUT=DIR); about two hours, needs root
