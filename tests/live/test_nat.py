@@ -85,6 +85,31 @@ def test_source_nat_carries_web_pages_udp_and_ping(nat, inside, outside, stands_
     assert ping(nat, outside, count=5, options=["-I", inside]) == 5
 
 
+@pytest.mark.parametrize(
+    ("inside", "outside", "pool", "field", "network"),
+    [(A, WEB, "192.0.2.100/32", "ip", "10.0.0.0/24"), (INSIDE6[0], OUTSIDE6[0], "2001:db8::100/128", "ip6", "fd00:a::/64")],
+    ids=["v4", "v6"],
+)
+def test_the_inside_router_answers_for_an_address_of_its_network(of_mmb, inside, outside, pool, field, network):
+    """docs/nat.md: the outside router knows nothing of the pool, and finds it on the link."""
+    address = pool.split("/")[0]
+    of_mmb.inner.ip("addr", "add", pool, "dev", "mid", *(["nodad"] if field == "ip6" else []))
+    try:
+        of_mmb.tested.policy(
+            [
+                f"add-stateful in lan {field}-saddr {network} map {field}-saddr {address} accept",
+                f"add in wan {field}-daddr {address} drop",
+            ]
+        )
+        assert fetch(of_mmb, f"http://{bracketed(outside)}/big", source=inside)[1] == of_mmb.nginx.digest("big")
+        with closing(udp(of_mmb.client, inside), udp(of_mmb.server, outside, 9000)) as (near, far):
+            assert sockets.ask(near, far)[0] == address
+        knock = of_mmb.server.run("ping", "-n", "-c", "1", "-W", "0.5", address, check=False)
+        assert knock.returncode == 1, f"the router itself is not reached: {knock.stdout}{knock.stderr}"
+    finally:
+        of_mmb.inner.ip("addr", "del", pool, "dev", "mid")
+
+
 def test_what_is_not_inside_is_left_alone(nat):
     nat.tested.policy(
         [f"add-stateful ip-saddr {A} map ip-saddr {NAT4}"], [f"behind: oif vr ip saddr {A} snat to {NAT4}"]

@@ -29,6 +29,18 @@ mmb show errors
 mmb show connections ip-saddr 10.0.0.0/8 state established
 mmb monitor --json";
 
+const FILES: [(&str, &str); 6] = [
+    ("/run/mmb/mmb.sock", "The control socket of the daemon, without `--socket`."),
+    ("/etc/mmb/policy.mmb", "The policy of the systemd unit."),
+    (
+        "/etc/mmb/mmb.env",
+        "The environment of the systemd unit: `MMB_OPTIONS` has the ports and further options of `mmb run`.",
+    ),
+    ("/var/lib/mmb/state", "The state of the systemd unit while the daemon does not run: `--state`."),
+    ("PREFIX/share/mmb", "Samples of the policy and of the environment."),
+    ("$XDG_STATE_HOME/mmb/history", "The history of the shell; by default in `~/.local/state`."),
+];
+
 const STATUS: [(&str, &str); 3] = [
     ("0", "Success."),
     (
@@ -75,6 +87,10 @@ pub(super) fn page() -> anyhow::Result<String> {
     }
     page.control("SH", ["ENVIRONMENT"]);
     term(&mut page, vec![bold("NO_COLOR")], vec![roman("If set to anything, no colours are used.")]);
+    page.control("SH", ["FILES"]);
+    for (path, meaning) in FILES {
+        term(&mut page, vec![italic(path)], inline(meaning));
+    }
     page.control("SH", ["EXAMPLES"]);
     code(&mut page, EXAMPLES);
     see_also(&mut page, "mmb-policy", "5");
