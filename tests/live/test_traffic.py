@@ -66,7 +66,7 @@ def test_udp_at_a_moderate_rate_loses_nothing_that_is_not_counted(site, mmb, dir
 def test_a_scan_sees_what_the_policy_drops(site, mmb):
     mmb.apply(site.folder, "add in lan tcp-dport {80, 81} drop")
     assert scan(site, SERVER4, "79-81,8080") == {79: "closed", 80: "filtered", 81: "filtered", 8080: "open"}
-    assert mmb.drops() == {"rule": mmb.rule(1)["packets"]}
+    assert mmb.drops() == {"rule": mmb.rule(1)["dropped_packets"]}
 
 
 def test_a_scan_sees_ports_that_were_blocked_by_a_range(site, mmb):
@@ -102,4 +102,4 @@ def test_a_share_of_packets_is_dropped(site, mmb):
         arrived = pass_through(client, server, frames)
     assert 400 < len(arrived) < 600
     assert mmb.rule(1)["packets"] == 1000
-    assert mmb.drops() == {"rule": 1000 - len(arrived)}
+    assert mmb.drops() == {"rule": mmb.rule(1)["dropped_packets"]} == {"rule": 1000 - len(arrived)}
