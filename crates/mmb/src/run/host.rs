@@ -1,6 +1,6 @@
 //! The host of `mmb run`: live ports and packet threads, as the control side sees them.
 
-use super::packets::ThreadOrders;
+use super::orders::ThreadOrders;
 use super::wiring::PortWiring;
 use mmb_base::lock;
 use mmb_control::{Host, PortLosses, PortStatus, WorkerStatus};

@@ -1,11 +1,11 @@
 //! Changes of the ports while packets flow: the control thread closes the queues of an interface that is gone, and opens an interface that
 //! is back.
 //!
-//! A packet thread owns its links of all ports. The control thread sends it new ones through a channel, and [`super::packets::ThreadOrders`]
+//! A packet thread owns its links of all ports. The control thread sends it new ones through a channel, and [`super::orders::ThreadOrders`]
 //! tells that there are some, so that a thread without changes pays for one load per iteration. A device is closed only when every
 //! thread has confirmed that it has closed its links.
 
-use super::packets::ThreadOrders;
+use super::orders::ThreadOrders;
 use crate::output;
 use mmb_base::lock;
 use mmb_control::Daemon;

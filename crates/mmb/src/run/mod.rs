@@ -5,13 +5,14 @@
 //! packet threads end after their current vector, the state is saved, the ports are closed, the counters are printed.
 //!
 //! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with other threads
-//! only the two words of [`packets::ThreadOrders`].
+//! only the words of [`orders::ThreadOrders`], and gets new links through a channel ([`links`]).
 
 mod exchange;
 mod host;
 mod idle;
 mod links;
 mod notify;
+mod orders;
 mod packets;
 mod reload;
 mod state;
@@ -31,7 +32,8 @@ use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, kernel};
 use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
-use packets::{PacketThread, ThreadOrders};
+use orders::ThreadOrders;
+use packets::PacketThread;
 use state::{ParkedWorkers, StateFile};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -7,6 +7,7 @@
 use super::exchange::HandoverRings;
 use super::idle::Idle;
 use super::links::LinkInbox;
+use super::orders::ThreadOrders;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
 use mmb_engine::{
@@ -15,10 +16,9 @@ use mmb_engine::{
 use mmb_io::dpdk::EalThread;
 use mmb_io::{BURST, Burst, Health, LostFrames, OpenPorts, PortError, PortLink, kernel};
 use mmb_packet::PortId;
-use mmb_policy::settings::Poll;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 const _: () = assert!(BURST == VECTOR);
@@ -26,23 +26,6 @@ const _: () = assert!(BURST == VECTOR);
 /// The number of attempts to send while a device has no room. Devices with a ring of their own empty it meanwhile; a
 /// device that still has no room is slower than its traffic.
 const SEND_TRIES: usize = 64;
-
-/// The orders of the control side to all packet threads.
-#[derive(Debug, Default)]
-pub(super) struct ThreadOrders {
-    /// End after the current vector.
-    pub(super) stop: AtomicBool,
-    /// Never sleep.
-    pub(super) spin: AtomicBool,
-    /// The number of orders about links so far.
-    pub(super) links: AtomicU32,
-}
-
-impl ThreadOrders {
-    fn poll(&self) -> Poll {
-        if self.spin.load(Ordering::Relaxed) { Poll::Spin } else { Poll::Adaptive }
-    }
-}
 
 /// Returns each worker's queues of all ports, by port number.
 ///
