@@ -9,6 +9,7 @@
 
 mod client_slots;
 mod commit_queue;
+mod connection_line;
 mod convert;
 pub mod daemon;
 pub mod entropy;

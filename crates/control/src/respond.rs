@@ -16,7 +16,6 @@ use crate::limits::Budget;
 use crate::locate;
 use crate::panic_guard::guarded;
 use crate::status;
-pub(crate) use connection_answers::connection_line;
 use mmb_base::lock;
 use mmb_engine::{Count, RuleCount};
 use mmb_language::command::Show;

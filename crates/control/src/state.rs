@@ -3,8 +3,8 @@
 //! A state names rules by their text and ports by their name. A daemon that loads it finds its own by [`successors`] and by name, so that a
 //! policy file that was changed meanwhile, or whose rules have no ids, and ports in another order mean what they say.
 
+use crate::connection_line::connection_line;
 use crate::daemon::Daemon;
-use crate::respond::connection_line;
 use mmb_base::lock;
 use mmb_engine::{
     Connections, LeftOut, LoadSummary, NoAnswer, RuleCount, SavedRule, SavedState, StateWriter,

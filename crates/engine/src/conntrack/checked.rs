@@ -3,8 +3,7 @@
 //! Structure is checked here, entry by entry, without a table: [`fault`] is a function of the entry alone. Conflicts with other connections
 //! (a tuple or binding in use) and missing rules are detected when the entry is restored.
 
-use super::saved::SavedConnection;
-use super::state_map::{LONGEST_AGE_MS, LONGEST_IDLE_MS};
+use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS, SavedConnection};
 use mmb_conn::{ConnState, Tuple, icmp_query, proto};
 use std::collections::HashSet;
 

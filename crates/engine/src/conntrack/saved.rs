@@ -2,9 +2,13 @@
 
 use super::extension::ConnectionExtension;
 use super::info::ConnectionInfo;
-use super::tasks::LeftOut;
-use mmb_conn::{Connection, ConnectionSnapshot};
+use mmb_conn::{CloseReason, Connection, ConnectionSnapshot};
 use mmb_policy::RuleId;
+
+/// The longest age that a connection can have, in milliseconds: the range of its timestamps.
+pub(super) const LONGEST_AGE_MS: u64 = 1 << 36;
+/// The longest time since its last packet.
+pub(super) const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
 
 /// A connection on its way from one daemon to the next.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,4 +35,21 @@ impl SavedConnection {
             reason,
         }
     }
+}
+
+/// A connection of a state that was not restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The connection as it was saved; its rules have the ids of the state.
+    pub info: ConnectionInfo,
+    /// The reason: the name of a [`DropReason`](crate::DropReason), such as `nat-clash` if another connection has the tuples or the connection exists already, or
+    /// `conn-full` if the table has no room; [`LeftOut::TIMEOUT`] or [`LeftOut::NO_PORT`].
+    pub reason: &'static str,
+}
+
+impl LeftOut {
+    /// It has timed out since it was saved.
+    pub const TIMEOUT: &'static str = CloseReason::Timeout.name();
+    /// One of its ports is gone, or its ports are not of one wire any more.
+    pub const NO_PORT: &'static str = "no-port";
 }

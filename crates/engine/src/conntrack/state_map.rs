@@ -1,18 +1,13 @@
 //! The counterparts of a state's ports, rules and clock in the daemon that loads it.
 
 use super::save::{SavedPort, StateHeader};
-use super::saved::SavedConnection;
+use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS, SavedConnection};
 use crate::compiled::Route;
 use crate::port::PortTable;
 use mmb_conn::{Side, Tuple, Wire};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use std::collections::HashMap;
-
-/// The longest age that a connection can have, in milliseconds: the range of its timestamps.
-pub(super) const LONGEST_AGE_MS: u64 = 1 << 36;
-/// The longest time since its last packet.
-pub(super) const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
 
 /// The ingress of a tuple: the number of a wire, and the side.
 type Ingress = (u16, Side);

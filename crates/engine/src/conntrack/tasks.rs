@@ -2,7 +2,7 @@
 //! vectors, and returns where the next one continues.
 
 use super::info::{ConnectionInfo, Watcher};
-use super::saved::SavedConnection;
+use super::saved::{LeftOut, SavedConnection};
 use super::tracking::Conntrack;
 use crate::compiled::{AffectedConnections, Snapshot, StatefulChange};
 use crate::drop::DropReason;
@@ -25,23 +25,6 @@ pub struct LoadSummary {
     pub lost_rules: u64,
     /// Connections that were left out, by the name of the [reason](LeftOut::reason).
     pub left_out: BTreeMap<&'static str, u64>,
-}
-
-/// A connection of a state that was not restored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The connection as it was saved; its rules have the ids of the state.
-    pub info: ConnectionInfo,
-    /// The reason: the name of a [`DropReason`], such as `nat-clash` if another connection has the tuples or the connection exists already, or
-    /// `conn-full` if the table has no room; [`LeftOut::TIMEOUT`] or [`LeftOut::NO_PORT`].
-    pub reason: &'static str,
-}
-
-impl LeftOut {
-    /// It has timed out since it was saved.
-    pub const TIMEOUT: &'static str = CloseReason::Timeout.name();
-    /// One of its ports is gone, or its ports are not of one wire any more.
-    pub const NO_PORT: &'static str = "no-port";
 }
 
 impl LoadSummary {
