@@ -188,3 +188,46 @@ def test_web_pages_come_from_all_servers(nat):
     )
     for name in ("small", "big") * 3:
         assert fetch(nat, f"http://203.0.113.80/{name}", source=INSIDE4[0])[1] == nat.nginx.digest(name)
+
+
+def weigh(nat, weights, method="rr"):
+    servers = ", ".join(f"{server} weight {weight}" for server, weight in zip(SERVERS, weights))
+    nat.tested.daemon.apply(
+        nat.folder, f"add-stateful in wan ip-daddr {NAT4} tcp-dport 8000 lb ip-daddr {{{servers}}} {method}"
+    )
+
+
+@pytest.mark.parametrize("method", ["rr", "least"])
+def test_servers_get_connections_by_weight(of_mmb, farm, method):
+    weigh(of_mmb, (3, 1, 2), method)
+    for n in range(24):
+        farm.connect(CLIENTS[n % 4])
+    assert farm.shares() == {0: 12, 1: 4, 2: 8}
+
+
+@pytest.mark.parametrize("method", ["rr", "hash", "least"])
+def test_a_server_without_weight_drains(of_mmb, farm, method):
+    weigh(of_mmb, (1, 1, 1), method)
+    while farm.shares()[1] < 2:
+        farm.connect(CLIENTS[0])
+    weigh(of_mmb, (1, 0, 1), method)
+    for number, near, far in farm.open:
+        talk(near, far, b"server %d" % number)
+    assert 1 not in {farm.connect(CLIENTS[n % 4]) for n in range(8)}
+
+
+def test_connections_of_a_dead_server_are_ended(of_mmb, farm):
+    """docs/nat.md: the server is taken out, its connections are killed, and their clients learn it from another server's RST."""
+    weigh(of_mmb, (1, 1, 1))
+    while farm.shares()[1] < 2:
+        farm.connect(CLIENTS[0])
+    weigh(of_mmb, (1, 0, 1))
+    assert "2 connections ended" in of_mmb.tested.daemon(f"conn kill ip-daddr {SERVERS[1]}")
+    for number, near, far in farm.open:
+        if number == 1:
+            near.settimeout(sockets.TIMEOUT)
+            near.sendall(b"anybody there?")
+            with pytest.raises(ConnectionResetError):
+                near.recv(100)
+        else:
+            talk(near, far)

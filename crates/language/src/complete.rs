@@ -133,6 +133,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         | Expect::Cond(_)
         | Expect::OptionKind
         | Expect::InSet
+        | Expect::Weight
         | Expect::Percentage
         | Expect::End => {}
     }
@@ -228,6 +229,9 @@ mod tests {
         assert_eq!(texts("add tcp-dport 80 sh"), [""; 0]);
         assert_eq!(texts("add-stateful all shuffle tcp-d"), ["tcp-dport"]);
         assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1} h"), ["hash"]);
+        assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1 w"), ["weight"]);
+        assert_eq!(texts("add-stateful all map ip-daddr {10.0.0.1 w"), [""; 0]);
+        assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1 weight 2, 10.0.0.2} h"), ["hash"]);
         assert_eq!(texts("add all strip tcp-opt-m"), ["tcp-opt-mss", "tcp-opt-mptcp"]);
         assert_eq!(texts("add all strip al"), ["all"]);
         assert_eq!(texts("add all strip ! tcp-opt-sackp"), ["tcp-opt-sackp"]);

@@ -91,6 +91,7 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
                 }
             }
         }
+        Expect::Weight => give("<N>", "a weight, 0 to 100; 0: no new connections"),
         Expect::InSet => {
             give(",", "another member of the set");
             give("}", "the end of the set");

@@ -4,7 +4,7 @@
 //! that begins something (a field, a target, `!`) and goes on, so that one line can have several errors.
 
 pub(crate) mod filter;
-mod rule;
+pub(crate) mod rule;
 mod unknown;
 
 use crate::command::{Command, Show};

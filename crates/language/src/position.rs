@@ -9,6 +9,7 @@ use crate::filter;
 use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::parser::filter::VERBOSE;
+use crate::parser::rule::WEIGHT;
 use crate::setting;
 use crate::target;
 use crate::target::info::{Slot, TargetInfo};
@@ -59,6 +60,8 @@ pub(crate) enum Expect {
     OptionKind,
     /// A value of a field.
     Value(&'static FieldInfo),
+    /// The number behind `weight`.
+    Weight,
     /// `,` or `}`
     InSet,
     /// A target.
@@ -243,6 +246,8 @@ enum PositionState {
     Set(&'static FieldInfo, bool, Option<(&'static TargetInfo, usize)>),
     /// Behind a target's word and so many of its arguments, of which this is the field.
     Target(&'static TargetInfo, usize, Option<&'static FieldInfo>),
+    /// Behind `weight` in a set of a target.
+    Weight(&'static FieldInfo, &'static TargetInfo, usize),
     /// Behind the `!` of a selection, the first argument of a target.
     Selection(&'static TargetInfo),
 }
@@ -257,6 +262,7 @@ struct PositionWalk {
 }
 
 const ATTRIBUTES: [&str; 3] = ["id", "prio", "name"];
+const WEIGHT_HELP: &str = "the value's share of connections; without it 1, and with 0 none";
 /// The attribute that has no value.
 const DRAINING: &str = "draining";
 
@@ -297,6 +303,14 @@ impl PositionWalk {
                 PositionState::Target(target, at + 1, Some(info))
             }
             (PositionState::Set(..), TokenKind::Close) => PositionState::Between,
+            (PositionState::Set(info, true, Some((target, at))), TokenKind::Word(word))
+                if *word == WEIGHT =>
+            {
+                PositionState::Weight(info, target, at)
+            }
+            (PositionState::Weight(info, target, at), _) => {
+                PositionState::Set(info, true, Some((target, at)))
+            }
             (PositionState::Set(info, _, target), _) => PositionState::Set(info, true, target),
             (state, TokenKind::Word(word)) => self.word(state, word),
             _ => PositionState::Between,
@@ -360,7 +374,13 @@ impl PositionWalk {
             PositionState::Bang => return vec![Expect::Field],
             PositionState::Cond(info) => return vec![Expect::Value(info)],
             PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
+            PositionState::Set(_, true, Some((target, at)))
+                if matches!(target.slots.get(at), Some(Slot::WeightedValue)) =>
+            {
+                return vec![Expect::Word(WEIGHT, WEIGHT_HELP), Expect::InSet];
+            }
             PositionState::Set(_, true, _) => return vec![Expect::InSet],
+            PositionState::Weight(..) => return vec![Expect::Weight],
             PositionState::Selection(target) => return vec![Expect::TargetField(target)],
             PositionState::Target(target, at, Some(info)) if is_behind_any_option(target, at, info) => {
                 return vec![Expect::OptionKind];
@@ -374,11 +394,11 @@ impl PositionWalk {
                         Expect::SelectAll,
                     ];
                 }
-                (Some(Slot::Value), Some(info)) => return vec![Expect::Value(info)],
+                (Some(Slot::Value | Slot::WeightedValue), Some(info)) => return vec![Expect::Value(info)],
                 (Some(Slot::OptionalValue), Some(info)) => expects.push(Expect::Value(info)),
                 (Some(Slot::Percentage), _) => expects.push(Expect::Percentage),
                 (Some(Slot::Choice(_, words)), _) => expects.push(Expect::Choice(words)),
-                (Some(Slot::Value | Slot::OptionalValue), None) | (None, _) => {}
+                (Some(Slot::Value | Slot::WeightedValue | Slot::OptionalValue), None) | (None, _) => {}
             },
             PositionState::Field(info) => match info.values {
                 ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],

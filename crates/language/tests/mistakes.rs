@@ -150,6 +150,30 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("add id 1 id 2 all drop", &["10: `id` is given twice"]),
     ("add all id 5 drop", &["9: `id` stands before the constraints"]),
+    (
+        "add-stateful all lb ip-daddr {10.0.0.1 weight, 10.0.0.2}",
+        &["46: a weight is missing; expected a number 0 (no new connections) to 100"],
+    ),
+    (
+        "add-stateful all lb ip-daddr {10.0.0.1 weight 101, 10.0.0.2}",
+        &["47: `101` is no weight; expected a number 0 (no new connections) to 100"],
+    ),
+    (
+        "add-stateful all lb ip-daddr {10.0.0.1 weight 0, 10.0.0.2 weight 0}",
+        &["30: no value takes connections: every weight is 0"],
+    ),
+    (
+        "add-stateful all lb ip-daddr {10.0.0.1 weight 2, 10.0.0.0/30}",
+        &["30: a value is given twice, with different weights"],
+    ),
+    (
+        "add-stateful all lb ip-daddr {10.0.0.0/22 weight 2}",
+        &["30: a list with weights has at most 1000 values"],
+    ),
+    (
+        "add-stateful all map ip-daddr {10.0.0.1 weight 2, 10.0.0.2}",
+        &["41: the set goes on or ends here; expected `,` or `}`"],
+    ),
     ("add-stateful all draining accept", &["18: `draining` stands before the constraints"]),
     ("add-stateful draining draining all accept", &["23: `draining` is given twice"]),
     (

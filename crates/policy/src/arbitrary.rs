@@ -8,7 +8,8 @@ use crate::field::{
     BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable, ones,
 };
 use crate::rule::{
-    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, Target, Test, Write,
+    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, ServerList, Target,
+    Test, Write,
 };
 use mmb_packet::key::{self, flags};
 use proptest::collection::vec;
@@ -343,10 +344,25 @@ impl Draw {
         let range = self.negated.then_some((a.min(b), a.max(b)));
         let method = [LbMethod::RoundRobin, LbMethod::Hash, LbMethod::Least][usize::from(self.small[0]) % 3];
         match self.small[2] % 3 {
-            0 if info.bindings.lb => Some(Target::Lb(field, set, method)),
+            0 if info.bindings.lb => {
+                let is_weighted = self.negated && set.0.iter().all(|item| matches!(item, NumberItem::One(_)));
+                let weight =
+                    |at| if at == 0 { 1 + self.small[0] % 100 } else { self.small[0].rotate_left(3) % 101 };
+                let weights = if is_weighted && set.0.is_sorted_by(distinct) {
+                    (0..set.0.len()).map(weight).collect()
+                } else {
+                    Vec::new()
+                };
+                Some(Target::Lb(field, ServerList::new(set, weights), method))
+            }
             1 if info.bindings.map => Some(Target::Map(field, set)),
             _ if info.bindings.shuffle => Some(Target::Shuffle(field, range)),
             _ => info.bindings.map.then_some(Target::Map(field, set)),
         }
     }
+}
+
+/// Whether two numbers are in order and not equal.
+fn distinct(one: &NumberItem, other: &NumberItem) -> bool {
+    matches!((one, other), (NumberItem::One(one), NumberItem::One(other)) if one < other)
 }

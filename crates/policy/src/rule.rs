@@ -130,7 +130,7 @@ pub enum Target {
     /// `shuffle FIELD [RANGE]`, stateful rules only.
     Shuffle(Field, Option<(u128, u128)>),
     /// `lb FIELD {VALUE, …} [METHOD]`, stateful rules only.
-    Lb(Field, NumberSet, LbMethod),
+    Lb(Field, ServerList, LbMethod),
 }
 
 /// The value that `mod` writes.
@@ -149,6 +149,41 @@ pub struct DropRate(pub u32);
 impl DropRate {
     /// Every packet.
     pub const ALL: DropRate = DropRate(100_000);
+}
+
+/// The values of an `lb` with their weights, in proportion to which they get connections. A value of weight 0 gets none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerList {
+    /// The values.
+    pub items: NumberSet,
+    /// The weight of each item, at most [`ServerList::MAX_WEIGHT`]; empty if all are 1.
+    weights: Vec<u8>,
+}
+
+impl ServerList {
+    /// The greatest weight.
+    pub const MAX_WEIGHT: u8 = 100;
+    /// The most values of a list with weights.
+    pub const MAX_WEIGHTED: u128 = 1000;
+
+    /// A list of items, each with its weight; those without one have the weight 1.
+    pub fn new(items: NumberSet, mut weights: Vec<u8>) -> ServerList {
+        weights.resize(items.0.len(), 1);
+        if weights.iter().all(|weight| *weight == 1) {
+            weights.clear();
+        }
+        ServerList { items, weights }
+    }
+
+    /// The weight of each item; empty if all are 1.
+    pub fn weights(&self) -> &[u8] {
+        &self.weights
+    }
+
+    /// The weight of an item.
+    pub fn weight(&self, item: usize) -> u8 {
+        self.weights.get(item).copied().unwrap_or(1)
+    }
 }
 
 /// The method by which a load balancer selects a value.

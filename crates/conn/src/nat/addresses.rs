@@ -20,11 +20,38 @@ struct ValueSetInner {
     /// A hash of the ranges, so that sets of thousands are almost always compared and looked up by one number.
     fingerprint: u64,
     maglev: OnceLock<Maglev>,
+    /// `None` if all values have the weight 1.
+    weights: Option<Weights>,
+}
+
+/// The weights of values that connections are balanced over.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Weights {
+    /// By the value's index.
+    by_index: Box<[u8]>,
+    /// Indices of values in turn: each as often as its weight says, spread evenly.
+    turns: Box<[u16]>,
 }
 
 impl ValueSet {
     /// The set of all values of `ranges`, in any order. Of a set of 2^63 or more values, only that many are used.
     pub fn new(ranges: Vec<(u128, u128)>) -> ValueSet {
+        ValueSet::build(ranges, |_| None)
+    }
+
+    /// The set of all values of `ranges`, each range with the weight of its values: at most 1000 values, some of which have a weight.
+    pub fn weighted(ranges: &[((u128, u128), u8)]) -> ValueSet {
+        let weight = |value: u128| {
+            let range = ranges.iter().find(|((low, high), _)| (*low..=*high).contains(&value));
+            range.map_or(0, |(_, weight)| *weight)
+        };
+        ValueSet::build(ranges.iter().map(|(range, _)| *range).collect(), |values| {
+            let values = values.as_slice().iter().flat_map(|(low, high)| *low..=*high);
+            Some(Weights::new(values.map(weight).collect()))
+        })
+    }
+
+    fn build(ranges: Vec<(u128, u128)>, weights: impl FnOnce(&Intervals) -> Option<Weights>) -> ValueSet {
         let ranges: Intervals = ranges.into_iter().filter(|(low, high)| low <= high).collect();
         let mut len = 0_u64;
         let mut before = Vec::with_capacity(ranges.as_slice().len());
@@ -33,9 +60,11 @@ impl ValueSet {
             let size = u64::try_from(high - low).unwrap_or(u64::MAX).saturating_add(1);
             len = len.saturating_add(size).min(1 << 63);
         }
+        let weights = weights(&ranges);
         let mut hasher = DefaultHasher::new();
-        ranges.hash(&mut hasher);
+        (&ranges, &weights).hash(&mut hasher);
         ValueSet(Arc::new(ValueSetInner {
+            weights,
             ranges,
             before,
             len,
@@ -75,10 +104,54 @@ impl ValueSet {
         Some((ranges.first()?.0, ranges.last()?.1))
     }
 
+    /// Whether some values have another weight than 1.
+    pub(super) fn is_weighted(&self) -> bool {
+        self.0.weights.is_some()
+    }
+
+    /// The weight of the value with this index: its share of connections.
+    pub(super) fn weight(&self, index: u64) -> u8 {
+        self.0.weights.as_ref().map_or(1, |weights| weights.by_index[index as usize])
+    }
+
+    /// The number of turns after which every value has had its share.
+    pub(super) fn turns(&self) -> u64 {
+        self.0.weights.as_ref().map_or(self.len(), |weights| weights.turns.len() as u64)
+    }
+
+    /// The index of the value whose turn it is.
+    pub(super) fn at_turn(&self, turn: u64) -> u64 {
+        self.0.weights.as_ref().map_or(turn, |weights| weights.turns[turn as usize].into())
+    }
+
     /// The table of consistent hashing over these values, built on first use.
     pub(super) fn maglev(&self) -> &Maglev {
-        self.0.maglev.get_or_init(|| Maglev::new(self.len(), |index| self.nth(index)))
+        let values = |index| (self.nth(index), self.weight(index));
+        self.0.maglev.get_or_init(|| Maglev::new(self.len(), values))
     }
+}
+
+impl Weights {
+    fn new(by_index: Box<[u8]>) -> Weights {
+        let common = by_index.iter().fold(0, |common, weight| gcd(common, *weight)).max(1);
+        // The nth of a value's turns lies in the middle of the nth part of the round, of which it has as many as its weight.
+        let mut turns: Vec<(u32, u16)> = (0..)
+            .zip(&by_index)
+            .flat_map(|(index, weight)| {
+                let weight = u32::from(weight / common);
+                (0..weight).map(move |turn| ((2 * turn + 1) * ROUND / (2 * weight), index))
+            })
+            .collect();
+        turns.sort_unstable();
+        Weights { by_index, turns: turns.into_iter().map(|(_, index)| index).collect() }
+    }
+}
+
+/// The length of a round of turns, in units of its own.
+const ROUND: u32 = 1 << 20;
+
+fn gcd(one: u8, other: u8) -> u8 {
+    if other == 0 { one } else { gcd(other, one % other) }
 }
 
 impl From<Vec<(u128, u128)>> for ValueSet {
@@ -90,7 +163,10 @@ impl From<Vec<(u128, u128)>> for ValueSet {
 impl PartialEq for ValueSet {
     fn eq(&self, other: &ValueSet) -> bool {
         let (one, other) = (&self.0, &other.0);
-        Arc::ptr_eq(one, other) || one.fingerprint == other.fingerprint && one.ranges == other.ranges
+        Arc::ptr_eq(one, other)
+            || one.fingerprint == other.fingerprint
+                && one.ranges == other.ranges
+                && one.weights == other.weights
     }
 }
 
@@ -123,6 +199,17 @@ mod tests {
                 prop_assert_eq!(set.index_of(value), expected);
             }
         }
+    }
+
+    #[test]
+    fn turns_are_shared_by_weight_and_spread() {
+        let set = ValueSet::weighted(&[((10, 10), 6), ((12, 13), 2), ((7, 7), 0)]);
+        let turns: Vec<_> = (0..set.turns()).map(|turn| set.nth(set.at_turn(turn))).collect();
+        assert_eq!(turns, [10, 10, 12, 13, 10]);
+        assert_eq!((0..4).map(|index| set.weight(index)).collect::<Vec<_>>(), [0, 6, 2, 2]);
+        assert_ne!(set, ValueSet::new(vec![(7, 7), (10, 10), (12, 13)]));
+        let plain = ValueSet::new(vec![(3, 5)]);
+        assert_eq!((plain.turns(), plain.at_turn(2), plain.weight(1)), (3, 2, 1));
     }
 
     #[test]

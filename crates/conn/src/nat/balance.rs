@@ -52,19 +52,36 @@ fn wide(hash: u64, probe: u64) -> u128 {
     u128::from(mix(low)) << 64 | u128::from(low)
 }
 
-/// The number of connections of each value, and the value with the fewest. Idle values take no memory.
+/// The number of connections of each value, and the value with the fewest for its weight. Idle values take no memory.
 pub(super) struct Least {
     idle: AvailableIndices,
     /// A binary heap of values with connections: the one with the fewest first, of equal ones the one with the lowest index.
     busy: Vec<(u32, u64)>,
     /// The position of a value in the heap.
     positions: HashMap<u64, usize>,
+    /// The values, by whose weights their connections are compared.
+    values: ValueSet,
 }
 
 impl Least {
-    /// State for `values` values without connections.
-    pub(super) fn new(values: u64) -> Least {
-        Least { idle: AvailableIndices::new(values), busy: Vec::new(), positions: HashMap::new() }
+    /// State for values without connections.
+    pub(super) fn new(values: &ValueSet) -> Least {
+        let mut idle = AvailableIndices::new(values.len());
+        if values.is_weighted() {
+            // Those without a weight are never picked: at most a thousand.
+            (0..values.len()).filter(|index| values.weight(*index) == 0).for_each(|index| {
+                if idle.reserve() {
+                    idle.remove(index);
+                }
+            });
+        }
+        Least { idle, busy: Vec::new(), positions: HashMap::new(), values: values.clone() }
+    }
+
+    /// Whether a value has fewer connections for its weight than another; of equal ones, the lower index comes first.
+    fn is_less(&self, (one, first): (u32, u64), (other, second): (u32, u64)) -> bool {
+        let load = |connections: u32, index| u64::from(connections) * u64::from(self.values.weight(index));
+        (load(one, second), first) < (load(other, first), second)
     }
 
     /// The index of a value with the fewest connections, if there is any value.
@@ -117,7 +134,7 @@ impl Least {
 
     /// Moves an entry up until its parent has no more connections. Returns its position.
     fn rise(&mut self, mut position: usize) -> usize {
-        while position > 0 && self.busy[position] < self.busy[(position - 1) / 2] {
+        while position > 0 && self.is_less(self.busy[position], self.busy[(position - 1) / 2]) {
             self.swap(position, (position - 1) / 2);
             position = (position - 1) / 2;
         }
@@ -128,8 +145,10 @@ impl Least {
     fn sink(&mut self, mut position: usize) {
         loop {
             let children = (2 * position + 1..self.busy.len()).take(2);
-            let Some(least) = children.min_by_key(|child| self.busy[*child]) else { break };
-            if self.busy[position] < self.busy[least] {
+            let fewest =
+                |one, other| if self.is_less(self.busy[other], self.busy[one]) { other } else { one };
+            let Some(least) = children.reduce(fewest) else { break };
+            if self.is_less(self.busy[position], self.busy[least]) {
                 break;
             }
             self.swap(position, least);
@@ -155,7 +174,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_value_that_fewest_chose_comes_first(steps in proptest::collection::vec((any::<bool>(), 0_u64..9), 0..200)) {
-            let (mut least, mut plain) = (Least::new(9), [0_u32; 9]);
+            let values = ValueSet::new(vec![(0, 8)]);
+            let (mut least, mut plain) = (Least::new(&values), [0_u32; 9]);
             let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
             for (more, index) in steps {
                 let load = &mut plain[index as usize];
@@ -174,6 +194,49 @@ mod tests {
                 prop_assert_eq!(least.positions.len() as u64 + least.idle.count(), 9);
             }
         }
+    }
+
+    #[test]
+    fn connections_are_in_proportion_to_weights() {
+        let values = ValueSet::weighted(&[((10, 10), 3), ((11, 12), 1), ((13, 13), 0)]);
+        let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
+        let mut least = Least::new(&values);
+        let mut counts = [0_u32; 4];
+        for step in 1..=500 {
+            let picked = least.pick(&mut secrets).expect("there are values");
+            assert!(least.reserve());
+            least.hold(picked);
+            counts[picked as usize] += 1;
+            if step % 5 == 0 {
+                assert_eq!(counts, [3 * step / 5, step / 5, step / 5, 0]);
+            }
+        }
+        (0..60).for_each(|_| least.release(1));
+        assert!((0..60).all(|_| {
+            let picked = least.pick(&mut secrets);
+            assert!(least.reserve());
+            picked.into_iter().for_each(|picked| least.hold(picked));
+            picked == Some(1)
+        }));
+        let mut shares = [0_u32; 4];
+        values.maglev().0.iter().for_each(|server| shares[usize::from(*server)] += 1);
+        let size: u32 = shares.iter().sum();
+        assert!(shares[3] == 0 && shares[0].abs_diff(size / 5 * 3) < size / 100, "{shares:?}");
+        assert!(
+            shares[1].abs_diff(size / 5) < size / 100 && shares[2].abs_diff(size / 5) < size / 100,
+            "{shares:?}"
+        );
+    }
+
+    /// A server that drains moves hardly any connection of others, like one that goes.
+    #[test]
+    fn few_hashes_move_when_a_weight_changes() {
+        let list = |weight| ValueSet::weighted(&[((700, 706), 2), ((707, 707), weight)]);
+        let (before, after) = (given(&list(2), 20_000), given(&list(0), 20_000));
+        assert!(after.iter().all(|server| *server != 707));
+        let others = before.iter().zip(&after).filter(|(before, _)| **before != 707);
+        let moved = others.filter(|(before, after)| before != after).count();
+        assert!(moved < 20_000 / 20, "{moved} of other servers moved");
     }
 
     /// The server that each of `hashes` connections gets.

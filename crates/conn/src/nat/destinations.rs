@@ -139,7 +139,7 @@ impl DestinationTable {
         let balance = spread.balance;
         let set = self.set(rule, spread, secrets).ok_or(NatError::NoMemory)?;
         let ServerSet { servers, turn, least } = self.sets.state(set).ok_or(NatError::NoAddress)?;
-        if servers.is_empty() {
+        if servers.turns() == 0 {
             return Err(NatError::NoAddress);
         }
         let server = match (balance, &*least) {
@@ -147,10 +147,10 @@ impl DestinationTable {
             (Balance::Least, Some(least)) if attempt == 0 => {
                 least.pick(secrets).ok_or(NatError::NoAddress)?
             }
-            (Balance::Least, _) => secrets.below(servers.len()),
+            (Balance::Least, _) => servers.at_turn(secrets.below(servers.turns())),
             (Balance::RoundRobin, _) => {
-                *turn = (*turn + 1) % servers.len();
-                *turn
+                *turn = (*turn + 1) % servers.turns();
+                servers.at_turn(*turn)
             }
         };
         Ok((servers.nth(server), least.as_ref().map(|_| CountedServer { set, server })))
@@ -207,8 +207,8 @@ impl ServerSet {
     fn new(spread: &BalancedValue, secrets: &mut NatRandom) -> ServerSet {
         let (BalancedOver::Addresses(servers) | BalancedOver::Ports(servers)) = &spread.over;
         let servers = servers.clone();
-        let turn = secrets.below(servers.len().max(1));
-        let least = (spread.balance == Balance::Least).then(|| Least::new(servers.len()));
+        let turn = secrets.below(servers.turns().max(1));
+        let least = (spread.balance == Balance::Least).then(|| Least::new(&servers));
         ServerSet { servers, turn, least }
     }
 }

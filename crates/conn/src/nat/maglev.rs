@@ -13,8 +13,8 @@ const SIZES: [(u64, u64); 2] = [(65_537, 655), (655_373, 6_553)];
 pub(super) struct Maglev(pub(super) Box<[u16]>);
 
 impl Maglev {
-    /// The table over `values` values, of which `nth` returns each.
-    pub(super) fn new(values: u64, nth: impl Fn(u64) -> u128) -> Maglev {
+    /// The table over `values` values, of which `nth` returns each with its weight.
+    pub(super) fn new(values: u64, nth: impl Fn(u64) -> (u128, u8)) -> Maglev {
         let size = SIZES.iter().find(|(_, most)| (1..=*most).contains(&values)).map_or(0, |(size, _)| *size);
         Maglev(if size == 0 { Box::default() } else { fill(size, values, nth) })
     }
@@ -25,29 +25,34 @@ impl Maglev {
     }
 }
 
-/// Fills a table: values take entries in turns, each in a permutation of its own.
-fn fill(size: u64, values: u64, nth: impl Fn(u64) -> u128) -> Box<[u16]> {
+/// Fills a table: values take entries in turns, each in a permutation of its own, and as many in a turn as its weight says (section 3.4).
+fn fill(size: u64, values: u64, nth: impl Fn(u64) -> (u128, u8)) -> Box<[u16]> {
     const FREE: u16 = u16::MAX;
-    let mut orders: Vec<(u64, u64)> = (0..values)
+    let mut orders: Vec<(u64, u64, u8)> = (0..values)
         .map(|index| {
-            let value = nth(index);
+            let (value, weight) = nth(index);
             let folded = mix(value as u64 ^ mix((value >> 64) as u64));
-            (scale(folded, size), 1 + scale(mix(folded), size - 1))
+            (scale(folded, size), 1 + scale(mix(folded), size - 1), weight)
         })
         .collect();
+    if orders.iter().all(|(.., weight)| *weight == 0) {
+        return Box::default();
+    }
     let mut table = vec![FREE; size as usize].into_boxed_slice();
     let mut left = size;
     while left > 0 {
-        for (index, (next, skip)) in orders.iter_mut().enumerate().take(left as usize) {
-            while table[*next as usize] != FREE {
-                // Both are below `size`: a division for each step would take most of the time.
-                *next += *skip;
-                if *next >= size {
-                    *next -= size;
+        for (index, (next, skip, weight)) in orders.iter_mut().enumerate() {
+            for _ in 0..u64::from(*weight).min(left) {
+                while table[*next as usize] != FREE {
+                    // Both are below `size`: a division for each step would take most of the time.
+                    *next += *skip;
+                    if *next >= size {
+                        *next -= size;
+                    }
                 }
+                table[*next as usize] = index as u16;
+                left -= 1;
             }
-            table[*next as usize] = index as u16;
-            left -= 1;
         }
     }
     table

@@ -45,6 +45,12 @@ impl PortMapping {
         PortMapping::new(PortMappingKind::Within, ranges)
     }
 
+    /// A port of these ranges, which are balanced over by the weights of their ports.
+    pub fn weighted(ranges: &[((u128, u128), u8)]) -> PortMapping {
+        let ports: Vec<_> = ranges.iter().map(|((low, high), _)| (*low as u16, *high as u16)).collect();
+        PortMapping { values: ValueSet::weighted(ranges), ..PortMapping::within(&ports) }
+    }
+
     /// A random free port of this range, both ends included.
     pub fn shuffled(low: u16, high: u16) -> PortMapping {
         PortMapping::new(PortMappingKind::Shuffled, &[(low, high)])

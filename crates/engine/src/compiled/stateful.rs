@@ -4,7 +4,7 @@
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
-use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};
+use mmb_policy::rule::{DropRate, LbMethod, NumberSet, ServerList, Target, Write};
 use mmb_policy::{Rule, RuleId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -117,8 +117,8 @@ impl StatefulRule {
                     let range = range.unwrap_or_else(|| usual_range(*field));
                     stateful.map(*field, &[range], true);
                 }
-                Target::Lb(field, set, method) => {
-                    stateful.map(*field, &ranges(*field, set), false);
+                Target::Lb(field, servers, method) => {
+                    stateful.balance(*field, servers);
                     stateful.mapping.balance = Some(match method {
                         LbMethod::RoundRobin => Balance::RoundRobin,
                         LbMethod::Hash => Balance::Hash,
@@ -157,6 +157,18 @@ impl StatefulRule {
         prefetch(&self.maps);
         prefetch(&self.ip_id);
         prefetch(&self.seq);
+    }
+
+    fn balance(&mut self, field: Field, servers: &ServerList) {
+        let ranges = ranges(field, &servers.items);
+        let weights = (0..).map(|item| servers.weight(item));
+        let weighted: Vec<_> = ranges.iter().copied().zip(weights).collect();
+        let part = if servers.weights().is_empty() { None } else { field.info().bindings.part };
+        match part {
+            Some(MappedPart::DestinationAddress) => self.mapping.daddr = Some(ValueSet::weighted(&weighted)),
+            Some(MappedPart::DestinationPort) => self.mapping.dport = Some(PortMapping::weighted(&weighted)),
+            _ => self.map(field, &ranges, false),
+        }
     }
 
     fn map(&mut self, field: Field, ranges: &[(u128, u128)], shuffled: bool) {

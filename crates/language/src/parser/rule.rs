@@ -4,16 +4,19 @@ use super::{Parser, list, unknown};
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::lexer::TokenKind;
 use crate::nearest::nearest;
-use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
+use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax, WeightSyntax};
 use crate::syntax::{MatchSyntax, RuleSyntax};
 use crate::target;
 use crate::target::info::{Slot, TargetArguments, TargetInfo, TargetSyntax};
 use crate::value;
 use mmb_policy::field::{Field, FieldId, FieldInfo, ValueKind};
-use mmb_policy::rule::{Prio, RuleId};
+use mmb_policy::rule::{Prio, RuleId, ServerList};
 
 /// The longest name of a rule in bytes.
 const MAX_NAME: usize = 64;
+
+/// The word before the weight of a member of a set.
+pub(crate) const WEIGHT: &str = "weight";
 
 impl<'t> Parser<'t, '_, '_> {
     /// Parses the arguments of `add`.
@@ -319,7 +322,7 @@ impl<'t> Parser<'t, '_, '_> {
             return Some(ValueSyntax::One(item));
         }
         if token.kind == TokenKind::Open {
-            return self.set(info);
+            return self.set(info, None);
         }
         let at = if token.kind == TokenKind::End { behind } else { token.span };
         let error = Diagnostic::new(at, format!("a value of `{}` is missing", info.name));
@@ -342,8 +345,12 @@ impl<'t> Parser<'t, '_, '_> {
         Some(ItemSyntax { kind, span: token.span })
     }
 
-    /// `{VALUE, …}`
-    fn set(&mut self, info: &FieldInfo) -> Option<ValueSyntax<'t>> {
+    /// `{VALUE, …}`; with `weights`, members may be followed by `weight N`.
+    fn set(
+        &mut self,
+        info: &FieldInfo,
+        mut weights: Option<&mut Vec<WeightSyntax>>,
+    ) -> Option<ValueSyntax<'t>> {
         let start = self.next().span;
         let mut items = Vec::new();
         loop {
@@ -353,6 +360,15 @@ impl<'t> Parser<'t, '_, '_> {
                 self.skip_set();
                 return None;
             };
+            if let Some(weights) = &mut weights
+                && self.take_word(WEIGHT)
+            {
+                let Some(weight) = self.weight() else {
+                    self.skip_set();
+                    return None;
+                };
+                weights.push(WeightSyntax { member: items.len(), weight });
+            }
             items.push(item);
             match &self.peek().kind {
                 TokenKind::Comma => self.next(),
@@ -368,6 +384,24 @@ impl<'t> Parser<'t, '_, '_> {
                 }
             };
         }
+    }
+
+    /// The number behind `weight`.
+    fn weight(&mut self) -> Option<u8> {
+        let token = self.peek();
+        if let TokenKind::Word(word) = &token.kind
+            && let Ok(number) = value::number(word)
+            && let Ok(weight @ 0..=ServerList::MAX_WEIGHT) = u8::try_from(number)
+        {
+            self.next();
+            return Some(weight);
+        }
+        let message = match &token.kind {
+            TokenKind::Word(word) => format!("`{word}` is no weight"),
+            _ => "a weight is missing".to_owned(),
+        };
+        self.error(Diagnostic::new(token.span, message).expected("a number 0 (no new connections) to 100"));
+        None
     }
 
     /// Skips the rest of a set that went wrong.
@@ -390,6 +424,14 @@ impl<'t> Parser<'t, '_, '_> {
                 Slot::Value => {
                     let field = arguments.field?;
                     arguments.value = Some(self.value(field.field.info(), field.span)?);
+                }
+                Slot::WeightedValue => {
+                    let field = arguments.field?;
+                    let info = field.field.info();
+                    arguments.value = Some(match self.peek().kind {
+                        TokenKind::Open => self.set(info, Some(&mut arguments.weights))?,
+                        _ => self.value(info, field.span)?,
+                    });
                 }
                 Slot::OptionalValue => {
                     arguments.value = self.optional_value(arguments.field?.field.info())?

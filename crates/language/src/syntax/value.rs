@@ -26,6 +26,14 @@ pub(crate) struct ItemSyntax<'t> {
     pub(crate) span: TextSpan,
 }
 
+/// `weight N` behind a member of a set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeightSyntax {
+    /// The index of the member.
+    pub(crate) member: usize,
+    pub(crate) weight: u8,
+}
+
 /// The form in which a value is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ItemKind<'t> {

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::TextSpan;
 use crate::report::CheckReport;
-use crate::syntax::value::{FieldSyntax, ItemSyntax, ValueSyntax};
+use crate::syntax::value::{FieldSyntax, ItemSyntax, ValueSyntax, WeightSyntax};
 use mmb_policy::Target;
 use mmb_policy::field::FieldInfo;
 
@@ -40,6 +40,8 @@ pub(crate) enum Slot {
     Selection,
     /// A value of the field.
     Value,
+    /// A value of the field; members of a set may have a weight.
+    WeightedValue,
     /// A value of the field, or nothing.
     OptionalValue,
     /// A percentage, or nothing.
@@ -65,8 +67,10 @@ pub(crate) struct TargetArguments<'t> {
     pub(crate) all: bool,
     /// `!` stands before a selection.
     pub(crate) negated: bool,
-    /// The value of [`Slot::Value`] or [`Slot::OptionalValue`].
+    /// The value of [`Slot::Value`], [`Slot::WeightedValue`] or [`Slot::OptionalValue`].
     pub(crate) value: Option<ValueSyntax<'t>>,
+    /// The weights of members of the value, those that are given.
+    pub(crate) weights: Vec<WeightSyntax>,
     /// The percentage of [`Slot::Percentage`].
     pub(crate) percentage: Option<ItemSyntax<'t>>,
     /// The word of [`Slot::Choice`].
@@ -78,7 +82,9 @@ impl Slot {
     pub(crate) fn is_field(&self) -> bool {
         match self {
             Slot::Field(_) | Slot::Selection => true,
-            Slot::Value | Slot::OptionalValue | Slot::Percentage | Slot::Choice(..) => false,
+            Slot::Value | Slot::WeightedValue | Slot::OptionalValue | Slot::Percentage | Slot::Choice(..) => {
+                false
+            }
         }
     }
 }

@@ -10,7 +10,7 @@
 use crate::field::{FIELDS, Field, FieldId, FieldPlace};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Rule, RuleId,
-    Target, Test, Write,
+    ServerList, Target, Test, Write,
 };
 
 const STATEFUL: u8 = 1;
@@ -49,6 +49,8 @@ const MAP: u8 = 9;
 const SHUFFLE: u8 = 10;
 const SHUFFLE_RANGE: u8 = 11;
 const LB: u8 = 12;
+/// Set beside the method of an `lb` whose items have weights, which follow the items.
+const WEIGHTED: u8 = 0x80;
 
 /// Appends the record of a rule.
 pub(super) fn write(rule: &Rule, out: &mut Vec<u8>) {
@@ -174,10 +176,12 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
             of_field(SHUFFLE_RANGE, field, out);
             write_item(NumberItem::Range(*first, *last), out);
         }
-        Target::Lb(field, set, method) => {
+        Target::Lb(field, servers, method) => {
             of_field(LB, field, out);
-            out.push(*method as u8);
-            write_items(set, out);
+            let weighted = if servers.weights().is_empty() { 0 } else { WEIGHTED };
+            out.push(*method as u8 | weighted);
+            write_items(&servers.items, out);
+            out.extend(servers.weights());
         }
     }
 }
@@ -367,8 +371,12 @@ impl<'r> RecordReader<'r> {
                 Target::Shuffle(field, Some((first, self.number(len))))
             }
             _ => {
-                let method = LbMethod::ALL[usize::from(self.byte())];
-                Target::Lb(field, self.items(), method)
+                let method = self.byte();
+                let items = self.items();
+                let weights = if method & WEIGHTED == 0 { 0 } else { items.0.len() };
+                let weights = (0..weights).map(|_| self.byte()).collect();
+                let method = LbMethod::ALL[usize::from(method & !WEIGHTED)];
+                Target::Lb(field, ServerList::new(items, weights), method)
             }
         }
     }
