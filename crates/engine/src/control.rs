@@ -208,7 +208,8 @@ impl Connections {
         for worker in 0..self.workers.len() {
             let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
-                let saved = self.ask(worker, move |conntrack, _| conntrack.save(first, CHUNK));
+                let saved =
+                    self.ask(worker, move |conntrack, snapshot| conntrack.save(snapshot, first, CHUNK));
                 let (next, found) = saved.map_err(io::Error::other)?;
                 found.iter().try_for_each(|saved| writer.connection(saved))?;
                 from = next;

@@ -364,6 +364,22 @@ fn ports_are_found_by_name() {
 }
 
 #[test]
+fn connections_do_not_get_a_rule_with_the_id_of_a_removed_one() {
+    let other = "add-stateful id 1 in a ip-saddr 10.9.0.0/16 mod ip-ttl 9";
+    let mut before = Middlebox::new("add-stateful id 1 in a ip-saddr 10.0.0.0/24 accept");
+    before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));
+    for text in ["", other] {
+        before.engine.publish(&policy(text)).expect("publishes");
+    }
+    let state = before.save();
+    let mut after = Middlebox::with_workers(other, 1);
+    assert_eq!(after.load_counted(&state), Ok(load_summary(1, &[])));
+    assert!(after.list()[0].rules.is_empty());
+    let again = udp((INSIDE, 4000), (SERVER, 53));
+    assert_eq!(after.through(0, &again), again, "not with the other rule's TTL");
+}
+
+#[test]
 fn connections_that_lost_a_rule_are_counted() {
     let mut before = Middlebox::new(NAT);
     before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));

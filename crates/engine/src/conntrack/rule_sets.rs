@@ -250,6 +250,19 @@ impl StatefulRuleSets {
         Arc::clone(set.ids.get_or_init(|| set.rules.iter().map(|(_, rule)| rule.id).collect()))
     }
 
+    /// The ids of those rules of a connection's set that the policy still contains, or a successor of them.
+    pub(crate) fn ids_in_force(
+        &self,
+        snapshot: &Snapshot,
+        id: Option<RuleSetId>,
+    ) -> impl Iterator<Item = RuleId> {
+        let rules = id.into_iter().flat_map(|id| &self.sets[id].rules);
+        rules.filter_map(|(slot, rule)| {
+            let now = snapshot.stateful(*slot)?;
+            (now.line == rule.line).then_some(now.id)
+        })
+    }
+
     /// The rules of a connection's set, including removed ones.
     pub(crate) fn rules(&self, id: Option<RuleSetId>) -> impl Iterator<Item = &Arc<StatefulRule>> {
         id.into_iter().flat_map(|id| self.sets[id].rules.iter().map(|(_, rule)| rule))

@@ -109,9 +109,15 @@ impl Conntrack {
     }
 
     /// The connections of `most` slots from `first`, as they are saved to a file.
-    pub(crate) fn save(&self, first: ConnId, most: usize) -> (Option<ConnId>, Vec<SavedConnection>) {
+    pub(crate) fn save(
+        &self,
+        snapshot: &Snapshot,
+        first: ConnId,
+        most: usize,
+    ) -> (Option<ConnId>, Vec<SavedConnection>) {
         let mut found = Vec::new();
-        let next = self.table.scan(first, most, &mut |_, connection| found.push(self.saved(connection)));
+        let next =
+            self.table.scan(first, most, &mut |_, connection| found.push(self.saved(snapshot, connection)));
         (next, found)
     }
 
@@ -181,8 +187,9 @@ impl Conntrack {
         self.state.info(Some(id), connection, self.table.expires_ms(id, self.state.now_ms))
     }
 
-    fn saved(&self, connection: &Connection) -> SavedConnection {
-        let rules = self.state.sets.rules(connection.rule_set).map(|rule| rule.id).collect();
+    /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them.
+    fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> SavedConnection {
+        let rules = self.state.sets.ids_in_force(snapshot, connection.rule_set).collect();
         let extension = connection.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
         SavedConnection::of(connection, self.state.now_ms, extension, rules)
     }
