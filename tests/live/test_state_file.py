@@ -241,9 +241,16 @@ def test_a_damaged_state_does_not_prevent_the_start(site, service):
     assert f"kept as {damaged}" in service.mmb.output() and damaged.read_bytes() == content[:-3]
 
 
-def test_a_state_that_could_not_be_saved_prevents_the_start(fresh, site):
-    with pytest.raises(DidNotStart, match="nowhere"):
-        fresh.daemon(site, "--state", site.folder / "nowhere" / "state")
+@pytest.mark.parametrize("name", ["nowhere/state", "link", "."])
+def test_a_state_that_could_not_be_saved_prevents_the_start(fresh, site, name):
+    (site.folder / "link").symlink_to(site.folder / "elsewhere")
+    with pytest.raises(DidNotStart, match="--state"):
+        fresh.daemon(site, "--state", site.folder / name)
+
+
+def test_a_state_is_no_stream(fresh, site):
+    with pytest.raises(DidNotStart, match="a regular file"):
+        fresh.daemon(site, "--state", "-")
 
 
 def test_connections_that_a_service_leaves_out_are_told(site, service):

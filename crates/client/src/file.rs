@@ -98,7 +98,7 @@ pub fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
 }
 
 /// Returns whether a name is one of this process's own streams.
-pub(crate) fn is_own_stream(name: &str) -> bool {
+pub fn is_own_stream(name: &str) -> bool {
     matches!(name, "-" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") || name.starts_with("/dev/fd/")
 }
 

@@ -5,6 +5,7 @@
 
 use crate::connection_line::connection_line;
 use crate::daemon::Daemon;
+use crate::memory::MemoryShortage;
 use mmb_base::lock;
 use mmb_engine::{
     Connections, LeftOut, LoadSummary, NoAnswer, RuleCount, SavedRule, SavedState, StateWriter,
@@ -19,6 +20,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Rules whose counters are read while the daemon is locked once.
 const RULES_AT_ONCE: usize = 512;
+
+/// The memory that the text of rules takes while it is parsed, in multiples of its length.
+const PARSED: u64 = 3;
+
+/// The reason why a state cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A worker has stopped.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryShortage),
+}
 
 /// Writes the state of a daemon, whose connections these are; returns the number of connections. The daemon is locked for short times.
 ///
@@ -57,14 +72,20 @@ pub fn save(daemon: &Mutex<Daemon>, connections: &Connections, out: &mut dyn Wri
 /// but for those that the table has no room for.
 ///
 /// # Errors
-/// A worker does not answer.
+/// A worker does not answer, or there is no memory for the state's rules.
 pub fn load(
     daemon: &Mutex<Daemon>,
     connections: &Connections,
     state: &SavedState,
     left_out: &mut dyn FnMut(LeftOut),
-) -> Result<LoadedLine, NoAnswer> {
-    let policy = Arc::clone(lock(daemon).policy());
+) -> Result<LoadedLine, LoadError> {
+    let policy = {
+        let daemon = lock(daemon);
+        let stateful = state.rules.iter().filter(|rule| is_stateful(&rule.text));
+        let bytes: u64 = stateful.map(|rule| rule.text.len() as u64).sum();
+        daemon.check_memory_for(bytes * PARSED)?;
+        Arc::clone(daemon.policy())
+    };
     let rules = stateful_successors(state, &policy.rules);
     let map = lock(daemon).engine().state_map(&state.header, now_ms(), rules);
     let LoadSummary { connections, lost_rules, left_out } = connections.load(state, &map, left_out)?;

@@ -8,7 +8,7 @@
 use crate::output;
 use anyhow::Context;
 use mmb_base::lock;
-use mmb_client::file::{FileContent, FileWriter, open_state};
+use mmb_client::file::{FileContent, FileWriter, is_own_stream, open_state};
 use mmb_control::{Daemon, state};
 use mmb_engine::{Connections, LeftOut, NoCycles, SavedState, Worker};
 use std::io::{BufReader, BufWriter, ErrorKind, Write};
@@ -59,6 +59,7 @@ impl StateFile {
     /// The file could not be written at the end.
     pub(super) fn open(path: &Path, most: u64) -> anyhow::Result<StateFile> {
         let name = path.display().to_string();
+        anyhow::ensure!(!is_own_stream(&name), "--state {name}: a state file is a regular file");
         // The writer of a file that is not finished leaves nothing.
         FileWriter::begin(&name, FileContent::State).context("--state")?;
         let saved = match path.try_exists() {
