@@ -1,5 +1,6 @@
 """Connections across a restart of the daemon: `save-state` before, `load-state` after, without an effect on the ends."""
 
+import os
 import signal
 import threading
 
@@ -310,3 +311,15 @@ def test_connections_of_a_rule_that_drains_go_on_also_after_a_restart(site, serv
             talk(client, server)
             service.mmb("conn kill tcp-dport 9001")
         wait_until(lambda: 2 not in listed(), "the rule has gone with its last connection")
+
+
+def test_sighup_reads_no_pipe(fresh, site):
+    """A policy from standard input would be empty the second time, and a pipe may have no writer."""
+    policy = site.folder / "policy.mmb"
+    policy.write_text("add in wan drop\n")
+    daemon = fresh.daemon(site, "-c", policy)
+    policy.unlink()
+    os.mkfifo(policy)
+    daemon.process.signal(signal.SIGHUP)
+    wait_until(lambda: "a regular file only" in daemon.output(), "it is refused")
+    assert len(daemon.ask("list")["rules"]) == 1 and daemon.stop() == 0

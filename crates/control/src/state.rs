@@ -10,10 +10,9 @@ use mmb_base::lock;
 use mmb_engine::{
     Connections, LeftOut, LoadSummary, NoAnswer, RuleCount, SavedRule, SavedState, StateWriter,
 };
-use mmb_language::{parse_policy, with_id};
-use mmb_policy::{Policy, PolicyDiff, RuleId, RuleStore, successors};
+use mmb_language::{Command, parse_command, with_id};
+use mmb_policy::{Policy, PolicyDiff, successors};
 use mmb_protocol::answer::{LeftOutLine, LoadedLine};
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -79,16 +78,16 @@ pub fn load(
     state: &SavedState,
     left_out: &mut dyn FnMut(LeftOut),
 ) -> Result<LoadedLine, LoadError> {
-    let policy = {
-        let daemon = lock(daemon);
-        let stateful = state.rules.iter().filter(|rule| is_stateful(&rule.text));
-        let bytes: u64 = stateful.map(|rule| rule.text.len() as u64).sum();
-        daemon.check_memory_for(bytes * PARSED)?;
-        Arc::clone(daemon.policy())
+    let stateful = state.rules.iter().filter(|rule| is_stateful(&rule.text));
+    let bytes: u64 = stateful.map(|rule| rule.text.len() as u64).sum();
+    lock(daemon).check_memory_for(bytes * PARSED)?;
+    let before = parsed(state, is_stateful);
+    let map = || {
+        let policy = Arc::clone(lock(daemon).policy());
+        let rules = successors(&before.rules, &policy.rules);
+        lock(daemon).engine().state_map(&state.header, now_ms(), rules)
     };
-    let rules = stateful_successors(state, &policy.rules);
-    let map = lock(daemon).engine().state_map(&state.header, now_ms(), rules);
-    let LoadSummary { connections, lost_rules, left_out } = connections.load(state, &map, left_out)?;
+    let LoadSummary { connections, lost_rules, left_out } = connections.load(state, map, left_out)?;
     let left_out = left_out.into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
     Ok(LoadedLine { connections, lost_rules, left_out: left_out.collect() })
 }
@@ -99,30 +98,29 @@ pub fn left_out_line(LeftOut { info, reason }: &LeftOut) -> LeftOutLine {
 }
 
 /// Returns a policy as it follows the one whose state this is: rules without ids have those that they had, and rules that were draining go on
-/// to drain. If the rules of the state cannot be read, the policy stays as it is.
+/// to drain.
 pub fn followed(state: &SavedState, policy: Policy) -> Policy {
     let has_assigned_ids = policy.has_assigned_ids();
-    match parsed(state, |text| has_assigned_ids || is_stateful(text)) {
-        Some(before) => PolicyDiff::new(&before, policy).policy,
-        None => policy,
-    }
+    let before = parsed(state, |text| has_assigned_ids || is_stateful(text));
+    PolicyDiff::new(&before, policy).policy
 }
 
 fn is_stateful(text: &str) -> bool {
     text.starts_with("add-stateful ")
 }
 
-/// Returns the ids of a state's stateful rules in a policy.
-fn stateful_successors(state: &SavedState, now: &RuleStore) -> HashMap<RuleId, RuleId> {
-    parsed(state, is_stateful).map(|before| successors(&before.rules, now)).unwrap_or_default()
-}
-
-/// Parses the rules of a state with a certain text; `None` if they are not rules of this version of the language.
-fn parsed(state: &SavedState, is_wanted: impl Fn(&str) -> bool) -> Option<Policy> {
-    let lines = state.rules.iter().map(|rule| rule.text.as_str()).filter(|text| is_wanted(text));
-    let mut text = String::new();
-    lines.for_each(|line| text.extend([line, "\n"]));
-    parse_policy(&text).ok().map(|(policy, _)| policy)
+/// Parses the rules of a state with a certain text. Those that are no rules of this version of the language are left out.
+fn parsed(state: &SavedState, is_wanted: impl Fn(&str) -> bool) -> Policy {
+    let mut policy = Policy::default();
+    for SavedRule { id, text, .. } in state.rules.iter().filter(|rule| is_wanted(&rule.text)) {
+        if let Ok((Command::Add(rule), _)) = parse_command(text)
+            && rule.id == Some(*id)
+        {
+            // Of two rules of one id the first is taken.
+            let _ = policy.add(&rule);
+        }
+    }
+    policy
 }
 
 fn now_ms() -> u64 {

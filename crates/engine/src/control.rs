@@ -6,7 +6,7 @@
 
 use crate::baseline::ConnectionTotals;
 use crate::cells::WorkerCells;
-use crate::compiled::{AffectedConnections, Snapshot, StatefulChange};
+use crate::compiled::{AffectedConnections, RuleLine, Snapshot, StatefulChange};
 use crate::conntrack::{
     ConnectionEvent, ConnectionInfo, Conntrack, LeftOut, LoadSummary, RestoreRequest, SavedConnection,
     SavedState, SharedState, StateMap, StateWriter, Watcher,
@@ -14,7 +14,6 @@ use crate::conntrack::{
 use crate::drop::DropReason;
 use crate::worker::WorkerTask;
 use mmb_base::Id;
-use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, ConnId, Invalid, RuleSetId};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::HashMap;
@@ -218,20 +217,22 @@ impl Connections {
         writer.end_connections()
     }
 
-    /// Restores the connections of a state, with those of their rules that the current policy has. `left_out` gets the connections that are
-    /// left out, but for those that the table has no room for.
+    /// Restores the connections of a state, with those of their rules that the current policy has. `map` returns the map by the policy in force
+    /// when it is called: rules that it names and that come or go meanwhile are none of any connection. `left_out` gets the connections that
+    /// are left out, but for those that the table has no room for.
     ///
     /// # Errors
     /// A worker does not answer.
     pub fn load(
         &self,
         state: &SavedState,
-        map: &StateMap,
+        map: impl FnOnce() -> StateMap,
         left_out: &mut dyn FnMut(LeftOut),
     ) -> Result<LoadSummary, NoAnswer> {
-        let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>())?;
+        let rules = self.ask(0, |_, snapshot| snapshot.stateful_lines().collect::<HashMap<_, _>>())?;
+        let map = &map();
         let mut restoring =
-            Restoring { connections: self, map, slots, left_out, summary: LoadSummary::default() };
+            Restoring { connections: self, map, rules, left_out, summary: LoadSummary::default() };
         restoring.summary.leave_out(DropReason::ConnFull.name(), state.beyond);
         // A closed connection may have given up its port to another and needs none: live connections come first.
         for is_closed in [false, true] {
@@ -312,8 +313,8 @@ impl Connections {
 struct Restoring<'r> {
     connections: &'r Connections,
     map: &'r StateMap,
-    /// The slots of the stateful rules in force.
-    slots: HashMap<RuleId, RuleSlot>,
+    /// The stateful rules in force when the map was made.
+    rules: HashMap<RuleId, RuleLine>,
     left_out: &'r mut dyn FnMut(LeftOut),
     summary: LoadSummary,
 }
@@ -330,9 +331,9 @@ impl Restoring<'_> {
                 continue;
             };
             let worker = self.connections.common.owner(&saved.connection.tuples[0]);
-            let slot = |rule: &RuleId| self.slots.get(self.map.rules.get(rule)?).copied();
-            let slots = saved.rules.iter().filter_map(slot).collect();
-            waiting[worker].push((saved, slots));
+            let line = |rule: &RuleId| self.rules.get(self.map.rules.get(rule)?).copied();
+            let rules = saved.rules.iter().filter_map(line).collect();
+            waiting[worker].push((saved, rules));
             if waiting[worker].len() == CHUNK {
                 self.at(worker, std::mem::take(&mut waiting[worker]))?;
             }

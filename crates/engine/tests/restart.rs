@@ -11,6 +11,7 @@ use mmb_packet::PortId;
 use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_random::SeedTree;
 use mmb_testkit::{Dccp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -114,7 +115,7 @@ impl Middlebox {
         let rules = (1..10).map(|id| (RuleId(id), RuleId(id))).collect();
         let map = self.engine.state_map(&state.header, SAVED_MS + gap_ms, rules);
         let mut left_out = Vec::new();
-        let loaded = self.ask(|connections| connections.load(&state, &map, &mut |one| left_out.push(one)));
+        let loaded = self.ask(|connections| connections.load(&state, || map, &mut |one| left_out.push(one)));
         Ok((loaded.expect("the workers answer"), left_out))
     }
 }
@@ -377,6 +378,49 @@ fn connections_do_not_get_a_rule_with_the_id_of_a_removed_one() {
     assert!(after.list()[0].rules.is_empty());
     let again = udp((INSIDE, 4000), (SERVER, 53));
     assert_eq!(after.through(0, &again), again, "not with the other rule's TTL");
+}
+
+/// The slot of a rule that goes while a state loads may be another rule's by then.
+#[test]
+fn a_rule_that_comes_while_a_state_loads_is_no_connections() {
+    let mut before = Middlebox::new("add-stateful id 1 in a ip-proto udp accept");
+    (1..=3000).for_each(|port| _ = before.through(0, &udp((INSIDE, port), (SERVER, 53))));
+    let state = SavedState::read(&mut &before.save()[..], 3000).expect("it is whole");
+    let Middlebox { mut engine, mut workers } =
+        Middlebox::with_workers("add-stateful id 1 in a ip-proto udp accept", 1);
+    let map = engine.state_map(&state.header, SAVED_MS, HashMap::from([(RuleId(1), RuleId(1))]));
+    let connections = engine.connections();
+    let other = [policy(""), policy("add-stateful id 77 in b tcp-dport 22 accept")];
+    std::thread::scope(|scope| {
+        // The policy changes when the rules are known, and before the first connection comes.
+        let (go, gone) = std::sync::mpsc::channel();
+        let (ask, asked) = std::sync::mpsc::channel();
+        let loading = scope.spawn(move || {
+            let map = || {
+                ask.send(()).expect("the test waits");
+                gone.recv().expect("the policy has changed");
+                map
+            };
+            connections.load(&state, map, &mut |_| {}).expect("the worker answers")
+        });
+        let mut turn = || workers[0].process(NOW_NS, &NoCycles, &mut [], &mut []);
+        while asked.try_recv().is_err() {
+            turn();
+            std::thread::yield_now();
+        }
+        for policy in &other {
+            engine.publish(policy).expect("publishes");
+            turn();
+            engine.reclaim();
+        }
+        go.send(()).expect("it waits");
+        while !loading.is_finished() {
+            turn();
+            std::thread::yield_now();
+        }
+        let summary = loading.join().expect("it does not panic");
+        assert_eq!((summary.connections, summary.lost_rules), (3000, 3000));
+    });
 }
 
 #[test]

@@ -178,7 +178,8 @@ impl Harness {
         let state = SavedState::read(&mut file, most)?;
         let rules = (0..=u32::from(u8::MAX)).map(|id| (RuleId(id), RuleId(id))).collect();
         let map = self.engine.state_map(&state.header, state.header.saved_at_ms, rules);
-        self.ask(|connections| connections.load(&state, &map, &mut |_| {})).map_err(|error| error.to_string())
+        self.ask(|connections| connections.load(&state, || map, &mut |_| {}))
+            .map_err(|error| error.to_string())
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<ConnectionInfo>, String> {

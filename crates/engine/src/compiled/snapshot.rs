@@ -11,11 +11,19 @@ use crate::cells::RuleCells;
 use crate::port::PortTable;
 use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
+use mmb_conn::nat::RuleVersion;
 use mmb_packet::{ParserLimits, PortId};
 use mmb_policy::settings::ConnectionSettings;
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
+
+/// A stateful rule and its successors. The slot alone may belong to another rule later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuleLine {
+    slot: RuleSlot,
+    line: RuleVersion,
+}
 
 /// A compiled policy.
 #[derive(Debug)]
@@ -99,11 +107,17 @@ impl Snapshot {
         prefetch(self.stateful.at(slot.index()));
     }
 
-    /// The stateful rules with their slots.
-    pub(crate) fn stateful_slots(&self) -> impl Iterator<Item = (RuleId, RuleSlot)> + '_ {
-        (0..)
-            .zip(self.stateful.iter())
-            .filter_map(|(number, rule)| Some((rule.as_ref()?.id, RuleSlot::new(number)?)))
+    /// The stateful rules by id: their slots and lines.
+    pub(crate) fn stateful_lines(&self) -> impl Iterator<Item = (RuleId, RuleLine)> + '_ {
+        (0..).zip(self.stateful.iter()).filter_map(|(number, rule)| {
+            let rule = rule.as_ref()?;
+            Some((rule.id, RuleLine { slot: RuleSlot::new(number)?, line: rule.line }))
+        })
+    }
+
+    /// The slot of the rule that continues a line, if there is one.
+    pub(crate) fn slot_of(&self, RuleLine { slot, line }: RuleLine) -> Option<RuleSlot> {
+        self.stateful(slot).filter(|now| now.line == line).map(|_| slot)
     }
 
     /// An edit of a rule.

@@ -8,7 +8,7 @@ use mmb_conn::{ConnState, Tuple, icmp_query, proto};
 use std::collections::HashSet;
 
 /// The largest packet and byte count: no traffic reaches it, and it leaves room to count on.
-const LARGEST_COUNT: u64 = 1 << 62;
+pub(super) const LARGEST_COUNT: u64 = 1 << 62;
 
 /// The fault in an entry, if there is one.
 pub(crate) fn fault(saved: &SavedConnection) -> Option<&'static str> {

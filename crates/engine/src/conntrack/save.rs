@@ -15,7 +15,7 @@
 //! another daemon can find its own. Rules are the last that is written: a rule that replaced another one meanwhile has its connections.
 //! Reading fails at a record that this version does not understand.
 
-use super::checked;
+use super::checked::{self, LARGEST_COUNT};
 use super::extension::ConnectionExtension;
 use super::saved::SavedConnection;
 use crate::counters::Count;
@@ -25,6 +25,8 @@ use std::io::{self, Read, Write};
 
 /// The first bytes of a state.
 const MAGIC: &[u8; 8] = b"MMBSTAT3";
+/// The longest text of a rule: that of a command.
+const LONGEST_RULE: u32 = 16 << 20;
 /// Bytes of a record without its rules.
 const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 
@@ -379,7 +381,7 @@ impl StateReader<'_> {
             return Ok(None);
         }
         let damaged = || "a rule of the state is damaged".to_owned();
-        let text = length.checked_sub(4 + 32).ok_or_else(damaged)?;
+        let text = length.checked_sub(4 + 32).filter(|text| *text <= LONGEST_RULE).ok_or_else(damaged)?;
         let id = RuleId(u32::from_be_bytes(self.array()?));
         let (matched, dropped) = (self.count()?, self.count()?);
         // A length that lies takes no more memory than there are bytes.
@@ -412,8 +414,11 @@ impl StateReader<'_> {
     }
 
     fn count(&mut self) -> Result<Count, String> {
-        let packets = u64::from_be_bytes(self.array()?);
-        Ok(Count { packets, bytes: u64::from_be_bytes(self.array()?) })
+        let [packets, bytes] = [self.array()?, self.array()?].map(u64::from_be_bytes);
+        match packets.max(bytes) {
+            0..=LARGEST_COUNT => Ok(Count { packets, bytes }),
+            _ => Err("a counter of the state is out of range".to_owned()),
+        }
     }
 
     /// Nothing follows.

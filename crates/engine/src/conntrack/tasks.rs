@@ -4,17 +4,16 @@
 use super::info::{ConnectionInfo, Watcher};
 use super::saved::{LeftOut, SavedConnection};
 use super::tracking::Conntrack;
-use crate::compiled::{AffectedConnections, Snapshot, StatefulChange};
+use crate::compiled::{AffectedConnections, RuleLine, Snapshot, StatefulChange};
 use crate::drop::DropReason;
-use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, ConnId, Connection, RuleSetId};
 use mmb_policy::ConnectionFilter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// A connection to restore, and the slots of its rules.
-pub(crate) type RestoreRequest = (SavedConnection, Vec<RuleSlot>);
+/// A connection to restore, and its rules.
+pub(crate) type RestoreRequest = (SavedConnection, Vec<RuleLine>);
 
 /// The number of connections of a state that were restored, and of those that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,9 +136,9 @@ impl Conntrack {
         // Their packets were missed since they were saved; some had their last one just before that.
         self.resync();
         let (before, mut made) = (self.table.len(), 0);
-        for (saved, slots) in requests {
-            let there: Vec<_> =
-                slots.iter().filter(|slot| snapshot.stateful(**slot).is_some()).copied().collect();
+        for (saved, rules) in requests {
+            // The policy may have changed since the request was made.
+            let there: Vec<_> = rules.iter().filter_map(|rule| snapshot.slot_of(*rule)).collect();
             let restored = match self.table.would_have_timed_out(&saved.connection) {
                 true => Err(LeftOut::TIMEOUT),
                 false => self.restore(snapshot, saved, &there).map_err(DropReason::name),

@@ -19,6 +19,9 @@ pub(super) fn reload(args: &RunArgs, global: &Global, daemon: &Mutex<Daemon>) {
     let refused = |error: &dyn std::fmt::Display| {
         output::report_error(&format!("{name}: {error}; the policy in force stays"));
     };
+    if path.as_os_str() == "-" || !path.is_file() {
+        return refused(&"SIGHUP applies a regular file only; use `mmb apply`");
+    }
     let file = match policy(args, global) {
         Ok(Some(file)) => file,
         Ok(None) => return refused(&"not applied"),

@@ -52,11 +52,11 @@ pub(super) struct StateFile {
 }
 
 impl StateFile {
-    /// Reads the file, with at most so many connections. A file that does not exist yet is no error. One that cannot be read is reported
+    /// Reads the file, with at most so many connections. A file that does not exist yet is no error. One that is damaged is reported
     /// and renamed, since packets must pass after a restart.
     ///
     /// # Errors
-    /// The file could not be written at the end.
+    /// The file cannot be opened, or could not be written at the end.
     pub(super) fn open(path: &Path, most: u64) -> anyhow::Result<StateFile> {
         let name = path.display().to_string();
         anyhow::ensure!(!is_own_stream(&name), "--state {name}: a state file is a regular file");
@@ -64,16 +64,16 @@ impl StateFile {
         FileWriter::begin(&name, FileContent::State).context("--state")?;
         let saved = match path.try_exists() {
             Ok(false) => None,
-            _ => match open_state(&name).map_err(anyhow::Error::from).and_then(|file| {
-                let mut file = BufReader::with_capacity(AT_ONCE, file);
-                SavedState::read(&mut file, most).map_err(anyhow::Error::msg)
-            }) {
-                Ok(saved) => Some(saved),
-                Err(error) => {
-                    set_aside(path, &error);
-                    None
+            _ => {
+                let file = open_state(&name).context("--state")?;
+                match SavedState::read(&mut BufReader::with_capacity(AT_ONCE, file), most) {
+                    Ok(saved) => Some(saved),
+                    Err(error) => {
+                        set_aside(path, &error);
+                        None
+                    }
                 }
-            },
+            }
         };
         Ok(StateFile { path: path.to_owned(), saved })
     }
@@ -142,12 +142,12 @@ impl StateFile {
 }
 
 /// Reports a state that cannot be read, and renames its file.
-fn set_aside(path: &Path, error: &anyhow::Error) {
+fn set_aside(path: &Path, error: &str) {
     let mut damaged = path.as_os_str().to_owned();
     damaged.push(".damaged");
     let kept = match std::fs::rename(path, &damaged) {
         Ok(()) => format!("; it is kept as {}", Path::new(&damaged).display()),
         Err(_) => String::new(),
     };
-    output::report_error(&format!("{}: {error:#}; starting without its connections{kept}", path.display()));
+    output::report_error(&format!("{}: {error}; starting without its connections{kept}", path.display()));
 }
