@@ -220,7 +220,7 @@ def test_an_outside_address_may_be_a_neighbours(of_mmb):
     of_mmb.tested.policy([f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {stands_for}"])
     (link,) = json.loads(of_mmb.inner.ip("-j", "link", "show", "dev", "mid").stdout)
     words = [stands_for, "lladdr", link["address"], "dev", "mid", "nud", "permanent"]
-    of_mmb.outer.ip("neigh", "add", *words)
+    of_mmb.outer.ip("neigh", "replace", *words)
     try:
         with closing(udp(of_mmb.client, A), udp(of_mmb.server, WEB, 9000)) as (near, far):
             assert sockets.ask(near, far)[0] == stands_for
