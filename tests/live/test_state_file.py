@@ -223,7 +223,22 @@ def test_a_busy_service_loses_few_packets_over_a_restart(site, service):
     assert received >= 200, f"{400 - received} pings lost"
 
 
-def test_counters_and_connections_of_a_crash_are_not_those_of_long_ago(site, service):
+def test_counters_go_on_after_a_restart(site, service):
+    with closing(udp(site.client, A), udp(site.server, WEB, 9000)) as (near, far):
+        sockets.ask(near, far)
+
+    def counts():
+        rules = service.mmb.ask("list")["rules"]
+        return [(rule["packets"], rule["dropped_packets"]) for rule in rules], service.mmb.port("lan")["rx"]["packets"]
+
+    before = counts()
+    service.restart()
+    (rules, received), (rules_before, received_before) = counts(), before
+    assert rules[:2] == rules_before[:2] and rules[0][0] > 0
+    assert received >= received_before > 0
+
+
+def test_connections_of_a_crash_are_not_those_of_long_ago(site, service):
     with closing(udp(site.client, A), udp(site.server, WEB, 9000)) as (near, far):
         sockets.ask(near, far)
         service.restart()
@@ -280,6 +295,7 @@ def test_sighup_applies_the_policy_file_again(site, service):
     service.policy.unlink()
     service.mmb.process.signal(signal.SIGHUP)
     wait_until(lambda: service.mmb.output().count("the policy in force stays") == 2, "there is no file")
+    assert "No such file" in service.mmb.output()
     assert service.mmb.stop() == 0
 
 

@@ -146,11 +146,11 @@ fn position(error: &ErrorLine, source: SourceText<'_>) -> Option<(usize, usize, 
     Some((error.line? + source.lines_before, error.column?, TextSpan { start, end }))
 }
 
-/// Describes a state that was loaded: `7 connections loaded, 1 of them without a rule that is gone, 3 left out: 2 conn-full, 1 nat-clash`.
+/// Describes a state that was loaded: `7 connections loaded, 1 of them lost a rule, 3 left out: 2 conn-full, 1 nat-clash`.
 pub fn loaded(LoadedLine { connections, lost_rules, left_out }: &LoadedLine) -> String {
     let mut text = format!("{} loaded", counted(*connections, "connection"));
     if *lost_rules > 0 {
-        text += &format!(", {lost_rules} of them without a rule that is gone");
+        text += &format!(", {lost_rules} of them lost a rule");
     }
     let all: u64 = left_out.values().filter_map(Value::as_u64).sum();
     if all > 0 {

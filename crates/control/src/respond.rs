@@ -161,7 +161,14 @@ impl Responder<'_> {
                 let kills = |(_, command): &(usize, Command)| matches!(command, Command::DelKill(_));
                 let fate = match question {
                     PendingQuestion::Apply(_, fate) => *fate,
-                    PendingQuestion::Run(_, commands) if commands.iter().any(kills) => ConnectionFate::Kill,
+                    // Their connections end by the command itself. If other rules go too, all are counted.
+                    PendingQuestion::Run(_, commands)
+                        if commands.iter().any(kills)
+                            && commands.iter().filter(|command| kills(command)).count()
+                                == removed(&change) =>
+                    {
+                        ConnectionFate::Kill
+                    }
                     _ => ConnectionFate::Release,
                 };
                 let notes = std::mem::take(&mut pending.notes);
@@ -402,6 +409,11 @@ fn rules_with_prefix<'a>(policy: &'a Policy, prefix: &str) -> impl Iterator<Item
     ranges.into_iter().filter(move |(first, _)| *first <= last_id).flat_map(move |(first, last)| {
         policy.rules.range(RuleId(first as u32)..=RuleId(last.min(last_id) as u32))
     })
+}
+
+/// The number of rules that a change removes.
+fn removed(change: &CommittedChange) -> usize {
+    change.diff().filter(|change| matches!(change, RuleChange::Removed(_))).count()
 }
 
 fn rule_text(rule: &Rule) -> RuleText {

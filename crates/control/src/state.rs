@@ -8,7 +8,7 @@ use crate::daemon::Daemon;
 use crate::memory::MemoryShortage;
 use mmb_base::lock;
 use mmb_engine::{
-    Connections, LeftOut, LoadSummary, NoAnswer, RuleCount, SavedRule, SavedState, StateWriter,
+    Connections, LeftOutConnection, LoadSummary, NoAnswer, RuleCount, SavedRule, SavedState, StateWriter,
 };
 use mmb_language::{Command, parse_command, with_id};
 use mmb_policy::{Policy, PolicyDiff, successors};
@@ -76,7 +76,7 @@ pub fn load(
     daemon: &Mutex<Daemon>,
     connections: &Connections,
     state: &SavedState,
-    left_out: &mut dyn FnMut(LeftOut),
+    left_out: &mut dyn FnMut(LeftOutConnection),
 ) -> Result<LoadedLine, LoadError> {
     let stateful = state.rules.iter().filter(|rule| is_stateful(&rule.text));
     let bytes: u64 = stateful.map(|rule| rule.text.len() as u64).sum();
@@ -93,7 +93,7 @@ pub fn load(
 }
 
 /// Describes a connection that was left out.
-pub fn left_out_line(LeftOut { info, reason }: &LeftOut) -> LeftOutLine {
+pub fn left_out_line(LeftOutConnection { info, reason }: &LeftOutConnection) -> LeftOutLine {
     LeftOutLine { reason: (*reason).to_owned(), connection: connection_line(info, false) }
 }
 

@@ -1,4 +1,5 @@
-//! The counters' values when they were cleared, which are subtracted when they are read: only their workers write the counters.
+//! What is subtracted from the counters when they are read, modulo 2^64: their values when they were cleared, less the counters of an earlier run.
+//! Only their workers write the counters.
 //!
 //! Belongs to the control side. `compiled/slots` has the baselines of rules.
 

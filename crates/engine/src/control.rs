@@ -1,4 +1,4 @@
-//! Connections as the control side sees them: listing, ending, watching, saving.
+//! Connections as the control side sees them: listing, ending, watching, saving, restoring.
 //!
 //! Connections belong to workers. [`Connections`] is a handle for other threads: a request is a task that a worker runs between two
 //! vectors, over at most a thousand connections, so that packets are hardly delayed; a worker that does not answer within some seconds has
@@ -6,10 +6,10 @@
 
 use crate::baseline::ConnectionTotals;
 use crate::cells::WorkerCells;
-use crate::compiled::{AffectedConnections, RuleLine, Snapshot, StatefulChange};
+use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::conntrack::{
-    ConnectionEvent, ConnectionInfo, Conntrack, LeftOut, LoadSummary, RestoreRequest, SavedConnection,
-    SavedState, SharedState, StateMap, StateWriter, Watcher,
+    ConnectionEvent, ConnectionInfo, Conntrack, LeftOutConnection, LoadSummary, RestoreRequest,
+    SavedConnection, SavedState, SharedState, StateMap, StateWriter, Watcher,
 };
 use crate::drop::DropReason;
 use crate::worker::WorkerTask;
@@ -217,8 +217,8 @@ impl Connections {
         writer.end_connections()
     }
 
-    /// Restores the connections of a state, with those of their rules that the current policy has. `map` returns the map by the policy in force
-    /// when it is called: rules that it names and that come or go meanwhile are none of any connection. `left_out` gets the connections that
+    /// Restores the connections of a state, with those of their rules that the current policy has. `map` is called after the rules
+    /// in force were read: a rule that is added later, or removed before, is given to no connection. `left_out` gets the connections that
     /// are left out, but for those that the table has no room for.
     ///
     /// # Errors
@@ -227,9 +227,9 @@ impl Connections {
         &self,
         state: &SavedState,
         map: impl FnOnce() -> StateMap,
-        left_out: &mut dyn FnMut(LeftOut),
+        left_out: &mut dyn FnMut(LeftOutConnection),
     ) -> Result<LoadSummary, NoAnswer> {
-        let rules = self.ask(0, |_, snapshot| snapshot.stateful_lines().collect::<HashMap<_, _>>())?;
+        let rules = self.ask(0, |_, snapshot| snapshot.stateful_lineages().collect::<HashMap<_, _>>())?;
         let map = &map();
         let mut restoring =
             Restoring { connections: self, map, rules, left_out, summary: LoadSummary::default() };
@@ -314,8 +314,8 @@ struct Restoring<'r> {
     connections: &'r Connections,
     map: &'r StateMap,
     /// The stateful rules in force when the map was made.
-    rules: HashMap<RuleId, RuleLine>,
-    left_out: &'r mut dyn FnMut(LeftOut),
+    rules: HashMap<RuleId, RuleLineage>,
+    left_out: &'r mut dyn FnMut(LeftOutConnection),
     summary: LoadSummary,
 }
 
@@ -326,8 +326,8 @@ impl Restoring<'_> {
             self.connections.workers.iter().map(|_| Vec::new()).collect();
         for saved in all {
             let Some(saved) = self.map.connection(saved.clone()) else {
-                self.summary.leave_out(LeftOut::NO_PORT, 1);
-                (self.left_out)(saved.left_out(LeftOut::NO_PORT));
+                self.summary.leave_out(LeftOutConnection::NO_PORT, 1);
+                (self.left_out)(saved.left_out(LeftOutConnection::NO_PORT));
                 continue;
             };
             let worker = self.connections.common.owner(&saved.connection.tuples[0]);

@@ -31,7 +31,7 @@ pub struct Engine {
     /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are freed here.
     retired: Vec<Arc<Snapshot>>,
     workers: Vec<Arc<WorkerCells>>,
-    /// What the workers' counters held when they were cleared.
+    /// What is subtracted from the workers' counters, modulo 2^64: their values when they were cleared, less the counters of an earlier run.
     baseline: Baseline,
     /// Queues of tasks for the workers.
     tasks: Vec<Sender<WorkerTask>>,

@@ -25,8 +25,8 @@ mod worker;
 
 pub use compiled::{AffectedConnections, PublishError, StatefulChange};
 pub use conntrack::{
-    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, CounterKind, Endpoints, LeftOut, LoadSummary,
-    SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap, StateWriter,
+    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, CounterKind, Endpoints, LeftOutConnection,
+    LoadSummary, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap, StateWriter,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, RuleCount, StageCount};

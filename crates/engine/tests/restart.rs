@@ -4,8 +4,8 @@ mod host;
 
 use host::{engine, pass_among, policy};
 use mmb_engine::{
-    ConnectionInfo, Connections, Engine, Forward, LeftOut, LoadSummary, NoCycles, PortSpec, PortTable,
-    SavedState, StateWriter, Verdict, Worker,
+    ConnectionInfo, Connections, Engine, Forward, LeftOutConnection, LoadSummary, NoCycles, PortSpec,
+    PortTable, SavedState, StateWriter, Verdict, Worker,
 };
 use mmb_packet::PortId;
 use mmb_policy::{ConnectionFilter, RuleId};
@@ -109,7 +109,11 @@ impl Middlebox {
     }
 
     /// Loads a state so many milliseconds after it was saved; its rules have their ids here.
-    fn load_later(&mut self, mut state: &[u8], gap_ms: u64) -> Result<(LoadSummary, Vec<LeftOut>), String> {
+    fn load_later(
+        &mut self,
+        mut state: &[u8],
+        gap_ms: u64,
+    ) -> Result<(LoadSummary, Vec<LeftOutConnection>), String> {
         let most = self.engine.connections().summary().max;
         let state = SavedState::read(&mut state, most)?;
         let rules = (1..10).map(|id| (RuleId(id), RuleId(id))).collect();
@@ -331,7 +335,9 @@ fn what_timed_out_meanwhile_is_left_out() {
     assert_eq!(later(10_000), (load_summary(2, &[]), vec![]));
     let (summary, left_out) = later(1_000_000);
     assert_eq!(summary, load_summary(1, &[("timeout", 1)]));
-    let [LeftOut { info, reason: LeftOut::TIMEOUT }] = &left_out[..] else { panic!("{left_out:?}") };
+    let [LeftOutConnection { info, reason: LeftOutConnection::TIMEOUT }] = &left_out[..] else {
+        panic!("{left_out:?}")
+    };
     assert_eq!((info.proto, info.sent.src, info.state), (17, OUTSIDE.into(), "unreplied"));
     assert_eq!((info.idle_ms, &info.rules[..]), (1_000_000, &[RuleId(2)][..]));
     assert_eq!(later(1_000_000_000).0, load_summary(0, &[("timeout", 2)]));

@@ -92,7 +92,7 @@ pub(crate) enum CliCommand {
     /// `clear`
     Clear(CommandWords),
     /// `save-state`
-    SaveState(StateFile),
+    SaveState(SaveStateArgs),
     /// `load-state`
     LoadState(LoadStateArgs),
     /// Prints the completions for a shell
@@ -153,10 +153,10 @@ pub(crate) struct ApplyArgs {
     pub(crate) kill: bool,
 }
 
-/// A file of connections to read or to write.
+/// A file of connections to write.
 #[derive(Debug, Args)]
-pub(crate) struct StateFile {
-    /// The file of connections; - is standard input or output
+pub(crate) struct SaveStateArgs {
+    /// The file of connections; - is standard output
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: String,
 }

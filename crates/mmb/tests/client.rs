@@ -223,7 +223,9 @@ fn the_state_of_connections_is_saved_and_loaded() {
         let mut connections = mmb.json(&["show", "connections"])["connections"].take();
         for connection in connections.as_array_mut().expect("an array") {
             let connection = connection.as_object_mut().expect("an object");
-            ["age_ms", "idle_ms", "expires_ms"].map(|time| connection.remove(time).expect("a time"));
+            for time in ["age_ms", "idle_ms", "expires_ms"] {
+                connection.remove(time).expect("a time");
+            }
         }
         connections
     };

@@ -420,7 +420,7 @@ pub struct LoadedLine {
 pub struct LeftOutLine {
     /// The reason.
     pub reason: String,
-    /// The connection as it was saved.
+    /// The connection as it would have been restored; its rules have the ids of the state.
     pub connection: ConnectionLine,
 }
 

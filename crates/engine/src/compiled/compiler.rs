@@ -323,7 +323,9 @@ impl PolicyCompiler {
     }
 }
 
-/// Whether the next change adds the successor of a rule that is removed: a stateful rule in place of a stateful rule, under its id.
+/// Whether the next change adds the successor of a rule that is removed: a stateful rule in place of a stateful rule, under its id. A change
+/// names the rule that it replaces by the id. A state may be older than the policy, and its ids other rules': see
+/// [`mmb_policy::successors`], which also compares the matches.
 fn is_successor(old: &Rule, next: &RuleChange) -> bool {
     matches!(next, RuleChange::Added(new) if new.id == old.id && new.stateful && old.stateful)
 }

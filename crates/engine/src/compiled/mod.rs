@@ -20,7 +20,7 @@ pub(crate) use action::{Action, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
 pub use compiler::PublishError;
 pub(crate) use route::Route;
-pub(crate) use snapshot::{RuleLine, Snapshot};
+pub(crate) use snapshot::{RuleLineage, Snapshot};
 pub(crate) use stateful::StatefulRule;
 pub(crate) use stateful_change::RuleFate;
 pub use stateful_change::{AffectedConnections, StatefulChange};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// A stateful rule and its successors. The slot alone may belong to another rule later.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RuleLine {
+pub(crate) struct RuleLineage {
     slot: RuleSlot,
     line: RuleVersion,
 }
@@ -108,15 +108,15 @@ impl Snapshot {
     }
 
     /// The stateful rules by id: their slots and lines.
-    pub(crate) fn stateful_lines(&self) -> impl Iterator<Item = (RuleId, RuleLine)> + '_ {
+    pub(crate) fn stateful_lineages(&self) -> impl Iterator<Item = (RuleId, RuleLineage)> + '_ {
         (0..).zip(self.stateful.iter()).filter_map(|(number, rule)| {
             let rule = rule.as_ref()?;
-            Some((rule.id, RuleLine { slot: RuleSlot::new(number)?, line: rule.line }))
+            Some((rule.id, RuleLineage { slot: RuleSlot::new(number)?, line: rule.line }))
         })
     }
 
     /// The slot of the rule that continues a line, if there is one.
-    pub(crate) fn slot_of(&self, RuleLine { slot, line }: RuleLine) -> Option<RuleSlot> {
+    pub(crate) fn slot_of(&self, RuleLineage { slot, line }: RuleLineage) -> Option<RuleSlot> {
         self.stateful(slot).filter(|now| now.line == line).map(|_| slot)
     }
 

@@ -57,7 +57,7 @@ pub(crate) use flow_state::{NatTransform, QuotedOffsets};
 pub(crate) use info::Watcher;
 pub use info::{CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, Endpoints};
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};
-pub use saved::LeftOut;
+pub use saved::LeftOutConnection;
 pub(crate) use saved::SavedConnection;
 pub(crate) use shared::SharedState;
 pub use state_map::StateMap;

@@ -12,7 +12,7 @@
 //! | counters | kind (1 byte, not zero), name (1-byte length), packets and bytes (8 bytes each); a kind of zero |
 //!
 //! Connections name their rules by id and their ports by number. The texts of rules and the names of ports say which ones these were, so that
-//! another daemon can find its own. Rules are the last that is written: a rule that replaced another one meanwhile has its connections.
+//! another daemon can find its own. Rules follow the connections: a connection of a rule that was replaced meanwhile finds the successor, under the same id.
 //! Reading fails at a record that this version does not understand.
 
 use super::checked::{self, LARGEST_COUNT};

@@ -15,7 +15,7 @@ pub(super) const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
 pub(crate) struct SavedConnection {
     pub(crate) connection: ConnectionSnapshot,
     pub(crate) extension: ConnectionExtension,
-    /// The rules that created it.
+    /// The rules that it has: those in force when it was saved, or their successors, by id.
     pub(crate) rules: Vec<RuleId>,
 }
 
@@ -29,8 +29,8 @@ impl SavedConnection {
         SavedConnection { connection: connection.snapshot(now_ms), extension, rules }
     }
 
-    pub(crate) fn left_out(&self, reason: &'static str) -> LeftOut {
-        LeftOut {
+    pub(crate) fn left_out(&self, reason: &'static str) -> LeftOutConnection {
+        LeftOutConnection {
             info: ConnectionInfo::of_saved(&self.connection, self.rules.iter().copied().collect()),
             reason,
         }
@@ -39,15 +39,15 @@ impl SavedConnection {
 
 /// A connection of a state that was not restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The connection as it was saved; its rules have the ids of the state.
+pub struct LeftOutConnection {
+    /// The connection as it would have been restored, with the downtime in its ages; its rules have the ids of the state.
     pub info: ConnectionInfo,
     /// The reason: the name of a [`DropReason`](crate::DropReason), such as `nat-clash` if another connection has the tuples or the connection exists already, or
-    /// `conn-full` if the table has no room; [`LeftOut::TIMEOUT`] or [`LeftOut::NO_PORT`].
+    /// `conn-full` if the table has no room; [`LeftOutConnection::TIMEOUT`] or [`LeftOutConnection::NO_PORT`].
     pub reason: &'static str,
 }
 
-impl LeftOut {
+impl LeftOutConnection {
     /// It has timed out since it was saved.
     pub const TIMEOUT: &'static str = CloseReason::Timeout.name();
     /// One of its ports is gone, or its ports are not of one wire any more.

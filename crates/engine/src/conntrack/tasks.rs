@@ -2,9 +2,9 @@
 //! vectors, and returns where the next one continues.
 
 use super::info::{ConnectionInfo, Watcher};
-use super::saved::{LeftOut, SavedConnection};
+use super::saved::{LeftOutConnection, SavedConnection};
 use super::tracking::Conntrack;
-use crate::compiled::{AffectedConnections, RuleLine, Snapshot, StatefulChange};
+use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::drop::DropReason;
 use mmb_conn::{CloseReason, ConnId, Connection, RuleSetId};
 use mmb_policy::ConnectionFilter;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// A connection to restore, and its rules.
-pub(crate) type RestoreRequest = (SavedConnection, Vec<RuleLine>);
+pub(crate) type RestoreRequest = (SavedConnection, Vec<RuleLineage>);
 
 /// The number of connections of a state that were restored, and of those that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct LoadSummary {
     pub connections: u64,
     /// Those of them that have lost a rule, which the policy does not have.
     pub lost_rules: u64,
-    /// Connections that were left out, by the name of the [reason](LeftOut::reason).
+    /// Connections that were left out, by the name of the [reason](LeftOutConnection::reason).
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
@@ -131,7 +131,7 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         requests: &[RestoreRequest],
-    ) -> (LoadSummary, Vec<LeftOut>) {
+    ) -> (LoadSummary, Vec<LeftOutConnection>) {
         let (mut summary, mut left_out) = (LoadSummary::default(), Vec::new());
         // Their packets were missed since they were saved; some had their last one just before that.
         self.resync();
@@ -140,7 +140,7 @@ impl Conntrack {
             // The policy may have changed since the request was made.
             let there: Vec<_> = rules.iter().filter_map(|rule| snapshot.slot_of(*rule)).collect();
             let restored = match self.table.would_have_timed_out(&saved.connection) {
-                true => Err(LeftOut::TIMEOUT),
+                true => Err(LeftOutConnection::TIMEOUT),
                 false => self.restore(snapshot, saved, &there).map_err(DropReason::name),
             };
             match restored {

@@ -22,7 +22,8 @@ pub(super) fn resolve_in_order(
     resolver
 }
 
-/// The one of the rules that a packet matched, in any order, which drops it. They drop it, and none of them draws a random number.
+/// The rule that drops a packet: of its rules with drop, the first by priority and id. To be called only for a packet that its rules drop, none of
+/// them by a percentage.
 #[inline(never)]
 pub(super) fn first_that_drops(snapshot: &Snapshot, slots: &[RuleSlot]) -> Option<RuleSlot> {
     let action = |slot: RuleSlot| snapshot.actions.at(slot.index());

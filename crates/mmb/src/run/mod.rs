@@ -1,8 +1,9 @@
 //! `mmb run`: live ports, packet threads, the control socket.
 //!
-//! Life-cycle: the policy is read and the ports are opened; then the packet threads start and the socket opens; then
-//! this thread monitors the ports until a signal to stop arrives. It stops in the reverse order: the socket closes, the
-//! packet threads end after their current vector, the state is saved, the ports are closed, the counters are printed.
+//! Life-cycle: the policy and the state file are read, the ports are opened, the control socket opens; the state is restored while the
+//! packet threads do not run yet ([`state`]); then they start, and the state file is removed. This thread monitors the ports until a
+//! signal to stop arrives. Then the socket closes, the packet threads end after their current vector, the state is saved, the counters are
+//! printed, and the ports are closed.
 //!
 //! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with other threads
 //! only the words of [`orders::ThreadOrders`], and gets new links through a channel ([`links`]).

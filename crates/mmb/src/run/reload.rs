@@ -19,8 +19,11 @@ pub(super) fn reload(args: &RunArgs, global: &Global, daemon: &Mutex<Daemon>) {
     let refused = |error: &dyn std::fmt::Display| {
         output::report_error(&format!("{name}: {error}; the policy in force stays"));
     };
-    if path.as_os_str() == "-" || !path.is_file() {
-        return refused(&"SIGHUP applies a regular file only; use `mmb apply`");
+    // A stream has no second reading, and opening a pipe may wait for ever.
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() && path.as_os_str() != "-" => {}
+        Err(error) if path.as_os_str() != "-" => return refused(&error),
+        _ => return refused(&"SIGHUP applies a regular file only; use `mmb apply`"),
     }
     let file = match policy(args, global) {
         Ok(Some(file)) => file,
@@ -33,28 +36,36 @@ pub(super) fn reload(args: &RunArgs, global: &Global, daemon: &Mutex<Daemon>) {
     };
     match applied {
         Ok(change) => {
-            let affected = connections.affected(&change.stateful).unwrap_or_default();
-            output::report_error(&format!("{name}: {}", describe(&change, affected)));
+            let mut text = describe(&change);
+            match connections.affected(&change.stateful) {
+                Ok(affected) => text += &effects(affected),
+                Err(error) => text += &format!("; the connections that it affects were not counted: {error}"),
+            }
+            output::report_error(&format!("{name}: {text}"));
         }
         Err(error) => refused(&error),
     }
 }
 
-fn describe(change: &CommittedChange, affected: AffectedConnections) -> String {
+fn describe(change: &CommittedChange) -> String {
     let (mut added, mut removed) = (0, 0);
     change.diff().for_each(|change| match change {
         RuleChange::Added(_) => added += 1,
         RuleChange::Removed(_) => removed += 1,
     });
     let kept = change.before.rules.len() - removed;
-    let mut text = format!("{added} added, {removed} removed, {kept} kept");
-    let AffectedConnections { handed_over, lose_rules, lose_accept, kept: _ } = affected;
-    for (connections, change) in
-        [(handed_over, "change hands"), (lose_rules, "lose a rule"), (lose_accept, "lose their `accept`")]
-    {
-        if connections > 0 {
-            text += &format!("; {connections} connections {change}");
-        }
-    }
-    text
+    format!("{added} added, {removed} removed, {kept} kept")
+}
+
+/// Describes the connections that a change affects.
+fn effects(affected: AffectedConnections) -> String {
+    let AffectedConnections { handed_over, kept, lose_rules, lose_accept } = affected;
+    let numbers = [
+        ("follow their rules' successors", handed_over),
+        ("keep rules that drain", kept),
+        ("lose rules", lose_rules),
+        ("lose their accept", lose_accept),
+    ];
+    let text = |(effect, connections): (&str, u64)| format!("; connections that {effect}: {connections}");
+    numbers.into_iter().filter(|(_, connections)| *connections > 0).map(text).collect()
 }

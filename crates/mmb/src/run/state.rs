@@ -10,7 +10,7 @@ use anyhow::Context;
 use mmb_base::lock;
 use mmb_client::file::{FileContent, FileWriter, is_own_stream, open_state};
 use mmb_control::{Daemon, state};
-use mmb_engine::{Connections, LeftOut, NoCycles, SavedState, Worker};
+use mmb_engine::{Connections, LeftOutConnection, NoCycles, SavedState, Worker};
 use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -96,7 +96,7 @@ impl StateFile {
     ) -> anyhow::Result<()> {
         let Some(saved) = self.saved.take() else { return Ok(()) };
         let connections = workers.connections(daemon, started);
-        let loaded = state::load(daemon, &connections, &saved, &mut |left_out: LeftOut| {
+        let loaded = state::load(daemon, &connections, &saved, &mut |left_out: LeftOutConnection| {
             if verbose {
                 output::report_error(mmb_client::left_out(&state::left_out_line(&left_out)).trim_end());
             }
@@ -147,7 +147,7 @@ fn set_aside(path: &Path, error: &str) {
     damaged.push(".damaged");
     let kept = match std::fs::rename(path, &damaged) {
         Ok(()) => format!("; it is kept as {}", Path::new(&damaged).display()),
-        Err(_) => String::new(),
+        Err(why) => format!("; it cannot be renamed to {}: {why}", Path::new(&damaged).display()),
     };
     output::report_error(&format!("{}: {error}; starting without its connections{kept}", path.display()));
 }
