@@ -20,6 +20,8 @@ pub enum WorkloadKind {
     FiveTuple,
     /// Exact five-tuples, stateful.
     Stateful,
+    /// The same, and a rule that needs every packet.
+    StatefulTtl,
     /// One rule that translates sources.
     SourceNat,
     /// Rules evenly over tuples.
@@ -66,11 +68,19 @@ const fn row(
 }
 
 /// The name and the defaults of each kind. Tuples of 0: the kind has a fixed number of tuples.
-const KINDS: [KindInfo; 15] = [
+const KINDS: [KindInfo; 16] = [
     row(WorkloadKind::Empty, "empty", "no rules", 0, 0, 0.0),
     row(WorkloadKind::Rewrite, "rewrite", "one rule that writes a field of every packet", 1, 0, 0.0),
     row(WorkloadKind::FiveTuple, "five-tuple", "exact five-tuples, none matching", 100_000, 1, 0.0),
     row(WorkloadKind::Stateful, "stateful", "stateful rules, one for each five-tuple", 100_000, 1, 1.0),
+    row(
+        WorkloadKind::StatefulTtl,
+        "stateful-ttl",
+        "the same, and one rule that every packet must pass: ip-ttl 1 drop",
+        100_000,
+        1,
+        1.0,
+    ),
     row(WorkloadKind::SourceNat, "snat", "one stateful rule that translates every IPv4 source", 1, 0, 0.0),
     row(
         WorkloadKind::Tuples,
@@ -137,9 +147,11 @@ impl WorkloadKind {
 
     fn variety(self) -> Option<Variety> {
         match self {
-            WorkloadKind::FiveTuple | WorkloadKind::Stateful | WorkloadKind::Tuples | WorkloadKind::Masks => {
-                Some(Variety::Usual)
-            }
+            WorkloadKind::FiveTuple
+            | WorkloadKind::Stateful
+            | WorkloadKind::StatefulTtl
+            | WorkloadKind::Tuples
+            | WorkloadKind::Masks => Some(Variety::Usual),
             WorkloadKind::Ip6 => Some(Variety::Usual6),
             WorkloadKind::Hostile => Some(Variety::Hostile),
             _ => None,
@@ -200,7 +212,11 @@ impl Workload {
             return Err(SizeError::Size(kind));
         }
         if tuples.is_some()
-            && (row.tuples == 0 || matches!(kind, WorkloadKind::FiveTuple | WorkloadKind::Stateful))
+            && (row.tuples == 0
+                || matches!(
+                    kind,
+                    WorkloadKind::FiveTuple | WorkloadKind::Stateful | WorkloadKind::StatefulTtl
+                ))
         {
             return Err(SizeError::Tuples(kind));
         }
@@ -253,9 +269,10 @@ impl Workload {
             WorkloadKind::Empty => Box::new(std::iter::empty()),
             WorkloadKind::Rewrite => Box::new(std::iter::once(rewrite())),
             WorkloadKind::SourceNat => Box::new(std::iter::once(source_nat())),
-            WorkloadKind::Stateful => {
-                let rules = tuples::rules(Variety::Usual, self.size, self.tuples, random);
-                Box::new(rules.map(|rule| Rule { stateful: true, targets: vec![Target::Accept], ..rule }))
+            WorkloadKind::Stateful => self.stateful(self.size, random),
+            WorkloadKind::StatefulTtl => {
+                let last = rule(vec![equal(FieldId::IpTtl, 1)]);
+                Box::new(self.stateful(self.size - 1, random).chain(std::iter::once(last)))
             }
             WorkloadKind::FiveTuple | WorkloadKind::Tuples | WorkloadKind::Masks => {
                 tuples::rules(Variety::Usual, self.size, self.tuples, random)
@@ -269,6 +286,12 @@ impl Workload {
             WorkloadKind::Firewall => filters::rules(Flavour::Firewall, self.size, random),
             WorkloadKind::Chain => filters::rules(Flavour::Chain, self.size, random),
         }
+    }
+
+    /// Stateful rules that accept.
+    fn stateful(&self, size: usize, random: RepeatableRandom) -> RuleIter {
+        let rules = tuples::rules(Variety::Usual, size, self.tuples, random);
+        Box::new(rules.map(|rule| Rule { stateful: true, targets: vec![Target::Accept], ..rule }))
     }
 
     /// The rules as a policy, numbered from 1.

@@ -4,6 +4,7 @@
 use arrayvec::ArrayVec;
 use mmb_engine::VECTOR;
 use mmb_packet::{LinkType, Packet, PortId};
+use mmb_random::RepeatableRandom;
 
 /// The headroom in bytes in front of each packet, which fits all TCP options.
 const HEADROOM: usize = 64;
@@ -25,6 +26,8 @@ struct PacketPlace {
     size: usize,
     len: usize,
     link: LinkType,
+    /// The ingress port.
+    port: PortId,
 }
 
 impl Arena {
@@ -34,7 +37,7 @@ impl Arena {
         self.pristine.resize(self.pristine.len() + HEADROOM, 0);
         self.pristine.extend_from_slice(bytes);
         self.pristine.resize(self.pristine.len() + size - HEADROOM - bytes.len(), 0);
-        self.places.push(PacketPlace { size, len: bytes.len(), link });
+        self.places.push(PacketPlace { size, len: bytes.len(), link, port: PortId(0) });
     }
 
     /// Returns the number of packets.
@@ -48,7 +51,7 @@ impl Arena {
         lines(&mut self.memory)[..self.pristine.len()].copy_from_slice(&self.pristine);
     }
 
-    /// Passes all packets to `work` in vectors, with the first port as ingress port.
+    /// Passes all packets to `work` in vectors.
     pub(super) fn vectors(&mut self, mut work: impl FnMut(&mut [Packet<'_>])) {
         let mut packets = self.packets();
         loop {
@@ -71,13 +74,45 @@ impl Arena {
         dealt
     }
 
-    /// Returns all packets in their order, with the first port as ingress port.
+    /// Makes the current bytes of every second packet its original bytes, with `port` as ingress port.
+    pub(super) fn keep_every_second(&mut self, port: PortId) {
+        let current = lines(&mut self.memory);
+        let mut start = 0;
+        for (number, place) in self.places.iter_mut().enumerate() {
+            let end = start + place.size;
+            if number % 2 == 1 {
+                self.pristine[start..end].copy_from_slice(&current[start..end]);
+                place.port = port;
+            }
+            start = end;
+        }
+    }
+
+    /// Brings the packets, with their original bytes, into a random order. Their buffers follow one another in the new order too: only the
+    /// order of the connections changes, not that of the buffers.
+    pub(super) fn shuffle(&mut self, random: &mut RepeatableRandom) {
+        let mut start = 0;
+        let mut places: Vec<(usize, PacketPlace)> = Vec::with_capacity(self.places.len());
+        for place in self.places.drain(..) {
+            places.push((start, place));
+            start += place.size;
+        }
+        random.shuffle(&mut places);
+        let mut pristine = Vec::with_capacity(self.pristine.len());
+        for (start, place) in places {
+            pristine.extend_from_slice(&self.pristine[start..start + place.size]);
+            self.places.push(place);
+        }
+        self.pristine = pristine;
+    }
+
+    /// Returns all packets in their order.
     pub(super) fn packets(&mut self) -> impl Iterator<Item = Packet<'_>> {
         let mut rest = lines(&mut self.memory);
         self.places.iter().filter_map(move |place| {
             let (buffer, remaining) = std::mem::take(&mut rest).split_at_mut_checked(place.size)?;
             rest = remaining;
-            Packet::new(buffer, HEADROOM, place.len, PortId(0), place.link)
+            Packet::new(buffer, HEADROOM, place.len, place.port, place.link)
         })
     }
 }
@@ -106,6 +141,14 @@ mod tests {
         let again: Vec<Vec<u8>> = arena.packets().map(|packet| packet.bytes().to_vec()).collect();
         assert_eq!(again, packets);
         assert_eq!(arena.len(), 100);
+        let mut shuffled = Arena::default();
+        packets.iter().for_each(|packet| shuffled.push(packet, LinkType::RawIp));
+        shuffled.shuffle(&mut RepeatableRandom::for_purpose(1, "order"));
+        shuffled.restore();
+        let mut again: Vec<Vec<u8>> = shuffled.packets().map(|packet| packet.bytes().to_vec()).collect();
+        assert_ne!(again, packets);
+        again.sort_by_key(Vec::len);
+        assert_eq!(again, packets, "every packet once");
         for (number, mut own) in arena.deal(3, |number| number % 3).into_iter().enumerate() {
             own.restore();
             let wanted: Vec<_> = packets.iter().skip(number).step_by(3).map(Vec::as_slice).collect();

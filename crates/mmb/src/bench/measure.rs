@@ -10,10 +10,13 @@ use mmb_engine::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Engine, StageCount, Verdict, Worker};
 use mmb_io::cycles;
 use mmb_packet::{Packet, PortId};
+use mmb_random::RepeatableRandom;
 use std::time::{Duration, Instant};
 
 /// The fewest rounds for a median.
 const FEWEST_ROUNDS: usize = 5;
+/// The port of the other ends.
+const PEER: PortId = PortId(1);
 /// The most rounds: more do not improve the median.
 const MOST_ROUNDS: usize = 1000;
 
@@ -34,7 +37,12 @@ pub(super) trait Stages {
     /// Begins a round.
     fn begin(&mut self) {}
 
-    /// Processes the answers of the other ends to a vector.
+    /// Tells whether there are connections, whose other ends may answer.
+    fn has_connections(&self) -> bool {
+        false
+    }
+
+    /// Processes the answers of the other ends, a vector of them.
     fn answer(&mut self, _packets: &mut [Packet<'_>]) {}
 
     /// Processes a vector; `spent` gets the cycles of each stage. Returns the total.
@@ -62,16 +70,65 @@ impl Measured {
     }
 }
 
+/// What follows the first round, which creates the connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrafficPattern {
+    /// The seed of the order of the measured rounds; without one, they have the order of the first round.
+    pub(super) shuffle: Option<u64>,
+    pub(super) answers: Answers,
+}
+
+/// The packets of the other ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// None.
+    Never,
+    /// One for each packet of the first round, before the measurement.
+    Once,
+    /// The same, and every second packet of the measured rounds is such an answer.
+    Half,
+}
+
+impl TrafficPattern {
+    /// Answers the packets of the first round, which the arena holds as the processor left them, and prepares those of the measured rounds.
+    pub(super) fn prepare(
+        self,
+        arena: &mut Arena,
+        has_connections: bool,
+        mut answer: impl FnMut(&mut [Packet<'_>]),
+    ) {
+        if has_connections && self.answers != Answers::Never {
+            arena.vectors(|packets| packets.iter_mut().for_each(turn));
+            if self.answers == Answers::Half {
+                arena.keep_every_second(PEER);
+            }
+            arena.vectors(|packets| {
+                packets.iter_mut().for_each(|packet| packet.port = PEER);
+                answer(packets);
+            });
+        }
+        if let Some(seed) = self.shuffle {
+            arena.shuffle(&mut RepeatableRandom::for_purpose(seed, "order"));
+        }
+        arena.restore();
+    }
+}
+
 /// Measures a processor. `changes`: it may change packets.
-pub(super) fn run(subject: &mut impl Stages, arena: &mut Arena, changes: bool, effort: Effort) -> Measured {
+pub(super) fn run(
+    subject: &mut impl Stages,
+    arena: &mut Arena,
+    pattern: TrafficPattern,
+    changes: bool,
+    effort: Effort,
+) -> Measured {
     let names = subject.names();
     let vectors = arena.len().div_ceil(VECTOR);
     let mut stages = vec![Samples::new(vectors); names.len()];
     let mut all = Samples::new(vectors);
     arena.restore();
     round(subject, arena, names.len(), |_, _, _| ());
-    arena.vectors(|packets| subject.answer(packets));
-    arena.restore();
+    pattern.prepare(arena, subject.has_connections(), |packets| subject.answer(packets));
     let (mut rounds, began) = (0, Instant::now());
     while goes_on(effort, rounds, began) {
         if changes {
@@ -165,11 +222,11 @@ impl Stages for MeasuredPipeline<'_> {
         self.now_ns += self.step_ns;
     }
 
+    fn has_connections(&self) -> bool {
+        self.engine.connections().summary().connections > 0
+    }
+
     fn answer(&mut self, packets: &mut [Packet<'_>]) {
-        if self.engine.connections().summary().connections == 0 {
-            return;
-        }
-        packets.iter_mut().for_each(turn);
         self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
         self.before = self.engine.stage_counts();
     }
@@ -188,9 +245,8 @@ impl Stages for MeasuredPipeline<'_> {
 }
 
 /// Turns a plain packet of UDP or TCP into its answer: source and destination are exchanged, which keeps the checksums.
-pub(super) fn turn(packet: &mut Packet<'_>) {
+fn turn(packet: &mut Packet<'_>) {
     const ETHERNET: usize = 14;
-    packet.port = PortId(1);
     let bytes = packet.bytes_mut();
     let (addresses, length, ports) = match bytes.get(ETHERNET).map(|byte| byte >> 4) {
         Some(4) => (ETHERNET + 12, 4, ETHERNET + 20),
@@ -200,6 +256,87 @@ pub(super) fn turn(packet: &mut Packet<'_>) {
     for (at, length) in [(addresses, length), (ports, 2)] {
         if let Some(ends) = bytes.get_mut(at..at + 2 * length) {
             ends.rotate_left(length);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_engine::ConnectionSummary;
+    use mmb_packet::LinkType;
+    use mmb_random::SeedTree;
+    use mmb_workload::{Traffic, Workload, WorkloadKind, establish};
+
+    const PACKETS: usize = 1000;
+
+    /// Counts packets by ingress port, beside the engine's work.
+    struct CountedPipeline<'a> {
+        pipeline: MeasuredPipeline<'a>,
+        answers: usize,
+        by_port: [usize; 2],
+        dropped: usize,
+    }
+
+    impl Stages for CountedPipeline<'_> {
+        fn names(&self) -> Vec<&'static str> {
+            self.pipeline.names()
+        }
+
+        fn has_connections(&self) -> bool {
+            self.pipeline.has_connections()
+        }
+
+        fn answer(&mut self, packets: &mut [Packet<'_>]) {
+            self.answers += packets.len();
+            self.pipeline.answer(packets);
+        }
+
+        fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64 {
+            packets.iter().for_each(|packet| self.by_port[usize::from(packet.port.0)] += 1);
+            let cycles = self.pipeline.take(packets, spent);
+            let verdicts = &self.pipeline.verdicts[..packets.len()];
+            self.dropped += verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Drop(_))).count();
+            cycles
+        }
+    }
+
+    /// The answers, the packets of two measured rounds and the first one by ingress port, and the connections at the end.
+    fn measured(kind: WorkloadKind, answers: Answers) -> (usize, [usize; 2], u64) {
+        let workload = Workload::new(kind, None, None, 3).expect("a set of that kind");
+        let policy = workload.policy().expect("numbers enough");
+        let traffic =
+            Traffic { background: workload.background(), hit: kind.hit(), locality: false, seed: 3 };
+        let mut arena = Arena::default();
+        for mut frame in traffic.frames(PACKETS, workload.rules(), workload.size()).frames {
+            establish(&mut frame);
+            arena.push(&frame, LinkType::Ethernet);
+        }
+        let (mut engine, workers) = Engine::new(super::super::wire(), 1, &SeedTree::repeatable(3));
+        engine.publish(&policy).expect("a valid policy");
+        let worker = workers.into_iter().next().expect("one worker");
+        let pipeline = MeasuredPipeline::new(&engine, worker, Duration::from_millis(10));
+        let mut counted = CountedPipeline { pipeline, answers: 0, by_port: [0; 2], dropped: 0 };
+        let pattern = TrafficPattern { shuffle: Some(3), answers };
+        run(&mut counted, &mut arena, pattern, policy.rewrites(), Effort::Rounds(2));
+        assert_eq!(counted.dropped, 0, "{kind:?} {answers:?}");
+        let ConnectionSummary { connections, created, .. } = engine.connections().summary();
+        assert_eq!(created, connections, "{kind:?} {answers:?}");
+        (counted.answers, counted.by_port, connections)
+    }
+
+    #[test]
+    fn answers_belong_to_the_connections() {
+        for kind in [WorkloadKind::Stateful, WorkloadKind::SourceNat] {
+            let all = 3 * PACKETS;
+            let replies = PACKETS;
+            let (answers, by_port, connections) = measured(kind, Answers::Never);
+            assert_eq!((answers, by_port), (0, [all, 0]), "{kind:?}");
+            // Some packets may have been drawn from the same rule.
+            assert!(connections > PACKETS as u64 * 9 / 10, "{kind:?}: {connections}");
+            assert_eq!(measured(kind, Answers::Once), (PACKETS, [all, 0], connections), "{kind:?}");
+            let half = (PACKETS, [all - replies, replies], connections);
+            assert_eq!(measured(kind, Answers::Half), half, "{kind:?}");
         }
     }
 }

@@ -14,10 +14,10 @@ mod scaling;
 mod source;
 mod updates;
 
-use crate::cli::{BenchArgs, ClassifierArg, Global};
+use crate::cli::{BenchArgs, ClassifierArg, Global, OrderArg};
 use anyhow::Context;
 use linear::Linear;
-use measure::{Effort, MeasuredPipeline};
+use measure::{Answers, Effort, MeasuredPipeline, TrafficPattern};
 use mmb_classify::Tuning;
 use mmb_engine::{Engine, Forward, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
@@ -70,8 +70,13 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
             let rules = set.policy.rules.len();
             anyhow::ensure!(rules <= MOST_LINEAR, "{rules} rules are too many to compare with every packet");
             let mut linear = Linear::new(&set.policy)?;
-            let measured =
-                measure::run(&mut linear, &mut set.packets(args)?, set.policy.rewrites(), effort(args));
+            let measured = measure::run(
+                &mut linear,
+                &mut set.packets(args)?,
+                pattern(args),
+                set.policy.rewrites(),
+                effort(args),
+            );
             let matches = linear.matches_per_packet();
             BenchReport {
                 load: PolicyLoad { rules, policy_bytes, ..PolicyLoad::default() },
@@ -92,8 +97,13 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
         ClassifierArg::Merged | ClassifierArg::EveryTuple => {
             let (engine, worker, load) = started_alone(&set, args)?;
             let mut pipeline = MeasuredPipeline::new(&engine, worker, step(args));
-            let measured =
-                measure::run(&mut pipeline, &mut set.packets(args)?, set.policy.rewrites(), effort(args));
+            let measured = measure::run(
+                &mut pipeline,
+                &mut set.packets(args)?,
+                pattern(args),
+                set.policy.rewrites(),
+                effort(args),
+            );
             let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).matched.packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;
             BenchReport { load: PolicyLoad { policy_bytes, ..load }, measured, matches }
@@ -101,6 +111,20 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     };
     report::show(global, &report);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what follows the first round. Trains and captures have an order of their own, which is kept unless the user asks for another.
+fn pattern(args: &BenchArgs) -> TrafficPattern {
+    let own_order = args.locality || args.pcap.is_some();
+    let order = args.order.unwrap_or(if own_order { OrderArg::Creation } else { OrderArg::Random });
+    TrafficPattern {
+        shuffle: (order == OrderArg::Random).then_some(args.seed),
+        answers: match (args.one_way, args.half_replies) {
+            (true, _) => Answers::Never,
+            (false, true) => Answers::Half,
+            (false, false) => Answers::Once,
+        },
+    }
 }
 
 /// Returns the step of the time between rounds.

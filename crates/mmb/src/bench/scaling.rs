@@ -5,10 +5,9 @@
 //! the engine processes packets counts.
 
 use super::arena::Arena;
-use super::measure::turn;
 use super::report::{BenchOutput, rounded, to_thousands};
 use super::source::BenchSet;
-use super::{started, step};
+use super::{pattern, started, step};
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;
@@ -69,8 +68,10 @@ pub(super) fn run(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<Scaling> {
         lane.arena.restore();
         lane.round();
     }
-    if engine.connections().summary().connections > 0 {
-        lanes.iter_mut().for_each(Lane::answer);
+    let has_connections = engine.connections().summary().connections > 0;
+    let pattern = pattern(args);
+    for Lane { worker, arena, verdicts, now_ns, .. } in &mut lanes {
+        pattern.prepare(arena, has_connections, |packets| worker.process(*now_ns, &Tsc, packets, verdicts));
     }
     let time = Duration::from_secs_f64(args.seconds);
     let alone: Vec<f64> =
@@ -128,16 +129,6 @@ impl Lane {
             spent += Tsc.now().wrapping_sub(begin);
         });
         spent
-    }
-
-    /// Processes the other end's answer to every packet.
-    fn answer(&mut self) {
-        let Lane { worker, arena, verdicts, now_ns, .. } = self;
-        arena.vectors(|packets| {
-            packets.iter_mut().for_each(turn);
-            worker.process(*now_ns, &Tsc, packets, verdicts);
-        });
-        arena.restore();
     }
 
     /// Processes all packets repeatedly for about `time`; returns the millions of packets per second.

@@ -47,6 +47,15 @@ pub(crate) struct BenchArgs {
     /// Repeat each packet in trains of Pareto-distributed lengths
     #[arg(long, conflicts_with = "pcap")]
     pub(crate) locality: bool,
+    /// The order of the packets in the measured rounds; without it, random for generated packets, and creation for captures and --locality
+    #[arg(long, value_enum, conflicts_with = "updates")]
+    pub(crate) order: Option<OrderArg>,
+    /// Let the other ends never answer
+    #[arg(long, conflicts_with = "updates")]
+    pub(crate) one_way: bool,
+    /// Let every second packet of the measured rounds be an answer of the other end
+    #[arg(long, conflicts_with_all = ["updates", "one_way", "new_connections"])]
+    pub(crate) half_replies: bool,
     /// End all connections between rounds, so that each round creates them again
     #[arg(long, conflicts_with = "updates")]
     pub(crate) new_connections: bool,
@@ -126,6 +135,15 @@ pub(crate) enum TrafficArg {
     Uniform,
     /// Random headers of UDP and TCP over IPv6
     Uniform6,
+}
+
+/// The order of the packets in the measured rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OrderArg {
+    /// An order that is independent of the order of creation
+    Random,
+    /// The order in which the connections were created
+    Creation,
 }
 
 /// The algorithm that finds rules.
