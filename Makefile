@@ -10,7 +10,7 @@ VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
 .PHONY: help setup build vpp install uninstall demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
-.PHONY: evaluation-tools fuzz tsan audit fmt doc clean
+.PHONY: evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -83,6 +83,9 @@ evaluation-tools: build
 
 fuzz: setup ## run each fuzz target for a minute (SECONDS_EACH=60); needs a nightly toolchain
 	@scripts/fuzz $(or $(SECONDS_EACH),60)
+
+instructions: setup build ## count instructions for a packet with valgrind, beside targets; two minutes, no noise
+	@scripts/instructions $(MMB)
 
 tsan: setup ## run the tests with several threads under ThreadSanitizer; needs a nightly toolchain with its sources
 	@scripts/tsan
