@@ -24,6 +24,9 @@ use mmb_base::{Id, VECTOR, prefetch};
 use mmb_policy::settings::{Pickup, Timeouts};
 use mmb_random::Seed;
 
+/// Packets of a block of [`ConnectionTable::find_all`]: their index buckets or records are prefetched together.
+const BLOCK: usize = 16;
+
 /// Why a connection was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError {
@@ -131,37 +134,43 @@ impl ConnectionTable {
         }
     }
 
-    /// Each loop that waits for memory does little else, so that the processor overlaps many cache misses.
+    /// Works in blocks, each step two blocks behind the prefetch of what it reads: more prefetches at once would be lost.
     fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
         const NEW: &IndexBucket = &IndexBucket::NEW;
         let (mut hashes, mut buckets) = ([0; VECTOR], [NEW; VECTOR]);
         let (mut likely, mut records) = ([EMPTY; VECTOR], [None; VECTOR]);
-        let all = ..tuples.len();
-        for (tuple, hash) in tuples.iter().zip(&mut hashes) {
-            *hash = self.hasher.hash(tuple);
-        }
-        for (hash, bucket) in hashes[all].iter().zip(&mut buckets) {
-            *bucket = self.index.first(*hash);
-            prefetch(*bucket);
-        }
-        for ((hash, bucket), likely) in hashes[all].iter().zip(&buckets).zip(&mut likely) {
-            *likely = bucket.likely(*hash);
-        }
-        for (entry, record) in likely[all].iter().zip(&mut records) {
-            if let Some((id, _)) = member(*entry) {
-                let connection = self.slab.at(id);
-                connection.prefetch();
-                *record = Some(connection);
-            }
-        }
         let is_all_in_buckets = !self.index.has_stash();
-        let known = likely[all].iter().zip(&records).zip(&hashes);
-        for ((tuple, found), ((entry, record), hash)) in tuples.iter().zip(found).zip(known) {
-            *found = match (record, member(*entry)) {
-                (Some(connection), Some(member)) if connection.is(tuple, member.1) => Some(member),
-                (None, _) if *entry == ABSENT && is_all_in_buckets => None,
-                _ => self.find_hashed(*hash, tuple),
-            };
+        let count = tuples.len().min(VECTOR);
+        let block = |number: usize| number * BLOCK..count.min((number + 1) * BLOCK);
+        let blocks = count.div_ceil(BLOCK);
+        for step in 0..blocks + 2 {
+            if step < blocks {
+                for at in block(step) {
+                    hashes[at] = self.hasher.hash(&tuples[at]);
+                    buckets[at] = self.index.first(hashes[at]);
+                    prefetch(buckets[at]);
+                }
+            }
+            if let Some(second) = step.checked_sub(1).filter(|second| *second < blocks) {
+                for at in block(second) {
+                    likely[at] = buckets[at].likely(hashes[at]);
+                    if let Some((id, _)) = member(likely[at]) {
+                        let connection = self.slab.at(id);
+                        connection.prefetch();
+                        records[at] = Some(connection);
+                    }
+                }
+            }
+            if let Some(third) = step.checked_sub(2) {
+                for at in block(third) {
+                    let tuple = &tuples[at];
+                    found[at] = match (records[at], member(likely[at])) {
+                        (Some(connection), Some(member)) if connection.is(tuple, member.1) => Some(member),
+                        (None, _) if likely[at] == ABSENT && is_all_in_buckets => None,
+                        _ => self.find_hashed(hashes[at], tuple),
+                    };
+                }
+            }
         }
     }
 
