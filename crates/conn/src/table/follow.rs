@@ -6,8 +6,13 @@ use crate::{
     ConnId, ConnState, Connection, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader,
     flags, proto,
 };
+use mmb_base::VECTOR;
 use mmb_packet::checksum::Soundness;
 use mmb_policy::settings::Pickup;
+
+/// The precision of the orders of unreplied connections other than TCP and SCTP, as a shift of milliseconds: 128 ms. Connections that
+/// send in one direction only, such as RTP or syslog, would otherwise move to the end of their order with each packet.
+const ORDER_TICK_SHIFT: u32 = 7;
 
 /// After such a time without a valid packet, the numbers of a TCP connection may have moved on unseen.
 const SILENCE_MS: u64 = 60_000;
@@ -70,6 +75,12 @@ impl ConnectionTable {
                 (ConnState::Established, Some(segment)) => connection.tracker.goes_on(direction, segment),
                 // Neither TCP nor SCTP is ever in this state.
                 (ConnState::Replied, None) => true,
+                // Its place in its order changes at most once in a tick.
+                (ConnState::Unreplied, None) => {
+                    direction == Direction::Forward
+                        && !matches!(connection.proto(), proto::TCP | proto::SCTP)
+                        && connection.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT
+                }
                 _ => false,
             };
         if goes_on {
@@ -163,6 +174,16 @@ impl ConnectionTable {
         let connection = self.slab.at(id);
         let state = connection.state;
         !state.is_half_open() && !state.is_closed() && connection.expires_ms(now_ms, &self.limits) > 0
+    }
+
+    /// Whether a connection is unreplied and has not timed out, and creating as many connections as a vector has packets evicts none: such a
+    /// connection outlasts the vector, unless another one takes its port.
+    #[inline]
+    pub fn is_unreplied_and_safe(&self, id: ConnId, now_ms: u64) -> bool {
+        let connection = self.slab.at(id);
+        connection.state == ConnState::Unreplied
+            && connection.expires_ms(now_ms, &self.limits) > 0
+            && self.len + VECTOR <= self.enough.map_or(self.max, |(enough, _)| enough.min(self.max))
     }
 
     /// Moves a connection to another state, and to its queue.

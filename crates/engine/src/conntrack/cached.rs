@@ -5,6 +5,7 @@ use super::cache::VerdictId;
 use super::commit::PacketRules;
 use super::flow_state::FlowState;
 use super::key::PacketKind;
+use super::reliant::ReliantConnections;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -42,16 +43,18 @@ impl Conntrack {
             return self.some_cached;
         }
         self.found.iter().flatten().for_each(|(id, _)| self.cache.prefetch(*id));
+        let mut reliant = ReliantConnections::default();
         for &(at, kind) in &self.lookups.of {
             if let FlowState::Existing(id, direction) = self.flow_states[usize::from(at)]
                 && kind.is_mid_flow()
-                && self.table.is_lasting(id, self.state.now_ms)
                 && let Some(cached) = self.cache.of(id, direction)
+                && self.outlasts_vector(snapshot, id, &mut reliant)
             {
                 self.cached[usize::from(at)] = Some(cached);
                 self.cache.verdict(cached).into_iter().for_each(prefetch);
             }
         }
+        self.reliant = reliant;
         let cells = &snapshot.cells[self.state.worker];
         for (cached, packet) in self.cached.iter_mut().zip(packets) {
             let Some(id) = *cached else { continue };
@@ -63,6 +66,20 @@ impl Conntrack {
             self.cache.rules(id).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
         }
         self.some_cached
+    }
+
+    /// Whether the verdicts of a connection that exists now hold for all of the vector's mid-flow packets. Rules on `ct` states see a difference
+    /// when an unreplied connection gets its first reply.
+    #[inline]
+    fn outlasts_vector(&self, snapshot: &Snapshot, id: ConnId, reliant: &mut ReliantConnections) -> bool {
+        if self.table.is_lasting(id, self.state.now_ms) {
+            return true;
+        }
+        let outlasts = snapshot.ct_rules == 0 && self.table.is_unreplied_and_safe(id, self.state.now_ms);
+        if outlasts {
+            reliant.add(id);
+        }
+        outlasts
     }
 
     /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.

@@ -39,6 +39,7 @@ mod lookups;
 mod nat_ports;
 mod neighbours;
 mod owner_map;
+mod reliant;
 mod rule_sets;
 mod save;
 mod saved;

@@ -145,7 +145,7 @@ impl Conntrack {
 
     /// An unreplied connection whose port helps, of the host that holds the most ports.
     fn find_unreplied(&mut self, proto: u8, lacking: &PortShortage<'_>) -> Option<ConnId> {
-        let Conntrack { table, state, cursor, .. } = self;
+        let Conntrack { table, state, cursor, reliant, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut found: Option<(u32, ConnId)> = None;
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
@@ -154,6 +154,7 @@ impl Conntrack {
             };
             let outranks = !lacking.is_own() && (lacking.held() < MANY || held >= lacking.held());
             let gives_way = outranks || connection.age_ms(now_ms) >= STALE_MS;
+            let gives_way = gives_way && !reliant.may_have(id);
             if gives_way && found.is_none_or(|(most, _)| held > most) {
                 found = Some((held, id));
             }
@@ -166,11 +167,12 @@ impl Conntrack {
     /// many. Raising the limit takes more than one port.
     fn end_idle(&mut self, proto: u8, lacking: &PortShortage<'_>) -> usize {
         let Some(lacking) = lacking.of_pool() else { return 0 };
-        let Conntrack { table, state, cursor, .. } = self;
+        let Conntrack { table, state, cursor, reliant, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut idle = ArrayVec::<ConnId, UNREPLIED_LOOKED>::new();
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
             if connection.idle_ms(now_ms) >= STALE_MS
+                && !reliant.may_have(id)
                 && connection.lease.is_some_and(|lease| nat.would_free(lease, &lacking).is_some())
             {
                 idle.push(id);

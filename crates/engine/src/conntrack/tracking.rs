@@ -8,6 +8,7 @@ use super::extension::Extensions;
 use super::flow_state::FlowState;
 use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
+use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
 use crate::cells::WorkerCells;
@@ -54,6 +55,8 @@ pub(crate) struct Conntrack {
     pub(super) noted_seqs: Vec<(FragmentKey, u32)>,
     /// Held packets that were lost since the host last read these counts.
     pub(super) lost: HeldLosses,
+    /// Unreplied connections on which cached verdicts of the vector rely.
+    pub(super) reliant: ReliantConnections,
     /// Some packets of the vector need no classification.
     pub(super) some_cached: bool,
     /// Back-off after searches that found no port to reclaim from another connection.
@@ -103,6 +106,7 @@ impl Conntrack {
             refused: Vec::with_capacity(VECTOR),
             noted_seqs: Vec::with_capacity(VECTOR),
             lost: HeldLosses::default(),
+            reliant: ReliantConnections::default(),
             some_cached: false,
             backoffs: SearchBackoffs::new(),
             cursor: ReclaimCursor::default(),

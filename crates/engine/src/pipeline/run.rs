@@ -98,7 +98,7 @@ impl Pipeline {
             &mut self.scratch,
         );
         let classified = cycles.now();
-        self.cells.stage(Stage::Classify, sound, classified.wrapping_sub(looked_up));
+        self.cells.stage(Stage::Classify, self.keys.count(), classified.wrapping_sub(looked_up));
 
         let mut decided = classified;
         if tracked {

@@ -86,6 +86,12 @@ impl VectorKeys {
         self.doubtful.clear();
     }
 
+    /// Number of keys.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.ip4.len + self.ip6.len + self.other.len
+    }
+
     /// Keeps the keys of those packets, given by their number in the vector, that are still to be classified.
     pub fn retain(&mut self, keep: impl Fn(u8) -> bool) {
         self.ip4.retain(&keep);
