@@ -197,7 +197,7 @@ impl TcpTracker {
         tracker
     }
 
-    /// Tracks an ordinary segment of an established connection: without SYN, FIN or RST, and with neither end finished. It does not change
+    /// Tracks an ordinary segment of an established connection, or of an unreplied one from its initiator: without SYN, FIN or RST, and with neither end finished. It does not change
     /// the connection's state.
     ///
     /// Returns false for another segment or one out of window; nothing changed then, and [`TcpTracker::segment`] decides.

@@ -10,8 +10,8 @@ use mmb_base::VECTOR;
 use mmb_packet::checksum::Soundness;
 use mmb_policy::settings::Pickup;
 
-/// The precision of the orders of unreplied connections other than TCP and SCTP, as a shift of milliseconds: 128 ms. Connections that
-/// send in one direction only, such as RTP or syslog, would otherwise move to the end of their order with each packet.
+/// The precision of the orders of unreplied connections, as a shift of milliseconds: 128 ms. Connections that send in one direction only,
+/// such as RTP or syslog, would otherwise move to the end of their order with each packet.
 const ORDER_TICK_SHIFT: u32 = 7;
 
 /// After such a time without a valid packet, the numbers of a TCP connection may have moved on unseen.
@@ -76,10 +76,14 @@ impl ConnectionTable {
                 // Neither TCP nor SCTP is ever in this state.
                 (ConnState::Replied, None) => true,
                 // Its place in its order changes at most once in a tick.
-                (ConnState::Unreplied, None) => {
-                    direction == Direction::Forward
-                        && !matches!(connection.proto(), proto::TCP | proto::SCTP)
-                        && connection.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT
+                (ConnState::Unreplied, segment) if direction == Direction::Forward => {
+                    let same_tick =
+                        connection.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT;
+                    same_tick
+                        && match segment {
+                            Some(segment) => connection.tracker.goes_on(direction, segment),
+                            None => !matches!(connection.proto(), proto::TCP | proto::SCTP),
+                        }
                 }
                 _ => false,
             };

@@ -112,7 +112,9 @@ proptest! {
             }
             let before = tracker;
             let mut went_on = tracker;
-            let goes_on = state == ConnState::Established && went_on.goes_on(direction, &segment);
+            let may_go_on = state == ConnState::Established
+                || state == ConnState::Unreplied && direction == Direction::Forward;
+            let goes_on = may_go_on && went_on.goes_on(direction, &segment);
             match tracker.segment(state, direction, &segment) {
                 Moves(next) => {
                     prop_assert_ne!(next, state);
