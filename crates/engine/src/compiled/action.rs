@@ -29,8 +29,8 @@ pub(crate) struct CompiledRules {
     pub(crate) stateful: StatefulRuleTable,
     /// Number of stateful rules.
     pub(crate) stateful_rules: usize,
-    /// Number of rules that match on fields that change within connections.
-    pub(crate) changing_rules: usize,
+    /// Number of per-packet rules.
+    pub(crate) per_packet_rules: usize,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
 }
@@ -105,6 +105,12 @@ impl Action {
     #[inline]
     pub(crate) fn wants(&self, state: CtState) -> bool {
         self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
+    }
+
+    /// Whether the rule drops a percentage of its packets.
+    #[inline]
+    pub(crate) fn drops_by_chance(&self) -> bool {
+        matches!(self.rule_verdict(), RuleVerdict::Drop(rate) if rate != DropRate::ALL)
     }
 
     /// Its edit.

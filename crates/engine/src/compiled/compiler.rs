@@ -9,7 +9,7 @@
 use super::action::{Action, CompiledRules, EditId};
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
-use super::stateful::{StatefulRule, accepts, is_constant, is_mapping};
+use super::stateful::{StatefulRule, accepts, is_mapping, is_per_packet};
 use super::stateful_change::{RuleFate, StatefulChange, Successor};
 use crate::counters::{Count, RuleCount};
 use crate::port::PortTable;
@@ -62,6 +62,8 @@ pub(crate) struct PolicyCompiler {
     tuning: Tuning,
     policy: Policy,
     index: ClassifierIndex,
+    /// The per-packet rules, which `index` has too. `None` until there are stateful rules: a stateless policy does not need it.
+    per_packet: Option<ClassifierIndex>,
     rules: CompiledRules,
     /// The version of the last stateful rule.
     last_version: RuleVersion,
@@ -81,6 +83,7 @@ impl PolicyCompiler {
             ports,
             keys,
             tuning,
+            per_packet: None,
             policy: Policy::default(),
             rules: CompiledRules::default(),
             last_version: RuleVersion(0),
@@ -93,13 +96,17 @@ impl PolicyCompiler {
     /// Adds a port that rules may name from now on.
     pub(crate) fn push_port(&mut self, name: &str) {
         self.ports.push(name.to_owned());
-        self.index.push_port(name.to_owned());
+        self.indexes().for_each(|index| index.push_port(name.to_owned()));
     }
 
     /// Renames a port that no rule names.
     pub(crate) fn rename_port(&mut self, port: PortId, name: &str) {
         self.ports.rename(port.0, name);
-        self.index.rename_port(port.0, name);
+        self.indexes().for_each(|index| index.rename_port(port.0, name));
+    }
+
+    fn indexes(&mut self) -> impl Iterator<Item = &mut ClassifierIndex> {
+        std::iter::once(&mut self.index).chain(&mut self.per_packet)
     }
 
     /// The policy in force.
@@ -160,9 +167,7 @@ impl PolicyCompiler {
         if many {
             self.slots.shrink();
         }
-        if many || self.index.is_scattered() {
-            self.rebuild();
-        }
+        self.rebuild(many);
         gone
     }
 
@@ -220,7 +225,7 @@ impl PolicyCompiler {
         if rule.draining {
             self.draining.insert(id(rule));
         } else {
-            self.rules.changing_rules += usize::from(!is_constant(rule));
+            self.rules.per_packet_rules += usize::from(is_per_packet(rule));
             self.rules.ct_rules += usize::from(asks_for_state(rule));
         }
         if rule.stateful {
@@ -233,6 +238,9 @@ impl PolicyCompiler {
         if index && !rule.draining {
             // Its ports were checked.
             let _ = self.index.insert(slot, rule);
+            if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
+                let _ = index.insert(slot, rule);
+            }
         }
     }
 
@@ -240,6 +248,9 @@ impl PolicyCompiler {
     fn withdraw(&mut self, slot: RuleSlot, rule: &Rule, index: bool) -> Option<Arc<StatefulRule>> {
         if index && !rule.draining {
             self.index.remove(slot, rule);
+            if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
+                index.remove(slot, rule);
+            }
         }
         if let Some(edit) = self.rules.actions.at(slot.index()).edit() {
             self.rules.edits.set(edit.index(), None);
@@ -248,7 +259,7 @@ impl PolicyCompiler {
         if rule.draining {
             self.draining.remove(&id(rule));
         } else {
-            self.rules.changing_rules -= usize::from(!is_constant(rule));
+            self.rules.per_packet_rules -= usize::from(is_per_packet(rule));
             self.rules.ct_rules -= usize::from(asks_for_state(rule));
         }
         if !rule.stateful {
@@ -258,15 +269,32 @@ impl PolicyCompiler {
         self.rules.stateful.at_mut(slot.index()).take()
     }
 
-    /// Rebuilds the classifier from all rules.
-    fn rebuild(&mut self) {
-        let slots = &self.slots;
-        let rules = self.policy.rules.iter().filter(|rule| !rule.draining);
-        let rules = rules.filter_map(|rule| Some((slots.get(id(&rule))?, rule)));
-        // Ports were checked, so this does not fail.
-        if let Ok(index) = ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning) {
+    /// Rebuilds indexes: both if `all` rules changed, otherwise those that are missing or that changes made slow.
+    fn rebuild(&mut self, all: bool) {
+        if (all || self.index.is_scattered())
+            && let Some(index) = self.build(|_| true)
+        {
             self.index = index;
         }
+        if self.rules.stateful_rules == 0 && all {
+            self.per_packet = None;
+        } else if self.rules.stateful_rules > 0
+            && (all || self.per_packet.as_ref().is_none_or(ClassifierIndex::is_scattered))
+        {
+            self.per_packet = match self.rules.per_packet_rules {
+                0 => Some(ClassifierIndex::new(self.ports.clone(), self.keys.seed())),
+                _ => self.build(is_per_packet),
+            };
+        }
+    }
+
+    /// An index of the rules that are `wanted`.
+    fn build(&mut self, wanted: impl Fn(&Rule) -> bool) -> Option<ClassifierIndex> {
+        let slots = &self.slots;
+        let rules = self.policy.rules.iter().filter(|rule| !rule.draining && wanted(rule));
+        let rules = rules.filter_map(|rule| Some((slots.get(id(&rule))?, rule)));
+        // Ports were checked, so this does not fail.
+        ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning).ok()
     }
 
     /// The draining rules that no connection has.
@@ -281,8 +309,9 @@ impl PolicyCompiler {
 
     /// A snapshot for workers to use from now on.
     pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
-        let (classifier, rules) = (self.index.classifier(), self.rules.clone());
-        Snapshot::new(generation, &self.policy, ports, classifier, rules, self.slots.cells())
+        let classifiers =
+            (self.index.classifier(), self.per_packet.as_ref().map(ClassifierIndex::classifier));
+        Snapshot::new(generation, &self.policy, ports, classifiers, self.rules.clone(), self.slots.cells())
     }
 
     /// Frees the slots that only snapshots before `oldest` used.

@@ -36,7 +36,9 @@ pub(crate) struct Snapshot {
     stateful: StatefulRuleTable,
     /// Number of stateful rules.
     pub(crate) stateful_rules: usize,
-    changing_rules: usize,
+    per_packet_rules: usize,
+    /// Finds the per-packet rules, among packets that need no other rules; `None` if there are no such rules, or no such packets.
+    pub(crate) per_packet: Option<Classifier>,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
     pub(crate) connections: ConnectionSettings,
@@ -54,11 +56,11 @@ impl Snapshot {
         generation: u64,
         policy: &Policy,
         ports: &PortTable,
-        classifier: Classifier,
+        (classifier, per_packet): (Classifier, Option<Classifier>),
         rules: CompiledRules,
         cells: &[RuleCells],
     ) -> Snapshot {
-        let CompiledRules { actions, edits, stateful, stateful_rules, changing_rules, ct_rules } = rules;
+        let CompiledRules { actions, edits, stateful, stateful_rules, per_packet_rules, ct_rules } = rules;
         Snapshot {
             generation,
             classifier,
@@ -66,7 +68,8 @@ impl Snapshot {
             edits,
             stateful,
             stateful_rules,
-            changing_rules,
+            per_packet_rules,
+            per_packet: per_packet.filter(|_| per_packet_rules > 0),
             ct_rules,
             connections: policy.settings.connections,
             limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
@@ -89,10 +92,10 @@ impl Snapshot {
         self.routes.get(usize::from(port.0)).copied().unwrap_or_else(|| Route::of_unknown(port))
     }
 
-    /// Whether all packets of one direction of a connection match the same rules.
+    /// Whether verdicts may be cached for connections: the rules that they do not determine are found for each packet.
     #[inline]
-    pub(crate) fn is_constant(&self) -> bool {
-        self.changing_rules == 0
+    pub(crate) fn caches_verdicts(&self) -> bool {
+        self.per_packet_rules == 0 || self.per_packet.is_some()
     }
 
     /// The stateful rule of a slot that was assigned to one, if it still exists.

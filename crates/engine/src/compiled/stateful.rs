@@ -4,7 +4,7 @@
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
-use mmb_policy::rule::{DropRate, LbMethod, NumberSet, ServerList, Target, Write};
+use mmb_policy::rule::{LbMethod, NumberSet, ServerList, Target, Write};
 use mmb_policy::{Rule, RuleId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,14 +58,13 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
     }
 }
 
-/// Whether a rule matches either all or none of the packets of one direction of a connection: it matches on nothing but addresses, ports,
-/// protocol and `ct`, and its targets are not random.
-pub(crate) fn is_constant(rule: &Rule) -> bool {
-    let constant = |id: FieldId| {
+/// Whether a rule is a per-packet rule: it may match some packets of one direction of a connection and not others, because it matches on more
+/// than addresses, ports, protocol and `ct`. A stateful rule is none: a connection keeps its rules, whatever its later packets match.
+pub(crate) fn is_per_packet(rule: &Rule) -> bool {
+    let is_constant = |id: FieldId| {
         matches!(
             id,
-            // A field that is not listed may differ between packets: its rules take their connections' packets through classification.
-            // An invalid packet is classified again.
+            // A field that is not listed may differ between packets of a connection.
             FieldId::Ct
                 | FieldId::In
                 | FieldId::Out
@@ -81,8 +80,7 @@ pub(crate) fn is_constant(rule: &Rule) -> bool {
                 | FieldId::TcpDport
         )
     };
-    let by_chance = |target: &Target| matches!(target, Target::Drop(rate) if *rate != DropRate::ALL);
-    rule.matches.iter().all(|constraint| constant(constraint.field.id)) && !rule.targets.iter().any(by_chance)
+    !rule.stateful && !rule.matches.iter().all(|constraint| is_constant(constraint.field.id))
 }
 
 /// Whether a rule accepts packets.

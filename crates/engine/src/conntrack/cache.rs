@@ -1,7 +1,7 @@
 //! Caches the verdict for packets of a connection, so that they need no classification.
 //!
-//! If rules match only on fields that cannot change within a connection, all packets of one direction match the same rules. A connection
-//! then has a cached verdict for each direction: the id of a [`CachedVerdict`] that many connections may share. Ids belong to one policy:
+//! All packets of one direction of a connection match the same rules, except per-packet rules, which are found for each packet. A connection
+//! thus has a cached verdict for each direction: the id of a [`CachedVerdict`] that many connections may share. Ids belong to one policy:
 //! they only grow, and those below the first id of the current policy are out of date.
 
 use super::rule_sets::SetAllocError;

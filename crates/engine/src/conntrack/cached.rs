@@ -39,7 +39,7 @@ impl Conntrack {
     /// followed by a SYN, or a RST while the table is full. [`Conntrack::apply_cached`] checks this when the packet is processed.
     pub(super) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
         self.cached[..packets.len()].fill(None);
-        if !snapshot.is_constant() {
+        if !snapshot.caches_verdicts() {
             return self.some_cached;
         }
         self.found.iter().flatten().for_each(|(id, _)| self.cache.prefetch(*id));
@@ -80,6 +80,12 @@ impl Conntrack {
             reliant.add(id);
         }
         outlasts
+    }
+
+    /// Lets a packet be classified although it has a cached verdict: it matches per-packet rules too.
+    #[inline]
+    pub(crate) fn ignore_cached(&mut self, at: usize) {
+        self.cached[at] = None;
     }
 
     /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
@@ -147,7 +153,7 @@ impl Conntrack {
         assessment: &Assessment,
     ) -> Option<(ConnId, Direction)> {
         let FlowState::Existing(id, direction) = assessment.flow_state else { return None };
-        let is_alike = snapshot.is_constant()
+        let is_alike = snapshot.caches_verdicts()
             && self.is_mid_flow(at)
             && assessment.invalid.is_none()
             && (snapshot.ct_rules == 0 || self.is_lasting(id));

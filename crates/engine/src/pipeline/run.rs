@@ -84,9 +84,13 @@ impl Pipeline {
         let tracked = self.conntrack.is_needed(snapshot);
         let mut looked_up = parsed;
         if tracked {
+            self.match_per_packet_rules(snapshot, packets);
             let layouts = &self.work.layouts[..packets.len()];
             if self.conntrack.lookup(snapshot, packets, layouts, verdicts, origin) {
-                let conntrack = &self.conntrack;
+                let conntrack = &mut self.conntrack;
+                for &at in self.per_packet.matched() {
+                    conntrack.ignore_cached(usize::from(at));
+                }
                 self.keys.retain(|packet| !conntrack.needs_no_rules(usize::from(packet)));
             }
             looked_up = cycles.now();
@@ -110,6 +114,15 @@ impl Pipeline {
             self.decide(snapshot, packets, verdicts);
         }
         Decided { sound, at: decided, tracked }
+    }
+
+    /// Finds the per-packet rules that each packet of the vector matches, if verdicts are cached: most packets need no other rules. `per_packet`
+    /// then has them, in a policy without such rules for no packet.
+    fn match_per_packet_rules(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) {
+        if let Some(classifier) = &snapshot.per_packet {
+            let layouts = &self.work.layouts[..packets.len()];
+            classifier.classify(&self.keys, packets, layouts, &mut self.per_packet);
+        }
     }
 
     /// Forwards and counts a vector, except packets that wait to be rewritten.

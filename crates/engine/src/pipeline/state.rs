@@ -10,8 +10,7 @@ use crate::random::DropRandom;
 use crate::verdict::VECTOR;
 use mmb_base::Id;
 use mmb_base::prefetch;
-use mmb_classify::RuleSlot;
-use mmb_classify::Scratch;
+use mmb_classify::{Classifier, RuleSlot, Scratch};
 use mmb_packet::parse::vector::VectorKeys;
 use mmb_random::{Purpose, Seed, SeedTree};
 use mmb_rewrite::{NotAppliedCounts, PacketEditor};
@@ -27,6 +26,8 @@ pub(crate) struct Pipeline {
     pub(super) random: DropRandom,
     pub(super) keys: VectorKeys,
     pub(super) scratch: Scratch,
+    /// The per-packet rules that packets match, if connections are looked up.
+    pub(super) per_packet: Scratch,
     pub(super) conntrack: Conntrack,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
     pub(super) matched: Vec<RuleSlot>,
@@ -54,6 +55,7 @@ impl Pipeline {
             random: DropRandom::new(seeds.of_worker(Purpose::DropShares, worker)),
             keys: VectorKeys::default(),
             scratch: Scratch::default(),
+            per_packet: Scratch::default(),
             work: RewriteWork::new(),
             tickets: TicketBatches::new(),
             editor: PacketEditor::default(),
@@ -83,13 +85,14 @@ impl Pipeline {
         self.conntrack.configure(snapshot);
         let most = snapshot.classifier.most_matches();
         self.scratch.fit(most);
+        self.per_packet.fit(snapshot.per_packet.as_ref().map_or(0, Classifier::most_matches));
         self.work.clear();
         self.work.listed.reserve(self.scratch.vector() * most);
     }
 
     /// The most packets of one [`Pipeline::run`] under the configured snapshot.
     pub(crate) fn vector(&self) -> usize {
-        self.scratch.vector()
+        self.scratch.vector().min(self.per_packet.vector())
     }
 
     /// Prefetches the actions and counters of the matched rules.

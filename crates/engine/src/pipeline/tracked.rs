@@ -59,7 +59,10 @@ impl Pipeline {
         {
             return Ok(());
         }
-        let cacheable = self.conntrack.cacheable(snapshot, at, &assessment);
+        let cacheable = self.conntrack.cacheable(snapshot, at, &assessment).filter(|_| {
+            let by_chance = |&slot: &RuleSlot| snapshot.actions.at(slot.index()).drops_by_chance();
+            self.per_packet.slots(at).is_empty() && !self.matched.iter().any(by_chance)
+        });
         let drops = self.resolve_verdict(snapshot, packet);
         let layout = &self.work.layouts[at];
         if drops {
