@@ -11,7 +11,7 @@ use mmb_engine::{
 };
 use mmb_language::{Print, ShadowedRule, shadowed};
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::{Policy, RuleId};
+use mmb_policy::{Policy, Rule, RuleId};
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -66,6 +66,8 @@ pub struct DifferentialTest {
     worker: Worker,
     ports: PortTable,
     policy: Policy,
+    /// The policy for the oracle: no rule is stateful.
+    stateless: Policy,
     /// The rules of the policy that the language takes for shadowed.
     shadowed: Vec<ShadowedRule>,
     random: DropRandom,
@@ -93,13 +95,15 @@ impl DifferentialTest {
             worker,
             ports,
             policy: Policy::default(),
+            stateless: Policy::default(),
             shadowed: Vec::new(),
             random: DropRandom::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, 0)),
             tally,
         }
     }
 
-    /// Puts a policy in force on both sides.
+    /// Puts a policy in force on both sides. The oracle takes stateful rules for stateless ones: no target of theirs may map, and packets must
+    /// match those of their connection.
     ///
     /// # Errors
     /// Why the engine refuses it; the old policy stays in force on both sides.
@@ -107,6 +111,7 @@ impl DifferentialTest {
         self.engine.publish(policy)?;
         self.tally.rules.retain(|id, _| self.policy.rules.agree(&policy.rules, *id));
         self.policy = policy.clone();
+        self.stateless = without_state(policy);
         self.shadowed = shadowed(&policy.rules, 1 << 12);
         Ok(())
     }
@@ -136,7 +141,7 @@ impl DifferentialTest {
         let mut expected = Vec::new();
         for one in incoming {
             let random = &mut self.random;
-            let verdict = evaluate(&self.policy, &self.ports, &one.received(), &mut || random.draw());
+            let verdict = evaluate(&self.stateless, &self.ports, &one.received(), &mut || random.draw());
             self.tally.count(one, &verdict);
             expected.push(verdict);
         }
@@ -252,11 +257,22 @@ impl Tally {
         add(&mut self.ports[usize::from(incoming.port.0)].rx, one(&incoming.bytes));
         match expected.verdict {
             Verdict::Drop(reason) => *self.drops.entry(reason).or_default() += 1,
-            // There is one worker, and no rule is stateful.
+            // There is one worker, and fragments of connections are not sent.
             Verdict::Hand(_) | Verdict::Held(_) => {}
             Verdict::Send(port) => add(&mut self.ports[usize::from(port.0)].tx, one(&expected.bytes)),
         }
     }
+}
+
+/// A policy without state.
+fn without_state(policy: &Policy) -> Policy {
+    let mut stateless = policy.clone();
+    for rule in policy.rules.iter().filter(|rule| rule.stateful) {
+        let replaced = rule.id.and_then(|id| stateless.delete(id).ok());
+        let added = stateless.add(&Rule { stateful: false, ..rule });
+        debug_assert!(replaced.is_some() && added.is_ok());
+    }
+    stateless
 }
 
 fn add(count: &mut Count, more: Count) {
