@@ -2,7 +2,7 @@
 //!
 //! The tables are persistent: a snapshot keeps its version, and a change copies the pages that it touches.
 
-use super::stateful::StatefulRule;
+use super::stateful::{StatefulRule, is_per_packet};
 use mmb_base::{PersistentVec, id_types};
 use mmb_policy::rule::{DropRate, Prio};
 use mmb_policy::{CtState, Rule, Target};
@@ -49,7 +49,7 @@ pub(crate) struct Action {
 const _: () = assert!(size_of::<Action>() == 16);
 
 /// A rule's accept or drop target in the lower 3 of 4 bytes: 0 for none, 1 for accept, otherwise the drop rate plus 2. The top bit marks
-/// stateful rules; the bits below it mark the `ct` states that the rule does not match.
+/// stateful rules; the bits below it mark the `ct` states that the rule does not match, and the one below those marks per-packet rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RuleVerdictBits(u32);
 
@@ -57,8 +57,10 @@ struct RuleVerdictBits(u32);
 const STATEFUL: u32 = 1 << 31;
 /// See [`RuleVerdictBits`].
 const UNWANTED: u32 = 24;
+/// See [`RuleVerdictBits`].
+const PER_PACKET: u32 = 1 << 23;
 
-const _: () = assert!(DropRate::ALL.0 + 2 < 1 << UNWANTED && CtState::ALL.len() <= 7);
+const _: () = assert!(DropRate::ALL.0 + 2 < PER_PACKET && CtState::ALL.len() <= 7);
 
 /// A rule's accept or drop target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +90,7 @@ impl Action {
     /// Its accept or drop target.
     #[inline]
     pub(crate) fn rule_verdict(&self) -> RuleVerdict {
-        match self.verdict.0 & ((1 << UNWANTED) - 1) {
+        match self.verdict.0 & (PER_PACKET - 1) {
             0 => RuleVerdict::None,
             1 => RuleVerdict::Accept,
             rate => RuleVerdict::Drop(DropRate(rate - 2)),
@@ -99,6 +101,12 @@ impl Action {
     #[inline]
     pub(crate) fn is_stateful(&self) -> bool {
         self.verdict.0 & STATEFUL != 0
+    }
+
+    /// Whether the rule is a per-packet rule.
+    #[inline]
+    pub(crate) fn is_per_packet(&self) -> bool {
+        self.verdict.0 & PER_PACKET != 0
     }
 
     /// Whether the rule matches packets of this `ct` state.
@@ -131,6 +139,8 @@ impl RuleVerdictBits {
         // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = verdicts.next_back().unwrap_or(RuleVerdictBits(0));
         let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
-        RuleVerdictBits(verdict | unwanted | if rule.stateful { STATEFUL } else { 0 })
+        let stateful = if rule.stateful { STATEFUL } else { 0 };
+        let per_packet = if is_per_packet(rule) { PER_PACKET } else { 0 };
+        RuleVerdictBits(verdict | unwanted | stateful | per_packet)
     }
 }

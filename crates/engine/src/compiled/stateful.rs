@@ -4,7 +4,7 @@
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
-use mmb_policy::rule::{LbMethod, NumberSet, ServerList, Target, Write};
+use mmb_policy::rule::{DropRate, LbMethod, NumberSet, ServerList, Target, Write};
 use mmb_policy::{Rule, RuleId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,8 +58,9 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
     }
 }
 
-/// Whether a rule is a per-packet rule: it may match some packets of one direction of a connection and not others, because it matches on more
-/// than addresses, ports, protocol and `ct`. A stateful rule is none: a connection keeps its rules, whatever its later packets match.
+/// Whether a rule is a per-packet rule: some packets of one direction of a connection may match it and others not, because it matches on more
+/// than addresses, ports, protocol and `ct`, or it drops some and others not, by chance. A stateful rule is none: a connection keeps its
+/// rules, whatever its later packets match.
 pub(crate) fn is_per_packet(rule: &Rule) -> bool {
     let is_constant = |id: FieldId| {
         matches!(
@@ -80,7 +81,9 @@ pub(crate) fn is_per_packet(rule: &Rule) -> bool {
                 | FieldId::TcpDport
         )
     };
-    !rule.stateful && !rule.matches.iter().all(|constraint| is_constant(constraint.field.id))
+    let by_chance = |target: &Target| matches!(target, Target::Drop(rate) if *rate != DropRate::ALL);
+    let is_constant = rule.matches.iter().all(|constraint| is_constant(constraint.field.id));
+    !rule.stateful && (!is_constant || rule.targets.iter().any(by_chance))
 }
 
 /// Whether a rule accepts packets.

@@ -82,10 +82,24 @@ impl Conntrack {
         outlasts
     }
 
-    /// Lets a packet be classified although it has a cached verdict: it matches per-packet rules too.
+    /// Whether a packet has a cached verdict.
     #[inline]
-    pub(crate) fn ignore_cached(&mut self, at: usize) {
-        self.cached[at] = None;
+    pub(crate) fn has_cached(&self, at: usize) -> bool {
+        self.cached[at].is_some()
+    }
+
+    /// The slots of the rules without state and per-packet rules that a packet with a cached verdict would be found to match, if it were classified.
+    pub(crate) fn cached_matches<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        at: usize,
+    ) -> impl Iterator<Item = RuleSlot> + 'a {
+        let rules = match self.cached[at] {
+            Some(cached) if snapshot.ct_rules > 0 => self.cache.candidates(cached),
+            Some(cached) => self.cache.rules(cached),
+            None => &[],
+        };
+        rules.iter().copied().filter(|slot| !snapshot.actions.at(slot.index()).is_stateful())
     }
 
     /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
@@ -154,6 +168,7 @@ impl Conntrack {
     ) -> Option<(ConnId, Direction)> {
         let FlowState::Existing(id, direction) = assessment.flow_state else { return None };
         let is_alike = snapshot.caches_verdicts()
+            && self.cached[at].is_none()
             && self.is_mid_flow(at)
             && assessment.invalid.is_none()
             && (snapshot.ct_rules == 0 || self.is_lasting(id));
@@ -178,6 +193,17 @@ impl Conntrack {
     #[inline]
     pub(super) fn is_mid_flow(&self, at: usize) -> bool {
         self.lookups.kind_of(at).is_some_and(PacketKind::is_mid_flow)
+    }
+
+    /// Whether a packet has a cached verdict, and an earlier packet of the vector ended its connection. It is a late segment then.
+    #[inline]
+    pub(crate) fn has_lost_cached(&self, at: usize, port: PortId) -> bool {
+        match self.flow_states[at] {
+            FlowState::Existing(id, direction) if self.cached[at].is_some() => {
+                !self.is_cache_current(at, (id, direction), port)
+            }
+            _ => false,
+        }
     }
 
     /// Whether the connection of a packet's cached verdict still exists after the packets before it in the vector were processed.

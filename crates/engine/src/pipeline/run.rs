@@ -87,20 +87,12 @@ impl Pipeline {
             self.match_per_packet_rules(snapshot, packets);
             let layouts = &self.work.layouts[..packets.len()];
             if self.conntrack.lookup(snapshot, packets, layouts, verdicts, origin) {
-                let conntrack = &mut self.conntrack;
-                for &at in self.per_packet.matched() {
-                    conntrack.ignore_cached(usize::from(at));
-                }
+                let conntrack = &self.conntrack;
                 self.keys.retain(|packet| !conntrack.needs_no_rules(usize::from(packet)));
             }
             looked_up = cycles.now();
         }
-        snapshot.classifier.classify(
-            &self.keys,
-            packets,
-            &self.work.layouts[..packets.len()],
-            &mut self.scratch,
-        );
+        self.classify(snapshot, packets, tracked);
         let classified = cycles.now();
         self.cells.stage(Stage::Classify, self.keys.count(), classified.wrapping_sub(looked_up));
 
@@ -114,6 +106,23 @@ impl Pipeline {
             self.decide(snapshot, packets, verdicts);
         }
         Decided { sound, at: decided, tracked }
+    }
+
+    /// Finds all rules that the packets with a key match. Packets without one that match per-packet rules get those and the rules of their
+    /// cached verdicts, as if they were classified.
+    fn classify(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], tracked: bool) {
+        let Pipeline { conntrack, keys, per_packet, scratch, work, .. } = self;
+        let layouts = &work.layouts[..packets.len()];
+        if !tracked || per_packet.matched().is_empty() {
+            return snapshot.classifier.classify(keys, packets, layouts, scratch);
+        }
+        let matched = per_packet.matched().iter().map(|&packet| (packet, usize::from(packet)));
+        let combined = matched.filter(|&(_, at)| conntrack.has_cached(at));
+        let known = combined.flat_map(|(packet, at)| {
+            let slots = per_packet.slots(at).iter().copied().chain(conntrack.cached_matches(snapshot, at));
+            slots.map(move |slot| (packet, slot))
+        });
+        snapshot.classifier.classify_beside(keys, packets, layouts, known, scratch);
     }
 
     /// Finds the per-packet rules that each packet of the vector matches, if verdicts are cached: most packets need no other rules. `per_packet`

@@ -31,6 +31,8 @@ pub(crate) struct Pipeline {
     pub(super) conntrack: Conntrack,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
     pub(super) matched: Vec<RuleSlot>,
+    /// Those of them that are not per-packet rules.
+    pub(super) constant: Vec<RuleSlot>,
     pub(super) work: RewriteWork,
     pub(super) tickets: TicketBatches,
     pub(super) editor: PacketEditor,
@@ -51,6 +53,7 @@ impl Pipeline {
             worker,
             conntrack: Conntrack::new(worker, common, Arc::clone(&cells), seeds),
             matched: Vec::with_capacity(VECTOR),
+            constant: Vec::with_capacity(VECTOR),
             cells,
             random: DropRandom::new(seeds.of_worker(Purpose::DropShares, worker)),
             keys: VectorKeys::default(),

@@ -49,8 +49,8 @@ impl Pipeline {
             let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(at);
             trace.connection = connection.map(TracedConnection::of);
             match cached {
-                Some(rules) => self.matched.extend_from_slice(rules),
-                None => self.collect_matched(snapshot, at, &assessment, ct_state),
+                Some(rules) if self.per_packet.slots(at).is_empty() => self.matched.extend_from_slice(rules),
+                _ => self.collect_matched(snapshot, at, &assessment, ct_state),
             }
         } else {
             self.matched.extend_from_slice(self.scratch.slots(at));

@@ -30,7 +30,12 @@ impl Pipeline {
         let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_slots() };
         self.conntrack.prefetch_new(snapshot, slots);
         for (at, packet) in packets.iter().enumerate() {
-            if self.apply_cached(snapshot, at, packet, verdicts) {
+            if self.per_packet.slots(at).is_empty() {
+                if self.apply_cached(snapshot, at, packet, verdicts) {
+                    continue;
+                }
+            } else if self.conntrack.has_lost_cached(at, packet.port) {
+                verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
                 continue;
             }
             if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
@@ -59,10 +64,7 @@ impl Pipeline {
         {
             return Ok(());
         }
-        let cacheable = self.conntrack.cacheable(snapshot, at, &assessment).filter(|_| {
-            let by_chance = |&slot: &RuleSlot| snapshot.actions.at(slot.index()).drops_by_chance();
-            self.per_packet.slots(at).is_empty() && !self.matched.iter().any(by_chance)
-        });
+        let cacheable = self.conntrack.cacheable(snapshot, at, &assessment);
         let drops = self.resolve_verdict(snapshot, packet);
         let layout = &self.work.layouts[at];
         if drops {
@@ -123,7 +125,7 @@ impl Pipeline {
         assessment
     }
 
-    /// Caches a packet's verdict for others of its connection and direction.
+    /// Caches a packet's verdict for others of its connection and direction, as its rules other than per-packet rules decide.
     fn cache_verdict(
         &mut self,
         snapshot: &Snapshot,
@@ -132,8 +134,31 @@ impl Pipeline {
         packet: &Packet<'_>,
         drops: bool,
     ) {
-        let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
-        self.conntrack.cache_verdict(snapshot, member, packet.port, rules, drops);
+        let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+        if self.per_packet.slots(at).is_empty() {
+            // Only a stateful rule can drop by chance now, and so each packet of its connection.
+            if !self.matched.iter().any(|&slot| action(slot).drops_by_chance()) {
+                let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
+                self.conntrack.cache_verdict(snapshot, member, packet.port, rules, drops);
+            }
+            return;
+        }
+        let is_constant = |slot: &RuleSlot| !action(*slot).is_per_packet();
+        self.constant.clear();
+        self.constant.extend(self.matched.iter().copied().filter(is_constant));
+        let applied = self.constant.len();
+        self.constant.extend(self.scratch.slots(at).iter().copied().filter(is_constant));
+        let (applied, candidates) = self.constant.split_at(applied);
+        let (mut resolver, mut draws) = (VerdictResolver::default(), false);
+        for &slot in applied {
+            draws |= !resolver.resolve(slot, action(slot), || None);
+        }
+        let all_drop = resolver.dropped_by().is_some();
+        // If others pass, the first one of them notes its ingress port.
+        if !draws && (all_drop || !drops) {
+            let rules = PacketRules { candidates, applied };
+            self.conntrack.cache_verdict(snapshot, member, packet.port, rules, all_drop);
+        }
     }
 
     /// Determines the `ct` state of a packet, and which of the matched rules apply to it.
