@@ -69,26 +69,11 @@ impl Classifier {
         layouts: &[Layout],
         scratch: &mut Scratch,
     ) {
-        self.classify_beside(keys, packets, layouts, std::iter::empty(), scratch);
-    }
-
-    /// [`Classifier::classify`], with matches of packets without a key that are known from elsewhere: the packets' numbers and the slots. They
-    /// take as much room as if they were found: no more may be given for a packet than the classifier could find.
-    pub fn classify_beside(
-        &self,
-        keys: &VectorKeys,
-        packets: &[Packet<'_>],
-        layouts: &[Layout],
-        known: impl Iterator<Item = (u8, RuleSlot)>,
-        scratch: &mut Scratch,
-    ) {
         scratch.clear();
         let shared = SearchTables { level: self.level, lists: &self.lists, options: &self.options };
         self.ip4.search(shared, vector(&keys.ip4, packets, layouts), scratch);
         self.ip6.search(shared, vector(&keys.ip6, packets, layouts), scratch);
         self.other.search(shared, vector(&keys.other, packets, layouts), scratch);
-        let (_, _, mut log) = scratch.parts();
-        known.for_each(|(packet, slot)| log.hit(packet, slot));
         scratch.sort_by_packet();
     }
 }

@@ -27,6 +27,11 @@ pub(crate) struct Assessment {
 }
 
 impl Assessment {
+    /// A valid packet of a connection and direction.
+    pub(crate) fn of_valid((id, direction): (ConnId, Direction)) -> Assessment {
+        Assessment { flow_state: FlowState::Existing(id, direction), replaced: None, invalid: None }
+    }
+
     /// The connection of the packet.
     pub(crate) fn connection(&self) -> Option<ConnId> {
         match self.flow_state {

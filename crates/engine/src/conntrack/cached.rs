@@ -82,26 +82,6 @@ impl Conntrack {
         outlasts
     }
 
-    /// Whether a packet has a cached verdict.
-    #[inline]
-    pub(crate) fn has_cached(&self, at: usize) -> bool {
-        self.cached[at].is_some()
-    }
-
-    /// The slots of the rules without state and per-packet rules that a packet with a cached verdict would be found to match, if it were classified.
-    pub(crate) fn cached_matches<'a>(
-        &'a self,
-        snapshot: &'a Snapshot,
-        at: usize,
-    ) -> impl Iterator<Item = RuleSlot> + 'a {
-        let rules = match self.cached[at] {
-            Some(cached) if snapshot.ct_rules > 0 => self.cache.candidates(cached),
-            Some(cached) => self.cache.rules(cached),
-            None => &[],
-        };
-        rules.iter().copied().filter(|slot| !snapshot.actions.at(slot.index()).is_stateful())
-    }
-
     /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
     #[inline]
     pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
@@ -122,17 +102,28 @@ impl Conntrack {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> CachedOutcome {
-        let Some(cached) = self.cached[at] else { return CachedOutcome::None };
+        let Some((cached, member)) = self.cached(at) else { return CachedOutcome::None };
         let Some(verdict) = self.cache.verdict(cached) else { return CachedOutcome::None };
-        let (drops, edits) = (verdict.drops, verdict.edits);
-        let FlowState::Existing(id, direction) = self.flow_states[at] else { return CachedOutcome::None };
-        let member = (id, direction);
+        let rules = (cached, verdict.drops, verdict.edits);
+        self.apply_verdict(snapshot, at, (packet, layout), member, rules)
+    }
+
+    /// [`Conntrack::apply_cached`] with these rules of a cached verdict, or with others: whether they drop the packet, and whether some rewrite.
+    #[inline(always)]
+    pub(crate) fn apply_verdict(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        (packet, layout): (&Packet<'_>, &Layout),
+        member: (ConnId, Direction),
+        (cached, drops, edits): (VerdictId, bool, bool),
+    ) -> CachedOutcome {
         if !self.is_cache_current(at, member, packet.port) {
             // An earlier packet of this vector ended its connection, and this packet was not classified: it is a late segment.
             return CachedOutcome::Refused(DropReason::ConnInvalid);
         }
         let validity = match drops {
-            false => self.touch(id, direction, packet, layout),
+            false => self.touch(member.0, member.1, packet, layout),
             true if self.assesses_early(snapshot) => self.check_window(member, packet, layout),
             true => Ok(()),
         };
@@ -168,7 +159,6 @@ impl Conntrack {
     ) -> Option<(ConnId, Direction)> {
         let FlowState::Existing(id, direction) = assessment.flow_state else { return None };
         let is_alike = snapshot.caches_verdicts()
-            && self.cached[at].is_none()
             && self.is_mid_flow(at)
             && assessment.invalid.is_none()
             && (snapshot.ct_rules == 0 || self.is_lasting(id));
@@ -195,20 +185,18 @@ impl Conntrack {
         self.lookups.kind_of(at).is_some_and(PacketKind::is_mid_flow)
     }
 
-    /// Whether a packet has a cached verdict, and an earlier packet of the vector ended its connection. It is a late segment then.
+    /// A packet's cached verdict, and its connection and direction.
     #[inline]
-    pub(crate) fn has_lost_cached(&self, at: usize, port: PortId) -> bool {
-        match self.flow_states[at] {
-            FlowState::Existing(id, direction) if self.cached[at].is_some() => {
-                !self.is_cache_current(at, (id, direction), port)
-            }
-            _ => false,
+    pub(crate) fn cached(&self, at: usize) -> Option<(VerdictId, (ConnId, Direction))> {
+        match (self.cached[at], self.flow_states[at]) {
+            (Some(cached), FlowState::Existing(id, direction)) => Some((cached, (id, direction))),
+            _ => None,
         }
     }
 
     /// Whether the connection of a packet's cached verdict still exists after the packets before it in the vector were processed.
     #[inline]
-    fn is_cache_current(&self, at: usize, member: (ConnId, Direction), port: PortId) -> bool {
+    pub(crate) fn is_cache_current(&self, at: usize, member: (ConnId, Direction), port: PortId) -> bool {
         !self.stale
             || (self.cache.of(member.0, member.1) == self.cached[at]
                 && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))

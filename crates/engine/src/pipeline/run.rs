@@ -92,7 +92,12 @@ impl Pipeline {
             }
             looked_up = cycles.now();
         }
-        self.classify(snapshot, packets, tracked);
+        snapshot.classifier.classify(
+            &self.keys,
+            packets,
+            &self.work.layouts[..packets.len()],
+            &mut self.scratch,
+        );
         let classified = cycles.now();
         self.cells.stage(Stage::Classify, self.keys.count(), classified.wrapping_sub(looked_up));
 
@@ -106,23 +111,6 @@ impl Pipeline {
             self.decide(snapshot, packets, verdicts);
         }
         Decided { sound, at: decided, tracked }
-    }
-
-    /// Finds all rules that the packets with a key match. Packets without one that match per-packet rules get those and the rules of their
-    /// cached verdicts, as if they were classified.
-    fn classify(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], tracked: bool) {
-        let Pipeline { conntrack, keys, per_packet, scratch, work, .. } = self;
-        let layouts = &work.layouts[..packets.len()];
-        if !tracked || per_packet.matched().is_empty() {
-            return snapshot.classifier.classify(keys, packets, layouts, scratch);
-        }
-        let matched = per_packet.matched().iter().map(|&packet| (packet, usize::from(packet)));
-        let combined = matched.filter(|&(_, at)| conntrack.has_cached(at));
-        let known = combined.flat_map(|(packet, at)| {
-            let slots = per_packet.slots(at).iter().copied().chain(conntrack.cached_matches(snapshot, at));
-            slots.map(move |slot| (packet, slot))
-        });
-        snapshot.classifier.classify_beside(keys, packets, layouts, known, scratch);
     }
 
     /// Finds the per-packet rules that each packet of the vector matches, if verdicts are cached: most packets need no other rules. `per_packet`

@@ -4,6 +4,7 @@ use super::state::Pipeline;
 use crate::compiled::Snapshot;
 use crate::conntrack::{Endpoints, Traced};
 use mmb_base::Id;
+use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Connection, Direction};
 use mmb_policy::RuleId;
 
@@ -49,8 +50,12 @@ impl Pipeline {
             let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(at);
             trace.connection = connection.map(TracedConnection::of);
             match cached {
-                Some(rules) if self.per_packet.slots(at).is_empty() => self.matched.extend_from_slice(rules),
-                _ => self.collect_matched(snapshot, at, &assessment, ct_state),
+                Some(rules) => {
+                    let applies = |slot: &RuleSlot| snapshot.actions.at(slot.index()).wants(ct_state);
+                    self.matched.extend_from_slice(rules);
+                    self.matched.extend(self.per_packet.slots(at).iter().copied().filter(applies));
+                }
+                None => self.collect_matched(snapshot, at, &assessment, ct_state),
             }
         } else {
             self.matched.extend_from_slice(self.scratch.slots(at));

@@ -30,12 +30,12 @@ impl Pipeline {
         let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_slots() };
         self.conntrack.prefetch_new(snapshot, slots);
         for (at, packet) in packets.iter().enumerate() {
-            if self.per_packet.slots(at).is_empty() {
-                if self.apply_cached(snapshot, at, packet, verdicts) {
-                    continue;
-                }
-            } else if self.conntrack.has_lost_cached(at, packet.port) {
-                verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+            let is_done = if self.per_packet.slots(at).is_empty() {
+                self.apply_cached(snapshot, at, packet, verdicts)
+            } else {
+                self.apply_combined(snapshot, at, packet, verdicts)
+            };
+            if is_done {
                 continue;
             }
             if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
@@ -240,7 +240,57 @@ impl Pipeline {
         true
     }
 
-    /// Decides on an invalid packet, from the rules that all packets of its direction match.
+    /// Applies a packet's cached verdict together with the per-packet rules that the packet matches. Returns false if there is no cached verdict.
+    #[inline(never)]
+    fn apply_combined(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let Some((cached, member)) = self.conntrack.cached(at) else { return false };
+        if !self.conntrack.is_cache_current(at, member, packet.port) {
+            verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+            return true;
+        }
+        let state = match snapshot.ct_rules {
+            0 => CtState::Untracked,
+            _ => {
+                let assessment = Assessment::of_valid(member);
+                self.conntrack.ct_state(at, &assessment, packet, &self.work.layouts[at])
+            }
+        };
+        let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+        self.matched.clear();
+        self.matched.extend_from_slice(self.conntrack.cached_rules(cached));
+        let per_packet = self.per_packet.slots(at).iter().copied();
+        self.matched.extend(per_packet.filter(|&slot| action(slot).wants(state)));
+        let dropped_by = self.resolve_matched(snapshot);
+        let rules = (cached, dropped_by.is_some(), true);
+        let layout = &self.work.layouts[at];
+        match self.conntrack.apply_verdict(snapshot, at, (packet, layout), member, rules) {
+            CachedOutcome::None => return false,
+            CachedOutcome::Refused(reason) => verdicts[at] = Verdict::Drop(reason),
+            CachedOutcome::Invalid(cached, member) => {
+                self.decide_invalid(snapshot, at, (cached, member), packet, verdicts);
+            }
+            CachedOutcome::Drop(_) => {
+                self.count_matched(snapshot, packet, dropped_by);
+                verdicts[at] = Verdict::Drop(DropReason::Rule);
+            }
+            CachedOutcome::Pass { .. } => {
+                self.count_matched(snapshot, packet, dropped_by);
+                if self.conntrack.translates(member.0) {
+                    self.add_transform(at, self.conntrack.transform(member), None, packet, verdicts);
+                }
+                self.rewrite_matched(snapshot, at);
+            }
+        }
+        true
+    }
+
+    /// Decides on an invalid packet, from the rules that all packets of its direction match, and the per-packet rules that it matches.
     #[cold]
     fn decide_invalid(
         &mut self,
@@ -254,6 +304,7 @@ impl Pipeline {
         let applies = |slot: &RuleSlot| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
         self.matched.clear();
         self.matched.extend(self.conntrack.cached_candidates(cached).iter().copied().filter(applies));
+        self.matched.extend(self.per_packet.slots(at).iter().copied().filter(applies));
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
         if self.resolve_verdict(snapshot, packet) {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
@@ -287,20 +338,32 @@ impl Pipeline {
 
     /// Orders and counts the rules that apply to a packet, and resolves their accept and drop targets. Returns whether they drop it.
     fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> bool {
-        let cells = &snapshot.cells[self.worker];
-        let count = Count { packets: 1, bytes: packet.len() as u64 };
+        let dropped_by = self.resolve_matched(snapshot);
+        self.count_matched(snapshot, packet, dropped_by);
+        dropped_by.is_some()
+    }
+
+    /// Orders the rules that apply to a packet, and resolves their accept and drop targets. Returns the one that drops it.
+    #[inline]
+    fn resolve_matched(&mut self, snapshot: &Snapshot) -> Option<RuleSlot> {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         if self.matched.len() > 1 {
             self.matched.sort_unstable_by_key(|&slot| action(slot).rank());
         }
         let mut resolver = VerdictResolver::default();
         for &slot in &self.matched {
-            cells.slot(slot).add(count);
             resolver.resolve(slot, action(slot), || Some(self.random.draw()));
         }
-        let dropped_by = resolver.dropped_by();
+        resolver.dropped_by()
+    }
+
+    /// Counts a packet for the rules that apply to it, and the drop for the one that drops it.
+    #[inline]
+    fn count_matched(&self, snapshot: &Snapshot, packet: &Packet<'_>, dropped_by: Option<RuleSlot>) {
+        let cells = &snapshot.cells[self.worker];
+        let count = Count { packets: 1, bytes: packet.len() as u64 };
+        self.matched.iter().for_each(|&slot| cells.slot(slot).add(count));
         dropped_by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
-        dropped_by.is_some()
     }
 
     /// Adds the translation of a packet, or of the packet that it quotes.
