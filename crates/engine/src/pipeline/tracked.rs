@@ -347,8 +347,15 @@ impl Pipeline {
     #[inline]
     fn resolve_matched(&mut self, snapshot: &Snapshot) -> Option<RuleSlot> {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
-        if self.matched.len() > 1 {
-            self.matched.sort_unstable_by_key(|&slot| action(slot).rank());
+        match &mut self.matched[..] {
+            [] | [_] => {}
+            // The most frequent case is too small for the call of a sort.
+            [first, second] => {
+                if action(*first).rank() > action(*second).rank() {
+                    std::mem::swap(first, second);
+                }
+            }
+            more => more.sort_unstable_by_key(|&slot| action(slot).rank()),
         }
         let mut resolver = VerdictResolver::default();
         for &slot in &self.matched {
