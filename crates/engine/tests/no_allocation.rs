@@ -117,9 +117,9 @@ fn packets_of_connections_allocate_nothing() {
     let rules = "add-stateful in a ip-proto tcp map ip-saddr 200.0.0.1 shuffle tcp-seq-num\n\
                  add-stateful in a ip-proto udp map ip-saddr 200.0.0.1 mod ip-ttl 9\n\
                  add-stateful in a ip-proto icmp accept\nadd all mod ip-ecn 0";
-    // Once with what was decided remembered, once with a rule that asks for what changes.
-    for changing in ["", "\nadd ip-ttl < 3 drop"] {
-        let (engine, mut worker) = engine(&format!("{rules}{changing}"));
+    // Cached verdicts alone, and beside a per-packet rule that no packet matches, or each.
+    for per_packet in ["", "\nadd ip-ttl < 3 drop", "\nadd ip-ttl > 3 mod ip-dscp 3"] {
+        let (engine, mut worker) = engine(&format!("{rules}{per_packet}"));
         let frames: Vec<Vec<u8>> = (0..VECTOR as u16)
             .map(|number| match number % 4 {
                 0 => Tcp { sport: 2000 + number, ..Tcp::default() }.over_ip4().bytes(),
@@ -136,7 +136,7 @@ fn packets_of_connections_allocate_nothing() {
             worker.process(1_000_000_000 + round, &NoCycles, &mut packets, &mut verdicts);
             let calls = CALLS.get() - before;
             assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Send(PortId(1))));
-            // The first round makes connections, the second remembers what was decided.
+            // The first round makes connections, the second caches verdicts.
             assert!(round < 2 || calls == 0, "round {round}: {calls}");
         }
         assert_eq!(engine.connections().summary().created, VECTOR as u64);
