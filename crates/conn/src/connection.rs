@@ -1,12 +1,10 @@
-//! The record of a connection, which takes three cache lines.
+//! A connection as it is listed, saved and ended. Tables keep it as a record (`record`).
 
-use crate::hash::{halves, packed, unpacked};
-use crate::links::QueueLinks;
 use crate::nat::LeaseId;
-use crate::timeouts::{LONGEST_S, StateTimeouts};
-use crate::tuple::has_common_ports;
+use crate::record::Unfolded;
+use crate::timeouts::LONGEST_S;
 use crate::{ConnState, Direction, TcpTracker, Tuple};
-use mmb_base::{id_types, prefetch};
+use mmb_base::id_types;
 use mmb_packet::PortId;
 
 id_types! {
@@ -20,16 +18,21 @@ id_types! {
     pub struct ExtensionId;
 }
 
-/// A connection.
-///
-/// Its tuples are stored as integers, which are compared without a branch; [`Connection::tuples`] converts them back.
+/// The ids of what a connection refers to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceIds {
+    /// The stateful rules that it has.
+    pub rule_set: Option<RuleSetId>,
+    /// Its NAT lease.
+    pub lease: Option<LeaseId>,
+    /// Its extension: sequence offsets, MAC addresses.
+    pub extension: Option<ExtensionId>,
+}
+
+/// A copy of a connection's record, with its parts put together.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
 pub struct Connection {
-    /// Source and destination address of both tuples, as high and low halves.
-    addresses: [[[u64; 2]; 2]; 2],
-    /// The other fields of both tuples, as [`packed`] packs them.
-    rest: [[u64; 2]; 2],
+    pub(crate) tuples: [Tuple; 2],
     /// Packets by direction.
     pub packets: [u64; 2],
     /// Bytes by direction.
@@ -41,53 +44,33 @@ pub struct Connection {
     /// Whether its source's count of connections includes it.
     pub is_counted: bool,
     /// When it was created, in units of 16 ms, the lower 32 bits.
-    created: u32,
-    /// The stateful rules that it has.
-    pub rule_set: Option<RuleSetId>,
-    /// Its NAT lease.
-    pub lease: Option<LeaseId>,
-    /// Its extension: sequence offsets, MAC addresses.
-    pub extension: Option<ExtensionId>,
-    /// Its neighbours in its expiry queue.
-    pub(crate) links: QueueLinks,
+    pub(crate) created: u32,
+    /// What it refers to.
+    pub ids: ResourceIds,
     pub(crate) tracker: TcpTracker,
-    /// Its state. Code outside the table that writes it does not move the connection to another queue.
+    /// Its state.
     pub state: ConnState,
-    /// Its expiry queue.
-    pub(crate) queue: u8,
+    /// Packets that were not yet added to the counters of its rules.
+    pub unfolded: Option<Unfolded>,
 }
-
-const _: () = assert!(size_of::<Connection>() == 192);
 
 /// The unit of `created`, as a shift of milliseconds: it wraps after two years.
 const CREATED_SHIFT: u32 = 4;
 
-/// The value of a slab's unused place.
-impl Default for Connection {
-    fn default() -> Connection {
-        let tuple = Tuple::default();
-        Connection::new(0, [&tuple, &tuple], ConnState::Unreplied, TcpTracker::blank())
-    }
-}
-
 impl Connection {
     pub(crate) fn new(now_ms: u64, tuples: [&Tuple; 2], state: ConnState, tracker: TcpTracker) -> Connection {
         Connection {
-            addresses: tuples.map(|tuple| tuple.addresses.map(halves)),
-            rest: tuples.map(packed),
+            tuples: tuples.map(|tuple| *tuple),
             last_ms: now_ms as u32,
             packets: [0; 2],
             bytes: [0; 2],
             arrivals: IngressPorts::default(),
             is_counted: false,
             created: (now_ms >> CREATED_SHIFT) as u32,
-            rule_set: None,
-            lease: None,
-            extension: None,
-            links: Default::default(),
+            ids: ResourceIds::default(),
             tracker,
             state,
-            queue: 0,
+            unfolded: None,
         }
     }
 
@@ -123,19 +106,18 @@ impl Connection {
     /// The tuple of packets of a direction, as they arrive, before translation.
     #[inline]
     pub fn tuple(&self, direction: Direction) -> Tuple {
-        let side = direction as usize;
-        unpacked(self.addresses[side], self.rest[side])
+        self.tuples[direction as usize]
     }
 
     /// The tuples of packets as they arrive, before translation: the initiator's, then the responder's.
     pub fn tuples(&self) -> [Tuple; 2] {
-        Direction::ALL.map(|direction| self.tuple(direction))
+        self.tuples
     }
 
     /// Its protocol.
     #[inline]
     pub fn proto(&self) -> u8 {
-        (self.rest[0][1] >> 24) as u8
+        self.tuples[0].proto
     }
 
     /// The tracking state of both ends of a TCP connection or an SCTP association.
@@ -145,8 +127,7 @@ impl Connection {
 
     /// Milliseconds since it was created. Wraps after two years.
     pub fn age_ms(&self, now_ms: u64) -> u64 {
-        let ticks = ((now_ms >> CREATED_SHIFT) as u32).wrapping_sub(self.created);
-        (u64::from(ticks) << CREATED_SHIFT).max(self.idle_ms(now_ms))
+        age_ms(self.created, now_ms).max(self.idle_ms(now_ms))
     }
 
     /// Milliseconds since the last valid packet.
@@ -155,57 +136,22 @@ impl Connection {
         u64::from((now_ms as u32).wrapping_sub(self.last_ms))
     }
 
-    /// Milliseconds until it times out if no packet comes.
-    #[inline]
-    pub(crate) fn expires_ms(&self, now_ms: u64, limits: &StateTimeouts) -> u64 {
-        limits.ms(self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
-    }
-
     /// Whether packets leave with other addresses or ports than they came with.
-    #[inline]
     pub fn is_translated(&self) -> bool {
-        let [[from, to], [back_from, back_to]] = self.addresses;
-        let addresses = differs(from, back_to) | differs(to, back_from);
-        let turn = if has_common_ports(self.proto()) { 0 } else { 16 };
-        let ports = self.rest[0][0] as u32 ^ (self.rest[1][0] as u32).rotate_left(turn);
-        addresses | u64::from(ports) != 0
+        let [forward, reply] = &self.tuples;
+        let plain = forward.hairpinned();
+        (plain.addresses, plain.ports) != (reply.addresses, reply.ports)
     }
 
     /// The tuple with which packets of a direction leave: the other direction's tuple, reversed. `None` if they are not translated.
-    #[inline]
     pub fn translated(&self, direction: Direction) -> Option<Tuple> {
         self.is_translated().then(|| self.tuple(direction.turned()).reversed())
     }
-
-    /// Whether a tuple is that of this direction. Without a branch, since hundreds are compared in a row.
-    #[inline]
-    pub(crate) fn is(&self, tuple: &Tuple, direction: Direction) -> bool {
-        let side = direction as usize;
-        let [from, to] = self.addresses[side];
-        let [want_from, want_to] = tuple.addresses.map(halves);
-        differs(from, want_from) | differs(to, want_to) | differs(self.rest[side], packed(tuple)) == 0
-    }
-
-    /// Prefetches its three cache lines.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        prefetch(&self.addresses);
-        prefetch(&self.rest);
-        prefetch(&self.queue);
-    }
-
-    /// Counts a packet.
-    #[inline]
-    pub(crate) fn count(&mut self, direction: Direction, bytes: usize) {
-        self.packets[direction as usize] += 1;
-        self.bytes[direction as usize] += bytes as u64;
-    }
 }
 
-/// Not zero if two pairs of numbers differ. Without a branch.
-#[inline]
-fn differs(one: [u64; 2], other: [u64; 2]) -> u64 {
-    (one[0] ^ other[0]) | (one[1] ^ other[1])
+/// Milliseconds since a connection was created, in units of 16 ms.
+pub(crate) fn age_ms(created: u32, now_ms: u64) -> u64 {
+    u64::from(((now_ms >> CREATED_SHIFT) as u32).wrapping_sub(created)) << CREATED_SHIFT
 }
 
 /// The ports by which packets of each direction came in, for a connection on a host that routes: at most two per direction, since packets
@@ -213,13 +159,13 @@ fn differs(one: [u64; 2], other: [u64; 2]) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct IngressPorts {
-    ports: [[u16; 2]; 2],
+    pub(crate) ports: [[u16; 2]; 2],
     /// Both directions may share ports.
     pub shared: bool,
 }
 
 /// No port yet.
-const NO_PORT: u16 = u16::MAX;
+pub(crate) const NO_PORT: u16 = u16::MAX;
 
 impl Default for IngressPorts {
     fn default() -> IngressPorts {
@@ -311,7 +257,6 @@ pub struct ConnectionSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Side, Vlans, Wire};
     use Direction::{Forward, Reply};
 
     #[test]
@@ -343,31 +288,6 @@ mod tests {
         let mut on_a_wire = IngressPorts::default();
         on_a_wire.note(Forward, PortId(7));
         assert_eq!(on_a_wire, IngressPorts::default());
-    }
-
-    #[test]
-    fn tuples_come_back_as_they_went_in() {
-        let forward = Tuple {
-            addresses: [u128::MAX - 7, 1 << 70 | 9],
-            ports: [65535, 1],
-            wire: Wire { port: 513, vlans: Vlans { outer: 4095, inner: 2 } },
-            side: Side::High,
-            proto: 6,
-            family: 6,
-        };
-        let vlans = Vlans { outer: 1, inner: 4094 };
-        let reply = forward.reversed();
-        let reply = Tuple { ports: [7, 65534], wire: Wire { vlans, ..reply.wire }, ..reply };
-        let connection = Connection::new(0, [&forward, &reply], ConnState::SynSent, TcpTracker::default());
-        assert_eq!(connection.tuples(), [forward, reply]);
-        assert!(connection.is(&forward, Direction::Forward) && connection.is(&reply, Direction::Reply));
-        assert!(!connection.is(&forward, Direction::Reply) && !connection.is(&reply, Direction::Forward));
-        assert!(
-            !connection
-                .is(&Tuple { wire: Wire { port: 512, ..forward.wire }, ..forward }, Direction::Forward)
-        );
-        assert!(!connection.is(&Tuple { wire: reply.wire, ..forward }, Direction::Forward));
-        assert!(!connection.is(&Tuple { side: Side::Low, ..forward }, Direction::Forward));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! This holds as long as hashes stay secret: a few of them reveal the keys. A choice that can be seen from outside (an address, a server, a
 //! worker) uses a [`Prf`](mmb_random::Prf) with another seed.
 
-use crate::{Side, Tuple, Vlans, Wire};
+use crate::{Tuple, Wire};
 use mmb_random::{Generator, Seed};
 
 /// A hash under keys that derive from one secret seed. Its hashes must stay secret.
@@ -51,13 +51,13 @@ impl std::fmt::Debug for TupleHasher {
 
 /// An address as two numbers.
 #[inline]
-pub(crate) fn halves(address: u128) -> [u64; 2] {
+fn halves(address: u128) -> [u64; 2] {
     [(address >> 64) as u64, address as u64]
 }
 
 /// The other fields of a tuple as two numbers. They have the same layout in a tuple, so that few loads fetch them.
 #[inline]
-pub(crate) fn packed(tuple: &Tuple) -> [u64; 2] {
+fn packed(tuple: &Tuple) -> [u64; 2] {
     let Tuple { ports: [source, destination], wire: Wire { port, vlans }, side, proto, family, .. } = *tuple;
     let first = u64::from(source)
         | u64::from(destination) << 16
@@ -68,29 +68,10 @@ pub(crate) fn packed(tuple: &Tuple) -> [u64; 2] {
     [first, second]
 }
 
-/// The tuple with these addresses and the fields that [`packed`] packed.
-#[inline]
-pub(crate) fn unpacked(addresses: [[u64; 2]; 2], [first, second]: [u64; 2]) -> Tuple {
-    Tuple {
-        addresses: addresses.map(|[high, low]| u128::from(high) << 64 | u128::from(low)),
-        ports: [first as u16, (first >> 16) as u16],
-        wire: Wire {
-            port: (first >> 32) as u16,
-            vlans: Vlans { outer: (first >> 48) as u16, inner: second as u16 },
-        },
-        side: match (second >> 16) as u8 {
-            0 => Side::Low,
-            1 => Side::High,
-            _ => Side::Any,
-        },
-        proto: (second >> 24) as u8,
-        family: (second >> 32) as u8,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Side, Vlans};
     use std::collections::HashSet;
 
     fn tuple(number: u32) -> Tuple {

@@ -17,6 +17,7 @@ mod links;
 pub mod nat;
 pub mod quoted;
 pub mod sctp;
+mod record;
 mod slab;
 mod state;
 mod table;
@@ -26,9 +27,12 @@ mod tracked;
 mod tuple;
 mod wheel;
 
-pub use connection::{ConnId, Connection, ConnectionSnapshot, ExtensionId, IngressPorts, RuleSetId};
+pub use connection::{
+    ConnId, Connection, ConnectionSnapshot, ExtensionId, IngressPorts, ResourceIds, RuleSetId,
+};
 pub use hash::TupleHasher;
 pub use mmb_packet::proto;
+pub use record::Unfolded;
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
 pub use table::{ConnectionTable, InsertError};

@@ -1,10 +1,13 @@
 //! Storage for a table's records, with a mark on those that are free.
 
-use crate::{ConnId, Connection};
-use mmb_base::{Chunks, Id, Slab};
+use crate::connection::age_ms;
+use crate::record::{ColdLine, FlowLine, Record, WideId, WideTuples, wide_tuples};
+use crate::timeouts::StateTimeouts;
+use crate::{ConnId, Connection, Direction, Tuple};
+use mmb_base::{Chunks, Id, Slab, SlabStorage, prefetch};
 use std::collections::TryReserveError;
 
-/// Records in a chunk: 12 MiB, of which only used parts take memory.
+/// Records in a chunk: 4 MiB of each line, of which only used parts take memory.
 const CHUNK: usize = 1 << 16;
 
 /// The queue of a free record.
@@ -20,40 +23,123 @@ impl From<TryReserveError> for AllocError {
     }
 }
 
-/// Records by id.
+/// Records by id, in parts.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionSlab(Slab<ConnId, Connection, Chunks<Connection, CHUNK>>);
+pub(crate) struct ConnectionSlab {
+    lines: Slab<ConnId, FlowLine, Chunks<FlowLine, CHUNK>>,
+    /// By the index of the id, as `lines`.
+    cold: Chunks<ColdLine, CHUNK>,
+    wide: Slab<WideId, WideTuples, Chunks<WideTuples, CHUNK>>,
+}
 
 impl ConnectionSlab {
     #[inline]
-    pub(crate) fn at(&self, id: ConnId) -> &Connection {
-        &self.0[id]
+    pub(crate) fn line(&self, id: ConnId) -> &FlowLine {
+        &self.lines[id]
     }
 
     #[inline]
-    pub(crate) fn at_mut(&mut self, id: ConnId) -> &mut Connection {
-        &mut self.0[id]
+    pub(crate) fn line_mut(&mut self, id: ConnId) -> &mut FlowLine {
+        &mut self.lines[id]
+    }
+
+    #[inline]
+    pub(crate) fn cold(&self, id: ConnId) -> &ColdLine {
+        self.cold.at(id.index())
+    }
+
+    #[inline]
+    pub(crate) fn cold_mut(&mut self, id: ConnId) -> &mut ColdLine {
+        self.cold.at_mut(id.index())
+    }
+
+    /// The parts of a record.
+    #[inline]
+    pub(crate) fn record(&self, id: ConnId) -> Record<'_> {
+        let line = self.line(id);
+        Record { line, cold: self.cold(id), wide: line.wide().map(|wide| &self.wide[wide]) }
+    }
+
+    /// A connection.
+    #[inline]
+    pub(crate) fn get(&self, id: ConnId) -> Connection {
+        self.record(id).unpack(id)
+    }
+
+    /// The tuple of packets of a direction, as they arrive.
+    #[inline]
+    pub(crate) fn tuple(&self, id: ConnId, direction: Direction) -> Tuple {
+        self.record(id).tuple(direction)
+    }
+
+    /// Whether there is a connection with an id.
+    pub(crate) fn is_live(&self, id: ConnId) -> bool {
+        id.number() <= self.lines.highest() && self.cold(id).queue != FREE
     }
 
     /// The connection with an id, if there is one.
-    pub(crate) fn live(&self, id: ConnId) -> Option<&Connection> {
-        self.0.get(id).filter(|record| record.queue != FREE)
+    pub(crate) fn live(&self, id: ConnId) -> Option<Connection> {
+        self.is_live(id).then(|| self.get(id))
+    }
+
+    /// Milliseconds until a connection times out if no packet comes.
+    #[inline]
+    pub(crate) fn expires_ms(&self, id: ConnId, now_ms: u64, limits: &StateTimeouts) -> u64 {
+        let line = self.line(id);
+        limits.ms(line.proto, line.state()).saturating_sub(line.idle_ms(now_ms))
+    }
+
+    /// Milliseconds since a connection was created.
+    pub(crate) fn age_ms(&self, id: ConnId, now_ms: u64) -> u64 {
+        age_ms(self.cold(id).created, now_ms).max(self.line(id).idle_ms(now_ms))
+    }
+
+    /// Prefetches a record.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: ConnId) {
+        prefetch(self.line(id));
+        prefetch(self.cold(id));
     }
 
     /// Stores a connection.
     ///
     /// # Errors
     /// There is no memory for more records.
-    pub(crate) fn insert(&mut self, connection: Connection) -> Result<ConnId, AllocError> {
-        self.0.try_reserve()?;
-        Ok(self.0.insert(connection))
+    pub(crate) fn insert(&mut self, connection: &Connection) -> Result<ConnId, AllocError> {
+        self.lines.try_reserve()?;
+        // As many as lines, of which the first one has no id.
+        while self.cold.count() <= self.lines.highest() as usize + 1 {
+            self.cold.try_reserve()?;
+            self.cold.push(ColdLine::default());
+        }
+        let wide = match wide_tuples(connection) {
+            Some(tuples) => {
+                self.wide.try_reserve()?;
+                Some(self.wide.insert(tuples))
+            }
+            None => None,
+        };
+        let line = FlowLine::of(connection, wide);
+        let id = self.lines.insert_reusing(|mut before| {
+            before.replace(line);
+            before
+        });
+        *self.cold_mut(id) = ColdLine::of(connection);
+        Ok(id)
     }
 
+    /// Removes a connection, with the counts that were not folded.
     pub(crate) fn remove(&mut self, id: ConnId) -> Connection {
-        let record = self.at_mut(id);
-        let connection = *record;
-        record.queue = FREE;
-        self.0.free(id);
+        let connection = self.get(id);
+        let line = &mut self.lines[id];
+        line.forget();
+        let wide = line.wide();
+        self.cold_mut(id).queue = FREE;
+        self.lines[id].fold(self.cold.at_mut(id.index()));
+        self.lines.free(id);
+        if let Some(wide) = wide {
+            self.wide.free(wide);
+        }
         connection
     }
 
@@ -63,19 +149,19 @@ impl ConnectionSlab {
         first: ConnId,
         most: usize,
     ) -> (impl Iterator<Item = ConnId> + use<>, Option<ConnId>) {
-        let end =
-            first.number().saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(self.0.highest() + 1);
-        let next = ConnId::new(end).filter(|_| end <= self.0.highest());
+        let highest = self.lines.highest();
+        let end = first.number().saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(highest + 1);
+        let next = ConnId::new(end).filter(|_| end <= highest);
         ((first.number()..end).filter_map(ConnId::new), next)
     }
 
     /// The most records that were ever in use at once.
     pub(crate) fn highest(&self) -> usize {
-        self.0.highest() as usize
+        self.lines.highest() as usize
     }
 
     /// Bytes in use.
     pub(crate) fn memory(&self) -> usize {
-        self.0.memory()
+        self.lines.memory() + self.cold.memory() + self.wide.memory()
     }
 }

@@ -18,9 +18,11 @@ use crate::slab::{AllocError, ConnectionSlab};
 use crate::timeouts::StateTimeouts;
 use crate::wheel::ExpiryQueues;
 use crate::{
-    CloseReason, ConnId, Connection, ConnectionSnapshot, Direction, Invalid, TrackedHeader, Tuple, Wire,
+    CloseReason, ConnId, ConnState, Connection, ConnectionSnapshot, Direction, IngressPorts, Invalid, ResourceIds,
+    TrackedHeader, Tuple, Vlans, Wire,
 };
 use mmb_base::{Id, VECTOR, prefetch};
+use mmb_packet::PortId;
 use mmb_policy::settings::{Pickup, Timeouts};
 use mmb_random::Seed;
 
@@ -118,7 +120,7 @@ impl ConnectionTable {
 
     fn find_hashed(&self, hash: u64, tuple: &Tuple) -> Option<(ConnId, Direction)> {
         let found = self.index.find(hash, |entry| {
-            member(entry).is_some_and(|(id, direction)| self.slab.at(id).is(tuple, direction))
+            member(entry).is_some_and(|(id, direction)| self.slab.record(id).is(tuple, direction))
         });
         found.and_then(member)
     }
@@ -138,7 +140,7 @@ impl ConnectionTable {
     fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
         const NEW: &IndexBucket = &IndexBucket::NEW;
         let (mut hashes, mut buckets) = ([0; VECTOR], [NEW; VECTOR]);
-        let (mut likely, mut records) = ([EMPTY; VECTOR], [None; VECTOR]);
+        let mut likely = [EMPTY; VECTOR];
         let is_all_in_buckets = !self.index.has_stash();
         let count = tuples.len().min(VECTOR);
         let block = |number: usize| number * BLOCK..count.min((number + 1) * BLOCK);
@@ -155,18 +157,16 @@ impl ConnectionTable {
                 for at in block(second) {
                     likely[at] = buckets[at].likely(hashes[at]);
                     if let Some((id, _)) = member(likely[at]) {
-                        let connection = self.slab.at(id);
-                        connection.prefetch();
-                        records[at] = Some(connection);
+                        self.slab.prefetch(id);
                     }
                 }
             }
             if let Some(third) = step.checked_sub(2) {
                 for at in block(third) {
                     let tuple = &tuples[at];
-                    found[at] = match (records[at], member(likely[at])) {
-                        (Some(connection), Some(member)) if connection.is(tuple, member.1) => Some(member),
-                        (None, _) if likely[at] == ABSENT && is_all_in_buckets => None,
+                    found[at] = match member(likely[at]) {
+                        Some((id, direction)) if self.slab.record(id).is(tuple, direction) => Some((id, direction)),
+                        None if likely[at] == ABSENT && is_all_in_buckets => None,
                         _ => self.find_hashed(hashes[at], tuple),
                     };
                 }
@@ -190,6 +190,7 @@ impl ConnectionTable {
         closed: &mut dyn FnMut(&Connection, CloseReason),
     ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
+        let forward = forward.storable();
         let reply = reply.like(&forward);
         let hashes = self.free_keys([&forward, &reply])?;
         let (tracker, state) = self.begin(forward.proto, signal).map_err(InsertError::Invalid)?;
@@ -208,7 +209,7 @@ impl ConnectionTable {
     ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
         let [forward, reply] = was.tuples;
-        let tuples = [forward, reply.like(&forward)];
+        let tuples = [forward.storable(), reply.like(&forward)];
         let hashes = self.free_keys(tuples.each_ref())?;
         self.make_room(closed)?;
         self.keep(hashes, Connection::restored(self.now_ms, &ConnectionSnapshot { tuples, ..*was }), false)
@@ -232,9 +233,9 @@ impl ConnectionTable {
         connection: Connection,
         is_protected: bool,
     ) -> Result<ConnId, InsertError> {
-        let ends_ms = self.now_ms + connection.expires_ms(self.now_ms, &self.limits);
         let [forward, reply] = connection.tuples();
-        let id = self.slab.insert(connection).map_err(|AllocError| self.no_memory())?;
+        let id = self.slab.insert(&connection).map_err(|AllocError| self.no_memory())?;
+        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
         for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
             let hash_of = |entry| hash_of(&self.hasher, &self.slab, entry);
             if let Err(why) = self.index.insert(hash, entry(id, *direction), hash_of) {
@@ -256,27 +257,103 @@ impl ConnectionTable {
     /// # Panics
     /// If the id was never given out. The id of an ended connection returns its old record, or the next connection's.
     #[inline]
-    pub fn get(&self, id: ConnId) -> &Connection {
-        self.slab.at(id)
+    pub fn get(&self, id: ConnId) -> Connection {
+        self.slab.get(id)
     }
 
-    /// A connection, to update the fields that belong to the caller.
+    /// The connection with an id, if there is one.
+    pub fn live(&self, id: ConnId) -> Option<Connection> {
+        self.slab.live(id)
+    }
+
+    /// Whether there is a connection with an id.
+    pub fn is_live(&self, id: ConnId) -> bool {
+        self.slab.is_live(id)
+    }
+
+    /// The state of a connection.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
     #[inline]
-    pub fn get_mut(&mut self, id: ConnId) -> &mut Connection {
-        self.slab.at_mut(id)
+    pub fn state(&self, id: ConnId) -> ConnState {
+        self.slab.line(id).state()
     }
 
-    /// The connection with an id, if there is one.
-    pub fn live(&self, id: ConnId) -> Option<&Connection> {
-        self.slab.live(id)
+    /// The protocol of a connection.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn proto(&self, id: ConnId) -> u8 {
+        self.slab.line(id).proto
+    }
+
+    /// What a connection refers to.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn ids(&self, id: ConnId) -> &ResourceIds {
+        &self.slab.cold(id).ids
+    }
+
+    /// What a connection refers to, to be changed.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn ids_mut(&mut self, id: ConnId) -> &mut ResourceIds {
+        &mut self.slab.cold_mut(id).ids
+    }
+
+    /// Whether NAT changes a connection's packets.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn is_translated(&self, id: ConnId) -> bool {
+        self.slab.record(id).is_translated()
+    }
+
+    /// Records that a connection's source is counted for it.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn set_counted(&mut self, id: ConnId) {
+        self.slab.cold_mut(id).set_counted();
+    }
+
+    /// Sets the ports by which a connection's packets come in; no effect on a connection of a wire.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn set_arrivals(&mut self, id: ConnId, arrivals: IngressPorts) {
+        self.slab.cold_mut(id).set_arrivals(arrivals);
+    }
+
+    /// Whether packets of a direction may come in by a port: see [`IngressPorts::admit`].
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn admits(&self, id: ConnId, direction: Direction, port: PortId) -> bool {
+        self.slab.cold(id).arrivals().admit(direction, port)
+    }
+
+    /// Records that a valid packet of a direction came in by a port.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn note_arrival(&mut self, id: ConnId, direction: Direction, port: PortId) {
+        self.slab.cold_mut(id).note_arrival(direction, port);
     }
 
     /// Milliseconds until a connection times out if no packet comes.
+    #[inline]
     pub fn expires_ms(&self, id: ConnId, now_ms: u64) -> u64 {
-        self.slab.at(id).expires_ms(now_ms, &self.limits)
+        self.slab.expires_ms(id, now_ms, &self.limits)
     }
 
     /// Ends a connection.
@@ -284,8 +361,8 @@ impl ConnectionTable {
     /// # Panics
     /// If there is no connection with this id.
     pub fn remove(&mut self, id: ConnId) -> Connection {
-        let connection = self.slab.live(id).expect("a connection that has not ended");
-        let tuples = connection.tuples();
+        assert!(self.slab.is_live(id), "a connection that has not ended");
+        let tuples = Direction::ALL.map(|direction| self.slab.tuple(id, direction));
         for (direction, tuple) in keyed(&tuples[0], &tuples[1]).iter().zip(tuples) {
             self.index.remove(self.hasher.hash(&tuple), entry(id, *direction));
         }
@@ -336,7 +413,7 @@ impl ConnectionTable {
         let (ids, next) = self.slab.ids(first, most);
         for id in ids {
             if let Some(connection) = self.slab.live(id) {
-                each(id, connection);
+                each(id, &connection);
             }
         }
         next
@@ -347,7 +424,13 @@ impl Tuple {
     /// The tuple with another one's wire, protocol and family, which both directions of a connection have in common.
     fn like(self, other: &Tuple) -> Tuple {
         let wire = Wire { port: other.wire.port, ..self.wire };
-        Tuple { wire, proto: other.proto, family: other.family, ..self }
+        Tuple { wire, proto: other.proto, family: other.family, ..self }.storable()
+    }
+
+    /// The tuple as a record can store it: VLANs are no part of the scope of a host that routes.
+    fn storable(self) -> Tuple {
+        let vlans = if self.wire.is_routed() { Vlans::NONE } else { self.wire.vlans };
+        Tuple { wire: Wire { vlans, ..self.wire }, ..self }
     }
 }
 
@@ -370,7 +453,7 @@ fn keyed(forward: &Tuple, reply: &Tuple) -> &'static [Direction] {
 }
 
 fn hash_of(hasher: &TupleHasher, slab: &ConnectionSlab, entry: u32) -> u64 {
-    member(entry).map_or(0, |(id, direction)| hasher.hash(&slab.at(id).tuple(direction)))
+    member(entry).map_or(0, |(id, direction)| hasher.hash(&slab.tuple(id, direction)))
 }
 
 #[cfg(test)]

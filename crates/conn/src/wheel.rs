@@ -106,9 +106,9 @@ impl ExpiryQueues {
     /// Adds a connection that is in no queue: at the end of its order, or to the wheel until `ends_ms`. A half-open connection may be
     /// protected.
     pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, id: ConnId, ends_ms: u64, is_protected: bool) {
-        let record = slab.at_mut(id);
-        let order = order_of(record.proto(), record.state, is_protected);
-        record.queue = order;
+        let line = slab.line(id);
+        let order = order_of(line.proto, line.state(), is_protected);
+        slab.cold_mut(id).queue = order;
         if order == WHEEL {
             // A slot comes up at its first millisecond: rounded up, no connection is checked too early.
             let wanted = ends_ms.div_ceil(SLOT_MS);
@@ -117,10 +117,10 @@ impl ExpiryQueues {
         }
         let last = self.tails[order as usize].replace(id);
         let previous = last.map_or(Previous::head(order.into()), Previous::record);
-        slab.at_mut(id).links = QueueLinks { previous, next: None };
+        slab.cold_mut(id).links = QueueLinks { previous, next: None };
         match last {
             None => self.heads[order as usize] = Some(id),
-            Some(last) => slab.at_mut(last).links.next = Some(id),
+            Some(last) => slab.cold_mut(last).links.next = Some(id),
         }
         self.lengths[order as usize] += 1;
     }
@@ -128,22 +128,22 @@ impl ExpiryQueues {
     fn push_front(&mut self, slab: &mut ConnectionSlab, id: ConnId, slot: u64) {
         let queue = ORDERS + (slot % SLOTS) as usize;
         let next = self.heads[queue].replace(id);
-        slab.at_mut(id).links = QueueLinks { previous: Previous::head(queue), next };
+        slab.cold_mut(id).links = QueueLinks { previous: Previous::head(queue), next };
         if let Some(next) = next {
-            slab.at_mut(next).links.previous = Previous::record(id);
+            slab.cold_mut(next).links.previous = Previous::record(id);
         }
     }
 
     /// Removes a connection from its queue.
     pub(crate) fn leave(&mut self, slab: &mut ConnectionSlab, id: ConnId) {
-        let record = slab.at(id);
+        let record = slab.cold(id);
         let (QueueLinks { previous, next }, order) = (record.links, record.queue);
         match previous.id() {
-            Some(previous) => slab.at_mut(previous).links.next = next,
+            Some(previous) => slab.cold_mut(previous).links.next = next,
             None => self.heads[previous.queue()] = next,
         }
         if let Some(next) = next {
-            slab.at_mut(next).links.previous = previous;
+            slab.cold_mut(next).links.previous = previous;
         } else if order != WHEEL {
             self.tails[order as usize] = previous.id();
         }
@@ -156,16 +156,16 @@ impl ExpiryQueues {
     /// client's retransmission.
     #[inline]
     pub(crate) fn used(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
-        if slab.at(id).queue != WHEEL {
+        if slab.cold(id).queue != WHEEL {
             self.used_in_order(slab, id, direction, now_ms);
         }
     }
 
     fn used_in_order(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
-        let record = slab.at(id);
+        let record = slab.cold(id);
         let was_protected = PROTECTED.contains(&record.queue);
         let is_retransmitted =
-            direction == Direction::Forward && record.age_ms(now_ms) >= RETRANSMITTED_AFTER_MS;
+            direction == Direction::Forward && slab.age_ms(id, now_ms) >= RETRANSMITTED_AFTER_MS;
         let is_protected = was_protected || is_retransmitted && HALF_OPEN.contains(&record.queue);
         if is_protected != was_protected || record.links.next.is_some() {
             self.leave(slab, id);
@@ -175,12 +175,12 @@ impl ExpiryQueues {
 
     /// Whether a connection is half-open and protected.
     pub(crate) fn is_protected(slab: &ConnectionSlab, id: ConnId) -> bool {
-        PROTECTED.contains(&slab.at(id).queue)
+        PROTECTED.contains(&slab.cold(id).queue)
     }
 
     /// Whether a connection is in the wheel.
     pub(crate) fn is_in_wheel(slab: &ConnectionSlab, id: ConnId) -> bool {
-        slab.at(id).queue == WHEEL
+        slab.cold(id).queue == WHEEL
     }
 
     /// Bytes in use.
@@ -221,10 +221,11 @@ mod tests {
             for (queue, head) in self.heads.iter().enumerate() {
                 let (mut previous, mut place, mut waiting) = (Previous::head(queue), *head, 0);
                 while let Some(id) = place {
-                    let record = slab.live(id).expect("only connections wait");
+                    let connection = slab.live(id).expect("only connections wait");
+                    let record = slab.cold(id);
                     assert_eq!(usize::from(record.queue), queue.min(ORDERS));
                     let is_protected = ExpiryQueues::is_protected(slab, id);
-                    assert_eq!(record.queue, order_of(record.proto(), record.state, is_protected));
+                    assert_eq!(record.queue, order_of(connection.proto(), connection.state, is_protected));
                     assert_eq!(record.links.previous, previous);
                     (previous, place) = (Previous::record(id), record.links.next);
                     waiting += 1;

@@ -56,7 +56,7 @@ impl ConnectionTable {
 
     fn end_all(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         for id in self.slab.ids(ConnId::FIRST, usize::MAX).0 {
-            if self.slab.live(id).is_some() {
+            if self.slab.is_live(id) {
                 self.expire(id, closed);
             }
         }
@@ -67,7 +67,7 @@ impl ConnectionTable {
         let Some(from) = self.sweep else { return };
         let (ids, next) = self.slab.ids(from, most);
         for id in ids {
-            if self.slab.live(id).is_none() || !ExpiryQueues::is_in_wheel(&self.slab, id) {
+            if !self.slab.is_live(id) || !ExpiryQueues::is_in_wheel(&self.slab, id) {
                 continue;
             }
             if self.has_timed_out(id) { self.expire(id, closed) } else { self.requeue(id) }
@@ -80,12 +80,11 @@ impl ConnectionTable {
     }
 
     fn expire(&mut self, id: ConnId, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        let connection = self.slab.at(id);
         // The next connection in the queue is likely to expire next: its cache lines load while this one ends.
-        if let Some(next) = connection.links.next.and_then(|next| self.slab.live(next)) {
-            next.prefetch();
+        if let Some(next) = self.slab.cold(id).links.next {
+            self.slab.prefetch(next);
         }
-        let reason = CloseReason::expired(connection.state);
+        let reason = CloseReason::expired(self.state(id));
         self.end(id, reason, closed);
     }
 

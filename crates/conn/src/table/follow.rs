@@ -1,9 +1,10 @@
 //! State tracking: which packets may begin a connection, which are valid, and which state follows.
 
 use super::ConnectionTable;
+use crate::record::FlowLine;
 use crate::wheel::ExpiryQueues;
 use crate::{
-    ConnId, ConnState, Connection, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader,
+    ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader,
     flags, proto,
 };
 use mmb_base::VECTOR;
@@ -69,27 +70,28 @@ impl ConnectionTable {
         segment: Option<&TcpSegment>,
     ) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
-        let connection = self.slab.at_mut(id);
-        let goes_on = connection.expires_ms(self.now_ms, &self.limits) > 0
-            && match (connection.state, segment) {
-                (ConnState::Established, Some(segment)) => connection.tracker.goes_on(direction, segment),
+        let is_live = self.expires_ms(id, self.now_ms) > 0;
+        let line = self.slab.line_mut(id);
+        let goes_on = is_live
+            && match (line.state(), segment) {
+                (ConnState::Established, Some(segment)) => line.tracker.goes_on(direction, segment),
                 // Neither TCP nor SCTP is ever in this state.
                 (ConnState::Replied, None) => true,
                 // Its place in its order changes at most once in a tick.
                 (ConnState::Unreplied, segment) if direction == Direction::Forward => {
                     let same_tick =
-                        connection.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT;
+                        line.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT;
                     same_tick
                         && match segment {
-                            Some(segment) => connection.tracker.goes_on(direction, segment),
-                            None => !matches!(connection.proto(), proto::TCP | proto::SCTP),
+                            Some(segment) => line.tracker.goes_on(direction, segment),
+                            None => !matches!(line.proto, proto::TCP | proto::SCTP),
                         }
                 }
                 _ => false,
             };
         if goes_on {
-            connection.count(direction, bytes);
-            connection.last_ms = self.now_ms as u32;
+            line.last_ms = self.now_ms as u32;
+            self.slab.cold_mut(id).add(direction, 1, bytes as u64);
         }
         goes_on
     }
@@ -110,16 +112,15 @@ impl ConnectionTable {
     ) -> TcpOutcome {
         self.now_ms = self.now_ms.max(now_ms);
         let about = self.about(id, self.now_ms);
-        let connection = self.slab.at_mut(id);
-        let outcome = track(&mut connection.tracker, about, direction, signal, soundness);
+        let outcome = track(&mut self.slab.line_mut(id).tracker, about, direction, signal, soundness);
         if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = outcome {
             return outcome;
         }
-        connection.count(direction, bytes);
+        self.slab.cold_mut(id).add(direction, 1, bytes as u64);
         if outcome == TcpOutcome::Noted {
             return outcome;
         }
-        connection.last_ms = self.now_ms as u32;
+        self.slab.line_mut(id).last_ms = self.now_ms as u32;
         match outcome {
             TcpOutcome::Moves(next) => self.moves(id, next),
             _ => self.queues.used(&mut self.slab, id, direction, self.now_ms),
@@ -132,7 +133,7 @@ impl ConnectionTable {
     /// # Panics
     /// As [`ConnectionTable::touch`].
     pub fn extend_sent(&mut self, id: ConnId, direction: Direction, seq: u32, len: u32) {
-        self.slab.at_mut(id).tracker.extend_sent(direction, seq, len);
+        self.slab.line_mut(id).tracker.extend_sent(direction, seq, len);
     }
 
     /// Counts a packet that passes without effect: it is invalid, or cannot be checked.
@@ -140,7 +141,7 @@ impl ConnectionTable {
     /// # Panics
     /// As [`ConnectionTable::touch`].
     pub fn count_invalid(&mut self, id: ConnId, direction: Direction, bytes: usize) {
-        self.slab.at_mut(id).count(direction, bytes);
+        self.slab.cold_mut(id).add(direction, 1, bytes as u64);
     }
 
     /// The outcome that [`ConnectionTable::touch_if_sound`] would have, without a change.
@@ -153,49 +154,52 @@ impl ConnectionTable {
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
         let about = self.about(id, now_ms.max(self.now_ms));
-        track(&mut self.slab.at(id).tracker(), about, direction, signal, soundness)
+        track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness)
     }
 
     fn about(&self, id: ConnId, now_ms: u64) -> Tracked {
-        let connection = self.slab.at(id);
+        let line = self.slab.line(id);
         Tracked {
-            proto: connection.proto(),
-            state: connection.state,
-            has_timed_out: connection.expires_ms(now_ms, &self.limits) == 0,
-            is_stale: self.is_stale(connection, now_ms),
+            proto: line.proto,
+            state: line.state(),
+            has_timed_out: self.expires_ms(id, now_ms) == 0,
+            is_stale: self.is_stale(line, now_ms),
         }
     }
 
     /// Whether packets of a connection may have been missed since its last valid one.
-    fn is_stale(&self, connection: &Connection, now_ms: u64) -> bool {
+    fn is_stale(&self, line: &FlowLine, now_ms: u64) -> bool {
         let missed = self.resync_ms.map_or(SILENCE_MS, |resync_ms| now_ms.saturating_sub(resync_ms));
-        connection.idle_ms(now_ms) > missed.min(SILENCE_MS)
+        line.idle_ms(now_ms) > missed.min(SILENCE_MS)
     }
 
     /// Whether a connection cannot be evicted and has not timed out: both ends have confirmed it.
     #[inline]
     pub fn is_lasting(&self, id: ConnId, now_ms: u64) -> bool {
-        let connection = self.slab.at(id);
-        let state = connection.state;
-        !state.is_half_open() && !state.is_closed() && connection.expires_ms(now_ms, &self.limits) > 0
+        let state = self.state(id);
+        !state.is_half_open() && !state.is_closed() && self.expires_ms(id, now_ms) > 0
     }
 
     /// Whether a connection is unreplied and has not timed out, and creating as many connections as a vector has packets evicts none: such a
     /// connection outlasts the vector, unless another one takes its port.
     #[inline]
     pub fn is_unreplied_and_safe(&self, id: ConnId, now_ms: u64) -> bool {
-        let connection = self.slab.at(id);
-        connection.state == ConnState::Unreplied
-            && connection.expires_ms(now_ms, &self.limits) > 0
-            && self.len + VECTOR <= self.enough.map_or(self.max, |(enough, _)| enough.min(self.max))
+        self.state(id) == ConnState::Unreplied
+            && self.expires_ms(id, now_ms) > 0
+            && self.has_room_for_a_vector()
+    }
+
+    /// Whether creating as many connections as a vector has packets evicts none.
+    #[inline]
+    pub(super) fn has_room_for_a_vector(&self) -> bool {
+        self.len + VECTOR <= self.enough.map_or(self.max, |(enough, _)| enough.min(self.max))
     }
 
     /// Moves a connection to another state, and to its queue.
     fn moves(&mut self, id: ConnId, next: ConnState) {
         let is_protected = ExpiryQueues::is_protected(&self.slab, id);
         self.queues.leave(&mut self.slab, id);
-        let connection = self.slab.at_mut(id);
-        connection.state = next;
+        self.slab.line_mut(id).set_state(next);
         let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
         self.queues.join(&mut self.slab, id, ends_ms, is_protected);
     }

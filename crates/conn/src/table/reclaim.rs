@@ -15,7 +15,7 @@ impl ConnectionTable {
         found: &mut dyn FnMut(ConnId, &Connection) -> bool,
     ) {
         let mut found =
-            |id, connection: &Connection| connection.state != ConnState::SynReceived && found(id, connection);
+            |id, connection: &Connection| connection.state != ConnState::SynReceived && found(id, &connection);
         // Not those that the responder has answered.
         self.search(PROBATION.chain(PROTECTED), cursor, (proto, most), &mut found);
     }
@@ -39,12 +39,13 @@ impl ConnectionTable {
     ) {
         for order in orders {
             let Some(first) = self.queues.first(order) else { continue };
-            if column(self.slab.at(first).proto()) != column(proto) {
+            if column(self.slab.line(first).proto) != column(proto) {
                 continue;
             }
             let next = &mut cursor.0[usize::from(order)];
-            let in_order =
-                |id: ConnId| Some((id, self.slab.live(id).filter(|connection| connection.queue == order)?));
+            let in_order = |id: ConnId| {
+                (self.slab.is_live(id) && self.slab.cold(id).queue == order).then(|| (id, self.slab.get(id)))
+            };
             let mut is_second_pass = false;
             for _ in 0..most {
                 let Some((id, connection)) = next.and_then(in_order) else {
@@ -54,8 +55,8 @@ impl ConnectionTable {
                     *next = Some(first);
                     continue;
                 };
-                *next = connection.links.next;
-                if connection.proto() == proto && found(id, connection) {
+                *next = self.slab.cold(id).links.next;
+                if connection.proto() == proto && found(id, &connection) {
                     return;
                 }
             }

@@ -57,9 +57,8 @@ impl ConnectionTable {
                 return Ok(());
             }
             let victim = self.victim().ok_or(full)?;
-            let connection = self.slab.at(victim);
-            if connection.state.is_half_open() {
-                let hash = self.hasher.hash(&connection.tuple(crate::Direction::Forward));
+            if self.state(victim).is_half_open() {
+                let hash = self.hasher.hash(&self.slab.tuple(victim, crate::Direction::Forward));
                 self.ghosts.remember(hash, self.now_ms);
             }
             self.end(victim, CloseReason::Evicted, closed);
@@ -101,6 +100,6 @@ impl ConnectionTable {
     /// Of the first connections of some orders, the longest idle one.
     fn oldest(&self, mut orders: Range<u8>) -> Option<ConnId> {
         let firsts = orders.by_ref().filter_map(|order| self.queues.first(order));
-        firsts.max_by_key(|id| self.slab.at(*id).idle_ms(self.now_ms))
+        firsts.max_by_key(|id| self.slab.line(*id).idle_ms(self.now_ms))
     }
 }

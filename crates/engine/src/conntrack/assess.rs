@@ -229,7 +229,7 @@ impl Conntrack {
 
     /// Whether a forward packet is the SYN or INIT of an unreplied connection.
     fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
-        self.table.get(id).state == ConnState::SynSent
+        self.table.state(id) == ConnState::SynSent
             && key::signal(packet, layout).is_some_and(|signal| signal.opens())
             && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
@@ -239,7 +239,7 @@ impl Conntrack {
     fn is_made_by(&self, snapshot: &Snapshot, id: ConnId, slots: &[RuleSlot]) -> bool {
         let rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
         let versions = rules.map(|rule| rule.version);
-        match self.table.get(id).rule_set {
+        match self.table.ids(id).rule_set {
             Some(set) => self.state.sets.undrained_versions(snapshot, set).eq(versions),
             None => versions.count() == 0,
         }

@@ -235,5 +235,5 @@ pub(crate) struct Traced<'c> {
     /// The slots of its rules, if its verdict was cached.
     pub(crate) cached: Option<&'c [RuleSlot]>,
     /// Its connection now.
-    pub(crate) connection: Option<(ConnId, Direction, &'c Connection)>,
+    pub(crate) connection: Option<(ConnId, Direction, Connection)>,
 }

@@ -9,10 +9,10 @@ use crate::compiled::Snapshot;
 use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
 use mmb_classify::RuleSlot;
-use mmb_conn::ExtensionId;
-use mmb_conn::RuleSetId;
 use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated};
-use mmb_conn::{ConnId, Direction, IngressPorts, Invalid, TrackedHeader, Tuple};
+use mmb_conn::{
+    ConnId, Direction, ExtensionId, IngressPorts, Invalid, ResourceIds, RuleSetId, TrackedHeader, Tuple,
+};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
@@ -48,12 +48,15 @@ impl Conntrack {
     }
 
     fn reserve_source(&self, arrived: &Tuple, ends: Replaced) -> Result<(), DropReason> {
-        self.state.reserve_source(arrived, ends.map(|(id, _)| self.table.get(id)))
+        self.state.reserve_source(arrived, ends.map(|(id, _)| self.table.get(id)).as_ref())
     }
 
     fn commit_source(&mut self, arrived: &Tuple, made: Option<ConnId>) {
-        let Conntrack { table, state, .. } = self;
-        state.commit_source(arrived, made.map(|id| table.get_mut(id)));
+        if self.state.commit_source(arrived, made.is_some())
+            && let Some(id) = made
+        {
+            self.table.set_counted(id);
+        }
     }
 
     fn create_counted(
@@ -165,7 +168,7 @@ impl Conntrack {
     ) -> Result<(ConnId, Direction), DropReason> {
         // It may have ended already, to free a port of a pool.
         if let Some((id, reason)) = ends
-            && self.table.live(id).is_some()
+            && self.table.is_live(id)
         {
             self.end(id, reason);
         }
@@ -175,10 +178,10 @@ impl Conntrack {
         });
         self.stale = true;
         let id = self.attach(made, resources)?;
-        self.table.get_mut(id).arrivals = arrivals;
+        self.table.set_arrivals(id, arrivals);
         self.table.touch(id, Direction::Forward, self.state.now_ms, packet.len(), signal);
         let expires_ms = self.table.expires_ms(id, self.state.now_ms);
-        self.state.notify(self.table.get(id), expires_ms, None);
+        self.state.notify(&self.table.get(id), expires_ms, None);
         Ok((id, Direction::Forward))
     }
 
@@ -244,7 +247,7 @@ impl Conntrack {
             mmb_conn::InsertError::NoMemory => DropReason::ConnNoMemory,
         });
         let claimed = claimed.and_then(|id| {
-            let claimed = state.shared.claim(table.get(id), state.worker);
+            let claimed = state.shared.claim(&table.get(id), state.worker);
             claimed.map(|()| id).map_err(|unclaimed| {
                 table.remove(id);
                 unclaimed.into()
@@ -260,8 +263,7 @@ impl Conntrack {
             }
         };
         self.cache.begin(id);
-        let connection = table.get_mut(id);
-        (connection.rule_set, connection.lease, connection.extension) = (Some(set), lease, extension);
+        *table.ids_mut(id) = ResourceIds { rule_set: Some(set), lease, extension };
         state.cells.connection_created();
         self.count();
         Ok(id)

@@ -58,7 +58,7 @@ impl Conntrack {
                 let seq = u32::from_be_bytes(*header[TCP_SEQ..].first_chunk()?);
                 // In the sender's numbers: the other direction's acknowledgments carry the offset.
                 let ack = |extension| self.state.extensions.get(extension).ack(direction);
-                let shift = connection.extension.map_or(0, ack);
+                let shift = connection.ids.extension.map_or(0, ack);
                 connection.tracker().is_in_flight(connection.state, sender, seq.wrapping_add(shift))
             }
             proto::SCTP => {

@@ -155,7 +155,7 @@ impl Conntrack {
             FlowState::Existing(id, direction)
             | FlowState::Fragment(id, direction, _)
             | FlowState::Error(id, direction, _)
-                if !self.table.get(id).arrivals.admit(direction, port) =>
+                if !self.table.admits(id, direction, port) =>
             {
                 FlowState::Untracked
             }
@@ -184,7 +184,7 @@ fn flow_state(
     port: PortId,
 ) -> FlowState {
     match found {
-        Some((id, direction)) if !table.get(id).arrivals.admit(direction, port) => FlowState::Untracked,
+        Some((id, direction)) if !table.admits(id, direction, port) => FlowState::Untracked,
         found => state_of(found, kind),
     }
 }

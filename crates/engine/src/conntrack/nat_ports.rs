@@ -130,7 +130,7 @@ impl Conntrack {
         let nat = state.shared.nat();
         let mut found = None;
         table.search_closed(cursor, (arrived.proto, OVER_LOOKED), &mut |id, connection| {
-            if connection.lease.is_none_or(|lease| nat.would_free(lease, lacking).is_none()) {
+            if connection.ids.lease.is_none_or(|lease| nat.would_free(lease, lacking).is_none()) {
                 return false;
             }
             match use_of_port(table, connection, mapping, arrived) {
@@ -149,7 +149,7 @@ impl Conntrack {
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut found: Option<(u32, ConnId)> = None;
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
-            let Some(held) = connection.lease.and_then(|lease| nat.would_free(lease, lacking)) else {
+            let Some(held) = connection.ids.lease.and_then(|lease| nat.would_free(lease, lacking)) else {
                 return false;
             };
             let outranks = !lacking.is_own() && (lacking.held() < MANY || held >= lacking.held());
@@ -173,7 +173,7 @@ impl Conntrack {
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
             if connection.idle_ms(now_ms) >= STALE_MS
                 && !reliant.may_have(id)
-                && connection.lease.is_some_and(|lease| nat.would_free(lease, &lacking).is_some())
+                && connection.ids.lease.is_some_and(|lease| nat.would_free(lease, &lacking).is_some())
             {
                 idle.push(id);
             }
@@ -186,7 +186,7 @@ impl Conntrack {
 
     /// Releases the port of a closed connection, which goes on translating.
     fn detach(&mut self, id: ConnId) -> bool {
-        let lease = self.table.get_mut(id).lease.take();
+        let lease = self.table.ids_mut(id).lease.take();
         self.state.shared.release(lease);
         true
     }

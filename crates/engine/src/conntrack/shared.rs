@@ -143,13 +143,14 @@ impl WorkerState {
         })
     }
 
-    /// Confirms the count of [`WorkerState::reserve_source`] if a connection was created, otherwise takes it back.
-    pub(super) fn commit_source(&self, arrived: &Tuple, connection: Option<&mut Connection>) {
-        match (self.per_source, connection) {
-            (None, _) => {}
-            (Some(_), Some(connection)) => connection.is_counted = true,
-            (Some(_), None) => self.shared.sources.end(arrived),
+    /// Confirms the count of [`WorkerState::reserve_source`] if a connection was created, otherwise takes it back. Returns whether the
+    /// connection is counted.
+    pub(super) fn commit_source(&self, arrived: &Tuple, is_created: bool) -> bool {
+        let is_counted = self.per_source.is_some();
+        if is_counted && !is_created {
+            self.shared.sources.end(arrived);
         }
+        is_counted && is_created
     }
 
     /// Releases the state of a connection that has ended.
@@ -158,10 +159,10 @@ impl WorkerState {
             self.shared.sources.end(&source);
         }
         self.notify(connection, 0, Some(reason));
-        self.shared.release(connection.lease);
+        self.shared.release(connection.ids.lease);
         self.shared.release_tuples(connection, self.worker);
-        self.extensions.free(connection.extension);
-        if let Some(set) = connection.rule_set {
+        self.extensions.free(connection.ids.extension);
+        if let Some(set) = connection.ids.rule_set {
             self.sets.leave(set);
         }
         self.cells.connection_closed(reason);
@@ -199,7 +200,7 @@ impl WorkerState {
             id,
             connection,
             (self.now_ms, expires_ms),
-            connection.rule_set.map(|set| self.sets.ids(set)).unwrap_or_default(),
+            connection.ids.rule_set.map(|set| self.sets.ids(set)).unwrap_or_default(),
         )
     }
 }

@@ -88,7 +88,7 @@ impl Conntrack {
         let mut ended = Vec::new();
         let sets = &self.state.sets;
         let next = self.table.scan(first, most, &mut |id, connection| {
-            if sets.rules(connection.rule_set).any(|rule| change.removes(rule.line)) {
+            if sets.rules(connection.ids.rule_set).any(|rule| change.removes(rule.line)) {
                 ended.push(id);
             }
         });
@@ -188,8 +188,8 @@ impl Conntrack {
 
     /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them.
     fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> SavedConnection {
-        let rules = self.state.sets.ids_in_force(snapshot, connection.rule_set).collect();
-        let extension = connection.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
+        let rules = self.state.sets.ids_in_force(snapshot, connection.ids.rule_set).collect();
+        let extension = connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
         SavedConnection::of(connection, self.state.now_ms, extension, rules)
     }
 }

@@ -24,7 +24,7 @@ impl Conntrack {
         let now = (self.state.now_ms, packet.len());
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
         if self.table.touch_if_goes_on(id, direction, now, segment.as_ref()) {
-            self.table.get_mut(id).arrivals.note(direction, packet.port);
+            self.table.note_arrival(id, direction, packet.port);
             return Ok(());
         }
         self.touch_if_sound((id, direction), packet, layout)
@@ -46,7 +46,7 @@ impl Conntrack {
                 Err(kind)
             }
             TcpOutcome::Moves(_) | TcpOutcome::Stays => {
-                self.table.get_mut(id).arrivals.note(direction, packet.port);
+                self.table.note_arrival(id, direction, packet.port);
                 Ok(())
             }
             TcpOutcome::Reopens | TcpOutcome::Noted => Ok(()),
@@ -68,7 +68,7 @@ impl Conntrack {
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
-        let proto = self.table.get(id).proto();
+        let proto = self.table.proto(id);
         if matches!(proto, proto::TCP | proto::SCTP) {
             if let Some(Complete { len, seq }) = complete
                 && let Some(seq) = seq.or_else(|| self.seq_of(at, packet, layout))
@@ -99,7 +99,7 @@ impl Conntrack {
     /// A TCP header with the numbers that both ends count by: the acknowledgment is shifted back if the connection shifts sequence numbers.
     #[inline(always)]
     fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
-        if let Some(extension) = self.table.get(id).extension {
+        if let Some(extension) = self.table.ids(id).extension {
             segment.ack = segment.ack.wrapping_add(self.state.extensions.get(extension).ack(direction));
         }
         segment
@@ -108,8 +108,7 @@ impl Conntrack {
     /// Whether packets of a connection are rewritten.
     #[inline]
     pub(crate) fn translates(&self, id: ConnId) -> bool {
-        let connection = self.table.get(id);
-        connection.is_translated() || connection.extension.is_some()
+        self.table.is_translated(id) || self.table.ids(id).extension.is_some()
     }
 
     /// How packets of a connection are rewritten in one direction.
@@ -127,7 +126,7 @@ impl Conntrack {
                     (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
             }
         }
-        if let Some(extension) = connection.extension {
+        if let Some(extension) = connection.ids.extension {
             let extension = self.state.extensions.get(extension);
             extension.add_to(&mut transform.translation, direction);
             transform.hairpin = extension.hairpin.map(|macs| macs[direction as usize]);

@@ -213,7 +213,7 @@ impl Conntrack {
     /// The slots of the connection's rules that the current policy still contains.
     #[inline]
     pub(crate) fn rules(&mut self, snapshot: &Snapshot, id: ConnId) -> &[RuleSlot] {
-        match self.table.get(id).rule_set {
+        match self.table.ids(id).rule_set {
             Some(set) => self.state.sets.live(snapshot, set),
             None => &[],
         }

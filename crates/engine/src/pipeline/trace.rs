@@ -70,7 +70,7 @@ impl Pipeline {
 }
 
 impl TracedConnection {
-    fn of((id, direction, connection): (ConnId, Direction, &Connection)) -> TracedConnection {
+    fn of((id, direction, connection): (ConnId, Direction, Connection)) -> TracedConnection {
         let [forward, _] = connection.tuples();
         TracedConnection {
             id: id.number(),

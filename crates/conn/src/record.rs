@@ -1,0 +1,545 @@
+//! The record of a connection: a flow line with what each of its packets needs, and a cold line with the rest.
+//!
+//! Each is one cache line. A flow line has both tuples of an IPv4 connection of which NAT changes one end at most. Other connections, those
+//! of IPv6 or with two translated ends, have their addresses in [`WideTuples`]. [`Connection`] is a record as others see it.
+//!
+//! An established connection's packets are counted in its flow line (`table/quick.rs`). Folding moves these counts to the totals in the cold
+//! line; the table's owner adds them to the counters of the connection's rules.
+
+use crate::connection::{Connection, IngressPorts, NO_PORT, ResourceIds};
+use crate::links::QueueLinks;
+use crate::tuple::has_common_ports;
+use crate::{ConnId, ConnState, Direction, Side, TcpTracker, Tuple, Vlans, Wire};
+use mmb_base::{Id, id_types};
+
+id_types! {
+    /// The addresses of a connection that has them outside of its flow line.
+    pub(crate) struct WideId;
+}
+
+/// What each packet of a connection needs.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct FlowLine {
+    /// Source and destination address of the initiator's packets, as they arrive; the number of its [`WideTuples`] if it has some.
+    addresses: [u32; 2],
+    /// Their ports.
+    ports: [u16; 2],
+    /// The port of the translated end after translation.
+    translated_port: u16,
+    /// See [`kind`].
+    kind: u8,
+    pub(crate) proto: u8,
+    /// The address of the translated end after translation. With [`WideTuples`] the ports of the responder's packets.
+    translated: u32,
+    /// When the last valid packet passed: milliseconds, the lower 32 bits.
+    pub(crate) last_ms: u32,
+    /// Packets by direction that were not folded yet.
+    packets: [u16; 2],
+    /// Their bytes.
+    bytes: [u32; 2],
+    /// The ports by which packets of each direction come in whose verdict is known.
+    ingress: [u16; 2],
+    /// The epoch for which verdicts are known, and in the lower four bits the connection's state.
+    epoch_and_state: u16,
+    pub(crate) tracker: TcpTracker,
+}
+
+const _: () = assert!(size_of::<FlowLine>() == 64);
+
+/// The bits of [`FlowLine::kind`].
+mod kind {
+    /// NAT changes the initiator's end: its packets leave with another source.
+    pub(super) const SOURCE: u8 = 1;
+    /// NAT changes the responder's end: the initiator's packets leave with another destination.
+    pub(super) const DESTINATION: u8 = 2;
+    /// The addresses are in `WideTuples`.
+    pub(super) const WIDE: u8 = 4;
+    /// An IPv6 connection.
+    pub(super) const IP6: u8 = 8;
+    /// The verdict of the initiator's packets is known; that of the responder's is the next bit.
+    pub(super) const KNOWN: u8 = 16;
+    /// The record is in the list of those to be folded. It belongs to the record's place and outlives the connection.
+    pub(super) const LISTED: u8 = 64;
+}
+
+/// Bits of the state in `epoch_and_state`.
+const STATE_BITS: u32 = 4;
+/// The greatest epoch; 0 is none.
+pub(crate) const LAST_EPOCH: u16 = u16::MAX >> STATE_BITS;
+
+/// Counts that are folded early: half of what a flow line has room for.
+const MOST_PACKETS: u16 = 1 << 15;
+const MOST_BYTES: u32 = 1 << 31;
+
+/// What the table needs of a connection besides its packets.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct ColdLine {
+    /// Bytes by direction.
+    bytes: [u64; 2],
+    /// Packets by direction, the lower 32 bits.
+    packets: [u32; 2],
+    /// Its neighbours in its expiry queue.
+    pub(crate) links: QueueLinks,
+    /// When it was created, in units of 16 ms, the lower 32 bits.
+    pub(crate) created: u32,
+    pub(crate) ids: ResourceIds,
+    /// Packets by direction, the upper 16 bits.
+    more_packets: [u16; 2],
+    /// The port of its wire.
+    wire: u16,
+    /// If the host routes, the ports by which packets came in; otherwise the VLAN tags of both directions.
+    place: [[u16; 2]; 2],
+    /// Its expiry queue.
+    pub(crate) queue: u8,
+    /// See [`mark`].
+    marks: u8,
+}
+
+const _: () = assert!(size_of::<ColdLine>() == 64);
+
+/// The bits of [`ColdLine::marks`].
+mod mark {
+    /// Two bits for the side of the initiator's packets; those of the responder's follow.
+    pub(super) const SIDE_BITS: u32 = 2;
+    /// Both directions may share ingress ports.
+    pub(super) const SHARED: u8 = 16;
+    /// Its source's count of connections includes it.
+    pub(super) const COUNTED: u8 = 32;
+}
+
+/// The addresses of both tuples of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct WideTuples([[u128; 2]; 2]);
+
+/// The value of a slab's unused place.
+impl Default for FlowLine {
+    #[inline]
+    fn default() -> FlowLine {
+        FlowLine {
+            addresses: [0; 2],
+            ports: [0; 2],
+            translated_port: 0,
+            kind: 0,
+            proto: 0,
+            translated: 0,
+            last_ms: 0,
+            packets: [0; 2],
+            bytes: [0; 2],
+            ingress: [NO_PORT; 2],
+            epoch_and_state: ConnState::Unreplied as u16,
+            tracker: TcpTracker::default(),
+        }
+    }
+}
+
+/// The value of a slab's unused place.
+impl Default for ColdLine {
+    fn default() -> ColdLine {
+        ColdLine {
+            bytes: [0; 2],
+            packets: [0; 2],
+            links: QueueLinks::default(),
+            created: 0,
+            ids: ResourceIds::default(),
+            more_packets: [0; 2],
+            wire: 0,
+            place: [[0; 2]; 2],
+            queue: 0,
+            marks: 0,
+        }
+    }
+}
+
+/// Packets of a connection that were not yet added to its rules' counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfolded {
+    /// The connection.
+    pub id: ConnId,
+    /// Packets by direction.
+    pub packets: [u16; 2],
+    /// Their bytes.
+    pub bytes: [u32; 2],
+}
+
+/// Whether NAT changes an end of a connection with these tuples, as [`kind`] bits. `None` if it changes both.
+fn translated_end([forward, reply]: &[Tuple; 2]) -> Option<u8> {
+    let plain = forward.hairpinned();
+    let differs = |side: usize| plain.addresses[side] != reply.addresses[side];
+    let [source, destination] = if has_common_ports(forward.proto) {
+        [differs(1) || plain.ports[0] != reply.ports[0], differs(0) || plain.ports[1] != reply.ports[1]]
+    } else {
+        [differs(1) || plain.ports[1] != reply.ports[1], differs(0) || plain.ports[0] != reply.ports[0]]
+    };
+    match (source, destination) {
+        (false, false) => Some(0),
+        (true, false) => Some(kind::SOURCE),
+        (false, true) => Some(kind::DESTINATION),
+        (true, true) => None,
+    }
+}
+
+/// Whether an address is one of IPv4.
+fn is_short(address: u128) -> bool {
+    address <= u128::from(u32::MAX)
+}
+
+/// The addresses of a connection if its flow line has no room for them.
+pub(crate) fn wide_tuples(connection: &Connection) -> Option<WideTuples> {
+    let tuples = connection.tuples();
+    let addresses = tuples.map(|tuple| tuple.addresses);
+    let is_short = tuples[0].family == 4 && addresses.as_flattened().iter().all(|address| is_short(*address));
+    let fits = is_short
+        && match translated_end(&tuples) {
+            // The type of an ICMP query and the lower half of a GRE key are never translated.
+            Some(kind::DESTINATION) => !has_common_ports(tuples[0].proto),
+            end => end.is_some(),
+        };
+    (!fits).then_some(WideTuples(addresses))
+}
+
+impl FlowLine {
+    /// The flow line of a new connection; `wide` is the place of its [`wide_tuples`].
+    pub(crate) fn of(connection: &Connection, wide: Option<WideId>) -> FlowLine {
+        let tuples = connection.tuples();
+        let [forward, reply] = &tuples;
+        let mut line = FlowLine {
+            addresses: forward.addresses.map(|address| address as u32),
+            ports: forward.ports,
+            translated_port: 0,
+            kind: if forward.family == 6 { kind::IP6 } else { 0 },
+            proto: forward.proto,
+            translated: 0,
+            last_ms: connection.last_ms,
+            packets: [0; 2],
+            bytes: [0; 2],
+            ingress: [NO_PORT; 2],
+            epoch_and_state: connection.state as u16,
+            tracker: connection.tracker(),
+        };
+        if let Some(wide) = wide {
+            line.addresses[0] = wide.number();
+            line.translated = u32::from(reply.ports[0]) | u32::from(reply.ports[1]) << 16;
+            line.kind |= kind::WIDE;
+            return line;
+        }
+        let end = translated_end(&tuples).unwrap_or(0);
+        line.kind |= end;
+        let side = if end == kind::DESTINATION { 0 } else { 1 };
+        line.translated = reply.addresses[side] as u32;
+        line.translated_port = reply.ports[if has_common_ports(forward.proto) { 0 } else { side }];
+        line
+    }
+
+    /// Its place in the table of [`WideTuples`].
+    #[inline]
+    pub(crate) fn wide(&self) -> Option<WideId> {
+        if self.kind & kind::WIDE == 0 { None } else { WideId::new(self.addresses[0]) }
+    }
+
+    /// The addresses and ports of packets of a direction, as they arrive; not of a connection with [`WideTuples`].
+    #[inline]
+    pub(crate) fn ends(&self, direction: Direction) -> Ends {
+        let &FlowLine { addresses: [from, to], ports: [sport, dport], .. } = self;
+        match direction {
+            Direction::Forward => Ends { addresses: [from, to], ports: [sport, dport] },
+            Direction::Reply => self.translated_ends().turned(),
+        }
+    }
+
+    /// The addresses and ports of the initiator's packets as they leave; not of a connection with [`WideTuples`], nor of a protocol whose
+    /// ports are those of both ends.
+    #[inline]
+    fn translated_ends(&self) -> Ends {
+        let &FlowLine { addresses: [from, to], ports: [sport, dport], translated, translated_port, kind, .. } = self;
+        let (source, destination) = (kind & kind::SOURCE != 0, kind & kind::DESTINATION != 0);
+        Ends {
+            addresses: [if source { translated } else { from }, if destination { translated } else { to }],
+            ports: [if source { translated_port } else { sport }, if destination { translated_port } else { dport }],
+        }
+    }
+
+    /// The addresses and ports with which packets of a direction leave, if they are translated.
+    #[inline]
+    pub(crate) fn leaving(&self, direction: Direction) -> Option<Ends> {
+        if self.kind & (kind::SOURCE | kind::DESTINATION) == 0 {
+            return None;
+        }
+        Some(match direction {
+            Direction::Forward => self.translated_ends(),
+            Direction::Reply => self.ends(Direction::Forward).turned(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> ConnState {
+        ConnState::ALL[usize::from(self.epoch_and_state & ((1 << STATE_BITS) - 1)).min(ConnState::ALL.len() - 1)]
+    }
+
+    pub(crate) fn set_state(&mut self, state: ConnState) {
+        self.epoch_and_state = self.epoch_and_state >> STATE_BITS << STATE_BITS | state as u16;
+    }
+
+    /// Milliseconds since the last valid packet.
+    #[inline]
+    pub(crate) fn idle_ms(&self, now_ms: u64) -> u64 {
+        u64::from((now_ms as u32).wrapping_sub(self.last_ms))
+    }
+
+    /// The epoch for which its verdicts are known.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u16 {
+        self.epoch_and_state >> STATE_BITS
+    }
+
+    /// Whether packets of a direction that come in by a port have a known verdict in this epoch.
+    #[inline]
+    pub(crate) fn knows(&self, direction: Direction, port: u16, epoch: u16) -> bool {
+        let is_known = self.kind & kind::KNOWN << direction as u8 != 0;
+        is_known & (self.ingress[direction as usize] == port) & (self.epoch() == epoch)
+    }
+
+    /// Records that the verdict of packets of a direction which come in by a port is known in this epoch.
+    pub(crate) fn know(&mut self, direction: Direction, port: u16, epoch: u16) {
+        if self.epoch() != epoch {
+            self.forget();
+            self.epoch_and_state |= epoch << STATE_BITS;
+        }
+        self.kind |= kind::KNOWN << direction as u8;
+        self.ingress[direction as usize] = port;
+    }
+
+    /// Records that no verdict is known.
+    pub(crate) fn forget(&mut self) {
+        self.kind &= !(kind::KNOWN | kind::KNOWN << 1);
+        self.epoch_and_state &= (1 << STATE_BITS) - 1;
+    }
+
+    /// Counts a packet whose verdict is known.
+    #[inline]
+    pub(crate) fn count(&mut self, direction: Direction, bytes: u32) {
+        self.packets[direction as usize] += 1;
+        self.bytes[direction as usize] += bytes;
+    }
+
+    /// Whether its counts must be folded soon.
+    #[inline]
+    pub(crate) fn is_full(&self, direction: Direction) -> bool {
+        self.packets[direction as usize] >= MOST_PACKETS || self.bytes[direction as usize] >= MOST_BYTES
+    }
+
+    /// Marks the record as listed for folding; whether it was already.
+    #[inline]
+    pub(crate) fn list(&mut self) -> bool {
+        let was_listed = self.kind & kind::LISTED != 0;
+        self.kind |= kind::LISTED;
+        was_listed
+    }
+
+    /// Records that it is not listed any more.
+    pub(crate) fn unlist(&mut self) {
+        self.kind &= !kind::LISTED;
+    }
+
+    /// Puts another connection in its place.
+    pub(crate) fn replace(&mut self, new: FlowLine) {
+        let listed = self.kind & kind::LISTED;
+        *self = FlowLine { kind: new.kind | listed, ..new };
+    }
+
+    /// The counts that were not folded.
+    #[inline]
+    pub(crate) fn unfolded(&self, id: ConnId) -> Option<Unfolded> {
+        let &FlowLine { packets, bytes, .. } = self;
+        (packets != [0; 2]).then_some(Unfolded { id, packets, bytes })
+    }
+
+    /// Moves its counts to the totals.
+    pub(crate) fn fold(&mut self, cold: &mut ColdLine) {
+        for direction in Direction::ALL {
+            let side = direction as usize;
+            cold.add(direction, u64::from(self.packets[side]), u64::from(self.bytes[side]));
+        }
+        (self.packets, self.bytes) = ([0; 2], [0; 2]);
+    }
+}
+
+/// The ends of an IPv4 packet. Ports are in host order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// Source and destination.
+    pub(crate) addresses: [u32; 2],
+    pub(crate) ports: [u16; 2],
+}
+
+impl Ends {
+    /// Source and destination exchanged.
+    #[inline]
+    fn turned(self) -> Ends {
+        let Ends { addresses: [from, to], ports: [sport, dport] } = self;
+        Ends { addresses: [to, from], ports: [dport, sport] }
+    }
+}
+
+impl ColdLine {
+    /// The cold line of a new connection, which is in no queue.
+    pub(crate) fn of(connection: &Connection) -> ColdLine {
+        let [forward, reply] = connection.tuples();
+        let vlans = |Tuple { wire: Wire { vlans, .. }, .. }: Tuple| [vlans.outer, vlans.inner];
+        let sides = forward.side as u8 | (reply.side as u8) << mark::SIDE_BITS;
+        let mut cold = ColdLine {
+            bytes: [0; 2],
+            packets: [0; 2],
+            links: QueueLinks::default(),
+            created: connection.created,
+            ids: connection.ids,
+            more_packets: [0; 2],
+            wire: forward.wire.port,
+            place: [vlans(forward), vlans(reply)],
+            queue: 0,
+            marks: sides | if connection.is_counted { mark::COUNTED } else { 0 },
+        };
+        cold.set_arrivals(connection.arrivals);
+        for direction in Direction::ALL {
+            cold.add(direction, connection.packets[direction as usize], connection.bytes[direction as usize]);
+        }
+        cold
+    }
+
+    /// Adds to the totals.
+    #[inline]
+    pub(crate) fn add(&mut self, direction: Direction, packets: u64, bytes: u64) {
+        let side = direction as usize;
+        let packets = self.packets(side) + packets;
+        (self.packets[side], self.more_packets[side]) = (packets as u32, (packets >> 32) as u16);
+        self.bytes[side] += bytes;
+    }
+
+    fn packets(&self, side: usize) -> u64 {
+        u64::from(self.packets[side]) | u64::from(self.more_packets[side]) << 32
+    }
+
+    /// Whether the host routes its packets.
+    #[inline]
+    fn is_routed(&self) -> bool {
+        self.wire == Wire::ROUTED.port
+    }
+
+    /// The ports by which its packets came in.
+    #[inline]
+    pub(crate) fn arrivals(&self) -> IngressPorts {
+        match self.is_routed() {
+            true => IngressPorts { ports: self.place, shared: self.marks & mark::SHARED != 0 },
+            false => IngressPorts::default(),
+        }
+    }
+
+    pub(crate) fn set_arrivals(&mut self, arrivals: IngressPorts) {
+        if self.is_routed() {
+            self.place = arrivals.ports;
+            self.marks = self.marks & !mark::SHARED | if arrivals.shared { mark::SHARED } else { 0 };
+        }
+    }
+
+    /// Records that a valid packet of a direction came in by a port.
+    #[inline]
+    pub(crate) fn note_arrival(&mut self, direction: Direction, port: mmb_packet::PortId) {
+        if self.is_routed() {
+            let mut arrivals = self.arrivals();
+            arrivals.note(direction, port);
+            self.set_arrivals(arrivals);
+        }
+    }
+
+    pub(crate) fn set_counted(&mut self) {
+        self.marks |= mark::COUNTED;
+    }
+
+    /// Where packets of a direction come in.
+    fn ingress(&self, direction: Direction) -> (Wire, Side) {
+        let side = match self.marks >> (mark::SIDE_BITS * direction as u32) & ((1 << mark::SIDE_BITS) - 1) {
+            0 => Side::Low,
+            1 => Side::High,
+            _ => Side::Any,
+        };
+        let [outer, inner] = self.place[direction as usize];
+        let vlans = if self.is_routed() { Vlans::NONE } else { Vlans { outer, inner } };
+        (Wire { port: self.wire, vlans }, side)
+    }
+
+    /// Whether packets of a direction come in without VLAN tags that are a part of the connection's scope.
+    pub(crate) fn is_untagged(&self, direction: Direction) -> bool {
+        self.ingress(direction).0.vlans == Vlans::NONE
+    }
+}
+
+/// A record in its parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'r> {
+    pub(crate) line: &'r FlowLine,
+    pub(crate) cold: &'r ColdLine,
+    pub(crate) wide: Option<&'r WideTuples>,
+}
+
+impl Record<'_> {
+    /// The tuple of packets of a direction, as they arrive.
+    #[inline]
+    pub(crate) fn tuple(&self, direction: Direction) -> Tuple {
+        let Record { line, cold, wide } = *self;
+        let (wire, side) = cold.ingress(direction);
+        let (addresses, ports) = match wide {
+            Some(wide) => (wide.0[direction as usize], match direction {
+                Direction::Forward => line.ports,
+                Direction::Reply => [line.translated as u16, (line.translated >> 16) as u16],
+            }),
+            None => {
+                let Ends { addresses, ports } = line.ends(direction);
+                let common = || [line.translated_port, line.ports[1]];
+                let is_common = direction == Direction::Reply && has_common_ports(line.proto);
+                (addresses.map(u128::from), if is_common { common() } else { ports })
+            }
+        };
+        let family = if line.kind & kind::IP6 != 0 { 6 } else { 4 };
+        Tuple { addresses, ports, wire, side, proto: line.proto, family }
+    }
+
+    /// Whether a tuple is that of this direction.
+    #[inline]
+    pub(crate) fn is(&self, tuple: &Tuple, direction: Direction) -> bool {
+        self.tuple(direction) == *tuple
+    }
+
+    /// Whether NAT changes its packets.
+    #[inline]
+    pub(crate) fn is_translated(&self) -> bool {
+        match self.wide {
+            None => self.line.kind & (kind::SOURCE | kind::DESTINATION) != 0,
+            Some(_) => translated_end(&Direction::ALL.map(|direction| self.tuple(direction))) != Some(0),
+        }
+    }
+
+    /// The connection as others see it.
+    pub(crate) fn unpack(&self, id: ConnId) -> Connection {
+        let Record { line, cold, .. } = *self;
+        let total = |side: usize| {
+            let (packets, bytes) = (u64::from(line.packets[side]), u64::from(line.bytes[side]));
+            (cold.packets(side) + packets, cold.bytes[side] + bytes)
+        };
+        let [(sent, sent_bytes), (answered, answered_bytes)] = [total(0), total(1)];
+        Connection {
+            tuples: Direction::ALL.map(|direction| self.tuple(direction)),
+            packets: [sent, answered],
+            bytes: [sent_bytes, answered_bytes],
+            last_ms: line.last_ms,
+            arrivals: cold.arrivals(),
+            is_counted: cold.marks & mark::COUNTED != 0,
+            created: cold.created,
+            ids: cold.ids,
+            tracker: line.tracker,
+            state: line.state(),
+            unfolded: line.unfolded(id),
+        }
+    }
+}
