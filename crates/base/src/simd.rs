@@ -18,6 +18,22 @@ pub enum SimdLevel {
     Avx512,
 }
 
+/// A bit for each lane that has a value, with the instructions that every processor of the architecture has.
+#[inline(always)]
+pub fn equal_lanes(lanes: &[u16; 8], value: u16) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of the architecture, and the load reads the array's 16 bytes.
+    unsafe {
+        use std::arch::x86_64::{
+            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128,
+        };
+        let equal = _mm_cmpeq_epi16(_mm_loadu_si128(lanes.as_ptr().cast()), _mm_set1_epi16(value as i16));
+        _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    lanes.iter().rev().fold(0, |mask, lane| mask << 1 | u32::from(*lane == value))
+}
+
 /// Plain code that is compiled for each level. Functions that `run` calls must be inlined into it.
 pub trait Kernel {
     /// Does the work.
@@ -103,4 +119,18 @@ fn run_avx2(kernel: impl Kernel) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
 fn run_avx512(kernel: impl Kernel) {
     kernel.run();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_equal_lane_has_its_bit() {
+        let lanes = [7, 0, 7, 0xffff, 1, 0x0700, 7, 0x8000];
+        for value in [7, 0, 0xffff, 0x8000, 9] {
+            let wanted = (0..8).filter(|lane| lanes[*lane] == value).fold(0, |mask, lane| mask | 1 << lane);
+            assert_eq!(equal_lanes(&lanes, value), wanted, "{value:#x}");
+        }
+    }
 }

@@ -7,7 +7,8 @@
 //! This holds as long as hashes stay secret: a few of them reveal the keys. A choice that can be seen from outside (an address, a server, a
 //! worker) uses a [`Prf`](mmb_random::Prf) with another seed.
 
-use crate::{Tuple, Wire};
+use crate::record::Ends;
+use crate::{Side, Tuple, Vlans, Wire};
 use mmb_random::{Generator, Seed};
 
 /// A hash under keys that derive from one secret seed. Its hashes must stay secret.
@@ -32,12 +33,36 @@ impl TupleHasher {
     /// The hash of a tuple; all of its bits are equally good.
     #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
+        if tuple.family == 4 {
+            return self.hash_of(Ends::of(tuple), others(tuple));
+        }
         let keys = &self.keys;
         let product = |[high, low]: [u64; 2], at: usize| {
             u128::from(high.wrapping_add(keys[at])) * u128::from(low.wrapping_add(keys[at + 1]))
         };
         let [from, to] = tuple.addresses.map(halves);
-        let sum = product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(packed(tuple), 4));
+        let [first, second] = others(tuple);
+        let rest = [first | u64::from(Ends::of(tuple).ports), second];
+        self.folded(product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(rest, 4)))
+    }
+
+    /// The hash of the IPv4 tuple with these ends and these [`others`].
+    #[inline(always)]
+    pub(crate) fn hash_of(&self, ends: Ends, others: [u64; 2]) -> u64 {
+        let keys = &self.keys;
+        let address = |address: u32, at: usize| {
+            u128::from(keys[at]) * u128::from(u64::from(address).wrapping_add(keys[at + 1]))
+        };
+        let first = (others[0] | u64::from(ends.ports)).wrapping_add(keys[4]);
+        let sum = address(ends.addresses as u32, 0)
+            .wrapping_add(address((ends.addresses >> 32) as u32, 2))
+            .wrapping_add(u128::from(first) * u128::from(others[1].wrapping_add(keys[5])));
+        self.folded(sum)
+    }
+
+    #[inline(always)]
+    fn folded(&self, sum: u128) -> u64 {
+        let keys = &self.keys;
         let folded = u128::from(sum as u64 ^ keys[6]) * u128::from((sum >> 64) as u64 ^ keys[7]);
         (folded as u64) ^ (folded >> 64) as u64
     }
@@ -55,23 +80,42 @@ fn halves(address: u128) -> [u64; 2] {
     [(address >> 64) as u64, address as u64]
 }
 
-/// The other fields of a tuple as two numbers. They have the same layout in a tuple, so that few loads fetch them.
+/// The fields of a tuple besides its ends as two numbers, with room for the ports.
 #[inline]
-fn packed(tuple: &Tuple) -> [u64; 2] {
-    let Tuple { ports: [source, destination], wire: Wire { port, vlans }, side, proto, family, .. } = *tuple;
-    let first = u64::from(source)
-        | u64::from(destination) << 16
-        | u64::from(port) << 32
-        | u64::from(vlans.outer) << 48;
-    let second =
-        u64::from(vlans.inner) | (side as u64) << 16 | u64::from(proto) << 24 | u64::from(family) << 32;
-    [first, second]
+pub(crate) fn others(tuple: &Tuple) -> [u64; 2] {
+    let Tuple { wire: Wire { port, vlans }, side, proto, family, .. } = *tuple;
+    let first = u64::from(port) << 32 | u64::from(vlans.outer) << 48;
+    let second = u64::from(vlans.inner) | (side as u64) << 16 | u64::from(family) << 32;
+    [first, with_proto(second, proto)]
+}
+
+/// The tuple with these [`others`], of protocol 0 and without ends, with a protocol.
+pub(crate) fn tuple_of([first, second]: [u64; 2], proto: u8) -> Tuple {
+    Tuple {
+        wire: Wire {
+            port: (first >> 32) as u16,
+            vlans: Vlans { outer: (first >> 48) as u16, inner: second as u16 },
+        },
+        side: match (second >> 16) as u8 {
+            0 => Side::Low,
+            1 => Side::High,
+            _ => Side::Any,
+        },
+        proto,
+        family: (second >> 32) as u8,
+        ..Tuple::default()
+    }
+}
+
+/// The second of these numbers with a protocol, from that of protocol 0.
+#[inline(always)]
+pub(crate) fn with_proto(second: u64, proto: u8) -> u64 {
+    second | u64::from(proto) << 24
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Side, Vlans};
     use std::collections::HashSet;
 
     fn tuple(number: u32) -> Tuple {
@@ -102,7 +146,7 @@ mod tests {
             base,
             base.reversed(),
             Tuple { addresses: [base.addresses[0] + 1, base.addresses[1]], ..base },
-            Tuple { addresses: [base.addresses[0] | 1 << 100, base.addresses[1]], ..base },
+            Tuple { addresses: [base.addresses[0] | 1 << 100, base.addresses[1]], family: 6, ..base },
             Tuple { ports: [1, 443], ..base },
             Tuple { ports: [base.ports[0], 444], ..base },
             Tuple { wire: Wire { port: 2, ..base.wire }, ..base },

@@ -9,6 +9,7 @@
 //! there is no memory to split a segment.
 
 use crate::slab::AllocError;
+use mmb_base::simd::equal_lanes;
 
 /// Entries in a bucket.
 const WAYS: usize = 10;
@@ -19,6 +20,10 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 
 /// A segment is split only if it holds this many entries: a less full one is crowded in one place, which splitting would not help.
 const SPLIT_AT: u16 = (BUCKETS * WAYS / 2) as u16;
+
+/// A segment with so many entries is split although there is room: of the entries of a fuller one, more than a few in a hundred are in their
+/// second bucket, which costs each look-up a cache miss.
+const FULL: u16 = (BUCKETS * WAYS * 3 / 4) as u16;
 
 /// The most entries in the stash.
 const STASH: usize = 256;
@@ -42,18 +47,14 @@ pub(crate) enum IndexError {
 /// No entry, and neither bucket has an entry with this hash.
 pub(crate) const ABSENT: u32 = 1;
 
-/// Fingerprints in a word.
-const LANES: usize = 4;
-
-/// The value one in each lane of a word.
-const ONES: u64 = 0x0001_0001_0001_0001;
+/// Fingerprints that are compared at once; the others are compared one by one.
+const AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct IndexBucket {
-    /// 16-bit fingerprints, four in a word, so that a word of them is compared at once.
-    prints: [u64; 2],
-    more_prints: [u16; 2],
+    prints: [u16; AT_ONCE],
+    more_prints: [u16; WAYS - AT_ONCE],
     /// Number of entries whose first bucket this is, and that are in their second.
     overflowed: u16,
     /// A bit for each entry here whose second bucket this is.
@@ -63,36 +64,26 @@ pub(crate) struct IndexBucket {
 
 const _: () = assert!(size_of::<IndexBucket>() == 64);
 
-/// The ways of a bucket whose fingerprint matches.
+/// The ways of a bucket whose fingerprint matches: a bit for each.
 #[derive(Clone, Copy)]
-struct WayMatches(u64);
+struct WayMatches(u32);
 
 impl WayMatches {
-    #[inline]
+    #[inline(always)]
     fn first(self) -> Option<usize> {
-        // Bit 16 * lane + word: see `IndexBucket::matches`.
-        let bit = self.0.trailing_zeros() as usize;
-        (self.0 != 0).then_some((bit & 3) * LANES + (bit >> 4))
+        (self.0 != 0).then_some(self.0.trailing_zeros() as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn others(self) -> WayMatches {
         WayMatches(self.0 & self.0.wrapping_sub(1))
     }
 }
 
-/// The upper bit of each lane in which two words are equal (exactly: no carry crosses a lane).
-#[inline]
-fn equal_lanes(one: u64, other: u64) -> u64 {
-    let low = ONES * 0x7fff;
-    let differs = one ^ other;
-    !(((differs & low) + low) | differs | low)
-}
-
 impl IndexBucket {
     pub(crate) const NEW: IndexBucket = IndexBucket {
-        prints: [0; 2],
-        more_prints: [0; 2],
+        prints: [0; AT_ONCE],
+        more_prints: [0; WAYS - AT_ONCE],
         overflowed: 0,
         in_second: 0,
         entries: [EMPTY; WAYS],
@@ -100,22 +91,21 @@ impl IndexBucket {
 
     /// The likely entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none but the second
     /// bucket may have it, [`ABSENT`] if not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn likely(&self, hash: u64) -> u32 {
         match self.matches(parts(hash).print).first() {
-            Some(way) => self.entries[way],
+            // The way exists: the default spares a panic.
+            Some(way) => self.entries.get(way).copied().unwrap_or(EMPTY),
             None if self.overflowed == 0 => ABSENT,
             None => EMPTY,
         }
     }
 
     /// The ways with a fingerprint; empty ones may be among them.
-    #[inline]
+    #[inline(always)]
     fn matches(&self, print: u16) -> WayMatches {
-        let all = u64::from(print) * ONES;
-        let more = u64::from(self.more_prints[0]) | u64::from(self.more_prints[1]) << 16;
-        let words = [self.prints[0], self.prints[1], more].map(|word| equal_lanes(word, all));
-        WayMatches(words[0] >> 15 | words[1] >> 14 | (words[2] & 0xffff_ffff) >> 13)
+        let [ninth, tenth] = self.more_prints.map(|other| u32::from(other == print));
+        WayMatches(equal_lanes(&self.prints, print) | ninth << AT_ONCE | tenth << (AT_ONCE + 1))
     }
 
     #[inline]
@@ -132,9 +122,9 @@ impl IndexBucket {
     }
 
     fn print(&self, way: usize) -> u16 {
-        match way / LANES {
-            2 => self.more_prints[way % LANES],
-            word => (self.prints[word] >> (16 * (way % LANES))) as u16,
+        match way.checked_sub(AT_ONCE) {
+            None => self.prints[way],
+            Some(more) => self.more_prints[more],
         }
     }
 
@@ -148,12 +138,9 @@ impl IndexBucket {
 
     fn put(&mut self, way: usize, print: u16, entry: u32, is_in_second: bool) {
         self.entries[way] = entry;
-        match way / LANES {
-            2 => self.more_prints[way % LANES] = print,
-            word => {
-                let shift = 16 * (way % LANES);
-                self.prints[word] = self.prints[word] & !(0xffff << shift) | u64::from(print) << shift;
-            }
+        match way.checked_sub(AT_ONCE) {
+            None => self.prints[way] = print,
+            Some(more) => self.more_prints[more] = print,
         }
         self.in_second = self.in_second & !(1 << way) | u16::from(is_in_second) << way;
     }
@@ -347,6 +334,11 @@ impl TupleIndex {
     ) -> Result<(), IndexError> {
         loop {
             let number = self.segment_of(hash);
+            let SegmentInfo { depth, entries } = self.about[number as usize];
+            if entries >= FULL && self.may_split(number) && self.reserve(depth + 1).is_ok() {
+                self.split(number, &hash_of);
+                continue;
+            }
             if self.segment_mut(number).insert(hash, entry) {
                 self.about[number as usize].entries += 1;
                 return Ok(());

@@ -17,6 +17,7 @@ mod links;
 pub mod nat;
 pub mod quoted;
 pub mod sctp;
+mod queue;
 mod record;
 mod slab;
 mod state;
@@ -35,7 +36,9 @@ pub use mmb_packet::proto;
 pub use record::Unfolded;
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
-pub use table::{ConnectionTable, InsertError};
+pub use table::{
+    ConnectionTable, FOLDED, InsertError, QuickPort, QuickLookup, QuickResult, QuickTranslation, QuickVector,
+};
 pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, flags};
 pub use timeouts::LONGEST_S;
 pub use tracked::TrackedHeader;

@@ -21,17 +21,16 @@ id_types! {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct FlowLine {
-    /// Source and destination address of the initiator's packets, as they arrive; the number of its [`WideTuples`] if it has some.
-    addresses: [u32; 2],
-    /// Their ports.
-    ports: [u16; 2],
-    /// The port of the translated end after translation.
-    translated_port: u16,
+    /// Addresses and ports of the initiator's packets, as they arrive. With [`WideTuples`] the number of these instead of the addresses.
+    addresses: u64,
+    ports: u32,
+    /// The bits that NAT changes in the port of the end that it translates. Not used for protocols with common ports.
+    changed_port: u16,
     /// See [`kind`].
     kind: u8,
     pub(crate) proto: u8,
-    /// The address of the translated end after translation. With [`WideTuples`] the ports of the responder's packets.
-    translated: u32,
+    /// The bits that NAT changes in the address of that end. With [`WideTuples`] the ports of the responder's packets.
+    changed_address: u32,
     /// When the last valid packet passed: milliseconds, the lower 32 bits.
     pub(crate) last_ms: u32,
     /// Packets by direction that were not folded yet.
@@ -49,16 +48,16 @@ const _: () = assert!(size_of::<FlowLine>() == 64);
 
 /// The bits of [`FlowLine::kind`].
 mod kind {
-    /// NAT changes the initiator's end: its packets leave with another source.
-    pub(super) const SOURCE: u8 = 1;
-    /// NAT changes the responder's end: the initiator's packets leave with another destination.
-    pub(super) const DESTINATION: u8 = 2;
+    /// NAT changes one end.
+    pub(super) const TRANSLATED: u8 = 1;
     /// The addresses are in `WideTuples`.
-    pub(super) const WIDE: u8 = 4;
+    pub(super) const WIDE: u8 = 2;
     /// An IPv6 connection.
-    pub(super) const IP6: u8 = 8;
+    pub(super) const IP6: u8 = 4;
     /// The verdict of the initiator's packets is known; that of the responder's is the next bit.
-    pub(super) const KNOWN: u8 = 16;
+    pub(super) const KNOWN: u8 = 8;
+    /// The end that NAT changes is the second one of [`Ends`](super::Ends): the number of bits by which its address is shifted there.
+    pub(super) const SECOND: u8 = 32;
     /// The record is in the list of those to be folded. It belongs to the record's place and outlives the connection.
     pub(super) const LISTED: u8 = 64;
 }
@@ -119,12 +118,12 @@ impl Default for FlowLine {
     #[inline]
     fn default() -> FlowLine {
         FlowLine {
-            addresses: [0; 2],
-            ports: [0; 2],
-            translated_port: 0,
+            addresses: 0,
+            ports: 0,
+            changed_port: 0,
             kind: 0,
             proto: 0,
-            translated: 0,
+            changed_address: 0,
             last_ms: 0,
             packets: [0; 2],
             bytes: [0; 2],
@@ -164,20 +163,20 @@ pub struct Unfolded {
     pub bytes: [u32; 2],
 }
 
-/// Whether NAT changes an end of a connection with these tuples, as [`kind`] bits. `None` if it changes both.
-fn translated_end([forward, reply]: &[Tuple; 2]) -> Option<u8> {
+/// The index of the end that NAT changes in a connection with these tuples: none, the initiator's (0) or the responder's (1). `Err` if it
+/// changes both.
+fn changed_end([forward, reply]: &[Tuple; 2]) -> Result<Option<usize>, ()> {
     let plain = forward.hairpinned();
-    let differs = |side: usize| plain.addresses[side] != reply.addresses[side];
-    let [source, destination] = if has_common_ports(forward.proto) {
-        [differs(1) || plain.ports[0] != reply.ports[0], differs(0) || plain.ports[1] != reply.ports[1]]
-    } else {
-        [differs(1) || plain.ports[1] != reply.ports[1], differs(0) || plain.ports[0] != reply.ports[0]]
+    let common = has_common_ports(forward.proto);
+    let changes = |end: usize| {
+        let port = if common { end } else { 1 - end };
+        plain.addresses[1 - end] != reply.addresses[1 - end] || plain.ports[port] != reply.ports[port]
     };
-    match (source, destination) {
-        (false, false) => Some(0),
-        (true, false) => Some(kind::SOURCE),
-        (false, true) => Some(kind::DESTINATION),
-        (true, true) => None,
+    match [changes(0), changes(1)] {
+        [false, false] => Ok(None),
+        [true, false] => Ok(Some(0)),
+        [false, true] => Ok(Some(1)),
+        [true, true] => Err(()),
     }
 }
 
@@ -192,10 +191,10 @@ pub(crate) fn wide_tuples(connection: &Connection) -> Option<WideTuples> {
     let addresses = tuples.map(|tuple| tuple.addresses);
     let is_short = tuples[0].family == 4 && addresses.as_flattened().iter().all(|address| is_short(*address));
     let fits = is_short
-        && match translated_end(&tuples) {
-            // The type of an ICMP query and the lower half of a GRE key are never translated.
-            Some(kind::DESTINATION) => !has_common_ports(tuples[0].proto),
-            end => end.is_some(),
+        && match changed_end(&tuples) {
+            Ok(None) => true,
+            Ok(Some(_)) => !has_common_ports(tuples[0].proto),
+            Err(()) => false,
         };
     (!fits).then_some(WideTuples(addresses))
 }
@@ -205,13 +204,14 @@ impl FlowLine {
     pub(crate) fn of(connection: &Connection, wide: Option<WideId>) -> FlowLine {
         let tuples = connection.tuples();
         let [forward, reply] = &tuples;
+        let arriving = Ends::of(forward);
         let mut line = FlowLine {
-            addresses: forward.addresses.map(|address| address as u32),
-            ports: forward.ports,
-            translated_port: 0,
+            addresses: arriving.addresses,
+            ports: arriving.ports,
+            changed_port: 0,
             kind: if forward.family == 6 { kind::IP6 } else { 0 },
             proto: forward.proto,
-            translated: 0,
+            changed_address: 0,
             last_ms: connection.last_ms,
             packets: [0; 2],
             bytes: [0; 2],
@@ -220,62 +220,75 @@ impl FlowLine {
             tracker: connection.tracker(),
         };
         if let Some(wide) = wide {
-            line.addresses[0] = wide.number();
-            line.translated = u32::from(reply.ports[0]) | u32::from(reply.ports[1]) << 16;
+            line.addresses = u64::from(wide.number());
+            line.changed_address = Ends::of(reply).ports;
             line.kind |= kind::WIDE;
-            return line;
+        } else if let Ok(Some(_)) = changed_end(&tuples) {
+            let leaving = Ends::of(reply).turned();
+            let (addresses, ports) = (arriving.addresses ^ leaving.addresses, arriving.ports ^ leaving.ports);
+            let second = addresses >> 32 != 0 || ports >> 16 != 0;
+            line.changed_address = (addresses >> if second { 32 } else { 0 }) as u32;
+            line.changed_port = (ports >> if second { 16 } else { 0 }) as u16;
+            line.kind |= kind::TRANSLATED | if second { kind::SECOND } else { 0 };
         }
-        let end = translated_end(&tuples).unwrap_or(0);
-        line.kind |= end;
-        let side = if end == kind::DESTINATION { 0 } else { 1 };
-        line.translated = reply.addresses[side] as u32;
-        line.translated_port = reply.ports[if has_common_ports(forward.proto) { 0 } else { side }];
         line
     }
 
     /// Its place in the table of [`WideTuples`].
     #[inline]
     pub(crate) fn wide(&self) -> Option<WideId> {
-        if self.kind & kind::WIDE == 0 { None } else { WideId::new(self.addresses[0]) }
+        if self.kind & kind::WIDE == 0 { None } else { WideId::new(self.addresses as u32) }
     }
 
-    /// The addresses and ports of packets of a direction, as they arrive; not of a connection with [`WideTuples`].
+    /// The ends of packets of a direction as they arrive; those of the initiator's packets for a protocol with common ports. Not of a
+    /// connection with [`WideTuples`].
     #[inline]
     pub(crate) fn ends(&self, direction: Direction) -> Ends {
-        let &FlowLine { addresses: [from, to], ports: [sport, dport], .. } = self;
+        let arriving = Ends { addresses: self.addresses, ports: self.ports };
         match direction {
-            Direction::Forward => Ends { addresses: [from, to], ports: [sport, dport] },
-            Direction::Reply => self.translated_ends().turned(),
+            Direction::Forward => arriving,
+            Direction::Reply => arriving.changed(self.change()).turned(),
         }
     }
 
-    /// The addresses and ports of the initiator's packets as they leave; not of a connection with [`WideTuples`], nor of a protocol whose
-    /// ports are those of both ends.
-    #[inline]
-    fn translated_ends(&self) -> Ends {
-        let &FlowLine { addresses: [from, to], ports: [sport, dport], translated, translated_port, kind, .. } = self;
-        let (source, destination) = (kind & kind::SOURCE != 0, kind & kind::DESTINATION != 0);
+    /// What NAT changes in packets from the initiator to the responder.
+    #[inline(always)]
+    fn change(&self) -> Ends {
+        let shift = self.kind & kind::SECOND;
         Ends {
-            addresses: [if source { translated } else { from }, if destination { translated } else { to }],
-            ports: [if source { translated_port } else { sport }, if destination { translated_port } else { dport }],
+            addresses: u64::from(self.changed_address) << shift,
+            ports: u32::from(self.changed_port) << (shift / 2),
         }
     }
 
-    /// The addresses and ports with which packets of a direction leave, if they are translated.
+    /// How packets of a direction leave, if these are their ends as they arrive; not of a connection with [`WideTuples`]. Without a branch:
+    /// consecutive packets are of both directions.
+    #[inline(always)]
+    pub(crate) fn leaving(&self, ends: Ends, direction: Direction) -> Option<Ends> {
+        let change = self.change();
+        // As a packet of the initiator.
+        let ours = ends.turned_if(direction);
+        let is_reply = u64::from(direction as u8).wrapping_neg();
+        let addresses = ours.addresses ^ self.addresses ^ change.addresses & is_reply;
+        let ports = ours.ports ^ self.ports ^ change.ports & is_reply as u32;
+        (addresses | u64::from(ports) == 0).then(|| ours.changed(change).turned_if(direction))
+    }
+
+    /// Whether NAT changes its packets; not of a connection with [`WideTuples`].
     #[inline]
-    pub(crate) fn leaving(&self, direction: Direction) -> Option<Ends> {
-        if self.kind & (kind::SOURCE | kind::DESTINATION) == 0 {
-            return None;
-        }
-        Some(match direction {
-            Direction::Forward => self.translated_ends(),
-            Direction::Reply => self.ends(Direction::Forward).turned(),
-        })
+    pub(crate) fn is_translated(&self) -> bool {
+        self.kind & kind::TRANSLATED != 0
     }
 
     #[inline]
     pub(crate) fn state(&self) -> ConnState {
         ConnState::ALL[usize::from(self.epoch_and_state & ((1 << STATE_BITS) - 1)).min(ConnState::ALL.len() - 1)]
+    }
+
+    /// The number of its state.
+    #[inline(always)]
+    pub(crate) fn state_number(&self) -> usize {
+        usize::from(self.epoch_and_state & ((1 << STATE_BITS) - 1))
     }
 
     pub(crate) fn set_state(&mut self, state: ConnState) {
@@ -324,6 +337,12 @@ impl FlowLine {
         self.bytes[direction as usize] += bytes;
     }
 
+    /// Whether a packet that was just counted is the first one since counts were folded, or one that fills them.
+    #[inline(always)]
+    pub(crate) fn needs_care(&self, direction: Direction) -> bool {
+        self.kind & kind::LISTED == 0 || self.is_full(direction)
+    }
+
     /// Whether its counts must be folded soon.
     #[inline]
     pub(crate) fn is_full(&self, direction: Direction) -> bool {
@@ -366,20 +385,49 @@ impl FlowLine {
     }
 }
 
-/// The ends of an IPv4 packet. Ports are in host order.
+/// Addresses and ports of an IPv4 packet as they are in memory: in network order, the source first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
-    /// Source and destination.
-    pub(crate) addresses: [u32; 2],
-    pub(crate) ports: [u16; 2],
+    pub(crate) addresses: u64,
+    pub(crate) ports: u32,
 }
 
 impl Ends {
+    /// The ends of a packet with this tuple.
+    pub(crate) fn of(tuple: &Tuple) -> Ends {
+        let [[a, b, c, d], [e, f, g, h]] = tuple.addresses.map(|address| (address as u32).to_be_bytes());
+        let [[i, j], [k, l]] = tuple.ports.map(u16::to_be_bytes);
+        Ends {
+            addresses: u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+            ports: u32::from_ne_bytes([i, j, k, l]),
+        }
+    }
+
     /// Source and destination exchanged.
-    #[inline]
+    #[inline(always)]
     fn turned(self) -> Ends {
-        let Ends { addresses: [from, to], ports: [sport, dport] } = self;
-        Ends { addresses: [to, from], ports: [dport, sport] }
+        Ends { addresses: self.addresses.rotate_left(32), ports: self.ports.rotate_left(16) }
+    }
+
+    /// Source and destination exchanged for packets of the responder. Without a branch.
+    #[inline(always)]
+    fn turned_if(self, direction: Direction) -> Ends {
+        let turn = u32::from(direction as u8) * 16;
+        Ends { addresses: self.addresses.rotate_left(2 * turn), ports: self.ports.rotate_left(turn) }
+    }
+
+    /// With some bits changed.
+    #[inline(always)]
+    fn changed(self, bits: Ends) -> Ends {
+        Ends { addresses: self.addresses ^ bits.addresses, ports: self.ports ^ bits.ports }
+    }
+
+    /// The tuple of packets with these ends.
+    pub(crate) fn tuple(self, others: &Tuple) -> Tuple {
+        let [a, b, c, d, e, f, g, h] = self.addresses.to_ne_bytes();
+        let [i, j, k, l] = self.ports.to_ne_bytes();
+        let addresses = [[a, b, c, d], [e, f, g, h]].map(|address| u128::from(u32::from_be_bytes(address)));
+        Tuple { addresses, ports: [[i, j], [k, l]].map(u16::from_be_bytes), ..*others }
     }
 }
 
@@ -489,20 +537,19 @@ impl Record<'_> {
     pub(crate) fn tuple(&self, direction: Direction) -> Tuple {
         let Record { line, cold, wide } = *self;
         let (wire, side) = cold.ingress(direction);
-        let (addresses, ports) = match wide {
-            Some(wide) => (wide.0[direction as usize], match direction {
-                Direction::Forward => line.ports,
-                Direction::Reply => [line.translated as u16, (line.translated >> 16) as u16],
-            }),
-            None => {
-                let Ends { addresses, ports } = line.ends(direction);
-                let common = || [line.translated_port, line.ports[1]];
-                let is_common = direction == Direction::Reply && has_common_ports(line.proto);
-                (addresses.map(u128::from), if is_common { common() } else { ports })
-            }
-        };
         let family = if line.kind & kind::IP6 != 0 { 6 } else { 4 };
-        Tuple { addresses, ports, wire, side, proto: line.proto, family }
+        let others = Tuple { wire, side, proto: line.proto, family, ..Tuple::default() };
+        let Some(wide) = wide else {
+            let ends = line.ends(direction);
+            // Common ports are the same in both directions.
+            let is_common = direction == Direction::Reply && has_common_ports(line.proto);
+            return Ends { ports: if is_common { line.ports } else { ends.ports }, ..ends }.tuple(&others);
+        };
+        let ports = match direction {
+            Direction::Forward => line.ports,
+            Direction::Reply => line.changed_address,
+        };
+        Tuple { addresses: wide.0[direction as usize], ..Ends { addresses: 0, ports }.tuple(&others) }
     }
 
     /// Whether a tuple is that of this direction.
@@ -515,8 +562,8 @@ impl Record<'_> {
     #[inline]
     pub(crate) fn is_translated(&self) -> bool {
         match self.wide {
-            None => self.line.kind & (kind::SOURCE | kind::DESTINATION) != 0,
-            Some(_) => translated_end(&Direction::ALL.map(|direction| self.tuple(direction))) != Some(0),
+            None => self.line.is_translated(),
+            Some(_) => changed_end(&Direction::ALL.map(|direction| self.tuple(direction))) != Ok(None),
         }
     }
 

@@ -128,6 +128,11 @@ impl ConnectionSlab {
         Ok(id)
     }
 
+    /// Moves the counts of a flow line to the totals.
+    pub(crate) fn fold(&mut self, id: ConnId) {
+        self.lines[id].fold(self.cold.at_mut(id.index()));
+    }
+
     /// Removes a connection, with the counts that were not folded.
     pub(crate) fn remove(&mut self, id: ConnId) -> Connection {
         let connection = self.get(id);
@@ -135,7 +140,7 @@ impl ConnectionSlab {
         line.forget();
         let wide = line.wide();
         self.cold_mut(id).queue = FREE;
-        self.lines[id].fold(self.cold.at_mut(id.index()));
+        self.fold(id);
         self.lines.free(id);
         if let Some(wide) = wide {
             self.wide.free(wide);

@@ -6,14 +6,20 @@
 //! by packets, and `expiry` times connections out.
 
 mod expiry;
+mod folding;
 mod follow;
+mod quick;
 mod reclaim;
 mod room;
 
+use self::folding::Epochs;
+pub use self::folding::FOLDED;
+pub use self::quick::{QuickPort, QuickLookup, QuickResult, QuickTranslation, QuickVector};
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};
 use crate::links;
+use crate::queue::IdQueue;
 use crate::slab::{AllocError, ConnectionSlab};
 use crate::timeouts::StateTimeouts;
 use crate::wheel::ExpiryQueues;
@@ -67,6 +73,11 @@ pub struct ConnectionTable {
     sweep: Option<ConnId>,
     /// Packets of connections may have been missed before this time: see [`ConnectionTable::resync`].
     resync_ms: Option<u64>,
+    /// The epoch for which verdicts may be known; 0 if they may not.
+    epoch: u16,
+    epochs: Epochs,
+    /// The connections with counts that are not folded, each once.
+    unfolded: IdQueue,
 }
 
 impl ConnectionTable {
@@ -88,6 +99,9 @@ impl ConnectionTable {
             behind: false,
             sweep: None,
             resync_ms: None,
+            epoch: 0,
+            epochs: Epochs::default(),
+            unfolded: IdQueue::default(),
         }
     }
 
@@ -234,6 +248,7 @@ impl ConnectionTable {
         is_protected: bool,
     ) -> Result<ConnId, InsertError> {
         let [forward, reply] = connection.tuples();
+        self.unfolded.reserve(self.slab.highest() + 1).map_err(|AllocError| self.no_memory())?;
         let id = self.slab.insert(&connection).map_err(|AllocError| self.no_memory())?;
         let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
         for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
@@ -399,7 +414,7 @@ impl ConnectionTable {
 
     /// Bytes in use. Records and index only grow; ids of ended connections are reused.
     pub fn memory(&self) -> usize {
-        self.slab.memory() + self.index.memory() + self.queues.memory() + self.ghosts.memory()
+        self.slab.memory() + self.unfolded.memory() + self.index.memory() + self.queues.memory() + self.ghosts.memory()
     }
 
     /// Visits the connections among at most `most` records from `first` on. Returns the id to continue with, or `None` at the end. A

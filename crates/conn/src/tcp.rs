@@ -201,7 +201,7 @@ impl TcpTracker {
     /// the connection's state.
     ///
     /// Returns false for another segment or one out of window; nothing changed then, and [`TcpTracker::segment`] decides.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn goes_on(&mut self, direction: Direction, segment: &TcpSegment) -> bool {
         let from = direction as usize;
         let goes_on = segment.flags & (SYN | FIN | RST | ACK) == ACK
@@ -409,6 +409,7 @@ impl TcpTracker {
     }
 
     /// Whether a segment is in the window of its sender and its receiver. Unknown bounds are not checked.
+    #[inline(always)]
     fn is_in_window(&self, from: usize, segment: &TcpSegment) -> bool {
         let to = 1 - from;
         let announced = self.announced(to);
@@ -486,6 +487,7 @@ impl TcpTracker {
         self.take_ack(from, segment);
     }
 
+    #[inline(always)]
     fn push_end(&mut self, from: usize, end: Seq) {
         if !self.is(from, SENT) || end.after(Seq(self.end[from])) {
             self.end[from] = end.0;
@@ -493,6 +495,7 @@ impl TcpTracker {
         }
     }
 
+    #[inline(always)]
     fn take_ack(&mut self, from: usize, segment: &TcpSegment) {
         if !segment.has(ACK) {
             return;

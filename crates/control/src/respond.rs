@@ -287,6 +287,7 @@ impl Responder<'_> {
             Command::Monitor => Topic::Monitor,
             Command::Kill(filter) => return self.kill(filter),
             Command::ClearCounters => {
+                self.fold_counters();
                 self.daemon().clear_counters();
                 return self.send(&Answer::Cleared("counters".to_owned())).map(Ok);
             }
@@ -309,6 +310,9 @@ impl Responder<'_> {
     }
 
     fn rules(&mut self, terse: bool) -> io::Result<()> {
+        if !terse {
+            self.fold_counters();
+        }
         let policy = Arc::clone(self.daemon().policy());
         let budget = if terse { 0 } else { COMPARISONS };
         let mut shadowed = shadowed(&policy.rules, budget).into_iter().peekable();

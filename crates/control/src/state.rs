@@ -39,6 +39,7 @@ pub enum LoadError {
 /// # Errors
 /// An error of `out`, or a worker does not answer.
 pub fn save(daemon: &Mutex<Daemon>, connections: &Connections, out: &mut dyn Write) -> io::Result<u64> {
+    connections.fold_counters().map_err(io::Error::other)?;
     let header = lock(daemon).engine().state_header(now_ms());
     let mut writer = StateWriter::new(out, &header)?;
     let saved = connections.save(&mut writer)?;

@@ -105,6 +105,7 @@ struct ConnectionCells {
     events_lost: CounterCell,
     handed: CounterCell,
     held: CounterCell,
+    unfolded: CounterCell,
 }
 
 /// A worker's connection counts.
@@ -190,6 +191,16 @@ impl WorkerCells {
         self.connections.now.set(now);
         self.connections.half_open.set(half_open);
         self.connections.places.set(places);
+    }
+
+    /// Sets the number of connections whose packets are still to be added to the counters of rules.
+    pub(crate) fn unfolded(&self, connections: u64) {
+        self.connections.unfolded.set(connections);
+    }
+
+    /// Whether the counters of rules lack packets of some connections.
+    pub(crate) fn has_unfolded(&self) -> bool {
+        self.connections.unfolded.read() > 0
     }
 
     pub(crate) fn connection_created(&self) {

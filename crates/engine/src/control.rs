@@ -111,6 +111,25 @@ impl Connections {
         }
     }
 
+    /// Adds the packets that connections have counted until now to the counters of their rules, which otherwise lag behind by up to a second
+    /// under load. To be called before counters are read or cleared, and before a rule with connections is replaced.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn fold_counters(&self) -> Result<(), NoAnswer> {
+        for (worker, (_, cells)) in self.workers.iter().enumerate() {
+            let mut wanted = None;
+            while cells.has_unfolded() {
+                let (folded, left) = self.ask(worker, |conntrack, _| conntrack.fold_chunk(CHUNK))?;
+                // Packets that come meanwhile are not waited for.
+                if folded >= *wanted.get_or_insert(folded + left as u64) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Passes every connection that a filter matches to `each`, in no particular order; one that is created meanwhile may be missing. Stops
     /// when `each` returns false.
     ///

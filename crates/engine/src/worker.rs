@@ -13,11 +13,15 @@ use arrayvec::ArrayVec;
 use mmb_conn::fragment::{HeldLosses, Released};
 use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 /// A task that a worker runs between two vectors.
 pub(crate) type WorkerTask = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
+
+/// The most snapshots that a worker keeps for its counters.
+const MOST_FORMER: usize = 8;
 
 /// The engine's state for one packet thread.
 ///
@@ -29,6 +33,8 @@ pub struct Worker {
     /// The snapshot that `pipeline` was configured for, and that outstanding tickets refer to.
     snapshot: Arc<Snapshot>,
     pipeline: Pipeline,
+    /// Snapshots before that one, each with the number of connections that must be folded first: their rules' slots are still counted for.
+    former: VecDeque<(Arc<Snapshot>, u64)>,
     /// Tasks from the control side.
     tasks: Receiver<WorkerTask>,
 }
@@ -45,7 +51,7 @@ impl Worker {
         let snapshot = published.load_full();
         let mut pipeline = Pipeline::new(worker, common, cells, seeds);
         pipeline.configure(&snapshot);
-        Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, tasks }
+        Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, former: VecDeque::new(), tasks }
     }
 
     /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`] packets, or packets that
@@ -83,6 +89,7 @@ impl Worker {
         for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
             self.pipeline.run(origin, &self.snapshot, cycles, packets, verdicts);
         }
+        self.fold(verdicts.len());
     }
 
     /// [`Worker::process_from`] for a host that needs its packets' buffers back: takes views of them, at most [`VECTOR`], and returns each
@@ -126,7 +133,7 @@ impl Worker {
         tickets: &mut [Option<RewriteTicket>],
         mut trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
     ) {
-        let vector = self.begin(now_ns);
+        let (vector, count) = (self.begin(now_ns), packets.len());
         let columns = packets.chunks(vector).zip(verdicts.chunks_mut(vector)).zip(tickets.chunks_mut(vector));
         for ((packets, verdicts), tickets) in columns {
             let (verdicts, tickets) = (&mut verdicts[..packets.len()], &mut tickets[..packets.len()]);
@@ -134,6 +141,7 @@ impl Worker {
             let hook = trace_hook.as_mut().map(|hook| &mut **hook as &mut dyn FnMut(PacketTrace));
             self.pipeline.run_to_tickets(by, cycles, packets, verdicts, tickets, hook);
         }
+        self.fold(count);
     }
 
     /// Rewrites packets that [`Worker::decide`] issued tickets for, each once. A verdict to send may become a verdict to drop: the packet
@@ -196,11 +204,12 @@ impl Worker {
         self.pipeline.conntrack().drop_held();
     }
 
-    /// True if connections may have timed out that the last call did not process. A host then calls again before it sleeps, without packets
+    /// True if connections may have timed out that the last call did not process, or if counters of rules lack packets. A host then calls again before it sleeps, without packets
     /// if there are none.
     #[inline]
     pub fn is_behind(&mut self) -> bool {
-        self.pipeline.conntrack().is_behind()
+        let conntrack = self.pipeline.conntrack();
+        conntrack.is_behind() || conntrack.folding().1 > 0
     }
 
     /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.
@@ -208,8 +217,15 @@ impl Worker {
         if !self.pipeline.has_tickets() {
             let newest = self.policy.load();
             if !Arc::ptr_eq(newest, &self.snapshot) {
-                self.snapshot = Arc::clone(newest);
-                self.pipeline.configure(newest);
+                let before = std::mem::replace(&mut self.snapshot, Arc::clone(newest));
+                let (folded, listed) = self.pipeline.conntrack().folding();
+                if listed > 0 {
+                    self.former.push_back((before, folded + listed as u64));
+                }
+                self.pipeline.configure(&self.snapshot);
+                if self.former.len() > MOST_FORMER {
+                    self.pipeline.conntrack().fold_all();
+                }
             }
         }
         self.pipeline.conntrack().advance(now_ns);
@@ -217,6 +233,24 @@ impl Worker {
             task(&mut self.pipeline, &self.snapshot);
         }
         self.pipeline.vector()
+    }
+
+    /// Adds all packets that connections counted to the counters of their rules, for a host that reads counters when its packets are
+    /// processed. The workers of other hosts do it in small steps: see [`Connections::fold_counters`](crate::Connections::fold_counters).
+    pub fn fold_counters(&mut self) {
+        self.pipeline.conntrack().fold_all();
+        self.former.clear();
+    }
+
+    /// Adds packets that connections counted to the counters of their rules, after a call with this number of packets, and releases earlier
+    /// snapshots for which all were added.
+    #[inline]
+    fn fold(&mut self, packets: usize) {
+        self.pipeline.conntrack().fold_some(packets);
+        if !self.former.is_empty() {
+            let (folded, _) = self.pipeline.conntrack().folding();
+            self.former.retain(|(_, until)| *until > folded);
+        }
     }
 
     /// Counts packets that [`Worker::process`] decided to send by `port`, but that the host could not send: they count as dropped, not as

@@ -3,7 +3,7 @@
 //! A column holds one lane of every key of the vector side by side, so that eight or sixteen keys are hashed or compared at once. Columns
 //! belong to a worker and are allocated once; parsing fills them, and the classifier reads them.
 
-use crate::key::Lanes;
+use crate::key::{IP, L4, LANE, LANES4, Lanes};
 use mmb_base::VECTOR;
 
 /// One lane of all keys of a vector.
@@ -17,11 +17,13 @@ pub struct KeyColumns<const L: usize> {
     /// Which packet of the vector each key is of.
     pub(crate) packets: Box<[u8; VECTOR]>,
     pub(crate) len: usize,
+    /// The keys are not in the order of their packets.
+    pub(crate) is_mixed: bool,
 }
 
 impl<const L: usize> Default for KeyColumns<L> {
     fn default() -> Self {
-        KeyColumns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0 }
+        KeyColumns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0, is_mixed: false }
     }
 }
 
@@ -37,6 +39,7 @@ impl<const L: usize> KeyColumns<L> {
 
     /// Takes a key away: the last one gets its number.
     pub(crate) fn swap_remove(&mut self, key: u8) {
+        self.is_mixed = true;
         self.len -= 1;
         let (key, last) = (usize::from(key), self.len);
         self.packets[key] = self.packets[last];
@@ -68,10 +71,56 @@ impl<const L: usize> KeyColumns<L> {
         &self.lanes[..]
     }
 
+    /// Takes all keys away.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        (self.len, self.is_mixed) = (0, false);
+    }
+
+    /// Whether the keys are in the order of their packets.
+    #[inline]
+    pub fn is_in_order(&self) -> bool {
+        !self.is_mixed
+    }
+
     /// The packets that the keys are of.
     #[inline]
     pub fn packets(&self) -> &[u8; VECTOR] {
         &self.packets
+    }
+}
+
+/// The lanes of addresses, ports and the fixed TCP header, which all IPv4 keys have.
+pub(crate) const FLOW_LANES: Lanes =
+    Lanes::range(ADDRESSES, ADDRESSES + 2).with(Lanes::range(TRANSPORT, TRANSPORT + 4));
+const ADDRESSES: usize = IP / LANE + 3;
+const TRANSPORT: usize = L4 / LANE;
+
+/// The columns that connections are looked up and tracked by: addresses, ports, and of TCP the numbers and the word of offset, flags and
+/// window. Words are as they stand in packets; those of a transport header are valid for packets that have one of TCP or UDP.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowColumns<'k> {
+    /// Source and destination address.
+    pub addresses: [&'k Column; 2],
+    /// Source and destination port.
+    pub ports: &'k Column,
+    /// Sequence and acknowledgment number.
+    pub numbers: [&'k Column; 2],
+    /// Data offset, flags and window.
+    pub window: &'k Column,
+}
+
+impl KeyColumns<LANES4> {
+    /// The columns that connections need.
+    #[inline]
+    pub fn flows(&self) -> FlowColumns<'_> {
+        let [at, ports] = [ADDRESSES, TRANSPORT];
+        FlowColumns {
+            addresses: [&self.lanes[at], &self.lanes[at + 1]],
+            ports: &self.lanes[ports],
+            numbers: [&self.lanes[ports + 1], &self.lanes[ports + 2]],
+            window: &self.lanes[ports + 3],
+        }
     }
 }
 

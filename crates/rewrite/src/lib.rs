@@ -26,4 +26,4 @@ mod translate;
 pub use compile::Edit;
 pub use editor::PacketEditor;
 pub use not_applied::{NotApplied, NotAppliedCounts};
-pub use translate::Translation;
+pub use translate::{Ip4Translation, Translation};

@@ -19,6 +19,8 @@ const DONT_FRAGMENT: u8 = 0x40;
 const IP4_CHECKSUM: usize = 10;
 const IP4_ADDRESSES: usize = 12;
 const IP6_ADDRESSES: usize = 8;
+/// Offset of the checksum in a TCP header (RFC 9293).
+const TCP_CHECKSUM: usize = 16;
 /// Offset of the identifier of an ICMP query (RFC 792, RFC 4443).
 const ICMP_ID: usize = 4;
 
@@ -44,6 +46,51 @@ pub struct Translation {
 struct Deltas {
     header: ChecksumDelta,
     transport: ChecksumDelta,
+}
+
+/// The new addresses and ports of an unfragmented TCP or UDP packet of IPv4, as they are in the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip4Translation {
+    /// Source and destination address.
+    pub addresses: [u8; 8],
+    /// Source and destination port.
+    pub ports: [u8; 4],
+}
+
+impl Ip4Translation {
+    /// Translates a packet whose layout is `layout`: as [`Translation::apply`], with fewer steps.
+    #[inline(always)]
+    pub fn apply(&self, packet: &mut Packet<'_>, layout: &Layout) {
+        let (ip, l4) = (usize::from(layout.ip), usize::from(layout.l4));
+        let Some((header, rest)) = packet.bytes_mut().get_mut(ip..).and_then(<[u8]>::split_first_chunk_mut::<20>)
+        else {
+            return;
+        };
+        // The fixed part of a UDP header.
+        let transport = l4.checked_sub(ip + 20).and_then(|at| rest.get_mut(at..)?.split_first_chunk_mut::<8>());
+        let Some((start, behind)) = transport else { return };
+        let mut delta = ChecksumDelta::default();
+        if let Some(addresses) = header.last_chunk_mut::<8>() {
+            let [old, new] = [*addresses, self.addresses].map(u64::from_ne_bytes);
+            delta.long(old as u32, new as u32);
+            delta.long((old >> 32) as u32, (new >> 32) as u32);
+            *addresses = self.addresses;
+        }
+        if let Some(field) = header[IP4_CHECKSUM..].first_chunk_mut::<2>() {
+            *field = delta.apply(*field);
+        }
+        if let Some(ports) = start.first_chunk_mut::<4>() {
+            delta.long(u32::from_ne_bytes(*ports), u32::from_ne_bytes(self.ports));
+            *ports = self.ports;
+        }
+        let field = match layout.l4_kind {
+            TCP => behind[..].get_mut(TCP_CHECKSUM - 8..).and_then(<[u8]>::first_chunk_mut::<2>),
+            _ => start.last_chunk_mut::<2>(),
+        };
+        if let Some(field) = field {
+            *field = delta.apply_transport(layout.l4_kind, *field);
+        }
+    }
 }
 
 impl Translation {

@@ -50,7 +50,7 @@ fn the_other_bucket_of_the_other_is_the_first() {
 }
 
 #[test]
-fn segments_fill_well_before_they_are_split() {
+fn segments_are_split_while_few_entries_are_in_their_second_bucket() {
     let mut index = TupleIndex::new();
     let mut entries = FIRST;
     while index.about.len() < 65 {
@@ -59,7 +59,10 @@ fn segments_fill_well_before_they_are_split() {
     }
     // The mean fill of all segments when the fullest of 64 was split.
     let fill = f64::from(entries) / (64 * BUCKETS * WAYS) as f64;
-    assert!(fill > 0.8, "{fill} after {entries}");
+    assert!((0.65..0.76).contains(&fill), "{fill} after {entries}");
+    let buckets = index.chunks.iter().flatten().flat_map(|segment| &segment.buckets);
+    let overflowed: u32 = buckets.map(|bucket| u32::from(bucket.overflowed)).sum();
+    assert!(overflowed < entries / 25, "{overflowed} of {entries}");
     index.check();
 }
 

@@ -45,6 +45,7 @@ impl ConnectionTable {
             if self.has_timed_out(id) { self.expire(id, closed) } else { self.requeue(id) }
         }
         self.continue_sweep(left, closed);
+        self.sweep_epochs();
         self.behind = left == 0 || self.sweep.is_some();
     }
 

@@ -13,7 +13,7 @@ use mmb_policy::settings::Pickup;
 
 /// The precision of the orders of unreplied connections, as a shift of milliseconds: 128 ms. Connections that send in one direction only,
 /// such as RTP or syslog, would otherwise move to the end of their order with each packet.
-const ORDER_TICK_SHIFT: u32 = 7;
+pub(super) const ORDER_TICK_SHIFT: u32 = 7;
 
 /// After such a time without a valid packet, the numbers of a TCP connection may have moved on unseen.
 const SILENCE_MS: u64 = 60_000;

@@ -23,6 +23,11 @@ impl Responder<'_> {
         self.daemon().engine().connections()
     }
 
+    /// Brings the counters of rules up to date. If a worker does not answer, they lack what it still has.
+    pub(super) fn fold_counters(&self) {
+        _ = self.table().fold_counters();
+    }
+
     /// Lists connections. Each worker lists those that exist when it runs its task.
     pub(super) fn connections(
         &mut self,

@@ -5,11 +5,14 @@
 //! they only grow, and those below the first id of the current policy are out of date.
 
 use super::rule_sets::SetAllocError;
+use crate::cells::RuleCells;
+use crate::counters::Count;
 use hashbrown::HashTable;
 use mmb_base::{Id, id_types, prefetch};
 use mmb_classify::RuleSlot;
-use mmb_conn::{ConnId, Direction};
+use mmb_conn::{ConnId, Direction, Unfolded};
 use mmb_packet::PortId;
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 
@@ -85,15 +88,55 @@ fn hash(port: PortId, rules: (&[RuleSlot], &[RuleSlot])) -> u64 {
     hasher.finish()
 }
 
+/// The verdicts that were cached for one policy.
+#[derive(Debug)]
+struct CachedVerdicts {
+    /// The id of the first one.
+    first: VerdictId,
+    list: Vec<CachedVerdict>,
+    /// The rules of verdicts that cannot store them inline, concatenated.
+    more: Vec<RuleSlot>,
+}
+
+impl CachedVerdicts {
+    fn new(first: VerdictId) -> CachedVerdicts {
+        CachedVerdicts { first, list: Vec::new(), more: Vec::new() }
+    }
+
+    /// The verdict with an id, if it is one of these.
+    #[inline]
+    fn get(&self, id: VerdictId) -> Option<&CachedVerdict> {
+        self.list.get(id.after(self.first))
+    }
+
+    /// The slots of a verdict's rules, in the order in which they are applied; none if it is another policy's.
+    #[inline]
+    fn rules(&self, id: VerdictId) -> &[RuleSlot] {
+        match self.get(id) {
+            Some(verdict) => match verdict.inline.get(..verdict.len as usize) {
+                Some(rules) => rules,
+                None => verdict.parts(&self.more).0,
+            },
+            None => &[],
+        }
+    }
+}
+
+/// The verdicts of an earlier policy, kept until the packets that were counted under it are folded.
+#[derive(Debug)]
+struct FormerVerdicts {
+    verdicts: CachedVerdicts,
+    /// They are needed until so many connections have been folded.
+    until: u64,
+}
+
 /// The cached verdicts of a worker's connections.
 #[derive(Debug)]
 pub(crate) struct FlowCache {
     generation: Option<u64>,
-    /// The id of the current policy's first verdict.
-    first: VerdictId,
-    verdicts: Vec<CachedVerdict>,
-    /// The rules of verdicts that cannot store them inline, concatenated.
-    more: Vec<RuleSlot>,
+    /// Those of the current policy.
+    verdicts: CachedVerdicts,
+    former: VecDeque<FormerVerdicts>,
     /// Ids of verdicts by a hash of their port and rules.
     ids: HashTable<VerdictId>,
     /// Ids of verdicts by connection and direction.
@@ -104,9 +147,8 @@ impl Default for FlowCache {
     fn default() -> FlowCache {
         FlowCache {
             generation: None,
-            first: VerdictId::FIRST,
-            verdicts: Vec::new(),
-            more: Vec::new(),
+            verdicts: CachedVerdicts::new(VerdictId::FIRST),
+            former: VecDeque::new(),
             ids: HashTable::new(),
             connections: Vec::new(),
         }
@@ -114,17 +156,52 @@ impl Default for FlowCache {
 }
 
 impl FlowCache {
-    /// Starts with an empty cache for a policy.
-    pub(crate) fn begin_epoch(&mut self, generation: u64) {
+    /// Starts with an empty cache for a policy; returns false if it has already. The verdicts of the policy before are kept until so many
+    /// connections have been folded as `until` says, if it says so.
+    pub(crate) fn begin_epoch(&mut self, generation: u64, until: Option<u64>) -> bool {
         if self.generation == Some(generation) {
-            return;
+            return false;
         }
         self.generation = Some(generation);
         // After four thousand million verdicts ids would repeat: from then on nothing is cached.
-        self.first = self.first.plus(self.verdicts.len()).unwrap_or(VerdictId(NonZeroU32::MAX));
-        self.verdicts.clear();
-        self.more.clear();
+        let next = self.verdicts.first.plus(self.verdicts.list.len()).unwrap_or(VerdictId(NonZeroU32::MAX));
+        match until.filter(|_| !self.verdicts.list.is_empty()) {
+            Some(until) => {
+                let verdicts = std::mem::replace(&mut self.verdicts, CachedVerdicts::new(next));
+                self.former.push_back(FormerVerdicts { verdicts, until });
+            }
+            None => {
+                self.verdicts.first = next;
+                self.verdicts.list.clear();
+                self.verdicts.more.clear();
+            }
+        }
         self.ids.clear();
+        true
+    }
+
+    /// Frees the verdicts of earlier policies that are not needed once this number of connections has been folded.
+    pub(crate) fn free_former(&mut self, folded: u64) {
+        while self.former.front().is_some_and(|former| former.until <= folded) {
+            self.former.pop_front();
+        }
+    }
+
+    /// Adds packets of a connection to the counters of its rules.
+    pub(crate) fn credit(&self, cells: &RuleCells, Unfolded { id, packets, bytes }: Unfolded) {
+        for direction in Direction::ALL {
+            let side = direction as usize;
+            let count = Count { packets: packets[side].into(), bytes: bytes[side].into() };
+            if count.packets > 0
+                && let Some(verdict) = self.last_of(id, direction)
+            {
+                let former = self.former.iter().map(|former| &former.verdicts);
+                let mut all = std::iter::once(&self.verdicts).chain(former);
+                let rules = all.find(|verdicts| verdicts.get(verdict).is_some());
+                let rules = rules.map_or(&[][..], |verdicts| verdicts.rules(verdict));
+                rules.iter().for_each(|&slot| cells.slot(slot).add(count));
+            }
+        }
     }
 
     /// Clears the entry of a new connection. Without memory for its entry, nothing is cached for it.
@@ -149,35 +226,34 @@ impl FlowCache {
         }
     }
 
+    /// The id of a connection's cached verdict, of the current policy or an earlier one.
+    #[inline]
+    fn last_of(&self, id: ConnId, direction: Direction) -> Option<VerdictId> {
+        let place = id.index();
+        self.connections.get(place / CHUNK)?[place % CHUNK][direction as usize]
+    }
+
     /// The id of a connection's cached verdict, if it belongs to the current policy.
     #[inline]
     pub(crate) fn of(&self, id: ConnId, direction: Direction) -> Option<VerdictId> {
-        let place = id.index();
-        let cached = self.connections.get(place / CHUNK)?[place % CHUNK][direction as usize];
-        cached.filter(|id| *id >= self.first)
+        self.last_of(id, direction).filter(|id| *id >= self.verdicts.first)
     }
 
     /// The verdict with an id, if it belongs to the current policy.
     #[inline]
     pub(crate) fn verdict(&self, id: VerdictId) -> Option<&CachedVerdict> {
-        self.verdicts.get(id.after(self.first))
+        self.verdicts.get(id)
     }
 
     /// The slots of a verdict's rules, in the order in which they are applied; none if it belongs to another policy.
     #[inline]
     pub(crate) fn rules(&self, id: VerdictId) -> &[RuleSlot] {
-        match self.verdict(id) {
-            Some(verdict) => match verdict.inline.get(..verdict.len as usize) {
-                Some(rules) => rules,
-                None => verdict.parts(&self.more).0,
-            },
-            None => &[],
-        }
+        self.verdicts.rules(id)
     }
 
     /// The slots of rules that the packets match if their `ct` conditions are ignored, if some rule has one.
     pub(crate) fn candidates(&self, id: VerdictId) -> &[RuleSlot] {
-        self.verdict(id).map_or(&[], |verdict| verdict.parts(&self.more).1)
+        self.verdict(id).map_or(&[], |verdict| verdict.parts(&self.verdicts.more).1)
     }
 
     /// Caches a verdict for a connection's packets that come in by a port: the rules that they match, in the order in which they are
@@ -192,19 +268,19 @@ impl FlowCache {
     ) {
         // A connection that may not last is classified again each time.
         if self.of(id, direction).and_then(|cached| self.verdict(cached)).is_some_and(|known| {
-            (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.more) == rules
+            (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.verdicts.more) == rules
         }) {
             return;
         }
         let hash = hash(port, rules);
         let same = |id: &VerdictId| {
-            self.verdict(*id).is_some_and(|other| other.port == port && other.parts(&self.more) == rules)
+            self.verdict(*id).is_some_and(|other| other.port == port && other.parts(&self.verdicts.more) == rules)
         };
         let cached = match self.ids.find(hash, same) {
             Some(&cached) => cached,
-            None if self.verdicts.len() >= MOST => return,
+            None if self.verdicts.list.len() >= MOST => return,
             None => {
-                let Some(new) = self.first.plus(self.verdicts.len()) else { return };
+                let Some(new) = self.verdicts.first.plus(self.verdicts.list.len()) else { return };
                 let all = || rules.0.iter().chain(rules.1).copied();
                 let behind = if all().count() > INLINE { all().count() } else { 0 };
                 if self.reserve(behind).is_err() {
@@ -214,17 +290,17 @@ impl FlowCache {
                     inline: [RuleSlot::FIRST; INLINE],
                     len: rules.0.len() as u32,
                     candidates: rules.1.len() as u32,
-                    more: self.more.len() as u32,
+                    more: self.verdicts.more.len() as u32,
                     port,
                     drops,
                     edits,
                 };
                 verdict.inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from);
-                self.more.extend(all().take(behind));
-                self.verdicts.push(verdict);
-                let FlowCache { first, verdicts, more, ids, .. } = self;
+                self.verdicts.more.extend(all().take(behind));
+                self.verdicts.list.push(verdict);
+                let FlowCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
                 ids.insert_unique(hash, new, |id| {
-                    let verdict = &verdicts[id.after(*first)];
+                    let verdict = &list[id.after(*first)];
                     self::hash(verdict.port, verdict.parts(more))
                 });
                 new
@@ -238,12 +314,12 @@ impl FlowCache {
 
     /// Reserves memory for one more verdict, and for this number of rules that it cannot store inline.
     fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
-        let FlowCache { first, verdicts, more, ids, .. } = self;
-        verdicts.try_reserve(1).map_err(|_| SetAllocError)?;
+        let FlowCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
+        list.try_reserve(1).map_err(|_| SetAllocError)?;
         more.try_reserve(rules).map_err(|_| SetAllocError)?;
         u32::try_from(more.len()).map_err(|_| SetAllocError)?;
         let hash_of = |id: &VerdictId| {
-            let verdict = &verdicts[id.after(*first)];
+            let verdict = &list[id.after(*first)];
             hash(verdict.port, verdict.parts(more))
         };
         ids.try_reserve(1, hash_of).map_err(|_| SetAllocError)
@@ -258,7 +334,7 @@ mod tests {
     #[test]
     fn cached_verdicts_are_shared_and_end_with_their_policy() {
         let mut cache = FlowCache::default();
-        cache.begin_epoch(1);
+        cache.begin_epoch(1, None);
         let ids = [1, 9001].map(|number| ConnId::new(number).expect("it is not 0"));
         ids.iter().for_each(|id| cache.begin(*id));
         assert_eq!(cache.of(ids[0], Forward), None);
@@ -278,7 +354,7 @@ mod tests {
         assert_eq!(rules(cache.of(ids[0], Forward)), (two.clone(), vec![], false, true));
         assert_eq!(rules(cache.of(ids[0], Reply)), (two, candidates, false, true));
         assert_eq!(rules(cache.of(ids[1], Reply)), (long, vec![], true, false));
-        cache.begin_epoch(2);
+        cache.begin_epoch(2, None);
         assert_eq!(cache.of(ids[0], Forward), None);
         cache.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
         assert_eq!(cache.of(ids[1], Forward), None);

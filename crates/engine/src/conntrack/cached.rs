@@ -42,28 +42,28 @@ impl Conntrack {
         if !snapshot.caches_verdicts() {
             return self.some_cached;
         }
-        self.found.iter().flatten().for_each(|(id, _)| self.cache.prefetch(*id));
+        self.found.iter().flatten().for_each(|(id, _)| self.state.cache.prefetch(*id));
         let mut reliant = ReliantConnections::default();
         for &(at, kind) in &self.lookups.of {
             if let FlowState::Existing(id, direction) = self.flow_states[usize::from(at)]
                 && kind.is_mid_flow()
-                && let Some(cached) = self.cache.of(id, direction)
+                && let Some(cached) = self.state.cache.of(id, direction)
                 && self.outlasts_vector(snapshot, id, &mut reliant)
             {
                 self.cached[usize::from(at)] = Some(cached);
-                self.cache.verdict(cached).into_iter().for_each(prefetch);
+                self.state.cache.verdict(cached).into_iter().for_each(prefetch);
             }
         }
         self.reliant = reliant;
         let cells = &snapshot.cells[self.state.worker];
         for (cached, packet) in self.cached.iter_mut().zip(packets) {
             let Some(id) = *cached else { continue };
-            if self.cache.verdict(id).is_none_or(|verdict| verdict.port != packet.port) {
+            if self.state.cache.verdict(id).is_none_or(|verdict| verdict.port != packet.port) {
                 *cached = None;
                 continue;
             }
             self.some_cached = true;
-            self.cache.rules(id).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
+            self.state.cache.rules(id).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
         }
         self.some_cached
     }
@@ -85,7 +85,8 @@ impl Conntrack {
     /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
     #[inline]
     pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
-        self.cached[at].is_some()
+        self.is_taken(at)
+            || self.cached[at].is_some()
             || matches!(
                 self.flow_states[at],
                 FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_)
@@ -103,7 +104,7 @@ impl Conntrack {
         layout: &Layout,
     ) -> CachedOutcome {
         let Some((cached, member)) = self.cached(at) else { return CachedOutcome::None };
-        let Some(verdict) = self.cache.verdict(cached) else { return CachedOutcome::None };
+        let Some(verdict) = self.state.cache.verdict(cached) else { return CachedOutcome::None };
         let rules = (cached, verdict.drops, verdict.edits);
         self.apply_verdict(snapshot, at, (packet, layout), member, rules)
     }
@@ -136,18 +137,21 @@ impl Conntrack {
             }
             self.pass_invalid(member, packet);
         }
+        if validity.is_ok() && self.is_plain(member.0, cached) {
+            self.table.know(member.0, member.1, packet.port);
+        }
         if drops { CachedOutcome::Drop(cached) } else { CachedOutcome::Pass { cached, member, edits } }
     }
 
     /// The slots of a cached verdict's rules, in the order in which they are applied.
     #[inline]
     pub(crate) fn cached_rules(&self, cached: VerdictId) -> &[RuleSlot] {
-        self.cache.rules(cached)
+        self.state.cache.rules(cached)
     }
 
     /// The slots of the rules that packets with a cached verdict match if their `ct` conditions are ignored.
     pub(crate) fn cached_candidates(&self, cached: VerdictId) -> &[RuleSlot] {
-        self.cache.candidates(cached)
+        self.state.cache.candidates(cached)
     }
 
     /// The connection and direction of a packet, if its verdict holds for other packets of that direction.
@@ -175,14 +179,24 @@ impl Conntrack {
         drops: bool,
     ) {
         let candidates = if snapshot.ct_rules > 0 { rules.candidates } else { &[] };
+        // Counted under the verdict that this one replaces.
+        let unfolded = self.table.fold(member.0);
+        self.state.credit(unfolded);
         let edits = rules.applied.iter().any(|&slot| snapshot.actions.at(slot.index()).edit().is_some());
-        self.cache.set(member, port, (rules.applied, candidates), drops, edits);
+        self.state.cache.set(member, port, (rules.applied, candidates), drops, edits);
     }
 
     /// Whether a packet matches the same rules as others of its connection and direction, if rules match on nothing but tuple and ports.
     #[inline]
     pub(super) fn is_mid_flow(&self, at: usize) -> bool {
         self.lookups.kind_of(at).is_some_and(PacketKind::is_mid_flow)
+    }
+
+    /// Whether packets of a connection with a cached verdict pass without other changes than its translation.
+    #[inline]
+    fn is_plain(&self, id: ConnId, cached: VerdictId) -> bool {
+        let passes = self.state.cache.verdict(cached).is_some_and(|verdict| !verdict.drops && !verdict.edits);
+        passes && self.table.ids(id).extension.is_none()
     }
 
     /// A packet's cached verdict, and its connection and direction.
@@ -198,7 +212,7 @@ impl Conntrack {
     #[inline]
     pub(crate) fn is_cache_current(&self, at: usize, member: (ConnId, Direction), port: PortId) -> bool {
         !self.stale
-            || (self.cache.of(member.0, member.1) == self.cached[at]
+            || (self.state.cache.of(member.0, member.1) == self.cached[at]
                 && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))
     }
 
@@ -219,7 +233,7 @@ impl Conntrack {
         Traced {
             assessment: Assessment { flow_state, replaced: None, invalid: None },
             ct_state: self.ct_states[at],
-            cached: self.cached[at].map(|cached| self.cache.rules(cached)),
+            cached: self.cached[at].map(|cached| self.state.cache.rules(cached)),
             connection: found.map(|(id, direction)| (id, direction, self.table.get(id))),
         }
     }

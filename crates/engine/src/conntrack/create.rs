@@ -262,7 +262,7 @@ impl Conntrack {
                 return Err(reason);
             }
         };
-        self.cache.begin(id);
+        state.cache.begin(id);
         *table.ids_mut(id) = ResourceIds { rule_set: Some(set), lease, extension };
         state.cells.connection_created();
         self.count();

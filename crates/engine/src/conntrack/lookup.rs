@@ -6,9 +6,12 @@ use super::lookups::Lookups;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::verdict::{Origin, Verdict};
+use crate::verdict::{Origin, VECTOR, Verdict};
+use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
-use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
+use mmb_conn::{ConnId, ConnectionTable, Direction, QuickLookup, QuickResult, QuickVector, Tuple};
+use mmb_packet::columns::KeyColumns;
+use mmb_packet::key::LANES4;
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::settings::Zone;
 
@@ -19,12 +22,42 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         packets: &[Packet<'_>],
-        layouts: &[Layout],
+        (keys, layouts): (&KeyColumns<LANES4>, &[Layout; VECTOR]),
+        matched: &[u8],
         verdicts: &[Verdict],
-        origin: Origin,
+        (origin, is_traced): (Origin, bool),
     ) -> bool {
+        self.pass_quickly(packets, (keys, layouts), matched, is_traced);
         self.lookup_flow_states(snapshot, packets, layouts, verdicts, origin);
-        self.lookup_cache(snapshot, packets)
+        self.lookup_cache(snapshot, packets) | (self.quick.count() > 0)
+    }
+
+    /// Has the table take the packets in the middle of connections with known verdicts, unless the packets are traced.
+    fn pass_quickly(
+        &mut self,
+        packets: &[Packet<'_>],
+        (keys, layouts): (&KeyColumns<LANES4>, &[Layout; VECTOR]),
+        matched: &[u8],
+        is_traced: bool,
+    ) {
+        if is_traced || self.table.is_empty() {
+            return self.quick.clear();
+        }
+        let (now_ms, ports) = (self.state.now_ms, &self.quick_ports[..]);
+        self.table.pass_quickly(QuickVector { now_ms, packets, layouts, keys, ports, left: matched }, &mut self.quick);
+        self.fold_full();
+    }
+
+    /// Whether the quick pass took a packet.
+    #[inline]
+    pub(crate) fn is_taken(&self, at: usize) -> bool {
+        self.quick.has(at)
+    }
+
+    /// The result of the quick pass.
+    #[inline]
+    pub(crate) fn quick(&self) -> &QuickResult {
+        &self.quick
     }
 
     fn lookup_flow_states(
@@ -40,36 +73,49 @@ impl Conntrack {
         self.refused.clear();
         self.noted_seqs.clear();
         self.flow_states[..packets.len()].fill(FlowState::Untracked);
+        self.found.clear();
         let zone = snapshot.connections.zone;
-        let mut start = 0;
-        for run in packets.chunk_by(|a, b| a.port == b.port) {
-            let route = snapshot.route(run[0].port);
-            let tagged = zone == Zone::Vlan && !route.is_routed();
-            let place = Ingress { wire: route.wire, side: route.side, tagged };
-            let ends = if route.enabled { start + run.len() } else { start };
-            for at in start..ends {
-                let (packet, layout) = (&packets[at], &layouts[at]);
-                if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
-                    continue;
+        let mut run = None;
+        for at in self.quick.others(packets.len()) {
+            let (packet, layout) = (&packets[at], &layouts[at]);
+            let place = match run {
+                Some((port, place)) if port == packet.port => place,
+                _ => {
+                    let route = snapshot.route(packet.port);
+                    let tagged = zone == Zone::Vlan && !route.is_routed();
+                    let place = Ingress { wire: route.wire, side: route.side, tagged };
+                    let place = route.enabled.then_some(place);
+                    run = Some((packet.port, place));
+                    place
                 }
-                if let Some(key) = extract_plain(packet, layout, place) {
-                    self.lookups.push(at, key);
-                    continue;
-                }
-                match self.lookup_key(packet, layout, place, (snapshot, origin)) {
-                    Ok(None) => {}
-                    Ok(Some(key)) => self.lookups.push(at, key),
+            };
+            let Some(place) = place else { continue };
+            if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
+                continue;
+            }
+            let key = match extract_plain(packet, layout, place) {
+                Some(key) => key,
+                None => match self.lookup_key(packet, layout, place, (snapshot, origin)) {
+                    Ok(None) => continue,
+                    Ok(Some(key)) => key,
                     Err(flow_state) => {
                         self.flow_states[at] = flow_state;
                         self.some_cached = true;
+                        continue;
                     }
+                },
+            };
+            self.lookups.push(at, key);
+            self.found.push(match self.quick.lookup(at) {
+                QuickLookup::Found(id, direction) => Some((id, direction)),
+                QuickLookup::Absent => None,
+                QuickLookup::Unknown => {
+                    self.lookups.unknown.push((self.found.len() as u16, key.tuple));
+                    None
                 }
-            }
-            start += run.len();
+            });
         }
-        self.found.clear();
-        self.found.resize(self.lookups.of.len(), None);
-        self.table.find_all(&self.lookups.tuples, &mut self.found);
+        self.find_unknown();
         let Lookups { tuples, of, .. } = &self.lookups;
         for ((&(at, kind), &found), tuple) in of.iter().zip(&self.found).zip(tuples) {
             let at = usize::from(at);
@@ -81,6 +127,16 @@ impl Conntrack {
         }
         if !self.state.shared.owners.owns_all(self.state.worker) {
             self.lookup_owner(packets, layouts, origin);
+        }
+    }
+
+    /// Looks up the tuples that the quick pass did not look up.
+    fn find_unknown(&mut self) {
+        let tuples: ArrayVec<Tuple, VECTOR> = self.lookups.unknown.iter().map(|(_, tuple)| *tuple).collect();
+        let mut found = [None; VECTOR];
+        self.table.find_all(&tuples, &mut found);
+        for ((index, _), found) in self.lookups.unknown.iter().zip(found) {
+            self.found[usize::from(*index)] = found;
         }
     }
 

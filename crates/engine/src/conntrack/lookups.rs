@@ -10,6 +10,8 @@ pub(super) struct Lookups {
     pub(super) tuples: Vec<Tuple>,
     /// For each key, the packet's index in the vector and its kind.
     pub(super) of: Vec<(u8, PacketKind)>,
+    /// The indices and tuples of keys that the quick pass did not look up.
+    pub(super) unknown: Vec<(u16, Tuple)>,
     /// By packet index: the index of its key here, or [`NO_KEY`].
     indices: Box<[u16; VECTOR]>,
 }
@@ -22,6 +24,7 @@ impl Lookups {
         Lookups {
             tuples: Vec::with_capacity(VECTOR),
             of: Vec::with_capacity(VECTOR),
+            unknown: Vec::with_capacity(VECTOR),
             indices: Box::new([NO_KEY; VECTOR]),
         }
     }
@@ -29,6 +32,7 @@ impl Lookups {
     pub(super) fn clear(&mut self) {
         self.tuples.clear();
         self.of.clear();
+        self.unknown.clear();
         self.indices.fill(NO_KEY);
     }
 

@@ -29,6 +29,7 @@ mod commit;
 mod create;
 mod extension;
 mod flow_state;
+mod folding;
 mod fragments;
 mod icmp;
 mod info;

@@ -5,11 +5,12 @@ use super::info::{ConnectionEvent, ConnectionInfo, Watcher};
 use super::owner_map::{ClaimError, OwnerMap};
 use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
-use crate::cells::WorkerCells;
+use super::cache::FlowCache;
+use crate::cells::{RuleCells, WorkerCells};
 use crate::drop::DropReason;
 use mmb_base::lock;
 use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
-use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple};
+use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple, Unfolded};
 use mmb_random::{Purpose, SeedTree};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
@@ -110,6 +111,9 @@ pub(crate) struct WorkerState {
     pub(super) shared: Arc<SharedState>,
     pub(crate) extensions: Extensions,
     pub(super) cells: Arc<WorkerCells>,
+    pub(super) cache: FlowCache,
+    /// This worker's counters of rules.
+    pub(super) rule_cells: RuleCells,
     pub(crate) watchers: Vec<Watcher>,
     /// The most connections that a source may begin.
     pub(super) per_source: Option<u32>,
@@ -153,11 +157,18 @@ impl WorkerState {
         is_counted && is_created
     }
 
+    /// Adds packets of a connection that were folded to the counters of its rules.
+    #[inline]
+    pub(super) fn credit(&self, unfolded: Option<Unfolded>) {
+        unfolded.into_iter().for_each(|unfolded| self.cache.credit(&self.rule_cells, unfolded));
+    }
+
     /// Releases the state of a connection that has ended.
     pub(super) fn closed(&mut self, connection: &Connection, reason: CloseReason) {
         if let Some(source) = sources::counted(connection) {
             self.shared.sources.end(&source);
         }
+        self.credit(connection.unfolded);
         self.notify(connection, 0, Some(reason));
         self.shared.release(connection.ids.lease);
         self.shared.release_tuples(connection, self.worker);

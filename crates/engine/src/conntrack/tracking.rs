@@ -11,12 +11,14 @@ use super::lookups::Lookups;
 use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
-use crate::cells::WorkerCells;
+use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
 use crate::verdict::VECTOR;
 use mmb_classify::RuleSlot;
 use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
-use mmb_conn::{CloseReason, ConnId, ConnectionTable, Direction, ReclaimCursor};
+use mmb_conn::{
+    CloseReason, ConnId, ConnectionTable, Direction, QuickPort, QuickResult, ReclaimCursor,
+};
 use mmb_policy::CtState;
 use mmb_policy::settings::InvalidPackets;
 use mmb_random::{Purpose, Seed, SeedTree};
@@ -42,7 +44,13 @@ pub(crate) struct Conntrack {
     pub(super) flow_states: Box<[FlowState; VECTOR]>,
     /// The `ct` state of each packet, if some rule matches on it.
     pub(super) ct_states: Box<[CtState; VECTOR]>,
-    pub(super) cache: FlowCache,
+    /// What the quick pass did with the vector's packets.
+    pub(super) quick: QuickResult,
+    /// By port: how the quick pass looks up its packets.
+    pub(super) quick_ports: Vec<QuickPort>,
+    /// When counts were folded last, in milliseconds, and how many connections were folded since the start.
+    pub(super) folded_ms: u64,
+    pub(super) folded: u64,
     /// The cached verdict of each packet.
     pub(super) cached: Box<[Option<VerdictId>; VECTOR]>,
     /// The lookup result of each entry of `lookups`.
@@ -90,6 +98,8 @@ impl Conntrack {
                     SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
                 ),
                 cells,
+                cache: FlowCache::default(),
+                rule_cells: RuleCells::default(),
                 watchers: Vec::new(),
                 per_source: None,
                 now_ms: 0,
@@ -99,7 +109,10 @@ impl Conntrack {
             lookups: Lookups::new(),
             flow_states: Box::new([FlowState::Untracked; VECTOR]),
             ct_states: Box::new([CtState::Untracked; VECTOR]),
-            cache: FlowCache::default(),
+            quick: QuickResult::default(),
+            quick_ports: Vec::new(),
+            folded_ms: 0,
+            folded: 0,
             cached: Box::new([None; VECTOR]),
             found: Vec::with_capacity(VECTOR),
             stale: false,
@@ -118,7 +131,7 @@ impl Conntrack {
 
     /// Applies the settings of a policy.
     pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
-        self.cache.begin_epoch(snapshot.generation);
+        self.begin_epoch(snapshot);
         self.configure_share(snapshot);
         let settings = &snapshot.connections;
         if snapshot.enabled_at > self.enabled_at {

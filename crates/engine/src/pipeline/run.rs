@@ -35,7 +35,7 @@ impl Pipeline {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        let Decided { sound, at, .. } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
+        let Decided { sound, at, .. } = self.decide_on((origin, false), snapshot, cycles, packets, verdicts);
         let tools = (&mut self.editor, &mut self.not_applied);
         self.work.apply(snapshot, packets, tools, |packet| Some(usize::from(packet)));
         let rewritten = cycles.now();
@@ -54,7 +54,8 @@ impl Pipeline {
         tickets: &mut [Option<RewriteTicket>],
         trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
     ) {
-        let Decided { sound, at, tracked } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
+        let Decided { sound, at, tracked } =
+            self.decide_on((origin, trace_hook.is_some()), snapshot, cycles, packets, verdicts);
         let batch = self.issue_tickets(tickets);
         if let Some(hook) = trace_hook {
             (0..packets.len()).for_each(|at| hook(self.trace(snapshot, at, tracked)));
@@ -70,7 +71,7 @@ impl Pipeline {
     /// Decides on a vector, and leaves the pending rewrites in `work`.
     fn decide_on(
         &mut self,
-        origin: Origin,
+        (origin, is_traced): (Origin, bool),
         snapshot: &Snapshot,
         cycles: &impl Cycles,
         packets: &[Packet<'_>],
@@ -85,8 +86,9 @@ impl Pipeline {
         let mut looked_up = parsed;
         if tracked {
             self.match_per_packet_rules(snapshot, packets);
-            let layouts = &self.work.layouts[..packets.len()];
-            if self.conntrack.lookup(snapshot, packets, layouts, verdicts, origin) {
+            let parsed = (&self.keys.ip4, &*self.work.layouts);
+            let matched = if snapshot.per_packet.is_some() { self.per_packet.matched() } else { &[] };
+            if self.conntrack.lookup(snapshot, packets, parsed, matched, verdicts, (origin, is_traced)) {
                 let conntrack = &self.conntrack;
                 self.keys.retain(|packet| !conntrack.needs_no_rules(usize::from(packet)));
             }

@@ -29,7 +29,9 @@ impl Pipeline {
         self.fetch_rules(snapshot);
         let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_slots() };
         self.conntrack.prefetch_new(snapshot, slots);
-        for (at, packet) in packets.iter().enumerate() {
+        self.work.translations.extend_from_slice(&self.conntrack.quick().translations);
+        for at in self.conntrack.quick().others(packets.len()) {
+            let packet = &packets[at];
             let is_done = if self.per_packet.slots(at).is_empty() {
                 self.apply_cached(snapshot, at, packet, verdicts)
             } else {

@@ -4,12 +4,15 @@ use crate::compiled::{EditId, Snapshot};
 use crate::conntrack::{NatTransform, QuotedOffsets};
 use crate::verdict::VECTOR;
 use mmb_packet::{Layout, Packet};
-use mmb_rewrite::{NotAppliedCounts, PacketEditor};
+use mmb_conn::QuickTranslation;
+use mmb_rewrite::{Ip4Translation, NotAppliedCounts, PacketEditor};
 
 /// A vector's layouts and pending rewrites. Packets are identified by their index in the vector.
 pub(super) struct RewriteWork {
     pub(super) layouts: Box<[Layout; VECTOR]>,
-    /// Packets that their connection translates.
+    /// Packets that the quick pass took and that their connection translates.
+    pub(super) translations: Vec<QuickTranslation>,
+    /// Other packets that their connection translates.
     pub(super) transforms: Vec<PacketTransform>,
     /// Packets that matched a rule which rewrites, and are not dropped.
     pub(super) rewrites: Vec<PacketEdits>,
@@ -45,6 +48,7 @@ impl RewriteWork {
     pub(super) fn new() -> RewriteWork {
         RewriteWork {
             layouts: Box::new([Layout::default(); VECTOR]),
+            translations: Vec::with_capacity(VECTOR),
             transforms: Vec::with_capacity(VECTOR),
             rewrites: Vec::with_capacity(VECTOR),
             // The most that one vector can have; untouched memory costs nothing.
@@ -54,6 +58,7 @@ impl RewriteWork {
 
     /// Discards all pending rewrites.
     pub(super) fn clear(&mut self) {
+        self.translations.clear();
         self.transforms.clear();
         self.rewrites.clear();
         self.listed.clear();
@@ -69,7 +74,12 @@ impl RewriteWork {
         (editor, not_applied): (&mut PacketEditor, &mut NotAppliedCounts),
         place: impl Fn(u8) -> Option<usize>,
     ) {
-        let RewriteWork { layouts, transforms, rewrites, listed } = self;
+        let RewriteWork { layouts, translations, transforms, rewrites, listed } = self;
+        for translation in &*translations {
+            let Some(at) = place(translation.packet) else { continue };
+            let new = Ip4Translation { addresses: translation.addresses(), ports: translation.ports() };
+            new.apply(&mut packets[at], &layouts[usize::from(translation.packet)]);
+        }
         for &PacketTransform { packet, transform, quoted } in &*transforms {
             let Some(at) = place(packet) else { continue };
             let (packet, layout) = (&mut packets[at], &layouts[usize::from(packet)]);

@@ -205,6 +205,11 @@ pub(super) struct MeasuredPipeline<'a> {
 }
 
 impl<'a> MeasuredPipeline<'a> {
+    /// Brings the counters of rules up to date.
+    pub(super) fn fold_counters(&mut self) {
+        self.worker.fold_counters();
+    }
+
     /// Creates the pipeline of an engine's only worker. The time advances by `step` between rounds.
     pub(super) fn new(engine: &'a Engine, worker: Worker, step: Duration) -> MeasuredPipeline<'a> {
         let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];

@@ -104,6 +104,7 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
                 set.policy.rewrites(),
                 effort(args),
             );
+            pipeline.fold_counters();
             let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).matched.packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;
             BenchReport { load: PolicyLoad { policy_bytes, ..load }, measured, matches }

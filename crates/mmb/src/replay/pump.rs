@@ -149,6 +149,7 @@ impl Pump {
         self.engine.work()?;
         let ReplayEngine { mut worker, host } = self.engine;
         worker.drop_held();
+        worker.fold_counters();
         for output in host.outputs {
             output.writer.finish().with_context(|| format!("cannot write {}", output.name))?;
         }

@@ -115,6 +115,7 @@ impl PacketThread {
             }
         }
         self.worker.drop_held();
+        self.worker.fold_counters();
         self.worker
     }
 

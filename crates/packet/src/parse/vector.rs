@@ -5,7 +5,7 @@
 
 use super::parse_into;
 use super::plain::{PlainCandidate, PlainCandidates};
-use crate::columns::{KeyColumns, WantedLanes};
+use crate::columns::{FLOW_LANES, KeyColumns, WantedLanes};
 use crate::key::{IN_PORT, LANE, LANES4, LANES6, Lanes};
 use crate::{Class, Layout, Malformed, Packet, ParserLimits, PortId, fill_lanes};
 use mmb_base::simd::{Kernel, SimdLevel};
@@ -79,9 +79,9 @@ impl VectorKeys {
     /// Makes room for the next vector.
     #[inline]
     pub fn clear(&mut self) {
-        self.ip4.len = 0;
-        self.ip6.len = 0;
-        self.other.len = 0;
+        self.ip4.clear();
+        self.ip6.clear();
+        self.other.clear();
         self.walked.clear();
         self.doubtful.clear();
     }
@@ -129,6 +129,8 @@ impl VectorKeys {
         SimdLevel::detect().run(CheckCandidates { keys: self, wanted: parse.wanted });
         let VectorKeys { ip4, ip6, other, candidates4, candidates6, walked, doubtful } = self;
         let WantedLanes { ip4: wanted4, ip6: wanted6, other: wanted_other } = parse.wanted;
+        // Candidates have these lanes.
+        let wanted4 = wanted4.with(FLOW_LANES);
 
         parse.write_layouts(ip4, doubtful, |key| candidates4.layout4(key));
         parse.fill_ports(ip4, wanted4);
@@ -147,6 +149,9 @@ impl VectorKeys {
             }
         }
         let before = [ip4.len, ip6.len, other.len];
+        if !walked.is_empty() {
+            (ip4.is_mixed, ip6.is_mixed) = (ip4.is_mixed || ip4.len > 0, ip6.is_mixed || ip6.len > 0);
+        }
         for &at in &*walked {
             match parse.walk(at) {
                 Some(Class::Ip4) => _ = ip4.push(at),

@@ -1,0 +1,108 @@
+//! Folding: the packets that the quick pass counted for connections are added to the counters of their rules.
+//!
+//! A call of the worker with few packets folds some connections, so that on a quiet link counters are exact after each vector. Under load
+//! connections are folded in the order of their first packet, at a rate that takes each one's turn within [`LAG_MS`]. The control thread
+//! asks for the rest before it reads counters (`control`).
+//!
+//! Verdicts and snapshots of earlier policies are kept until the packets that were counted under them are folded, so that no other rule
+//! takes the slot of a rule that is still to be credited.
+
+use super::tracking::Conntrack;
+use crate::compiled::Snapshot;
+use mmb_conn::{FOLDED, QuickPort};
+use mmb_policy::settings::Zone;
+
+/// How long counts wait under load, in milliseconds.
+const LAG_MS: u64 = 512;
+
+/// A call with at most this number of packets folds [`FOLDED_WHEN_QUIET`] connections.
+const QUIET: usize = 32;
+const FOLDED_WHEN_QUIET: usize = 64;
+
+/// Connections that a call without packets folds.
+const FOLDED_WHEN_IDLE: usize = 1024;
+
+/// Connections that a call folds at most.
+const MOST_FOLDED: u64 = 1 << 14;
+
+impl Conntrack {
+    /// Begins to cache verdicts for a policy.
+    pub(super) fn begin_epoch(&mut self, snapshot: &Snapshot) {
+        let until = (self.table.listed() > 0).then(|| self.folded + self.table.listed() as u64);
+        if !self.state.cache.begin_epoch(snapshot.generation, until) {
+            return;
+        }
+        self.state.rule_cells = snapshot.cells[self.state.worker].clone();
+        self.table.begin_epoch();
+        let tagged = snapshot.connections.zone == Zone::Vlan;
+        self.quick_ports.clear();
+        self.quick_ports.extend(snapshot.routes.iter().map(|route| {
+            let (wire, side) = (route.wire, route.side);
+            let is_meant = route.enabled && route.to.is_some() && snapshot.caches_verdicts();
+            match is_meant {
+                true => QuickPort::new(wire, side, tagged && !wire.is_routed()),
+                false => QuickPort::LEFT,
+            }
+        }));
+    }
+
+    /// Folds connections after a call with this number of packets.
+    pub(crate) fn fold_some(&mut self, packets: usize) {
+        let passed_ms = self.state.now_ms - std::mem::replace(&mut self.folded_ms, self.state.now_ms);
+        let listed = self.table.listed();
+        if listed > 0 {
+            let at_once = match packets {
+                0 => FOLDED_WHEN_IDLE,
+                1..=QUIET => FOLDED_WHEN_QUIET,
+                _ => 0,
+            };
+            let due = (listed as u64).saturating_mul(passed_ms).div_ceil(LAG_MS).min(MOST_FOLDED);
+            self.fold_most(at_once.max(due as usize));
+        }
+        self.state.cells.unfolded(self.table.listed() as u64);
+    }
+
+    /// Folds all connections.
+    pub(crate) fn fold_all(&mut self) {
+        self.fold_most(usize::MAX);
+        self.state.cells.unfolded(0);
+    }
+
+    /// Folds at most this number of connections. Returns how many were folded since the start, and how many are still to be folded.
+    pub(crate) fn fold_chunk(&mut self, most: usize) -> (u64, usize) {
+        self.fold_most(most);
+        self.state.cells.unfolded(self.table.listed() as u64);
+        self.folding()
+    }
+
+    fn fold_most(&mut self, most: usize) {
+        let mut left = most;
+        while left > 0 {
+            let ids = self.table.next_listed(left);
+            ids.iter().for_each(|id| self.state.cache.prefetch(*id));
+            for id in &ids {
+                let unfolded = self.table.fold_listed(*id);
+                self.state.credit(unfolded);
+            }
+            self.folded += ids.len() as u64;
+            left -= ids.len();
+            if ids.len() < FOLDED {
+                break;
+            }
+        }
+        self.state.cache.free_former(self.folded);
+    }
+
+    /// Number of connections that were folded, and of those that are still to be folded.
+    pub(crate) fn folding(&self) -> (u64, usize) {
+        (self.folded, self.table.listed())
+    }
+
+    /// Folds the connections whose counts have reached their limit in the quick pass.
+    pub(super) fn fold_full(&mut self) {
+        while let Some(id) = self.quick.full.pop() {
+            let unfolded = self.table.fold(id);
+            self.state.credit(unfolded);
+        }
+    }
+}
