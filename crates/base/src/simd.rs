@@ -25,7 +25,8 @@ pub fn equal_lanes(lanes: &[u16; 8], value: u16) -> u32 {
     // SAFETY: SSE2 is part of the architecture, and the load reads the array's 16 bytes.
     unsafe {
         use std::arch::x86_64::{
-            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128,
+            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+            _mm_setzero_si128,
         };
         let equal = _mm_cmpeq_epi16(_mm_loadu_si128(lanes.as_ptr().cast()), _mm_set1_epi16(value as i16));
         _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32

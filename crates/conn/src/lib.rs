@@ -15,10 +15,10 @@ mod hash;
 mod index;
 mod links;
 pub mod nat;
-pub mod quoted;
-pub mod sctp;
 mod queue;
+pub mod quoted;
 mod record;
+pub mod sctp;
 mod slab;
 mod state;
 mod table;
@@ -37,7 +37,7 @@ pub use record::Unfolded;
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
 pub use table::{
-    ConnectionTable, FOLDED, InsertError, QuickPort, QuickLookup, QuickResult, QuickTranslation, QuickVector,
+    ConnectionTable, FOLDED, InsertError, QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector,
 };
 pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, flags};
 pub use timeouts::LONGEST_S;

@@ -282,7 +282,8 @@ impl FlowLine {
 
     #[inline]
     pub(crate) fn state(&self) -> ConnState {
-        ConnState::ALL[usize::from(self.epoch_and_state & ((1 << STATE_BITS) - 1)).min(ConnState::ALL.len() - 1)]
+        ConnState::ALL
+            [usize::from(self.epoch_and_state & ((1 << STATE_BITS) - 1)).min(ConnState::ALL.len() - 1)]
     }
 
     /// The number of its state.

@@ -14,7 +14,7 @@ mod room;
 
 use self::folding::Epochs;
 pub use self::folding::FOLDED;
-pub use self::quick::{QuickPort, QuickLookup, QuickResult, QuickTranslation, QuickVector};
+pub use self::quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector};
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};
@@ -24,8 +24,8 @@ use crate::slab::{AllocError, ConnectionSlab};
 use crate::timeouts::StateTimeouts;
 use crate::wheel::ExpiryQueues;
 use crate::{
-    CloseReason, ConnId, ConnState, Connection, ConnectionSnapshot, Direction, IngressPorts, Invalid, ResourceIds,
-    TrackedHeader, Tuple, Vlans, Wire,
+    CloseReason, ConnId, ConnState, Connection, ConnectionSnapshot, Direction, IngressPorts, Invalid,
+    ResourceIds, TrackedHeader, Tuple, Vlans, Wire,
 };
 use mmb_base::{Id, VECTOR, prefetch};
 use mmb_packet::PortId;
@@ -179,7 +179,9 @@ impl ConnectionTable {
                 for at in block(third) {
                     let tuple = &tuples[at];
                     found[at] = match member(likely[at]) {
-                        Some((id, direction)) if self.slab.record(id).is(tuple, direction) => Some((id, direction)),
+                        Some((id, direction)) if self.slab.record(id).is(tuple, direction) => {
+                            Some((id, direction))
+                        }
                         None if likely[at] == ABSENT && is_all_in_buckets => None,
                         _ => self.find_hashed(hashes[at], tuple),
                     };
@@ -414,7 +416,11 @@ impl ConnectionTable {
 
     /// Bytes in use. Records and index only grow; ids of ended connections are reused.
     pub fn memory(&self) -> usize {
-        self.slab.memory() + self.unfolded.memory() + self.index.memory() + self.queues.memory() + self.ghosts.memory()
+        self.slab.memory()
+            + self.unfolded.memory()
+            + self.index.memory()
+            + self.queues.memory()
+            + self.ghosts.memory()
     }
 
     /// Visits the connections among at most `most` records from `first` on. Returns the id to continue with, or `None` at the end. A

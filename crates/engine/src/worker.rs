@@ -51,7 +51,13 @@ impl Worker {
         let snapshot = published.load_full();
         let mut pipeline = Pipeline::new(worker, common, cells, seeds);
         pipeline.configure(&snapshot);
-        Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, former: VecDeque::new(), tasks }
+        Worker {
+            policy: Cache::new(Arc::clone(published)),
+            snapshot,
+            pipeline,
+            former: VecDeque::new(),
+            tasks,
+        }
     }
 
     /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`] packets, or packets that

@@ -23,7 +23,12 @@ pub struct KeyColumns<const L: usize> {
 
 impl<const L: usize> Default for KeyColumns<L> {
     fn default() -> Self {
-        KeyColumns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0, is_mixed: false }
+        KeyColumns {
+            lanes: Box::new([[0; VECTOR]; L]),
+            packets: Box::new([0; VECTOR]),
+            len: 0,
+            is_mixed: false,
+        }
     }
 }
 

@@ -62,12 +62,14 @@ impl Ip4Translation {
     #[inline(always)]
     pub fn apply(&self, packet: &mut Packet<'_>, layout: &Layout) {
         let (ip, l4) = (usize::from(layout.ip), usize::from(layout.l4));
-        let Some((header, rest)) = packet.bytes_mut().get_mut(ip..).and_then(<[u8]>::split_first_chunk_mut::<20>)
+        let Some((header, rest)) =
+            packet.bytes_mut().get_mut(ip..).and_then(<[u8]>::split_first_chunk_mut::<20>)
         else {
             return;
         };
         // The fixed part of a UDP header.
-        let transport = l4.checked_sub(ip + 20).and_then(|at| rest.get_mut(at..)?.split_first_chunk_mut::<8>());
+        let transport =
+            l4.checked_sub(ip + 20).and_then(|at| rest.get_mut(at..)?.split_first_chunk_mut::<8>());
         let Some((start, behind)) = transport else { return };
         let mut delta = ChecksumDelta::default();
         if let Some(addresses) = header.last_chunk_mut::<8>() {

@@ -4,8 +4,7 @@ use super::ConnectionTable;
 use crate::record::FlowLine;
 use crate::wheel::ExpiryQueues;
 use crate::{
-    ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader,
-    flags, proto,
+    ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader, flags, proto,
 };
 use mmb_base::VECTOR;
 use mmb_packet::checksum::Soundness;

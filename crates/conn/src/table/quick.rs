@@ -14,8 +14,8 @@
 
 use super::follow::ORDER_TICK_SHIFT;
 use super::{ConnectionTable, member};
-use crate::hash::{others, tuple_of, with_proto};
 use crate::hash::TupleHasher;
+use crate::hash::{others, tuple_of, with_proto};
 use crate::index::{ABSENT, EMPTY, IndexBucket, TupleIndex};
 use crate::queue::IdQueue;
 use crate::record::Ends;
@@ -262,7 +262,9 @@ impl Kernel for QuickPass<'_, '_, '_> {
         let (mut keys, mut hashes) = ([QuickKey::default(); VECTOR], [0; VECTOR]);
         let sorted = if self.vector.keys.is_in_order() { ArrayVec::new() } else { self.sorted() };
         let mut count = 0;
-        for (&packet, key) in self.vector.keys.packets().iter().zip(0..=u8::MAX).take(self.vector.keys.count()) {
+        for (&packet, key) in
+            self.vector.keys.packets().iter().zip(0..=u8::MAX).take(self.vector.keys.count())
+        {
             let at = sorted.get(usize::from(key)).copied().unwrap_or(QuickKey { key, packet });
             if let Some(hash) = self.hash(at) {
                 (keys[count % VECTOR], hashes[count % VECTOR]) = (at, hash);
@@ -297,7 +299,8 @@ impl QuickPass<'_, '_, '_> {
     #[cold]
     fn sorted(&self) -> ArrayVec<QuickKey, VECTOR> {
         let packets = self.vector.keys.packets().iter().zip(0..=u8::MAX).take(self.vector.keys.count());
-        let mut keys: ArrayVec<QuickKey, VECTOR> = packets.map(|(&packet, key)| QuickKey { key, packet }).collect();
+        let mut keys: ArrayVec<QuickKey, VECTOR> =
+            packets.map(|(&packet, key)| QuickKey { key, packet }).collect();
         keys.sort_unstable_by_key(|at| at.packet);
         keys
     }
@@ -442,7 +445,8 @@ impl QuickPass<'_, '_, '_> {
         }
         let proto = self.vector.layouts[usize::from(at.packet)].l4_kind;
         let tuple = self.ends(at).tuple(&tuple_of(self.port_of(at)?.others, proto));
-        let is = |entry| member(entry).is_some_and(|(id, direction)| self.slab.record(id).is(&tuple, direction));
+        let is =
+            |entry| member(entry).is_some_and(|(id, direction)| self.slab.record(id).is(&tuple, direction));
         if is(likely) { member(likely) } else { self.index.find(hash, is).and_then(member) }
     }
 }

@@ -15,7 +15,7 @@ impl ConnectionTable {
         found: &mut dyn FnMut(ConnId, &Connection) -> bool,
     ) {
         let mut found =
-            |id, connection: &Connection| connection.state != ConnState::SynReceived && found(id, &connection);
+            |id, connection: &Connection| connection.state != ConnState::SynReceived && found(id, connection);
         // Not those that the responder has answered.
         self.search(PROBATION.chain(PROTECTED), cursor, (proto, most), &mut found);
     }

@@ -268,13 +268,15 @@ impl FlowCache {
     ) {
         // A connection that may not last is classified again each time.
         if self.of(id, direction).and_then(|cached| self.verdict(cached)).is_some_and(|known| {
-            (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.verdicts.more) == rules
+            (known.port, known.drops, known.edits) == (port, drops, edits)
+                && known.parts(&self.verdicts.more) == rules
         }) {
             return;
         }
         let hash = hash(port, rules);
         let same = |id: &VerdictId| {
-            self.verdict(*id).is_some_and(|other| other.port == port && other.parts(&self.verdicts.more) == rules)
+            self.verdict(*id)
+                .is_some_and(|other| other.port == port && other.parts(&self.verdicts.more) == rules)
         };
         let cached = match self.ids.find(hash, same) {
             Some(&cached) => cached,

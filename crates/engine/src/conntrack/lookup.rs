@@ -44,7 +44,10 @@ impl Conntrack {
             return self.quick.clear();
         }
         let (now_ms, ports) = (self.state.now_ms, &self.quick_ports[..]);
-        self.table.pass_quickly(QuickVector { now_ms, packets, layouts, keys, ports, left: matched }, &mut self.quick);
+        self.table.pass_quickly(
+            QuickVector { now_ms, packets, layouts, keys, ports, left: matched },
+            &mut self.quick,
+        );
         self.fold_full();
     }
 

@@ -1,11 +1,11 @@
 //! State that connections refer to: the part that all workers share, and the part of each worker.
 
+use super::cache::FlowCache;
 use super::extension::Extensions;
 use super::info::{ConnectionEvent, ConnectionInfo, Watcher};
 use super::owner_map::{ClaimError, OwnerMap};
 use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
-use super::cache::FlowCache;
 use crate::cells::{RuleCells, WorkerCells};
 use crate::drop::DropReason;
 use mmb_base::lock;

@@ -16,9 +16,7 @@ use crate::compiled::Snapshot;
 use crate::verdict::VECTOR;
 use mmb_classify::RuleSlot;
 use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
-use mmb_conn::{
-    CloseReason, ConnId, ConnectionTable, Direction, QuickPort, QuickResult, ReclaimCursor,
-};
+use mmb_conn::{CloseReason, ConnId, ConnectionTable, Direction, QuickPort, QuickResult, ReclaimCursor};
 use mmb_policy::CtState;
 use mmb_policy::settings::InvalidPackets;
 use mmb_random::{Purpose, Seed, SeedTree};

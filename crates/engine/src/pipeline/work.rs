@@ -3,8 +3,8 @@
 use crate::compiled::{EditId, Snapshot};
 use crate::conntrack::{NatTransform, QuotedOffsets};
 use crate::verdict::VECTOR;
-use mmb_packet::{Layout, Packet};
 use mmb_conn::QuickTranslation;
+use mmb_packet::{Layout, Packet};
 use mmb_rewrite::{Ip4Translation, NotAppliedCounts, PacketEditor};
 
 /// A vector's layouts and pending rewrites. Packets are identified by their index in the vector.
