@@ -278,6 +278,16 @@ impl ConnectionTable {
         self.slab.get(id)
     }
 
+    /// The tuples of a connection's packets as they arrive: the initiator's, then the responder's.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn tuples(&self, id: ConnId) -> [Tuple; 2] {
+        let record = self.slab.record(id);
+        Direction::ALL.map(|direction| record.tuple(direction))
+    }
+
     /// The connection with an id, if there is one.
     pub fn live(&self, id: ConnId) -> Option<Connection> {
         self.slab.live(id)

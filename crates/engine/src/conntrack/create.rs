@@ -180,8 +180,10 @@ impl Conntrack {
         let id = self.attach(made, resources)?;
         self.table.set_arrivals(id, arrivals);
         self.table.touch(id, Direction::Forward, self.state.now_ms, packet.len(), signal);
-        let expires_ms = self.table.expires_ms(id, self.state.now_ms);
-        self.state.notify(&self.table.get(id), expires_ms, None);
+        if self.state.is_watched() {
+            let expires_ms = self.table.expires_ms(id, self.state.now_ms);
+            self.state.notify(&self.table.get(id), expires_ms, None);
+        }
         Ok((id, Direction::Forward))
     }
 
@@ -247,7 +249,7 @@ impl Conntrack {
             mmb_conn::InsertError::NoMemory => DropReason::ConnNoMemory,
         });
         let claimed = claimed.and_then(|id| {
-            let claimed = state.shared.claim(&table.get(id), state.worker);
+            let claimed = state.shared.claim(table, id, state.worker);
             claimed.map(|()| id).map_err(|unclaimed| {
                 table.remove(id);
                 unclaimed.into()

@@ -10,7 +10,7 @@ use crate::cells::{RuleCells, WorkerCells};
 use crate::drop::DropReason;
 use mmb_base::lock;
 use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
-use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple, Unfolded};
+use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, Tuple, Unfolded};
 use mmb_random::{Purpose, SeedTree};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
@@ -65,11 +65,13 @@ impl SharedState {
     ///
     /// # Errors
     /// The owner cannot be published. Nothing is changed.
-    pub(super) fn claim(&self, connection: &Connection, worker: usize) -> Result<(), ClaimError> {
-        let [forward, reply] = connection.tuples();
-        let is_published = self.is_shared_tuple(connection)
-            && (is_translated(connection) || self.owners.is_elsewhere(&forward, worker));
-        if !is_published {
+    pub(super) fn claim(&self, table: &ConnectionTable, id: ConnId, worker: usize) -> Result<(), ClaimError> {
+        let is_translated = table.is_translated(id);
+        if !self.is_shared_tuple(is_translated) {
+            return Ok(());
+        }
+        let [forward, reply] = table.tuples(id);
+        if !is_translated && !self.owners.is_elsewhere(&forward, worker) {
             return Ok(());
         }
         self.owners.claim(&forward, worker)?;
@@ -78,15 +80,15 @@ impl SharedState {
 
     /// Withdraws the tuples of a connection that ended.
     fn release_tuples(&self, connection: &Connection, worker: usize) {
-        if self.is_shared_tuple(connection) {
+        if self.is_shared_tuple(connection.is_translated()) {
             connection.tuples().iter().for_each(|tuple| self.owners.release(tuple, worker));
         }
     }
 
     /// Whether packets of a connection may arrive at a worker that does not own it. Its forward tuple is claimed too: replies of another
     /// worker's connection must not have the same tuple.
-    fn is_shared_tuple(&self, connection: &Connection) -> bool {
-        self.owners.owning() > 1 && (is_translated(connection) || self.owners.has_changed())
+    fn is_shared_tuple(&self, is_translated: bool) -> bool {
+        self.owners.owning() > 1 && (is_translated || self.owners.has_changed())
     }
 
     /// The worker that owns a connection with this tuple.
@@ -98,10 +100,6 @@ impl SharedState {
     pub(crate) fn forget(&self, version: RuleVersion) {
         self.nat().forget(version);
     }
-}
-
-fn is_translated(connection: &Connection) -> bool {
-    connection.translated(Direction::Forward).is_some()
 }
 
 /// A worker's state that connections refer to, and release when they end.
@@ -169,7 +167,9 @@ impl WorkerState {
             self.shared.sources.end(&source);
         }
         self.credit(connection.unfolded);
-        self.notify(connection, 0, Some(reason));
+        if self.is_watched() {
+            self.notify(connection, 0, Some(reason));
+        }
         self.shared.release(connection.ids.lease);
         self.shared.release_tuples(connection, self.worker);
         self.extensions.free(connection.ids.extension);
@@ -179,11 +179,14 @@ impl WorkerState {
         self.cells.connection_closed(reason);
     }
 
+    /// Whether events are sent.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+
     /// Sends an event to all watchers. `expires_ms` is the time that the connection still has without a packet.
     pub(super) fn notify(&mut self, connection: &Connection, expires_ms: u64, closed: Option<CloseReason>) {
-        if self.watchers.is_empty() {
-            return;
-        }
         let event = ConnectionEvent {
             created: closed.is_none(),
             reason: closed.map(CloseReason::name),

@@ -165,9 +165,9 @@ impl Conntrack {
     /// at most `most` slots from `first`, and returns where to continue.
     pub(crate) fn claim_moved(&mut self, first: ConnId, most: usize) -> Option<ConnId> {
         let Conntrack { table, state, .. } = self;
-        table.scan(first, most, &mut |_, connection| {
+        table.scan(first, most, &mut |id, _| {
             // If another worker has created a connection with this tuple meanwhile, the tuple stays with that worker.
-            let _ = state.shared.claim(connection, state.worker);
+            let _ = state.shared.claim(table, id, state.worker);
         })
     }
 

@@ -114,11 +114,11 @@ impl Conntrack {
     /// How packets of a connection are rewritten in one direction.
     #[inline]
     pub(crate) fn transform(&self, (id, direction): (ConnId, Direction)) -> NatTransform {
-        let connection = self.table.get(id);
-        let to = connection.translated(direction);
         let mut transform = NatTransform::default();
-        if let Some(to) = to {
-            let from = connection.tuple(direction);
+        if self.table.is_translated(id) {
+            let tuples = self.table.tuples(id);
+            let from = tuples[direction as usize];
+            let to = tuples[direction.turned() as usize].reversed();
             for side in 0..2 {
                 transform.translation.addresses[side] =
                     (from.addresses[side] != to.addresses[side]).then_some(to.addresses[side]);
@@ -126,7 +126,7 @@ impl Conntrack {
                     (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
             }
         }
-        if let Some(extension) = connection.ids.extension {
+        if let Some(extension) = self.table.ids(id).extension {
             let extension = self.state.extensions.get(extension);
             extension.add_to(&mut transform.translation, direction);
             transform.hairpin = extension.hairpin.map(|macs| macs[direction as usize]);

@@ -90,7 +90,11 @@ impl Pipeline {
             let matched = if snapshot.per_packet.is_some() { self.per_packet.matched() } else { &[] };
             if self.conntrack.lookup(snapshot, packets, parsed, matched, verdicts, (origin, is_traced)) {
                 let conntrack = &self.conntrack;
-                self.keys.retain(|packet| !conntrack.needs_no_rules(usize::from(packet)));
+                if conntrack.quick().count() == self.keys.count() {
+                    self.keys.clear();
+                } else {
+                    self.keys.retain(|packet| !conntrack.needs_no_rules(usize::from(packet)));
+                }
             }
             looked_up = cycles.now();
         }
