@@ -13,7 +13,7 @@ use mmb_conn::{FOLDED, QuickPort};
 use mmb_policy::settings::Zone;
 
 /// How long counts wait under load, in milliseconds.
-const LAG_MS: u64 = 512;
+const LAG_MS: u64 = 900;
 
 /// A call with at most this number of packets folds [`FOLDED_WHEN_QUIET`] connections.
 const QUIET: usize = 32;
