@@ -296,13 +296,14 @@ impl Kernel for QuickPass<'_, '_, '_> {
 
 impl QuickPass<'_, '_, '_> {
     /// The keys in the order of their packets: those of a vector that has packets with VLAN tags or IP options beside others.
-    #[cold]
+    #[inline(never)]
     fn sorted(&self) -> ArrayVec<QuickKey, VECTOR> {
-        let packets = self.vector.keys.packets().iter().zip(0..=u8::MAX).take(self.vector.keys.count());
-        let mut keys: ArrayVec<QuickKey, VECTOR> =
-            packets.map(|(&packet, key)| QuickKey { key, packet }).collect();
-        keys.sort_unstable_by_key(|at| at.packet);
-        keys
+        let mut places = [None; VECTOR];
+        let packets = self.vector.keys.packets().iter().zip(0..=u8::MAX);
+        for (&packet, key) in packets.take(self.vector.keys.count()) {
+            places[usize::from(packet)] = Some(QuickKey { key, packet });
+        }
+        places.into_iter().flatten().collect()
     }
 
     /// The hash of a packet's tuple, if the pass looks it up.

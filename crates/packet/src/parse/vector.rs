@@ -149,9 +149,6 @@ impl VectorKeys {
             }
         }
         let before = [ip4.len, ip6.len, other.len];
-        if !walked.is_empty() {
-            (ip4.is_mixed, ip6.is_mixed) = (ip4.is_mixed || ip4.len > 0, ip6.is_mixed || ip6.len > 0);
-        }
         for &at in &*walked {
             match parse.walk(at) {
                 Some(Class::Ip4) => _ = ip4.push(at),
@@ -160,6 +157,8 @@ impl VectorKeys {
                 None => {}
             }
         }
+        ip4.is_mixed |= before[0] > 0 && ip4.len > before[0];
+        ip6.is_mixed |= before[1] > 0 && ip6.len > before[1];
         // Loops of their own: they read layouts in other widths than they were written in, which is slow right after the
         // writing.
         (before[0]..ip4.len).for_each(|key| parse.fill(ip4, key as u8, wanted4));
