@@ -71,6 +71,9 @@ pub(crate) const LAST_EPOCH: u16 = u16::MAX >> STATE_BITS;
 const MOST_PACKETS: u16 = 1 << 15;
 const MOST_BYTES: u32 = 1 << 31;
 
+/// The greatest total of packets, 48 bits.
+const MOST_TOTAL: u64 = (1 << 48) - 1;
+
 /// What the table needs of a connection besides its packets.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -325,6 +328,11 @@ impl FlowLine {
         self.ingress[direction as usize] = port;
     }
 
+    /// Records that the verdict of packets of a direction is not known.
+    pub(crate) fn forget_one(&mut self, direction: Direction) {
+        self.kind &= !(kind::KNOWN << direction as u8);
+    }
+
     /// Records that no verdict is known.
     pub(crate) fn forget(&mut self) {
         self.kind &= !(kind::KNOWN | kind::KNOWN << 1);
@@ -461,9 +469,10 @@ impl ColdLine {
     #[inline]
     pub(crate) fn add(&mut self, direction: Direction, packets: u64, bytes: u64) {
         let side = direction as usize;
-        let packets = self.packets(side) + packets;
+        // A state file may have any count.
+        let packets = self.packets(side).saturating_add(packets).min(MOST_TOTAL);
         (self.packets[side], self.more_packets[side]) = (packets as u32, (packets >> 32) as u16);
-        self.bytes[side] += bytes;
+        self.bytes[side] = self.bytes[side].saturating_add(bytes);
     }
 
     fn packets(&self, side: usize) -> u64 {

@@ -206,13 +206,6 @@ impl Daemon {
                 CommittedChange { before, after, stateful }
             }));
         }
-        let replaces = |outcome: &Result<CommittedChange, _>| {
-            outcome.as_ref().is_ok_and(|change| !change.stateful.is_empty())
-        };
-        if outcomes.iter().any(replaces) {
-            // A successor counts from zero. If a worker does not answer, it also counts what that one still has.
-            _ = self.engine.connections().fold_counters();
-        }
         if outcomes.iter().any(Result::is_ok)
             && let Err(refusal) = self.publish(next)
         {

@@ -112,7 +112,7 @@ impl Connections {
     }
 
     /// Adds the packets that connections have counted until now to the counters of their rules, which otherwise lag behind by up to a second
-    /// under load. To be called before counters are read or cleared, and before a rule with connections is replaced.
+    /// under load. To be called before counters are read or cleared.
     ///
     /// # Errors
     /// A worker does not answer.

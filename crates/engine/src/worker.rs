@@ -13,15 +13,11 @@ use arrayvec::ArrayVec;
 use mmb_conn::fragment::{HeldLosses, Released};
 use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 /// A task that a worker runs between two vectors.
 pub(crate) type WorkerTask = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
-
-/// The most snapshots that a worker keeps for its counters.
-const MOST_FORMER: usize = 8;
 
 /// The engine's state for one packet thread.
 ///
@@ -33,8 +29,6 @@ pub struct Worker {
     /// The snapshot that `pipeline` was configured for, and that outstanding tickets refer to.
     snapshot: Arc<Snapshot>,
     pipeline: Pipeline,
-    /// Snapshots before that one, each with the number of connections that must be folded first: their rules' slots are still counted for.
-    former: VecDeque<(Arc<Snapshot>, u64)>,
     /// Tasks from the control side.
     tasks: Receiver<WorkerTask>,
 }
@@ -50,14 +44,8 @@ impl Worker {
     ) -> Worker {
         let snapshot = published.load_full();
         let mut pipeline = Pipeline::new(worker, common, cells, seeds);
-        pipeline.configure(&snapshot);
-        Worker {
-            policy: Cache::new(Arc::clone(published)),
-            snapshot,
-            pipeline,
-            former: VecDeque::new(),
-            tasks,
-        }
+        pipeline.configure(&snapshot, None);
+        Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, tasks }
     }
 
     /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`] packets, or packets that
@@ -224,14 +212,7 @@ impl Worker {
             let newest = self.policy.load();
             if !Arc::ptr_eq(newest, &self.snapshot) {
                 let before = std::mem::replace(&mut self.snapshot, Arc::clone(newest));
-                let (folded, listed) = self.pipeline.conntrack().folding();
-                if listed > 0 {
-                    self.former.push_back((before, folded + listed as u64));
-                }
-                self.pipeline.configure(&self.snapshot);
-                if self.former.len() > MOST_FORMER {
-                    self.pipeline.conntrack().fold_all();
-                }
+                self.pipeline.configure(&self.snapshot, Some(before));
             }
         }
         self.pipeline.conntrack().advance(now_ns);
@@ -245,18 +226,12 @@ impl Worker {
     /// processed. The workers of other hosts do it in small steps: see [`Connections::fold_counters`](crate::Connections::fold_counters).
     pub fn fold_counters(&mut self) {
         self.pipeline.conntrack().fold_all();
-        self.former.clear();
     }
 
-    /// Adds packets that connections counted to the counters of their rules, after a call with this number of packets, and releases earlier
-    /// snapshots for which all were added.
+    /// Adds packets that connections counted to the counters of their rules, after a call with this number of packets.
     #[inline]
     fn fold(&mut self, packets: usize) {
         self.pipeline.conntrack().fold_some(packets);
-        if !self.former.is_empty() {
-            let (folded, _) = self.pipeline.conntrack().folding();
-            self.former.retain(|(_, until)| *until > folded);
-        }
     }
 
     /// Counts packets that [`Worker::process`] decided to send by `port`, but that the host could not send: they count as dropped, not as

@@ -3,7 +3,7 @@
 mod host;
 
 use host::{Middlebox, policy, process};
-use mmb_engine::{NoCycles, Origin, RuleCount, Verdict};
+use mmb_engine::{Forward, NoCycles, Origin, PortSpec, PortTable, RuleCount, Verdict};
 use mmb_policy::RuleId;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ struct Step {
     ack: i32,
     len: u8,
     ttl: u8,
-    /// 0: plain; 1: VLAN tag; 2: IP options; 3: first fragment; 4: malformed.
+    /// 0: plain; 1: VLAN tag; 2: IP options; 3: first fragment; 4: malformed; 5: priority tag.
     form: u8,
 }
 
@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>(),
     ];
     let offset = prop_oneof![12 => Just(0), 2 => -30..30i32, 1 => Just(-100_000), 1 => Just(2_000_000)];
-    let form = prop_oneof![20 => Just(0), 1 => 0..5u8];
+    let form = prop_oneof![20 => Just(0), 2 => 0..6u8];
     let numbers = (flags, offset.clone(), offset, 0..40u8, prop_oneof![9 => Just(64), 1 => Just(3)]);
     (0..4u8, any::<bool>(), any::<bool>(), numbers, form).prop_map(
         |(client, is_tcp, is_reply, (flags, seq, ack, len, ttl), form)| Step {
@@ -127,7 +127,11 @@ impl Flow {
             _ => {}
         }
         let frame = packet.frame();
-        let mut bytes = if step.form == 1 { frame.vlan(7).bytes() } else { frame.bytes() };
+        let mut bytes = match step.form {
+            1 => frame.vlan(7).bytes(),
+            5 => frame.vlan(0).bytes(),
+            _ => frame.bytes(),
+        };
         if step.form == 4 {
             bytes.truncate(30);
         }
@@ -206,6 +210,14 @@ fn segment(from: u16, flags: u8) -> Vec<u8> {
     Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes()
 }
 
+fn datagram(client: u8, sport: u16, reply: bool) -> Vec<u8> {
+    let client = Ipv4Addr::new(10, 0, 0, client);
+    let (source, destination, sport, dport) =
+        if reply { (SERVER, client, 80, sport) } else { (client, SERVER, sport, 80) };
+    let upper = Upper::Udp(Udp { sport, dport, ..Udp::default() });
+    Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes()
+}
+
 /// Vectors of a script: their packets, the time before them, and whether the policy changes before them.
 type Script = Vec<(Vec<Step>, u64, Option<u8>)>;
 
@@ -247,8 +259,6 @@ proptest! {
             for (mmb, _) in &mut both {
                 mmb.now_ms += pause_ms;
                 if let Some(change) = change {
-                    // As the daemon does before a rule with connections is replaced: its successor counts from zero.
-                    mmb.worker.fold_counters();
                     mmb.change(POLICIES[usize::from(change)]);
                 }
             }
@@ -279,6 +289,81 @@ fn counters_of_rules_lag_under_load_and_are_exact_on_request_and_at_rest() {
     mmb.now_ms += 1000;
     mmb.vector(B, &vec![segment(B, ACK); LOAD], false);
     assert!(mmb.matched(1) >= before + 3 * LOAD as u64, "none waits for a second");
+}
+
+#[test]
+fn no_counter_lags_by_a_second_when_fewer_connections_go_on() {
+    const FLOWS: u16 = 20_000;
+    let mut mmb = Middlebox::new("add-stateful id 1 all accept");
+    let datagrams = |reply: bool, numbers: std::ops::Range<u16>| -> Vec<Vec<u8>> {
+        numbers.map(|number| datagram(1, 1 + number, reply)).collect()
+    };
+    for reply in [false, true, false, true, false, true, false] {
+        for first in (0..FLOWS).step_by(200) {
+            mmb.vector(u16::from(reply), &datagrams(reply, first..first + 200), false);
+        }
+    }
+    let sent = 7 * u64::from(FLOWS);
+    assert!(mmb.matched(1) < sent, "the quick pass took some");
+    for _ in 0..1000 {
+        mmb.now_ms += 1;
+        mmb.vector(A, &vec![datagram(1, 1, false); 33], false);
+    }
+    assert!(mmb.matched(1) >= sent, "{} of {sent}", mmb.matched(1));
+}
+
+#[test]
+fn a_successor_counts_from_zero() {
+    let mut mmb = Middlebox::connected("add-stateful id 1 all accept");
+    for _ in 0..10 {
+        mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    }
+    mmb.change("add-stateful id 1 ip-proto tcp accept");
+    mmb.wait(0);
+    mmb.worker.fold_counters();
+    assert_eq!(mmb.matched(1), 0);
+    mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    mmb.worker.fold_counters();
+    assert_eq!(mmb.matched(1), LOAD as u64);
+}
+
+#[test]
+fn a_packet_by_another_port_does_not_take_the_counts() {
+    let port = |name: &str| PortSpec { name: name.into(), mtu: None, forward: Forward::Routed };
+    let text = "add-stateful id 1 all accept\nadd id 2 prio 1 in a accept\nadd id 3 prio 1 in c drop";
+    let results = [false, true].map(|is_traced| {
+        let mut mmb = Middlebox::between(PortTable(vec![port("a"), port("b"), port("c")]), text);
+        for reply in [false, true, false, true, false, false] {
+            mmb.vector(u16::from(reply), &[datagram(1, 1000, reply)], is_traced);
+        }
+        let dropped = mmb.vector(2, &[datagram(1, 1000, false)], is_traced);
+        assert!(matches!(dropped[0].0, Verdict::Drop(_)));
+        for _ in 0..10 {
+            mmb.vector(A, &vec![datagram(1, 1000, false); LOAD], is_traced);
+        }
+        mmb.counts()
+    });
+    assert_eq!(results[0], results[1]);
+}
+
+#[test]
+fn a_priority_tag_does_not_change_the_order() {
+    let text = "set conn invalid drop\nadd-stateful id 1 all accept\nadd id 9 all drop";
+    let results = [false, true].map(|is_traced| {
+        let mut mmb = Middlebox::connected(text);
+        let from_client = |seq, flags, len| {
+            let payload = vec![7; len];
+            let segment = Tcp { sport: 1001, dport: 80, flags, seq, ack: 201, payload, ..Tcp::default() };
+            let source = Ipv4Addr::new(10, 0, 0, 1);
+            Ip4 { source, destination: SERVER, ..Ip4::new(Upper::Tcp(segment)) }.frame()
+        };
+        mmb.vector(A, &[from_client(101, ACK, 20).bytes()], is_traced);
+        let frames = [from_client(121, RST | ACK, 0).vlan(0).bytes(), from_client(121, ACK, 20).bytes()];
+        let verdicts: Vec<Verdict> =
+            mmb.vector(A, &frames, is_traced).into_iter().map(|(verdict, _)| verdict).collect();
+        (verdicts, mmb.list().iter().map(|info| info.state).collect::<Vec<_>>())
+    });
+    assert_eq!(results[0], results[1]);
 }
 
 #[test]

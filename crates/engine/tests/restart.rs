@@ -438,3 +438,20 @@ fn connections_that_lost_a_rule_are_counted() {
     let summary = LoadSummary { lost_rules: 1, ..load_summary(1, &[]) };
     assert_eq!(after.load_counted(&state), Ok(summary));
 }
+
+#[test]
+fn a_count_that_a_record_has_no_room_for_does_not_damage_the_next_state() {
+    let mut before = Middlebox::new("add-stateful in a accept");
+    for _ in 0..3 {
+        before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));
+    }
+    let mut state = before.save();
+    let counts = [3u64.to_be_bytes(), 0u64.to_be_bytes()].concat();
+    let at = state.windows(16).position(|bytes| bytes == counts).expect("the counts of both directions");
+    state[at..at + 8].copy_from_slice(&(1u64 << 48).to_be_bytes());
+    let mut after = Middlebox::with_workers("add-stateful in a accept", 1);
+    assert_eq!(after.load(&state), Ok(1));
+    let again = after.save();
+    let mut third = Middlebox::with_workers("add-stateful in a accept", 1);
+    assert_eq!(third.load(&again), Ok(1));
+}

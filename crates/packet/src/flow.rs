@@ -1,9 +1,21 @@
-//! The fields of transport headers that distinguish flows, for protocols whose headers rules do not match on.
+//! The fields that distinguish flows and that rules do not match on: VLAN identifiers, and ports of some protocols.
 //!
 //! Ports lie first in the headers of SCTP (RFC 9260 section 3.1), DCCP (RFC 4340 section 5.1) and UDP-Lite (RFC 3828 section 3.1), as
 //! in those of TCP and UDP. GRE has a key instead, if the sender gives one (RFC 2890).
 
+use crate::Layout;
 use crate::proto::{DCCP, GRE, SCTP, UDP_LITE};
+
+/// The identifiers of the outermost two VLAN tags; a priority tag has identifier 0, like no tag (IEEE 802.1Q, table 9-2).
+pub fn vlan_ids(bytes: &[u8], layout: &Layout) -> [u16; 2] {
+    // Each tag's control information is followed by the EtherType of what it encapsulates; the last one's by the packet.
+    let id = |tag: u8| {
+        let left = layout.vlan_tags.checked_sub(tag).filter(|left| *left > 0)?;
+        let at = layout.ip.checked_sub(4 * u16::from(left))?;
+        Some(u16::from_be_bytes(*bytes.get(usize::from(at)..)?.first_chunk()?) & 0xfff)
+    };
+    [id(0).unwrap_or(0), id(1).unwrap_or(0)]
+}
 
 /// The bytes of the shortest header of SCTP (RFC 9260 section 3.1), DCCP (RFC 4340 section 5.1) or UDP-Lite (RFC 3828 section 3.1), which
 /// every whole packet and every first fragment has. 0 for all other protocols.

@@ -86,6 +86,14 @@ impl ConnectionTable {
         }
     }
 
+    /// Records that the verdict of a connection's packets of a direction is not known. Counts are to be folded first.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn forget(&mut self, id: ConnId, direction: Direction) {
+        self.slab.line_mut(id).forget_one(direction);
+    }
+
     /// Folds the counts of a connection.
     ///
     /// # Panics

@@ -26,6 +26,7 @@ use arrayvec::ArrayVec;
 use mmb_base::simd::{Kernel, SimdLevel};
 use mmb_base::{Id, VECTOR, prefetch};
 use mmb_packet::columns::{FlowColumns, KeyColumns};
+use mmb_packet::flow::vlan_ids;
 use mmb_packet::key::LANES4;
 use mmb_packet::{Layout, Packet};
 
@@ -311,11 +312,18 @@ impl QuickPass<'_, '_, '_> {
     fn hash(&self, at: QuickKey) -> Option<u64> {
         let layout = &self.vector.layouts[usize::from(at.packet)];
         let port = self.port_of(at)?;
-        let is_meant = matches!(layout.l4_kind, proto::TCP | proto::UDP)
-            & port.is_meant
-            & !(port.tagged & (layout.vlan_tags > 0));
+        let is_meant = matches!(layout.l4_kind, proto::TCP | proto::UDP) & port.is_meant
+            && !(port.tagged && layout.vlan_tags > 0 && self.has_vlan(at));
         let [first, second] = port.others;
         is_meant.then(|| self.hasher.hash_of(self.ends(at), [first, with_proto(second, layout.l4_kind)]))
+    }
+
+    /// Whether a packet has VLAN tags that are more than a priority.
+    #[inline(never)]
+    fn has_vlan(&self, at: QuickKey) -> bool {
+        let packet = usize::from(at.packet);
+        let ids = |of: &Packet<'_>| vlan_ids(of.bytes(), &self.vector.layouts[packet]);
+        self.vector.packets.get(packet).map(ids) != Some([0; 2])
     }
 
     #[inline(always)]

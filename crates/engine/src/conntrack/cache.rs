@@ -6,6 +6,7 @@
 
 use super::rule_sets::SetAllocError;
 use crate::cells::RuleCells;
+use crate::compiled::Snapshot;
 use crate::counters::Count;
 use hashbrown::HashTable;
 use mmb_base::{Id, id_types, prefetch};
@@ -15,6 +16,7 @@ use mmb_packet::PortId;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 /// Verdicts cached for one policy, at most; further packets are classified.
 const MOST: usize = 8 << 20;
@@ -126,6 +128,8 @@ impl CachedVerdicts {
 #[derive(Debug)]
 struct FormerVerdicts {
     verdicts: CachedVerdicts,
+    /// Keeps the slots of its rules.
+    snapshot: Arc<Snapshot>,
     /// They are needed until so many connections have been folded.
     until: u64,
 }
@@ -133,7 +137,8 @@ struct FormerVerdicts {
 /// The cached verdicts of a worker's connections.
 #[derive(Debug)]
 pub(crate) struct FlowCache {
-    generation: Option<u64>,
+    /// The current policy.
+    snapshot: Option<Arc<Snapshot>>,
     /// Those of the current policy.
     verdicts: CachedVerdicts,
     former: VecDeque<FormerVerdicts>,
@@ -146,7 +151,7 @@ pub(crate) struct FlowCache {
 impl Default for FlowCache {
     fn default() -> FlowCache {
         FlowCache {
-            generation: None,
+            snapshot: None,
             verdicts: CachedVerdicts::new(VerdictId::FIRST),
             former: VecDeque::new(),
             ids: HashTable::new(),
@@ -156,19 +161,28 @@ impl Default for FlowCache {
 }
 
 impl FlowCache {
-    /// Starts with an empty cache for a policy; returns false if it has already. The verdicts of the policy before are kept until so many
-    /// connections have been folded as `until` says, if it says so.
-    pub(crate) fn begin_epoch(&mut self, generation: u64, until: Option<u64>) -> bool {
-        if self.generation == Some(generation) {
+    /// Starts with an empty cache for a policy; returns false if it has already. The verdicts of the policy before, which is `kept`, are kept
+    /// until this number of connections has been folded.
+    pub(crate) fn begin_epoch(
+        &mut self,
+        snapshot: &Arc<Snapshot>,
+        kept: Option<(Arc<Snapshot>, u64)>,
+    ) -> bool {
+        if self.snapshot.as_ref().is_some_and(|current| current.generation == snapshot.generation) {
             return false;
         }
-        self.generation = Some(generation);
+        self.snapshot = Some(Arc::clone(snapshot));
+        self.renew(kept);
+        true
+    }
+
+    fn renew(&mut self, kept: Option<(Arc<Snapshot>, u64)>) {
         // After four thousand million verdicts ids would repeat: from then on nothing is cached.
         let next = self.verdicts.first.plus(self.verdicts.list.len()).unwrap_or(VerdictId(NonZeroU32::MAX));
-        match until.filter(|_| !self.verdicts.list.is_empty()) {
-            Some(until) => {
+        match kept.filter(|_| !self.verdicts.list.is_empty()) {
+            Some((snapshot, until)) => {
                 let verdicts = std::mem::replace(&mut self.verdicts, CachedVerdicts::new(next));
-                self.former.push_back(FormerVerdicts { verdicts, until });
+                self.former.push_back(FormerVerdicts { verdicts, snapshot, until });
             }
             None => {
                 self.verdicts.first = next;
@@ -177,7 +191,6 @@ impl FlowCache {
             }
         }
         self.ids.clear();
-        true
     }
 
     /// Frees the verdicts of earlier policies that are not needed once this number of connections has been folded.
@@ -195,11 +208,28 @@ impl FlowCache {
             if count.packets > 0
                 && let Some(verdict) = self.last_of(id, direction)
             {
-                let former = self.former.iter().map(|former| &former.verdicts);
-                let mut all = std::iter::once(&self.verdicts).chain(former);
-                let rules = all.find(|verdicts| verdicts.get(verdict).is_some());
-                let rules = rules.map_or(&[][..], |verdicts| verdicts.rules(verdict));
-                rules.iter().for_each(|&slot| cells.slot(slot).add(count));
+                if verdict >= self.verdicts.first {
+                    self.verdicts.rules(verdict).iter().for_each(|&slot| cells.slot(slot).add(count));
+                } else {
+                    self.credit_former(cells, verdict, count);
+                }
+            }
+        }
+    }
+
+    /// Adds packets that were counted under an earlier policy to the counters of those of its rules that have no successor.
+    #[cold]
+    fn credit_former(&self, cells: &RuleCells, verdict: VerdictId, count: Count) {
+        let after = self.former.partition_point(|former| former.verdicts.first <= verdict);
+        let Some(FormerVerdicts { verdicts, snapshot, .. }) =
+            after.checked_sub(1).and_then(|at| self.former.get(at))
+        else {
+            return;
+        };
+        for &slot in verdicts.rules(verdict) {
+            let version = |snapshot: &Snapshot| snapshot.stateful(slot).map(|rule| rule.version);
+            if self.snapshot.as_ref().is_none_or(|current| version(current) == version(snapshot)) {
+                cells.slot(slot).add(count);
             }
         }
     }
@@ -336,7 +366,7 @@ mod tests {
     #[test]
     fn cached_verdicts_are_shared_and_end_with_their_policy() {
         let mut cache = FlowCache::default();
-        cache.begin_epoch(1, None);
+        cache.renew(None);
         let ids = [1, 9001].map(|number| ConnId::new(number).expect("it is not 0"));
         ids.iter().for_each(|id| cache.begin(*id));
         assert_eq!(cache.of(ids[0], Forward), None);
@@ -356,7 +386,7 @@ mod tests {
         assert_eq!(rules(cache.of(ids[0], Forward)), (two.clone(), vec![], false, true));
         assert_eq!(rules(cache.of(ids[0], Reply)), (two, candidates, false, true));
         assert_eq!(rules(cache.of(ids[1], Reply)), (long, vec![], true, false));
-        cache.begin_epoch(2, None);
+        cache.renew(None);
         assert_eq!(cache.of(ids[0], Forward), None);
         cache.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
         assert_eq!(cache.of(ids[1], Forward), None);

@@ -182,6 +182,7 @@ impl Conntrack {
         // Counted under the verdict that this one replaces.
         let unfolded = self.table.fold(member.0);
         self.state.credit(unfolded);
+        self.table.forget(member.0, member.1);
         let edits = rules.applied.iter().any(|&slot| snapshot.actions.at(slot.index()).edit().is_some());
         self.state.cache.set(member, port, (rules.applied, candidates), drops, edits);
     }

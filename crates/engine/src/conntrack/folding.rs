@@ -5,15 +5,20 @@
 //! asks for the rest before it reads counters (`control`).
 //!
 //! Verdicts and snapshots of earlier policies are kept until the packets that were counted under them are folded, so that no other rule
-//! takes the slot of a rule that is still to be credited.
+//! takes the slot of a rule that is still to be credited. A rule that took over the slot of its predecessor counts from zero: the
+//! predecessor's packets are not credited any more.
 
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use mmb_conn::{FOLDED, QuickPort};
 use mmb_policy::settings::Zone;
+use std::sync::Arc;
 
 /// How long counts wait under load, in milliseconds.
 const LAG_MS: u64 = 900;
+
+/// How long a round of folding takes: the connections that are listed when it begins are folded in it.
+const ROUND_MS: u64 = LAG_MS / 2;
 
 /// A call with at most this number of packets folds [`FOLDED_WHEN_QUIET`] connections.
 const QUIET: usize = 32;
@@ -25,11 +30,24 @@ const FOLDED_WHEN_IDLE: usize = 1024;
 /// Connections that a call folds at most.
 const MOST_FOLDED: u64 = 1 << 14;
 
+/// The rounds of folding.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Folding {
+    /// The time of the last call, in milliseconds.
+    at_ms: u64,
+    /// Number of connections that were folded since the start.
+    done: u64,
+    /// This number will be reached in this round, which ends at this time.
+    until: u64,
+    ends_ms: u64,
+}
+
 impl Conntrack {
     /// Begins to cache verdicts for a policy.
-    pub(super) fn begin_epoch(&mut self, snapshot: &Snapshot) {
-        let until = (self.table.listed() > 0).then(|| self.folded + self.table.listed() as u64);
-        if !self.state.cache.begin_epoch(snapshot.generation, until) {
+    pub(super) fn begin_epoch(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
+        let listed = self.table.listed() as u64;
+        let kept = before.filter(|_| listed > 0).map(|before| (before, self.folding.done + listed));
+        if !self.state.cache.begin_epoch(snapshot, kept) {
             return;
         }
         self.state.rule_cells = snapshot.cells[self.state.worker].clone();
@@ -48,7 +66,8 @@ impl Conntrack {
 
     /// Folds connections after a call with this number of packets.
     pub(crate) fn fold_some(&mut self, packets: usize) {
-        let passed_ms = self.state.now_ms - std::mem::replace(&mut self.folded_ms, self.state.now_ms);
+        let now_ms = self.state.now_ms;
+        let passed_ms = now_ms - std::mem::replace(&mut self.folding.at_ms, now_ms);
         let listed = self.table.listed();
         if listed > 0 {
             let at_once = match packets {
@@ -56,8 +75,14 @@ impl Conntrack {
                 1..=QUIET => FOLDED_WHEN_QUIET,
                 _ => 0,
             };
-            let due = (listed as u64).saturating_mul(passed_ms).div_ceil(LAG_MS).min(MOST_FOLDED);
+            let left = self.folding.until.saturating_sub(self.folding.done);
+            let left_ms = self.folding.ends_ms.saturating_sub(now_ms);
+            let due = left.saturating_mul(passed_ms).div_ceil((left_ms + passed_ms).max(1)).min(MOST_FOLDED);
             self.fold_most(at_once.max(due as usize));
+        }
+        if self.folding.done >= self.folding.until {
+            self.folding.until = self.folding.done + self.table.listed() as u64;
+            self.folding.ends_ms = now_ms + ROUND_MS;
         }
         self.state.cells.unfolded(self.table.listed() as u64);
     }
@@ -84,18 +109,18 @@ impl Conntrack {
                 let unfolded = self.table.fold_listed(*id);
                 self.state.credit(unfolded);
             }
-            self.folded += ids.len() as u64;
+            self.folding.done += ids.len() as u64;
             left -= ids.len();
             if ids.len() < FOLDED {
                 break;
             }
         }
-        self.state.cache.free_former(self.folded);
+        self.state.cache.free_former(self.folding.done);
     }
 
     /// Number of connections that were folded, and of those that are still to be folded.
     pub(crate) fn folding(&self) -> (u64, usize) {
-        (self.folded, self.table.listed())
+        (self.folding.done, self.table.listed())
     }
 
     /// Folds the connections whose counts have reached their limit in the quick pass.

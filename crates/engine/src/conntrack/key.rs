@@ -6,7 +6,7 @@ use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
 use mmb_conn::{SctpChunks, Side, TcpSegment, TrackedHeader, Tuple, Vlans, Wire, flags, proto};
-use mmb_packet::flow::{flow_ports, header_len};
+use mmb_packet::flow::{flow_ports, header_len, vlan_ids};
 use mmb_packet::parse::extension_len;
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Malformed, Packet, options};
@@ -230,20 +230,10 @@ pub(super) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option
     };
     let Ingress { mut wire, side, tagged } = place;
     if tagged && layout.vlan_tags > 0 {
-        wire.vlans = vlans(bytes, layout);
+        let [outer, inner] = vlan_ids(bytes, layout);
+        wire.vlans = Vlans { outer, inner };
     }
     Some(Tuple { addresses, ports: [0; 2], wire, side, proto: layout.proto, family })
-}
-
-/// The identifiers of the outermost two VLAN tags; a priority tag has identifier 0, like no tag (IEEE 802.1Q, table 9-2).
-fn vlans(bytes: &[u8], layout: &Layout) -> Vlans {
-    // Each tag's control information is followed by the EtherType of what it encapsulates; the last one's by the packet.
-    let id = |tag: u8| {
-        let left = layout.vlan_tags.checked_sub(tag).filter(|left| *left > 0)?;
-        let at = layout.ip.checked_sub(4 * u16::from(left))?;
-        Some(u16::from_be_bytes(*bytes.get(usize::from(at)..)?.first_chunk()?) & 0xfff)
-    };
-    Vlans { outer: id(0).unwrap_or(0), inner: id(1).unwrap_or(0) }
 }
 
 /// The key that identifies a fragment's datagram (RFC 791 section 3.2, RFC 8200 section 4.5).

@@ -6,6 +6,7 @@ use super::backoff::SearchBackoffs;
 use super::cache::{FlowCache, VerdictId};
 use super::extension::Extensions;
 use super::flow_state::FlowState;
+use super::folding::Folding;
 use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
 use super::reliant::ReliantConnections;
@@ -46,9 +47,7 @@ pub(crate) struct Conntrack {
     pub(super) quick: QuickResult,
     /// By port: how the quick pass looks up its packets.
     pub(super) quick_ports: Vec<QuickPort>,
-    /// When counts were folded last, in milliseconds, and how many connections were folded since the start.
-    pub(super) folded_ms: u64,
-    pub(super) folded: u64,
+    pub(super) folding: Folding,
     /// The cached verdict of each packet.
     pub(super) cached: Box<[Option<VerdictId>; VECTOR]>,
     /// The lookup result of each entry of `lookups`.
@@ -109,8 +108,7 @@ impl Conntrack {
             ct_states: Box::new([CtState::Untracked; VECTOR]),
             quick: QuickResult::default(),
             quick_ports: Vec::new(),
-            folded_ms: 0,
-            folded: 0,
+            folding: Folding::default(),
             cached: Box::new([None; VECTOR]),
             found: Vec::with_capacity(VECTOR),
             stale: false,
@@ -127,9 +125,9 @@ impl Conntrack {
         }
     }
 
-    /// Applies the settings of a policy.
-    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
-        self.begin_epoch(snapshot);
+    /// Applies the settings of a policy, which follows another one.
+    pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
+        self.begin_epoch(snapshot, before);
         self.configure_share(snapshot);
         let settings = &snapshot.connections;
         if snapshot.enabled_at > self.enabled_at {

@@ -84,8 +84,8 @@ impl Pipeline {
     }
 
     /// Sizes the scratch memory for a snapshot that the worker picked up.
-    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
-        self.conntrack.configure(snapshot);
+    pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
+        self.conntrack.configure(snapshot, before);
         let most = snapshot.classifier.most_matches();
         self.scratch.fit(most);
         self.per_packet.fit(snapshot.per_packet.as_ref().map_or(0, Classifier::most_matches));
