@@ -1,7 +1,6 @@
 //! A connection as it is listed, saved and ended. Tables keep it as a record (`record`).
 
 use crate::nat::LeaseId;
-use crate::record::Unfolded;
 use crate::timeouts::LONGEST_S;
 use crate::{ConnState, Direction, TcpTracker, Tuple};
 use mmb_base::id_types;
@@ -27,6 +26,17 @@ pub struct ResourceIds {
     pub lease: Option<LeaseId>,
     /// Its extension: sequence offsets, MAC addresses.
     pub extension: Option<ExtensionId>,
+}
+
+/// Packets of a connection that were not yet added to its rules' counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfolded {
+    /// The connection.
+    pub id: ConnId,
+    /// Packets by direction.
+    pub packets: [u16; 2],
+    /// Their bytes.
+    pub bytes: [u32; 2],
 }
 
 /// A copy of a connection's record, with its parts put together.

@@ -16,6 +16,7 @@ mod index;
 mod links;
 pub mod nat;
 mod queue;
+mod quick;
 pub mod quoted;
 mod record;
 pub mod sctp;
@@ -29,16 +30,15 @@ mod tuple;
 mod wheel;
 
 pub use connection::{
-    ConnId, Connection, ConnectionSnapshot, ExtensionId, IngressPorts, ResourceIds, RuleSetId,
+    ConnId, Connection, ConnectionSnapshot, ExtensionId, IngressPorts, ResourceIds, RuleSetId, Unfolded,
 };
 pub use hash::TupleHasher;
 pub use mmb_packet::proto;
-pub use record::Unfolded;
+pub use queue::FOLDED;
+pub use quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector};
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
-pub use table::{
-    ConnectionTable, FOLDED, InsertError, QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector,
-};
+pub use table::{ConnectionTable, InsertError};
 pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, flags};
 pub use timeouts::LONGEST_S;
 pub use tracked::TrackedHeader;

@@ -4,6 +4,9 @@ use crate::ConnId;
 use crate::slab::AllocError;
 use std::collections::VecDeque;
 
+/// Connections that are folded together.
+pub const FOLDED: usize = 16;
+
 /// Connections in a block.
 const BLOCK: usize = 4096;
 

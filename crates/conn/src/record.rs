@@ -6,7 +6,7 @@
 //! An established connection's packets are counted in its flow line (`table/quick.rs`). Folding moves these counts to the totals in the cold
 //! line; the table's owner adds them to the counters of the connection's rules.
 
-use crate::connection::{Connection, IngressPorts, NO_PORT, ResourceIds};
+use crate::connection::{Connection, IngressPorts, NO_PORT, ResourceIds, Unfolded};
 use crate::links::QueueLinks;
 use crate::tuple::has_common_ports;
 use crate::{ConnId, ConnState, Direction, Side, TcpTracker, Tuple, Vlans, Wire};
@@ -153,17 +153,6 @@ impl Default for ColdLine {
             marks: 0,
         }
     }
-}
-
-/// Packets of a connection that were not yet added to its rules' counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfolded {
-    /// The connection.
-    pub id: ConnId,
-    /// Packets by direction.
-    pub packets: [u16; 2],
-    /// Their bytes.
-    pub bytes: [u32; 2],
 }
 
 /// The index of the end that NAT changes in a connection with these tuples: none, the initiator's (0) or the responder's (1). `Err` if it

@@ -5,6 +5,7 @@
 //! have confirmed is never evicted. `room` describes which connection is evicted, and the guarantees under a flood; `follow` tracks states
 //! by packets, and `expiry` times connections out.
 
+mod epochs;
 mod expiry;
 mod folding;
 mod follow;
@@ -12,9 +13,7 @@ mod quick;
 mod reclaim;
 mod room;
 
-use self::folding::Epochs;
-pub use self::folding::FOLDED;
-pub use self::quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector};
+use self::epochs::Epochs;
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};

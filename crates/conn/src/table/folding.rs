@@ -7,29 +7,16 @@
 //! that. Should epochs follow each other so fast that it has not ended, no verdict is known until it has.
 
 use super::ConnectionTable;
+use super::epochs::SECOND_HALF;
+use crate::queue::FOLDED;
 use crate::record::LAST_EPOCH;
 use crate::{ConnId, Direction, Unfolded};
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_packet::PortId;
 
-/// The first epoch of the second half. With the first epoch of each half a sweep begins that forgets those of the other half.
-const SECOND_HALF: u16 = LAST_EPOCH / 2 + 1;
-
 /// Flow lines that a call of the sweep checks.
 const SWEPT: usize = 256;
-
-/// Connections that are folded together.
-pub const FOLDED: usize = 16;
-
-/// The state of epochs.
-#[derive(Debug, Default)]
-pub(super) struct Epochs {
-    /// The last one that began; 0 at first.
-    last: u16,
-    /// Where the sweep continues.
-    sweep: Option<ConnId>,
-}
 
 impl ConnectionTable {
     /// Begins an epoch, in which no verdict is known.

@@ -14,174 +14,26 @@
 
 use super::follow::ORDER_TICK_SHIFT;
 use super::{ConnectionTable, member};
-use crate::hash::TupleHasher;
-use crate::hash::{others, tuple_of, with_proto};
+use crate::hash::{TupleHasher, tuple_of, with_proto};
 use crate::index::{ABSENT, EMPTY, IndexBucket, TupleIndex};
 use crate::queue::IdQueue;
+use crate::quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector, WORDS};
 use crate::record::Ends;
 use crate::slab::ConnectionSlab;
 use crate::timeouts::StateTimeouts;
-use crate::{ConnId, ConnState, Direction, Side, TcpSegment, Tuple, Wire, proto};
+use crate::{ConnId, ConnState, Direction, TcpSegment, proto};
 use arrayvec::ArrayVec;
 use mmb_base::simd::{Kernel, SimdLevel};
 use mmb_base::{Id, VECTOR, prefetch};
-use mmb_packet::columns::{FlowColumns, KeyColumns};
+use mmb_packet::columns::FlowColumns;
 use mmb_packet::flow::vlan_ids;
-use mmb_packet::key::LANES4;
 use mmb_packet::{Layout, Packet};
 
 /// How many packets behind the prefetch of what it needs a step works.
 const BEHIND: usize = 16;
 
-/// Words with a bit for each packet of a vector.
-const WORDS: usize = VECTOR / 64;
-
 /// Connections whose packets of the vector are kept in order together.
 const ORDERS: usize = 256;
-
-/// How the pass looks up packets that come in by a port.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(32))]
-pub struct QuickPort {
-    /// The fields of their tuples besides ends and protocol, for the hash.
-    others: [u64; 2],
-    is_meant: bool,
-    tagged: bool,
-}
-
-impl QuickPort {
-    /// It leaves them to the owner.
-    pub const LEFT: QuickPort = QuickPort { others: [0; 2], is_meant: false, tagged: false };
-
-    /// They come in by a side of a wire. With `tagged` VLAN tags are part of their tuples: those with some are left to the owner.
-    pub fn new(wire: Wire, side: Side, tagged: bool) -> QuickPort {
-        let tuple = Tuple { wire, side, family: 4, ..Tuple::default() };
-        QuickPort { others: others(&tuple), is_meant: true, tagged }
-    }
-}
-
-/// A vector for [`ConnectionTable::pass_quickly`].
-#[derive(Clone, Copy, Debug)]
-pub struct QuickVector<'v, 'p> {
-    /// The time in milliseconds.
-    pub now_ms: u64,
-    /// The packets, [`VECTOR`] at most.
-    pub packets: &'v [Packet<'p>],
-    /// Their layouts.
-    pub layouts: &'v [Layout; VECTOR],
-    /// The keys of IPv4 packets.
-    pub keys: &'v KeyColumns<LANES4>,
-    /// By number of the port by which packets come in; there is one at least.
-    pub ports: &'v [QuickPort],
-    /// Packets that are left to the owner in any case.
-    pub left: &'v [u8],
-}
-
-/// New addresses and ports of an IPv4 packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuickTranslation {
-    ends: Ends,
-    /// The packet's index in the vector.
-    pub packet: u8,
-}
-
-impl QuickTranslation {
-    /// Source and destination address, as they are in a packet.
-    #[inline(always)]
-    pub fn addresses(&self) -> [u8; 8] {
-        self.ends.addresses.to_ne_bytes()
-    }
-
-    /// Source and destination port, as they are in a packet.
-    #[inline(always)]
-    pub fn ports(&self) -> [u8; 4] {
-        self.ends.ports.to_ne_bytes()
-    }
-}
-
-/// The result of a look-up by the quick pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuickLookup {
-    /// The packet was not looked up.
-    Unknown,
-    /// No connection has its tuple.
-    Absent,
-    /// It is of this connection.
-    Found(ConnId, Direction),
-}
-
-/// What became of a vector's packets.
-#[derive(Debug)]
-pub struct QuickResult {
-    /// A bit for each packet that the pass took.
-    taken: [u64; WORDS],
-    /// By packet, if it was not taken.
-    lookups: Box<[QuickLookup; VECTOR]>,
-    /// The translations of packets that were taken, in order.
-    pub translations: Vec<QuickTranslation>,
-    /// Connections whose counts must be folded before the next vector.
-    pub full: ArrayVec<ConnId, VECTOR>,
-}
-
-impl Default for QuickResult {
-    fn default() -> QuickResult {
-        QuickResult {
-            taken: [0; WORDS],
-            lookups: Box::new([QuickLookup::Unknown; VECTOR]),
-            translations: Vec::with_capacity(VECTOR),
-            full: ArrayVec::new(),
-        }
-    }
-}
-
-impl QuickResult {
-    /// Forgets the last vector.
-    pub fn clear(&mut self) {
-        self.taken = [0; WORDS];
-        self.lookups.fill(QuickLookup::Unknown);
-        self.translations.clear();
-        self.full.clear();
-    }
-
-    /// Whether the pass took a packet.
-    #[inline]
-    pub fn has(&self, packet: usize) -> bool {
-        self.taken[packet / 64 % WORDS] >> (packet % 64) & 1 == 1
-    }
-
-    /// Number of packets that the pass took.
-    #[inline]
-    pub fn count(&self) -> usize {
-        self.taken.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    /// The packets below `count` that it did not take, in order.
-    #[inline]
-    pub fn others(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        let taken = self.taken;
-        (0..WORDS).flat_map(move |word| {
-            let in_word = count.saturating_sub(64 * word).min(64);
-            let all = if in_word == 64 { u64::MAX } else { (1 << in_word) - 1 };
-            let mut left = !taken[word] & all;
-            std::iter::from_fn(move || {
-                let at = 64 * word + left.trailing_zeros() as usize;
-                (left != 0).then(|| left &= left - 1)?;
-                Some(at)
-            })
-        })
-    }
-
-    /// The look-up of a packet that was not taken.
-    #[inline]
-    pub fn lookup(&self, packet: usize) -> QuickLookup {
-        self.lookups[packet % VECTOR]
-    }
-
-    #[inline]
-    fn take(&mut self, packet: u8) {
-        self.taken[usize::from(packet) / 64] |= 1 << (packet % 64);
-    }
-}
 
 /// The timeouts in milliseconds of connections whose packets the pass may take: by state, first of UDP, then of TCP; 0 for other states.
 struct QuickTimeouts([[u32; STATES]; 2]);

@@ -55,7 +55,7 @@ pub(crate) struct CachedVerdict {
     len: u32,
     /// Number of rules after those: rules that invalid packets match, or packets of the connection in another `ct` state.
     candidates: u32,
-    /// The index in [`FlowCache::more`] where all of them are stored, if there are more than [`INLINE`].
+    /// The index in [`CachedVerdicts::more`] where all of them are stored, if there are more than [`INLINE`].
     more: u32,
     /// The ingress port: rules may match on it, and it is not part of a connection.
     pub(crate) port: PortId,

@@ -1,7 +1,7 @@
 //! Folding: the packets that the quick pass counted for connections are added to the counters of their rules.
 //!
 //! A call of the worker with few packets folds some connections, so that on a quiet link counters are exact after each vector. Under load
-//! connections are folded in the order of their first packet, at a rate that takes each one's turn within [`LAG_MS`]. The control thread
+//! connections are folded in the order of their first packet, at a rate that takes each one's turn within [`LAG_MS`](super::fold_rounds::LAG_MS). The control thread
 //! asks for the rest before it reads counters (`control`).
 //!
 //! Verdicts and snapshots of earlier policies are kept until the packets that were counted under them are folded, so that no other rule
@@ -14,12 +14,6 @@ use mmb_conn::{FOLDED, QuickPort};
 use mmb_policy::settings::Zone;
 use std::sync::Arc;
 
-/// How long counts wait under load, in milliseconds.
-const LAG_MS: u64 = 900;
-
-/// How long a round of folding takes: the connections that are listed when it begins are folded in it.
-const ROUND_MS: u64 = LAG_MS / 2;
-
 /// A call with at most this number of packets folds [`FOLDED_WHEN_QUIET`] connections.
 const QUIET: usize = 32;
 const FOLDED_WHEN_QUIET: usize = 64;
@@ -29,18 +23,6 @@ const FOLDED_WHEN_IDLE: usize = 1024;
 
 /// Connections that a call folds at most.
 const MOST_FOLDED: u64 = 1 << 14;
-
-/// The rounds of folding.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Folding {
-    /// The time of the last call, in milliseconds.
-    at_ms: u64,
-    /// Number of connections that were folded since the start.
-    done: u64,
-    /// This number will be reached in this round, which ends at this time.
-    until: u64,
-    ends_ms: u64,
-}
 
 impl Conntrack {
     /// Begins to cache verdicts for a policy.
@@ -67,23 +49,16 @@ impl Conntrack {
     /// Folds connections after a call with this number of packets.
     pub(crate) fn fold_some(&mut self, packets: usize) {
         let now_ms = self.state.now_ms;
-        let passed_ms = now_ms - std::mem::replace(&mut self.folding.at_ms, now_ms);
-        let listed = self.table.listed();
-        if listed > 0 {
+        let due = self.folding.due(now_ms).min(MOST_FOLDED);
+        if self.table.listed() > 0 {
             let at_once = match packets {
                 0 => FOLDED_WHEN_IDLE,
                 1..=QUIET => FOLDED_WHEN_QUIET,
                 _ => 0,
             };
-            let left = self.folding.until.saturating_sub(self.folding.done);
-            let left_ms = self.folding.ends_ms.saturating_sub(now_ms);
-            let due = left.saturating_mul(passed_ms).div_ceil((left_ms + passed_ms).max(1)).min(MOST_FOLDED);
             self.fold_most(at_once.max(due as usize));
         }
-        if self.folding.done >= self.folding.until {
-            self.folding.until = self.folding.done + self.table.listed() as u64;
-            self.folding.ends_ms = now_ms + ROUND_MS;
-        }
+        self.folding.begin_if_over(now_ms, self.table.listed() as u64);
         self.state.cells.unfolded(self.table.listed() as u64);
     }
 

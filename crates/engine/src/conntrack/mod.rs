@@ -29,6 +29,7 @@ mod commit;
 mod create;
 mod extension;
 mod flow_state;
+mod fold_rounds;
 mod folding;
 mod fragments;
 mod icmp;

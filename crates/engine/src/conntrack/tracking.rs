@@ -6,7 +6,7 @@ use super::backoff::SearchBackoffs;
 use super::cache::{FlowCache, VerdictId};
 use super::extension::Extensions;
 use super::flow_state::FlowState;
-use super::folding::Folding;
+use super::fold_rounds::FoldRounds;
 use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
 use super::reliant::ReliantConnections;
@@ -47,7 +47,7 @@ pub(crate) struct Conntrack {
     pub(super) quick: QuickResult,
     /// By port: how the quick pass looks up its packets.
     pub(super) quick_ports: Vec<QuickPort>,
-    pub(super) folding: Folding,
+    pub(super) folding: FoldRounds,
     /// The cached verdict of each packet.
     pub(super) cached: Box<[Option<VerdictId>; VECTOR]>,
     /// The lookup result of each entry of `lookups`.
@@ -108,7 +108,7 @@ impl Conntrack {
             ct_states: Box::new([CtState::Untracked; VECTOR]),
             quick: QuickResult::default(),
             quick_ports: Vec::new(),
-            folding: Folding::default(),
+            folding: FoldRounds::default(),
             cached: Box::new([None; VECTOR]),
             found: Vec::with_capacity(VECTOR),
             stale: false,
