@@ -206,8 +206,9 @@ impl Worker {
         conntrack.is_behind() || conntrack.folding().1 > 0
     }
 
-    /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.
-    fn begin(&mut self, now_ns: u64) -> usize {
+    /// Picks up a newer policy, unless tickets of the current one are outstanding.
+    #[inline]
+    fn pick_up_policy(&mut self) {
         if !self.pipeline.has_tickets() {
             let newest = self.policy.load();
             if !Arc::ptr_eq(newest, &self.snapshot) {
@@ -215,6 +216,11 @@ impl Worker {
                 self.pipeline.configure(&self.snapshot, Some(before));
             }
         }
+    }
+
+    /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.
+    fn begin(&mut self, now_ns: u64) -> usize {
+        self.pick_up_policy();
         self.pipeline.conntrack().advance(now_ns);
         while let Ok(task) = self.tasks.try_recv() {
             task(&mut self.pipeline, &self.snapshot);
@@ -225,6 +231,8 @@ impl Worker {
     /// Adds all packets that connections counted to the counters of their rules, for a host that reads counters when its packets are
     /// processed. The workers of other hosts do it in small steps: see [`Connections::fold_counters`](crate::Connections::fold_counters).
     pub fn fold_counters(&mut self) {
+        // A rule's successor, which has its counter, does not count what connections counted for the rule.
+        self.pick_up_policy();
         self.pipeline.conntrack().fold_all();
     }
 

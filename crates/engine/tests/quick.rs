@@ -292,6 +292,15 @@ fn counters_of_rules_lag_under_load_and_are_exact_on_request_and_at_rest() {
 }
 
 #[test]
+fn counts_that_wait_at_a_change_are_not_the_successors() {
+    let mut mmb = Middlebox::connected("add-stateful id 1 all accept");
+    mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    mmb.change("add-stateful id 1 ip-proto tcp accept");
+    mmb.worker.fold_counters();
+    assert_eq!(mmb.matched(1), 0);
+}
+
+#[test]
 fn no_counter_lags_by_a_second_when_fewer_connections_go_on() {
     const FLOWS: u16 = 20_000;
     let mut mmb = Middlebox::new("add-stateful id 1 all accept");
