@@ -56,6 +56,12 @@ impl<I: Id> IdPool<I> {
         self.free.push(id);
     }
 
+    /// The free ids that are given out next, at most this number.
+    #[inline]
+    pub fn next_ids(&self, most: usize) -> impl Iterator<Item = I> {
+        self.free.iter().rev().take(most).copied()
+    }
+
     /// Frees all ids.
     pub fn clear(&mut self) {
         self.free.clear();
@@ -272,6 +278,12 @@ impl<I: Id, T: Default, S: SlabStorage<T>> Slab<I, T, S> {
     #[inline]
     pub fn free(&mut self, id: I) {
         self.ids.free(id);
+    }
+
+    /// The free ids that values are stored under next, at most this number: for prefetching their places.
+    #[inline]
+    pub fn next_ids(&self, most: usize) -> impl Iterator<Item = I> {
+        self.ids.next_ids(most)
     }
 
     /// The value of an id; `None` if the id was never given out.

@@ -4,7 +4,7 @@
 //! Nanoseconds a packet.
 
 use mmb_base::Id;
-use mmb_conn::{ConnId, ConnState, ConnectionTable, Direction, Tuple, Wire, proto};
+use mmb_conn::{CloseReason, ConnId, ConnState, Connection, ConnectionTable, Direction, Tuple, Wire, proto};
 use mmb_policy::settings::Timeouts;
 use mmb_random::Seed;
 use std::time::Instant;
@@ -54,7 +54,8 @@ fn main() {
     for number in 0..connections {
         let [forward, reply] = tuples(number);
         let begin = Instant::now();
-        let id = table.insert(0, forward, reply, None, &mut |_, _| ()).expect("room");
+        let id =
+            table.insert(0, forward, reply, None, &mut |_: &Connection, _: CloseReason| ()).expect("room");
         longest = longest.max(begin.elapsed().as_micros());
         table.touch(id, Direction::Reply, 0, 60, None);
     }
@@ -86,7 +87,9 @@ fn main() {
             table.remove(ConnId::new(old + 1).expect("ids count from 1"));
             let [forward, reply] = tuples(number);
             number += 1;
-            let id = table.insert(1, forward, reply, None, &mut |_, _| ()).expect("room");
+            let id = table
+                .insert(1, forward, reply, None, &mut |_: &Connection, _: CloseReason| ())
+                .expect("room");
             assert_eq!(table.get(id).state, ConnState::Unreplied);
         }
     });

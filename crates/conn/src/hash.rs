@@ -60,6 +60,16 @@ impl TupleHasher {
         self.folded(sum)
     }
 
+    /// The hash of a record of four words, of which one tells its kind.
+    #[inline]
+    pub(crate) fn hash_words(&self, [first, second, third, fourth]: [u64; 4]) -> u64 {
+        let keys = &self.keys;
+        let product = |high: u64, low: u64, at: usize| {
+            u128::from(high.wrapping_add(keys[at])) * u128::from(low.wrapping_add(keys[at + 1]))
+        };
+        self.folded(product(first, second, 0).wrapping_add(product(third, fourth, 2)))
+    }
+
     #[inline(always)]
     fn folded(&self, sum: u128) -> u64 {
         let keys = &self.keys;

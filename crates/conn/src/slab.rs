@@ -94,6 +94,11 @@ impl ConnectionSlab {
         age_ms(self.cold(id).created, now_ms).max(self.line(id).idle_ms(now_ms))
     }
 
+    /// The ids that connections are stored under next, at most this number of them.
+    pub(crate) fn next_ids(&self, most: usize) -> impl Iterator<Item = ConnId> {
+        self.lines.next_ids(most)
+    }
+
     /// Prefetches a record.
     #[inline]
     pub(crate) fn prefetch(&self, id: ConnId) {

@@ -14,6 +14,7 @@ mod reclaim;
 mod room;
 
 use self::epochs::Epochs;
+pub use self::expiry::TableOwner;
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};
@@ -189,27 +190,33 @@ impl ConnectionTable {
         }
     }
 
-    /// Prefetches the index buckets of these tuples.
-    pub fn prefetch(&self, tuples: impl Iterator<Item = Tuple>) {
-        tuples.for_each(|tuple| prefetch(self.index.first(self.hasher.hash(&tuple))));
+    /// Prefetches the index bucket of a tuple.
+    #[inline]
+    pub fn prefetch(&self, tuple: &Tuple) {
+        prefetch(self.index.first(self.hasher.hash(tuple)));
+    }
+
+    /// Prefetches the places of the next connections, and returns their ids.
+    pub fn prefetch_places(&self, count: usize) -> impl Iterator<Item = ConnId> {
+        self.slab.next_ids(count).inspect(|id| self.slab.prefetch(*id))
     }
 
     /// Creates a connection from its first packet, which is not counted. `forward` and `reply` are the tuples of both ends' packets as they
-    /// arrive. Evicted connections are passed to `closed`.
+    /// arrive. Evicted connections are passed to `owner`.
     pub fn insert(
         &mut self,
         now_ms: u64,
         forward: Tuple,
         reply: Tuple,
         signal: Option<&TrackedHeader>,
-        closed: &mut dyn FnMut(&Connection, CloseReason),
+        owner: &mut impl TableOwner,
     ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
         let forward = forward.storable();
         let reply = reply.like(&forward);
         let hashes = self.free_keys([&forward, &reply])?;
         let (tracker, state) = self.begin(forward.proto, signal).map_err(InsertError::Invalid)?;
-        self.make_room(closed)?;
+        self.make_room(owner)?;
         let is_retransmitted = self.ghosts.is_retransmitted(hashes[0], self.now_ms);
         self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), is_retransmitted)
     }
@@ -220,13 +227,13 @@ impl ConnectionTable {
         &mut self,
         now_ms: u64,
         was: &ConnectionSnapshot,
-        closed: &mut dyn FnMut(&Connection, CloseReason),
+        owner: &mut impl TableOwner,
     ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
         let [forward, reply] = was.tuples;
         let tuples = [forward.storable(), reply.like(&forward)];
         let hashes = self.free_keys(tuples.each_ref())?;
-        self.make_room(closed)?;
+        self.make_room(owner)?;
         self.keep(hashes, Connection::restored(self.now_ms, &ConnectionSnapshot { tuples, ..*was }), false)
     }
 
@@ -388,17 +395,25 @@ impl ConnectionTable {
     /// If there is no connection with this id.
     pub fn remove(&mut self, id: ConnId) -> Connection {
         assert!(self.slab.is_live(id), "a connection that has not ended");
-        let tuples = Direction::ALL.map(|direction| self.slab.tuple(id, direction));
-        for (direction, tuple) in keyed(&tuples[0], &tuples[1]).iter().zip(tuples) {
-            self.index.remove(self.hasher.hash(&tuple), entry(id, *direction));
-        }
-        self.queues.leave(&mut self.slab, id);
-        self.len -= 1;
-        self.slab.remove(id)
+        let hashes = Direction::ALL.map(|direction| self.hasher.hash(&self.slab.tuple(id, direction)));
+        self.remove_hashed(id, hashes)
     }
 
-    fn end(&mut self, id: ConnId, reason: CloseReason, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        closed(&self.remove(id), reason);
+    /// [`ConnectionTable::remove`] with the hashes of its tuples. Different tuples may have equal ones, so the tuples decide whether it has one
+    /// entry or two.
+    fn remove_hashed(&mut self, id: ConnId, hashes: [u64; 2]) -> Connection {
+        self.queues.leave(&mut self.slab, id);
+        let connection = self.slab.remove(id);
+        let [forward, reply] = connection.tuples();
+        for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
+            self.index.remove(hash, entry(id, *direction));
+        }
+        self.len -= 1;
+        connection
+    }
+
+    fn end(&mut self, id: ConnId, reason: CloseReason, owner: &mut impl TableOwner) {
+        owner.closed(&self.remove(id), reason);
     }
 
     /// Number of connections.

@@ -50,6 +50,8 @@ pub enum Purpose {
     HeaderChoices = 11,
     /// The packets that a rule with a percentage drops.
     DropShares = 12,
+    /// Hash keys of the table of inside hosts' MAC addresses.
+    Neighbours = 13,
 }
 
 /// 256 secret bits for one purpose.

@@ -3,10 +3,10 @@
 //! A binding does not depend on destinations: all connections of an inside endpoint under the same target share it, and it ends with the
 //! last one.
 
-use super::shards::ShardedIndex;
+use super::ids::IdIndex;
 use crate::hash::TupleHasher;
-use crate::{Side, Tuple, Wire};
-use mmb_base::{Chunks, Id, Slab, id_types};
+use crate::{SOURCE, Side, Tuple, Wire};
+use mmb_base::{Chunks, Id, Slab, id_types, prefetch};
 
 id_types! {
     /// The request of the source side of a mapping; valid while a binding or an exhausted pool has it.
@@ -14,6 +14,12 @@ id_types! {
 
     /// A binding; valid while it has connections.
     pub(super) struct BindingId;
+
+    /// An outside address; valid while it has ports in use.
+    pub(super) struct OutsideId;
+
+    /// An inside address that has an outside address of a pool; valid while it holds ports.
+    pub(super) struct PairId;
 }
 
 /// An inside endpoint for one target.
@@ -31,7 +37,7 @@ pub(super) struct InsideEnd {
 }
 
 /// An outside address, and the protocol and wire of its ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OutsideAddress {
     pub(super) address: u128,
     pub(super) wire: Wire,
@@ -40,16 +46,29 @@ pub(super) struct OutsideAddress {
 }
 
 impl InsideEnd {
+    /// The inside end of a packet with this tuple.
+    #[inline]
+    pub(super) fn of(arrived: &Tuple, target: TargetId) -> InsideEnd {
+        let Tuple { addresses, ports, wire, side, proto, family } = *arrived;
+        InsideEnd { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family }
+    }
+
+    /// The other port of its pair.
+    #[inline]
+    pub(super) fn neighbour(&self) -> InsideEnd {
+        InsideEnd { port: self.port ^ 1, ..*self }
+    }
+
     fn hash(&self, hasher: &TupleHasher) -> u64 {
         let InsideEnd { address, target, port, wire, side, proto, family } = *self;
-        hasher.hash(&Tuple {
-            addresses: [address, target.number().into()],
-            ports: [port, 0],
-            wire,
-            side,
+        let key = NatKey {
+            target: target.number(),
+            port,
+            side: side as u8,
             proto,
-            family,
-        })
+            ..NatKey::new(Kind::Inside, address)
+        };
+        hasher.hash_words(key.on(wire, family))
     }
 }
 
@@ -57,30 +76,82 @@ impl OutsideAddress {
     /// The hash of the address with one of its ports.
     pub(super) fn hash(&self, port: u16, hasher: &TupleHasher) -> u64 {
         let OutsideAddress { address, wire, proto, family } = *self;
-        hasher.hash(&Tuple {
-            addresses: [address, 0],
-            ports: [port, 0],
-            wire,
-            proto,
-            family,
-            ..Tuple::default()
-        })
+        let key = NatKey { port, proto, ..NatKey::new(Kind::Outside, address) };
+        hasher.hash_words(key.on(wire, family))
     }
 }
 
+/// What a key of the NAT's tables names.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Inside = 1,
+    Outside,
+    Host,
+    Peer,
+}
+
+/// A key of the NAT's tables, to be hashed; what a kind does not have is 0.
+#[derive(Clone, Copy)]
+pub(super) struct NatKey {
+    pub(super) kind: Kind,
+    pub(super) address: u128,
+    pub(super) target: u32,
+    pub(super) port: u16,
+    pub(super) side: u8,
+    pub(super) proto: u8,
+}
+
+impl NatKey {
+    pub(super) fn new(kind: Kind, address: u128) -> NatKey {
+        NatKey { kind, address, target: 0, port: 0, side: 0, proto: 0 }
+    }
+
+    /// The key on a wire as words: different keys have different words.
+    #[inline]
+    pub(super) fn on(self, wire: Wire, family: u8) -> [u64; 4] {
+        let NatKey { kind, address, target, port, side, proto } = self;
+        let vlans = u64::from(wire.vlans.outer) | u64::from(wire.vlans.inner) << 16;
+        let small = u32::from_le_bytes([kind as u8, side, proto, family]);
+        let ports = u64::from(wire.port) | u64::from(port) << 16;
+        [
+            address as u64,
+            (address >> 64) as u64,
+            u64::from(target) | vlans << 32,
+            u64::from(small) | ports << 32,
+        ]
+    }
+}
+
+/// An outside end that was taken for an inside end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OutsideEnd {
+    pub(super) address: u128,
+    pub(super) port: u16,
+    pub(super) of: OutsideId,
+    /// The inside address, unless it uses no pool.
+    pub(super) pair: Option<PairId>,
+    /// See [`super::pools::column`].
+    pub(super) column: u8,
+}
+
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Binding {
     pub(super) inside: InsideEnd,
     pub(super) address: u128,
+    /// Number of connections.
+    connections: u32,
+    pub(super) of: OutsideId,
+    pub(super) pair: Option<PairId>,
     pub(super) port: u16,
     /// See [`super::pools::column`].
     pub(super) column: u8,
     /// Whether new connections of the inside endpoint use it. Otherwise it is for a single connection, whose destination the inside
     /// endpoint's shared binding could not be used for.
     is_shared: bool,
-    /// Number of connections.
-    connections: u32,
 }
+
+const _: () = assert!(size_of::<Binding>() == 64);
 
 /// The value of a slab's unused place.
 impl Default for Binding {
@@ -94,7 +165,16 @@ impl Default for Binding {
             proto: 0,
             family: 0,
         };
-        Binding { inside, address: 0, port: 0, column: 0, is_shared: false, connections: 0 }
+        Binding {
+            inside,
+            address: 0,
+            connections: 0,
+            of: OutsideId::FIRST,
+            pair: None,
+            port: 0,
+            column: 0,
+            is_shared: false,
+        }
     }
 }
 
@@ -102,6 +182,12 @@ impl Binding {
     pub(super) fn outside(&self) -> OutsideAddress {
         let InsideEnd { wire, proto, family, .. } = self.inside;
         OutsideAddress { address: self.address, wire, proto, family }
+    }
+
+    /// Its outside end.
+    pub(super) fn end(&self) -> OutsideEnd {
+        let Binding { address, of, pair, port, column, .. } = *self;
+        OutsideEnd { address, port, of, pair, column }
     }
 
     /// Whether it has a single connection.
@@ -115,7 +201,7 @@ impl Binding {
 }
 
 /// Bindings are stored in chunks of this many: growing copies none of them.
-const CHUNK: usize = 4096;
+pub(super) const CHUNK: usize = 4096;
 
 type BindingSlab = Slab<BindingId, Binding, Chunks<Binding, CHUNK>>;
 
@@ -123,8 +209,8 @@ type BindingSlab = Slab<BindingId, Binding, Chunks<Binding, CHUNK>>;
 pub(super) struct BindingTable {
     hasher: TupleHasher,
     bindings: BindingSlab,
-    by_inside: ShardedIndex<BindingId>,
-    by_outside: ShardedIndex<BindingId>,
+    by_inside: IdIndex<BindingId>,
+    by_outside: IdIndex<BindingId>,
 }
 
 impl BindingTable {
@@ -132,8 +218,8 @@ impl BindingTable {
         BindingTable {
             hasher,
             bindings: Slab::default(),
-            by_inside: ShardedIndex::new(),
-            by_outside: ShardedIndex::new(),
+            by_inside: IdIndex::new(),
+            by_outside: IdIndex::new(),
         }
     }
 
@@ -146,48 +232,89 @@ impl BindingTable {
         self.bindings.memory() + self.by_inside.memory() + self.by_outside.memory()
     }
 
+    #[inline]
     pub(super) fn get(&self, id: BindingId) -> &Binding {
         &self.bindings[id]
     }
 
+    #[inline]
     pub(super) fn of_inside(&self, inside: &InsideEnd) -> Option<BindingId> {
-        self.by_inside.find(inside.hash(&self.hasher), |id| self.bindings[*id].inside == *inside).copied()
+        self.by_inside.find(inside.hash(&self.hasher), |id| self.bindings[id].inside == *inside)
     }
 
+    #[inline]
     pub(super) fn of_outside(&self, outside: &OutsideAddress, port: u16) -> Option<BindingId> {
-        let same = |id: &BindingId| {
-            let binding = &self.bindings[*id];
+        let same = |id: BindingId| {
+            let binding = &self.bindings[id];
             binding.port == port && binding.outside() == *outside
         };
-        self.by_outside.find(outside.hash(port, &self.hasher), same).copied()
+        self.by_outside.find(outside.hash(port, &self.hasher), same)
     }
 
-    /// Binds a free outside endpoint for one connection. Future connections use the binding too, unless the inside endpoint already has
+    /// Binds an outside end to an inside end, for one connection. A shared binding is used by future connections too: an inside end has at most
     /// one.
     ///
     /// # Errors
-    /// The binding, if there is no memory for it.
+    /// There is no memory for it.
     pub(super) fn bind(
         &mut self,
         inside: InsideEnd,
-        (address, port): (u128, u16),
-        column: u8,
-    ) -> Result<BindingId, Binding> {
-        let is_shared = self.of_inside(&inside).is_none();
-        let binding = Binding { inside, address, port, column, is_shared, connections: 1 };
-        self.bindings.try_reserve().map_err(|_| binding)?;
+        OutsideEnd { address, port, of, pair, column }: OutsideEnd,
+        is_shared: bool,
+    ) -> Option<BindingId> {
+        let binding = Binding { inside, address, connections: 1, of, pair, port, column, is_shared };
+        self.bindings.try_reserve().ok()?;
         let id = self.bindings.insert(binding);
-        let (hasher, bindings) = (&self.hasher, &self.bindings);
-        let by_inside = |id: &BindingId| bindings[*id].inside.hash(hasher);
-        let by_outside = |id: &BindingId| bindings[*id].hash_outside(hasher);
-        let is_known = (!is_shared || self.by_inside.reserve(inside.hash(hasher), by_inside))
-            && self.by_outside.insert(binding.hash_outside(hasher), id, by_outside)
-            && (!is_shared || self.by_inside.insert(inside.hash(hasher), id, by_inside));
-        if is_known {
-            return Ok(id);
+        let BindingTable { hasher, bindings, by_inside, by_outside } = self;
+        let hash = binding.hash_outside(hasher);
+        if by_outside.insert(hash, id, |id| bindings[id].hash_outside(hasher)) {
+            if !is_shared || by_inside.insert(inside.hash(hasher), id, |id| bindings[id].inside.hash(hasher))
+            {
+                return Some(id);
+            }
+            by_outside.remove(hash, id);
         }
         self.bindings.free(id);
-        Err(binding)
+        None
+    }
+
+    /// Prefetches a binding.
+    #[inline]
+    pub(super) fn prefetch(&self, id: BindingId) {
+        prefetch(&self.bindings[id]);
+    }
+
+    /// Prefetches where the binding of an inside end is found. Returns its hash.
+    #[inline]
+    pub(super) fn prefetch_inside(&self, inside: &InsideEnd) -> u64 {
+        let hash = inside.hash(&self.hasher);
+        self.by_inside.prefetch(hash);
+        hash
+    }
+
+    /// Prefetches the binding of an inside end with a hash, if there is one.
+    #[inline]
+    pub(super) fn prefetch_of_inside(&self, hash: u64) {
+        self.by_inside.likely(hash).into_iter().for_each(|id| self.prefetch(id));
+    }
+
+    /// Prefetches where the binding of an outside end is found.
+    #[inline]
+    pub(super) fn prefetch_outside(&self, outside: &OutsideAddress, port: u16) {
+        self.by_outside.prefetch(outside.hash(port, &self.hasher));
+    }
+
+    /// Prefetches the places of the next bindings.
+    pub(super) fn prefetch_places(&self, count: usize) -> impl Iterator<Item = BindingId> {
+        self.bindings.next_ids(count).inspect(|id| self.prefetch(*id))
+    }
+
+    /// Prefetches the index entries of a binding.
+    #[inline]
+    pub(super) fn prefetch_keys(&self, id: BindingId) {
+        let binding = &self.bindings[id];
+        self.by_inside.prefetch(binding.inside.hash(&self.hasher));
+        self.by_outside.prefetch(binding.hash_outside(&self.hasher));
     }
 
     /// Adds a connection.
@@ -203,13 +330,10 @@ impl BindingTable {
         if gone.connections > 0 {
             return None;
         }
-        let (hasher, bindings) = (&self.hasher, &self.bindings);
-        let by_inside = |id: &BindingId| bindings[*id].inside.hash(hasher);
-        let by_outside = |id: &BindingId| bindings[*id].hash_outside(hasher);
         if gone.is_shared {
-            self.by_inside.remove(gone.inside.hash(hasher), |other| *other == id, by_inside);
+            self.by_inside.remove(gone.inside.hash(&self.hasher), id);
         }
-        self.by_outside.remove(gone.hash_outside(hasher), |other| *other == id, by_outside);
+        self.by_outside.remove(gone.hash_outside(&self.hasher), id);
         self.bindings.free(id);
         Some(gone)
     }

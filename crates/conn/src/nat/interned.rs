@@ -29,6 +29,21 @@ impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
         self.ids.len()
     }
 
+    /// Adds a user of the key that was looked up last, if it is one for which `is` returns true: without a copy of the key.
+    #[inline]
+    pub(super) fn hold_last(&mut self, is: impl FnOnce(&K) -> bool) -> Option<I> {
+        let id = self.last(is)?;
+        self.hold_id(id);
+        Some(id)
+    }
+
+    /// The id of the key that was looked up last, if it is one for which `is` returns true.
+    #[inline]
+    pub(super) fn last(&self, is: impl FnOnce(&K) -> bool) -> Option<I> {
+        let id = self.last?;
+        self.entries[id].as_ref().filter(|entry| is(&entry.key)).map(|_| id)
+    }
+
     /// Adds a user of a key and returns its id; creates the state for the first user. `None` if there is no memory.
     pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> Option<I> {
         if let Some(id) = self.find(&key) {
@@ -42,6 +57,7 @@ impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
         let id = self.entries.insert(Some(InternedEntry { key, state, users: 1 }));
         let Interned { hasher, ids, entries, .. } = self;
         ids.insert_unique(hash, id, |id| hash_at(hasher, entries, *id));
+        self.last = Some(id);
         Some(id)
     }
 

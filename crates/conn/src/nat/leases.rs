@@ -1,11 +1,11 @@
 //! The resources of a connection beyond one binding: a second binding, its count at a server, a peer.
 
-use super::bindings::BindingId;
+use super::bindings::{BindingId, CHUNK, Kind, NatKey};
 use super::destinations::CountedServer;
 use super::shards::ShardedIndex;
-use crate::Tuple;
+use crate::Wire;
 use crate::hash::TupleHasher;
-use mmb_base::{Id, Slab, id_types};
+use mmb_base::{Chunks, Id, Slab, SlabStorage, id_types, prefetch};
 
 /// The resources of one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,36 +14,39 @@ pub(super) struct Lease {
     pub(super) bindings: [Option<BindingId>; 2],
     /// The server that the connection is counted for.
     pub(super) counted: Option<CountedServer>,
-    /// The peer address that is recorded for the first binding.
-    pub(super) peer: Option<u128>,
+    /// The peer that is recorded for the first binding.
+    pub(super) peer: Option<Peer>,
 }
 
-impl Lease {
-    fn is_plain(&self) -> bool {
-        self.bindings[1].is_none() && self.counted.is_none() && self.peer.is_none()
-    }
+/// A peer of a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    First,
+    Other(u128),
 }
 
 id_types! {
     /// What a connection holds of the NAT, to be released when it ends; valid until then. A lease that is a single source binding, as most
-    /// are, is not stored: it has the binding's number.
+    /// are, with its first peer or without, is not stored: it has the binding's number.
     pub struct LeaseId;
 
     /// A lease that is stored.
     struct StoredLeaseId;
 }
 
-/// Lease ids with numbers from here on are stored leases; those below are bindings.
+/// The bit of a lease's number that tells that it is stored, and the one of others that tells that the binding's first peer is recorded. There
+/// is no memory for bindings whose numbers have these bits.
 const STORED: u32 = 1 << 31;
+const FIRST_PEER: u32 = 1 << 30;
 
 enum LeasePlace {
-    Binding(BindingId),
+    Binding(BindingId, Option<Peer>),
     Stored(StoredLeaseId),
 }
 
 impl LeaseId {
-    fn of_binding(binding: BindingId) -> Option<LeaseId> {
-        LeaseId::new(binding.number())
+    fn of_binding(binding: BindingId, peer: Option<Peer>) -> Option<LeaseId> {
+        LeaseId::new(binding.number() | if peer.is_some() { FIRST_PEER } else { 0 })
     }
 
     fn of_stored(stored: StoredLeaseId) -> Option<LeaseId> {
@@ -52,7 +55,10 @@ impl LeaseId {
 
     fn place(self) -> Option<LeasePlace> {
         match self.number() {
-            binding if binding < STORED => BindingId::new(binding).map(LeasePlace::Binding),
+            binding if binding < STORED => {
+                let peer = (binding & FIRST_PEER != 0).then_some(Peer::First);
+                BindingId::new(binding & !FIRST_PEER).map(|binding| LeasePlace::Binding(binding, peer))
+            }
             stored => StoredLeaseId::new(stored & !STORED).map(LeasePlace::Stored),
         }
     }
@@ -80,17 +86,28 @@ impl LeaseTable {
 
     /// Stores a lease; returns the id with which the connection releases it. `None` if there is nothing to release.
     pub(super) fn keep(&mut self, lease: Lease) -> Option<LeaseId> {
-        if lease.is_plain() {
-            return lease.bindings[0].and_then(LeaseId::of_binding);
+        match lease {
+            Lease { bindings: [source, None], counted: None, peer: peer @ (None | Some(Peer::First)) } => {
+                source.and_then(|source| LeaseId::of_binding(source, peer))
+            }
+            _ => LeaseId::of_stored(self.0.insert(lease)),
         }
-        LeaseId::of_stored(self.0.insert(lease))
     }
 
     /// The source binding of a lease.
     pub(super) fn source(&self, id: LeaseId) -> Option<BindingId> {
         match id.place()? {
-            LeasePlace::Binding(binding) => Some(binding),
+            LeasePlace::Binding(binding, _) => Some(binding),
             LeasePlace::Stored(stored) => self.0[stored].bindings[0],
+        }
+    }
+
+    /// The source binding of a lease, if that needs no look-up.
+    #[inline]
+    pub(super) fn likely_source(&self, id: LeaseId) -> Option<BindingId> {
+        match id.place()? {
+            LeasePlace::Binding(binding, _) => Some(binding),
+            LeasePlace::Stored(_) => None,
         }
     }
 
@@ -98,16 +115,24 @@ impl LeaseTable {
     pub(super) fn take(&mut self, id: Option<LeaseId>) -> Lease {
         match id.and_then(LeaseId::place) {
             None => Lease::default(),
-            Some(LeasePlace::Binding(binding)) => {
-                Lease { bindings: [Some(binding), None], ..Lease::default() }
+            Some(LeasePlace::Binding(binding, peer)) => {
+                Lease { bindings: [Some(binding), None], counted: None, peer }
             }
             Some(LeasePlace::Stored(stored)) => self.0.remove(stored),
         }
     }
 }
 
-struct BindingPeer {
+/// A peer of a binding besides the first one.
+struct OtherPeer {
     binding: BindingId,
+    address: u128,
+    connections: u32,
+}
+
+/// The first peer of a binding, which most have no other besides; none without connections.
+#[derive(Clone, Copy, Debug, Default)]
+struct FirstPeer {
     address: u128,
     connections: u32,
 }
@@ -115,59 +140,110 @@ struct BindingPeer {
 /// The peers of bindings, counted by connections: for address-dependent filtering.
 pub(super) struct BindingPeers {
     hasher: TupleHasher,
-    peers: ShardedIndex<BindingPeer>,
+    /// By the index of the binding's id.
+    first: Chunks<FirstPeer, CHUNK>,
+    others: ShardedIndex<OtherPeer>,
 }
 
 impl BindingPeers {
     pub(super) fn new(hasher: TupleHasher) -> BindingPeers {
-        BindingPeers { hasher, peers: ShardedIndex::new() }
+        BindingPeers { hasher, first: Chunks::default(), others: ShardedIndex::new() }
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.peers.memory()
+        self.first.memory() + self.others.memory()
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.peers.len()
+        let first = (0..self.first.count()).filter(|at| self.first.at(*at).connections > 0);
+        first.count() + self.others.len()
     }
 
     pub(super) fn has(&self, binding: BindingId, address: u128) -> bool {
-        let same = |peer: &BindingPeer| peer.binding == binding && peer.address == address;
-        self.peers.find(hash_of(&self.hasher, binding, address), same).is_some()
+        let is_first = self.first_of(binding).is_some_and(|first| first.address == address);
+        is_first || self.other(binding, address).is_some()
     }
 
-    /// Adds a connection. False, and nothing is changed, if there is no memory.
+    /// Adds a connection. `None`, and nothing is changed, if there is no memory.
     #[must_use]
-    pub(super) fn hold(&mut self, binding: BindingId, address: u128) -> bool {
-        let hasher = &self.hasher;
-        let rehash = |peer: &BindingPeer| hash_of(hasher, peer.binding, peer.address);
-        if !self.peers.reserve(hash_of(hasher, binding, address), rehash) {
-            return false;
+    #[inline]
+    pub(super) fn hold(&mut self, binding: BindingId, address: u128) -> Option<Peer> {
+        while self.first.count() <= binding.index() {
+            self.first.try_reserve().ok()?;
+            self.first.push(FirstPeer::default());
         }
-        let peer = self.peers.entry(
-            hash_of(hasher, binding, address),
-            |peer| peer.binding == binding && peer.address == address,
-            |peer| hash_of(hasher, peer.binding, peer.address),
-            || BindingPeer { binding, address, connections: 0 },
-        );
-        peer.connections += 1;
-        true
+        let first = self.first.at_mut(binding.index());
+        if first.connections > 0 && first.address != address {
+            return self.hold_other(binding, address);
+        }
+        if first.connections == 0 {
+            if self.other(binding, address).is_some() {
+                return self.hold_other(binding, address);
+            }
+            self.first.at_mut(binding.index()).address = address;
+        }
+        self.first.at_mut(binding.index()).connections += 1;
+        Some(Peer::First)
     }
 
-    pub(super) fn release(&mut self, binding: BindingId, address: u128) {
+    fn hold_other(&mut self, binding: BindingId, address: u128) -> Option<Peer> {
+        let hasher = &self.hasher;
+        let rehash = |peer: &OtherPeer| hash_of(hasher, peer.binding, peer.address);
+        let hash = hash_of(hasher, binding, address);
+        if !self.others.reserve(hash, rehash) {
+            return None;
+        }
+        let same = |peer: &OtherPeer| peer.binding == binding && peer.address == address;
+        let peer = self.others.entry(hash, same, rehash, || OtherPeer { binding, address, connections: 0 });
+        peer.connections += 1;
+        Some(Peer::Other(address))
+    }
+
+    /// Removes a connection.
+    #[inline]
+    pub(super) fn release(&mut self, binding: BindingId, peer: Peer) {
+        match peer {
+            Peer::First => self.first.at_mut(binding.index()).connections -= 1,
+            Peer::Other(address) => self.release_other(binding, address),
+        }
+    }
+
+    fn release_other(&mut self, binding: BindingId, address: u128) {
         let hasher = &self.hasher;
         let hash = hash_of(hasher, binding, address);
-        let same = |peer: &BindingPeer| peer.binding == binding && peer.address == address;
-        if let Some(peer) = self.peers.find_mut(hash, same) {
+        let same = |peer: &OtherPeer| peer.binding == binding && peer.address == address;
+        if let Some(peer) = self.others.find_mut(hash, same) {
             peer.connections -= 1;
             if peer.connections == 0 {
-                self.peers.remove(hash, same, |peer| hash_of(hasher, peer.binding, peer.address));
+                self.others.remove(hash, same, |peer| hash_of(hasher, peer.binding, peer.address));
             }
         }
+    }
+
+    /// Prefetches the first peer of a binding.
+    #[inline]
+    pub(super) fn prefetch(&self, binding: BindingId) {
+        if binding.index() < self.first.count() {
+            prefetch(self.first.at(binding.index()));
+        }
+    }
+
+    fn first_of(&self, binding: BindingId) -> Option<&FirstPeer> {
+        let is_there = binding.index() < self.first.count();
+        is_there.then(|| self.first.at(binding.index())).filter(|first| first.connections > 0)
+    }
+
+    fn other(&self, binding: BindingId, address: u128) -> Option<&OtherPeer> {
+        if self.others.len() == 0 {
+            return None;
+        }
+        let same = |peer: &OtherPeer| peer.binding == binding && peer.address == address;
+        self.others.find(hash_of(&self.hasher, binding, address), same)
     }
 }
 
 fn hash_of(hasher: &TupleHasher, binding: BindingId, address: u128) -> u64 {
-    hasher.hash(&Tuple { addresses: [address, binding.number().into()], ..Tuple::default() })
+    let key = NatKey { target: binding.number(), ..NatKey::new(Kind::Peer, address) };
+    hasher.hash_words(key.on(Wire::default(), 0))
 }

@@ -11,7 +11,8 @@
 
 use super::addresses::ValueSet;
 use super::available::AvailableIndices;
-use super::bindings::{Binding, InsideEnd, OutsideAddress, TargetId};
+use super::bindings::{InsideEnd, Kind, NatKey, OutsideAddress, OutsideEnd, OutsideId, PairId, TargetId};
+use super::ids::IdIndex;
 use super::interned::Interned;
 use super::mapping::NatError;
 use super::ports::{PortRanges, PortRequest, PortSearch, UsedPorts, size};
@@ -19,7 +20,7 @@ use super::random::{NatRandom, scale};
 use super::shards::ShardedIndex;
 use crate::hash::TupleHasher;
 use crate::{Tuple, Wire, proto};
-use mmb_base::Id;
+use mmb_base::{Chunks, Id, Slab, prefetch};
 use mmb_policy::settings::PortsPerHost;
 use mmb_random::Prf;
 use std::collections::HashMap;
@@ -29,6 +30,14 @@ use std::collections::HashMap;
 pub(super) struct SourceTarget {
     pub(super) addresses: Option<ValueSet>,
     pub(super) ranges: Option<PortRanges>,
+}
+
+impl SourceTarget {
+    /// Whether it is that of these addresses and ranges.
+    #[inline]
+    pub(super) fn is(&self, addresses: Option<&ValueSet>, ranges: Option<&PortRanges>) -> bool {
+        (self.addresses.as_ref(), self.ranges.as_ref()) == (addresses, ranges)
+    }
 }
 
 /// A kind of request: all requests of a kind find the same ports free.
@@ -56,6 +65,7 @@ pub(super) enum PoolExhausted {
 }
 
 /// An outside address that bindings use.
+#[derive(Default)]
 struct PoolAddress {
     outside: OutsideAddress,
     used: UsedPorts,
@@ -64,11 +74,41 @@ struct PoolAddress {
 }
 
 /// The outside address of an inside address.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
 struct PairedAddress {
-    inside: InsideHost,
+    address: u128,
+    /// The index of the outside address in the target.
     index: u64,
     /// Number of ports that it holds, by column.
     ports: [u32; COLUMNS],
+    target: TargetId,
+    wire: Wire,
+    family: u8,
+}
+
+const _: () = assert!(size_of::<PairedAddress>() == 64);
+
+impl PairedAddress {
+    #[inline]
+    fn inside(&self) -> InsideHost {
+        let PairedAddress { address, target, wire, family, .. } = *self;
+        InsideHost { address, target, wire, family }
+    }
+}
+
+/// The value of a slab's unused place.
+impl Default for PairedAddress {
+    fn default() -> PairedAddress {
+        PairedAddress {
+            address: 0,
+            index: 0,
+            ports: NONE,
+            target: TargetId::FIRST,
+            wire: Wire::default(),
+            family: 0,
+        }
+    }
 }
 
 /// The ports that an IPv6 network holds, by column.
@@ -94,7 +134,7 @@ pub(super) fn column(proto: u8, class: u8) -> u8 {
 }
 
 /// An inside address for one target.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InsideHost {
     address: u128,
     target: TargetId,
@@ -118,7 +158,9 @@ impl InsideHost {
     }
 
     fn hash(&self, hasher: &TupleHasher) -> u64 {
-        hasher.hash(&self.tuple())
+        let InsideHost { address, target, wire, family } = *self;
+        let key = NatKey { target: target.number(), ..NatKey::new(Kind::Host, address) };
+        hasher.hash_words(key.on(wire, family))
     }
 
     /// The hash that selects its outside address, which is visible outside.
@@ -143,15 +185,25 @@ pub(super) fn host_of(address: u128, family: u8) -> u128 {
 pub(super) struct NatPools {
     hasher: TupleHasher,
     pairing: Prf,
-    ends: ShardedIndex<PoolAddress>,
-    pairs: ShardedIndex<PairedAddress>,
+    outside: Slab<OutsideId, PoolAddress, Chunks<PoolAddress, CHUNK>>,
+    outside_ids: IdIndex<OutsideId>,
+    pairs: Slab<PairId, PairedAddress, Chunks<PairedAddress, CHUNK>>,
+    pair_ids: IdIndex<PairId>,
     networks: ShardedIndex<NetworkUsage>,
     /// The requests of endpoints in use, and of kinds with exhausted addresses.
     pub(super) targets: Interned<TargetId, SourceTarget, ()>,
     /// Kinds for which some address is exhausted.
     available: HashMap<PoolKind, AvailableIndices>,
     pub(super) ports_per_host: PortsPerHost,
+    /// The choices of inside addresses that were computed last, by the lowest bits of their hashes.
+    choices: Box<[Option<(InsideHost, u64)>; CHOICES]>,
 }
+
+/// Choices that are kept: those of a vector.
+const CHOICES: usize = 256;
+
+/// Addresses are stored in chunks of this many: growing copies none of them.
+const CHUNK: usize = 1024;
 
 /// How many addresses one request tries.
 const ADDRESSES: usize = 64;
@@ -168,23 +220,27 @@ impl NatPools {
         NatPools {
             hasher,
             pairing,
-            ends: ShardedIndex::new(),
-            pairs: ShardedIndex::new(),
+            outside: Slab::default(),
+            outside_ids: IdIndex::new(),
+            pairs: Slab::default(),
+            pair_ids: IdIndex::new(),
             networks: ShardedIndex::new(),
             targets: Interned::new(),
             available: HashMap::new(),
             ports_per_host: PortsPerHost::default(),
+            choices: Box::new([None; CHOICES]),
         }
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.ends.memory() + self.pairs.memory() + self.networks.memory()
+        let indices = self.outside_ids.memory() + self.pair_ids.memory();
+        self.outside.memory() + self.pairs.memory() + indices + self.networks.memory()
     }
 
     /// The number of outside addresses, inside addresses and kinds in use.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> (usize, usize, usize) {
-        (self.ends.len(), self.pairs.len(), self.available.len())
+        (self.outside.len(), self.pairs.len(), self.available.len())
     }
 
     /// Takes a free outside endpoint for an inside endpoint without one; `taken` may reject ports.
@@ -195,7 +251,7 @@ impl NatPools {
         (class, request): (u8, &PortRequest<'_>),
         secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<(u128, u16), PoolExhausted> {
+    ) -> Result<OutsideEnd, PoolExhausted> {
         if addresses.is_empty() {
             return Err(PoolExhausted::NoAddress);
         }
@@ -203,35 +259,39 @@ impl NatPools {
         let kind = PoolKind { target, wire, proto, family, class };
         let host = InsideHost::of(inside);
         let hash = host.hash(&self.hasher);
-        let (mut index, own, tries) = match self.pair_of(&host, hash) {
+        let pair = self.pair_of(&host, hash);
+        let (mut index, own, tries) = match pair.map(|pair| &self.pairs[pair]) {
             Some(pair) => (pair.index, pair.ports, 1),
             None => {
-                let index = self.preferred(&host, &kind, addresses.len());
+                let index = self.preferred((&host, hash), &kind, addresses.len());
                 (index.ok_or(PoolExhausted::NoPort)?, NONE, ADDRESSES)
             }
         };
-        let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
-        let held = [own, self.ports_of_host(&host).unwrap_or(own)];
-        if !self.may_hold_more(held, column(proto, class), &outside, request.ranges) {
+        let column = column(proto, class);
+        let of_host = if family == 6 { self.ports_of_host(&host).unwrap_or(own) } else { own };
+        let outside = |index| OutsideAddress { address: addresses.nth(index), wire, proto, family };
+        if !self.may_hold_more([own, of_host], column, &outside(index), request.ranges) {
             return Err(PoolExhausted::HostLimit);
-        }
-        if !self.reserve_pair(&host, hash) {
-            return Err(PoolExhausted::NoMemory);
         }
         let mut objections = 0;
         for _ in 0..tries {
             if self.available(&kind).is_some_and(|available| !available.is_available(index)) {
                 return Err(PoolExhausted::NoPort);
             }
-            let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
+            let outside = outside(index);
             match self.port(outside, request, secrets, taken)? {
-                PortSearch::Port(port) => {
+                (PortSearch::Port(port), Some(of)) => {
+                    let Some(pair) = self.pair((host, hash), pair, index, column) else {
+                        self.free_port(of, port);
+                        return Err(PoolExhausted::NoMemory);
+                    };
                     self.targets.hold_id(target);
-                    self.pair(host, hash, index, column(proto, class));
-                    return Ok((outside.address, port));
+                    return Ok(OutsideEnd { address: outside.address, port, of, pair: Some(pair), column });
                 }
-                PortSearch::Full => self.mark_exhausted(kind, outside, index, addresses.len()),
-                PortSearch::Taken => objections += 1,
+                (PortSearch::Taken, _) => objections += 1,
+                (PortSearch::Port(_) | PortSearch::Full, of) => {
+                    self.mark_exhausted(kind, of, index, addresses.len());
+                }
             }
             let available = self.available(&kind).map_or(addresses.len(), AvailableIndices::count);
             if available == 0 || objections == TAKEN {
@@ -262,8 +322,8 @@ impl NatPools {
         if of_host < least {
             return true;
         }
-        let end = self.ends.find(outside.hash(0, &self.hasher), |end| end.outside == *outside);
-        let free = all - end.map_or(0, |end| end.used.count_within(ranges));
+        let used = self.outside_of(outside).map(|id| &self.outside[id].used);
+        let free = all - used.map_or(0, |used| used.count_within(ranges));
         of_host < free && (outside.family != 6 || own < least || own < free - of_host)
     }
 
@@ -271,17 +331,17 @@ impl NatPools {
     pub(super) fn take_own(
         &mut self,
         inside: &InsideEnd,
-        request: &PortRequest<'_>,
+        (class, request): (u8, &PortRequest<'_>),
         secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<(u128, u16), PoolExhausted> {
+    ) -> Result<OutsideEnd, PoolExhausted> {
         let InsideEnd { address, target, wire, proto, family, .. } = *inside;
         match self.port(OutsideAddress { address, wire, proto, family }, request, secrets, taken)? {
-            PortSearch::Port(port) => {
+            (PortSearch::Port(port), Some(of)) => {
                 self.targets.hold_id(target);
-                Ok((address, port))
+                Ok(OutsideEnd { address, port, of, pair: None, column: column(proto, class) })
             }
-            PortSearch::Full | PortSearch::Taken => Err(PoolExhausted::NoPort),
+            _ => Err(PoolExhausted::NoPort),
         }
     }
 
@@ -296,44 +356,71 @@ impl NatPools {
         (address, port): (u128, u16),
         column: u8,
         secrets: &mut NatRandom,
-    ) -> Result<(), NatError> {
+    ) -> Result<OutsideEnd, NatError> {
         let host = InsideHost::of(inside);
         let hash = host.hash(&self.hasher);
+        let pair = self.pair_of(&host, hash);
         let index = match addresses {
             None if address == inside.address => None,
             None => return Err(NatError::Clash),
-            Some(addresses) => {
-                match (addresses.index_of(address), self.pair_of(&host, hash).map(|pair| pair.index)) {
-                    (Some(index), None) => Some(index),
-                    (Some(index), Some(pair)) if pair == index => Some(index),
-                    _ => return Err(NatError::Clash),
-                }
-            }
+            Some(addresses) => match (addresses.index_of(address), pair.map(|pair| self.pairs[pair].index)) {
+                (Some(index), None) => Some(index),
+                (Some(index), Some(pair)) if pair == index => Some(index),
+                _ => return Err(NatError::Clash),
+            },
         };
         let InsideEnd { target, wire, proto, family, .. } = *inside;
         let request = PortRequest { ranges: &[(port, port)], first: [Some(port), None], odd: None };
         let outside = OutsideAddress { address, wire, proto, family };
-        if !self.reserve_pair(&host, hash) {
-            return Err(NatError::NoMemory);
-        }
-        match self.port(outside, &request, secrets, &|_, _| false) {
-            Ok(PortSearch::Port(_)) => {}
+        let of = match self.port(outside, &request, secrets, &|_, _| false) {
+            Ok((PortSearch::Port(_), Some(of))) => of,
             Err(PoolExhausted::NoMemory) => return Err(NatError::NoMemory),
             Ok(_) | Err(_) => return Err(NatError::Clash),
-        }
+        };
+        let pair = match index.map(|index| self.pair((host, hash), pair, index, column)) {
+            Some(None) => {
+                self.free_port(of, port);
+                return Err(NatError::NoMemory);
+            }
+            pair => pair.flatten(),
+        };
         self.targets.hold_id(target);
-        if let Some(index) = index {
-            self.pair(host, hash, index, column);
-        }
-        Ok(())
+        Ok(OutsideEnd { address, port, of, pair, column })
     }
 
-    /// Releases the outside endpoint of a binding.
-    pub(super) fn give_back(&mut self, gone: &Binding) {
-        let (inside, outside, hasher) = (&gone.inside, gone.outside(), &self.hasher);
-        let hash = outside.hash(0, hasher);
-        let Some(end) = self.ends.find_mut(hash, |end| end.outside == outside) else { return };
-        end.used.remove(gone.port);
+    /// Prefetches the addresses of an outside end, and for [`NatPools::prefetch_keys`] what it reads.
+    #[inline]
+    pub(super) fn prefetch(&self, end: &OutsideEnd) {
+        end.pair.into_iter().for_each(|pair| prefetch(&self.pairs[pair]));
+        prefetch(&self.outside[end.of]);
+    }
+
+    /// Prefetches the index entry of its inside address, and the record of its port.
+    #[inline]
+    pub(super) fn prefetch_keys(&self, end: &OutsideEnd) {
+        if let Some(pair) = end.pair {
+            self.pair_ids.prefetch(self.pairs[pair].inside().hash(&self.hasher));
+        }
+        self.outside[end.of].used.prefetch(end.port);
+    }
+
+    /// Releases an outside end that was taken for an inside end.
+    pub(super) fn give_back(
+        &mut self,
+        inside: &InsideEnd,
+        OutsideEnd { port, of, pair, column, .. }: OutsideEnd,
+    ) {
+        self.free_port(of, port);
+        if let Some(pair) = pair {
+            self.unpair(pair, column);
+        }
+        self.targets.release(inside.target);
+    }
+
+    /// Frees a port of an outside address, which may have been exhausted.
+    fn free_port(&mut self, of: OutsideId, port: u16) {
+        let end = &mut self.outside[of];
+        end.used.remove(port);
         for (kind, index) in end.exhausted_for.drain(..) {
             let Some(available) = self.available.get_mut(&kind) else { continue };
             available.put_back(index);
@@ -343,40 +430,44 @@ impl NatPools {
             }
         }
         if end.used.len() == 0 {
-            self.ends.remove(hash, |end| end.outside == outside, |end| end.outside.hash(0, hasher));
+            self.outside_ids.remove(end.outside.hash(0, &self.hasher), of);
+            self.outside.remove(of);
         }
-        let host = InsideHost::of(inside);
-        let hash = host.hash(hasher);
-        if let Some(pair) = self.pairs.find_mut(hash, |pair| pair.inside == host) {
-            pair.ports[usize::from(gone.column)] -= 1;
-            if pair.ports == NONE {
-                self.pairs.remove(hash, |pair| pair.inside == host, |pair| pair.inside.hash(hasher));
-            }
-            if let Some(prefix) = host.network() {
-                let (hash, same) = (prefix.hash(hasher), |network: &NetworkUsage| network.prefix == prefix);
-                if let Some(network) = self.networks.find_mut(hash, same) {
-                    network.ports[usize::from(gone.column)] -= 1;
-                    if network.ports == NONE {
-                        self.networks.remove(hash, same, |network| network.prefix.hash(hasher));
-                    }
+    }
+
+    fn unpair(&mut self, id: PairId, column: u8) {
+        let (pair, hasher) = (&mut self.pairs[id], &self.hasher);
+        pair.ports[usize::from(column)] -= 1;
+        let host = pair.inside();
+        if pair.ports == NONE {
+            self.pair_ids.remove(host.hash(hasher), id);
+            self.pairs.free(id);
+        }
+        if let Some(prefix) = host.network() {
+            let (hash, same) = (prefix.hash(hasher), |network: &NetworkUsage| network.prefix == prefix);
+            if let Some(network) = self.networks.find_mut(hash, same) {
+                network.ports[usize::from(column)] -= 1;
+                if network.ports == NONE {
+                    self.networks.remove(hash, same, |network| network.prefix.hash(hasher));
                 }
             }
         }
-        self.targets.release(inside.target);
     }
 
     /// The index of the outside address that an inside address has, or would get.
-    pub(super) fn index_for(&self, inside: &InsideEnd, addresses: &ValueSet) -> u64 {
+    pub(super) fn index_for(&mut self, inside: &InsideEnd, addresses: &ValueSet) -> u64 {
         let host = InsideHost::of(inside);
         let hash = host.hash(&self.hasher);
-        let preferred = || scale(host.choice(&self.pairing), addresses.len());
-        self.pair_of(&host, hash).map_or_else(preferred, |pair| pair.index)
+        match self.pair_of(&host, hash) {
+            Some(pair) => self.pairs[pair].index,
+            None => scale(self.choice(&host, hash), addresses.len()),
+        }
     }
 
     /// The index of the outside address that an inside address has.
     pub(super) fn paired(&self, inside: &InsideEnd) -> Option<u64> {
         let host = InsideHost::of(inside);
-        self.pair_of(&host, host.hash(&self.hasher)).map(|pair| pair.index)
+        self.pair_of(&host, host.hash(&self.hasher)).map(|pair| self.pairs[pair].index)
     }
 
     /// Number of ports that the host of an inside address holds in a column.
@@ -386,51 +477,72 @@ impl NatPools {
 
     fn ports_of_host(&self, host: &InsideHost) -> Option<[u32; COLUMNS]> {
         let Some(prefix) = host.network() else {
-            return self.pair_of(host, host.hash(&self.hasher)).map(|pair| pair.ports);
+            return self.pair_of(host, host.hash(&self.hasher)).map(|pair| self.pairs[pair].ports);
         };
         let network = self.networks.find(prefix.hash(&self.hasher), |network| network.prefix == prefix);
         network.map(|network| network.ports)
     }
 
-    fn pair_of(&self, host: &InsideHost, hash: u64) -> Option<&PairedAddress> {
-        self.pairs.find(hash, |pair| pair.inside == *host)
+    #[inline]
+    fn pair_of(&self, host: &InsideHost, hash: u64) -> Option<PairId> {
+        self.pair_ids.find(hash, |id| self.pairs[id].inside() == *host)
     }
 
-    fn reserve_pair(&mut self, host: &InsideHost, hash: u64) -> bool {
+    fn outside_of(&self, outside: &OutsideAddress) -> Option<OutsideId> {
+        self.outside_ids.find(outside.hash(0, &self.hasher), |id| self.outside[id].outside == *outside)
+    }
+
+    /// Counts a port of an inside address, which is a new pair if it has no id. `None`, and nothing is changed, if there is no memory.
+    fn pair(
+        &mut self,
+        (host, hash): (InsideHost, u64),
+        known: Option<PairId>,
+        index: u64,
+        column: u8,
+    ) -> Option<PairId> {
         let hasher = &self.hasher;
-        let is_there = self.pairs.find(hash, |pair| pair.inside == *host).is_some();
-        let for_network = |prefix: InsideHost| {
-            self.networks.reserve(prefix.hash(hasher), |network| network.prefix.hash(hasher))
+        let prefix = host.network().map(|prefix| (prefix, prefix.hash(hasher)));
+        if let Some((_, hash)) = prefix
+            && !self.networks.reserve(hash, |network| network.prefix.hash(hasher))
+        {
+            return None;
+        }
+        let id = match known {
+            Some(id) => id,
+            None => {
+                self.pairs.try_reserve().ok()?;
+                let InsideHost { address, target, wire, family } = host;
+                let id =
+                    self.pairs.insert(PairedAddress { address, index, ports: NONE, target, wire, family });
+                let pairs = &self.pairs;
+                if !self.pair_ids.insert(hash, id, |id| pairs[id].inside().hash(hasher)) {
+                    self.pairs.free(id);
+                    return None;
+                }
+                id
+            }
         };
-        is_there
-            || host.network().is_none_or(for_network)
-                && self.pairs.reserve(hash, |pair| pair.inside.hash(hasher))
-    }
-
-    /// Counts a port of an inside address; [`NatPools::reserve_pair`] comes before.
-    fn pair(&mut self, host: InsideHost, hash: u64, index: u64, column: u8) {
-        let hasher = &self.hasher;
-        let pair = self.pairs.entry(
-            hash,
-            |pair| pair.inside == host,
-            |pair| pair.inside.hash(hasher),
-            || PairedAddress { inside: host, index, ports: NONE },
-        );
-        pair.ports[usize::from(column)] += 1;
-        if let Some(prefix) = host.network() {
+        self.pairs[id].ports[usize::from(column)] += 1;
+        if let Some((prefix, hash)) = prefix {
             let network = self.networks.entry(
-                prefix.hash(hasher),
+                hash,
                 |network| network.prefix == prefix,
                 |network| network.prefix.hash(hasher),
                 || NetworkUsage { prefix, ports: NONE },
             );
             network.ports[usize::from(column)] += 1;
         }
+        Some(id)
     }
 
     /// An address that is not exhausted; while none is, always the same one for an inside address.
-    fn preferred(&self, host: &InsideHost, kind: &PoolKind, addresses: u64) -> Option<u64> {
-        let choice = host.choice(&self.pairing);
+    fn preferred(
+        &mut self,
+        (host, hash): (&InsideHost, u64),
+        kind: &PoolKind,
+        addresses: u64,
+    ) -> Option<u64> {
+        let choice = self.choice(host, hash);
         let index = scale(choice, addresses);
         match self.available(kind) {
             None => Some(index),
@@ -440,21 +552,72 @@ impl NatPools {
         }
     }
 
+    /// The hash that selects the outside address of an inside address.
+    #[inline]
+    fn choice(&mut self, host: &InsideHost, hash: u64) -> u64 {
+        let kept = &mut self.choices[hash as usize % CHOICES];
+        match kept {
+            Some((other, choice)) if other == host => *choice,
+            _ => kept.insert((*host, host.choice(&self.pairing))).1,
+        }
+    }
+
+    /// Prefetches where the pair of an inside address is found. Returns the hash of the address.
+    #[inline]
+    pub(super) fn prefetch_inside(&self, inside: &InsideEnd) -> u64 {
+        let hash = InsideHost::of(inside).hash(&self.hasher);
+        self.pair_ids.prefetch(hash);
+        hash
+    }
+
+    /// Prefetches the pair of an inside address with a hash, if there is one.
+    #[inline]
+    pub(super) fn prefetch_pair(&self, hash: u64) {
+        self.pair_ids.likely(hash).into_iter().for_each(|pair| prefetch(&self.pairs[pair]));
+    }
+
+    /// Prefetches the places of the next pairs.
+    pub(super) fn prefetch_places(&self, count: usize) {
+        self.pairs.next_ids(count).for_each(|pair| prefetch(&self.pairs[pair]));
+    }
+
+    /// The outside address that an inside address with a hash will likely get, whose record of a port is prefetched.
+    #[inline]
+    pub(super) fn likely_outside(
+        &mut self,
+        inside: &InsideEnd,
+        hash: u64,
+        addresses: &ValueSet,
+    ) -> OutsideAddress {
+        let index = match self.pair_ids.likely(hash) {
+            Some(pair) => self.pairs[pair].index.min(addresses.len() - 1),
+            None => scale(self.choice(&InsideHost::of(inside), hash), addresses.len()),
+        };
+        let InsideEnd { wire, proto, family, .. } = *inside;
+        let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
+        if let Some(id) = self.outside_of(&outside) {
+            self.outside[id].used.prefetch(inside.port);
+        }
+        outside
+    }
+
     /// The available addresses of a kind, unless all are.
     fn available(&self, kind: &PoolKind) -> Option<&AvailableIndices> {
         if self.available.is_empty() { None } else { self.available.get(kind) }
     }
 
+    /// Searches a free port of an outside address, and takes it. Returns the address too, if it has ports in use.
     fn port(
         &mut self,
         outside: OutsideAddress,
         request: &PortRequest<'_>,
         secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<PortSearch, PoolExhausted> {
-        let (hash, hasher) = (outside.hash(0, &self.hasher), &self.hasher);
+    ) -> Result<(PortSearch, Option<OutsideId>), PoolExhausted> {
         let mut taken = |port| taken(outside.address, port);
-        if let Some(end) = self.ends.find_mut(hash, |end| end.outside == outside) {
+        let known = self.outside_of(&outside);
+        if let Some(id) = known {
+            let end = &mut self.outside[id];
             if !end.used.reserve() {
                 return Err(PoolExhausted::NoMemory);
             }
@@ -462,26 +625,27 @@ impl NatPools {
             if let PortSearch::Port(port) = found {
                 end.used.insert(port);
             }
-            return Ok(found);
+            return Ok((found, known));
         }
         let mut used = UsedPorts::new();
-        if !used.reserve() {
+        let found = request.find(&used, secrets, &mut taken);
+        let PortSearch::Port(port) = found else { return Ok((found, None)) };
+        if !used.reserve() || self.outside.try_reserve().is_err() {
             return Err(PoolExhausted::NoMemory);
         }
-        let found = request.find(&used, secrets, &mut taken);
-        if let PortSearch::Port(port) = found {
-            used.insert(port);
-            let end = PoolAddress { outside, used, exhausted_for: Vec::new() };
-            if !self.ends.insert(hash, end, |end| end.outside.hash(0, hasher)) {
-                return Err(PoolExhausted::NoMemory);
-            }
+        used.insert(port);
+        let id = self.outside.insert(PoolAddress { outside, used, exhausted_for: Vec::new() });
+        let (addresses, hasher) = (&self.outside, &self.hasher);
+        if !self.outside_ids.insert(outside.hash(0, hasher), id, |id| addresses[id].outside.hash(0, hasher)) {
+            self.outside.remove(id);
+            return Err(PoolExhausted::NoMemory);
         }
-        Ok(found)
+        Ok((found, Some(id)))
     }
 
-    fn mark_exhausted(&mut self, kind: PoolKind, outside: OutsideAddress, index: u64, addresses: u64) {
+    fn mark_exhausted(&mut self, kind: PoolKind, outside: Option<OutsideId>, index: u64, addresses: u64) {
         // An exhausted address has ports in use: only one without ports in the ranges has none, and no request asks for that.
-        if let Some(end) = self.ends.find_mut(outside.hash(0, &self.hasher), |end| end.outside == outside) {
+        if let Some(end) = outside.map(|id| &mut self.outside[id]) {
             // An address that is not marked is merely searched again.
             if end.exhausted_for.try_reserve(1).is_err() || self.available.try_reserve(1).is_err() {
                 return;

@@ -2,6 +2,7 @@
 
 use super::addresses::ValueSet;
 use super::random::NatRandom;
+use mmb_base::prefetch;
 use mmb_policy::Intervals;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -196,6 +197,12 @@ pub(super) enum UsedPorts {
     Many(Box<[u64; WORDS]>, u32),
 }
 
+impl Default for UsedPorts {
+    fn default() -> UsedPorts {
+        UsedPorts::new()
+    }
+}
+
 const WORDS: usize = 1024;
 /// From this number on, a bit per port is cheaper to search.
 const FEW: usize = 96;
@@ -217,6 +224,14 @@ impl UsedPorts {
         match self {
             UsedPorts::Few(ports) => ports.iter().filter(|port| within(ranges, **port)).count(),
             UsedPorts::Many(words, _) => ranges.iter().map(|range| ones(words, *range)).sum(),
+        }
+    }
+
+    /// Prefetches the record of a port.
+    #[inline]
+    pub(super) fn prefetch(&self, port: u16) {
+        if let UsedPorts::Many(words, _) = self {
+            prefetch(&words[usize::from(port / 64)]);
         }
     }
 

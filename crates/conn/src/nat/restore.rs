@@ -69,8 +69,9 @@ impl Nat {
         }
         let column = column(inside.proto, class(mapping, inside));
         let end = (address, port);
-        self.pools.take_again(inside, mapping.saddr.as_ref(), end, column, &mut self.secrets)?;
-        self.bind(*inside, end, column)
+        let end = self.pools.take_again(inside, mapping.saddr.as_ref(), end, column, &mut self.secrets)?;
+        let is_shared = self.bindings.of_inside(inside).is_none();
+        self.bind(*inside, end, is_shared)
     }
 }
 

@@ -39,18 +39,6 @@ impl<T> ShardedIndex<T> {
         self.shards[shard(hash)].find_mut(hash, same)
     }
 
-    /// Adds an entry that is not in the table. False if there is no memory.
-    #[must_use]
-    pub(super) fn insert(&mut self, hash: u64, entry: T, rehash: impl Fn(&T) -> u64) -> bool {
-        let table = &mut self.shards[shard(hash)];
-        if table.try_reserve(1, &rehash).is_err() {
-            return false;
-        }
-        table.insert_unique(hash, entry, rehash);
-        self.len += 1;
-        true
-    }
-
     /// Reserves memory for one more entry with this hash. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self, hash: u64, rehash: impl Fn(&T) -> u64) -> bool {
@@ -111,7 +99,10 @@ mod tests {
         let mut shards = ShardedIndex::new();
         let empty = shards.memory();
         for round in 0..3 {
-            (0..200_000).for_each(|number| assert!(shards.insert(hash(&number), number, hash)));
+            for number in 0..200_000 {
+                assert!(shards.reserve(hash(&number), hash));
+                shards.entry(hash(&number), |other| *other == number, hash, || number);
+            }
             assert!(shards.len() == 200_000 && shards.memory() - empty < 200_000 * 24);
             for number in (0..200_000).filter(|number| number % 4 != round) {
                 shards.remove(hash(&number), |other| *other == number, hash);

@@ -1,15 +1,16 @@
 //! The translation of new connections: see [`Nat::translate`].
 
 use super::addresses::ValueSet;
-use super::bindings::{BindingId, BindingTable, InsideEnd, OutsideAddress};
+use super::bindings::{BindingId, BindingTable, InsideEnd, OutsideAddress, OutsideEnd};
 use super::destinations::{CountedServer, DestinationTable};
 use super::leases::{BindingPeers, Lease, LeaseId, LeaseTable};
 use super::mapping::{CLASSES, Mapping, NatError, RuleVersion, class};
-use super::pools::{NatPools, PoolExhausted, SourceTarget, column};
-use super::ports::{PortMapping, PortRequest};
+use super::pools::{NatPools, PoolExhausted, SourceTarget};
+use super::ports::{PortMapping, PortRanges, PortRequest};
 use super::random::NatRandom;
 use crate::hash::TupleHasher;
 use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
+use arrayvec::ArrayVec;
 use mmb_policy::settings::{ConnectionSettings, NatFiltering};
 use mmb_random::{Prf, Purpose, SeedTree};
 
@@ -32,6 +33,9 @@ pub struct Nat {
     pub(super) leases: LeaseTable,
     pub(super) peers: BindingPeers,
 }
+
+/// Connections that [`Nat::prefetch_new`] prefetches for, at most.
+pub const AHEAD: usize = 32;
 
 /// How many destinations are tried if a connection's reply tuple is already in use.
 const DESTINATIONS: u64 = 4;
@@ -87,6 +91,43 @@ impl Nat {
             }
         }
         Err(NatError::Clash)
+    }
+
+    /// Prefetches what [`Nat::translate`] reads for connections that are likely made next: their first packets' tuples, with the mappings that
+    /// they likely get. Passes the tuple with which packets of each will likely leave to `expect`.
+    pub fn prefetch_new<'m>(
+        &mut self,
+        new: impl Iterator<Item = (Tuple, &'m Mapping)>,
+        mut expect: impl FnMut(&Tuple),
+    ) {
+        let mut ends = ArrayVec::<(Tuple, InsideEnd, [u64; 2], &'m ValueSet), AHEAD>::new();
+        for (arrived, mapping) in new.take(AHEAD) {
+            let Some(addresses) = mapping.saddr.as_ref().filter(|addresses| !addresses.is_empty()) else {
+                continue;
+            };
+            let ranges = mapping.sport.as_ref().map(PortMapping::ranges);
+            let is = |target: &SourceTarget| target.is(Some(addresses), ranges);
+            let Some(target) = self.pools.targets.last(is).filter(|_| arrived.may_map_ports()) else {
+                continue;
+            };
+            let inside = InsideEnd::of(&arrived, target);
+            let hashes = [self.bindings.prefetch_inside(&inside), self.pools.prefetch_inside(&inside)];
+            if self.settings.nat_contiguity {
+                self.bindings.prefetch_inside(&inside.neighbour());
+            }
+            ends.push((arrived, inside, hashes, addresses));
+        }
+        for (_, _, [of_inside, of_host], _) in &ends {
+            self.bindings.prefetch_of_inside(*of_inside);
+            self.pools.prefetch_pair(*of_host);
+        }
+        self.bindings.prefetch_places(ends.len()).for_each(|id| self.peers.prefetch(id));
+        self.pools.prefetch_places(ends.len());
+        for (arrived, inside, [_, of_host], addresses) in &ends {
+            let outside = self.pools.likely_outside(inside, *of_host, addresses);
+            self.bindings.prefetch_outside(&outside, inside.port);
+            expect(&with_source(*arrived, outside.address, inside.port));
+        }
     }
 
     /// Redirects a connection whose destination is the outside endpoint of a binding to the inside endpoint: a connection from outside that
@@ -160,6 +201,24 @@ impl Nat {
         }
     }
 
+    /// Prefetches what [`Nat::release`] reads, in steps: each what the one before has prefetched leads to.
+    #[inline]
+    pub fn prefetch_release(&self, lease: LeaseId, step: usize) {
+        let Some(id) = self.leases.likely_source(lease) else { return };
+        match step {
+            0 => {
+                self.bindings.prefetch(id);
+                self.peers.prefetch(id);
+            }
+            1 => {
+                self.bindings.prefetch_keys(id);
+                self.pools.prefetch(&self.bindings.get(id).end());
+            }
+            2 => self.pools.prefetch_keys(&self.bindings.get(id).end()),
+            _ => {}
+        }
+    }
+
     /// Forgets a rule that was removed. Its connections keep their translations.
     pub fn forget(&mut self, rule: RuleVersion) {
         self.destinations.forget(rule);
@@ -195,27 +254,28 @@ impl Nat {
         counted: Option<CountedServer>,
     ) -> Result<Translated, NatError> {
         let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
-        let peer = binding.filter(|_| noted).map(|number| (number, sent.addresses[DESTINATION]));
-        let is_kept = self.leases.reserve()
-            && counted.is_none_or(|counted| self.destinations.reserve(counted))
-            && peer.is_none_or(|(number, address)| self.peers.hold(number, address));
-        if !is_kept {
+        let is_kept =
+            self.leases.reserve() && counted.is_none_or(|counted| self.destinations.reserve(counted));
+        let peer = match binding.filter(|_| noted && is_kept) {
+            Some(number) => self.peers.hold(number, sent.addresses[DESTINATION]).map(Some),
+            None => is_kept.then_some(None),
+        };
+        let Some(peer) = peer else {
             if let Some(number) = binding {
                 self.unbind(number);
             }
             return Err(NatError::NoMemory);
-        }
+        };
         if let Some(counted) = counted {
             self.destinations.hold(counted);
         }
-        let peer = peer.map(|(_, address)| address);
         let lease = Lease { bindings: [binding, None], counted, peer };
         Ok(Translated { sent, lease: self.leases.keep(lease) })
     }
 
     fn unbind(&mut self, id: BindingId) {
         if let Some(gone) = self.bindings.release(id) {
-            self.pools.give_back(&gone);
+            self.pools.give_back(&gone.inside, gone.end());
         }
     }
 
@@ -251,14 +311,23 @@ impl Nat {
         if mapping.saddr.is_none() && ranges.is_none() {
             return Ok(None);
         }
-        let target = SourceTarget { addresses: mapping.saddr.clone(), ranges: ranges.cloned() };
-        self.inside_of(target, arrived).map(Some)
+        self.inside_of((mapping.saddr.as_ref(), ranges), arrived).map(Some)
     }
 
-    fn inside_of(&mut self, target: SourceTarget, arrived: &Tuple) -> Result<InsideEnd, NatError> {
-        let Tuple { addresses, ports, wire, side, proto, family } = *arrived;
-        let target = self.pools.targets.hold(target, |_| ()).ok_or(NatError::NoMemory)?;
-        Ok(InsideEnd { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family })
+    fn inside_of(
+        &mut self,
+        (pool, ranges): (Option<&ValueSet>, Option<&PortRanges>),
+        arrived: &Tuple,
+    ) -> Result<InsideEnd, NatError> {
+        let targets = &mut self.pools.targets;
+        let is = |target: &SourceTarget| target.is(pool, ranges);
+        let target = targets
+            .hold_last(is)
+            .or_else(|| {
+                targets.hold(SourceTarget { addresses: pool.cloned(), ranges: ranges.cloned() }, |_| ())
+            })
+            .ok_or(NatError::NoMemory)?;
+        Ok(InsideEnd::of(arrived, target))
     }
 
     /// Assigns another port of its own address to a connection whose source no rule translates, because its destination was mapped to one
@@ -272,7 +341,7 @@ impl Nat {
         if !sent.may_map_ports() || mapping.daddr.is_none() && mapping.dport.is_none() {
             return Err(NatError::Clash);
         }
-        let inside = self.inside_of(SourceTarget { addresses: None, ranges: None }, &sent)?;
+        let inside = self.inside_of((None, None), &sent)?;
         let source = self.with_ports(&inside, mapping, sent, taken);
         self.pools.targets.release(inside.target);
         source.map_err(|why| if why == NatError::NoMemory { why } else { NatError::Clash })
@@ -287,7 +356,8 @@ impl Nat {
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<BindingId>), NatError> {
-        if let Some(number) = self.bindings.of_inside(inside) {
+        let shared = self.bindings.of_inside(inside);
+        if let Some(number) = shared {
             let binding = self.bindings.get(number);
             let sent = with_source(sent, binding.address, binding.port);
             if !taken(&sent.reversed()) {
@@ -297,20 +367,20 @@ impl Nat {
         }
         let taken = |address, port| taken(&with_source(sent, address, port).reversed());
         let class = class(mapping, inside);
-        let (address, port) = self.new_end(inside, mapping, class, &taken)?;
-        let number = self.bind(*inside, (address, port), column(inside.proto, class))?;
-        Ok((with_source(sent, address, port), Some(number)))
+        let end = self.new_end(inside, mapping, class, &taken)?;
+        let number = self.bind(*inside, end, shared.is_none())?;
+        Ok((with_source(sent, end.address, end.port), Some(number)))
     }
 
     /// Binds an inside endpoint to an outside endpoint that was taken for it; gives that back if there is no memory.
     pub(super) fn bind(
         &mut self,
         inside: InsideEnd,
-        end: (u128, u16),
-        column: u8,
+        end: OutsideEnd,
+        is_shared: bool,
     ) -> Result<BindingId, NatError> {
-        self.bindings.bind(inside, end, column).map_err(|binding| {
-            self.pools.give_back(&binding);
+        self.bindings.bind(inside, end, is_shared).ok_or_else(|| {
+            self.pools.give_back(&inside, end);
             NatError::NoMemory
         })
     }
@@ -321,7 +391,7 @@ impl Nat {
         mapping: &Mapping,
         class: u8,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<(u128, u16), NatError> {
+    ) -> Result<OutsideEnd, NatError> {
         let asked = mapping.sport.as_ref().map(PortMapping::ranges);
         let shuffled = mapping.sport.as_ref().is_some_and(PortMapping::is_shuffled);
         let keeps = Some(inside.port).filter(|_| !shuffled);
@@ -338,7 +408,7 @@ impl Nat {
             Some(addresses) => {
                 self.pools.take(inside, addresses, (class, &request), &mut self.secrets, taken)
             }
-            None => self.pools.take_own(inside, &request, &mut self.secrets, taken),
+            None => self.pools.take_own(inside, (class, &request), &mut self.secrets, taken),
         };
         let fixed = mapping.sport.as_ref().is_some_and(PortMapping::is_fixed);
         found.map_err(|exhausted| match exhausted {
@@ -352,7 +422,7 @@ impl Nat {
 
     /// The port that forms a pair with that of the inside port's neighbour: RTP's even port and RTCP's odd one above it.
     fn beside_neighbour(&self, inside: &InsideEnd) -> Option<u16> {
-        let neighbour = self.bindings.of_inside(&InsideEnd { port: inside.port ^ 1, ..*inside })?;
+        let neighbour = self.bindings.of_inside(&inside.neighbour())?;
         Some(self.bindings.get(neighbour).port)
             .filter(|port| port % 2 != inside.port % 2)
             .map(|port| port ^ 1)

@@ -2,8 +2,9 @@
 
 use super::ConnectionTable;
 use crate::wheel::{self, CLOSED, ExpiryQueues, HALF_OPEN};
-use crate::{CloseReason, ConnId, Connection, LONGEST_S};
-use mmb_base::Id;
+use crate::{CloseReason, ConnId, Connection, Direction, LONGEST_S, ResourceIds};
+use arrayvec::ArrayVec;
+use mmb_base::{Id, prefetch};
 
 /// Due connections that one call of [`ConnectionTable::advance`] checks at least, if there are that many.
 pub(super) const CHECKED_AT_LEAST: usize = 512;
@@ -15,38 +16,102 @@ const CHECKED_PER_MS: u64 = 250;
 /// A host that sleeps longer checks [`ConnectionTable::is_behind`].
 pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
+/// Connections that are checked together.
+const TOGETHER: usize = 32;
+
+/// The steps in which what they refer to is prefetched.
+const STEPS: usize = 4;
+
+/// What a table tells its owner of connections that time out.
+pub trait TableOwner {
+    /// Prefetches what [`TableOwner::closed`] will read for connections that end together: each step what the one before has prefetched leads to.
+    fn prefetch(&self, step: usize, ending: &mut dyn Iterator<Item = (ConnId, ResourceIds)>);
+
+    /// A connection has ended.
+    fn closed(&mut self, connection: &Connection, reason: CloseReason);
+}
+
+impl<F: FnMut(&Connection, CloseReason)> TableOwner for F {
+    fn prefetch(&self, _: usize, _: &mut dyn Iterator<Item = (ConnId, ResourceIds)>) {}
+
+    fn closed(&mut self, connection: &Connection, reason: CloseReason) {
+        self(connection, reason);
+    }
+}
+
+/// A connection that has timed out, and the hashes of its tuples.
+struct Ending {
+    id: ConnId,
+    hashes: [u64; 2],
+}
+
 impl ConnectionTable {
     /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and continues with the next call,
     /// so that the delay of a vector is bounded: some hundred if vectors follow each other, some thousand after a pause. If the clock jumps by
     /// more than 24 days, all connections end at once.
-    pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+    pub fn advance(&mut self, now_ms: u64, owner: &mut impl TableOwner) {
         let clock_jump = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);
         if clock_jump && self.len > 0 {
-            return self.end_all(closed);
+            return self.end_all(owner);
         }
         let passed_ms = self.now_ms - std::mem::replace(&mut self.advanced_ms, self.now_ms);
         let mut left =
             (passed_ms.saturating_mul(CHECKED_PER_MS).min(MOST_CHECKED) as usize).max(CHECKED_AT_LEAST);
         for order in HALF_OPEN.start..CLOSED.end {
             while left > 0
-                && let Some(id) = self.queues.first(order)
-                && self.has_timed_out(id)
+                && let Some(first) = self.queues.first(order)
+                && self.has_timed_out(first)
             {
-                self.expire(id, closed);
-                left -= 1;
+                left -= self.check_from(first, left, owner);
             }
         }
         let mut steps = wheel::STEPS;
         while left > 0
-            && let Some(id) = self.queues.due(self.now_ms, &mut steps)
+            && let Some(first) = self.queues.due(self.now_ms, &mut steps)
         {
-            left -= 1;
-            if self.has_timed_out(id) { self.expire(id, closed) } else { self.requeue(id) }
+            left -= self.check_from(first, left, owner);
         }
-        self.continue_sweep(left, closed);
+        self.continue_sweep(left, owner);
         self.sweep_epochs();
         self.behind = left == 0 || self.sweep.is_some();
+    }
+
+    /// Ends the connections that have timed out among some of a queue from the first one on, and puts the others in their queues again: those
+    /// of the wheel. Returns how many were checked.
+    ///
+    /// It works in steps, each of which prefetches for all of them what the next one reads.
+    fn check_from(&mut self, first: ConnId, most: usize, owner: &mut impl TableOwner) -> usize {
+        let mut ids = ArrayVec::<ConnId, TOGETHER>::new();
+        let mut next = Some(first);
+        while let Some(id) = next.filter(|_| ids.len() < most.min(TOGETHER)) {
+            ids.push(id);
+            self.slab.prefetch(id);
+            next = self.slab.cold(id).links.next;
+        }
+        let is_wheel = ExpiryQueues::is_in_wheel(&self.slab, first);
+        let mut ending = ArrayVec::<Ending, TOGETHER>::new();
+        for (at, &id) in ids.iter().enumerate() {
+            if self.has_timed_out(id) {
+                let hashes =
+                    Direction::ALL.map(|direction| self.hasher.hash(&self.slab.tuple(id, direction)));
+                hashes.iter().for_each(|hash| prefetch(self.index.first(*hash)));
+                ending.push(Ending { id, hashes });
+            } else if is_wheel {
+                self.requeue(id);
+            } else {
+                ids.truncate(at);
+                break;
+            }
+        }
+        for step in 0..STEPS {
+            owner.prefetch(step, &mut ending.iter().map(|ending| (ending.id, *self.ids(ending.id))));
+        }
+        for Ending { id, hashes } in ending {
+            let reason = CloseReason::expired(self.state(id));
+            owner.closed(&self.remove_hashed(id, hashes), reason);
+        }
+        ids.len()
     }
 
     /// Whether connections may be due that the last call of [`ConnectionTable::advance`] did not reach: an idle host calls again.
@@ -55,23 +120,23 @@ impl ConnectionTable {
         self.behind && self.len > 0
     }
 
-    fn end_all(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+    fn end_all(&mut self, owner: &mut impl TableOwner) {
         for id in self.slab.ids(ConnId::FIRST, usize::MAX).0 {
             if self.slab.is_live(id) {
-                self.expire(id, closed);
+                self.expire(id, owner);
             }
         }
     }
 
     /// Re-checks when connections expire, since their timeouts may have become shorter.
-    fn continue_sweep(&mut self, most: usize, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+    fn continue_sweep(&mut self, most: usize, owner: &mut impl TableOwner) {
         let Some(from) = self.sweep else { return };
         let (ids, next) = self.slab.ids(from, most);
         for id in ids {
             if !self.slab.is_live(id) || !ExpiryQueues::is_in_wheel(&self.slab, id) {
                 continue;
             }
-            if self.has_timed_out(id) { self.expire(id, closed) } else { self.requeue(id) }
+            if self.has_timed_out(id) { self.expire(id, owner) } else { self.requeue(id) }
         }
         self.sweep = next;
     }
@@ -80,13 +145,8 @@ impl ConnectionTable {
         self.expires_ms(id, self.now_ms) == 0
     }
 
-    fn expire(&mut self, id: ConnId, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        // The next connection in the queue is likely to expire next: its cache lines load while this one ends.
-        if let Some(next) = self.slab.cold(id).links.next {
-            self.slab.prefetch(next);
-        }
-        let reason = CloseReason::expired(self.state(id));
-        self.end(id, reason, closed);
+    fn expire(&mut self, id: ConnId, owner: &mut impl TableOwner) {
+        self.end(id, CloseReason::expired(self.state(id)), owner);
     }
 
     fn requeue(&mut self, id: ConnId) {

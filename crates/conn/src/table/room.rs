@@ -27,9 +27,9 @@
 //!
 //! A sender cannot choose which connection is evicted: age decides, and evicted connections are remembered by a keyed hash.
 
-use super::ConnectionTable;
+use super::{ConnectionTable, TableOwner};
 use crate::wheel::{ANSWERED, CLOSED, HALF_OPEN, PROBATION, PROTECTED};
-use crate::{CloseReason, ConnId, Connection, InsertError};
+use crate::{CloseReason, ConnId, InsertError};
 use std::ops::Range;
 
 /// How many connections may be evicted for a new one: more than one, so that a table shrinks after its limit was lowered.
@@ -47,10 +47,7 @@ const RETRY_AFTER_MS: u64 = 1000;
 
 impl ConnectionTable {
     /// Makes room for one connection.
-    pub(super) fn make_room(
-        &mut self,
-        closed: &mut dyn FnMut(&Connection, CloseReason),
-    ) -> Result<(), InsertError> {
+    pub(super) fn make_room(&mut self, owner: &mut impl TableOwner) -> Result<(), InsertError> {
         let (max, full) = self.bound();
         for _ in 0..EVICTED {
             if self.len < max {
@@ -61,7 +58,7 @@ impl ConnectionTable {
                 let hash = self.hasher.hash(&self.slab.tuple(victim, crate::Direction::Forward));
                 self.ghosts.remember(hash, self.now_ms);
             }
-            self.end(victim, CloseReason::Evicted, closed);
+            self.end(victim, CloseReason::Evicted, owner);
         }
         if self.len < max { Ok(()) } else { Err(full) }
     }

@@ -57,7 +57,7 @@ impl ConnectionTable {
     }
 
     /// Advances time until no further connection ends.
-    fn advance_fully(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+    fn advance_fully(&mut self, now_ms: u64, closed: &mut impl FnMut(&Connection, CloseReason)) {
         for _ in 0..=(self.slab.highest() * 8 / CHECKED_AT_LEAST + 2) {
             self.advance(now_ms, closed);
         }
@@ -119,7 +119,9 @@ fn a_connection_is_found_from_both_ends_until_it_ends() {
     table.advance(301_999, &mut nobody);
     assert_eq!(table.expires_ms(id, 301_999), 1);
     let mut ended = Vec::new();
-    table.advance(302_000 + SLOT_MS, &mut |connection, reason| ended.push((connection.tuples()[0], reason)));
+    table.advance(302_000 + SLOT_MS, &mut |connection: &Connection, reason| {
+        ended.push((connection.tuples()[0], reason))
+    });
     assert_eq!(ended, [(forward, CloseReason::Timeout)]);
     assert!(table.is_empty() && table.find(&reply).is_none() && table.live(id).is_none());
 }
@@ -352,7 +354,7 @@ fn a_full_table_refuses_when_all_are_wanted() {
     let forward = client(9, proto::UDP);
     let mut gone = Vec::new();
     table
-        .insert(3, forward, answer(&forward), None, &mut |connection, reason| {
+        .insert(3, forward, answer(&forward), None, &mut |connection: &Connection, reason| {
             gone.push((connection.tuples()[0], reason));
         })
         .unwrap();
@@ -373,7 +375,7 @@ fn a_lower_bound_ends_nobody_established() {
     let mut evicted = 0;
     for number in 200..260 {
         let forward = client(number, proto::UDP);
-        let _ = table.insert(1, forward, answer(&forward), None, &mut |connection, _| {
+        let _ = table.insert(1, forward, answer(&forward), None, &mut |connection: &Connection, _| {
             assert!(connection.state.is_half_open());
             evicted += 1;
         });
@@ -394,7 +396,7 @@ fn shorter_timeouts_hold_for_connections_that_are_there() {
     table.configure(1_000_000, Timeouts { tcp_established: 10, ..Timeouts::default() }, Pickup::Loose);
     table.advance_fully(9_999, &mut nobody);
     let mut ended = 0;
-    table.advance_fully(10_000 + SLOT_MS, &mut |_, _| ended += 1);
+    table.advance_fully(10_000 + SLOT_MS, &mut |_: &Connection, _: CloseReason| ended += 1);
     assert_eq!(ended, 2000);
 }
 
@@ -408,7 +410,9 @@ fn longer_timeouts_hold_for_connections_that_are_there() {
         table.advance_fully(hours * 3_600_000, &mut nobody);
     }
     let mut ended = 0;
-    table.advance_fully(u64::from(LONGEST_S) * 1000 + SLOT_MS, &mut |_, _| ended += 1);
+    table.advance_fully(u64::from(LONGEST_S) * 1000 + SLOT_MS, &mut |_: &Connection, _: CloseReason| {
+        ended += 1
+    });
     assert_eq!(ended, 1);
 }
 
@@ -421,7 +425,7 @@ fn a_call_right_behind_another_ends_no_more_than_some_hundred_and_calls_catch_up
     let (mut calls, mut ended) = (0, 0);
     while !table.is_empty() {
         let before = ended;
-        table.advance(1_000_000, &mut |_, _| ended += 1);
+        table.advance(1_000_000, &mut |_: &Connection, _: CloseReason| ended += 1);
         let most = if calls == 0 { MOST_CHECKED as usize } else { CHECKED_AT_LEAST };
         assert!(ended > before && ended - before <= most);
         assert_eq!(table.is_behind(), !table.is_empty());
@@ -442,7 +446,7 @@ fn a_leap_of_time_ends_all_and_time_never_goes_back() {
     let id = table.find(&client(5000, proto::UDP)).unwrap().0;
     assert_eq!(table.get(id).idle_ms(5000), 0, "made at the latest time that was passed");
     let mut ended = 0;
-    table.advance(1 << 50, &mut |_, _| ended += 1);
+    table.advance(1 << 50, &mut |_: &Connection, _: CloseReason| ended += 1);
     assert_eq!((ended, table.len()), (2001, 0));
     table.add(0, 1, proto::UDP).unwrap();
     table.advance_fully((1 << 50) + 119_999, &mut nobody);

@@ -158,6 +158,13 @@ impl StatefulRule {
         prefetch(&self.maps);
         prefetch(&self.ip_id);
         prefetch(&self.seq);
+        prefetch(&self.sets);
+    }
+
+    /// Prefetches the counter of its sets.
+    #[inline]
+    pub(crate) fn fetch_sets(&self) {
+        prefetch(&*self.sets);
     }
 
     fn balance(&mut self, field: Field, servers: &ServerList) {

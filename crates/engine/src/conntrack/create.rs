@@ -15,6 +15,7 @@ use mmb_conn::{
 };
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -173,9 +174,7 @@ impl Conntrack {
             self.end(id, reason);
         }
         let Conntrack { table, state, .. } = self;
-        let made = table.insert(state.now_ms, arrived, reply, signal, &mut |connection, reason| {
-            state.closed(connection, reason);
-        });
+        let made = table.insert(state.now_ms, arrived, reply, signal, state);
         self.stale = true;
         let id = self.attach(made, resources)?;
         self.table.set_arrivals(id, arrivals);
@@ -227,9 +226,7 @@ impl Conntrack {
         drop(nat);
         let extension = state.extensions.keep(saved.extension);
         let set = state.sets.enter(snapshot, slots);
-        let made = table.restore(state.now_ms, &saved.connection, &mut |connection, reason| {
-            state.closed(connection, reason);
-        });
+        let made = table.restore(state.now_ms, &saved.connection, state);
         self.stale = true;
         self.attach(made, Resources { set, lease: restored.lease, extension })
     }
@@ -282,10 +279,13 @@ fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> Ingre
 }
 
 /// The combined mapping of these rules.
-fn merged<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>) -> Mapping {
-    let mut mapping = Mapping::default();
-    rules.filter(|rule| rule.maps).for_each(|rule| merge(&mut mapping, &rule.mapping));
-    mapping
+fn merged<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>) -> Cow<'r, Mapping> {
+    let mut mappings = rules.filter(|rule| rule.maps).map(|rule| &rule.mapping);
+    let Some(first) = mappings.next() else { return Cow::Owned(Mapping::default()) };
+    mappings.fold(Cow::Borrowed(first), |mut merged, later| {
+        merge(merged.to_mut(), later);
+        merged
+    })
 }
 
 /// Merges the mapping of a later rule, which takes precedence.

@@ -102,13 +102,8 @@ pub(crate) struct Extensions {
 }
 
 impl Extensions {
-    pub(crate) fn new(seed: Seed, numbers: SequenceNumbers) -> Extensions {
-        Extensions {
-            extensions: Slab::default(),
-            random: Generator::new(seed),
-            numbers,
-            neighbours: Neighbours::default(),
-        }
+    pub(crate) fn new(seed: Seed, numbers: SequenceNumbers, neighbours: Neighbours) -> Extensions {
+        Extensions { extensions: Slab::default(), random: Generator::new(seed), numbers, neighbours }
     }
 
     /// Mixes fresh entropy into the generator.

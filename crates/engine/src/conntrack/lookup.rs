@@ -9,11 +9,15 @@ use crate::drop::DropReason;
 use crate::verdict::{Origin, VECTOR, Verdict};
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
+use mmb_conn::nat::AHEAD;
 use mmb_conn::{ConnId, ConnectionTable, Direction, QuickLookup, QuickResult, QuickVector, Tuple};
 use mmb_packet::columns::KeyColumns;
 use mmb_packet::key::LANES4;
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::settings::Zone;
+
+/// Packets that are decided on after one [`Conntrack::prefetch_new`].
+pub(crate) const BLOCK: usize = AHEAD;
 
 impl Conntrack {
     /// Looks up the flow states of a vector's packets, and the cached verdicts of those that are in the middle of a connection. Returns
@@ -165,21 +169,51 @@ impl Conntrack {
         }
     }
 
-    /// Prefetches what packets that create connections need: the index buckets of the expected reply tuples, and for these slots the
-    /// stateful rules and their rule sets.
-    pub(crate) fn prefetch_new(&self, snapshot: &Snapshot, slots: &[RuleSlot]) {
+    /// Prefetches what packets need that create connections: for the slots of the rules that they match, the stateful rules and their sets; the
+    /// index buckets of the expected reply tuples; the places of the connections; what NAT reads. Each step prefetches what the next one
+    /// reads.
+    pub(crate) fn prefetch_new<'s>(
+        &self,
+        snapshot: &Snapshot,
+        block: &[u8],
+        slots: impl Fn(usize) -> &'s [RuleSlot],
+    ) {
         let sets = &self.state.sets;
-        for &slot in slots {
+        let new: ArrayVec<usize, BLOCK> = block
+            .iter()
+            .map(|at| usize::from(*at))
+            .filter(|at| matches!(self.flow_states[*at], FlowState::New))
+            .collect();
+        if new.is_empty() || snapshot.stateful_rules == 0 {
+            return;
+        }
+        for slot in new.iter().flat_map(|at| slots(*at)).copied() {
             snapshot.fetch_stateful(slot);
             sets.fetch_place(slot);
         }
-        for &slot in slots {
+        for slot in new.iter().flat_map(|at| slots(*at)).copied() {
             snapshot.stateful(slot).into_iter().for_each(|rule| rule.fetch());
             sets.fetch_set(slot);
         }
-        let of_each = self.lookups.of.iter().zip(&self.lookups.tuples);
-        let new = of_each.filter(|((at, _), _)| matches!(self.flow_states[usize::from(*at)], FlowState::New));
-        self.table.prefetch(new.map(|(_, tuple)| tuple.reversed()));
+        self.table.prefetch_places(new.len()).for_each(|id| self.state.cache.prefetch(id));
+        let rule_of = |at: usize| slots(at).iter().find_map(|slot| snapshot.stateful(*slot));
+        let (mut maps, mut plain) = (ArrayVec::<_, BLOCK>::new(), ArrayVec::<Tuple, BLOCK>::new());
+        for &at in &new {
+            let Some((rule, arrived)) = rule_of(at).zip(self.tuple(at)) else { continue };
+            rule.fetch_sets();
+            match rule.maps {
+                true => maps.push((arrived, &rule.mapping)),
+                false => plain.push(arrived),
+            }
+        }
+        if !maps.is_empty() {
+            let expect = |sent: &Tuple| self.table.prefetch(&sent.reversed());
+            self.state.shared.nat().prefetch_new(maps.into_iter(), expect);
+        }
+        for slot in new.iter().flat_map(|at| slots(*at)).copied() {
+            sets.fetch_rules(slot);
+        }
+        plain.iter().for_each(|arrived| self.table.prefetch(&arrived.reversed()));
     }
 
     /// Finds the owning worker of packets for which no connection was found here.

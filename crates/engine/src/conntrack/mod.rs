@@ -59,6 +59,7 @@ pub(crate) use commit::{Committed, PacketRules};
 pub(crate) use flow_state::{NatTransform, QuotedOffsets};
 pub(crate) use info::Watcher;
 pub use info::{CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, Endpoints};
+pub(crate) use lookup::BLOCK;
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};
 pub use saved::LeftOutConnection;
 pub(crate) use saved::SavedConnection;

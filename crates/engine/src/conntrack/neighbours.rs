@@ -5,8 +5,10 @@
 //! valid until another one is seen: a host may keep one connection for hours. Each wire has a limit of its own, for all VLANs together;
 //! when it is reached, the host that was seen longest ago is evicted.
 
-use mmb_conn::{Vlans, Wire};
-use std::collections::{HashMap, VecDeque};
+use hashbrown::HashTable;
+use mmb_conn::{Tuple, TupleHasher, Vlans, Wire};
+use mmb_random::Seed;
+use std::collections::VecDeque;
 
 /// Hosts of a wire, at most.
 const SHARE: usize = 4096;
@@ -14,64 +16,94 @@ const SHARE: usize = 4096;
 const AGE_MS: u64 = 300_000;
 
 /// The hosts of all wires.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Neighbours {
-    wires: HashMap<u16, WireNeighbours>,
+    hasher: TupleHasher,
+    /// By the port of the wire.
+    wires: Vec<WireNeighbours>,
 }
 
-/// The key of a host within its wire.
-type NeighbourKey = (Vlans, u128);
+/// A host within its wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NeighbourKey {
+    vlans: Vlans,
+    address: u128,
+}
+
+impl NeighbourKey {
+    fn hash(self, hasher: &TupleHasher) -> u64 {
+        let NeighbourKey { vlans, address } = self;
+        let wire = Wire { vlans, ..Wire::default() };
+        hasher.hash(&Tuple { addresses: [address, 0], wire, ..Tuple::default() })
+    }
+}
 
 #[derive(Debug, Default)]
 struct WireNeighbours {
-    hosts: HashMap<NeighbourKey, Neighbour>,
+    hosts: HashTable<Neighbour>,
     /// Every host once, with a time at which it was seen: the oldest first, except for hosts that were seen again.
     order: VecDeque<(NeighbourKey, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {
+    key: NeighbourKey,
     mac: [u8; 6],
     heard_ms: u64,
 }
 
 impl Neighbours {
+    /// No hosts. The hash keys derive from the seed.
+    pub(super) fn new(seed: Seed) -> Neighbours {
+        Neighbours { hasher: TupleHasher::new(seed), wires: Vec::new() }
+    }
+
     /// Learns the MAC address of a host that begins a translated connection.
     pub(super) fn learn(&mut self, now_ms: u64, wire: Wire, address: u128, mac: [u8; 6]) {
-        if self.wires.try_reserve(1).is_err() {
-            return;
+        let port = usize::from(wire.port);
+        if self.wires.len() <= port {
+            if self.wires.try_reserve(port + 1 - self.wires.len()).is_err() {
+                return;
+            }
+            self.wires.resize_with(port + 1, WireNeighbours::default);
         }
-        self.wires.entry(wire.port).or_default().learn(now_ms, (wire.vlans, address), mac);
+        self.wires[port].learn(&self.hasher, now_ms, NeighbourKey { vlans: wire.vlans, address }, mac);
     }
 
     /// The MAC address of a host with a NAT binding, if known.
     pub(super) fn find(&self, wire: Wire, address: u128) -> Option<[u8; 6]> {
-        Some(self.wires.get(&wire.port)?.hosts.get(&(wire.vlans, address))?.mac)
+        let key = NeighbourKey { vlans: wire.vlans, address };
+        let hosts = &self.wires.get(usize::from(wire.port))?.hosts;
+        Some(hosts.find(key.hash(&self.hasher), |host| host.key == key)?.mac)
     }
 }
 
 impl WireNeighbours {
-    fn learn(&mut self, now_ms: u64, key: NeighbourKey, mac: [u8; 6]) {
-        if let Some(host) = self.hosts.get_mut(&key) {
+    fn learn(&mut self, hasher: &TupleHasher, now_ms: u64, key: NeighbourKey, mac: [u8; 6]) {
+        let hash = key.hash(hasher);
+        if let Some(host) = self.hosts.find_mut(hash, |host| host.key == key) {
             if host.mac == mac || now_ms.saturating_sub(host.heard_ms) >= AGE_MS {
-                *host = Neighbour { mac, heard_ms: now_ms };
+                *host = Neighbour { key, mac, heard_ms: now_ms };
             }
             return;
         }
-        while self.hosts.len() >= SHARE && self.forget_oldest() {}
+        while self.hosts.len() >= SHARE && self.forget_oldest(hasher) {}
+        let rehash = |host: &Neighbour| host.key.hash(hasher);
         // Without memory, new hosts are not learned.
-        if self.hosts.try_reserve(1).is_ok() && self.order.try_reserve(1).is_ok() {
-            self.hosts.insert(key, Neighbour { mac, heard_ms: now_ms });
+        if self.hosts.try_reserve(1, rehash).is_ok() && self.order.try_reserve(1).is_ok() {
+            self.hosts.insert_unique(hash, Neighbour { key, mac, heard_ms: now_ms }, rehash);
             self.order.push_back((key, now_ms));
         }
     }
 
     /// Removes the first entry of the order, and its host unless it was seen again since.
-    fn forget_oldest(&mut self) -> bool {
+    fn forget_oldest(&mut self, hasher: &TupleHasher) -> bool {
         let Some((key, heard_ms)) = self.order.pop_front() else { return false };
-        match self.hosts.get(&key) {
-            Some(host) if host.heard_ms > heard_ms => self.order.push_back((key, host.heard_ms)),
-            _ => _ = self.hosts.remove(&key),
+        if let Ok(host) = self.hosts.find_entry(key.hash(hasher), |host| host.key == key) {
+            match host.get().heard_ms {
+                again_ms if again_ms > heard_ms => self.order.push_back((key, again_ms)),
+                _ => _ = host.remove(),
+            }
         }
         true
     }
@@ -87,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_spoofed_frame_diverts_nobody_who_was_heard_lately() {
-        let mut neighbours = Neighbours::default();
+        let mut neighbours = Neighbours::new(Seed::repeatable(1));
         neighbours.learn(0, WIRE, 7, OWN);
         for now_ms in [1, AGE_MS - 1] {
             neighbours.learn(now_ms, WIRE, 7, SPOOFED);
@@ -104,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_wire_has_a_share_and_the_oldest_go_first() {
-        let mut neighbours = Neighbours::default();
+        let mut neighbours = Neighbours::new(Seed::repeatable(1));
         let vlan = |outer| Wire { port: 0, vlans: Vlans { outer, inner: 0 } };
         let other = Wire { port: 2, ..WIRE };
         neighbours.learn(0, other, 1, OWN);
@@ -116,8 +148,8 @@ mod tests {
         for host in 0..10 {
             neighbours.learn(now_ms, vlan(9), host, OWN);
         }
-        assert_eq!(neighbours.wires[&0].hosts.len(), SHARE);
-        assert_eq!(neighbours.wires[&0].order.len(), SHARE);
+        assert_eq!(neighbours.wires[0].hosts.len(), SHARE);
+        assert_eq!(neighbours.wires[0].order.len(), SHARE);
         let known = |wire, host| neighbours.find(wire, host).is_some();
         assert!(known(vlan(0), 0), "it was heard again");
         assert!((1..11).all(|host| !known(vlan((host % 2) as u16), host)), "the oldest");

@@ -120,6 +120,26 @@ impl StatefulRuleSets {
         id.and_then(|id| self.sets.get(id)).into_iter().for_each(prefetch);
     }
 
+    /// Prefetches the rules of that set.
+    #[inline]
+    pub(crate) fn fetch_rules(&self, slot: RuleSlot) {
+        let id = self.alone.get(slot.index()).copied().flatten();
+        id.into_iter().for_each(|id| self.prefetch(id, 1));
+    }
+
+    /// Prefetches what [`StatefulRuleSets::leave`] reads, in steps.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: RuleSetId, step: usize) {
+        let Some(set) = self.sets.get(id) else { return };
+        match (step, set.rules.first()) {
+            (0, _) => prefetch(set),
+            (1, Some(rule)) => prefetch(rule),
+            (2, Some((_, rule))) => prefetch(&rule.sets),
+            (_, Some((_, rule))) => rule.fetch_sets(),
+            (_, None) => {}
+        }
+    }
+
     fn find_or_make(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> RuleSetId {
         let rules = || slots.iter().filter_map(|&slot| Some((slot, snapshot.stateful(slot)?)));
         let hash = hash_of(rules().map(|(_, rule)| rule.version));

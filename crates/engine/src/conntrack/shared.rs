@@ -10,7 +10,7 @@ use crate::cells::{RuleCells, WorkerCells};
 use crate::drop::DropReason;
 use mmb_base::lock;
 use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
-use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, Tuple, Unfolded};
+use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TableOwner, Tuple, Unfolded};
 use mmb_random::{Purpose, SeedTree};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
@@ -161,24 +161,6 @@ impl WorkerState {
         unfolded.into_iter().for_each(|unfolded| self.cache.credit(&self.rule_cells, unfolded));
     }
 
-    /// Releases the state of a connection that has ended.
-    pub(super) fn closed(&mut self, connection: &Connection, reason: CloseReason) {
-        if let Some(source) = sources::counted(connection) {
-            self.shared.sources.end(&source);
-        }
-        self.credit(connection.unfolded);
-        if self.is_watched() {
-            self.notify(connection, 0, Some(reason));
-        }
-        self.shared.release(connection.ids.lease);
-        self.shared.release_tuples(connection, self.worker);
-        self.extensions.free(connection.ids.extension);
-        if let Some(set) = connection.ids.rule_set {
-            self.sets.leave(set);
-        }
-        self.cells.connection_closed(reason);
-    }
-
     /// Whether events are sent.
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
@@ -216,5 +198,38 @@ impl WorkerState {
             (self.now_ms, expires_ms),
             connection.ids.rule_set.map(|set| self.sets.ids(set)).unwrap_or_default(),
         )
+    }
+}
+
+impl TableOwner for WorkerState {
+    fn prefetch(&self, step: usize, ending: &mut dyn Iterator<Item = (ConnId, ResourceIds)>) {
+        let nat = (self.shared.bindings.load(Ordering::Relaxed) > 0).then(|| self.shared.nat());
+        for (id, ResourceIds { rule_set, lease, .. }) in ending {
+            if step == 0 {
+                self.cache.prefetch(id);
+            }
+            rule_set.into_iter().for_each(|set| self.sets.prefetch(set, step));
+            if let (Some(nat), Some(lease)) = (&nat, lease) {
+                nat.prefetch_release(lease, step);
+            }
+        }
+    }
+
+    /// Releases the state of a connection that has ended.
+    fn closed(&mut self, connection: &Connection, reason: CloseReason) {
+        if let Some(source) = sources::counted(connection) {
+            self.shared.sources.end(&source);
+        }
+        self.credit(connection.unfolded);
+        if self.is_watched() {
+            self.notify(connection, 0, Some(reason));
+        }
+        self.shared.release(connection.ids.lease);
+        self.shared.release_tuples(connection, self.worker);
+        self.extensions.free(connection.ids.extension);
+        if let Some(set) = connection.ids.rule_set {
+            self.sets.leave(set);
+        }
+        self.cells.connection_closed(reason);
     }
 }

@@ -9,6 +9,7 @@ use super::flow_state::FlowState;
 use super::fold_rounds::FoldRounds;
 use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
+use super::neighbours::Neighbours;
 use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
@@ -17,7 +18,9 @@ use crate::compiled::Snapshot;
 use crate::verdict::VECTOR;
 use mmb_classify::RuleSlot;
 use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
-use mmb_conn::{CloseReason, ConnId, ConnectionTable, Direction, QuickPort, QuickResult, ReclaimCursor};
+use mmb_conn::{
+    CloseReason, ConnId, ConnectionTable, Direction, QuickPort, QuickResult, ReclaimCursor, TableOwner,
+};
 use mmb_policy::CtState;
 use mmb_policy::settings::InvalidPackets;
 use mmb_random::{Purpose, Seed, SeedTree};
@@ -93,6 +96,7 @@ impl Conntrack {
                 extensions: Extensions::new(
                     seed(Purpose::HeaderChoices),
                     SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
+                    Neighbours::new(seed(Purpose::Neighbours)),
                 ),
                 cells,
                 cache: FlowCache::default(),
@@ -162,7 +166,7 @@ impl Conntrack {
         self.state.now_ms = self.state.now_ms.max(now_ms);
         if !self.table.is_empty() {
             let Conntrack { table, state, .. } = self;
-            table.advance(state.now_ms, &mut |connection, reason| state.closed(connection, reason));
+            table.advance(state.now_ms, state);
             self.count();
         }
         if !self.held.is_empty() {

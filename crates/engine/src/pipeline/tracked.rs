@@ -1,15 +1,16 @@
 //! The verdict stage with connection tracking: packets also get the rules of their connection.
 
 use super::resolver::{VerdictResolver, first_that_drops};
-use super::state::{FEW_RULES, Pipeline};
+use super::state::Pipeline;
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
 use crate::conntrack::{
-    Assessment, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets, VerdictId,
+    Assessment, BLOCK, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets, VerdictId,
 };
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::verdict::Verdict;
+use crate::verdict::{VECTOR, Verdict};
+use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction};
@@ -27,10 +28,23 @@ impl Pipeline {
     ) {
         self.work.clear();
         self.fetch_rules(snapshot);
-        let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_slots() };
-        self.conntrack.prefetch_new(snapshot, slots);
         self.work.translations.extend_from_slice(&self.conntrack.quick().translations);
-        for at in self.conntrack.quick().others(packets.len()) {
+        let others: ArrayVec<u8, VECTOR> =
+            self.conntrack.quick().others(packets.len()).map(|at| at as u8).collect();
+        for block in others.chunks(BLOCK) {
+            self.conntrack.prefetch_new(snapshot, block, |at| self.scratch.slots(at));
+            self.decide_block(snapshot, block, packets, verdicts);
+        }
+    }
+
+    fn decide_block(
+        &mut self,
+        snapshot: &Snapshot,
+        block: &[u8],
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        for at in block.iter().map(|at| usize::from(*at)) {
             let packet = &packets[at];
             let is_done = if self.per_packet.slots(at).is_empty() {
                 self.apply_cached(snapshot, at, packet, verdicts)

@@ -123,7 +123,7 @@ impl ConnectionTable {
         let mut clients = Clients { events: first.collect(), answered: vec![false; many as usize], trip };
         let mut sent = 0;
         for now_ms in begins_ms + 1..=begins_ms + last_ms + 1300 {
-            self.advance(now_ms, &mut |_, _| {});
+            self.advance(now_ms, &mut |_: &Connection, _: CloseReason| {});
             for _ in 0..if flood == Flood::None { 0 } else { per_ms } {
                 let number = FLOOD + if let Flood::Loop(tuples) = flood { sent % tuples } else { sent };
                 sent += 1;
@@ -175,8 +175,13 @@ impl Clients {
                     Some((id, _)) => id,
                     // Picked up in mid-flow.
                     None => {
-                        let made =
-                            table.insert(now_ms, forward, answer(&forward), Some(&ack), &mut |_, _| {});
+                        let made = table.insert(
+                            now_ms,
+                            forward,
+                            answer(&forward),
+                            Some(&ack),
+                            &mut |_: &Connection, _: CloseReason| {},
+                        );
                         let Ok(id) = made else { return };
                         id
                     }

@@ -1,0 +1,70 @@
+//! An index of ids, which the tables of NAT are found by.
+
+use crate::index::{IndexBucket, TupleIndex};
+use mmb_base::{Id, prefetch};
+use std::marker::PhantomData;
+
+/// Finds ids by a hash of what they name: see [`TupleIndex`].
+pub(super) struct IdIndex<I> {
+    index: TupleIndex,
+    len: usize,
+    id: PhantomData<I>,
+}
+
+impl<I: Id> IdIndex<I> {
+    pub(super) fn new() -> IdIndex<I> {
+        IdIndex { index: TupleIndex::new(), len: 0, id: PhantomData }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes in use.
+    pub(super) fn memory(&self) -> usize {
+        self.index.memory()
+    }
+
+    /// Prefetches what the search for a hash reads first.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch::<IndexBucket>(self.index.first(hash));
+    }
+
+    /// An id that is likely the one with a hash: for prefetching what it names.
+    #[inline]
+    pub(super) fn likely(&self, hash: u64) -> Option<I> {
+        id(self.index.first(hash).likely(hash))
+    }
+
+    /// The id with a hash for which `is` returns true.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut is: impl FnMut(I) -> bool) -> Option<I> {
+        self.index.find(hash, |entry| id(entry).is_some_and(&mut is)).and_then(id)
+    }
+
+    /// Adds an id that is not in the index; `hash_of` returns the hash of any id in it. False if there is no memory.
+    #[must_use]
+    pub(super) fn insert(&mut self, hash: u64, new: I, hash_of: impl Fn(I) -> u64) -> bool {
+        let is_kept = self.index.insert(hash, entry(new), |entry| id(entry).map_or(0, &hash_of)).is_ok();
+        self.len += usize::from(is_kept);
+        is_kept
+    }
+
+    /// Removes an id that was added with this hash.
+    pub(super) fn remove(&mut self, hash: u64, gone: I) {
+        self.index.remove(hash, entry(gone));
+        self.len -= 1;
+    }
+}
+
+/// The entry of an id: a number above [`ABSENT`](crate::index::ABSENT).
+#[inline]
+fn entry(id: impl Id) -> u32 {
+    id.number() + 1
+}
+
+#[inline]
+fn id<I: Id>(entry: u32) -> Option<I> {
+    I::new(entry.saturating_sub(1))
+}
