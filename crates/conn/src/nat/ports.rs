@@ -308,9 +308,13 @@ impl UsedPorts {
 
 /// The ports whose bits are set, in order.
 fn ports_of(words: &[u64; WORDS]) -> impl Iterator<Item = u16> + '_ {
-    let used = (0..).zip(words).filter(|(_, word)| **word != 0);
-    used.flat_map(|(at, word): (u16, _)| {
-        (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
+    (0..).zip(words).flat_map(|(at, &word): (u16, _)| {
+        let mut left: u64 = word;
+        std::iter::from_fn(move || {
+            let bit = left.trailing_zeros() as u16;
+            left &= left.checked_sub(1)?;
+            Some(at * 64 + bit)
+        })
     })
 }
 

@@ -1,6 +1,7 @@
 //! Times connections out, a bounded number per call.
 
 use super::ConnectionTable;
+use crate::slab::ConnectionSlab;
 use crate::wheel::{self, CLOSED, ExpiryQueues, HALF_OPEN};
 use crate::{CloseReason, ConnId, Connection, Direction, LONGEST_S, ResourceIds};
 use arrayvec::ArrayVec;
@@ -39,6 +40,25 @@ impl<F: FnMut(&Connection, CloseReason)> TableOwner for F {
     }
 }
 
+/// A walk along a queue from its front: what was passed may leave the queue.
+struct QueueWalk {
+    next: Option<ConnId>,
+    left: usize,
+}
+
+impl QueueWalk {
+    /// Adds the next connection to `ids`, and prefetches the one after it. False if there is none.
+    #[inline]
+    fn step(&mut self, slab: &ConnectionSlab, ids: &mut ArrayVec<ConnId, TOGETHER>) -> bool {
+        let Some(id) = self.next.filter(|_| self.left > 0) else { return false };
+        self.left -= 1;
+        ids.push(id);
+        self.next = slab.cold(id).links.next;
+        self.next.into_iter().for_each(|next| slab.prefetch(next));
+        true
+    }
+}
+
 /// A connection that has timed out, and the hashes of its tuples.
 struct Ending {
     id: ConnId,
@@ -63,55 +83,59 @@ impl ConnectionTable {
                 && let Some(first) = self.queues.first(order)
                 && self.has_timed_out(first)
             {
-                left -= self.check_from(first, left, owner);
+                left -= self.check_queue(first, left, owner);
             }
         }
         let mut steps = wheel::STEPS;
         while left > 0
             && let Some(first) = self.queues.due(self.now_ms, &mut steps)
         {
-            left -= self.check_from(first, left, owner);
+            left -= self.check_queue(first, left, owner);
         }
         self.continue_sweep(left, owner);
         self.sweep_epochs();
         self.behind = left == 0 || self.sweep.is_some();
     }
 
-    /// Ends the connections that have timed out among some of a queue from the first one on, and puts the others in their queues again: those
-    /// of the wheel. Returns how many were checked.
+    /// Ends the connections that have timed out among the first ones of a queue, and puts the others in their queues again: those of the wheel.
+    /// Returns how many were checked.
     ///
-    /// It works in steps, each of which prefetches for all of them what the next one reads.
-    fn check_from(&mut self, first: ConnId, most: usize, owner: &mut impl TableOwner) -> usize {
-        let mut ids = ArrayVec::<ConnId, TOGETHER>::new();
-        let mut next = Some(first);
-        while let Some(id) = next.filter(|_| ids.len() < most.min(TOGETHER)) {
-            ids.push(id);
-            self.slab.prefetch(id);
-            next = self.slab.cold(id).links.next;
-        }
+    /// Works on some together, in steps of which each prefetches what the next one reads. A queue is a list: the next ones are found while these
+    /// end, one at a time, since each record has to be read for the id of its successor.
+    fn check_queue(&mut self, first: ConnId, most: usize, owner: &mut impl TableOwner) -> usize {
         let is_wheel = ExpiryQueues::is_in_wheel(&self.slab, first);
-        let mut ending = ArrayVec::<Ending, TOGETHER>::new();
-        for (at, &id) in ids.iter().enumerate() {
-            if self.has_timed_out(id) {
-                let hashes =
-                    Direction::ALL.map(|direction| self.hasher.hash(&self.slab.tuple(id, direction)));
-                hashes.iter().for_each(|hash| prefetch(self.index.first(*hash)));
-                ending.push(Ending { id, hashes });
-            } else if is_wheel {
-                self.requeue(id);
-            } else {
-                ids.truncate(at);
-                break;
+        let mut checked = 0;
+        let mut walk = QueueWalk { next: Some(first), left: most };
+        let mut ids = ArrayVec::<ConnId, TOGETHER>::new();
+        loop {
+            while !ids.is_full() && walk.step(&self.slab, &mut ids) {}
+            if ids.is_empty() {
+                return checked;
+            }
+            let mut ending = ArrayVec::<Ending, TOGETHER>::new();
+            for id in ids.drain(..) {
+                if self.has_timed_out(id) {
+                    let hashes =
+                        Direction::ALL.map(|direction| self.hasher.hash(&self.slab.tuple(id, direction)));
+                    hashes.iter().for_each(|hash| prefetch(self.index.first(*hash)));
+                    ending.push(Ending { id, hashes });
+                } else if is_wheel {
+                    self.requeue(id);
+                } else {
+                    walk.next = None;
+                    break;
+                }
+                checked += 1;
+            }
+            for step in 0..STEPS {
+                owner.prefetch(step, &mut ending.iter().map(|ending| (ending.id, *self.ids(ending.id))));
+            }
+            for Ending { id, hashes } in ending {
+                walk.step(&self.slab, &mut ids);
+                let reason = CloseReason::expired(self.state(id));
+                owner.closed(&self.remove_hashed(id, hashes), reason);
             }
         }
-        for step in 0..STEPS {
-            owner.prefetch(step, &mut ending.iter().map(|ending| (ending.id, *self.ids(ending.id))));
-        }
-        for Ending { id, hashes } in ending {
-            let reason = CloseReason::expired(self.state(id));
-            owner.closed(&self.remove_hashed(id, hashes), reason);
-        }
-        ids.len()
     }
 
     /// Whether connections may be due that the last call of [`ConnectionTable::advance`] did not reach: an idle host calls again.

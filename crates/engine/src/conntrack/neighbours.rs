@@ -3,12 +3,11 @@
 //! A host is learned from a packet that begins a translated connection. A sender of such packets could use another host's address, so a MAC
 //! address that was seen recently is not replaced by a spoofed frame. Only hosts with a NAT binding are looked up, so an old address stays
 //! valid until another one is seen: a host may keep one connection for hours. Each wire has a limit of its own, for all VLANs together;
-//! when it is reached, the host that was seen longest ago is evicted.
+//! when it is reached, a host that was not seen for long is evicted.
 
 use hashbrown::HashTable;
 use mmb_conn::{Tuple, TupleHasher, Vlans, Wire};
 use mmb_random::Seed;
-use std::collections::VecDeque;
 
 /// Hosts of a wire, at most.
 const SHARE: usize = 4096;
@@ -38,18 +37,25 @@ impl NeighbourKey {
     }
 }
 
+/// The hosts of a wire, in the order in which they were learned; when there are as many as may be, the next one takes the place of the oldest
+/// that was not seen again since the last turn (the clock algorithm).
 #[derive(Debug, Default)]
 struct WireNeighbours {
-    hosts: HashTable<Neighbour>,
-    /// Every host once, with a time at which it was seen: the oldest first, except for hosts that were seen again.
-    order: VecDeque<(NeighbourKey, u64)>,
+    hosts: Vec<Neighbour>,
+    /// Indices of hosts by the hash of their keys.
+    by_key: HashTable<u16>,
+    /// The oldest one, if there are as many as may be.
+    hand: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {
     key: NeighbourKey,
-    mac: [u8; 6],
+    hash: u64,
     heard_ms: u64,
+    mac: [u8; 6],
+    /// Since the last turn.
+    seen_again: bool,
 }
 
 impl Neighbours {
@@ -73,39 +79,57 @@ impl Neighbours {
     /// The MAC address of a host with a NAT binding, if known.
     pub(super) fn find(&self, wire: Wire, address: u128) -> Option<[u8; 6]> {
         let key = NeighbourKey { vlans: wire.vlans, address };
-        let hosts = &self.wires.get(usize::from(wire.port))?.hosts;
-        Some(hosts.find(key.hash(&self.hasher), |host| host.key == key)?.mac)
+        let wire = self.wires.get(usize::from(wire.port))?;
+        wire.find(key.hash(&self.hasher), key).map(|at| wire.hosts[at].mac)
     }
 }
 
 impl WireNeighbours {
+    fn find(&self, hash: u64, key: NeighbourKey) -> Option<usize> {
+        self.by_key.find(hash, |at| self.hosts[usize::from(*at)].key == key).map(|at| usize::from(*at))
+    }
+
     fn learn(&mut self, hasher: &TupleHasher, now_ms: u64, key: NeighbourKey, mac: [u8; 6]) {
         let hash = key.hash(hasher);
-        if let Some(host) = self.hosts.find_mut(hash, |host| host.key == key) {
+        if let Some(at) = self.find(hash, key) {
+            let host = &mut self.hosts[at];
             if host.mac == mac || now_ms.saturating_sub(host.heard_ms) >= AGE_MS {
-                *host = Neighbour { key, mac, heard_ms: now_ms };
+                (host.mac, host.heard_ms, host.seen_again) = (mac, now_ms, true);
             }
             return;
         }
-        while self.hosts.len() >= SHARE && self.forget_oldest(hasher) {}
-        let rehash = |host: &Neighbour| host.key.hash(hasher);
+        let hosts = &self.hosts;
+        let rehash = |at: &u16| hosts[usize::from(*at)].hash;
         // Without memory, new hosts are not learned.
-        if self.hosts.try_reserve(1, rehash).is_ok() && self.order.try_reserve(1).is_ok() {
-            self.hosts.insert_unique(hash, Neighbour { key, mac, heard_ms: now_ms }, rehash);
-            self.order.push_back((key, now_ms));
+        if self.by_key.try_reserve(1, rehash).is_err() || self.hosts.try_reserve(1).is_err() {
+            return;
         }
+        let host = Neighbour { key, hash, heard_ms: now_ms, mac, seen_again: false };
+        let at = if self.hosts.len() < SHARE {
+            self.hosts.push(host);
+            self.hosts.len() - 1
+        } else {
+            let at = self.forget_oldest();
+            self.hosts[at] = host;
+            at
+        };
+        let hosts = &self.hosts;
+        self.by_key.insert_unique(hash, at as u16, |at| hosts[usize::from(*at)].hash);
     }
 
-    /// Removes the first entry of the order, and its host unless it was seen again since.
-    fn forget_oldest(&mut self, hasher: &TupleHasher) -> bool {
-        let Some((key, heard_ms)) = self.order.pop_front() else { return false };
-        if let Ok(host) = self.hosts.find_entry(key.hash(hasher), |host| host.key == key) {
-            match host.get().heard_ms {
-                again_ms if again_ms > heard_ms => self.order.push_back((key, again_ms)),
-                _ => _ = host.remove(),
+    /// Forgets the oldest host that was not seen again. Returns its place.
+    fn forget_oldest(&mut self) -> usize {
+        let at = loop {
+            let at = self.hand;
+            self.hand = (at + 1) % SHARE;
+            if !std::mem::take(&mut self.hosts[at].seen_again) {
+                break at;
             }
+        };
+        if let Ok(gone) = self.by_key.find_entry(self.hosts[at].hash, |other| usize::from(*other) == at) {
+            gone.remove();
         }
-        true
+        at
     }
 }
 
@@ -149,7 +173,7 @@ mod tests {
             neighbours.learn(now_ms, vlan(9), host, OWN);
         }
         assert_eq!(neighbours.wires[0].hosts.len(), SHARE);
-        assert_eq!(neighbours.wires[0].order.len(), SHARE);
+        assert_eq!(neighbours.wires[0].by_key.len(), SHARE);
         let known = |wire, host| neighbours.find(wire, host).is_some();
         assert!(known(vlan(0), 0), "it was heard again");
         assert!((1..11).all(|host| !known(vlan((host % 2) as u16), host)), "the oldest");
