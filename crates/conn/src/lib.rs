@@ -38,7 +38,7 @@ pub use queue::FOLDED;
 pub use quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector};
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
-pub use table::{ConnectionTable, InsertError, TableOwner};
+pub use table::{ConnectionTable, InsertError, TOGETHER, TableOwner};
 pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, flags};
 pub use timeouts::LONGEST_S;
 pub use tracked::TrackedHeader;

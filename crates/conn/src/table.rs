@@ -14,7 +14,7 @@ mod reclaim;
 mod room;
 
 use self::epochs::Epochs;
-pub use self::expiry::TableOwner;
+pub use self::expiry::{TOGETHER, TableOwner};
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};

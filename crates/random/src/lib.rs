@@ -52,6 +52,8 @@ pub enum Purpose {
     DropShares = 12,
     /// Hash keys of the table of inside hosts' MAC addresses.
     Neighbours = 13,
+    /// Hash keys of the index of tuples that workers claim.
+    Claims = 14,
 }
 
 /// 256 secret bits for one purpose.

@@ -18,7 +18,7 @@ const CHECKED_PER_MS: u64 = 250;
 pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
 /// Connections that are checked together.
-const TOGETHER: usize = 32;
+pub const TOGETHER: usize = 32;
 
 /// The steps in which what they refer to is prefetched.
 const STEPS: usize = 4;
@@ -30,6 +30,14 @@ pub trait TableOwner {
 
     /// A connection has ended.
     fn closed(&mut self, connection: &Connection, reason: CloseReason);
+
+    /// Some connections end together: each when the iterator returns it, at most [`TOGETHER`].
+    fn closed_together(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>)
+    where
+        Self: Sized,
+    {
+        ended.for_each(|(connection, reason)| self.closed(&connection, reason));
+    }
 }
 
 impl<F: FnMut(&Connection, CloseReason)> TableOwner for F {
@@ -130,11 +138,11 @@ impl ConnectionTable {
             for step in 0..STEPS {
                 owner.prefetch(step, &mut ending.iter().map(|ending| (ending.id, *self.ids(ending.id))));
             }
-            for Ending { id, hashes } in ending {
+            owner.closed_together(ending.into_iter().map(|Ending { id, hashes }| {
                 walk.step(&self.slab, &mut ids);
                 let reason = CloseReason::expired(self.state(id));
-                owner.closed(&self.remove_hashed(id, hashes), reason);
-            }
+                (self.remove_hashed(id, hashes), reason)
+            }));
         }
     }
 

@@ -14,7 +14,6 @@ use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, T
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
-use std::sync::atomic::Ordering;
 
 /// The flow state and validity of a packet when its verdict is decided.
 #[derive(Clone, Copy, Debug)]
@@ -301,7 +300,7 @@ impl Conntrack {
     /// Whether a packet without a connection is addressed to the outside endpoint of a NAT binding whose filtering admits its sender.
     pub(super) fn is_admitted(&self, arrived: Tuple) -> bool {
         let common = &self.state.shared;
-        if common.bindings.load(Ordering::Relaxed) == 0 {
+        if !common.has_bindings() {
             return false;
         }
         // If the peer cannot be recorded for lack of memory, the packet is dropped when it would create its connection.

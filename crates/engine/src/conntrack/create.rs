@@ -17,7 +17,6 @@ use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The state that a connection refers to, and releases when it ends.
 #[derive(Clone, Copy)]
@@ -72,7 +71,7 @@ impl Conntrack {
         let mapping = merged(rules());
         let signal = key::signal(packet, layout);
         let state = &mut self.state;
-        if rules().all(|rule| !rule.maps) && state.shared.bindings.load(Ordering::Relaxed) == 0 {
+        if rules().all(|rule| !rule.maps) && !state.shared.has_bindings() {
             let extension = state.extensions.make(rules(), [&arrived; 2], signal.as_ref(), None);
             let set = state.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
@@ -122,7 +121,7 @@ impl Conntrack {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<Option<(ConnId, Direction)>, DropReason> {
-        if self.state.shared.bindings.load(Ordering::Relaxed) == 0 {
+        if !self.state.shared.has_bindings() {
             return Ok(None);
         }
         self.state.reserve(0)?;
@@ -222,7 +221,7 @@ impl Conntrack {
             }
             restored => restored.map_err(refused)?,
         };
-        state.shared.bindings.store(nat.len(), Ordering::Relaxed);
+        state.shared.note_bindings(&nat);
         drop(nat);
         let extension = state.extensions.keep(saved.extension);
         let set = state.sets.enter(snapshot, slots);

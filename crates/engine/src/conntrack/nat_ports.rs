@@ -15,7 +15,6 @@ use arrayvec::ArrayVec;
 use mmb_conn::nat::{Mapping, Nat, NatError, PortShortage, RuleVersion, Translated};
 use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Direction, Tuple};
 use mmb_packet::{LinkType, Packet};
-use std::sync::atomic::Ordering;
 
 /// How many ports one new connection may reclaim: a port that becomes free may still be in use towards its destination.
 const ROUNDS: usize = 4;
@@ -95,7 +94,7 @@ impl Conntrack {
                 }
             }
         }
-        state.shared.bindings.store(nat.len(), Ordering::Relaxed);
+        state.shared.note_bindings(&nat);
         Ok(NewTranslation { translated, hairpin, turns_back })
     }
 

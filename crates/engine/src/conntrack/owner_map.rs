@@ -18,16 +18,17 @@
 //! connection, and only if there are several workers.
 
 use crate::drop::DropReason;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use mmb_base::{read, write};
-use mmb_conn::Tuple;
 use mmb_conn::fragment::FragmentKey;
-use mmb_random::{Prf, Seed};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use mmb_conn::{Tuple, TupleHasher};
+use mmb_random::{Prf, Purpose, SeedTree};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
-const SHARDS: usize = 64;
+/// Parts of the index of claims: so many that none grows for long.
+const SHARDS: usize = 1024;
 
 /// Hash ranges, each of which is assigned to one worker.
 const PARTS: usize = 256;
@@ -50,6 +51,14 @@ impl From<ClaimError> for DropReason {
     }
 }
 
+/// A tuple that a worker claims, by its hash under secret keys: two tuples have the same one with a probability of 2^-64, and then the second
+/// one is refused.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    hash: u64,
+    worker: u16,
+}
+
 /// The owners of connections, as all workers see them.
 #[derive(Debug)]
 pub(crate) struct OwnerMap {
@@ -64,12 +73,14 @@ pub(crate) struct OwnerMap {
     /// Some untranslated connection may be at another worker than its hash selects.
     changed: AtomicBool,
     prf: Prf,
-    moved: [RwLock<HashMap<Tuple, usize>>; SHARDS],
-    len: AtomicUsize,
+    hasher: TupleHasher,
+    moved: Box<[RwLock<HashTable<Claim>>]>,
+    /// Some tuple was claimed. Not a number, which all workers would write.
+    has_claims: AtomicBool,
 }
 
 impl OwnerMap {
-    pub(crate) fn new(owning: usize, seed: Seed) -> OwnerMap {
+    pub(crate) fn new(owning: usize, seeds: &SeedTree) -> OwnerMap {
         let parts = || Box::new(std::array::from_fn(|part| AtomicU16::new((part % owning) as u16)));
         OwnerMap {
             owning,
@@ -77,9 +88,10 @@ impl OwnerMap {
             now: parts(),
             next: parts(),
             changed: AtomicBool::new(false),
-            prf: Prf::new(seed),
-            moved: std::array::from_fn(|_| RwLock::default()),
-            len: AtomicUsize::new(0),
+            prf: Prf::new(seeds.shared(Purpose::Owners)),
+            hasher: TupleHasher::new(seeds.shared(Purpose::Claims)),
+            moved: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            has_claims: AtomicBool::new(false),
         }
     }
 
@@ -126,14 +138,7 @@ impl OwnerMap {
 
     /// The worker that owns packets with this tuple.
     pub(crate) fn of(&self, tuple: &Tuple) -> usize {
-        let hash = self.hash(tuple);
-        if self.len.load(Ordering::Acquire) > 0 {
-            let shard = read(&self.moved[hash as usize % SHARDS]);
-            if let Some(&worker) = shard.get(tuple) {
-                return worker;
-            }
-        }
-        self.by_hash(hash)
+        self.claimed_by(tuple).unwrap_or_else(|| self.by_hash(self.hash(tuple)))
     }
 
     /// The home of a datagram: the worker that all of its fragments go to first.
@@ -146,14 +151,18 @@ impl OwnerMap {
     /// # Errors
     /// The tuple cannot be claimed. Nothing is changed.
     pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> Result<(), ClaimError> {
-        let mut shard = write(self.shard(tuple));
-        shard.try_reserve(1).map_err(|_| ClaimError::NoMemory)?;
-        match shard.entry(*tuple) {
-            Entry::Occupied(other) if *other.get() == worker => Ok(()),
+        let hash = self.hasher.hash(tuple);
+        let worker = worker as u16;
+        let mut shard = write(self.shard(hash));
+        shard.try_reserve(1, |claim| claim.hash).map_err(|_| ClaimError::NoMemory)?;
+        match shard.entry(hash, |claim| claim.hash == hash, |claim| claim.hash) {
+            Entry::Occupied(other) if other.get().worker == worker => Ok(()),
             Entry::Occupied(_) => Err(ClaimError::Taken),
             Entry::Vacant(place) => {
-                place.insert(worker);
-                self.len.fetch_add(1, Ordering::Release);
+                place.insert(Claim { hash, worker });
+                if !self.has_claims.load(Ordering::Relaxed) {
+                    self.has_claims.store(true, Ordering::Release);
+                }
                 Ok(())
             }
         }
@@ -161,21 +170,30 @@ impl OwnerMap {
 
     /// Whether another worker has claimed this tuple.
     pub(crate) fn is_taken(&self, tuple: &Tuple, worker: usize) -> bool {
-        self.len.load(Ordering::Acquire) > 0
-            && read(self.shard(tuple)).get(tuple).is_some_and(|&other| other != worker)
+        self.claimed_by(tuple).is_some_and(|other| other != worker)
+    }
+
+    /// The worker that has claimed this tuple.
+    fn claimed_by(&self, tuple: &Tuple) -> Option<usize> {
+        if !self.has_claims.load(Ordering::Acquire) {
+            return None;
+        }
+        let hash = self.hasher.hash(tuple);
+        read(self.shard(hash)).find(hash, |claim| claim.hash == hash).map(|claim| usize::from(claim.worker))
     }
 
     /// Withdraws a worker's claim.
     pub(crate) fn release(&self, tuple: &Tuple, worker: usize) {
-        let mut shard = write(self.shard(tuple));
-        if shard.get(tuple) == Some(&worker) {
-            shard.remove(tuple);
-            self.len.fetch_sub(1, Ordering::Release);
+        let hash = self.hasher.hash(tuple);
+        let own = |claim: &Claim| claim.hash == hash && usize::from(claim.worker) == worker;
+        if let Ok(claim) = write(self.shard(hash)).find_entry(hash, own) {
+            claim.remove();
         }
     }
 
-    fn shard(&self, tuple: &Tuple) -> &RwLock<HashMap<Tuple, usize>> {
-        &self.moved[self.hash(tuple) as usize % SHARDS]
+    /// The tables themselves use the lowest and the highest seven bits.
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<Claim>> {
+        &self.moved[(hash >> 40) as usize % SHARDS]
     }
 
     #[inline]
@@ -196,7 +214,7 @@ fn share_out(parts: &[AtomicU16; PARTS], workers: &[u16]) {
     }
 }
 
-/// The range of a hash. Other bits select the shard of a claim.
+/// The range of a hash.
 #[inline]
 fn part(hash: u64) -> usize {
     (hash >> 56) as usize
@@ -218,7 +236,7 @@ mod tests {
 
     #[test]
     fn both_directions_belong_to_one_worker_and_workers_share_evenly() {
-        let owners = OwnerMap::new(3, Seed::repeatable(7));
+        let owners = OwnerMap::new(3, &SeedTree::repeatable(7));
         let mut counts = [0; 3];
         for number in 0..30_000 {
             let owner = owners.of(&tuple(number));
@@ -230,7 +248,7 @@ mod tests {
 
     #[test]
     fn claimed_tuples_belong_to_who_claimed_them_until_let_go() {
-        let owners = OwnerMap::new(2, Seed::repeatable(7));
+        let owners = OwnerMap::new(2, &SeedTree::repeatable(7));
         for number in 0..100 {
             let reply = tuple(number);
             let by_hash = owners.of(&reply);
@@ -244,6 +262,6 @@ mod tests {
                 assert_eq!(owners.of(&reply), by_hash);
             }
         }
-        assert_eq!(owners.len.load(Ordering::Relaxed), 0);
+        assert!(owners.moved.iter().all(|shard| read(shard).is_empty()));
     }
 }

@@ -8,11 +8,14 @@ use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
 use crate::cells::{RuleCells, WorkerCells};
 use crate::drop::DropReason;
+use arrayvec::ArrayVec;
 use mmb_base::lock;
 use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
-use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TableOwner, Tuple, Unfolded};
-use mmb_random::{Purpose, SeedTree};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use mmb_conn::{
+    CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TOGETHER, TableOwner, Tuple, Unfolded,
+};
+use mmb_random::SeedTree;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,8 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// worker's connections; never for packets of a worker's own connections.
 pub(crate) struct SharedState {
     pub(super) nat: Mutex<Nat>,
-    /// Number of NAT bindings.
-    pub(super) bindings: AtomicUsize,
+    /// Whether there are NAT bindings.
+    has_bindings: AtomicBool,
     /// Number of workers that have connections.
     pub(super) busy: AtomicUsize,
     pub(crate) owners: OwnerMap,
@@ -35,11 +38,11 @@ impl SharedState {
     pub(crate) fn new(owning: usize, seeds: &SeedTree) -> SharedState {
         SharedState {
             nat: Mutex::new(Nat::new(seeds)),
-            bindings: AtomicUsize::new(0),
+            has_bindings: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
             memory: AtomicUsize::new(usize::MAX),
             sources: SourceCounts::new(),
-            owners: OwnerMap::new(owning, seeds.shared(Purpose::Owners)),
+            owners: OwnerMap::new(owning, seeds),
         }
     }
 
@@ -57,8 +60,22 @@ impl SharedState {
         if lease.is_some() {
             let mut nat = self.nat();
             nat.release(lease);
-            self.bindings.store(nat.len(), Ordering::Relaxed);
+            self.note_bindings(&nat);
         }
+    }
+
+    /// Publishes whether there are bindings now. Workers read it for each new connection, so it is written only if it changes.
+    pub(super) fn note_bindings(&self, nat: &Nat) {
+        let has_bindings = !nat.is_empty();
+        if self.has_bindings() != has_bindings {
+            self.has_bindings.store(has_bindings, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there are NAT bindings.
+    #[inline]
+    pub(super) fn has_bindings(&self) -> bool {
+        self.has_bindings.load(Ordering::Relaxed)
     }
 
     /// Publishes to all workers which worker owns a connection, if the hash of its tuples does not determine it.
@@ -203,7 +220,7 @@ impl WorkerState {
 
 impl TableOwner for WorkerState {
     fn prefetch(&self, step: usize, ending: &mut dyn Iterator<Item = (ConnId, ResourceIds)>) {
-        let nat = (self.shared.bindings.load(Ordering::Relaxed) > 0).then(|| self.shared.nat());
+        let nat = self.shared.has_bindings().then(|| self.shared.nat());
         for (id, ResourceIds { rule_set, lease, .. }) in ending {
             if step == 0 {
                 self.cache.prefetch(id);
@@ -215,8 +232,29 @@ impl TableOwner for WorkerState {
         }
     }
 
-    /// Releases the state of a connection that has ended.
     fn closed(&mut self, connection: &Connection, reason: CloseReason) {
+        self.release_own(connection, reason);
+        self.shared.release(connection.ids.lease);
+    }
+
+    /// Locks the NAT once for all of them.
+    fn closed_together(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>) {
+        let mut leases = ArrayVec::<LeaseId, TOGETHER>::new();
+        for (connection, reason) in ended {
+            self.release_own(&connection, reason);
+            leases.extend(connection.ids.lease);
+        }
+        if !leases.is_empty() {
+            let mut nat = self.shared.nat();
+            leases.into_iter().for_each(|lease| nat.release(Some(lease)));
+            self.shared.note_bindings(&nat);
+        }
+    }
+}
+
+impl WorkerState {
+    /// Releases the state of a connection that has ended, other than that of NAT.
+    fn release_own(&mut self, connection: &Connection, reason: CloseReason) {
         if let Some(source) = sources::counted(connection) {
             self.shared.sources.end(&source);
         }
@@ -224,7 +262,6 @@ impl TableOwner for WorkerState {
         if self.is_watched() {
             self.notify(connection, 0, Some(reason));
         }
-        self.shared.release(connection.ids.lease);
         self.shared.release_tuples(connection, self.worker);
         self.extensions.free(connection.ids.extension);
         if let Some(set) = connection.ids.rule_set {
