@@ -11,7 +11,7 @@ pub mod simd;
 mod slab;
 
 pub use id::Id;
-pub use lock::{lock, read, write};
+pub use lock::{lock, lock_soon, read, write};
 pub use persistent_vec::PersistentVec;
 pub use prefetch::prefetch;
 pub use slab::{Chunks, IdPool, Slab, SlabStorage};

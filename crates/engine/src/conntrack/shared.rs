@@ -9,7 +9,7 @@ use super::sources::{self, SourceCounts, SourceRefusal};
 use crate::cells::{RuleCells, WorkerCells};
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
-use mmb_base::lock;
+use mmb_base::lock_soon;
 use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
 use mmb_conn::{
     CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TOGETHER, TableOwner, Tuple, Unfolded,
@@ -52,7 +52,7 @@ impl SharedState {
     }
 
     pub(super) fn nat(&self) -> MutexGuard<'_, Nat> {
-        lock(&self.nat)
+        lock_soon(&self.nat)
     }
 
     /// Releases what a connection holds of the NAT.
