@@ -5,6 +5,8 @@
 //! set-associative table, where new ones replace the oldest of their set: a lookup touches one or two cache lines, and a sender cannot
 //! choose the set, since the hash is keyed.
 
+use mmb_base::prefetch;
+
 /// Sets, as a shift.
 const SETS_SHIFT: u32 = 16;
 
@@ -45,6 +47,19 @@ impl Ghosts {
         Ghosts { chunks: std::array::from_fn(|_| Vec::new()), lasts_until_ms: 0 }
     }
 
+    /// Whether there may be ghosts.
+    #[inline]
+    pub(crate) fn are_there(&self, now_ms: u64) -> bool {
+        now_ms < self.lasts_until_ms
+    }
+
+    /// Prefetches the set of a hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let GhostParts { chunk, set, .. } = parts(hash);
+        self.chunks[chunk].get(set).into_iter().for_each(prefetch);
+    }
+
     /// Remembers that an entry with this hash was evicted.
     pub(crate) fn remember(&mut self, hash: u64, now_ms: u64) {
         let GhostParts { chunk, set, print } = parts(hash);
@@ -72,7 +87,7 @@ impl Ghosts {
     /// Whether a first packet with this hash is a retransmission: its entry was evicted as long ago as a client waits.
     #[inline]
     pub(crate) fn is_retransmitted(&self, hash: u64, now_ms: u64) -> bool {
-        now_ms < self.lasts_until_ms && self.find(hash, now_ms)
+        self.are_there(now_ms) && self.find(hash, now_ms)
     }
 
     fn find(&self, hash: u64, now_ms: u64) -> bool {

@@ -190,14 +190,21 @@ impl ConnectionTable {
         }
     }
 
-    /// Prefetches the index bucket of a tuple.
+    /// Prefetches what [`ConnectionTable::insert`] reads for a connection with these tuples, of which the first one was just looked up.
     #[inline]
-    pub fn prefetch(&self, tuple: &Tuple) {
-        prefetch(self.index.first(self.hasher.hash(tuple)));
+    pub fn prefetch(&self, forward: &Tuple, reply: &Tuple) {
+        prefetch(self.index.first(self.hasher.hash(reply)));
+        if self.ghosts.are_there(self.now_ms) {
+            self.ghosts.prefetch(self.hasher.hash(forward));
+        }
     }
 
-    /// Prefetches the places of the next connections, and returns their ids.
-    pub fn prefetch_places(&self, count: usize) -> impl Iterator<Item = ConnId> {
+    /// Prefetches the places of this number of new connections and returns their ids; and what is read of the connections that are evicted for
+    /// them.
+    pub fn prefetch_places(&self, count: usize, owner: &impl TableOwner) -> impl Iterator<Item = ConnId> {
+        if self.len + count > self.max {
+            self.prefetch_victims(count, owner);
+        }
         self.slab.next_ids(count).inspect(|id| self.slab.prefetch(*id))
     }
 

@@ -94,11 +94,11 @@ impl Nat {
     }
 
     /// Prefetches what [`Nat::translate`] reads for connections that are likely made next: their first packets' tuples, with the mappings that
-    /// they likely get. Passes the tuple with which packets of each will likely leave to `expect`.
+    /// they likely get. Passes the tuple and the one with which it will likely leave to `expect`.
     pub fn prefetch_new<'m>(
         &mut self,
         new: impl Iterator<Item = (Tuple, &'m Mapping)>,
-        mut expect: impl FnMut(&Tuple),
+        mut expect: impl FnMut(&Tuple, &Tuple),
     ) {
         let mut ends = ArrayVec::<(Tuple, InsideEnd, [u64; 2], &'m ValueSet), AHEAD>::new();
         for (arrived, mapping) in new.take(AHEAD) {
@@ -126,7 +126,7 @@ impl Nat {
         for (arrived, inside, [_, of_host], addresses) in &ends {
             let outside = self.pools.likely_outside(inside, *of_host, addresses);
             self.bindings.prefetch_outside(&outside, inside.port);
-            expect(&with_source(*arrived, outside.address, inside.port));
+            expect(arrived, &with_source(*arrived, outside.address, inside.port));
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) const MOST_CHECKED: u64 = 1 << 14;
 pub const TOGETHER: usize = 32;
 
 /// The steps in which what they refer to is prefetched.
-const STEPS: usize = 4;
+pub(super) const STEPS: usize = 4;
 
 /// What a table tells its owner of connections that time out.
 pub trait TableOwner {

@@ -27,9 +27,12 @@
 //!
 //! A sender cannot choose which connection is evicted: age decides, and evicted connections are remembered by a keyed hash.
 
+use super::expiry::{STEPS, TOGETHER};
 use super::{ConnectionTable, TableOwner};
 use crate::wheel::{ANSWERED, CLOSED, HALF_OPEN, PROBATION, PROTECTED};
-use crate::{CloseReason, ConnId, InsertError};
+use crate::{CloseReason, ConnId, Direction, InsertError};
+use arrayvec::ArrayVec;
+use mmb_base::prefetch;
 use std::ops::Range;
 
 /// How many connections may be evicted for a new one: more than one, so that a table shrinks after its limit was lowered.
@@ -55,7 +58,7 @@ impl ConnectionTable {
             }
             let victim = self.victim().ok_or(full)?;
             if self.state(victim).is_half_open() {
-                let hash = self.hasher.hash(&self.slab.tuple(victim, crate::Direction::Forward));
+                let hash = self.hasher.hash(&self.slab.tuple(victim, Direction::Forward));
                 self.ghosts.remember(hash, self.now_ms);
             }
             self.end(victim, CloseReason::Evicted, owner);
@@ -76,6 +79,28 @@ impl ConnectionTable {
     pub(super) fn no_memory(&mut self) -> InsertError {
         self.enough = Some((self.len, self.now_ms + RETRY_AFTER_MS));
         InsertError::NoMemory
+    }
+
+    /// Prefetches what is read of the next connections that are evicted, at most [`TOGETHER`], if they are all in one order.
+    #[inline(never)]
+    pub(super) fn prefetch_victims(&self, count: usize, owner: &impl TableOwner) {
+        let mut victims = ArrayVec::<ConnId, TOGETHER>::new();
+        let mut next = self.victim();
+        while let Some(id) = next.filter(|_| victims.len() < count.min(TOGETHER)) {
+            victims.push(id);
+            self.slab.prefetch(id);
+            next = self.slab.cold(id).links.next;
+        }
+        for id in &victims {
+            let [forward, reply] =
+                Direction::ALL.map(|direction| self.hasher.hash(&self.slab.tuple(*id, direction)));
+            prefetch(self.index.first(forward));
+            prefetch(self.index.first(reply));
+            self.ghosts.prefetch(forward);
+        }
+        for step in 0..STEPS {
+            owner.prefetch(step, &mut victims.iter().map(|id| (*id, *self.ids(*id))));
+        }
     }
 
     /// The connection to evict for a new one.

@@ -195,7 +195,7 @@ impl Conntrack {
             snapshot.stateful(slot).into_iter().for_each(|rule| rule.fetch());
             sets.fetch_set(slot);
         }
-        self.table.prefetch_places(new.len()).for_each(|id| self.state.cache.prefetch(id));
+        self.table.prefetch_places(new.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
         let rule_of = |at: usize| slots(at).iter().find_map(|slot| snapshot.stateful(*slot));
         let (mut maps, mut plain) = (ArrayVec::<_, BLOCK>::new(), ArrayVec::<Tuple, BLOCK>::new());
         for &at in &new {
@@ -207,13 +207,13 @@ impl Conntrack {
             }
         }
         if !maps.is_empty() {
-            let expect = |sent: &Tuple| self.table.prefetch(&sent.reversed());
+            let expect = |arrived: &Tuple, sent: &Tuple| self.table.prefetch(arrived, &sent.reversed());
             self.state.shared.nat().prefetch_new(maps.into_iter(), expect);
         }
         for slot in new.iter().flat_map(|at| slots(*at)).copied() {
             sets.fetch_rules(slot);
         }
-        plain.iter().for_each(|arrived| self.table.prefetch(&arrived.reversed()));
+        plain.iter().for_each(|arrived| self.table.prefetch(arrived, &arrived.reversed()));
     }
 
     /// Finds the owning worker of packets for which no connection was found here.
