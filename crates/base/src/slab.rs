@@ -6,7 +6,7 @@
 //! A slab does not record which ids are in use: an access costs the same as one to a vector. The owner of an id must not use it after it
 //! freed it; the place of a freed id holds a default value, or after [`Slab::free`] the old one.
 
-use crate::Id;
+use crate::{Id, use_huge_pages};
 use std::collections::TryReserveError;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -189,6 +189,7 @@ impl<T, const N: usize> SlabStorage<T> for Chunks<T, N> {
             let mut chunk = Vec::new();
             chunk.try_reserve_exact(N)?;
             self.0.try_reserve(1)?;
+            use_huge_pages(&chunk);
             self.0.push(chunk);
         }
         Ok(())

@@ -10,6 +10,7 @@
 
 use crate::slab::AllocError;
 use mmb_base::simd::equal_lanes;
+use mmb_base::use_huge_pages;
 
 /// Entries in a bucket.
 const WAYS: usize = 10;
@@ -231,6 +232,8 @@ struct SegmentInfo {
 /// The index. An entry is a number above [`ABSENT`] with a meaning that the caller defines.
 #[derive(Debug)]
 pub(crate) struct TupleIndex {
+    /// Its first chunk has huge pages, as all others have.
+    is_large: bool,
     /// The segment by `depth` bits of a hash. The lowest bits come first, so that doubling is one copy.
     directory: Vec<u32>,
     depth: u8,
@@ -242,8 +245,19 @@ pub(crate) struct TupleIndex {
 }
 
 impl TupleIndex {
+    /// An index that grows to some thousand entries seldom.
     pub(crate) fn new() -> TupleIndex {
+        TupleIndex::with(false)
+    }
+
+    /// An index that reads fast when it is large, and takes two megabytes at least.
+    pub(crate) fn large() -> TupleIndex {
+        TupleIndex::with(true)
+    }
+
+    fn with(is_large: bool) -> TupleIndex {
         let mut index = TupleIndex {
+            is_large,
             directory: vec![0],
             depth: 0,
             chunks: Vec::new(),
@@ -262,6 +276,9 @@ impl TupleIndex {
             let mut chunk = Vec::new();
             chunk.try_reserve_exact(CHUNK)?;
             self.chunks.try_reserve(1)?;
+            if self.is_large || !self.chunks.is_empty() {
+                use_huge_pages(&chunk);
+            }
             self.chunks.push(chunk);
         }
         self.about.try_reserve(1)?;

@@ -85,7 +85,7 @@ impl ConnectionTable {
     pub fn new(seed: Seed) -> ConnectionTable {
         ConnectionTable {
             hasher: TupleHasher::new(seed),
-            index: TupleIndex::new(),
+            index: TupleIndex::large(),
             slab: ConnectionSlab::default(),
             queues: ExpiryQueues::new(),
             ghosts: Ghosts::new(),

@@ -2,6 +2,7 @@
 //! cache when it is processed.
 
 use arrayvec::ArrayVec;
+use mmb_base::use_huge_pages;
 use mmb_engine::VECTOR;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::RepeatableRandom;
@@ -47,7 +48,13 @@ impl Arena {
 
     /// Restores the original bytes of all packets.
     pub(super) fn restore(&mut self) {
-        self.memory.resize(self.pristine.len() + LINE, 0);
+        let wanted = self.pristine.len() + LINE;
+        if self.memory.capacity() < wanted {
+            self.memory = Vec::with_capacity(wanted);
+            // As packet buffers of DPDK and VPP.
+            use_huge_pages(&self.memory);
+        }
+        self.memory.resize(wanted, 0);
         lines(&mut self.memory)[..self.pristine.len()].copy_from_slice(&self.pristine);
     }
 
