@@ -39,5 +39,5 @@ pub use mmb_conn::{Side, Vlans, Wire};
 pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;
-pub use verdict::{Cycles, NoCycles, Origin, ProcessedPacket, VECTOR, Verdict};
+pub use verdict::{Cycles, NoCycles, Origin, ProcessedPacket, TranslatedPackets, VECTOR, Verdict};
 pub use worker::Worker;

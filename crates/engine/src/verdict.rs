@@ -31,6 +31,34 @@ pub struct ProcessedPacket {
     pub len: usize,
 }
 
+/// The packets that a call of [`Worker::decide`](crate::Worker::decide) rewrote at once, among its first [`VECTOR`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TranslatedPackets([u64; VECTOR / 64]);
+
+impl TranslatedPackets {
+    /// Whether a packet is one of them.
+    #[inline]
+    pub fn has(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    /// Adds those of a vector whose first packet is the one at `first`.
+    pub(crate) fn add_all(&mut self, first: usize, others: TranslatedPackets) {
+        if first == 0 {
+            *self = others;
+        } else {
+            (0..VECTOR).filter(|at| others.has(*at)).for_each(|at| self.add(first + at));
+        }
+    }
+}
+
 /// The source of a vector's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {

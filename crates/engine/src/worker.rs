@@ -6,7 +6,7 @@ use crate::conntrack::SharedState;
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
-use crate::verdict::{Cycles, Origin, ProcessedPacket, VECTOR, Verdict};
+use crate::verdict::{Cycles, Origin, ProcessedPacket, TranslatedPackets, VECTOR, Verdict};
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
 use arrayvec::ArrayVec;
@@ -114,6 +114,9 @@ impl Worker {
     /// ticket, `packets[i]` must be rewritten before its verdict is carried out; it is counted then. The policy stays in use until all of
     /// its tickets are redeemed. `trace_hook`, if given, receives the trace of each packet in order.
     ///
+    /// Packets in the middle of a connection whose addresses and ports NAT changes, and nothing else, are rewritten at once: they need no ticket.
+    /// Returns which.
+    ///
     /// # Panics
     /// If there are fewer verdicts or tickets than packets.
     #[expect(clippy::too_many_arguments, reason = "a vector's columns, which the host lays out as it likes")]
@@ -122,20 +125,24 @@ impl Worker {
         origin: Origin,
         now_ns: u64,
         cycles: &impl Cycles,
-        packets: &[Packet<'_>],
+        packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
         tickets: &mut [Option<RewriteTicket>],
         mut trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
-    ) {
+    ) -> TranslatedPackets {
         let (vector, count) = (self.begin(now_ns), packets.len());
-        let columns = packets.chunks(vector).zip(verdicts.chunks_mut(vector)).zip(tickets.chunks_mut(vector));
-        for ((packets, verdicts), tickets) in columns {
+        let columns =
+            packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)).zip(tickets.chunks_mut(vector));
+        let mut translated = TranslatedPackets::default();
+        for (number, ((packets, verdicts), tickets)) in columns.enumerate() {
             let (verdicts, tickets) = (&mut verdicts[..packets.len()], &mut tickets[..packets.len()]);
             let by = (origin, &*self.snapshot);
             let hook = trace_hook.as_mut().map(|hook| &mut **hook as &mut dyn FnMut(PacketTrace));
-            self.pipeline.run_to_tickets(by, cycles, packets, verdicts, tickets, hook);
+            let of_vector = self.pipeline.run_to_tickets(by, cycles, packets, verdicts, tickets, hook);
+            translated.add_all(number * vector, of_vector);
         }
         self.fold(count);
+        translated
     }
 
     /// Rewrites packets that [`Worker::decide`] issued tickets for, each once. A verdict to send may become a verdict to drop: the packet

@@ -149,20 +149,33 @@ impl Flow {
     }
 }
 
+/// How a vector is processed.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    AtOnce,
+    /// Decided on first, and then rewritten.
+    InSteps,
+    /// As in steps, and each packet is traced: without the quick pass.
+    Traced,
+}
+
 impl Middlebox {
-    /// Processes a vector; without the quick pass if each packet is traced.
-    fn vector(&mut self, port: u16, frames: &[Vec<u8>], is_traced: bool) -> Vec<(Verdict, Vec<u8>)> {
+    fn vector(&mut self, port: u16, frames: &[Vec<u8>], way: Way) -> Vec<(Verdict, Vec<u8>)> {
         let now_ns = self.now_ms * 1_000_000;
         let worker = &mut self.worker;
         process(port, frames, |packets, verdicts| {
-            if !is_traced {
+            if way == Way::AtOnce {
                 return worker.process(now_ns, &NoCycles, packets, verdicts);
             }
             let mut tickets = vec![None; packets.len()];
             let mut hook = |_| {};
-            worker.decide(Origin::Wire, now_ns, &NoCycles, packets, verdicts, &mut tickets, Some(&mut hook));
-            for ((packet, verdict), ticket) in packets.iter_mut().zip(verdicts).zip(tickets) {
+            let hook: Option<&mut dyn FnMut(_)> = if way == Way::Traced { Some(&mut hook) } else { None };
+            let translated =
+                worker.decide(Origin::Wire, now_ns, &NoCycles, packets, verdicts, &mut tickets, hook);
+            for (at, ((packet, verdict), ticket)) in packets.iter_mut().zip(verdicts).zip(tickets).enumerate()
+            {
                 if let Some(ticket) = ticket {
+                    assert!(!translated.has(at), "rewritten once");
                     let packet = std::slice::from_mut(packet);
                     worker.rewrite(&NoCycles, packet, &[ticket], std::slice::from_mut(verdict));
                 }
@@ -232,7 +245,8 @@ proptest! {
 
     #[test]
     fn the_quick_pass_changes_nothing(first in 0..POLICIES.len(), script in script()) {
-        let mut both = [false, true].map(|is_traced| (Middlebox::new(POLICIES[first]), is_traced));
+        let ways = [Way::AtOnce, Way::InSteps, Way::Traced];
+        let mut all = ways.map(|way| (Middlebox::new(POLICIES[first]), way));
         let mut flows = [[0, 1].map(|_| Flow::new(0)); 4];
         for (client, flows) in (0..).zip(&mut flows) {
             *flows = [Flow::new(client); 2];
@@ -245,28 +259,29 @@ proptest! {
                     .iter()
                     .map(|step| flows[usize::from(step.client)][usize::from(step.is_tcp)].frame(*step))
                     .collect();
-                let results = both.each_mut().map(|(mmb, is_traced)| {
-                    mmb.vector(u16::from(is_reply), &frames, *is_traced)
-                });
-                let [quick, full] = &results;
+                let results = all.each_mut().map(|(mmb, way)| mmb.vector(u16::from(is_reply), &frames, *way));
+                let [quick, in_steps, full] = &results;
                 prop_assert_eq!(quick, full);
+                prop_assert_eq!(in_steps, full);
                 for (step, (verdict, frame)) in steps.iter().zip(quick) {
                     if !is_reply && step.form == 0 && matches!(verdict, Verdict::Send(_)) {
                         flows[usize::from(step.client)][usize::from(step.is_tcp)].left(frame);
                     }
                 }
             }
-            for (mmb, _) in &mut both {
+            for (mmb, _) in &mut all {
                 mmb.now_ms += pause_ms;
                 if let Some(change) = change {
                     mmb.change(POLICIES[usize::from(change)]);
                 }
             }
         }
-        let [counts, expected] = both.each_mut().map(|(mmb, _)| mmb.counts());
-        prop_assert_eq!(counts, expected);
-        let [listed, expected] = both.each_mut().map(|(mmb, _)| mmb.list());
-        prop_assert_eq!(listed, expected);
+        let [counts, in_steps, expected] = all.each_mut().map(|(mmb, _)| mmb.counts());
+        prop_assert_eq!(&counts, &expected);
+        prop_assert_eq!(&in_steps, &expected);
+        let [listed, in_steps, expected] = all.each_mut().map(|(mmb, _)| mmb.list());
+        prop_assert_eq!(&listed, &expected);
+        prop_assert_eq!(&in_steps, &expected);
     }
 }
 
@@ -278,23 +293,23 @@ fn counters_of_rules_lag_under_load_and_are_exact_on_request_and_at_rest() {
     let mut mmb = Middlebox::connected("add-stateful id 1 all accept");
     let before = mmb.matched(1);
     let frames = vec![segment(A, ACK); LOAD];
-    mmb.vector(A, &frames, false);
+    mmb.vector(A, &frames, Way::AtOnce);
     assert!(mmb.matched(1) < before + LOAD as u64, "the quick pass took them");
     mmb.ask(|connections| connections.fold_counters().expect("the worker answers"));
     assert_eq!(mmb.matched(1), before + LOAD as u64);
-    mmb.vector(A, &frames, false);
+    mmb.vector(A, &frames, Way::AtOnce);
     mmb.wait(0);
     assert_eq!(mmb.matched(1), before + 2 * LOAD as u64);
-    mmb.vector(A, &frames, false);
+    mmb.vector(A, &frames, Way::AtOnce);
     mmb.now_ms += 1000;
-    mmb.vector(B, &vec![segment(B, ACK); LOAD], false);
+    mmb.vector(B, &vec![segment(B, ACK); LOAD], Way::AtOnce);
     assert!(mmb.matched(1) >= before + 3 * LOAD as u64, "none waits for a second");
 }
 
 #[test]
 fn counts_that_wait_at_a_change_are_not_the_successors() {
     let mut mmb = Middlebox::connected("add-stateful id 1 all accept");
-    mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    mmb.vector(A, &vec![segment(A, ACK); LOAD], Way::AtOnce);
     mmb.change("add-stateful id 1 ip-proto tcp accept");
     mmb.worker.fold_counters();
     assert_eq!(mmb.matched(1), 0);
@@ -309,14 +324,14 @@ fn no_counter_lags_by_a_second_when_fewer_connections_go_on() {
     };
     for reply in [false, true, false, true, false, true, false] {
         for first in (0..FLOWS).step_by(200) {
-            mmb.vector(u16::from(reply), &datagrams(reply, first..first + 200), false);
+            mmb.vector(u16::from(reply), &datagrams(reply, first..first + 200), Way::AtOnce);
         }
     }
     let sent = 7 * u64::from(FLOWS);
     assert!(mmb.matched(1) < sent, "the quick pass took some");
     for _ in 0..1000 {
         mmb.now_ms += 1;
-        mmb.vector(A, &vec![datagram(1, 1, false); 33], false);
+        mmb.vector(A, &vec![datagram(1, 1, false); 33], Way::AtOnce);
     }
     assert!(mmb.matched(1) >= sent, "{} of {sent}", mmb.matched(1));
 }
@@ -325,13 +340,13 @@ fn no_counter_lags_by_a_second_when_fewer_connections_go_on() {
 fn a_successor_counts_from_zero() {
     let mut mmb = Middlebox::connected("add-stateful id 1 all accept");
     for _ in 0..10 {
-        mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+        mmb.vector(A, &vec![segment(A, ACK); LOAD], Way::AtOnce);
     }
     mmb.change("add-stateful id 1 ip-proto tcp accept");
     mmb.wait(0);
     mmb.worker.fold_counters();
     assert_eq!(mmb.matched(1), 0);
-    mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    mmb.vector(A, &vec![segment(A, ACK); LOAD], Way::AtOnce);
     mmb.worker.fold_counters();
     assert_eq!(mmb.matched(1), LOAD as u64);
 }
@@ -340,15 +355,15 @@ fn a_successor_counts_from_zero() {
 fn a_packet_by_another_port_does_not_take_the_counts() {
     let port = |name: &str| PortSpec { name: name.into(), mtu: None, forward: Forward::Routed };
     let text = "add-stateful id 1 all accept\nadd id 2 prio 1 in a accept\nadd id 3 prio 1 in c drop";
-    let results = [false, true].map(|is_traced| {
+    let results = [Way::AtOnce, Way::Traced].map(|way| {
         let mut mmb = Middlebox::between(PortTable(vec![port("a"), port("b"), port("c")]), text);
         for reply in [false, true, false, true, false, false] {
-            mmb.vector(u16::from(reply), &[datagram(1, 1000, reply)], is_traced);
+            mmb.vector(u16::from(reply), &[datagram(1, 1000, reply)], way);
         }
-        let dropped = mmb.vector(2, &[datagram(1, 1000, false)], is_traced);
+        let dropped = mmb.vector(2, &[datagram(1, 1000, false)], way);
         assert!(matches!(dropped[0].0, Verdict::Drop(_)));
         for _ in 0..10 {
-            mmb.vector(A, &vec![datagram(1, 1000, false); LOAD], is_traced);
+            mmb.vector(A, &vec![datagram(1, 1000, false); LOAD], way);
         }
         mmb.counts()
     });
@@ -358,7 +373,7 @@ fn a_packet_by_another_port_does_not_take_the_counts() {
 #[test]
 fn a_priority_tag_does_not_change_the_order() {
     let text = "set conn invalid drop\nadd-stateful id 1 all accept\nadd id 9 all drop";
-    let results = [false, true].map(|is_traced| {
+    let results = [Way::AtOnce, Way::Traced].map(|way| {
         let mut mmb = Middlebox::connected(text);
         let from_client = |seq, flags, len| {
             let payload = vec![7; len];
@@ -366,10 +381,10 @@ fn a_priority_tag_does_not_change_the_order() {
             let source = Ipv4Addr::new(10, 0, 0, 1);
             Ip4 { source, destination: SERVER, ..Ip4::new(Upper::Tcp(segment)) }.frame()
         };
-        mmb.vector(A, &[from_client(101, ACK, 20).bytes()], is_traced);
+        mmb.vector(A, &[from_client(101, ACK, 20).bytes()], way);
         let frames = [from_client(121, RST | ACK, 0).vlan(0).bytes(), from_client(121, ACK, 20).bytes()];
         let verdicts: Vec<Verdict> =
-            mmb.vector(A, &frames, is_traced).into_iter().map(|(verdict, _)| verdict).collect();
+            mmb.vector(A, &frames, way).into_iter().map(|(verdict, _)| verdict).collect();
         (verdicts, mmb.list().iter().map(|info| info.state).collect::<Vec<_>>())
     });
     assert_eq!(results[0], results[1]);
@@ -380,14 +395,14 @@ fn packets_are_counted_for_the_rules_of_their_time() {
     let mut mmb = Middlebox::connected("add-stateful id 1 all accept\nadd id 2 prio 1 ip-proto tcp accept");
     let before = [1, 2].map(|id| mmb.matched(id));
     let load = LOAD as u64;
-    mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    mmb.vector(A, &vec![segment(A, ACK); LOAD], Way::AtOnce);
     mmb.change("add-stateful id 1 all accept");
     assert!(mmb.engine.reclaim() > 0, "the worker has not used the new policy");
     // Quick packets before and after the connection's verdict is known again.
-    mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    mmb.vector(A, &vec![segment(A, ACK); LOAD], Way::AtOnce);
     assert!(mmb.engine.reclaim() > 0, "the slot of rule 2 is still counted for");
     mmb.change("add-stateful id 1 all accept\nadd id 3 prio 1 ip-proto udp drop");
-    mmb.vector(A, &vec![segment(A, ACK); LOAD], false);
+    mmb.vector(A, &vec![segment(A, ACK); LOAD], Way::AtOnce);
     mmb.worker.fold_counters();
     mmb.wait(0);
     assert_eq!(mmb.engine.reclaim(), 0);
@@ -401,7 +416,7 @@ fn an_ending_connection_is_counted_for_its_rules() {
         let before = mmb.matched(1);
         let mut frames = vec![segment(A, ACK); LOAD];
         frames.push(segment(A, flags));
-        mmb.vector(A, &frames, false);
+        mmb.vector(A, &frames, Way::AtOnce);
         mmb.wait(5);
         assert!(mmb.list().is_empty());
         assert_eq!(mmb.matched(1), before + LOAD as u64 + 1);
@@ -414,7 +429,7 @@ fn a_connection_counts_more_packets_than_its_flow_line_has_room_for() {
     let before = mmb.matched(1);
     let vectors = (1 << 16) / 250 + 9;
     let frames = vec![segment(A, ACK); 250];
-    (0..vectors).for_each(|_| _ = mmb.vector(A, &frames, false));
+    (0..vectors).for_each(|_| _ = mmb.vector(A, &frames, Way::AtOnce));
     let sent = 250 * vectors as u64;
     mmb.worker.fold_counters();
     assert_eq!(mmb.matched(1), before + sent);

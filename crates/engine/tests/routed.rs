@@ -80,7 +80,7 @@ fn decide(worker: &mut Worker, frame: &mut [u8]) -> (Verdict, Option<RewriteTick
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
     let (mut verdicts, mut tickets) = ([Verdict::Send(PortId(9))], [None]);
-    worker.decide(Origin::Wire, 0, &NoCycles, &[packet], &mut verdicts, &mut tickets, None);
+    worker.decide(Origin::Wire, 0, &NoCycles, &mut [packet], &mut verdicts, &mut tickets, None);
     (verdicts[0], tickets[0])
 }
 

@@ -7,7 +7,7 @@
 //!                        └─► error-drop, with the reason as error
 //! ```
 //!
-//! The first node decides on a vector ([`mod@decide`]), and queues a rewrite ticket for each buffer that is to be rewritten ([`pending`]); the
+//! The first node decides on a vector ([`mod@decide`]), rewrites the packets that need no more than the translation of their connection, and queues a rewrite ticket for each buffer that is to be rewritten ([`pending`]); the
 //! second redeems the tickets ([`mod@rewrite`]). Packets of other threads' connections are handed over to `ip4-mmb-handed` there; early
 //! fragments are held by the worker, and come back in new buffers. VPP may have changed an interface's features while either kind waited,
 //! so their position among the features is looked up again. The buffers that a panic leaves are dropped.

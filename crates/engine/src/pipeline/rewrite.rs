@@ -26,13 +26,12 @@ impl Pipeline {
     /// vector.
     pub(super) fn issue_tickets(&mut self, tickets: &mut [Option<RewriteTicket>]) -> Option<BatchId> {
         tickets.fill(None);
-        let RewriteWork { translations, transforms, rewrites, .. } = &self.work;
-        if translations.is_empty() && transforms.is_empty() && rewrites.is_empty() {
+        let RewriteWork { transforms, rewrites, .. } = &self.work;
+        if transforms.is_empty() && rewrites.is_empty() {
             return None;
         }
         let batch = self.tickets.take();
-        let packets = translations.iter().map(|translation| translation.packet);
-        let packets = packets.chain(transforms.iter().map(|transform| transform.packet));
+        let packets = transforms.iter().map(|transform| transform.packet);
         for packet in packets.chain(rewrites.iter().map(|rewrite| rewrite.packet)) {
             tickets[usize::from(packet)] = RewriteTicket::new(batch, packet);
         }

@@ -10,7 +10,7 @@ use crate::cells::Stage;
 use crate::compiled::Snapshot;
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::verdict::{Cycles, Origin, Verdict};
+use crate::verdict::{Cycles, Origin, TranslatedPackets, Verdict};
 use mmb_base::Id;
 use mmb_packet::parse::vector::ParseVector;
 use mmb_packet::{Class, Layout, Packet};
@@ -44,18 +44,20 @@ impl Pipeline {
     }
 
     /// Processes a vector in all stages except rewriting, for which it issues tickets. `verdicts` and `tickets` are as long as `packets`.
+    /// Packets that need no more than the translation of the quick pass are rewritten at once, and returned.
     /// `trace_hook` receives each packet's trace.
     pub(crate) fn run_to_tickets(
         &mut self,
         (origin, snapshot): (Origin, &Snapshot),
         cycles: &impl Cycles,
-        packets: &[Packet<'_>],
+        packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
         tickets: &mut [Option<RewriteTicket>],
         trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
-    ) {
+    ) -> TranslatedPackets {
         let Decided { sound, at, tracked } =
             self.decide_on((origin, trace_hook.is_some()), snapshot, cycles, packets, verdicts);
+        let translated = self.work.translate_at_once(packets);
         let batch = self.issue_tickets(tickets);
         if let Some(hook) = trace_hook {
             (0..packets.len()).for_each(|at| hook(self.trace(snapshot, at, tracked)));
@@ -66,6 +68,7 @@ impl Pipeline {
         if let Some(batch) = batch {
             self.park(batch, tickets);
         }
+        translated
     }
 
     /// Decides on a vector, and leaves the pending rewrites in `work`.

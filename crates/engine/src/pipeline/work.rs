@@ -2,7 +2,7 @@
 
 use crate::compiled::{EditId, Snapshot};
 use crate::conntrack::{NatTransform, QuotedOffsets};
-use crate::verdict::VECTOR;
+use crate::verdict::{TranslatedPackets, VECTOR};
 use mmb_conn::QuickTranslation;
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::{Ip4Translation, NotAppliedCounts, PacketEditor};
@@ -64,6 +64,18 @@ impl RewriteWork {
         self.listed.clear();
     }
 
+    /// Translates the packets that the quick pass took, and returns them.
+    pub(super) fn translate_at_once(&mut self, packets: &mut [Packet<'_>]) -> TranslatedPackets {
+        let mut translated = TranslatedPackets::default();
+        let RewriteWork { layouts, translations, .. } = self;
+        for translation in translations.drain(..) {
+            let at = usize::from(translation.packet);
+            translate(&mut packets[at], &translation, layouts);
+            translated.add(at);
+        }
+        translated
+    }
+
     /// Translates packets for their connections, and then applies the edits of their rules. `place` maps an index in the vector to one in
     /// `packets`, if the packet is there.
     #[inline(always)]
@@ -77,8 +89,7 @@ impl RewriteWork {
         let RewriteWork { layouts, translations, transforms, rewrites, listed } = self;
         for translation in &*translations {
             let Some(at) = place(translation.packet) else { continue };
-            let new = Ip4Translation { addresses: translation.addresses(), ports: translation.ports() };
-            new.apply(&mut packets[at], &layouts[usize::from(translation.packet)]);
+            translate(&mut packets[at], translation, layouts);
         }
         for &PacketTransform { packet, transform, quoted } in &*transforms {
             let Some(at) = place(packet) else { continue };
@@ -118,6 +129,12 @@ impl RewriteWork {
             editor.apply(packet, layout, edits, not_applied);
         }
     }
+}
+
+#[inline(always)]
+fn translate(packet: &mut Packet<'_>, translation: &QuickTranslation, layouts: &[Layout; VECTOR]) {
+    let new = Ip4Translation { addresses: translation.addresses(), ports: translation.ports() };
+    new.apply(packet, &layouts[usize::from(translation.packet)]);
 }
 
 /// Turns an Ethernet frame back to the side that it came from, with the MAC address that it was sent to as its source.

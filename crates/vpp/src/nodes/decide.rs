@@ -4,7 +4,7 @@ use super::thread_state::{ThreadBuffers, VectorColumns};
 use crate::runtime::Runtime;
 use crate::sys::{
     AHEAD, Buffer, BufferIndex, BufferPool, ChainCopies, ChainView, DROP, NextFeature, NodeCall, NodeError,
-    NodeTrace, NodeTsc, REWRITE, TracedVerdict, VppThread,
+    NodeTrace, NodeTsc, REWRITE, TracedVerdict, VppThread, put_back,
 };
 use arrayvec::ArrayVec;
 use mmb_engine::{
@@ -145,7 +145,9 @@ fn one_vector(
     let mut hook = |trace| traces.push(trace);
     let hook: Option<&mut dyn FnMut(PacketTrace)> = if is_traced { Some(&mut hook) } else { None };
     let now_ns = runtime.now_ns();
-    worker.decide(origin, now_ns, &NodeTsc, &vector.packets, &mut verdicts[..], &mut tickets[..], hook);
+    let packets = &mut vector.packets[..];
+    let translated =
+        worker.decide(origin, now_ns, &NodeTsc, packets, &mut verdicts[..], &mut tickets[..], hook);
     if is_traced {
         add_traces(call, runtime, &vector, &verdicts[..], &tickets[..], traces);
     }
@@ -155,6 +157,13 @@ fn one_vector(
         nexts.nexts[at] = match verdicts[number] {
             Verdict::Send(_) => {
                 let ticket = tickets[number];
+                if translated.has(number)
+                    && buffer.is_chained()
+                    && !put_back(call.thread, buffer, &vector.packets[number])
+                {
+                    call.set_error(buffer, NodeError::For(DropReason::NoBuffer));
+                    continue;
+                }
                 if ticket.is_some() {
                     reorder.begin();
                 }
