@@ -89,7 +89,9 @@ impl Conntrack {
             self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let state = &mut self.state;
         let Translated { sent, lease } = translated;
+        // A host that routes knows its neighbours itself.
         if mapping.saddr.is_some()
+            && !arrived.wire.is_routed()
             && let Some(mac) = source_mac(packet)
         {
             state.extensions.neighbours.learn(state.now_ms, arrived.wire, arrived.addresses[0], mac);
