@@ -1,37 +1,163 @@
-//! Huge pages.
+//! Memory in huge pages.
+
+use std::collections::TryReserveError;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 /// Bytes of a huge page of x86-64 and of most other architectures.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Asks the kernel for huge pages for the memory of an empty vector of several megabytes: random reads of large tables then seldom wait for a
-/// page table. Without effect where the kernel offers none (`/sys/kernel/mm/transparent_hugepage/enabled`).
-pub fn use_huge_pages<T>(memory: &Vec<T>) {
-    let bytes = memory.capacity() * size_of::<T>();
-    if bytes < 2 * HUGE_PAGE {
-        return;
+/// A place for a huge page.
+#[repr(C, align(0x20_0000))]
+struct HugePage([u8; HUGE_PAGE]);
+
+/// Values in one piece of memory, of which there is a fixed number at most. Memory of at least a huge page is aligned to one, and the kernel is
+/// asked to use huge pages for it: random reads of large tables then seldom wait for a page table. It is touched as values are added.
+pub struct Block<T> {
+    /// The first `len` values are there.
+    first: NonNull<T>,
+    len: usize,
+    most: usize,
+    _memory: BlockMemory<T>,
+}
+
+/// The memory of a block: the spare capacity of an empty vector.
+#[expect(dead_code, reason = "it is held to be freed")]
+enum BlockMemory<T> {
+    Small(Vec<T>),
+    Large(Vec<HugePage>),
+}
+
+// SAFETY: a block owns its values, as a vector does.
+unsafe impl<T: Send> Send for Block<T> {}
+// SAFETY: as above; a shared block gives out shared references only.
+unsafe impl<T: Sync> Sync for Block<T> {}
+
+impl<T> Block<T> {
+    /// An empty block for `most` values.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn try_new(most: usize) -> Result<Block<T>, TryReserveError> {
+        let bytes = most.saturating_mul(size_of::<T>());
+        if bytes < HUGE_PAGE || align_of::<T>() > HUGE_PAGE {
+            return Block::try_small(most);
+        }
+        let mut memory = Vec::<HugePage>::new();
+        memory.try_reserve_exact(bytes.div_ceil(HUGE_PAGE))?;
+        let first = memory.as_mut_ptr();
+        advise(first);
+        for page in 1..bytes.div_ceil(HUGE_PAGE) {
+            advise(first.wrapping_add(page));
+        }
+        let first = NonNull::new(first.cast()).unwrap_or(NonNull::dangling());
+        Ok(Block { first, len: 0, most, _memory: BlockMemory::Large(memory) })
     }
-    // SAFETY: it only returns a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as usize;
-    // Whole pages around it, so that neighbours that were mapped likewise remain one mapping.
-    let first = memory.as_ptr() as usize / page * page;
-    let len = (memory.as_ptr() as usize + bytes).next_multiple_of(page) - first;
-    // SAFETY: the advice has an effect on which pages the kernel uses, not on what they contain. It is given for mapped memory, and an error,
-    // as of a kernel without huge pages, changes nothing.
-    unsafe { libc::madvise(first as *mut libc::c_void, len, libc::MADV_HUGEPAGE) };
+
+    /// [`Block::try_new`] without huge pages.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn try_small(most: usize) -> Result<Block<T>, TryReserveError> {
+        let mut memory = Vec::<T>::new();
+        memory.try_reserve_exact(most)?;
+        let first = NonNull::new(memory.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        Ok(Block { first, len: 0, most, _memory: BlockMemory::Small(memory) })
+    }
+
+    /// Adds a value.
+    ///
+    /// # Panics
+    /// If there are as many as may be.
+    pub fn push(&mut self, value: T) {
+        assert!(self.len < self.most, "a block has a fixed number of values");
+        // SAFETY: its memory has room for `most` values, is aligned for them, and is used by nothing else.
+        unsafe { self.first.add(self.len).write(value) };
+        self.len += 1;
+    }
+
+    /// The most values that it may have.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+}
+
+/// A block for no values.
+impl<T> Default for Block<T> {
+    fn default() -> Block<T> {
+        Block { first: NonNull::dangling(), len: 0, most: 0, _memory: BlockMemory::Small(Vec::new()) }
+    }
+}
+
+/// Asks the kernel for a huge page.
+fn advise(page: *mut HugePage) {
+    // SAFETY: the advice has an effect on which pages the kernel uses, not on what they contain. An error, as of a kernel without huge pages,
+    // changes nothing.
+    unsafe { libc::madvise(page.cast(), HUGE_PAGE, libc::MADV_HUGEPAGE) };
+}
+
+impl<T> Deref for Block<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the first `len` values are there.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Block<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and they are borrowed by nobody else.
+        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Block<T> {
+    fn drop(&mut self) {
+        // SAFETY: the values are dropped once, since the vector that has their memory is empty.
+        unsafe { std::ptr::drop_in_place::<[T]>(&mut **self) };
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Block<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&**self).finish()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
 
     #[test]
-    fn memory_keeps_what_is_in_it() {
-        for bytes in [0, 100, 3 << 20, 9 << 20] {
-            let mut memory: Vec<u8> = Vec::with_capacity(bytes);
-            use_huge_pages(&memory);
-            memory.extend((0..bytes).map(|at| at as u8));
-            use_huge_pages(&memory);
-            assert!((0..bytes).all(|at| memory[at] == at as u8));
+    fn a_block_keeps_its_values_and_drops_them_once() {
+        for most in [1, 1000, 700_000] {
+            let value = Rc::new(());
+            let mut block: Block<(usize, Rc<()>)> = Block::try_new(most).expect("memory");
+            assert_eq!((block.len(), block.most()), (0, most));
+            (0..most).for_each(|number| block.push((number, Rc::clone(&value))));
+            assert!((0..most).all(|number| block[number].0 == number));
+            block[most - 1].0 = 7;
+            assert_eq!(block[most - 1].0, 7);
+            assert_eq!(Rc::strong_count(&value), most + 1);
+            drop(block);
+            assert_eq!(Rc::strong_count(&value), 1);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "a fixed number of values")]
+    fn a_full_block_takes_no_more() {
+        let mut block = Block::try_new(2).expect("memory");
+        (0..3).for_each(|number| block.push(number));
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        assert!(Block::<u64>::try_new(usize::MAX / 8).is_err() && Block::<u64>::try_new(usize::MAX).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Shared parts of the packet path: the size of a vector, SIMD levels, prefetches, ids and slabs, the persistent array, locks.
 //!
-//! [`prefetch()`], [`use_huge_pages`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written kernels: a prefetch
-//! and the advice for a page have no effect that a program can observe, and a kernel runs at a level only where the processor has its
+//! [`prefetch()`], [`Block`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written kernels: a prefetch has no
+//! effect that a program can observe, a block is a vector that cannot grow, and a kernel runs at a level only where the processor has its
 //! instructions.
 
 mod huge_pages;
@@ -12,7 +12,7 @@ mod prefetch;
 pub mod simd;
 mod slab;
 
-pub use huge_pages::use_huge_pages;
+pub use huge_pages::Block;
 pub use id::Id;
 pub use lock::{lock, lock_soon, read, write};
 pub use persistent_vec::PersistentVec;

@@ -6,7 +6,7 @@
 //! A slab does not record which ids are in use: an access costs the same as one to a vector. The owner of an id must not use it after it
 //! freed it; the place of a freed id holds a default value, or after [`Slab::free`] the old one.
 
-use crate::{Id, use_huge_pages};
+use crate::{Block, Id};
 use std::collections::TryReserveError;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -107,6 +107,9 @@ pub trait SlabStorage<T>: Default {
     fn at_mut(&mut self, index: usize) -> &mut T;
 
     /// Adds a value.
+    ///
+    /// # Panics
+    /// If there is no memory for it, and [`SlabStorage::try_reserve`] did not come before.
     fn push(&mut self, value: T);
 
     /// Reserves memory for one more value.
@@ -149,8 +152,8 @@ impl<T> SlabStorage<T> for Vec<T> {
 }
 
 /// Values in chunks of `N`: growing copies none of them, and memory of a chunk is touched only as it is used.
-#[derive(Clone, Debug)]
-pub struct Chunks<T, const N: usize>(Vec<Vec<T>>);
+#[derive(Debug)]
+pub struct Chunks<T, const N: usize>(Vec<Block<T>>);
 
 impl<T, const N: usize> Default for Chunks<T, N> {
     fn default() -> Self {
@@ -177,7 +180,7 @@ impl<T, const N: usize> SlabStorage<T> for Chunks<T, N> {
         match self.0.last_mut() {
             Some(last) if last.len() < N => last.push(value),
             _ => {
-                let mut chunk = Vec::with_capacity(N);
+                let mut chunk = Block::try_new(N).expect("memory for a chunk");
                 chunk.push(value);
                 self.0.push(chunk);
             }
@@ -186,23 +189,20 @@ impl<T, const N: usize> SlabStorage<T> for Chunks<T, N> {
 
     fn try_reserve(&mut self) -> Result<(), TryReserveError> {
         if self.0.last().is_none_or(|last| last.len() == N) {
-            let mut chunk = Vec::new();
-            chunk.try_reserve_exact(N)?;
             self.0.try_reserve(1)?;
-            use_huge_pages(&chunk);
-            self.0.push(chunk);
+            self.0.push(Block::try_new(N)?);
         }
         Ok(())
     }
 
     /// Counts the used part of the last chunk.
     fn memory(&self) -> usize {
-        self.count() * size_of::<T>() + self.0.capacity() * size_of::<Vec<T>>()
+        self.count() * size_of::<T>() + self.0.capacity() * size_of::<Block<T>>()
     }
 }
 
 /// Values by id; see the module. Place 0, which no id names, holds a default value.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Slab<I, T, S = Vec<T>> {
     ids: IdPool<I>,
     values: S,

@@ -9,8 +9,8 @@
 //! there is no memory to split a segment.
 
 use crate::slab::AllocError;
+use mmb_base::Block;
 use mmb_base::simd::equal_lanes;
-use mmb_base::use_huge_pages;
 
 /// Entries in a bucket.
 const WAYS: usize = 10;
@@ -237,7 +237,7 @@ pub(crate) struct TupleIndex {
     /// The segment by `depth` bits of a hash. The lowest bits come first, so that doubling is one copy.
     directory: Vec<u32>,
     depth: u8,
-    chunks: Vec<Vec<IndexSegment>>,
+    chunks: Vec<Block<IndexSegment>>,
     about: Vec<SegmentInfo>,
     stash: Vec<(u64, u32)>,
     /// Scratch memory for splitting.
@@ -273,13 +273,9 @@ impl TupleIndex {
     /// Reserves memory for one more segment, whose entries share `depth` bits, and for splitting one.
     fn reserve(&mut self, depth: u8) -> Result<(), AllocError> {
         if self.about.len() >> CHUNK_SHIFT == self.chunks.len() {
-            let mut chunk = Vec::new();
-            chunk.try_reserve_exact(CHUNK)?;
             self.chunks.try_reserve(1)?;
-            if self.is_large || !self.chunks.is_empty() {
-                use_huge_pages(&chunk);
-            }
-            self.chunks.push(chunk);
+            let is_large = self.is_large || !self.chunks.is_empty();
+            self.chunks.push(if is_large { Block::try_new(CHUNK)? } else { Block::try_small(CHUNK)? });
         }
         self.about.try_reserve(1)?;
         self.moving.try_reserve(BUCKETS * WAYS)?;
@@ -431,7 +427,7 @@ impl TupleIndex {
         self.about.len() * size_of::<IndexSegment>()
             + self.about.capacity() * size_of::<SegmentInfo>()
             + self.directory.capacity() * size_of::<u32>()
-            + self.chunks.capacity() * size_of::<Vec<IndexSegment>>()
+            + self.chunks.capacity() * size_of::<Block<IndexSegment>>()
             + (self.stash.capacity() + self.moving.capacity()) * size_of::<(u64, u32)>()
     }
 }

@@ -60,7 +60,7 @@ fn segments_are_split_while_few_entries_are_in_their_second_bucket() {
     // The mean fill of all segments when the fullest of 64 was split.
     let fill = f64::from(entries) / (64 * BUCKETS * WAYS) as f64;
     assert!((0.65..0.76).contains(&fill), "{fill} after {entries}");
-    let buckets = index.chunks.iter().flatten().flat_map(|segment| &segment.buckets);
+    let buckets = index.chunks.iter().flat_map(|chunk| chunk.iter()).flat_map(|segment| &segment.buckets);
     let overflowed: u32 = buckets.map(|bucket| u32::from(bucket.overflowed)).sum();
     assert!(overflowed < entries / 25, "{overflowed} of {entries}");
     index.check();

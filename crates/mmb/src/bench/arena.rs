@@ -2,7 +2,7 @@
 //! cache when it is processed.
 
 use arrayvec::ArrayVec;
-use mmb_base::use_huge_pages;
+use mmb_base::Block;
 use mmb_engine::VECTOR;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::RepeatableRandom;
@@ -15,7 +15,7 @@ const LINE: usize = 64;
 /// Many packets in one allocation, and their original bytes.
 #[derive(Default)]
 pub(super) struct Arena {
-    memory: Vec<u8>,
+    memory: Block<u8>,
     pristine: Vec<u8>,
     places: Vec<PacketPlace>,
 }
@@ -49,12 +49,11 @@ impl Arena {
     /// Restores the original bytes of all packets.
     pub(super) fn restore(&mut self) {
         let wanted = self.pristine.len() + LINE;
-        if self.memory.capacity() < wanted {
-            self.memory = Vec::with_capacity(wanted);
-            // As packet buffers of DPDK and VPP.
-            use_huge_pages(&self.memory);
+        if self.memory.len() != wanted {
+            // In huge pages, as packet buffers of DPDK and VPP.
+            self.memory = Block::try_new(wanted).expect("memory for the packets");
+            (0..wanted).for_each(|_| self.memory.push(0));
         }
-        self.memory.resize(wanted, 0);
         lines(&mut self.memory)[..self.pristine.len()].copy_from_slice(&self.pristine);
     }
 
