@@ -14,11 +14,11 @@ mod reclaim;
 mod room;
 
 use self::epochs::Epochs;
-pub use self::expiry::{TOGETHER, TableOwner};
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};
 use crate::links;
+use crate::owner::TableOwner;
 use crate::queue::IdQueue;
 use crate::slab::{AllocError, ConnectionSlab};
 use crate::timeouts::StateTimeouts;

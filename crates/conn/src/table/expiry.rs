@@ -1,9 +1,10 @@
 //! Times connections out, a bounded number per call.
 
 use super::ConnectionTable;
+use crate::owner::{STEPS, TOGETHER, TableOwner};
 use crate::slab::ConnectionSlab;
 use crate::wheel::{self, CLOSED, ExpiryQueues, HALF_OPEN};
-use crate::{CloseReason, ConnId, Connection, Direction, LONGEST_S, ResourceIds};
+use crate::{CloseReason, ConnId, Direction, LONGEST_S};
 use arrayvec::ArrayVec;
 use mmb_base::{Id, prefetch};
 
@@ -16,37 +17,6 @@ const CHECKED_PER_MS: u64 = 250;
 /// The most connections that one call checks, which takes some milliseconds: only a host that did not call for 64 milliseconds reaches it.
 /// A host that sleeps longer checks [`ConnectionTable::is_behind`].
 pub(super) const MOST_CHECKED: u64 = 1 << 14;
-
-/// Connections that are checked together.
-pub const TOGETHER: usize = 32;
-
-/// The steps in which what they refer to is prefetched.
-pub(super) const STEPS: usize = 4;
-
-/// What a table tells its owner of connections that time out.
-pub trait TableOwner {
-    /// Prefetches what [`TableOwner::closed`] will read for connections that end together: each step what the one before has prefetched leads to.
-    fn prefetch(&self, step: usize, ending: &mut dyn Iterator<Item = (ConnId, ResourceIds)>);
-
-    /// A connection has ended.
-    fn closed(&mut self, connection: &Connection, reason: CloseReason);
-
-    /// Some connections end together: each when the iterator returns it, at most [`TOGETHER`].
-    fn closed_together(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>)
-    where
-        Self: Sized,
-    {
-        ended.for_each(|(connection, reason)| self.closed(&connection, reason));
-    }
-}
-
-impl<F: FnMut(&Connection, CloseReason)> TableOwner for F {
-    fn prefetch(&self, _: usize, _: &mut dyn Iterator<Item = (ConnId, ResourceIds)>) {}
-
-    fn closed(&mut self, connection: &Connection, reason: CloseReason) {
-        self(connection, reason);
-    }
-}
 
 /// A walk along a queue from its front: what was passed may leave the queue.
 struct QueueWalk {

@@ -27,8 +27,8 @@
 //!
 //! A sender cannot choose which connection is evicted: age decides, and evicted connections are remembered by a keyed hash.
 
-use super::expiry::{STEPS, TOGETHER};
-use super::{ConnectionTable, TableOwner};
+use super::ConnectionTable;
+use crate::owner::{STEPS, TOGETHER, TableOwner};
 use crate::wheel::{ANSWERED, CLOSED, HALF_OPEN, PROBATION, PROTECTED};
 use crate::{CloseReason, ConnId, Direction, InsertError};
 use arrayvec::ArrayVec;
