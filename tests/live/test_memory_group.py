@@ -68,7 +68,7 @@ def test_a_policy_beyond_the_groups_limit_is_refused_and_traffic_flows(site, mmb
 
 
 def test_more_connections_than_the_groups_limit_allows_are_refused_with_the_number_that_fits(site, mmb):
-    assert ask_for_what_fits(mmb) < LIMIT // 896
+    assert ask_for_what_fits(mmb) < LIMIT // 1024
     assert ping(site, SERVER4, count=3) == 3
 
 

@@ -8,6 +8,9 @@ use std::ptr::NonNull;
 /// Bytes of a huge page of x86-64 and of most other architectures.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// Bytes of the smallest page of any architecture.
+const SMALL_PAGE: usize = 4096;
+
 /// A place for a huge page.
 #[repr(C, align(0x20_0000))]
 struct HugePage([u8; HUGE_PAGE]);
@@ -77,9 +80,33 @@ impl<T> Block<T> {
         self.len += 1;
     }
 
+    /// Removes all values.
+    pub fn clear(&mut self) {
+        let len = std::mem::take(&mut self.len);
+        // SAFETY: these values were there, and nobody will use them again.
+        unsafe { std::ptr::drop_in_place(std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), len)) };
+    }
+
+    /// Writes to all pages of an empty block, so that the kernel gives it all of its memory now.
+    pub(crate) fn populate(&mut self) {
+        if self.len > 0 {
+            return;
+        }
+        let bytes = self.first.cast::<u8>();
+        for at in (0..self.most * size_of::<T>()).step_by(SMALL_PAGE) {
+            // SAFETY: the memory has room for `most` values, of which none is there yet.
+            unsafe { bytes.add(at).write_volatile(0) };
+        }
+    }
+
     /// The most values that it may have.
     pub fn most(&self) -> usize {
         self.most
+    }
+
+    /// Where its first value is or will be; it stays there for as long as the block exists.
+    pub(crate) fn first(&self) -> NonNull<T> {
+        self.first
     }
 }
 

@@ -1,23 +1,29 @@
 //! Shared parts of the packet path: the size of a vector, SIMD levels, prefetches, ids and slabs, the persistent array, locks.
 //!
-//! [`prefetch()`], [`Block`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written kernels: a prefetch has no
-//! effect that a program can observe, a block is a vector that cannot grow, and a kernel runs at a level only where the processor has its
-//! instructions.
+//! [`prefetch()`], [`Block`], [`Chunks`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written kernels: a
+//! prefetch has no effect that a program can observe, a block is a vector that cannot grow, chunks are blocks that are read with one check of
+//! bounds, and a kernel runs at a level only where the processor has its instructions.
 
+mod chunks;
 mod huge_pages;
 mod id;
 mod lock;
 pub mod persistent_vec;
 mod prefetch;
+mod sharded_index;
 pub mod simd;
 mod slab;
+mod supply;
 
+pub use chunks::Chunks;
 pub use huge_pages::Block;
 pub use id::Id;
 pub use lock::{lock, lock_soon, read, write};
 pub use persistent_vec::PersistentVec;
 pub use prefetch::prefetch;
-pub use slab::{Chunks, IdPool, Slab, SlabStorage};
+pub use sharded_index::ShardedIndex;
+pub use slab::{IdPool, Slab, SlabStorage};
+pub use supply::start_supplier;
 
 /// The most packets of one vector. Packets are numbered in a byte.
 pub const VECTOR: usize = 1 << u8::BITS;

@@ -20,16 +20,19 @@ pub enum SimdLevel {
 
 /// A bit for each lane that has a value, with the instructions that every processor of the architecture has.
 #[inline(always)]
-pub fn equal_lanes(lanes: &[u16; 8], value: u16) -> u32 {
+pub fn equal_lanes(lanes: &[u16; 12], value: u16) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2 is part of the architecture, and the load reads the array's 16 bytes.
+    // SAFETY: SSE2 is part of the architecture, and the loads read the first 16 and the last 8 of the array's 24 bytes.
     unsafe {
         use std::arch::x86_64::{
-            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
-            _mm_setzero_si128,
+            _mm_cmpeq_epi16, _mm_loadl_epi64, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16,
+            _mm_set1_epi16,
         };
-        let equal = _mm_cmpeq_epi16(_mm_loadu_si128(lanes.as_ptr().cast()), _mm_set1_epi16(value as i16));
-        _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32
+        let value = _mm_set1_epi16(value as i16);
+        let first = _mm_cmpeq_epi16(_mm_loadu_si128(lanes.as_ptr().cast()), value);
+        let last = _mm_cmpeq_epi16(_mm_loadl_epi64(lanes.as_ptr().add(8).cast()), value);
+        // The upper half of the second load is zero.
+        _mm_movemask_epi8(_mm_packs_epi16(first, last)) as u32 & 0xfff
     }
     #[cfg(not(target_arch = "x86_64"))]
     lanes.iter().rev().fold(0, |mask, lane| mask << 1 | u32::from(*lane == value))
@@ -128,9 +131,9 @@ mod tests {
 
     #[test]
     fn each_equal_lane_has_its_bit() {
-        let lanes = [7, 0, 7, 0xffff, 1, 0x0700, 7, 0x8000];
-        for value in [7, 0, 0xffff, 0x8000, 9] {
-            let wanted = (0..8).filter(|lane| lanes[*lane] == value).fold(0, |mask, lane| mask | 1 << lane);
+        let lanes = [7, 0, 7, 0xffff, 1, 0x0700, 7, 0x8000, 7, 9, 0, 0x8000];
+        for value in [7, 0, 0xffff, 0x8000, 9, 2] {
+            let wanted = (0..12).filter(|lane| lanes[*lane] == value).fold(0, |mask, lane| mask | 1 << lane);
             assert_eq!(equal_lanes(&lanes, value), wanted, "{value:#x}");
         }
     }

@@ -6,7 +6,7 @@
 //! A slab does not record which ids are in use: an access costs the same as one to a vector. The owner of an id must not use it after it
 //! freed it; the place of a freed id holds a default value, or after [`Slab::free`] the old one.
 
-use crate::{Block, Id};
+use crate::Id;
 use std::collections::TryReserveError;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -89,7 +89,7 @@ impl<I: Id> IdPool<I> {
     }
 }
 
-/// Storage of a slab's values: a vector, or [`Chunks`].
+/// Storage of a slab's values: a vector, or [`Chunks`](crate::Chunks).
 pub trait SlabStorage<T>: Default {
     /// Number of values.
     fn count(&self) -> usize;
@@ -148,56 +148,6 @@ impl<T> SlabStorage<T> for Vec<T> {
 
     fn memory(&self) -> usize {
         self.capacity() * size_of::<T>()
-    }
-}
-
-/// Values in chunks of `N`: growing copies none of them, and memory of a chunk is touched only as it is used.
-#[derive(Debug)]
-pub struct Chunks<T, const N: usize>(Vec<Block<T>>);
-
-impl<T, const N: usize> Default for Chunks<T, N> {
-    fn default() -> Self {
-        Chunks(Vec::new())
-    }
-}
-
-impl<T, const N: usize> SlabStorage<T> for Chunks<T, N> {
-    fn count(&self) -> usize {
-        self.0.last().map_or(0, |last| (self.0.len() - 1) * N + last.len())
-    }
-
-    #[inline(always)]
-    fn at(&self, index: usize) -> &T {
-        &self.0[index / N][index % N]
-    }
-
-    #[inline(always)]
-    fn at_mut(&mut self, index: usize) -> &mut T {
-        &mut self.0[index / N][index % N]
-    }
-
-    fn push(&mut self, value: T) {
-        match self.0.last_mut() {
-            Some(last) if last.len() < N => last.push(value),
-            _ => {
-                let mut chunk = Block::try_new(N).expect("memory for a chunk");
-                chunk.push(value);
-                self.0.push(chunk);
-            }
-        }
-    }
-
-    fn try_reserve(&mut self) -> Result<(), TryReserveError> {
-        if self.0.last().is_none_or(|last| last.len() == N) {
-            self.0.try_reserve(1)?;
-            self.0.push(Block::try_new(N)?);
-        }
-        Ok(())
-    }
-
-    /// Counts the used part of the last chunk.
-    fn memory(&self) -> usize {
-        self.count() * size_of::<T>() + self.0.capacity() * size_of::<Block<T>>()
     }
 }
 
@@ -333,6 +283,7 @@ impl<I: Id, T: Default, S: SlabStorage<T>> IndexMut<I> for Slab<I, T, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Chunks;
     use proptest::prelude::*;
     use std::collections::HashMap;
 

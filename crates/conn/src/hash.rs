@@ -1,40 +1,72 @@
 //! The keyed hash of tuples.
 //!
-//! Senders choose the tuples of packets, and must not be able to choose their positions in the index. With NH (Black et al., UMAC, CRYPTO
-//! 1999) two different tuples collide with probability 2^-64 over the choice of its keys, whatever the tuples are; its result is folded to
-//! 64 bits under two more keys.
+//! Senders choose the tuples of packets, and must not be able to choose their positions in the index.
+//!
+//! An IPv4 tuple is hashed with pair-multiply-shift (Thorup, High Speed Hashing for Integers and Strings, arXiv:1504.06804): the upper half
+//! of a sum modulo 2^64 of products of two 32-bit words, each added to a 64-bit key. Whatever the tuples are, two different ones collide with
+//! probability 2^-32 over the choice of the keys. Two such sums under independent keys are the halves of a hash. Sums of a vector of packets
+//! are computed side by side, and what packets of a port have in common is summed once.
+//!
+//! Longer records are hashed with NH (Black et al., UMAC, CRYPTO 1999) over 64-bit words, with probability 2^-64; its result is folded to 64
+//! bits under two more keys.
 //!
 //! This holds as long as hashes stay secret: a few of them reveal the keys. A choice that can be seen from outside (an address, a server, a
 //! worker) uses a [`Prf`](mmb_random::Prf) with another seed.
 
 use crate::record::Ends;
-use crate::{Side, Tuple, Vlans, Wire};
+use crate::{Tuple, Wire};
+use mmb_base::VECTOR;
+use mmb_packet::columns::Column;
 use mmb_random::{Generator, Seed};
 
 /// A hash under keys that derive from one secret seed. Its hashes must stay secret.
 #[derive(Clone, Copy)]
 pub struct TupleHasher {
     keys: [u64; 8],
+    /// The keys of both sums.
+    sum_keys: [[u64; 6]; 2],
+    #[cfg(test)]
+    is_weak: bool,
+}
+
+/// Two sums of products, or a part of them that is to be added to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HashSums(pub(crate) [u64; 2]);
+
+impl HashSums {
+    /// The sums of two parts.
+    #[inline(always)]
+    pub(crate) fn plus(self, other: HashSums) -> HashSums {
+        let HashSums([first, second]) = other;
+        HashSums([self.0[0].wrapping_add(first), self.0[1].wrapping_add(second)])
+    }
 }
 
 impl TupleHasher {
     /// Derives the keys from a seed that is used for nothing else.
     pub fn new(seed: Seed) -> TupleHasher {
         let mut keys = Generator::new(seed);
-        TupleHasher { keys: std::array::from_fn(|_| keys.word()) }
+        let mut words = || keys.word();
+        TupleHasher {
+            keys: std::array::from_fn(|_| words()),
+            sum_keys: std::array::from_fn(|_| std::array::from_fn(|_| words())),
+            #[cfg(test)]
+            is_weak: false,
+        }
     }
 
     /// A hasher under which all IPv4 tuples collide, as in an attack.
     #[cfg(test)]
     pub(crate) fn weak() -> TupleHasher {
-        TupleHasher { keys: [0; 8] }
+        TupleHasher { keys: [0; 8], sum_keys: [[0; 6]; 2], is_weak: true }
     }
 
     /// The hash of a tuple; all of its bits are equally good.
     #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
         if tuple.family == 4 {
-            return self.hash_of(Ends::of(tuple), others(tuple));
+            let flow = self.flow_sums(Ends::of(tuple), tuple.proto);
+            return self.hash_of(flow.plus(self.place_sums(tuple)));
         }
         let keys = &self.keys;
         let product = |[high, low]: [u64; 2], at: usize| {
@@ -46,18 +78,48 @@ impl TupleHasher {
         self.folded(product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(rest, 4)))
     }
 
-    /// The hash of the IPv4 tuple with these ends and these [`others`].
+    /// The part of the sums of an IPv4 tuple that is made of its ends and its protocol.
     #[inline(always)]
-    pub(crate) fn hash_of(&self, ends: Ends, others: [u64; 2]) -> u64 {
-        let keys = &self.keys;
-        let address = |address: u32, at: usize| {
-            u128::from(keys[at]) * u128::from(u64::from(address).wrapping_add(keys[at + 1]))
-        };
-        let first = (others[0] | u64::from(ends.ports)).wrapping_add(keys[4]);
-        let sum = address(ends.addresses as u32, 0)
-            .wrapping_add(address((ends.addresses >> 32) as u32, 2))
-            .wrapping_add(u128::from(first) * u128::from(others[1].wrapping_add(keys[5])));
-        self.folded(sum)
+    fn flow_sums(&self, ends: Ends, proto: u8) -> HashSums {
+        let addresses = [ends.addresses as u32, (ends.addresses >> 32) as u32];
+        HashSums(self.sum_keys.map(|keys| flow_sum(&keys, addresses, ends.ports, proto.into())))
+    }
+
+    /// The part of the sums of an IPv4 tuple that is made of the rest.
+    pub(crate) fn place_sums(&self, tuple: &Tuple) -> HashSums {
+        let Tuple { wire: Wire { port, vlans }, side, .. } = *tuple;
+        let [first, second] =
+            [u64::from(port) | u64::from(vlans.outer) << 16, u64::from(vlans.inner) | (side as u64) << 16];
+        HashSums(self.sum_keys.map(|[.., a, b]| a.wrapping_add(first).wrapping_mul(b.wrapping_add(second))))
+    }
+
+    /// [`TupleHasher::flow_sums`] of a vector of packets, which are of the protocols of `protos`.
+    #[inline(always)]
+    pub(crate) fn sum_flows(
+        &self,
+        [from, to]: [&Column; 2],
+        ports: &Column,
+        protos: &Column,
+        count: usize,
+        sums: &mut [[u64; VECTOR]; 2],
+    ) {
+        for (keys, sums) in self.sum_keys.iter().zip(sums) {
+            let ends = from[..count].iter().zip(&to[..count]);
+            let rest = ports[..count].iter().zip(&protos[..count]);
+            for (sum, ((&from, &to), (&ports, &proto))) in sums[..count].iter_mut().zip(ends.zip(rest)) {
+                *sum = flow_sum(keys, [from, to], ports, proto);
+            }
+        }
+    }
+
+    /// The hash of an IPv4 tuple from all of its sums; all of its bits are equally good.
+    #[inline(always)]
+    pub(crate) fn hash_of(&self, HashSums([first, second]): HashSums) -> u64 {
+        #[cfg(test)]
+        if self.is_weak {
+            return 0;
+        }
+        first >> 32 | second & !u64::from(u32::MAX)
     }
 
     /// The hash of a record of four words, of which one tells its kind.
@@ -78,6 +140,13 @@ impl TupleHasher {
     }
 }
 
+#[inline(always)]
+fn flow_sum(keys: &[u64; 6], [from, to]: [u32; 2], ports: u32, proto: u32) -> u64 {
+    let sum = |key: u64, word: u32| key.wrapping_add(u64::from(word));
+    let addresses = sum(keys[0], from).wrapping_mul(sum(keys[1], to));
+    addresses.wrapping_add(sum(keys[2], ports).wrapping_mul(sum(keys[3], proto)))
+}
+
 impl std::fmt::Debug for TupleHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hasher(..)")
@@ -92,40 +161,18 @@ fn halves(address: u128) -> [u64; 2] {
 
 /// The fields of a tuple besides its ends as two numbers, with room for the ports.
 #[inline]
-pub(crate) fn others(tuple: &Tuple) -> [u64; 2] {
+fn others(tuple: &Tuple) -> [u64; 2] {
     let Tuple { wire: Wire { port, vlans }, side, proto, family, .. } = *tuple;
     let first = u64::from(port) << 32 | u64::from(vlans.outer) << 48;
-    let second = u64::from(vlans.inner) | (side as u64) << 16 | u64::from(family) << 32;
-    [first, with_proto(second, proto)]
-}
-
-/// The tuple with these [`others`], of protocol 0 and without ends, with a protocol.
-pub(crate) fn tuple_of([first, second]: [u64; 2], proto: u8) -> Tuple {
-    Tuple {
-        wire: Wire {
-            port: (first >> 32) as u16,
-            vlans: Vlans { outer: (first >> 48) as u16, inner: second as u16 },
-        },
-        side: match (second >> 16) as u8 {
-            0 => Side::Low,
-            1 => Side::High,
-            _ => Side::Any,
-        },
-        proto,
-        family: (second >> 32) as u8,
-        ..Tuple::default()
-    }
-}
-
-/// The second of these numbers with a protocol, from that of protocol 0.
-#[inline(always)]
-pub(crate) fn with_proto(second: u64, proto: u8) -> u64 {
-    second | u64::from(proto) << 24
+    let second =
+        u64::from(vlans.inner) | (side as u64) << 16 | u64::from(proto) << 24 | u64::from(family) << 32;
+    [first, second]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Side, Vlans};
     use std::collections::HashSet;
 
     fn tuple(number: u32) -> Tuple {

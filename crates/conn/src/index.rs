@@ -9,8 +9,8 @@
 //! there is no memory to split a segment.
 
 use crate::slab::AllocError;
-use mmb_base::Block;
 use mmb_base::simd::equal_lanes;
+use mmb_base::{Chunks, SlabStorage};
 
 /// Entries in a bucket.
 const WAYS: usize = 10;
@@ -26,12 +26,33 @@ const SPLIT_AT: u16 = (BUCKETS * WAYS / 2) as u16;
 /// second bucket, which costs each look-up a cache miss.
 const FULL: u16 = (BUCKETS * WAYS * 3 / 4) as u16;
 
+/// Segments are split at up to this many entries less. Hashes fill all segments alike: if all were split at the same number of entries, they
+/// would be within a short time.
+const SPREAD: u16 = FULL / 4;
+
+/// How many entries before it is hashed what an entry names is prefetched.
+const AHEAD: usize = 16;
+
+/// The number of entries at which a segment is split.
+fn full(number: u32, depth: u8) -> u16 {
+    let scattered = (number ^ u32::from(depth) << 24).wrapping_mul(0x9e37_79b1) >> 16;
+    FULL - scattered as u16 % SPREAD
+}
+
+/// What a [`TupleIndex`] needs to know of its entries.
+pub(crate) trait IndexKeys {
+    /// The hash of an entry.
+    fn hash(&self, entry: u32) -> u64;
+
+    /// Prefetches what [`IndexKeys::hash`] reads.
+    fn prefetch(&self, entry: u32);
+}
+
 /// The most entries in the stash.
 const STASH: usize = 256;
 
-/// Segments in a chunk, as a shift: 4 MB, of which only used parts take memory.
-const CHUNK_SHIFT: u32 = 10;
-const CHUNK: usize = 1 << CHUNK_SHIFT;
+/// Segments in a chunk: 4 MB, of which only used parts take memory.
+const CHUNK: usize = 1 << 10;
 
 /// No entry.
 pub(crate) const EMPTY: u32 = 0;
@@ -48,20 +69,20 @@ pub(crate) enum IndexError {
 /// No entry, and neither bucket has an entry with this hash.
 pub(crate) const ABSENT: u32 = 1;
 
-/// Fingerprints that are compared at once; the others are compared one by one.
-const AT_ONCE: usize = 8;
-
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct IndexBucket {
-    prints: [u16; AT_ONCE],
-    more_prints: [u16; WAYS - AT_ONCE],
-    /// Number of entries whose first bucket this is, and that are in their second.
-    overflowed: u16,
-    /// A bit for each entry here whose second bucket this is.
-    in_second: u16,
+    /// The fingerprints; then [`OVERFLOWED`] and [`IN_SECOND`].
+    head: [u16; WAYS + 2],
     entries: [u32; WAYS],
 }
+
+/// The word of a bucket's head with the number of entries whose first bucket it is, and that are in their second.
+const OVERFLOWED: usize = WAYS;
+/// The word with a bit for each entry in the bucket whose second bucket it is.
+const IN_SECOND: usize = WAYS + 1;
+/// The ways of a bucket: a bit for each.
+const ALL_WAYS: u32 = (1 << WAYS) - 1;
 
 const _: () = assert!(size_of::<IndexBucket>() == 64);
 
@@ -82,13 +103,7 @@ impl WayMatches {
 }
 
 impl IndexBucket {
-    pub(crate) const NEW: IndexBucket = IndexBucket {
-        prints: [0; AT_ONCE],
-        more_prints: [0; WAYS - AT_ONCE],
-        overflowed: 0,
-        in_second: 0,
-        entries: [EMPTY; WAYS],
-    };
+    pub(crate) const NEW: IndexBucket = IndexBucket { head: [0; WAYS + 2], entries: [EMPTY; WAYS] };
 
     /// The likely entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none but the second
     /// bucket may have it, [`ABSENT`] if not.
@@ -97,7 +112,7 @@ impl IndexBucket {
         match self.matches(parts(hash).print).first() {
             // The way exists: the default spares a panic.
             Some(way) => self.entries.get(way).copied().unwrap_or(EMPTY),
-            None if self.overflowed == 0 => ABSENT,
+            None if self.overflowed() == 0 => ABSENT,
             None => EMPTY,
         }
     }
@@ -105,8 +120,7 @@ impl IndexBucket {
     /// The ways with a fingerprint; empty ones may be among them.
     #[inline(always)]
     fn matches(&self, print: u16) -> WayMatches {
-        let [ninth, tenth] = self.more_prints.map(|other| u32::from(other == print));
-        WayMatches(equal_lanes(&self.prints, print) | ninth << AT_ONCE | tenth << (AT_ONCE + 1))
+        WayMatches(equal_lanes(&self.head, print) & ALL_WAYS)
     }
 
     #[inline]
@@ -123,10 +137,12 @@ impl IndexBucket {
     }
 
     fn print(&self, way: usize) -> u16 {
-        match way.checked_sub(AT_ONCE) {
-            None => self.prints[way],
-            Some(more) => self.more_prints[more],
-        }
+        self.head[way]
+    }
+
+    /// Number of entries whose first bucket this is, and that are in their second.
+    fn overflowed(&self) -> u16 {
+        self.head[OVERFLOWED]
     }
 
     fn place_of(&self, entry: u32) -> Option<usize> {
@@ -134,16 +150,13 @@ impl IndexBucket {
     }
 
     fn is_in_second(&self, way: usize) -> bool {
-        self.in_second >> way & 1 == 1
+        self.head[IN_SECOND] >> way & 1 == 1
     }
 
     fn put(&mut self, way: usize, print: u16, entry: u32, is_in_second: bool) {
         self.entries[way] = entry;
-        match way.checked_sub(AT_ONCE) {
-            None => self.prints[way] = print,
-            Some(more) => self.more_prints[more] = print,
-        }
-        self.in_second = self.in_second & !(1 << way) | u16::from(is_in_second) << way;
+        self.head[way] = print;
+        self.head[IN_SECOND] = self.head[IN_SECOND] & !(1 << way) | u16::from(is_in_second) << way;
     }
 }
 
@@ -187,7 +200,7 @@ impl IndexSegment {
             .or_else(|| Some((second, self.make_room(second)?)));
         let Some((bucket, way)) = room else { return false };
         self.buckets[bucket].put(way, print, entry, bucket == second);
-        self.buckets[first].overflowed += u16::from(bucket == second);
+        self.buckets[first].head[OVERFLOWED] += u16::from(bucket == second);
         true
     }
 
@@ -201,9 +214,9 @@ impl IndexSegment {
         let (print, entry, moves_to_first) = (full.print(way), full.entries[way], full.is_in_second(way));
         self.buckets[to].put(room, print, entry, !moves_to_first);
         if moves_to_first {
-            self.buckets[to].overflowed -= 1;
+            self.buckets[to].head[OVERFLOWED] -= 1;
         } else {
-            self.buckets[bucket].overflowed += 1;
+            self.buckets[bucket].head[OVERFLOWED] += 1;
         }
         Some(way)
     }
@@ -212,7 +225,7 @@ impl IndexSegment {
         let HashParts { first, print } = parts(hash);
         for bucket in [first, other(first, print)] {
             if let Some(way) = self.buckets[bucket].place_of(entry) {
-                self.buckets[first].overflowed -= u16::from(self.buckets[bucket].is_in_second(way));
+                self.buckets[first].head[OVERFLOWED] -= u16::from(self.buckets[bucket].is_in_second(way));
                 self.buckets[bucket].put(way, 0, EMPTY, false);
                 return true;
             }
@@ -232,12 +245,12 @@ struct SegmentInfo {
 /// The index. An entry is a number above [`ABSENT`] with a meaning that the caller defines.
 #[derive(Debug)]
 pub(crate) struct TupleIndex {
-    /// Its first chunk has huge pages, as all others have.
-    is_large: bool,
     /// The segment by `depth` bits of a hash. The lowest bits come first, so that doubling is one copy.
     directory: Vec<u32>,
     depth: u8,
-    chunks: Vec<Block<IndexSegment>>,
+    /// The number of its last entry.
+    mask: usize,
+    segments: Chunks<IndexSegment, CHUNK>,
     about: Vec<SegmentInfo>,
     stash: Vec<(u64, u32)>,
     /// Scratch memory for splitting.
@@ -247,20 +260,20 @@ pub(crate) struct TupleIndex {
 impl TupleIndex {
     /// An index that grows to some thousand entries seldom.
     pub(crate) fn new() -> TupleIndex {
-        TupleIndex::with(false)
+        TupleIndex::with(Chunks::small())
     }
 
     /// An index that reads fast when it is large, and takes two megabytes at least.
     pub(crate) fn large() -> TupleIndex {
-        TupleIndex::with(true)
+        TupleIndex::with(Chunks::default())
     }
 
-    fn with(is_large: bool) -> TupleIndex {
+    fn with(segments: Chunks<IndexSegment, CHUNK>) -> TupleIndex {
         let mut index = TupleIndex {
-            is_large,
             directory: vec![0],
             depth: 0,
-            chunks: Vec::new(),
+            mask: 0,
+            segments,
             about: Vec::new(),
             stash: Vec::new(),
             moving: Vec::new(),
@@ -272,11 +285,7 @@ impl TupleIndex {
 
     /// Reserves memory for one more segment, whose entries share `depth` bits, and for splitting one.
     fn reserve(&mut self, depth: u8) -> Result<(), AllocError> {
-        if self.about.len() >> CHUNK_SHIFT == self.chunks.len() {
-            self.chunks.try_reserve(1)?;
-            let is_large = self.is_large || !self.chunks.is_empty();
-            self.chunks.push(if is_large { Block::try_new(CHUNK)? } else { Block::try_small(CHUNK)? });
-        }
+        self.segments.try_reserve()?;
         self.about.try_reserve(1)?;
         self.moving.try_reserve(BUCKETS * WAYS)?;
         // Entries that find no place after a split add to those that were in the stash before.
@@ -290,23 +299,23 @@ impl TupleIndex {
     /// Adds a segment, for which memory was reserved.
     fn push_segment(&mut self, depth: u8) -> u32 {
         let number = self.about.len();
-        self.chunks[number >> CHUNK_SHIFT].push(IndexSegment::new());
+        self.segments.push(IndexSegment::new());
         self.about.push(SegmentInfo { depth, entries: 0 });
         number as u32
     }
 
     #[inline]
     fn segment_of(&self, hash: u64) -> u32 {
-        self.directory[directory_index(hash, self.depth)]
+        self.directory[(hash >> 32) as usize & self.mask]
     }
 
     #[inline]
     fn segment(&self, number: u32) -> &IndexSegment {
-        &self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
+        self.segments.at(number as usize)
     }
 
     fn segment_mut(&mut self, number: u32) -> &mut IndexSegment {
-        &mut self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
+        self.segments.at_mut(number as usize)
     }
 
     /// The bucket where the search for a hash begins.
@@ -328,7 +337,7 @@ impl TupleIndex {
         let segment = self.segment(self.segment_of(hash));
         let bucket = &segment.buckets[first];
         let mut found = bucket.find(print, &mut is);
-        if found.is_none() && bucket.overflowed > 0 {
+        if found.is_none() && bucket.overflowed() > 0 {
             found = segment.buckets[other(first, print)].find(print, &mut is);
         }
         if found.is_none() && !self.stash.is_empty() {
@@ -338,18 +347,13 @@ impl TupleIndex {
         found
     }
 
-    /// Adds an entry. `hash_of` returns the hash of any entry, some of which may have to move.
-    pub(crate) fn insert(
-        &mut self,
-        hash: u64,
-        entry: u32,
-        hash_of: impl Fn(u32) -> u64,
-    ) -> Result<(), IndexError> {
+    /// Adds an entry. Some others may have to move.
+    pub(crate) fn insert(&mut self, hash: u64, entry: u32, keys: &impl IndexKeys) -> Result<(), IndexError> {
         loop {
             let number = self.segment_of(hash);
             let SegmentInfo { depth, entries } = self.about[number as usize];
-            if entries >= FULL && self.may_split(number) && self.reserve(depth + 1).is_ok() {
-                self.split(number, &hash_of);
+            if entries >= full(number, depth) && self.may_split(number) && self.reserve(depth + 1).is_ok() {
+                self.split(number, keys);
                 continue;
             }
             if self.segment_mut(number).insert(hash, entry) {
@@ -359,7 +363,7 @@ impl TupleIndex {
             if self.about[number as usize].entries >= SPLIT_AT && self.may_split(number) {
                 let depth = self.about[number as usize].depth + 1;
                 self.reserve(depth).map_err(|AllocError| IndexError::NoMemory)?;
-                self.split(number, &hash_of);
+                self.split(number, keys);
                 continue;
             }
             return self.stash(hash, entry);
@@ -382,11 +386,11 @@ impl TupleIndex {
     }
 
     /// Splits a segment, for which memory was reserved.
-    fn split(&mut self, number: u32, hash_of: &impl Fn(u32) -> u64) {
+    fn split(&mut self, number: u32, keys: &impl IndexKeys) {
         let depth = self.about[number as usize].depth + 1;
         if depth > self.depth {
             self.directory.extend_from_within(..);
-            self.depth = depth;
+            (self.depth, self.mask) = (depth, self.directory.len() - 1);
         }
         self.about[number as usize] = SegmentInfo { depth, entries: 0 };
         let sibling = self.push_segment(depth);
@@ -394,7 +398,12 @@ impl TupleIndex {
         let old = std::mem::replace(self.segment_mut(number), IndexSegment::new());
         let mut moving = std::mem::take(&mut self.moving);
         let entries = old.buckets.iter().flat_map(|bucket| bucket.entries);
-        moving.extend(entries.filter(|entry| *entry != EMPTY).map(|entry| (hash_of(entry), entry)));
+        moving.extend(entries.filter(|entry| *entry != EMPTY).map(|entry| (0, entry)));
+        for at in 0..moving.len() {
+            moving.get(at + AHEAD).into_iter().for_each(|(_, ahead)| keys.prefetch(*ahead));
+            let (hash, entry) = &mut moving[at];
+            *hash = keys.hash(*entry);
+        }
 
         // Of the directory entries that share all but the last of `depth` bits, those with the last one set.
         let (any, _) = moving[0];
@@ -424,10 +433,9 @@ impl TupleIndex {
 
     /// Bytes in use.
     pub(crate) fn memory(&self) -> usize {
-        self.about.len() * size_of::<IndexSegment>()
+        self.segments.memory()
             + self.about.capacity() * size_of::<SegmentInfo>()
             + self.directory.capacity() * size_of::<u32>()
-            + self.chunks.capacity() * size_of::<Block<IndexSegment>>()
             + (self.stash.capacity() + self.moving.capacity()) * size_of::<(u64, u32)>()
     }
 }

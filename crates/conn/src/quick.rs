@@ -1,6 +1,6 @@
 //! What the quick pass (`table/quick.rs`) takes and returns.
 
-use crate::hash::others;
+use crate::hash::HashSums;
 use crate::record::Ends;
 use crate::{ConnId, Direction, Side, Tuple, Wire};
 use arrayvec::ArrayVec;
@@ -16,20 +16,22 @@ pub(crate) const WORDS: usize = VECTOR / 64;
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub struct QuickPort {
-    /// The fields of their tuples besides ends and protocol, for the hash.
-    pub(crate) others: [u64; 2],
-    pub(crate) is_meant: bool,
-    pub(crate) tagged: bool,
+    /// What the port adds to the sums of their tuples.
+    pub(crate) sums: HashSums,
+    /// Packets with one of these bits in their facts (`table/quick.rs`) are not looked up.
+    pub(crate) left: u32,
+    pub(crate) wire: Wire,
+    pub(crate) side: Side,
 }
 
 impl QuickPort {
-    /// It leaves them to the owner.
-    pub const LEFT: QuickPort = QuickPort { others: [0; 2], is_meant: false, tagged: false };
+    /// Their packets are left to the owner.
+    pub const LEFT: QuickPort =
+        QuickPort { sums: HashSums([0; 2]), left: u32::MAX, wire: Wire::ROUTED, side: Side::Any };
 
-    /// They come in by a side of a wire. With `tagged` VLAN tags are part of their tuples: those with some are left to the owner.
-    pub fn new(wire: Wire, side: Side, tagged: bool) -> QuickPort {
-        let tuple = Tuple { wire, side, family: 4, ..Tuple::default() };
-        QuickPort { others: others(&tuple), is_meant: true, tagged }
+    /// A tuple of its packets, without ends.
+    pub(crate) fn tuple(&self, proto: u8) -> Tuple {
+        Tuple { wire: self.wire, side: self.side, family: 4, proto, ..Tuple::default() }
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct FlowLine {
     packets: [u16; 2],
     /// Their bytes.
     bytes: [u32; 2],
-    /// The ports by which packets of each direction come in whose verdict is known.
+    /// The ports by which packets of each direction come in whose verdict is known; [`NO_PORT`] if it is not.
     ingress: [u16; 2],
     /// The epoch for which verdicts are known, and in the lower four bits the connection's state.
     epoch_and_state: u16,
@@ -54,8 +54,6 @@ mod kind {
     pub(super) const WIDE: u8 = 2;
     /// An IPv6 connection.
     pub(super) const IP6: u8 = 4;
-    /// The verdict of the initiator's packets is known; that of the responder's is the next bit.
-    pub(super) const KNOWN: u8 = 8;
     /// The end that NAT changes is the second one of [`Ends`](super::Ends): the number of bits by which its address is shifted there.
     pub(super) const SECOND: u8 = 32;
     /// The record is in the list of those to be folded. It belongs to the record's place and outlives the connection.
@@ -253,17 +251,25 @@ impl FlowLine {
         }
     }
 
-    /// How packets of a direction leave, if these are their ends as they arrive; not of a connection with [`WideTuples`]. Without a branch:
-    /// consecutive packets are of both directions.
+    /// Whether packets of a direction arrive with these ends; not of a connection with [`WideTuples`]. Without a branch on the direction:
+    /// consecutive packets are of both.
     #[inline(always)]
-    pub(crate) fn leaving(&self, ends: Ends, direction: Direction) -> Option<Ends> {
-        let change = self.change();
+    pub(crate) fn is_of(&self, ends: Ends, direction: Direction) -> bool {
         // As a packet of the initiator.
         let ours = ends.turned_if(direction);
-        let is_reply = u64::from(direction as u8).wrapping_neg();
-        let addresses = ours.addresses ^ self.addresses ^ change.addresses & is_reply;
-        let ports = ours.ports ^ self.ports ^ change.ports & is_reply as u32;
-        (addresses | u64::from(ports) == 0).then(|| ours.changed(change).turned_if(direction))
+        let (mut addresses, mut ports) = (ours.addresses ^ self.addresses, ours.ports ^ self.ports);
+        if self.is_translated() {
+            let (change, is_reply) = (self.change(), u64::from(direction as u8).wrapping_neg());
+            addresses ^= change.addresses & is_reply;
+            ports ^= change.ports & is_reply as u32;
+        }
+        addresses | u64::from(ports) == 0
+    }
+
+    /// How packets of a direction leave that arrive with these ends; not of a connection with [`WideTuples`].
+    #[inline(always)]
+    pub(crate) fn leaving(&self, ends: Ends, direction: Direction) -> Ends {
+        ends.turned_if(direction).changed(self.change()).turned_if(direction)
     }
 
     /// Whether NAT changes its packets; not of a connection with [`WideTuples`].
@@ -303,8 +309,7 @@ impl FlowLine {
     /// Whether packets of a direction that come in by a port have a known verdict in this epoch.
     #[inline]
     pub(crate) fn knows(&self, direction: Direction, port: u16, epoch: u16) -> bool {
-        let is_known = self.kind & kind::KNOWN << direction as u8 != 0;
-        is_known & (self.ingress[direction as usize] == port) & (self.epoch() == epoch)
+        (self.ingress[direction as usize] == port) & (self.epoch() == epoch)
     }
 
     /// Records that the verdict of packets of a direction which come in by a port is known in this epoch.
@@ -313,18 +318,17 @@ impl FlowLine {
             self.forget();
             self.epoch_and_state |= epoch << STATE_BITS;
         }
-        self.kind |= kind::KNOWN << direction as u8;
         self.ingress[direction as usize] = port;
     }
 
     /// Records that the verdict of packets of a direction is not known.
     pub(crate) fn forget_one(&mut self, direction: Direction) {
-        self.kind &= !(kind::KNOWN << direction as u8);
+        self.ingress[direction as usize] = NO_PORT;
     }
 
     /// Records that no verdict is known.
     pub(crate) fn forget(&mut self) {
-        self.kind &= !(kind::KNOWN | kind::KNOWN << 1);
+        self.ingress = [NO_PORT; 2];
         self.epoch_and_state &= (1 << STATE_BITS) - 1;
     }
 

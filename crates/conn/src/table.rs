@@ -16,7 +16,7 @@ mod room;
 use self::epochs::Epochs;
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
-use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};
+use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, IndexKeys, TupleIndex};
 use crate::links;
 use crate::owner::TableOwner;
 use crate::queue::IdQueue;
@@ -65,8 +65,9 @@ pub struct ConnectionTable {
     pickup: Pickup,
     /// The latest time seen. Time does not go back.
     now_ms: u64,
+    /// When [`ConnectionTable::advance_idle`] was called last.
+    idle_ms: u64,
     /// The time of the last call of [`ConnectionTable::advance`].
-    advanced_ms: u64,
     /// That call reached its limit before it had handled all due connections.
     behind: bool,
     /// Where to continue re-checking connections after timeouts were shortened.
@@ -95,7 +96,7 @@ impl ConnectionTable {
             limits: StateTimeouts::new(Timeouts::default()),
             pickup: Pickup::Loose,
             now_ms: 0,
-            advanced_ms: 0,
+            idle_ms: 0,
             behind: false,
             sweep: None,
             resync_ms: None,
@@ -267,8 +268,8 @@ impl ConnectionTable {
         let id = self.slab.insert(&connection).map_err(|AllocError| self.no_memory())?;
         let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
         for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
-            let hash_of = |entry| hash_of(&self.hasher, &self.slab, entry);
-            if let Err(why) = self.index.insert(hash, entry(id, *direction), hash_of) {
+            let keys = TableKeys { hasher: &self.hasher, slab: &self.slab };
+            if let Err(why) = self.index.insert(hash, entry(id, *direction), &keys) {
                 self.index.remove(hashes[0], entry(id, Direction::Forward));
                 self.slab.remove(id);
                 return Err(match why {
@@ -504,8 +505,21 @@ fn keyed(forward: &Tuple, reply: &Tuple) -> &'static [Direction] {
     if forward == reply { &Direction::ALL[..1] } else { &Direction::ALL }
 }
 
-fn hash_of(hasher: &TupleHasher, slab: &ConnectionSlab, entry: u32) -> u64 {
-    member(entry).map_or(0, |(id, direction)| hasher.hash(&slab.tuple(id, direction)))
+/// The keys of a table's index.
+struct TableKeys<'t> {
+    hasher: &'t TupleHasher,
+    slab: &'t ConnectionSlab,
+}
+
+impl IndexKeys for TableKeys<'_> {
+    fn hash(&self, entry: u32) -> u64 {
+        member(entry).map_or(0, |(id, direction)| self.hasher.hash(&self.slab.tuple(id, direction)))
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: u32) {
+        member(entry).into_iter().for_each(|(id, _)| self.slab.prefetch(id));
+    }
 }
 
 #[cfg(test)]

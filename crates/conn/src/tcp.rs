@@ -197,19 +197,47 @@ impl TcpTracker {
         tracker
     }
 
-    /// Tracks an ordinary segment of an established connection, or of an unreplied one from its initiator: without SYN, FIN or RST, and with neither end finished. It does not change
-    /// the connection's state.
+    /// Tracks an ordinary segment of an established connection, or of an unreplied one from its initiator: without SYN, FIN or RST, and with
+    /// neither end finished. It does not change the connection's state.
     ///
     /// Returns false for another segment or one out of window; nothing changed then, and [`TcpTracker::segment`] decides.
     #[inline(always)]
-    pub(crate) fn goes_on(&mut self, direction: Direction, segment: &TcpSegment) -> bool {
-        let from = direction as usize;
+    pub(crate) fn goes_on(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
+        const BOTH_KNOWN: u16 = u16::from_ne_bytes([SENT | ACKED; 2]);
+        const NOTES: u16 = u16::from_ne_bytes([!SCALE; 2]);
+        if u16::from_ne_bytes(self.notes) & NOTES != BOTH_KNOWN {
+            return self.goes_on_half_known(direction, segment);
+        }
+        // What `is_in_window` and `take` do, with few branches.
+        let (from, to, segment) = (direction as usize, 1 - direction as usize, segment());
+        let (end, expected) = (Seq(self.end[from]), Seq(self.ack[to]));
+        let announced = self.announced(to);
+        let ends = Seq(segment.seq) + segment.payload;
+        let (ack, before) = (Seq(segment.ack), Seq(self.ack[from]));
+        let window = self.window[from].max(segment.window);
+        let age = (u32::from(window) << (self.notes[from] & SCALE)).max(LEAST_ACK_WINDOW);
+        let goes_on = (segment.flags & (SYN | FIN | RST | ACK) == ACK)
+            & ((ends.distance(end - announced) >= -1) | (ends.distance(expected) >= -1))
+            & (Seq(segment.seq).distance(expected) <= announced as i32)
+            & (self.end[to].wrapping_sub(segment.ack) <= age);
+        if goes_on {
+            self.end[from] = if ends.after(end) { ends.0 } else { end.0 };
+            self.ack[from] = if ack.after(before) { ack.0 } else { before.0 };
+            self.window[from] = window;
+        }
+        goes_on
+    }
+
+    /// [`TcpTracker::goes_on`] for a connection of which some numbers are not known, or an end has finished.
+    #[inline(never)]
+    fn goes_on_half_known(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
+        let (from, segment) = (direction as usize, segment());
         let goes_on = segment.flags & (SYN | FIN | RST | ACK) == ACK
             && (self.notes[0] | self.notes[1]) & (FINISHED | RESUMES) == 0
-            && self.is_in_window(from, segment);
+            && self.is_in_window(from, &segment);
         if goes_on {
             self.push_end(from, segment.end());
-            self.take_ack(from, segment);
+            self.take_ack(from, &segment);
         }
         goes_on
     }

@@ -56,11 +56,11 @@ fn more_connections_than_fit_are_refused_with_the_number_that_fits() {
     let mmb = start("");
     have(&mmb, 4128);
     let error = refused(&mmb, &Request::Run(vec!["set conn max 100000000".into()]));
-    let told = "set conn max 100000000: not enough memory: this may take 85450 MB, and 4096 MB can be had (a test's); \
-                4793490 would fit";
+    let told = "set conn max 100000000: not enough memory: this may take 97657 MB, and 4096 MB can be had (a test's); \
+                4194304 would fit";
     assert_eq!(error.message, told);
     assert_eq!(error.span.map(|span| span.0), Some(13), "the number is shown");
-    mmb.run("set conn max 4793490");
+    mmb.run("set conn max 4194304");
     have(&mmb, 0);
     mmb.run("set conn max 1000000");
 }
@@ -73,9 +73,9 @@ fn most_connections(mmb: &Running) -> u64 {
     }
 }
 
-/// Three quarters of 32 MB, or all of it, at 896 bytes each.
-const CUT: u64 = 28_086;
-const FITS: u64 = 37_449;
+/// Three quarters of 32 MB, or all of it, at 1,024 bytes each.
+const CUT: u64 = 24_576;
+const FITS: u64 = 32_768;
 
 /// The default was cut only at the start, and rules then took memory that connections needed.
 #[test]
@@ -90,10 +90,10 @@ fn the_default_of_connections_is_cut_to_the_memory_and_again_for_rules() {
     have(&mmb, 96);
     mmb.run("add all accept");
     // Three quarters of 64 MB.
-    assert_eq!(most_connections(&mmb), 56_173, "more memory");
+    assert_eq!(most_connections(&mmb), 49_152, "more memory");
     have(&mmb, 48);
     mmb.run("flush");
-    assert_eq!(most_connections(&mmb), 56_173, "small changes take nothing away");
+    assert_eq!(most_connections(&mmb), 49_152, "small changes take nothing away");
 }
 
 /// A number below the default was accepted without a check.
@@ -103,10 +103,10 @@ fn memory_for_a_set_number_of_connections_is_reserved_or_refused() {
     let error = refused(&mmb, &Request::Run(vec!["set conn max 40000".into()]));
     assert!(error.message.ends_with(&format!("; {FITS} would fit")), "{}", error.message);
     assert_eq!(most_connections(&mmb), CUT);
-    // 24 MB, more than the default was cut to.
-    let asked = "set conn max 30000";
+    // 26 MB, more than the default was cut to.
+    let asked = "set conn max 26000";
     mmb.run(asked);
-    assert_eq!(most_connections(&mmb), 30_000);
+    assert_eq!(most_connections(&mmb), 26_000);
     let error =
         refused(&mmb, &Request::Apply(format!("{asked}\n{}", rule_lines(12_000)), ConnectionFate::Release));
     let told = "not enough memory: this may take 8 MB, and 6 MB can be had (a test's; 26 MB are kept for connections)";

@@ -11,6 +11,7 @@ use crate::port::{PortSpec, PortTable};
 use crate::worker::Worker;
 use crate::worker::WorkerTask;
 use arc_swap::ArcSwap;
+use mmb_base::start_supplier;
 use mmb_classify::{TableStats, Tuning};
 use mmb_packet::PortId;
 use mmb_policy::{Policy, RuleId};
@@ -70,6 +71,7 @@ impl Engine {
         seeds: &SeedTree,
         tuning: Tuning,
     ) -> (Engine, Vec<Worker>) {
+        start_supplier(|| ());
         let workers = owning + others;
         let compiler = PolicyCompiler::new(&ports, workers, seeds, tuning);
         let current = Arc::new(compiler.snapshot(0, &ports));

@@ -78,7 +78,7 @@ impl Worker {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        let vector = self.begin(now_ns);
+        let vector = self.begin(now_ns, packets.is_empty());
         let verdicts = &mut verdicts[..packets.len()];
         for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
             self.pipeline.run(origin, &self.snapshot, cycles, packets, verdicts);
@@ -130,7 +130,7 @@ impl Worker {
         tickets: &mut [Option<RewriteTicket>],
         mut trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
     ) -> TranslatedPackets {
-        let (vector, count) = (self.begin(now_ns), packets.len());
+        let (vector, count) = (self.begin(now_ns, packets.is_empty()), packets.len());
         let columns =
             packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)).zip(tickets.chunks_mut(vector));
         let mut translated = TranslatedPackets::default();
@@ -226,9 +226,9 @@ impl Worker {
     }
 
     /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.
-    fn begin(&mut self, now_ns: u64) -> usize {
+    fn begin(&mut self, now_ns: u64, is_idle: bool) -> usize {
         self.pick_up_policy();
-        self.pipeline.conntrack().advance(now_ns);
+        self.pipeline.conntrack().advance(now_ns, is_idle);
         while let Ok(task) = self.tasks.try_recv() {
             task(&mut self.pipeline, &self.snapshot);
         }

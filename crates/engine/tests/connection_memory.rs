@@ -13,8 +13,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// From so many connections on what tables take in any case is little beside them.
-const FEW: usize = 50_000;
-const MANY: usize = if cfg!(debug_assertions) { 60_000 } else { 1_500_000 };
+const FEW: usize = 56_000;
+/// Tables that double do so at 57,344.
+const MANY: usize = if cfg!(debug_assertions) { 58_000 } else { 1_500_000 };
 /// So many make all workers take what they take for any.
 const FIRST: usize = 64;
 
@@ -75,10 +76,23 @@ fn most(text: &str, workers: usize, frame: First) -> usize {
 fn a_connection_takes_no_more_than_documented() {
     let nat = "add-stateful in a map ip-saddr 200.0.0.0/24 shuffle ip-id";
     let nat6 = "add-stateful in a map ip6-saddr 2001:db8:1::-2001:db8:1::ff shuffle ip6-flow-label";
-    let cases: [(&str, &str, First); 3] =
-        [("plain", "add-stateful in a accept", ip4), ("NAT", nat, ip4), ("NAT of IPv6", nat6, ip6)];
-    let measured = cases.map(|(name, text, frame)| (name, [1, 2].map(|workers| most(text, workers, frame))));
+    // Each connection has an outside address of its own; with a server that is counted, or so few ports that addresses run out of them.
+    let balanced = "set nat filtering address-dependent\nadd-stateful in a map ip6-saddr 2001:db8:1::/64 \
+        lb ip6-daddr {2001:db8:2::1, 2001:db8:2::2} least shuffle ip6-flow-label";
+    let few_ports = "set nat filtering address-dependent\nadd-stateful in a map ip6-saddr 2001:db8:1::/111 \
+        map udp-sport 5000-5001 shuffle ip6-flow-label";
+    let cases: [(&str, &str, First); 5] = [
+        ("plain", "add-stateful in a accept", ip4),
+        ("NAT", nat, ip4),
+        ("NAT of IPv6", nat6, ip6),
+        ("NAT of IPv6 and balancing", balanced, ip6),
+        ("NAT of IPv6 with two ports", few_ports, ip6),
+    ];
+    // With two workers a connection takes more on the whole, and there is no time for both without optimization.
+    let workers: &[usize] = if cfg!(debug_assertions) { &[2] } else { &[1, 2] };
+    let measured = cases
+        .map(|(name, text, frame)| (name, workers.iter().map(|workers| most(text, *workers, frame)).max()));
     let promised = CONNECTION_BYTES as usize;
-    assert!(measured.iter().flat_map(|(_, most)| most).all(|most| *most <= promised), "{measured:?}");
+    assert!(measured.iter().all(|(_, most)| most.is_some_and(|most| most <= promised)), "{measured:?}");
     println!("{measured:?}");
 }

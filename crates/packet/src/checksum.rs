@@ -193,7 +193,7 @@ pub fn field_offset(l4_kind: u8) -> Option<usize> {
 /// The pseudo header that a packet's transport checksum covers, with the addresses that the IP header holds: empty
 /// for ICMP over IPv4, `None` where there is no transport header.
 ///
-/// On a packet that is still to be routed by its sender ([`Layout::routed`]) the checksum covers another
+/// On a packet that is still to be routed by its sender ([`Layout::is_routed`]) the checksum covers another
 /// destination than this one.
 #[inline]
 pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<ChecksumSum> {
@@ -242,7 +242,7 @@ impl From<bool> for Soundness {
 pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
     const FLAGS: usize = 13;
     const SYN_RST: u8 = 0x06;
-    if layout.is_fragment() || layout.routed {
+    if layout.is_fragment() || layout.is_routed() {
         let flags = bytes.get(usize::from(layout.l4) + FLAGS);
         let is_wrong = layout.l4_kind == TCP && flags.is_some_and(|flags| flags & SYN_RST != 0);
         return if is_wrong { Soundness::Wrong } else { Soundness::Unknown };

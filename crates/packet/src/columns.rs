@@ -3,7 +3,7 @@
 //! A column holds one lane of every key of the vector side by side, so that eight or sixteen keys are hashed or compared at once. Columns
 //! belong to a worker and are allocated once; parsing fills them, and the classifier reads them.
 
-use crate::key::{IP, L4, LANE, LANES4, Lanes};
+use crate::key::{IP, L4, L4_KIND, LANE, LANES4, Lanes, PAYLOAD_LEN};
 use mmb_base::VECTOR;
 
 /// One lane of all keys of a vector.
@@ -95,16 +95,24 @@ impl<const L: usize> KeyColumns<L> {
     }
 }
 
-/// The lanes of addresses, ports and the fixed TCP header, which all IPv4 keys have.
+/// The lanes of [`FlowColumns`], which all IPv4 keys have.
 pub(crate) const FLOW_LANES: Lanes =
-    Lanes::range(ADDRESSES, ADDRESSES + 2).with(Lanes::range(TRANSPORT, TRANSPORT + 4));
+    Lanes::range(ADDRESSES, ADDRESSES + 2).with(Lanes::range(TRANSPORT, TRANSPORT + 4)).with(FLOW_FACTS);
+/// Those of them that are no words of a packet.
+pub(crate) const FLOW_FACTS: Lanes = Lanes::range(HEAD, HEAD + 1).with(Lanes::range(PAYLOAD, PAYLOAD + 1));
+const HEAD: usize = L4_KIND / LANE;
+const PAYLOAD: usize = PAYLOAD_LEN / LANE;
 const ADDRESSES: usize = IP / LANE + 3;
 const TRANSPORT: usize = L4 / LANE;
 
 /// The columns that connections are looked up and tracked by: addresses, ports, and of TCP the numbers and the word of offset, flags and
-/// window. Words are as they stand in packets; those of a transport header are valid for packets that have one of TCP or UDP.
+/// window. Words are as they stand in keys; those of a transport header are valid for packets that have one of TCP or UDP.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowColumns<'k> {
+    /// Family, kind of transport header, and [`flags`](crate::key::flags).
+    pub heads: &'k Column,
+    /// Bytes of payload.
+    pub payloads: &'k Column,
     /// Source and destination address.
     pub addresses: [&'k Column; 2],
     /// Source and destination port.
@@ -121,6 +129,8 @@ impl KeyColumns<LANES4> {
     pub fn flows(&self) -> FlowColumns<'_> {
         let [at, ports] = [ADDRESSES, TRANSPORT];
         FlowColumns {
+            heads: &self.lanes[HEAD],
+            payloads: &self.lanes[PAYLOAD],
             addresses: [&self.lanes[at], &self.lanes[at + 1]],
             ports: &self.lanes[ports],
             numbers: [&self.lanes[ports + 1], &self.lanes[ports + 2]],

@@ -123,6 +123,9 @@ pub mod flags {
     pub const HAS_IP_PAYLOAD: u8 = 0x10;
     /// TCP whose data offset is above 5: it has an options area.
     pub const TCP_OPTION_AREA: u8 = 0x20;
+    /// The destination address is not the one that the transport checksum covers: a source route (IPv4) or a routing header (IPv6) still
+    /// has hops to visit (RFC 8200 section 8.1).
+    pub const ROUTED: u8 = 0x40;
 }
 
 /// Bits of the big-endian word at [`EH`]: which IPv6 extension headers the packet has.

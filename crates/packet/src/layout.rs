@@ -45,9 +45,6 @@ pub struct Layout {
     pub flags: u8,
     /// The [`crate::key::eh`] bits of the packet.
     pub eh: u16,
-    /// The destination address is not the one that the transport checksum covers: a source route (IPv4) or a
-    /// routing header (IPv6) still has hops to visit (RFC 8200 section 8.1).
-    pub routed: bool,
     /// The number of VLAN tags.
     pub vlan_tags: u8,
     /// The ether type behind all tags.
@@ -97,6 +94,12 @@ impl Layout {
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.flags & flags::FRAGMENT != 0
+    }
+
+    /// Whether a source route or a routing header still has hops to visit ([`flags::ROUTED`]).
+    #[inline]
+    pub fn is_routed(&self) -> bool {
+        self.flags & flags::ROUTED != 0
     }
 
     /// Whether the packet is a fragment that is not the first one.

@@ -24,7 +24,7 @@ const SCTP_CHECKSUM: usize = 8;
 /// Fragments and packets that are source-routed are left alone: their checksum does not cover what is here.
 #[inline]
 pub fn finish_checksum(packet: &mut Packet<'_>, layout: &Layout) -> bool {
-    if layout.is_fragment() || layout.routed {
+    if layout.is_fragment() || layout.is_routed() {
         return false;
     }
     if layout.proto == SCTP {

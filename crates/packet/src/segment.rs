@@ -133,7 +133,7 @@ impl<'p> Segments<'p> {
         if layout.is_fragment() {
             return Err(SegmentError::Fragment);
         }
-        if layout.routed {
+        if layout.is_routed() {
             return Err(SegmentError::SourceRouted);
         }
         let bytes = packet.bytes();

@@ -89,7 +89,7 @@ fn transport_is_right(frame: &Frame) -> Option<bool> {
     let len = bytes.len();
     let packet = Packet::new(&mut bytes, 0, len, PortId(0), frame.link)?;
     let layout = parse(&packet, &ParserLimits::default()).ok()?;
-    if layout.is_fragment() || layout.routed {
+    if layout.is_fragment() || layout.is_routed() {
         return None;
     }
     Some(transport_sum(packet.bytes(), &layout)?.fold() == 0xffff)

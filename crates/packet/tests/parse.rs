@@ -238,7 +238,7 @@ fn a_chain_is_walked_to_its_end() {
     ];
     let frame = chain.into_iter().fold(Ip6::new(Upper::Tcp(Tcp::default())), Ip6::extension).frame();
     let layout = sound(&frame);
-    assert_eq!((layout.l4_kind, layout.routed), (6, false));
+    assert_eq!((layout.l4_kind, layout.is_routed()), (6, false));
     assert_eq!(layout.l4, 54 + 8 + 24 + 24 + 16 + 8 + 8 + 8);
     assert_eq!(layout.proto_at, layout.l4 - 8);
     let all = eh::HOP_BY_HOP | eh::ROUTING | eh::AH | eh::DEST_OPT | eh::MOBILITY | eh::HIP | eh::SHIM6;
@@ -295,7 +295,7 @@ fn a_chain_of_64_kib_is_refused() {
 fn a_source_route_with_hops_left_is_noticed() {
     let routed = |options: &[u8]| {
         let ip = Ip4 { options: options.to_vec(), ..Ip4::new(Upper::Tcp(Tcp::default())) };
-        sound(&ip.frame()).routed
+        sound(&ip.frame()).is_routed()
     };
     assert!(routed(&[131, 7, 4, 10, 0, 0, 9]));
     assert!(routed(&[1, 137, 7, 4, 10, 0, 0, 9]));
@@ -305,7 +305,7 @@ fn a_source_route_with_hops_left_is_noticed() {
     assert!(!routed(&[131, 12, 4, 10, 0, 0, 9]), "past the header");
     let routing =
         |left| sound(&Ip6::new(Upper::Icmp(Icmp::default())).extension(Extension::Routing(0, left)).frame());
-    assert!(routing(1).routed && !routing(0).routed);
+    assert!(routing(1).is_routed() && !routing(0).is_routed());
 }
 
 #[test]

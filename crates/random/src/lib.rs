@@ -50,8 +50,6 @@ pub enum Purpose {
     HeaderChoices = 11,
     /// The packets that a rule with a percentage drops.
     DropShares = 12,
-    /// Hash keys of the table of inside hosts' MAC addresses.
-    Neighbours = 13,
     /// Hash keys of the index of tuples that workers claim.
     Claims = 14,
 }

@@ -79,7 +79,7 @@ impl Traits {
     #[inline]
     pub(crate) fn of(layout: &Layout) -> Traits {
         let simple = SIMPLE[layout.class as usize][usize::from(layout.l4_kind & 63)];
-        let special = u16::from(layout.vlan_tags) | u16::from(layout.routed) | layout.eh;
+        let special = u16::from(layout.vlan_tags) | u16::from(layout.is_routed()) | layout.eh;
         if special == 0 && !layout.is_later_fragment() {
             return simple;
         }
@@ -95,7 +95,7 @@ impl Traits {
         if layout.is_later_fragment() {
             self.holds &= !is::TRANSPORT;
         }
-        if layout.routed {
+        if layout.is_routed() {
             self.covered &= !part::DESTINATION;
         }
         if layout.proto_at != layout.ip + NEXT_HEADER {

@@ -204,7 +204,7 @@ impl Translation {
     /// Addresses, identification and flow label.
     fn ip_header(&self, bytes: &mut [u8], layout: &Layout, deltas: &mut Deltas) {
         let ip = usize::from(layout.ip);
-        let covered = |side: usize| !(side == 1 && layout.routed);
+        let covered = |side: usize| !(side == 1 && layout.is_routed());
         match layout.class {
             Class::Ip4 => {
                 for (side, address) in self.addresses.iter().enumerate() {

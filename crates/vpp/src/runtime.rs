@@ -12,7 +12,7 @@ use crate::nodes::thread_state::ThreadState;
 use crate::ports::{self, InterfacePorts};
 use crate::sys::{self, LogLevel, MainThread};
 use crate::threads::ThreadMap;
-use mmb_base::lock;
+use mmb_base::{lock, start_supplier};
 use mmb_client::policy_file::{self, PolicyFileError};
 use mmb_client::{CommandFailed, CommandRunner, OutputSink, SinkClosed, UserCommand};
 use mmb_control::{BindError, CommitError, Daemon, Server, ServerLimits};
@@ -104,6 +104,7 @@ pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
     interfaces.poll(main);
     let threads = ThreadMap::new(main.threads());
     let seeds = mmb_control::entropy::seed_tree()?;
+    start_supplier(sys::step_aside);
     let (mut engine, workers) = Engine::with_room(ports::MOST, threads.owning(), threads.others(), &seeds);
     for name in interfaces.ports.names(0) {
         engine.add_port(port(name));

@@ -267,8 +267,14 @@ impl BindingTable {
         let id = self.bindings.insert(binding);
         let BindingTable { hasher, bindings, by_inside, by_outside } = self;
         let hash = binding.hash_outside(hasher);
-        if by_outside.insert(hash, id, |id| bindings[id].hash_outside(hasher)) {
-            if !is_shared || by_inside.insert(inside.hash(hasher), id, |id| bindings[id].inside.hash(hasher))
+        if by_outside.insert(hash, id, |id| &bindings[id], |binding| binding.hash_outside(hasher)) {
+            if !is_shared
+                || by_inside.insert(
+                    inside.hash(hasher),
+                    id,
+                    |id| &bindings[id],
+                    |binding| binding.inside.hash(hasher),
+                )
             {
                 return Some(id);
             }

@@ -1,6 +1,6 @@
 //! An index of ids, which the tables of NAT are found by.
 
-use crate::index::{IndexBucket, TupleIndex};
+use crate::index::{IndexBucket, IndexKeys, TupleIndex};
 use mmb_base::{Id, prefetch};
 use std::marker::PhantomData;
 
@@ -43,10 +43,17 @@ impl<I: Id> IdIndex<I> {
         self.index.find(hash, |entry| id(entry).is_some_and(&mut is)).and_then(id)
     }
 
-    /// Adds an id that is not in the index; `hash_of` returns the hash of any id in it. False if there is no memory.
+    /// Adds an id that is not in the index; `named` returns what an id names, and `hash_of` the hash of that. False if there is no memory.
     #[must_use]
-    pub(super) fn insert(&mut self, hash: u64, new: I, hash_of: impl Fn(I) -> u64) -> bool {
-        let is_kept = self.index.insert(hash, entry(new), |entry| id(entry).map_or(0, &hash_of)).is_ok();
+    pub(super) fn insert<'t, T: 't>(
+        &mut self,
+        hash: u64,
+        new: I,
+        named: impl Fn(I) -> &'t T,
+        hash_of: impl Fn(&T) -> u64,
+    ) -> bool {
+        let keys = IdKeys { named, hash_of, id: PhantomData };
+        let is_kept = self.index.insert(hash, entry(new), &keys).is_ok();
         self.len += usize::from(is_kept);
         is_kept
     }
@@ -55,6 +62,24 @@ impl<I: Id> IdIndex<I> {
     pub(super) fn remove(&mut self, hash: u64, gone: I) {
         self.index.remove(hash, entry(gone));
         self.len -= 1;
+    }
+}
+
+/// The keys of an index of ids.
+struct IdKeys<I, F, G> {
+    named: F,
+    hash_of: G,
+    id: PhantomData<I>,
+}
+
+impl<'t, I: Id, T: 't, F: Fn(I) -> &'t T, G: Fn(&T) -> u64> IndexKeys for IdKeys<I, F, G> {
+    fn hash(&self, entry: u32) -> u64 {
+        id(entry).map_or(0, |id| (self.hash_of)((self.named)(id)))
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: u32) {
+        id(entry).into_iter().for_each(|id| prefetch((self.named)(id)));
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::bindings::{BindingId, CHUNK, Kind, NatKey};
 use super::destinations::CountedServer;
-use super::shards::ShardedIndex;
 use crate::Wire;
 use crate::hash::TupleHasher;
-use mmb_base::{Chunks, Id, Slab, SlabStorage, id_types, prefetch};
+use mmb_base::{Chunks, Id, ShardedIndex, Slab, SlabStorage, id_types, prefetch};
 
 /// The resources of one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +65,7 @@ impl LeaseId {
 
 /// All leases.
 #[derive(Default)]
-pub(super) struct LeaseTable(Slab<StoredLeaseId, Lease>);
+pub(super) struct LeaseTable(Slab<StoredLeaseId, Lease, Chunks<Lease, CHUNK>>);
 
 impl LeaseTable {
     #[cfg(test)]
@@ -130,14 +129,27 @@ struct OtherPeer {
     connections: u32,
 }
 
-/// The first peer of a binding, which most have no other besides; none without connections.
+/// The first peer of a binding, which most have no other besides; none without connections. And the inside host's MAC address.
 #[derive(Clone, Copy, Debug, Default)]
 struct FirstPeer {
     address: u128,
     connections: u32,
+    /// When a connection of the inside end began from the MAC address: milliseconds, the lower 32 bits.
+    heard_ms: u32,
+    mac: Option<[u8; 6]>,
 }
 
-/// The peers of bindings, counted by connections: for address-dependent filtering.
+const _: () = assert!(size_of::<FirstPeer>() == 32);
+
+/// For this time the MAC address of an inside end that begins no connection is not replaced: the ageing time of switches (IEEE 802.1Q, table
+/// 8-6).
+const AGE_MS: u32 = 300_000;
+
+/// The peers of bindings, counted by connections: for address-dependent filtering. And the MAC addresses of their inside hosts, to which
+/// hairpinned packets are sent.
+///
+/// A sender could use another host's address and port, so a MAC address that was seen lately is not replaced by a spoofed frame. The address of
+/// a binding stays valid until another one is seen: a host may keep one connection for hours.
 pub(super) struct BindingPeers {
     hasher: TupleHasher,
     /// By the index of the binding's id.
@@ -169,11 +181,7 @@ impl BindingPeers {
     #[must_use]
     #[inline]
     pub(super) fn hold(&mut self, binding: BindingId, address: u128) -> Option<Peer> {
-        while self.first.count() <= binding.index() {
-            self.first.try_reserve().ok()?;
-            self.first.push(FirstPeer::default());
-        }
-        let first = self.first.at_mut(binding.index());
+        let first = self.reserved(binding)?;
         if first.connections > 0 && first.address != address {
             return self.hold_other(binding, address);
         }
@@ -185,6 +193,40 @@ impl BindingPeers {
         }
         self.first.at_mut(binding.index()).connections += 1;
         Some(Peer::First)
+    }
+
+    /// The place of a binding's first peer. `None` if there is no memory.
+    #[inline]
+    fn reserved(&mut self, binding: BindingId) -> Option<&mut FirstPeer> {
+        while self.first.count() <= binding.index() {
+            self.first.try_reserve().ok()?;
+            self.first.push(FirstPeer::default());
+        }
+        Some(self.first.at_mut(binding.index()))
+    }
+
+    /// Learns the MAC address of the inside host that begins a connection. Without memory it is not learned.
+    #[inline]
+    pub(super) fn learn(&mut self, binding: BindingId, now_ms: u64, mac: [u8; 6]) {
+        if let Some(first) = self.reserved(binding) {
+            let now_ms = now_ms as u32;
+            if first.mac.is_none_or(|known| known == mac || now_ms.wrapping_sub(first.heard_ms) >= AGE_MS) {
+                (first.mac, first.heard_ms) = (Some(mac), now_ms);
+            }
+        }
+    }
+
+    /// The MAC address of a binding's inside host, if known.
+    pub(super) fn mac(&self, binding: BindingId) -> Option<[u8; 6]> {
+        if binding.index() < self.first.count() { self.first.at(binding.index()).mac } else { None }
+    }
+
+    /// Forgets the MAC address of a binding that ended.
+    #[inline]
+    pub(super) fn forget(&mut self, binding: BindingId) {
+        if binding.index() < self.first.count() {
+            self.first.at_mut(binding.index()).mac = None;
+        }
     }
 
     fn hold_other(&mut self, binding: BindingId, address: u128) -> Option<Peer> {
@@ -235,7 +277,7 @@ impl BindingPeers {
     }
 
     fn other(&self, binding: BindingId, address: u128) -> Option<&OtherPeer> {
-        if self.others.len() == 0 {
+        if self.others.is_empty() {
             return None;
         }
         let same = |peer: &OtherPeer| peer.binding == binding && peer.address == address;

@@ -27,7 +27,6 @@ mod pools;
 mod ports;
 mod random;
 mod restore;
-mod shards;
 mod shortage;
 #[cfg(test)]
 mod tests;

@@ -17,10 +17,9 @@ use super::interned::Interned;
 use super::mapping::NatError;
 use super::ports::{PortRanges, PortRequest, PortSearch, UsedPorts, size};
 use super::random::{NatRandom, scale};
-use super::shards::ShardedIndex;
 use crate::hash::TupleHasher;
 use crate::{Tuple, Wire, proto};
-use mmb_base::{Chunks, Id, Slab, prefetch};
+use mmb_base::{Chunks, Id, ShardedIndex, Slab, prefetch};
 use mmb_policy::settings::PortsPerHost;
 use mmb_random::Prf;
 use std::collections::HashMap;
@@ -515,7 +514,7 @@ impl NatPools {
                 let id =
                     self.pairs.insert(PairedAddress { address, index, ports: NONE, target, wire, family });
                 let pairs = &self.pairs;
-                if !self.pair_ids.insert(hash, id, |id| pairs[id].inside().hash(hasher)) {
+                if !self.pair_ids.insert(hash, id, |id| &pairs[id], |pair| pair.inside().hash(hasher)) {
                     self.pairs.free(id);
                     return None;
                 }
@@ -636,7 +635,12 @@ impl NatPools {
         used.insert(port);
         let id = self.outside.insert(PoolAddress { outside, used, exhausted_for: Vec::new() });
         let (addresses, hasher) = (&self.outside, &self.hasher);
-        if !self.outside_ids.insert(outside.hash(0, hasher), id, |id| addresses[id].outside.hash(0, hasher)) {
+        if !self.outside_ids.insert(
+            outside.hash(0, hasher),
+            id,
+            |id| &addresses[id],
+            |address| address.outside.hash(0, hasher),
+        ) {
             self.outside.remove(id);
             return Err(PoolExhausted::NoMemory);
         }

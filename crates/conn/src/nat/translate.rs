@@ -231,6 +231,21 @@ impl Nat {
         Some((inside.address, inside.port))
     }
 
+    /// Learns the MAC address of the inside host that begins a connection with this lease. `None` is the lease of a connection whose source is
+    /// not translated.
+    pub fn learn_mac(&mut self, lease: Option<LeaseId>, now_ms: u64, mac: [u8; 6]) {
+        if let Some(binding) = lease.and_then(|lease| self.leases.source(lease)) {
+            self.peers.learn(binding, now_ms, mac);
+        }
+    }
+
+    /// The MAC address of the inside host of the binding that packets with this tuple are addressed to, if known.
+    pub fn inside_mac(&self, sent: &Tuple) -> Option<[u8; 6]> {
+        let Tuple { addresses, wire, proto, family, .. } = *sent;
+        let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
+        self.bindings.of_outside(&outside, sent.port(DESTINATION)).and_then(|binding| self.peers.mac(binding))
+    }
+
     /// Number of bindings.
     pub fn len(&self) -> usize {
         self.bindings.len()
@@ -275,6 +290,7 @@ impl Nat {
 
     fn unbind(&mut self, id: BindingId) {
         if let Some(gone) = self.bindings.release(id) {
+            self.peers.forget(id);
             self.pools.give_back(&gone.inside, gone.end());
         }
     }

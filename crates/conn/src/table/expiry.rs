@@ -8,14 +8,15 @@ use crate::{CloseReason, ConnId, Direction, LONGEST_S};
 use arrayvec::ArrayVec;
 use mmb_base::{Id, prefetch};
 
-/// Due connections that one call of [`ConnectionTable::advance`] checks at least, if there are that many.
-pub(super) const CHECKED_AT_LEAST: usize = 512;
+/// Due connections that one call of [`ConnectionTable::advance`] checks: twice as many as a vector has packets.
+pub(super) const CHECKED: usize = 512;
 
-/// Connections that it checks for each millisecond since the last call: a million within four seconds, however rarely a host calls.
+/// Connections that a call of [`ConnectionTable::advance_idle`] checks for each millisecond since the last one: a million within four seconds,
+/// however rarely a host calls.
 const CHECKED_PER_MS: u64 = 250;
 
-/// The most connections that one call checks, which takes some milliseconds: only a host that did not call for 64 milliseconds reaches it.
-/// A host that sleeps longer checks [`ConnectionTable::is_behind`].
+/// The most connections that such a call checks, which takes some milliseconds: only a host that did not call for 64 milliseconds reaches it. A
+/// host that sleeps longer checks [`ConnectionTable::is_behind`].
 pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
 /// A walk along a queue from its front: what was passed may leave the queue.
@@ -45,17 +46,25 @@ struct Ending {
 
 impl ConnectionTable {
     /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and continues with the next call,
-    /// so that the delay of a vector is bounded: some hundred if vectors follow each other, some thousand after a pause. If the clock jumps by
-    /// more than 24 days, all connections end at once.
+    /// so that the delay of a vector is bounded. If the clock jumps by more than 24 days, all connections end at once.
     pub fn advance(&mut self, now_ms: u64, owner: &mut impl TableOwner) {
+        self.advance_by(now_ms, CHECKED, owner);
+    }
+
+    /// [`ConnectionTable::advance`] of a host for which no packets wait: the longer it did not call this, the more connections are checked.
+    pub fn advance_idle(&mut self, now_ms: u64, owner: &mut impl TableOwner) {
+        let before_ms = std::mem::replace(&mut self.idle_ms, now_ms.max(self.now_ms));
+        let most = self.idle_ms.saturating_sub(before_ms).saturating_mul(CHECKED_PER_MS).min(MOST_CHECKED);
+        self.advance_by(now_ms, CHECKED.max(most as usize), owner);
+    }
+
+    fn advance_by(&mut self, now_ms: u64, most: usize, owner: &mut impl TableOwner) {
         let clock_jump = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);
         if clock_jump && self.len > 0 {
             return self.end_all(owner);
         }
-        let passed_ms = self.now_ms - std::mem::replace(&mut self.advanced_ms, self.now_ms);
-        let mut left =
-            (passed_ms.saturating_mul(CHECKED_PER_MS).min(MOST_CHECKED) as usize).max(CHECKED_AT_LEAST);
+        let mut left = most;
         for order in HALF_OPEN.start..CLOSED.end {
             while left > 0
                 && let Some(first) = self.queues.first(order)

@@ -73,7 +73,7 @@ impl ConnectionTable {
         let line = self.slab.line_mut(id);
         let goes_on = is_live
             && match (line.state(), segment) {
-                (ConnState::Established, Some(segment)) => line.tracker.goes_on(direction, segment),
+                (ConnState::Established, Some(segment)) => line.tracker.goes_on(direction, || *segment),
                 // Neither TCP nor SCTP is ever in this state.
                 (ConnState::Replied, None) => true,
                 // Its place in its order changes at most once in a tick.
@@ -82,7 +82,7 @@ impl ConnectionTable {
                         line.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT;
                     same_tick
                         && match segment {
-                            Some(segment) => line.tracker.goes_on(direction, segment),
+                            Some(segment) => line.tracker.goes_on(direction, || *segment),
                             None => !matches!(line.proto, proto::TCP | proto::SCTP),
                         }
                 }

@@ -9,31 +9,51 @@
 //! Those that it takes come before the others of the vector, so it takes packets of connections that may be evicted only while the table has
 //! room for as many new connections as the vector has packets.
 //!
-//! The pass prefetches a packet's bucket, 16 packets later its flow line, and works on it 16 packets later: evenly, since a core has some two
-//! dozen outstanding misses, and a burst of prefetches would wait for them.
+//! The pass hashes the tuples of a vector side by side, and then works on blocks of packets: it prefetches the buckets of one block, the flow
+//! lines of the block that is two blocks before, and takes the packets of the block two blocks before that. A block is small, since a core has
+//! some two dozen outstanding misses, and a longer burst of prefetches would wait for them.
 
 use super::follow::ORDER_TICK_SHIFT;
 use super::{ConnectionTable, member};
-use crate::hash::{TupleHasher, tuple_of, with_proto};
+use crate::hash::{HashSums, TupleHasher};
 use crate::index::{ABSENT, EMPTY, IndexBucket, TupleIndex};
 use crate::queue::IdQueue;
 use crate::quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector, WORDS};
 use crate::record::Ends;
 use crate::slab::ConnectionSlab;
 use crate::timeouts::StateTimeouts;
-use crate::{ConnId, ConnState, Direction, TcpSegment, proto};
-use arrayvec::ArrayVec;
+use crate::{ConnId, ConnState, Direction, Side, TcpSegment, Wire, proto};
 use mmb_base::simd::{Kernel, SimdLevel};
 use mmb_base::{Id, VECTOR, prefetch};
-use mmb_packet::columns::FlowColumns;
+use mmb_packet::columns::{Column, FlowColumns};
 use mmb_packet::flow::vlan_ids;
-use mmb_packet::{Layout, Packet};
 
-/// How many packets behind the prefetch of what it needs a step works.
-const BEHIND: usize = 16;
+/// Packets of a block.
+const BLOCK: usize = 8;
+
+/// How many blocks behind the prefetch of what it needs a step works.
+const BEHIND: usize = 2;
 
 /// Connections whose packets of the vector are kept in order together.
 const ORDERS: usize = 256;
+
+/// What the pass needs to know of a packet in one word, besides its numbers: the kind of its transport header, and its [`flags`](mmb_packet::key::flags).
+mod fact {
+    use mmb_packet::key::flags;
+
+    /// It is neither TCP nor UDP.
+    pub(super) const NEITHER: u32 = 1;
+    /// It has VLAN tags.
+    pub(super) const TAGGED: u32 = (flags::VLAN_TAGGED as u32) << 8;
+    /// The pass does not take it.
+    pub(super) const NOT_TAKEN: u32 = ((flags::FRAGMENT | flags::ROUTED) as u32) << 8;
+
+    /// The kind of its transport header.
+    #[inline(always)]
+    pub(super) fn proto(facts: u32) -> u8 {
+        (facts >> 16) as u8
+    }
+}
 
 /// The timeouts in milliseconds of connections whose packets the pass may take: by state, first of UDP, then of TCP; 0 for other states.
 struct QuickTimeouts([[u32; STATES]; 2]);
@@ -57,6 +77,18 @@ impl QuickTimeouts {
 }
 
 impl ConnectionTable {
+    /// How packets are looked up that come in by a side of a wire. With `tagged` VLAN tags are part of their tuples: those with some are left
+    /// to the owner.
+    pub fn quick_port(&self, wire: Wire, side: Side, tagged: bool) -> QuickPort {
+        let port = QuickPort {
+            wire,
+            side,
+            left: fact::NEITHER | if tagged { fact::TAGGED } else { 0 },
+            ..QuickPort::LEFT
+        };
+        QuickPort { sums: self.hasher.place_sums(&port.tuple(0)), ..port }
+    }
+
     /// Takes the packets of a vector that are in the middle of a connection whose verdict is known; looks up the other TCP and UDP packets
     /// of IPv4.
     pub fn pass_quickly(&mut self, vector: QuickVector<'_, '_>, result: &mut QuickResult) {
@@ -73,15 +105,32 @@ impl ConnectionTable {
             now_ms: *now_ms as u32,
             timeouts,
             left: LeftConnections::default(),
-            left_packets: vector.left.iter().fold([0; WORDS], |mut left: [u64; WORDS], packet| {
-                left[usize::from(*packet) / 64] |= 1 << (packet % 64);
-                left
+            left_packets: (!vector.left.is_empty()).then(|| {
+                vector.left.iter().fold([0; WORDS], |mut left: [u64; WORDS], packet| {
+                    left[usize::from(*packet) / 64] |= 1 << (packet % 64);
+                    left
+                })
             }),
             flows: vector.keys.flows(),
+            count: vector.keys.count(),
+            order: (!vector.keys.is_in_order() || vector.keys.count() < vector.packets.len())
+                .then(|| in_order(vector.keys.packets(), vector.keys.count())),
             vector,
             result,
         });
     }
+}
+
+/// The keys of a vector in the order of their packets: of one that has other packets than plain ones of IPv4.
+#[inline(never)]
+fn in_order(packets: &[u8; VECTOR], count: usize) -> [QuickKey; VECTOR] {
+    let mut places = [None; VECTOR];
+    for (&packet, key) in packets.iter().zip(0..=u8::MAX).take(count) {
+        places[usize::from(packet)] = Some(QuickKey { key, packet });
+    }
+    let mut keys = [QuickKey::default(); VECTOR];
+    keys.iter_mut().zip(places.into_iter().flatten()).for_each(|(place, key)| *place = key);
+    keys
 }
 
 /// The work of a pass.
@@ -94,9 +143,13 @@ struct QuickPass<'t, 'v, 'p> {
     now_ms: u32,
     timeouts: QuickTimeouts,
     left: LeftConnections,
-    /// A bit for each packet that is left in any case.
-    left_packets: [u64; WORDS],
+    /// A bit for each packet that is left in any case, if there are some.
+    left_packets: Option<[u64; WORDS]>,
     flows: FlowColumns<'v>,
+    /// Number of keys.
+    count: usize,
+    /// The keys in the order of their packets, unless each packet has the key with its number.
+    order: Option<[QuickKey; VECTOR]>,
     vector: QuickVector<'v, 'p>,
     result: &'t mut QuickResult,
 }
@@ -108,172 +161,183 @@ struct QuickKey {
     packet: u8,
 }
 
+/// What the steps of a pass leave for the next ones.
+struct QuickSteps<'t> {
+    /// By key; 0 for packets that are not looked up.
+    facts: Column,
+    /// By key.
+    sums: [[u64; VECTOR]; 2],
+    /// This and the rest by key in the order of packets.
+    hashes: [u64; VECTOR],
+    buckets: [&'t IndexBucket; VECTOR],
+    likely: [u32; VECTOR],
+}
+
 impl Kernel for QuickPass<'_, '_, '_> {
     #[inline(always)]
     fn run(mut self) {
-        const NEW: &IndexBucket = &IndexBucket::NEW;
-        let (mut keys, mut hashes) = ([QuickKey::default(); VECTOR], [0; VECTOR]);
-        let sorted = if self.vector.keys.is_in_order() { ArrayVec::new() } else { self.sorted() };
-        let mut count = 0;
-        for (&packet, key) in
-            self.vector.keys.packets().iter().zip(0..=u8::MAX).take(self.vector.keys.count())
-        {
-            let at = sorted.get(usize::from(key)).copied().unwrap_or(QuickKey { key, packet });
-            if let Some(hash) = self.hash(at) {
-                (keys[count % VECTOR], hashes[count % VECTOR]) = (at, hash);
-                count += 1;
-            }
-        }
-        let (mut buckets, mut likely) = ([NEW; VECTOR], [EMPTY; VECTOR]);
-        for step in 0..count + 2 * BEHIND {
-            if step < count {
-                let at = step % VECTOR;
-                buckets[at] = self.index.first(hashes[at]);
-                prefetch(buckets[at]);
-            }
-            let located = step.wrapping_sub(BEHIND);
-            if located < count {
-                let at = located % VECTOR;
-                likely[at] = buckets[at].likely(hashes[at]);
-                if let Some((id, _)) = member(likely[at]) {
-                    prefetch(self.slab.line(id));
-                }
-            }
-            if let Some(passed) = step.checked_sub(2 * BEHIND) {
-                let at = passed % VECTOR;
-                self.pass(keys[at], hashes[at], likely[at]);
-            }
+        match self.order {
+            None => self.run_steps::<true>(),
+            Some(_) => self.run_steps::<false>(),
         }
     }
 }
 
-impl QuickPass<'_, '_, '_> {
-    /// The keys in the order of their packets: those of a vector that has packets with VLAN tags or IP options beside others.
-    #[inline(never)]
-    fn sorted(&self) -> ArrayVec<QuickKey, VECTOR> {
-        let mut places = [None; VECTOR];
-        let packets = self.vector.keys.packets().iter().zip(0..=u8::MAX);
-        for (&packet, key) in packets.take(self.vector.keys.count()) {
-            places[usize::from(packet)] = Some(QuickKey { key, packet });
-        }
-        places.into_iter().flatten().collect()
-    }
-
-    /// The hash of a packet's tuple, if the pass looks it up.
+impl<'t> QuickPass<'t, '_, '_> {
+    /// `SAME`: each packet has the key with its number.
     #[inline(always)]
-    fn hash(&self, at: QuickKey) -> Option<u64> {
-        let layout = &self.vector.layouts[usize::from(at.packet)];
-        let port = self.port_of(at)?;
-        let is_meant = matches!(layout.l4_kind, proto::TCP | proto::UDP) & port.is_meant
-            && !(port.tagged && layout.vlan_tags > 0 && self.has_vlan(at));
-        let [first, second] = port.others;
-        is_meant.then(|| self.hasher.hash_of(self.ends(at), [first, with_proto(second, layout.l4_kind)]))
+    fn run_steps<const SAME: bool>(&mut self) {
+        let mut steps = QuickSteps {
+            facts: [0; VECTOR],
+            sums: [[0; VECTOR]; 2],
+            hashes: [0; VECTOR],
+            buckets: [&IndexBucket::NEW; VECTOR],
+            likely: [EMPTY; VECTOR],
+        };
+        self.sum(&mut steps);
+        let blocks = self.count.div_ceil(BLOCK);
+        for step in 0..blocks + 2 * BEHIND {
+            let block = |behind: usize| {
+                let start = step.saturating_sub(behind) * BLOCK;
+                if step < behind { 0..0 } else { start..(start + BLOCK).min(self.count) }
+            };
+            let [hashed, found, passed] = [block(0), block(BEHIND), block(2 * BEHIND)];
+            for at in hashed {
+                self.hash::<SAME>(at % VECTOR, &mut steps);
+            }
+            for at in found {
+                let at = at % VECTOR;
+                steps.likely[at] = steps.buckets[at].likely(steps.hashes[at]);
+                if let Some((id, _)) = member(steps.likely[at]) {
+                    prefetch(self.slab.line(id));
+                }
+            }
+            for at in passed {
+                let at = at % VECTOR;
+                let key = self.key::<SAME>(at);
+                let facts = steps.facts[usize::from(key.key)];
+                if facts != 0 {
+                    self.pass(key, facts, steps.hashes[at], steps.likely[at]);
+                }
+            }
+        }
     }
 
-    /// Whether a packet has VLAN tags that are more than a priority.
-    #[inline(never)]
-    fn has_vlan(&self, at: QuickKey) -> bool {
+    /// Notes the facts of packets, and sums up what tuples have from their packets.
+    #[inline(always)]
+    fn sum(&self, steps: &mut QuickSteps<'_>) {
+        let FlowColumns { heads, addresses, ports, .. } = self.flows;
+        let count = self.count.next_multiple_of(SUMMED).min(VECTOR);
+        let mut protos = [0; VECTOR];
+        let facts = protos[..count].iter_mut().zip(&mut steps.facts[..count]);
+        for ((proto, facts), &head) in facts.zip(&heads[..count]) {
+            // From family, kind, flags, and zero.
+            let head = u32::from_be(head);
+            *proto = head >> 16 & 0xff;
+            let is_either = (*proto == u32::from(proto::TCP)) | (*proto == u32::from(proto::UDP));
+            *facts = head | if is_either { 0 } else { fact::NEITHER };
+        }
+        self.hasher.sum_flows(addresses, ports, &protos, count, &mut steps.sums);
+    }
+
+    /// Hashes a packet's tuple and prefetches its bucket.
+    #[inline(always)]
+    fn hash<const SAME: bool>(&self, at: usize, steps: &mut QuickSteps<'t>) {
+        let key = self.key::<SAME>(at);
+        let place = usize::from(key.key);
+        let (facts, port) = (steps.facts[place], self.port_of(key));
+        if facts & port.left != 0 && !(facts & port.left == fact::TAGGED && self.has_no_vlan(key)) {
+            steps.facts[place] = 0;
+            return;
+        }
+        let [first, second] = &steps.sums;
+        let hash = self.hasher.hash_of(HashSums([first[place], second[place]]).plus(port.sums));
+        steps.hashes[at] = hash;
+        steps.buckets[at] = self.index.first(hash);
+        prefetch(steps.buckets[at]);
+    }
+
+    #[inline(always)]
+    fn key<const SAME: bool>(&self, at: usize) -> QuickKey {
+        match &self.order {
+            Some(keys) if !SAME => keys[at],
+            _ => QuickKey { key: at as u8, packet: at as u8 },
+        }
+    }
+
+    /// Whether a packet has no VLAN tags that are more than a priority.
+    #[cold]
+    fn has_no_vlan(&self, at: QuickKey) -> bool {
         let packet = usize::from(at.packet);
-        let ids = |of: &Packet<'_>| vlan_ids(of.bytes(), &self.vector.layouts[packet]);
-        self.vector.packets.get(packet).map(ids) != Some([0; 2])
+        let packets = &self.vector.packets;
+        packets.get(packet).map(|of| vlan_ids(of.bytes(), &self.vector.layouts[packet])) == Some([0; 2])
     }
 
     #[inline(always)]
-    fn port_of(&self, at: QuickKey) -> Option<&QuickPort> {
-        let packet = self.vector.packets.get(usize::from(at.packet))?;
-        self.vector.ports.get(usize::from(packet.port.0))
-    }
-
-    #[inline(always)]
-    fn ends(&self, QuickKey { key, .. }: QuickKey) -> Ends {
-        let FlowColumns { addresses: [from, to], ports, .. } = self.flows;
-        let key = usize::from(key);
-        Ends { addresses: u64::from(from[key]) | u64::from(to[key]) << 32, ports: ports[key] }
-    }
-
-    /// The TCP segment of a packet that is no SYN.
-    #[inline(always)]
-    fn segment(&self, QuickKey { key, .. }: QuickKey, layout: &Layout) -> TcpSegment {
-        let FlowColumns { numbers: [seq, ack], window, .. } = self.flows;
-        let key = usize::from(key);
-        let [_, flags, window @ ..] = window[key].to_ne_bytes();
-        TcpSegment {
-            flags,
-            seq: u32::from_be(seq[key]),
-            ack: u32::from_be(ack[key]),
-            window: u16::from_be_bytes(window),
-            payload: layout.payload_end.wrapping_sub(u32::from(layout.payload)),
-            ..TcpSegment::default()
-        }
+    fn port_of(&self, at: QuickKey) -> &QuickPort {
+        let packet = self.vector.packets.get(usize::from(at.packet));
+        packet
+            .and_then(|packet| self.vector.ports.get(usize::from(packet.port.0)))
+            .unwrap_or(&QuickPort::LEFT)
     }
 
     /// Takes a packet, or leaves it with the result of its look-up.
     #[inline(always)]
-    fn pass(&mut self, at: QuickKey, hash: u64, likely: u32) {
+    fn pass(&mut self, at: QuickKey, facts: u32, hash: u64, likely: u32) {
         let Some(packet) = self.vector.packets.get(usize::from(at.packet)) else { return };
         let (port, len) = (packet.port.0, packet.len() as u32);
-        let layout = &self.vector.layouts[usize::from(at.packet)];
         // A known verdict is that of one port, and so of one wire and side.
         if let Some((id, direction)) = member(likely)
             && let line = self.slab.line(id)
             && line.knows(direction, port, self.epoch)
-            && line.proto == layout.l4_kind
-            && let Some(leaving) = line.leaving(self.ends(at), direction)
+            && line.proto == fact::proto(facts)
+            && line.is_of(ends(&self.flows, at.key), direction)
         {
-            return self.pass_known((id, direction), at, (layout, len), leaving);
+            return self.pass_known((id, direction), at, (facts, len));
         }
-        self.pass_unlikely(at, hash, likely, (port, len));
+        self.pass_unlikely(at, facts, hash, likely, (port, len));
     }
 
     /// [`QuickPass::pass`] for a packet whose likely entry is not its own, or whose verdict is not known.
     #[inline(never)]
-    fn pass_unlikely(&mut self, at: QuickKey, hash: u64, likely: u32, (port, len): (u16, u32)) {
-        let Some((id, direction)) = self.find(at, hash, likely) else {
+    fn pass_unlikely(&mut self, at: QuickKey, facts: u32, hash: u64, likely: u32, (port, len): (u16, u32)) {
+        let Some((id, direction)) = self.find(at, fact::proto(facts), hash, likely) else {
             self.result.lookups[usize::from(at.packet)] = QuickLookup::Absent;
             return;
         };
-        let layout = &self.vector.layouts[usize::from(at.packet)];
         let line = self.slab.line(id);
-        match line.leaving(self.ends(at), direction) {
-            Some(leaving) if line.knows(direction, port, self.epoch) => {
-                self.pass_known((id, direction), at, (layout, len), leaving);
-            }
-            _ => self.leave((id, direction), at),
+        match line.knows(direction, port, self.epoch) && line.is_of(ends(&self.flows, at.key), direction) {
+            true => self.pass_known((id, direction), at, (facts, len)),
+            false => self.leave((id, direction), at),
         }
     }
 
     /// Takes a packet of a connection whose verdict is known, if it is in its middle.
     #[inline(always)]
-    fn pass_known(
-        &mut self,
-        (id, direction): (ConnId, Direction),
-        at: QuickKey,
-        (layout, len): (&Layout, u32),
-        leaving: Ends,
-    ) {
-        let segment = self.segment(at, layout);
-        let line = self.slab.line_mut(id);
-        let (state, is_tcp) = (line.state_number(), layout.l4_kind == proto::TCP);
+    fn pass_known(&mut self, (id, direction): (ConnId, Direction), at: QuickKey, (facts, len): (u32, u32)) {
+        let (line, flows) = (self.slab.line_mut(id), &self.flows);
+        let (state, is_tcp) = (line.state_number(), fact::proto(facts) == proto::TCP);
         let idle_ms = self.now_ms.wrapping_sub(line.last_ms);
-        let is_left = self.left_packets[usize::from(at.packet) / 64] >> (at.packet % 64) & 1 == 1;
-        let is_plain = !layout.is_fragment() & !layout.routed & !is_left;
-        let goes_on = is_plain
+        let goes_on = (facts & fact::NOT_TAKEN == 0)
             & !self.left.may_have(id)
             & (idle_ms < self.timeouts.0[usize::from(is_tcp)][state % STATES])
+            && self.left_packets.is_none_or(|left| left[usize::from(at.packet) / 64] >> (at.packet % 64) & 1 == 0)
             // Its place in its order changes at most once in a tick.
             && (state != ConnState::Unreplied as usize
                 || direction == Direction::Forward
                     && line.last_ms >> ORDER_TICK_SHIFT == self.now_ms >> ORDER_TICK_SHIFT)
-            && (!is_tcp || line.tracker.goes_on(direction, &segment));
+            && (!is_tcp || line.tracker.goes_on(direction, || segment(flows, at.key)));
         if !goes_on {
             return self.leave((id, direction), at);
         }
         line.last_ms = self.now_ms;
         line.count(direction, len);
-        if line.is_translated() {
-            self.result.translations.push(QuickTranslation { ends: leaving, packet: at.packet });
+        let (is_translated, needs_care) = (line.is_translated(), line.needs_care(direction));
+        if is_translated {
+            let ends = line.leaving(ends(&self.flows, at.key), direction);
+            self.result.translations.push(QuickTranslation { ends, packet: at.packet });
         }
-        if line.needs_care(direction) {
+        if needs_care {
             self.care((id, direction));
         }
         self.result.take(at.packet);
@@ -300,15 +364,41 @@ impl QuickPass<'_, '_, '_> {
     }
 
     /// The connection of a packet.
-    fn find(&self, at: QuickKey, hash: u64, likely: u32) -> Option<(ConnId, Direction)> {
+    fn find(&self, at: QuickKey, proto: u8, hash: u64, likely: u32) -> Option<(ConnId, Direction)> {
         if likely == ABSENT && !self.index.has_stash() {
             return None;
         }
-        let proto = self.vector.layouts[usize::from(at.packet)].l4_kind;
-        let tuple = self.ends(at).tuple(&tuple_of(self.port_of(at)?.others, proto));
+        let tuple = ends(&self.flows, at.key).tuple(&self.port_of(at).tuple(proto));
         let is =
             |entry| member(entry).is_some_and(|(id, direction)| self.slab.record(id).is(&tuple, direction));
         if is(likely) { member(likely) } else { self.index.find(hash, is).and_then(member) }
+    }
+}
+
+/// Tuples are summed in groups of this size.
+const SUMMED: usize = 16;
+
+/// The ends of the packet of a key.
+#[inline(always)]
+fn ends(flows: &FlowColumns<'_>, key: u8) -> Ends {
+    let FlowColumns { addresses: [from, to], ports, .. } = flows;
+    let key = usize::from(key);
+    Ends { addresses: u64::from(from[key]) | u64::from(to[key]) << 32, ports: ports[key] }
+}
+
+/// The TCP segment of a packet that is no SYN.
+#[inline(always)]
+fn segment(flows: &FlowColumns<'_>, key: u8) -> TcpSegment {
+    let FlowColumns { numbers: [seq, ack], window, payloads, .. } = flows;
+    let key = usize::from(key);
+    let [_, flags, window @ ..] = window[key].to_ne_bytes();
+    TcpSegment {
+        flags,
+        seq: u32::from_be(seq[key]),
+        ack: u32::from_be(ack[key]),
+        window: u16::from_be_bytes(window),
+        payload: u32::from_be(payloads[key]) >> 16,
+        ..TcpSegment::default()
     }
 }
 

@@ -372,7 +372,7 @@ mod tests {
         layout.proto_at = ip.proto_at as u16;
         layout.l4 = ip.upper as u16;
         layout.end = ip.end as u32;
-        layout.routed = ip.source_routed;
+        layout.flags |= if ip.source_routed { key::flags::ROUTED } else { 0 };
         layout.payload = ip.upper as u16;
         layout.payload_end = if ip.fragment == Fragment::Later { ip.upper } else { ip.end } as u32;
         layout.flags |= match ip.fragment {

@@ -8,13 +8,11 @@ use super::rule_sets::SetAllocError;
 use crate::cells::RuleCells;
 use crate::compiled::Snapshot;
 use crate::counters::Count;
-use hashbrown::HashTable;
-use mmb_base::{Id, id_types, prefetch};
+use mmb_base::{Chunks, Id, ShardedIndex, SlabStorage, id_types, prefetch};
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction, Unfolded};
 use mmb_packet::PortId;
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -24,6 +22,9 @@ const MOST: usize = 8 << 20;
 const INLINE: usize = 4;
 /// Connections in a chunk.
 const CHUNK: usize = 4096;
+
+/// Verdicts are stored in chunks of this many: growing copies none of them.
+const VERDICTS: usize = 4096;
 
 id_types! {
     /// A cached verdict.
@@ -85,9 +86,13 @@ fn chunk() -> Option<Box<[OfConnection; CHUNK]>> {
 
 /// Slots are assigned by the engine, never by a sender, so the hash needs no key.
 fn hash(port: PortId, rules: (&[RuleSlot], &[RuleSlot])) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (port.0, rules).hash(&mut hasher);
-    hasher.finish()
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let words =
+        [rules.0, rules.1].into_iter().flat_map(|part| part.iter().map(|slot| u64::from(slot.number())));
+    let begin = u64::from(port.0) | (rules.0.len() as u64) << 16;
+    let mixed = words
+        .fold(begin.wrapping_mul(FACTOR), |mixed, word| (mixed.rotate_left(29) ^ word).wrapping_mul(FACTOR));
+    (mixed ^ mixed >> 32).wrapping_mul(FACTOR)
 }
 
 /// The verdicts that were cached for one policy.
@@ -95,20 +100,21 @@ fn hash(port: PortId, rules: (&[RuleSlot], &[RuleSlot])) -> u64 {
 struct CachedVerdicts {
     /// The id of the first one.
     first: VerdictId,
-    list: Vec<CachedVerdict>,
+    list: Chunks<CachedVerdict, VERDICTS>,
     /// The rules of verdicts that cannot store them inline, concatenated.
     more: Vec<RuleSlot>,
 }
 
 impl CachedVerdicts {
     fn new(first: VerdictId) -> CachedVerdicts {
-        CachedVerdicts { first, list: Vec::new(), more: Vec::new() }
+        CachedVerdicts { first, list: Chunks::small(), more: Vec::new() }
     }
 
     /// The verdict with an id, if it is one of these.
     #[inline]
     fn get(&self, id: VerdictId) -> Option<&CachedVerdict> {
-        self.list.get(id.after(self.first))
+        let at = id.after(self.first);
+        (at < self.list.count()).then(|| self.list.at(at))
     }
 
     /// The slots of a verdict's rules, in the order in which they are applied; none if it is another policy's.
@@ -143,7 +149,7 @@ pub(crate) struct FlowCache {
     verdicts: CachedVerdicts,
     former: VecDeque<FormerVerdicts>,
     /// Ids of verdicts by a hash of their port and rules.
-    ids: HashTable<VerdictId>,
+    ids: ShardedIndex<VerdictId>,
     /// Ids of verdicts by connection and direction.
     connections: Vec<Box<[OfConnection; CHUNK]>>,
 }
@@ -154,7 +160,7 @@ impl Default for FlowCache {
             snapshot: None,
             verdicts: CachedVerdicts::new(VerdictId::FIRST),
             former: VecDeque::new(),
-            ids: HashTable::new(),
+            ids: ShardedIndex::new(),
             connections: Vec::new(),
         }
     }
@@ -178,8 +184,8 @@ impl FlowCache {
 
     fn renew(&mut self, kept: Option<(Arc<Snapshot>, u64)>) {
         // After four thousand million verdicts ids would repeat: from then on nothing is cached.
-        let next = self.verdicts.first.plus(self.verdicts.list.len()).unwrap_or(VerdictId(NonZeroU32::MAX));
-        match kept.filter(|_| !self.verdicts.list.is_empty()) {
+        let next = self.verdicts.first.plus(self.verdicts.list.count()).unwrap_or(VerdictId(NonZeroU32::MAX));
+        match kept.filter(|_| self.verdicts.list.count() > 0) {
             Some((snapshot, until)) => {
                 let verdicts = std::mem::replace(&mut self.verdicts, CachedVerdicts::new(next));
                 self.former.push_back(FormerVerdicts { verdicts, snapshot, until });
@@ -310,12 +316,12 @@ impl FlowCache {
         };
         let cached = match self.ids.find(hash, same) {
             Some(&cached) => cached,
-            None if self.verdicts.list.len() >= MOST => return,
+            None if self.verdicts.list.count() >= MOST => return,
             None => {
-                let Some(new) = self.verdicts.first.plus(self.verdicts.list.len()) else { return };
+                let Some(new) = self.verdicts.first.plus(self.verdicts.list.count()) else { return };
                 let all = || rules.0.iter().chain(rules.1).copied();
                 let behind = if all().count() > INLINE { all().count() } else { 0 };
-                if self.reserve(behind).is_err() {
+                if self.reserve(hash, behind).is_err() {
                     return;
                 }
                 let mut verdict = CachedVerdict {
@@ -331,10 +337,11 @@ impl FlowCache {
                 self.verdicts.more.extend(all().take(behind));
                 self.verdicts.list.push(verdict);
                 let FlowCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
-                ids.insert_unique(hash, new, |id| {
-                    let verdict = &list[id.after(*first)];
+                let rehash = |id: &VerdictId| {
+                    let verdict = list.at(id.after(*first));
                     self::hash(verdict.port, verdict.parts(more))
-                });
+                };
+                ids.entry(hash, |_| false, rehash, || new);
                 new
             }
         };
@@ -345,16 +352,16 @@ impl FlowCache {
     }
 
     /// Reserves memory for one more verdict, and for this number of rules that it cannot store inline.
-    fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
+    fn reserve(&mut self, hash: u64, rules: usize) -> Result<(), SetAllocError> {
         let FlowCache { verdicts: CachedVerdicts { first, list, more }, ids, .. } = self;
-        list.try_reserve(1).map_err(|_| SetAllocError)?;
+        list.try_reserve().map_err(|_| SetAllocError)?;
         more.try_reserve(rules).map_err(|_| SetAllocError)?;
         u32::try_from(more.len()).map_err(|_| SetAllocError)?;
-        let hash_of = |id: &VerdictId| {
-            let verdict = &list[id.after(*first)];
-            hash(verdict.port, verdict.parts(more))
+        let rehash = |id: &VerdictId| {
+            let verdict = list.at(id.after(*first));
+            self::hash(verdict.port, verdict.parts(more))
         };
-        ids.try_reserve(1, hash_of).map_err(|_| SetAllocError)
+        if ids.reserve(hash, rehash) { Ok(()) } else { Err(SetAllocError) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::flow_state::Replaced;
 use super::key;
-use super::nat_ports::{NewTranslation, refused, source_mac};
+use super::nat_ports::{NewTranslation, refused};
 use super::saved::SavedConnection;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
@@ -40,7 +40,7 @@ impl Conntrack {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
-        self.state.reserve(slots.len())?;
+        self.state.reserve(snapshot, slots)?;
         self.reserve_source(&arrived, ends)?;
         let opened = self.create_counted(snapshot, (arrived, ends), slots, packet, layout);
         self.commit_source(&arrived, opened.as_ref().ok().map(|(id, _)| *id));
@@ -89,13 +89,6 @@ impl Conntrack {
             self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let state = &mut self.state;
         let Translated { sent, lease } = translated;
-        // A host that routes knows its neighbours itself.
-        if mapping.saddr.is_some()
-            && !arrived.wire.is_routed()
-            && let Some(mac) = source_mac(packet)
-        {
-            state.extensions.neighbours.learn(state.now_ms, arrived.wire, arrived.addresses[0], mac);
-        }
         let extension = state.extensions.make(rules(), [&arrived, &sent], signal.as_ref(), hairpin);
         let set = state.sets.enter(snapshot, slots);
         let reply = if turns_back { sent.hairpinned() } else { sent.reversed() };
@@ -126,7 +119,7 @@ impl Conntrack {
         if !self.state.shared.has_bindings() {
             return Ok(None);
         }
-        self.state.reserve(0)?;
+        self.state.reserve(snapshot, &[])?;
         let entered = self.state.shared.nat().enter(Translated { sent: arrived, lease: None });
         let Translated { sent, lease } = entered.map_err(refused)?;
         if sent == arrived {
@@ -197,7 +190,7 @@ impl Conntrack {
         saved: &SavedConnection,
         slots: &[RuleSlot],
     ) -> Result<(), DropReason> {
-        self.state.reserve(slots.len())?;
+        self.state.reserve(snapshot, slots)?;
         let [arrived, _] = saved.connection.tuples;
         let mapping = merged(slots.iter().filter_map(|&slot| snapshot.stateful(slot)));
         self.reserve_source(&arrived, None)?;

@@ -2,7 +2,6 @@
 //! connections the MAC addresses of both ends.
 
 use super::isn::SequenceNumbers;
-use super::neighbours::Neighbours;
 use crate::compiled::StatefulRule;
 use mmb_base::Slab;
 use mmb_conn::{Direction, ExtensionId, TrackedHeader, Tuple, proto};
@@ -98,12 +97,11 @@ pub(crate) struct Extensions {
     extensions: Slab<ExtensionId, ConnectionExtension>,
     random: Generator,
     pub(crate) numbers: SequenceNumbers,
-    pub(super) neighbours: Neighbours,
 }
 
 impl Extensions {
-    pub(crate) fn new(seed: Seed, numbers: SequenceNumbers, neighbours: Neighbours) -> Extensions {
-        Extensions { extensions: Slab::default(), random: Generator::new(seed), numbers, neighbours }
+    pub(crate) fn new(seed: Seed, numbers: SequenceNumbers) -> Extensions {
+        Extensions { extensions: Slab::default(), random: Generator::new(seed), numbers }
     }
 
     /// Mixes fresh entropy into the generator.

@@ -22,7 +22,7 @@ const FOLDED_WHEN_QUIET: usize = 64;
 const FOLDED_WHEN_IDLE: usize = 1024;
 
 /// Connections that a call folds at most.
-const MOST_FOLDED: u64 = 1 << 14;
+const MOST_FOLDED: u64 = 1 << 12;
 
 impl Conntrack {
     /// Begins to cache verdicts for a policy.
@@ -40,7 +40,7 @@ impl Conntrack {
             let (wire, side) = (route.wire, route.side);
             let is_meant = route.enabled && route.to.is_some() && snapshot.caches_verdicts();
             match is_meant {
-                true => QuickPort::new(wire, side, tagged && !wire.is_routed()),
+                true => self.table.quick_port(wire, side, tagged && !wire.is_routed()),
                 false => QuickPort::LEFT,
             }
         }));

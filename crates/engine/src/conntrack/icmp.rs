@@ -38,7 +38,7 @@ impl Conntrack {
             .is_some_and(|own| own.addresses[DESTINATION] == key.addresses[DESTINATION]);
         goes_back
             && !layout.is_fragment()
-            && !layout.routed
+            && !layout.is_routed()
             && self.was_sent((id, direction), quoted, bytes).unwrap_or(false)
             && checksum::transport_sum(bytes, layout).is_some_and(|sum| sum.fold() == 0xffff)
     }

@@ -39,7 +39,6 @@ mod key;
 mod lookup;
 mod lookups;
 mod nat_ports;
-mod neighbours;
 mod owner_map;
 mod reliant;
 mod rule_sets;

@@ -78,15 +78,20 @@ impl Conntrack {
         let (mut hairpin, mut turns_back) = (None, false);
         let mut nat = state.shared.nat();
         let mut translated = nat.translate(first, mapping, arrived, &taken)?;
+        // A host that routes knows its neighbours itself.
+        if mapping.saddr.is_some()
+            && !arrived.wire.is_routed()
+            && let Some(mac) = source_mac(packet)
+        {
+            nat.learn_mac(translated.lease, state.now_ms, mac);
+        }
         // A packet from inside to an outside endpoint of another binding hairpins: it goes back to the inside (RFC 4787 REQ-9).
-        if let Some(inside) = owner(&nat, &translated.sent) {
+        if is_bound(&nat, &translated.sent) {
             let outside = translated.sent;
             if snapshot.route(packet.port).is_routed() {
                 translated = nat.enter(translated)?;
                 turns_back = translated.sent != outside;
-            } else if let (Some(to), Some(from)) =
-                (state.extensions.neighbours.find(arrived.wire, inside), source_mac(packet))
-            {
+            } else if let (Some(to), Some(from)) = (nat.inside_mac(&translated.sent), source_mac(packet)) {
                 translated = nat.enter(translated)?;
                 if translated.sent != outside && mapping.saddr.is_some() {
                     hairpin = Some([to, from]);
@@ -215,10 +220,10 @@ fn use_of_port(table: &ConnectionTable, over: &Connection, mapping: &Mapping, ar
     if table.find(&wanted).is_some() { PortUse::Others } else { PortUse::None }
 }
 
-/// The inside address of the NAT binding that a packet is addressed to.
-pub(super) fn owner(nat: &Nat, sent: &Tuple) -> Option<u128> {
+/// Whether a packet is addressed to a NAT binding.
+fn is_bound(nat: &Nat, sent: &Tuple) -> bool {
     let Tuple { addresses, wire, proto, family, .. } = *sent;
-    nat.owner(proto, family, wire, addresses[DESTINATION], sent.port(DESTINATION)).map(|(inside, _)| inside)
+    nat.owner(proto, family, wire, addresses[DESTINATION], sent.port(DESTINATION)).is_some()
 }
 
 /// The drop reason of a packet whose connection cannot be translated.

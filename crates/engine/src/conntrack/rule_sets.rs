@@ -5,8 +5,7 @@
 
 use crate::compiled::Snapshot;
 use crate::compiled::{AffectedConnections, RuleFate, StatefulChange, StatefulRule};
-use hashbrown::HashTable;
-use mmb_base::{Id, Slab, prefetch};
+use mmb_base::{Chunks, Id, ShardedIndex, Slab, prefetch};
 use mmb_classify::RuleSlot;
 use mmb_conn::RuleSetId;
 use mmb_conn::nat::RuleVersion;
@@ -24,15 +23,60 @@ const SPARE: usize = 1 << 16;
 /// Sets of stateful rules.
 #[derive(Debug, Default)]
 pub(crate) struct StatefulRuleSets {
-    sets: Slab<RuleSetId, StatefulRuleSet>,
-    /// Sets by a hash of their rules' versions.
-    by_hash: HashTable<RuleSetId>,
-    /// By slot, the set that holds only this rule, since most sets hold one: where the search begins.
-    alone: Vec<Option<RuleSetId>>,
+    sets: Slab<RuleSetId, StatefulRuleSet, Chunks<StatefulRuleSet, CHUNK>>,
+    /// By slot, the set that holds only this rule: most sets hold one.
+    alone: SetsBySlot,
+    /// The other sets by a hash of their rules' versions.
+    by_hash: ShardedIndex<RuleSetId>,
     /// Sets that lost their last user, the longest unused first; some may be in use again.
     spare: VecDeque<RuleSetId>,
     /// Reserved memory for the rules of the next set.
     room: Room,
+}
+
+/// Sets are stored in chunks of this many: growing copies none of them.
+const CHUNK: usize = 1024;
+
+/// Sets by the slot of their only rule.
+#[derive(Debug, Default)]
+struct SetsBySlot(Vec<Vec<Option<RuleSetId>>>);
+
+/// Slots of a page, which has its memory once a set has one of them.
+const PAGE: usize = 4096;
+
+impl SetsBySlot {
+    #[inline]
+    fn place(&self, slot: RuleSlot) -> Option<&Option<RuleSetId>> {
+        self.0.get(slot.index() / PAGE)?.get(slot.index() % PAGE)
+    }
+
+    #[inline]
+    fn get(&self, slot: RuleSlot) -> Option<RuleSetId> {
+        *self.place(slot)?
+    }
+
+    /// Reserves memory for a slot.
+    fn reserve(&mut self, slot: RuleSlot) -> Result<(), SetAllocError> {
+        let page = slot.index() / PAGE;
+        if self.0.len() <= page {
+            self.0.try_reserve(page + 1 - self.0.len()).map_err(|_| SetAllocError)?;
+            self.0.resize_with(page + 1, Vec::new);
+        }
+        let page = &mut self.0[page];
+        if page.is_empty() {
+            page.try_reserve_exact(PAGE).map_err(|_| SetAllocError)?;
+            page.resize(PAGE, None);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, slot: RuleSlot, id: RuleSetId) {
+        if let Some(place) =
+            self.0.get_mut(slot.index() / PAGE).and_then(|page| page.get_mut(slot.index() % PAGE))
+        {
+            *place = Some(id);
+        }
+    }
 }
 
 type Room = (Vec<(RuleSlot, Arc<StatefulRule>)>, Vec<RuleSlot>);
@@ -41,7 +85,7 @@ type Room = (Vec<(RuleSlot, Arc<StatefulRule>)>, Vec<RuleSlot>);
 struct StatefulRuleSet {
     /// In the order in which their targets are applied.
     rules: Vec<(RuleSlot, Arc<StatefulRule>)>,
-    /// The version of its rule if it holds only one.
+    /// The version of its rule if it holds only one: then it is found by the rule's slot.
     only: Option<RuleVersion>,
     /// Number of connections that use it.
     users: usize,
@@ -70,60 +114,59 @@ impl StatefulRuleSet {
 }
 
 impl StatefulRuleSets {
-    /// Reserves memory for one more set with this number of rules, and for releasing all sets, so that [`StatefulRuleSets::enter`] and
+    /// Reserves memory for one more set with these rules, and for releasing all sets, so that [`StatefulRuleSets::enter`] and
     /// [`StatefulRuleSets::leave`] do not fail.
-    pub(crate) fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
-        let StatefulRuleSets { sets, by_hash, spare, room, .. } = self;
-        room.0.try_reserve_exact(rules).map_err(|_| SetAllocError)?;
-        room.1.try_reserve_exact(rules).map_err(|_| SetAllocError)?;
+    pub(crate) fn reserve(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> Result<(), SetAllocError> {
+        let StatefulRuleSets { sets, by_hash, spare, room, alone } = self;
+        room.0.try_reserve_exact(slots.len()).map_err(|_| SetAllocError)?;
+        room.1.try_reserve_exact(slots.len()).map_err(|_| SetAllocError)?;
         sets.try_reserve().map_err(|_| SetAllocError)?;
         let spares = (sets.highest() as usize + 1).min(SPARE + 1);
         if spare.capacity() < spares {
             spare.try_reserve(spares - spare.len()).map_err(|_| SetAllocError)?;
         }
-        by_hash.try_reserve(1, |id| hash_of(sets[*id].versions())).map_err(|_| SetAllocError)
+        if let Some((slot, _)) = only(snapshot, slots) {
+            return alone.reserve(slot);
+        }
+        let hash = hash_of(rules(snapshot, slots).map(|(_, rule)| rule.version));
+        let is_reserved = by_hash.reserve(hash, |id| hash_of(sets[*id].versions()));
+        if is_reserved { Ok(()) } else { Err(SetAllocError) }
     }
 
     /// The set of these rules, in the order in which their targets are applied. Adds a user.
     pub(crate) fn enter(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> RuleSetId {
-        let &[slot] = slots else { return self.find_or_make(snapshot, slots) };
-        let version = snapshot.stateful(slot).map(|rule| rule.version);
-        if let Some(&Some(id)) = self.alone.get(slot.index())
-            && version.is_some()
-            && self.sets[id].only == version
-        {
-            self.sets[id].add_user();
-            return id;
-        }
-        let id = self.find_or_make(snapshot, slots);
-        let wanted = (slot.index() + 1).next_power_of_two();
-        if self.alone.len() <= slot.index() && self.alone.try_reserve(wanted - self.alone.len()).is_ok() {
-            self.alone.resize(wanted, None);
-        }
-        // Without memory here, the set is found by hash.
-        if let Some(alone) = self.alone.get_mut(slot.index()) {
-            *alone = Some(id);
-        }
+        let id = match only(snapshot, slots) {
+            Some((slot, version)) => {
+                let known = self.alone.get(slot).filter(|id| self.sets[*id].only == Some(version));
+                known.unwrap_or_else(|| {
+                    let id = self.make(snapshot, slots, Some(version));
+                    self.alone.set(slot, id);
+                    id
+                })
+            }
+            None => self.find_or_make(snapshot, slots),
+        };
+        self.sets[id].add_user();
         id
     }
 
     /// Prefetches the entry by which [`StatefulRuleSets::enter`] finds the set of a single rule.
     #[inline]
     pub(crate) fn fetch_place(&self, slot: RuleSlot) {
-        self.alone.get(slot.index()).into_iter().for_each(prefetch);
+        self.alone.place(slot).into_iter().for_each(prefetch);
     }
 
     /// Prefetches that set.
     #[inline]
     pub(crate) fn fetch_set(&self, slot: RuleSlot) {
-        let id = self.alone.get(slot.index()).copied().flatten();
+        let id = self.alone.get(slot);
         id.and_then(|id| self.sets.get(id)).into_iter().for_each(prefetch);
     }
 
     /// Prefetches the rules of that set.
     #[inline]
     pub(crate) fn fetch_rules(&self, slot: RuleSlot) {
-        let id = self.alone.get(slot.index()).copied().flatten();
+        let id = self.alone.get(slot);
         id.into_iter().for_each(|id| self.prefetch(id, 1));
     }
 
@@ -141,33 +184,28 @@ impl StatefulRuleSets {
     }
 
     fn find_or_make(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> RuleSetId {
-        let rules = || slots.iter().filter_map(|&slot| Some((slot, snapshot.stateful(slot)?)));
-        let hash = hash_of(rules().map(|(_, rule)| rule.version));
-        let same = |id: &RuleSetId| self.sets[*id].versions().eq(rules().map(|(_, rule)| rule.version));
-        if let Some(&id) = self.by_hash.find(hash, same) {
-            self.sets[id].add_user();
+        let versions = || rules(snapshot, slots).map(|(_, rule)| rule.version);
+        let hash = hash_of(versions());
+        if let Some(&id) = self.by_hash.find(hash, |id| self.sets[*id].versions().eq(versions())) {
             return id;
         }
-        let only = rules().next().filter(|_| slots.len() == 1);
-        let only = only.map(|(_, rule)| rule.version);
+        let id = self.make(snapshot, slots, None);
+        let sets = &self.sets;
+        self.by_hash.entry(hash, |_| false, |id| hash_of(sets[*id].versions()), || id);
+        id
+    }
+
+    fn make(&mut self, snapshot: &Snapshot, slots: &[RuleSlot], only: Option<RuleVersion>) -> RuleSetId {
         let (mut of, mut live) = std::mem::take(&mut self.room);
-        of.extend(rules().map(|(slot, rule)| (slot, Arc::clone(rule))));
-        live.extend(rules().map(|(slot, _)| slot));
-        let generation = snapshot.generation;
-        let set = StatefulRuleSet {
+        of.extend(rules(snapshot, slots).map(|(slot, rule)| (slot, Arc::clone(rule))));
+        live.extend(rules(snapshot, slots).map(|(slot, _)| slot));
+        self.sets.insert(StatefulRuleSet {
             only,
             rules: of,
-            users: 0,
-            is_spare: false,
-            generation,
+            generation: snapshot.generation,
             live,
-            ids: OnceCell::new(),
-        };
-        let id = self.sets.insert(set);
-        self.sets[id].add_user();
-        let sets = &self.sets;
-        self.by_hash.insert_unique(hash, id, |id| hash_of(sets[*id].versions()));
-        id
+            ..StatefulRuleSet::default()
+        })
     }
 
     /// Removes a user from a set.
@@ -191,9 +229,10 @@ impl StatefulRuleSets {
             set.is_spare = false;
             if set.users == 0 {
                 let set = self.sets.remove(oldest);
-                if let Ok(entry) = self.by_hash.find_entry(hash_of(set.versions()), |other| *other == oldest)
-                {
-                    entry.remove();
+                if set.only.is_none() {
+                    let sets = &self.sets;
+                    let rehash = |id: &RuleSetId| hash_of(sets[*id].versions());
+                    self.by_hash.remove(hash_of(set.versions()), |other| *other == oldest, rehash);
                 }
             }
         }
@@ -291,6 +330,21 @@ impl StatefulRuleSets {
 
 /// There is no memory for another set.
 pub(crate) struct SetAllocError;
+
+/// The rules of these slots.
+fn rules<'s>(
+    snapshot: &'s Snapshot,
+    slots: &'s [RuleSlot],
+) -> impl Iterator<Item = (RuleSlot, &'s Arc<StatefulRule>)> {
+    slots.iter().filter_map(|&slot| Some((slot, snapshot.stateful(slot)?)))
+}
+
+/// The rule of these slots and its version, if it is a single one.
+#[inline]
+fn only(snapshot: &Snapshot, slots: &[RuleSlot]) -> Option<(RuleSlot, RuleVersion)> {
+    let &[slot] = slots else { return None };
+    snapshot.stateful(slot).map(|rule| (slot, rule.version))
+}
 
 /// Versions are assigned by the engine, never by a sender, so the hash needs no key.
 fn hash_of(versions: impl Iterator<Item = RuleVersion>) -> u64 {

@@ -7,9 +7,11 @@ use super::owner_map::{ClaimError, OwnerMap};
 use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
 use crate::cells::{RuleCells, WorkerCells};
+use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
 use mmb_base::lock_soon;
+use mmb_classify::RuleSlot;
 use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
 use mmb_conn::{
     CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TOGETHER, TableOwner, Tuple, Unfolded,
@@ -136,12 +138,12 @@ pub(crate) struct WorkerState {
 }
 
 impl WorkerState {
-    /// Reserves memory for the state of one more connection with this number of rules, so that creating it cannot fail for memory.
+    /// Reserves memory for the state of one more connection with these rules, so that creating it cannot fail for memory.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub(super) fn reserve(&mut self, rules: usize) -> Result<(), DropReason> {
-        self.sets.reserve(rules).map_err(|SetAllocError| DropReason::ConnNoMemory)?;
+    pub(super) fn reserve(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> Result<(), DropReason> {
+        self.sets.reserve(snapshot, slots).map_err(|SetAllocError| DropReason::ConnNoMemory)?;
         self.extensions.reserve().map_err(|_| DropReason::ConnNoMemory)
     }
 

@@ -9,7 +9,6 @@ use super::flow_state::FlowState;
 use super::fold_rounds::FoldRounds;
 use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
-use super::neighbours::Neighbours;
 use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
@@ -96,7 +95,6 @@ impl Conntrack {
                 extensions: Extensions::new(
                     seed(Purpose::HeaderChoices),
                     SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
-                    Neighbours::new(seed(Purpose::Neighbours)),
                 ),
                 cells,
                 cache: FlowCache::default(),
@@ -157,16 +155,19 @@ impl Conntrack {
         self.table.configure(max, settings.timeouts, settings.pickup);
     }
 
-    /// Advances the clock: ends connections that timed out and drops fragments that were held for too long.
+    /// Advances the clock: ends connections that timed out and drops fragments that were held for too long. A call without packets ends more.
     #[inline]
-    pub(crate) fn advance(&mut self, now_ns: u64) {
+    pub(crate) fn advance(&mut self, now_ns: u64, is_idle: bool) {
         self.state.extensions.numbers.advance(now_ns);
         let now_ms = now_ns / 1_000_000;
         // Several threads may read the host's clock; ours never goes back.
         self.state.now_ms = self.state.now_ms.max(now_ms);
         if !self.table.is_empty() {
             let Conntrack { table, state, .. } = self;
-            table.advance(state.now_ms, state);
+            match is_idle {
+                true => table.advance_idle(state.now_ms, state),
+                false => table.advance(state.now_ms, state),
+            }
             self.count();
         }
         if !self.held.is_empty() {

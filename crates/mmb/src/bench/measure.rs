@@ -61,12 +61,22 @@ pub(super) struct Measured {
     pub(super) stages: Vec<(&'static str, f64)>,
     /// Cycles of all stages and of the code between them.
     pub(super) cycles: f64,
+    /// The cost of a vector in cycles: of the median one, and of the most expensive one.
+    pub(super) median_vector: u64,
+    pub(super) worst_vector: u64,
+    /// The cost in cycles of the most expensive vector of the first round, in which tables grow.
+    pub(super) worst_first: u64,
 }
 
 impl Measured {
     /// Returns the millions of packets per second of one worker that does nothing else.
     pub(super) fn mpps(&self) -> f64 {
         self.tsc_hz as f64 / self.cycles.max(f64::MIN_POSITIVE) / 1e6
+    }
+
+    /// Microseconds of the most expensive vector of the first round.
+    pub(super) fn worst_first_us(&self) -> f64 {
+        self.worst_first as f64 / self.tsc_hz as f64 * 1e6
     }
 }
 
@@ -127,7 +137,8 @@ pub(super) fn run(
     let mut stages = vec![Samples::new(vectors); names.len()];
     let mut all = Samples::new(vectors);
     arena.restore();
-    round(subject, arena, names.len(), |_, _, _| ());
+    let mut worst_first = 0;
+    round(subject, arena, names.len(), |_, _, whole| worst_first = worst_first.max(whole));
     pattern.prepare(arena, subject.has_connections(), |packets| subject.answer(packets));
     let (mut rounds, began) = (0, Instant::now());
     while goes_on(effort, rounds, began) {
@@ -140,7 +151,9 @@ pub(super) fn run(
         });
         rounds += 1;
     }
-    let per_packet = |samples: &mut Samples| samples.sum_of_medians() as f64 / arena.len() as f64;
+    let per_packet =
+        |samples: &mut Samples| samples.medians().iter().sum::<u64>() as f64 / arena.len() as f64;
+    let mut vectors = all.medians();
     Measured {
         tsc_hz: cycles::hz(),
         packets: arena.len(),
@@ -148,6 +161,9 @@ pub(super) fn run(
         taken: arena.len() * (rounds + 1),
         stages: names.into_iter().zip(stages.iter_mut().map(per_packet)).collect(),
         cycles: per_packet(&mut all),
+        worst_vector: vectors.iter().copied().max().unwrap_or_default(),
+        median_vector: median(&mut vectors),
+        worst_first,
     }
 }
 
@@ -183,8 +199,9 @@ impl Samples {
         Samples(vec![Vec::new(); vectors])
     }
 
-    fn sum_of_medians(&mut self) -> u64 {
-        self.0.iter_mut().map(|costs| median(costs)).sum()
+    /// The cost of each vector: the median over the rounds.
+    fn medians(&mut self) -> Vec<u64> {
+        self.0.iter_mut().map(|costs| median(costs)).collect()
     }
 }
 

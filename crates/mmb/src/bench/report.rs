@@ -76,6 +76,9 @@ impl BenchOutput for BenchReport {
             "stages": stages.collect::<Vec<_>>(),
             "cycles_per_packet": rounded(measured.cycles),
             "mpps": to_thousands(measured.mpps()),
+            "median_vector_cycles": measured.median_vector,
+            "worst_vector_cycles": measured.worst_vector,
+            "worst_first_vector_us": rounded(measured.worst_first_us()),
             "rules": load.rules,
             "tables": load.tables,
             "instructions": load.instructions,
@@ -120,6 +123,13 @@ impl BenchOutput for BenchReport {
             "all",
             measured.cycles,
             measured.mpps()
+        );
+        let _ = writeln!(
+            text,
+            "{:<14}{:>10.1} times the median one; {:.0} us in the first round, in which tables grow",
+            "worst vector",
+            measured.worst_vector as f64 / measured.median_vector.max(1) as f64,
+            measured.worst_first_us()
         );
         text
     }

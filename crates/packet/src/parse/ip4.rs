@@ -40,7 +40,9 @@ pub(super) fn walk(bytes: &[u8], layout: &mut Layout) -> Result<(), Malformed> {
     layout.class = Class::Ip4;
     layout.proto = head[9];
     layout.proto_at = layout.ip + 9;
-    layout.routed = is_routed(header.get(IP4_HEADER..).unwrap_or_default());
+    if is_routed(header.get(IP4_HEADER..).unwrap_or_default()) {
+        layout.flags |= flags::ROUTED;
+    }
     layout.l4 = layout.ip + header_len as u16;
     layout.end = u32::from(layout.ip) + total as u32;
     transport::walk(bytes, layout)

@@ -34,7 +34,6 @@ pub(super) fn walk(bytes: &[u8], layout: &mut Layout, limits: &ParserLimits) -> 
     let chain = ExtensionChain::walk(packet, limits)?;
     layout.flags |= chain.flags;
     layout.eh = chain.eh;
-    layout.routed = chain.routed;
     layout.proto = chain.proto;
     // A chain that ends past 2^16 is longer than any that is sent: so offsets keep to 16 bits.
     layout.proto_at = u16::try_from(ip + chain.proto_at).map_err(|_| Malformed::Ip6ChainTooLong)?;
@@ -49,13 +48,12 @@ struct ExtensionChain {
     at: usize,
     flags: u8,
     eh: u16,
-    routed: bool,
 }
 
 impl ExtensionChain {
     fn walk(packet: &[u8], limits: &ParserLimits) -> Result<ExtensionChain, Malformed> {
         let proto = packet.get(6).copied().unwrap_or_default();
-        let mut chain = ExtensionChain { proto, proto_at: 6, at: IP6_HEADER, flags: 0, eh: 0, routed: false };
+        let mut chain = ExtensionChain { proto, proto_at: 6, at: IP6_HEADER, flags: 0, eh: 0 };
         let mut headers = 0;
         while let Some(bit) = extension(chain.proto) {
             if chain.proto == ESP {
@@ -84,7 +82,7 @@ impl ExtensionChain {
             return Err(Malformed::Ip6HeaderTruncated);
         }
         match self.proto {
-            ROUTING => self.routed |= head[3] != 0,
+            ROUTING if head[3] != 0 => self.flags |= flags::ROUTED,
             FRAGMENT => self.flags |= fragment_flags(u16::from_be_bytes([head[2], head[3]])),
             _ => {}
         }

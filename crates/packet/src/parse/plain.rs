@@ -248,7 +248,6 @@ const PLAIN_LAYOUT: Layout = Layout {
     proto: 0,
     flags: 0,
     eh: 0,
-    routed: false,
     vlan_tags: 0,
     eth_type: 0,
     ip: AT as u16,

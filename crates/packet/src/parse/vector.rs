@@ -5,7 +5,7 @@
 
 use super::parse_into;
 use super::plain::{PlainCandidate, PlainCandidates};
-use crate::columns::{FLOW_LANES, KeyColumns, WantedLanes};
+use crate::columns::{FLOW_FACTS, FLOW_LANES, KeyColumns, WantedLanes};
 use crate::key::{IN_PORT, LANE, LANES4, LANES6, Lanes};
 use crate::{Class, Layout, Malformed, Packet, ParserLimits, PortId, fill_lanes};
 use mmb_base::simd::{Kernel, SimdLevel};
@@ -126,11 +126,12 @@ impl VectorKeys {
         O: Fn(usize) -> PortId,
         M: FnMut(usize, Malformed),
     {
-        SimdLevel::detect().run(CheckCandidates { keys: self, wanted: parse.wanted });
+        // The words of packets among the flow lanes are there before the check.
+        let wanted = WantedLanes { ip4: parse.wanted.ip4.with(FLOW_FACTS), ..parse.wanted };
+        SimdLevel::detect().run(CheckCandidates { keys: self, wanted });
+        let wanted = WantedLanes { ip4: wanted.ip4.with(FLOW_LANES), ..wanted };
         let VectorKeys { ip4, ip6, other, candidates4, candidates6, walked, doubtful } = self;
-        let WantedLanes { ip4: wanted4, ip6: wanted6, other: wanted_other } = parse.wanted;
-        // Candidates have these lanes.
-        let wanted4 = wanted4.with(FLOW_LANES);
+        let WantedLanes { ip4: wanted4, ip6: wanted6, other: wanted_other } = wanted;
 
         parse.write_layouts(ip4, doubtful, |key| candidates4.layout4(key));
         parse.fill_ports(ip4, wanted4);

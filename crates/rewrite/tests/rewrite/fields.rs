@@ -128,7 +128,7 @@ proptest! {
                 prop_assert_eq!(&edited.after.bytes[at..at + 2], &(*number as u16).to_be_bytes());
             } else if at == usize::from(layout.ip) + 10 {
                 prop_assert!(edited.after.header_is_sound());
-            } else if !layout.routed {
+            } else if !layout.is_routed() {
                 prop_assert_eq!(edited.after.error(), edited.before.error());
             }
         }

@@ -114,7 +114,7 @@ proptest! {
             let mut went_on = tracker;
             let may_go_on = state == ConnState::Established
                 || state == ConnState::Unreplied && direction == Direction::Forward;
-            let goes_on = may_go_on && went_on.goes_on(direction, &segment);
+            let goes_on = may_go_on && went_on.goes_on(direction, || segment);
             match tracker.segment(state, direction, &segment) {
                 Moves(next) => {
                     prop_assert_ne!(next, state);

@@ -11,42 +11,67 @@ const SHARDS: usize = 1024;
 const LITTLE: usize = 28;
 
 /// Entries found by a hash and an equality function of the caller; they may be numbers of records elsewhere.
-pub(super) struct ShardedIndex<T> {
+#[derive(Debug)]
+pub struct ShardedIndex<T> {
     shards: Box<[HashTable<T>]>,
     len: usize,
 }
 
+impl<T> Default for ShardedIndex<T> {
+    fn default() -> Self {
+        ShardedIndex::new()
+    }
+}
+
 impl<T> ShardedIndex<T> {
-    pub(super) fn new() -> ShardedIndex<T> {
+    /// An index without entries.
+    pub fn new() -> ShardedIndex<T> {
         ShardedIndex { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), len: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Removes all entries.
+    pub fn clear(&mut self) {
+        if !self.is_empty() {
+            self.shards.iter_mut().for_each(HashTable::clear);
+            self.len = 0;
+        }
+    }
+
     /// Approximate memory of the tables in bytes: their slots and a control byte for each.
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let slots: usize = self.shards.iter().map(HashTable::capacity).sum();
         slots * (size_of::<T>() + 1) * 8 / 7 + SHARDS * size_of::<HashTable<T>>()
     }
 
-    pub(super) fn find(&self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<&T> {
+    /// The entry with a hash for which `same` returns true.
+    #[inline]
+    pub fn find(&self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<&T> {
         self.shards[shard(hash)].find(hash, same)
     }
 
-    pub(super) fn find_mut(&mut self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<&mut T> {
+    /// The entry with a hash for which `same` returns true, to be changed.
+    pub fn find_mut(&mut self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<&mut T> {
         self.shards[shard(hash)].find_mut(hash, same)
     }
 
     /// Reserves memory for one more entry with this hash. False if there is none.
     #[must_use]
-    pub(super) fn reserve(&mut self, hash: u64, rehash: impl Fn(&T) -> u64) -> bool {
+    pub fn reserve(&mut self, hash: u64, rehash: impl Fn(&T) -> u64) -> bool {
         self.shards[shard(hash)].try_reserve(1, rehash).is_ok()
     }
 
     /// The entry, created if there was none; [`ShardedIndex::reserve`] comes before.
-    pub(super) fn entry(
+    pub fn entry(
         &mut self,
         hash: u64,
         same: impl FnMut(&T) -> bool,
@@ -64,7 +89,7 @@ impl<T> ShardedIndex<T> {
 
     /// Removes an entry. A table that becomes nearly empty is rebuilt with a smaller size: otherwise it would keep its memory, and
     /// tombstones would slow lookups down.
-    pub(super) fn remove(&mut self, hash: u64, same: impl FnMut(&T) -> bool, rehash: impl Fn(&T) -> u64) {
+    pub fn remove(&mut self, hash: u64, same: impl FnMut(&T) -> bool, rehash: impl Fn(&T) -> u64) {
         let table = &mut self.shards[shard(hash)];
         let Ok(entry) = table.find_entry(hash, same) else { return };
         entry.remove();
@@ -114,7 +139,7 @@ mod tests {
             for number in 0..200_000 {
                 shards.remove(hash(&number), |other| *other == number, hash);
             }
-            assert!(shards.len() == 0 && shards.memory() - empty < SHARDS * 32 * 16);
+            assert!(shards.is_empty() && shards.memory() - empty < SHARDS * 32 * 16);
         }
     }
 }
