@@ -131,6 +131,11 @@ impl RuleDraft {
             FieldPlace::Payload(of) => self.payload(*negated, of, test),
             // Only when the packet is decided on is it known how it stands to connections.
             FieldPlace::Connection => Ok(()),
+            // Decided later, on the bytes: here it selects the packets that may begin such a connection.
+            FieldPlace::Stream(_) => {
+                self.transport(field.info().implies);
+                Ok(())
+            }
             FieldPlace::AnyOption => self.option(*negated, |none| RuleCheck::AnyOption { none }),
             FieldPlace::Option(kind) => self.option_kind(*negated, kind, test),
             FieldPlace::NamedOption => self.option_kind(*negated, field.kind, test),
@@ -168,7 +173,7 @@ impl RuleDraft {
                 let equal = *equality == Equality::Eq;
                 (if equal { named } else { named.complement(ones(width)) }, equal && !negated)
             }
-            Test::Bytes(..) => return Err(CompileError::Impossible),
+            Test::Bytes(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
         };
         self.allow(bit, width, if negated { bounds.complement(ones(width)) } else { bounds }, listed);
         Ok(())
@@ -184,12 +189,20 @@ impl RuleDraft {
         }
     }
 
+    /// The transport protocol that an implication asks for, where it allows several.
+    fn transport(&mut self, implies: Implies) {
+        if implies == Implies::TcpOrUdp {
+            let kinds = [6, 17].into_iter().map(|kind| (kind, kind)).collect();
+            self.allow(key::L4_KIND as u16 * 8, 8, kinds, true);
+        }
+    }
+
     /// The VLAN id: it is there only if the frame is tagged.
     fn vlan(&mut self, negated: bool, bit: u16, width: u8, test: &Test) -> Result<(), CompileError> {
         let bounds = match test {
             Test::Present => Intervals::of_width(width),
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
-            Test::Port(..) | Test::Bytes(..) => return Err(CompileError::Impossible),
+            Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
         };
         if !negated {
             self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
@@ -223,7 +236,7 @@ impl RuleDraft {
                 let begins = (*equality == Equality::Eq) != negated;
                 self.checks.push(RuleCheck::Payload { of, prefixes, empty: negated, begins });
             }
-            Test::Number(..) | Test::Port(..) => return Err(CompileError::Impossible),
+            Test::Number(..) | Test::Port(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
         }
         Ok(())
     }
@@ -238,7 +251,7 @@ impl RuleDraft {
                 data: strings.iter().map(|string| string[..].into()).collect(),
                 differs: *equality == Equality::Ne,
             },
-            Test::Port(..) => return Err(CompileError::Impossible),
+            Test::Port(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
         };
         self.option(negated, |none| RuleCheck::Option { kind, test, none })
     }

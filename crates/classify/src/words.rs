@@ -34,7 +34,7 @@ pub(crate) fn describe(class: Class, mask: &KeyCube, kinds: &BTreeSet<u8>) -> St
 fn common(class: Class, field: &FieldInfo) -> bool {
     match field.implies {
         Implies::Frame => true,
-        Implies::Ip | Implies::Transport => class != Class::Other,
+        Implies::Ip | Implies::Transport | Implies::TcpOrUdp => class != Class::Other,
         Implies::Ip4 => class == Class::Ip4,
         Implies::Ip6 => class == Class::Ip6,
         Implies::Icmp | Implies::Icmp6 | Implies::Udp | Implies::Tcp => false,

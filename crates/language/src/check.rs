@@ -10,8 +10,8 @@ mod packet_class;
 
 use crate::diagnostic::{Diagnostic, Note};
 use crate::report::CheckReport;
-use crate::syntax::RuleSyntax;
-use mmb_policy::field::BareMeaning;
+use crate::syntax::{MatchSyntax, RuleSyntax};
+use mmb_policy::field::{BareMeaning, FieldPlace};
 use mmb_policy::rule::{DEFAULT_PRIO, Match, Rule, Target};
 use std::mem::discriminant;
 
@@ -73,6 +73,15 @@ fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckRe
         if at.info.stateful && !syntax.stateful {
             let rule = "a rule that follows connections: write `add-stateful` instead of `add`";
             report.error(Diagnostic::new(at.span, format!("`{name}` needs {rule}")));
+        }
+        let is_of_stream = |m: &MatchSyntax<'_>| matches!(m.field.field.info().place, FieldPlace::Stream(_));
+        if at.info.needs_stream && !syntax.matches.iter().any(is_of_stream) {
+            let message =
+                format!("`{name}` acts on a match in a stream, and the rule searches for nothing in one");
+            report.error(
+                Diagnostic::new(at.span, message)
+                    .expected("a constraint such as `stream \"TEXT\"` before it"),
+            );
         }
         if let Some(problem) = (at.info.clash)(target, &others) {
             report.error(Diagnostic::new(at.span, problem));

@@ -135,6 +135,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         | Expect::InSet
         | Expect::Weight
         | Expect::Percentage
+        | Expect::Text
         | Expect::End => {}
     }
 }

@@ -86,6 +86,8 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
                 | ValueKind::Port
                 | ValueKind::OptionData(_)
                 | ValueKind::Bytes
+                | ValueKind::Pattern
+                | ValueKind::ServerName
                 | ValueKind::Nothing => {
                     info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
                 }
@@ -100,6 +102,7 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
             target::allowed(stateful).for_each(|info| give(&joined(info.name, info.arguments), info.help))
         }
         Expect::SelectAll => give("all", "removes every option"),
+        Expect::Text => give("\"TEXT\"", "a text of at most 256 bytes"),
         Expect::Percentage => give("<PERCENT>", "0 to 100 in steps of 0.001; without it every packet"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::End => give("<end>", "the command is complete"),

@@ -70,6 +70,8 @@ pub(crate) enum Expect {
     SelectAll,
     /// A percentage behind `drop`.
     Percentage,
+    /// A text in quotes.
+    Text,
     /// One of these words, each with its help.
     Choice(&'static [(&'static str, &'static str)]),
     /// The end of the command.
@@ -397,11 +399,13 @@ impl PositionWalk {
                 (Some(Slot::Value | Slot::WeightedValue), Some(info)) => return vec![Expect::Value(info)],
                 (Some(Slot::OptionalValue), Some(info)) => expects.push(Expect::Value(info)),
                 (Some(Slot::Percentage), _) => expects.push(Expect::Percentage),
+                (Some(Slot::OptionalText), _) => expects.push(Expect::Text),
                 (Some(Slot::Choice(_, words)), _) => expects.push(Expect::Choice(words)),
                 (Some(Slot::Value | Slot::WeightedValue | Slot::OptionalValue), None) | (None, _) => {}
             },
             PositionState::Field(info) => match info.values {
                 ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],
+                ValueKind::Pattern | ValueKind::ServerName => return vec![Expect::Value(info)],
                 ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
                 ValueKind::Nothing => {}
                 ValueKind::Number

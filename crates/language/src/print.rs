@@ -7,6 +7,7 @@ mod command;
 pub(crate) mod value;
 
 use crate::target;
+use mmb_policy::PatternItem;
 use mmb_policy::Policy;
 use mmb_policy::field::Field;
 use mmb_policy::rule::{Cond, DEFAULT_PRIO, Equality, Match, Rule, RuleId, Target, Test};
@@ -52,6 +53,20 @@ impl Print for Match {
                 f.write_str(unequal(equality))?;
                 several(f, strings, |string, f| bytes(f, string))
             }
+            Test::Patterns(items) => {
+                f.write_char(' ')?;
+                several(f, items, PatternItem::print)
+            }
+        }
+    }
+}
+
+impl Print for PatternItem {
+    fn print(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            PatternItem::Text(text) => bytes(f, text),
+            PatternItem::Regex(regex) => Display::fmt(regex, f),
+            PatternItem::List(name) => write!(f, "@{name}"),
         }
     }
 }
@@ -69,6 +84,9 @@ impl Print for Target {
             Target::Map(field, set) => target::map::print(f, *field, set),
             Target::Shuffle(field, range) => target::shuffle::print(f, *field, *range),
             Target::Lb(field, set, method) => target::lb::print(f, *field, set, *method),
+            Target::Alert(text) => target::alert::print(f, text.as_deref()),
+            Target::Close => f.write_str("close"),
+            Target::Digest => f.write_str("digest"),
         }
     }
 }

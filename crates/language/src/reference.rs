@@ -11,8 +11,8 @@ use crate::target::{TARGETS, TargetInfo};
 use crate::verb::COMMANDS;
 use mmb_packet::key;
 use mmb_policy::field::{
-    BareMeaning, FIELDS, FieldGroup, FieldInfo, FieldPlace, Implies, ValueFormat, ValueKind, ValueNames,
-    Writable,
+    BareMeaning, FIELDS, FieldGroup, FieldInfo, FieldPlace, Implies, StreamPart, ValueFormat, ValueKind,
+    ValueNames, Writable,
 };
 use mmb_policy::filter::STATES;
 use mmb_policy::setting_table::Setting;
@@ -199,6 +199,7 @@ fn title(group: FieldGroup) -> &'static str {
         FieldGroup::Tcp => "TCP",
         FieldGroup::TcpOption => "TCP options",
         FieldGroup::Payload => "Payload",
+        FieldGroup::Stream => "Streams",
     }
 }
 
@@ -240,6 +241,8 @@ fn values(info: &FieldInfo) -> String {
         ValueKind::Bytes => "bytes".to_owned(),
         ValueKind::State => "states (below)".to_owned(),
         ValueKind::Nothing => "none".to_owned(),
+        ValueKind::Pattern => "patterns".to_owned(),
+        ValueKind::ServerName => "names".to_owned(),
     }
 }
 
@@ -255,6 +258,10 @@ fn place(info: &FieldInfo) -> String {
         }
         FieldPlace::Connection => String::new(),
         FieldPlace::AnyOption => "options area".to_owned(),
+        FieldPlace::Stream(StreamPart::Both) => "both directions".to_owned(),
+        FieldPlace::Stream(StreamPart::Forward) => "first packet's direction".to_owned(),
+        FieldPlace::Stream(StreamPart::Reply) => "the other direction".to_owned(),
+        FieldPlace::Stream(StreamPart::ServerName) => "ClientHello".to_owned(),
         FieldPlace::Option(kind) => format!("option {kind}"),
         FieldPlace::NamedOption => "option KIND".to_owned(),
         FieldPlace::Payload(mmb_policy::field::Payload::Ip) => "behind the IP header".to_owned(),
@@ -290,12 +297,15 @@ fn about(implies: Implies) -> &'static str {
         Implies::Udp => "UDP",
         Implies::Tcp => "TCP",
         Implies::Transport => "IP, no later fragment",
+        Implies::TcpOrUdp => "TCP or UDP",
     }
 }
 
 fn alone(info: &FieldInfo) -> String {
     match (info.alone, info.values) {
-        (_, ValueKind::Port | ValueKind::State) => "needs a value".to_owned(),
+        (_, ValueKind::Port | ValueKind::State | ValueKind::Pattern | ValueKind::ServerName) => {
+            "needs a value".to_owned()
+        }
         (BareMeaning::Protocol, _) => match info.implies {
             Implies::Frame => "any frame".to_owned(),
             implies => format!("any {} packet", about(implies)),

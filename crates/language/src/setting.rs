@@ -19,7 +19,9 @@ pub(crate) fn read(info: &'static SettingInfo, text: &str) -> Option<Setting> {
         (None, Values::Words(_)) => None,
         // What stands for 0 is the word.
         (None, Values::WordOr(..)) => info.set_to(number(text).filter(|n| *n > 0)?),
-        (None, Values::Number(..) | Values::Seconds(..)) => info.set_to(number(text)?),
+        (None, Values::Number(..) | Values::Seconds(..) | Values::Kibibytes(..) | Values::Mebibytes(..)) => {
+            info.set_to(number(text)?)
+        }
     }
 }
 
@@ -50,7 +52,10 @@ mod tests {
     /// The least, the greatest and, of words, every value.
     fn values(info: &'static SettingInfo) -> Vec<Setting> {
         let text = match info.values {
-            Values::Number(least, most) | Values::Seconds(least, most) => {
+            Values::Number(least, most)
+            | Values::Seconds(least, most)
+            | Values::Kibibytes(least, most)
+            | Values::Mebibytes(least, most) => {
                 vec![least.to_string(), most.to_string()]
             }
             Values::Words(words) => words.iter().map(|(word, _)| (*word).to_owned()).collect(),

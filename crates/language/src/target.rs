@@ -18,7 +18,7 @@ macro_rules! targets {
     };
 }
 
-targets! { modify add strip drop accept map shuffle lb }
+targets! { modify add strip drop accept map shuffle lb alert close digest }
 
 /// The target of that name.
 pub fn named(name: &str) -> Option<&'static TargetInfo> {

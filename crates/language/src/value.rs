@@ -104,6 +104,7 @@ fn single(info: &FieldInfo, word: &str) -> Result<u128, ValueError> {
         },
         ValueKind::State => info.names.value(word).map(u128::from).ok_or(ValueError::Unknown),
         ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => Err(ValueError::Unknown),
+        ValueKind::Pattern | ValueKind::ServerName => Err(ValueError::Unknown),
         ValueKind::Number | ValueKind::OptionData(_) => match info.names.value(word) {
             Some(value) => Ok(value.into()),
             None => match number(word)? {
@@ -123,7 +124,9 @@ fn address_width(info: &FieldInfo) -> Option<u8> {
         | ValueKind::OptionData(_)
         | ValueKind::Bytes
         | ValueKind::State
-        | ValueKind::Nothing => None,
+        | ValueKind::Nothing
+        | ValueKind::Pattern
+        | ValueKind::ServerName => None,
     }
 }
 
@@ -180,6 +183,8 @@ pub(crate) fn expectation(info: &FieldInfo) -> String {
         (ValueKind::Port, _) => "the name of a port".to_owned(),
         (ValueKind::State, _) => "`new`, `established`, `related`, `reply` or `invalid`".to_owned(),
         (ValueKind::Bytes, _) => "a \"text\" or |bytes|".to_owned(),
+        (ValueKind::Pattern, _) => "a \"text\", |bytes|, a /regex/ or a @LIST".to_owned(),
+        (ValueKind::ServerName, _) => "a \"name\", a \".domain\", a /regex/ or a @LIST".to_owned(),
         (ValueKind::OptionData(_), None) => "|bytes|".to_owned(),
         (ValueKind::OptionData(_), Some(max)) => format!("a number 0 to {max}, a \"text\" or |bytes|"),
         (ValueKind::Number | ValueKind::Nothing, Some(max)) => format!("a number 0 to {max}{names}"),

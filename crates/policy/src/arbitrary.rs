@@ -152,6 +152,7 @@ fn goes_with(target: &Target, others: &[Target]) -> bool {
         Target::Mod(..) | Target::AddOption(..) | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
             true
         }
+        Target::Alert(_) | Target::Close | Target::Digest => true,
     }
 }
 
@@ -164,6 +165,7 @@ impl Draw {
             .filter(|info| info.values != ValueKind::Port || !options.ports.is_empty())
             // What a packet is to connections does not stand in it.
             .filter(|info| info.values != ValueKind::State)
+            .filter(|info| !matches!(info.place, FieldPlace::Stream(_)))
             .collect();
         let info = *self.field.get(&usable);
         let field = if info.place == FieldPlace::NamedOption {
@@ -191,6 +193,7 @@ impl Draw {
         match info.values {
             ValueKind::Port => self.port_test(options),
             ValueKind::Nothing | ValueKind::State => Test::Present,
+            ValueKind::Pattern | ValueKind::ServerName => Test::Present,
             _ if self.form >= 230 => Test::Present,
             ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => {
                 self.number_test(info, witness.number(info))
@@ -309,7 +312,7 @@ impl Draw {
                 FieldPlace::Payload(Payload::Ip) => !witness.ip_payload.is_empty(),
                 FieldPlace::Payload(Payload::Transport) => !witness.payload.is_empty(),
                 FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption => true,
-                FieldPlace::Connection => false,
+                FieldPlace::Connection | FieldPlace::Stream(_) => false,
                 FieldPlace::Key { .. } => {
                     info.id != FieldId::VlanId || witness.key[key::FLAGS] & flags::VLAN_TAGGED != 0
                 }

@@ -32,6 +32,10 @@ pub enum ValueKind {
     State,
     /// The field takes no value: it is there or not.
     Nothing,
+    /// Patterns that are searched for: texts, bytes, regexes, lists.
+    Pattern,
+    /// Names of servers: a text is a whole name, or with a leading dot a domain and all below it; regexes and lists.
+    ServerName,
 }
 
 /// The meaning of a field that stands alone, without a value.
@@ -66,6 +70,8 @@ pub enum Implies {
     Tcp,
     /// Any IP packet that is not a later fragment.
     Transport,
+    /// TCP or UDP over either, with its header.
+    TcpOrUdp,
 }
 
 /// The place of a field.
@@ -88,6 +94,21 @@ pub enum FieldPlace {
     Payload(Payload),
     /// In no packet: connection tracking determines it ([`crate::ct`]).
     Connection,
+    /// In the bytes of a connection, over all its packets: it is decided later than the classifier decides, which sees only what it implies.
+    Stream(StreamPart),
+}
+
+/// The bytes of a connection in which a field is searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPart {
+    /// Those of both directions, each by itself.
+    Both,
+    /// Those of the initiator: the end that sent the first packet.
+    Forward,
+    /// Those of the other end.
+    Reply,
+    /// The server name in the initiator's TLS ClientHello (RFC 6066, section 3).
+    ServerName,
 }
 
 /// The header that a payload field follows.
@@ -204,6 +225,8 @@ pub enum FieldGroup {
     TcpOption,
     /// The payload.
     Payload,
+    /// The bytes of connections.
+    Stream,
 }
 
 /// A field as a rule names it: the row, and for `tcp-opt KIND` the kind.
@@ -250,6 +273,9 @@ const fn map_shuffle_lb(part: MappedPart) -> StatefulUses {
 
 const PORT_RO: Writable = Writable::No("the port a packet uses is decided by the wiring");
 const ECN_RO: Writable = Writable::No("write ip-ecn instead");
+const STREAM_RO: Writable = Writable::No(
+    "this version does not edit streams; it tells of a match (`alert`) or ends the connection (`close`, `drop`)",
+);
 const EH_RO: Writable = Writable::No("extension headers are matched, not written");
 
 macro_rules! fields {
@@ -286,7 +312,8 @@ use MappedPart::{
     AckNumber, DestinationAddress, DestinationPort, FlowLabel, SequenceNumber, SourceAddress, SourcePort,
 };
 use ValueKind::{
-    Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Port as PortValue, State,
+    Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Pattern, Port as PortValue,
+    ServerName, State,
 };
 use Writable::{InPlace, Raw};
 
@@ -443,6 +470,15 @@ fields! {
 
     Payload "payload" Payload FieldPlace::Payload(Payload::Transport), Transport, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the transport header, compared as a prefix";
+
+    Stream "stream" Stream FieldPlace::Stream(StreamPart::Both), TcpOrUdp, Pattern, Protocol, STREAM_RO, NO_BINDING, NONE,
+        "the bytes of a connection in either direction, searched anywhere, also across packets";
+    StreamForward "stream-forward" Stream FieldPlace::Stream(StreamPart::Forward), TcpOrUdp, Pattern, Protocol, STREAM_RO, NO_BINDING,
+        NONE, "the bytes that the connection's initiator sends, searched anywhere";
+    StreamReply "stream-reply" Stream FieldPlace::Stream(StreamPart::Reply), TcpOrUdp, Pattern, Protocol, STREAM_RO, NO_BINDING, NONE,
+        "the bytes that the connection's other end sends, searched anywhere";
+    TlsSni "tls-sni" Stream FieldPlace::Stream(StreamPart::ServerName), Tcp, ServerName, Protocol, STREAM_RO, NO_BINDING, NONE,
+        "server name that a TLS client asks for; with a leading dot: the domain and all below it";
 }
 
 /// The invariants on which readers of the table rely without a check of their own.
@@ -499,7 +535,7 @@ impl FieldPlace {
         match self {
             FieldPlace::Key { bit, width } => Some((bit, width)),
             FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption => None,
-            FieldPlace::Payload(_) | FieldPlace::Connection => None,
+            FieldPlace::Payload(_) | FieldPlace::Connection | FieldPlace::Stream(_) => None,
         }
     }
 }
@@ -537,7 +573,7 @@ impl FieldInfo {
             (_, FieldPlace::Key { width, .. }) => Some(width),
             (_, FieldPlace::Connection) => Some(3),
             (_, FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption) => None,
-            (_, FieldPlace::Payload(_)) => None,
+            (_, FieldPlace::Payload(_) | FieldPlace::Stream(_)) => None,
         }
     }
 
@@ -549,6 +585,7 @@ impl FieldInfo {
             ValueKind::OptionData(Some(0)) => None,
             ValueKind::OptionData(_) => Some(ones(self.width().unwrap_or(64))),
             ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => None,
+            ValueKind::Pattern | ValueKind::ServerName => None,
         }
     }
 }
@@ -575,7 +612,8 @@ impl Field {
             FieldPlace::Key { .. }
             | FieldPlace::AnyOption
             | FieldPlace::Payload(_)
-            | FieldPlace::Connection => None,
+            | FieldPlace::Connection
+            | FieldPlace::Stream(_) => None,
         }
     }
 
@@ -603,7 +641,7 @@ impl std::fmt::Debug for Field {
 
 impl Implies {
     /// The bytes of the header key that the implication requires, as (byte, mask, value) triples that all hold.
-    /// `Ip` has no fixed byte: it is the classes IPv4 and IPv6.
+    /// `Ip` has no fixed byte: it is the classes IPv4 and IPv6. `TcpOrUdp` has one of two values at [`key::L4_KIND`], which no triple says.
     pub fn key_bytes(self) -> &'static [(usize, u8, u8)] {
         const FF: u8 = 0xff;
         match self {
@@ -614,7 +652,7 @@ impl Implies {
             Implies::Icmp6 => &[(key::FAMILY, FF, 6), (key::L4_KIND, FF, 58)],
             Implies::Udp => &[(key::L4_KIND, FF, 17)],
             Implies::Tcp => &[(key::L4_KIND, FF, 6)],
-            Implies::Transport => &[(key::FLAGS, flags::LATER_FRAGMENT, 0)],
+            Implies::Transport | Implies::TcpOrUdp => &[(key::FLAGS, flags::LATER_FRAGMENT, 0)],
         }
     }
 }

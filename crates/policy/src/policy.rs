@@ -3,12 +3,13 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
+use crate::pattern::PatternList;
 use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{ChunkEntry, EntryChange, RuleStore};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
 
-/// Rules, settings and port switches. A copy shares the rules, so that it is cheap, and so is a change to it.
+/// Rules, settings, port switches and lists of patterns. A copy shares the rules, so that it is cheap, and so is a change to it.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// The rules by number.
@@ -18,6 +19,8 @@ pub struct Policy {
     /// The last `enable PORT` or `disable PORT` of each port, by name: the rules apply to its packets, or its packets pass untouched. The host
     /// decides about the other ports.
     pub ports: BTreeMap<String, bool>,
+    /// The lists of patterns by name, among them those that rules name.
+    pub lists: BTreeMap<String, PatternList>,
     /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
     last_id: u32,
 }
@@ -149,15 +152,18 @@ impl Policy {
         targets.any(|target| match target {
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => true,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
-            Target::Drop(_) | Target::Accept => false,
+            Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => false,
         })
     }
 }
 
 impl PartialEq for Policy {
-    /// Compares rules by number, settings and ports. The origin of the numbers does not count.
+    /// Compares rules by number, settings, ports and lists. The origin of the numbers does not count.
     fn eq(&self, other: &Policy) -> bool {
-        self.rules == other.rules && self.settings == other.settings && self.ports == other.ports
+        self.rules == other.rules
+            && self.settings == other.settings
+            && self.ports == other.ports
+            && self.lists == other.lists
     }
 }
 

@@ -198,7 +198,7 @@ fn key(target: &Target) -> Option<WriteKey> {
         FieldPlace::Key { bit, .. } => WriteKey::Header(field.info().implies, bit / 8),
         FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption => WriteKey::Options,
         // Nothing writes it.
-        FieldPlace::Payload(_) | FieldPlace::Connection => WriteKey::Payload,
+        FieldPlace::Payload(_) | FieldPlace::Connection | FieldPlace::Stream(_) => WriteKey::Payload,
     };
     match target {
         Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {
@@ -207,6 +207,6 @@ fn key(target: &Target) -> Option<WriteKey> {
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => {
             Some(WriteKey::Options)
         }
-        Target::Drop(_) | Target::Accept => None,
+        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => None,
     }
 }

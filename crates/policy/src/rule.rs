@@ -1,7 +1,8 @@
 //! Checked rules, on which the rest of mmb works. Text becomes a [`Rule`] through the parser and the checker,
 //! and only through them, so that the invariants in the comments hold of every rule.
 
-use crate::field::{Field, ones};
+use crate::field::{Field, FieldPlace, ones};
+use crate::pattern::PatternItem;
 
 /// A rule's number: stable, never reused while the rule lives, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +42,61 @@ pub struct Rule {
     pub targets: Vec<Target>,
 }
 
+impl Rule {
+    /// The constraints on packets, which the classifier decides. Those of a stateful rule select connections, by their first packets.
+    pub fn header_matches(&self) -> impl Iterator<Item = &Match> {
+        self.matches.iter().filter(|constraint| !constraint.is_of_stream())
+    }
+
+    /// The constraints on the bytes of connections, which are decided later.
+    pub fn stream_matches(&self) -> impl Iterator<Item = &Match> {
+        self.matches.iter().filter(|constraint| constraint.is_of_stream())
+    }
+
+    /// Whether the bytes of the rule's connections must be followed: it has a constraint on them or a target that acts on them. Beside a
+    /// constraint, `drop` is decided by the bytes too.
+    pub fn is_stream_rule(&self) -> bool {
+        self.matches.iter().any(Match::is_of_stream) || self.targets.iter().any(Target::is_of_stream)
+    }
+
+    /// The lists that the rule's constraints name.
+    pub fn lists(&self) -> impl Iterator<Item = &str> {
+        self.matches.iter().flat_map(|constraint| constraint.test.patterns()).filter_map(|item| match item {
+            PatternItem::List(name) => Some(name.as_str()),
+            PatternItem::Text(_) | PatternItem::Regex(_) => None,
+        })
+    }
+}
+
+impl Match {
+    /// Whether it is a constraint on the bytes of a connection.
+    pub fn is_of_stream(&self) -> bool {
+        matches!(self.field.info().place, FieldPlace::Stream(_))
+    }
+}
+
+impl Test {
+    /// The patterns, of [`Test::Patterns`] only.
+    pub fn patterns(&self) -> &[PatternItem] {
+        match self {
+            Test::Patterns(items) => items,
+            Test::Present | Test::Number(..) | Test::Port(..) | Test::Bytes(..) => &[],
+        }
+    }
+}
+
+impl Target {
+    /// Whether it acts on the bytes of a connection, whatever the rule's constraints. `drop` acts on them only beside constraints on them.
+    pub fn is_of_stream(&self) -> bool {
+        match self {
+            Target::Alert(_) | Target::Close | Target::Digest => true,
+            Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
+            Target::StripAll | Target::Drop(_) | Target::Accept => false,
+            Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
+        }
+    }
+}
+
 /// One constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
@@ -65,6 +121,8 @@ pub enum Test {
     Port(Equality, Vec<String>),
     /// Bytes: payload fields are compared as a prefix, option data as a whole. One string or a set.
     Bytes(Equality, Vec<Vec<u8>>),
+    /// Some of the patterns is found in the field, which is of a stream; not empty.
+    Patterns(Vec<PatternItem>),
 }
 
 /// The comparison of a number.
@@ -131,6 +189,12 @@ pub enum Target {
     Shuffle(Field, Option<(u128, u128)>),
     /// `lb FIELD {VALUE, …} [METHOD]`, stateful rules only.
     Lb(Field, ServerList, LbMethod),
+    /// `alert ["TEXT"]`, beside constraints on streams only: a match is told, with this text.
+    Alert(Option<String>),
+    /// `close`, beside constraints on streams only: both ends get a RST, and the connection goes silent.
+    Close,
+    /// `digest`, stateful rules only: bytes and CRC-32C of each direction are told when the connection ends.
+    Digest,
 }
 
 /// The value that `mod` writes.

@@ -3,7 +3,9 @@
 //! The parser, completion, help, `save` and the reference are made from [`SETTINGS`]. A name is one word or several: those
 //! of one subject begin alike and stand together.
 
-use crate::settings::{InvalidPackets, NatFiltering, Pickup, Poll, PortsPerHost, Settings, Zone};
+use crate::settings::{
+    InvalidPackets, NatFiltering, Pickup, Poll, PortsPerHost, Settings, StreamUnfit, StreamUrgent, Zone,
+};
 
 /// One setting. Its value is a number; of words, the place of the word.
 #[derive(Debug)]
@@ -26,6 +28,10 @@ pub enum Values {
     Number(u32, u32),
     /// A number of seconds in this range.
     Seconds(u32, u32),
+    /// A number of units of 1,024 bytes in this range.
+    Kibibytes(u32, u32),
+    /// A number of units of 1,048,576 bytes in this range.
+    Mebibytes(u32, u32),
     /// One of these words; each with a line of help.
     Words(&'static [(&'static str, &'static str)]),
     /// This word, which is 0, or a number from 1 to this one.
@@ -183,6 +189,56 @@ pub static SETTINGS: &[SettingInfo] = &[
         nat_contiguity,
         "gives neighbouring ports of an inside address neighbouring outside ports where they are free"
     ),
+    SettingInfo {
+        name: "stream max",
+        values: Values::Number(1, 10_000_000),
+        help: "the limit of connections whose bytes are followed, over all workers; beyond, connections are treated as `stream unfit` says",
+        get: |settings| settings.streams.max,
+        put: |settings, n| settings.streams.max = n,
+    },
+    SettingInfo {
+        name: "stream memory",
+        values: Values::Mebibytes(1, 1 << 20),
+        help: "the memory in MiB for bytes of streams that are kept, over all workers, in equal parts",
+        get: |settings| settings.streams.memory_mib,
+        put: |settings, n| settings.streams.memory_mib = n,
+    },
+    SettingInfo {
+        name: "stream window",
+        values: Values::Kibibytes(64, 16_384),
+        help: "the most unacknowledged bytes in KiB that are kept of each direction where a rule may close or drop; the windows that receivers advertise are lowered to it",
+        get: |settings| settings.streams.window_kib,
+        put: |settings, n| settings.streams.window_kib = n,
+    },
+    SettingInfo {
+        name: "stream reorder",
+        values: Values::Kibibytes(16, 16_384),
+        help: "the most bytes in KiB that are kept of each direction until the bytes before them arrive",
+        get: |settings| settings.streams.reorder_kib,
+        put: |settings, n| settings.streams.reorder_kib = n,
+    },
+    SettingInfo {
+        name: "stream unfit",
+        values: Values::Words(&[
+            ("pass", "they pass, and stream rules do not see their bytes"),
+            ("close", "they are closed: both ends get a RST"),
+            ("drop", "their packets are dropped"),
+        ]),
+        help: "the treatment of connections whose bytes cannot be followed: picked up midway, with TCP-AO or MD5 signatures, or without room for them",
+        get: |settings| settings.streams.unfit as u32,
+        put: |settings, n| settings.streams.unfit = nth(&StreamUnfit::ALL, n),
+    },
+    SettingInfo {
+        name: "stream urgent",
+        values: Values::Words(&[
+            ("clear", "the URG flag and the pointer are cleared: the data is a part of the stream"),
+            ("pass", "they pass as they are"),
+            ("drop", "segments with the URG flag are dropped"),
+        ]),
+        help: "the treatment of TCP's urgent data where a rule may close or drop",
+        get: |settings| settings.streams.urgent as u32,
+        put: |settings, n| settings.streams.urgent = nth(&StreamUrgent::ALL, n),
+    },
 ];
 
 const OFF_ON: &[(&str, &str)] = &[("off", "no"), ("on", "yes")];
@@ -221,6 +277,7 @@ impl Setting {
             Values::Words(words) => Some(nth(words, self.value).0),
             Values::WordOr([(word, _)], _) if self.value == 0 => Some(word),
             Values::WordOr(..) | Values::Number(..) | Values::Seconds(..) => None,
+            Values::Kibibytes(..) | Values::Mebibytes(..) => None,
         }
     }
 
@@ -244,13 +301,17 @@ impl SettingInfo {
             Values::Words(words) => words,
             Values::WordOr(word, _) => word,
             Values::Number(..) | Values::Seconds(..) => &[],
+            Values::Kibibytes(..) | Values::Mebibytes(..) => &[],
         }
     }
 
     /// The change of this setting to `value`, of words the place of the word; `None` if it is out of range.
     pub fn set_to(&'static self, value: u32) -> Option<Setting> {
         let fits = match self.values {
-            Values::Number(least, most) | Values::Seconds(least, most) => (least..=most).contains(&value),
+            Values::Number(least, most)
+            | Values::Seconds(least, most)
+            | Values::Kibibytes(least, most)
+            | Values::Mebibytes(least, most) => (least..=most).contains(&value),
             Values::WordOr(_, most) => value <= most,
             Values::Words(words) => (value as usize) < words.len(),
         };
@@ -268,6 +329,8 @@ impl Values {
         match self {
             Values::Number(least, most) => format!("{least} to {most}"),
             Values::Seconds(least, most) => format!("{least} to {most} seconds"),
+            Values::Kibibytes(least, most) => format!("{least} to {most} KiB"),
+            Values::Mebibytes(least, most) => format!("{least} to {most} MiB"),
             Values::WordOr([(word, _)], most) => format!("{word} or 1 to {most}"),
             Values::Words(words) => {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();

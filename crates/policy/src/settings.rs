@@ -1,10 +1,12 @@
 //! The values of settings, as `set` changes them and as the rooms that obey them take them.
 
 mod connections;
+mod streams;
 
 pub use connections::{
     ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
 };
+pub use streams::{StreamSettings, StreamUnfit, StreamUrgent};
 
 /// The values that `set NAME VALUE` changes. [`crate::setting_table`] holds the table of names and ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct Settings {
     pub poll: Poll,
     /// `conn …`, `timeout …`, `nat …`: how connections are kept.
     pub connections: ConnectionSettings,
+    /// `stream …`: how the bytes of connections are followed.
+    pub streams: StreamSettings,
 }
 
 /// The way in which an idle worker waits.
@@ -34,6 +38,11 @@ impl Poll {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { ip6_max_headers: 16, poll: Poll::default(), connections: ConnectionSettings::default() }
+        Settings {
+            ip6_max_headers: 16,
+            poll: Poll::default(),
+            connections: ConnectionSettings::default(),
+            streams: StreamSettings::default(),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use mmb_language::target::TARGETS;
 use mmb_language::verb::COMMANDS;
 use mmb_language::{Command, parse_command};
-use mmb_policy::field::{BareMeaning, FieldGroup, FieldPlace, Implies, ValueKind, Writable};
+use mmb_policy::field::{BareMeaning, FieldGroup, FieldPlace, Implies, StreamPart, ValueKind, Writable};
 use mmb_policy::{FIELDS, Field, FieldId};
 use std::collections::{BTreeSet, HashSet};
 
@@ -69,6 +69,7 @@ fn the_columns_of_a_row_agree() {
                     ValueKind::Ip6 => assert_eq!(width, 128, "{name}"),
                     ValueKind::Nothing => assert!(matches!(info.alone, BareMeaning::Equals(_)), "{name}"),
                     ValueKind::OptionData(_) | ValueKind::Bytes | ValueKind::State => panic!("{name}"),
+                    ValueKind::Pattern | ValueKind::ServerName => panic!("{name}"),
                 }
             }
             FieldPlace::AnyOption => {
@@ -86,8 +87,22 @@ fn the_columns_of_a_row_agree() {
                 assert_eq!((info.id, info.values), (FieldId::Ct, ValueKind::State), "{name}");
                 assert!(matches!(info.writable, Writable::No(_)), "{name}");
             }
+            FieldPlace::Stream(part) => {
+                let is_name = part == StreamPart::ServerName;
+                let (values, implies) = match is_name {
+                    true => (ValueKind::ServerName, Implies::Tcp),
+                    false => (ValueKind::Pattern, Implies::TcpOrUdp),
+                };
+                assert_eq!(
+                    (info.values, info.implies, info.group),
+                    (values, implies, FieldGroup::Stream),
+                    "{name}"
+                );
+                assert!(matches!(info.writable, Writable::No(_)), "{name}");
+            }
         }
-        let may_be_absent = info.place.key_bits().is_none() && info.place != FieldPlace::Connection;
+        let is_in_packet = !matches!(info.place, FieldPlace::Connection | FieldPlace::Stream(_));
+        let may_be_absent = info.place.key_bits().is_none() && is_in_packet;
         let is_optional = info.alone == BareMeaning::Optional;
         // Of the fields of the key only that of the VLAN tag may be absent: classifier and rewriter know it.
         assert_eq!(is_optional, may_be_absent || info.id == FieldId::VlanId, "{name}");
@@ -126,9 +141,11 @@ fn every_field_can_stand_in_a_rule() {
         let constraint = match info.values {
             ValueKind::Port => format!("{} lan", info.name),
             ValueKind::State => format!("{} new", info.name),
+            ValueKind::Pattern | ValueKind::ServerName => format!("{} \"a\"", info.name),
             _ => info.name.replace("KIND", "22"),
         };
-        let line = format!("add {constraint} drop");
+        let command = if info.group == FieldGroup::Stream { "add-stateful" } else { "add" };
+        let line = format!("{command} {constraint} drop");
         assert!(parse_command(&line).is_ok(), "{line}");
     }
 }

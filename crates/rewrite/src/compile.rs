@@ -52,6 +52,7 @@ impl Edit {
             },
             Target::StripAll => self.options.push(OptionStep::Clear),
             Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
+            Target::Alert(_) | Target::Close | Target::Digest => {}
         }
     }
 
@@ -81,6 +82,8 @@ impl Edit {
             // The checker allows bytes only for options and payloads, and numbers for everything except payloads.
             (FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Connection, _)
             | (FieldPlace::Payload(_), Write::Number(_)) => {}
+            // The checker refuses edits of streams.
+            (FieldPlace::Stream(_), _) => {}
         }
     }
 }

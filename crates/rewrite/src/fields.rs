@@ -169,7 +169,8 @@ pub(crate) fn is_checksum(field: &FieldInfo) -> bool {
         Implies::Udp => proto::UDP,
         Implies::Icmp => proto::ICMP,
         Implies::Icmp6 => proto::ICMP6,
-        Implies::Frame | Implies::Ip | Implies::Ip6 | Implies::Transport => return false,
+        Implies::Frame | Implies::Ip | Implies::Ip6 => return false,
+        Implies::Transport | Implies::TcpOrUdp => return false,
     };
     checksum::field_offset(kind).is_some_and(|at| usize::from(bit) == (key::L4 + at) * 8)
 }

@@ -127,5 +127,6 @@ pub(crate) fn required(implies: Implies) -> u16 {
         Implies::Udp => is::UDP,
         Implies::Tcp => is::TCP,
         Implies::Transport => is::TRANSPORT,
+        Implies::TcpOrUdp => is::TCP | is::UDP,
     }
 }

@@ -38,7 +38,7 @@ fn constraint(constraint: &Match) -> Option<(&'static str, &'static str)> {
             return None;
         }
         FieldGroup::Ip6Extension | FieldGroup::Icmp | FieldGroup::Icmp6 | FieldGroup::Udp => return None,
-        FieldGroup::Tcp | FieldGroup::TcpOption | FieldGroup::Payload => return None,
+        FieldGroup::Tcp | FieldGroup::TcpOption | FieldGroup::Payload | FieldGroup::Stream => return None,
     };
     Some((why, field.name))
 }
@@ -51,7 +51,7 @@ fn target(target: &Target) -> Option<(&'static str, &'static str)> {
                 .then_some(("VPP has taken the tags off before a rule sees a packet", field.name))
         }
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => None,
-        Target::Drop(_) | Target::Accept => None,
+        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => None,
     }
 }
 

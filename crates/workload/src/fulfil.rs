@@ -22,6 +22,10 @@ pub fn fulfil(rule: &Rule, mut header: PacketHeader, random: &mut RepeatableRand
     imply(rule, &mut header, random)?;
     for (number, constraint) in rule.matches.iter().enumerate() {
         let field = constraint.field;
+        // Its packets are those of the header; what they carry is not drawn.
+        if constraint.is_of_stream() {
+            continue;
+        }
         if rule.matches[..number].iter().any(|before| before.field == field) {
             continue;
         }
@@ -48,6 +52,8 @@ fn imply(rule: &Rule, header: &mut PacketHeader, random: &mut RepeatableRandom) 
                 let version = draw(&[constraint], 8, random)?;
                 (Some(version == 6), None)
             }
+            Implies::TcpOrUdp if [TCP, UDP].contains(&header.proto) => (None, None),
+            Implies::TcpOrUdp => (None, Some(TCP)),
             Implies::Frame | Implies::Ip | Implies::Transport => (None, None),
         };
         if let Some(six) = six {
@@ -144,7 +150,7 @@ fn proposal(constraint: &Match, width: u8, random: &mut RepeatableRandom) -> u12
             };
             random.within(low, high)
         }
-        Test::Present | Test::Port(..) | Test::Bytes(..) => any(random),
+        Test::Present | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) => any(random),
     }
 }
 
@@ -156,7 +162,7 @@ fn holds(constraint: &Match, number: u128, width: u8) -> bool {
             BareMeaning::Protocol | BareMeaning::Optional => true,
         },
         Test::Number(cond, set) => Intervals::compared(*cond, set, width).contains(number),
-        Test::Port(..) | Test::Bytes(..) => false,
+        Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) => false,
     };
     passes != constraint.negated
 }
@@ -184,7 +190,7 @@ fn set_option(
             number.to_be_bytes()[8 - if width > 0 { width } else { needed }..].to_vec()
         }
         Test::Number(Cond::Ne | Cond::Lt | Cond::Le | Cond::Gt | Cond::Ge, _) => return None,
-        Test::Bytes(Equality::Ne, _) | Test::Port(..) => return None,
+        Test::Bytes(Equality::Ne, _) | Test::Port(..) | Test::Patterns(_) => return None,
     };
     header.options.retain(|(other, _)| *other != kind);
     header.options.truncate(MOST_OPTIONS - 1);

@@ -42,7 +42,9 @@ impl Seen<'_, '_> {
             Implies::Frame => &[Class::Ip4, Class::Ip6, Class::Other],
             _ => &[Class::Ip4, Class::Ip6],
         };
-        classes.contains(&self.layout.class)
+        let transport = implies != Implies::TcpOrUdp || [6, 17].contains(&self.key[key::L4_KIND]);
+        transport
+            && classes.contains(&self.layout.class)
             && implies.key_bytes().iter().all(|&(at, mask, value)| self.key[at] & mask == value)
     }
 
@@ -56,7 +58,7 @@ impl Seen<'_, '_> {
             }
             FieldPlace::Payload(of) => self.payload_passes(of, &constraint.test),
             // No constraint for the classifier.
-            FieldPlace::Connection => !constraint.negated,
+            FieldPlace::Connection | FieldPlace::Stream(_) => !constraint.negated,
             FieldPlace::AnyOption => self.options().any(),
             FieldPlace::Option(kind) => self.option_passes(kind, &constraint.test),
             FieldPlace::NamedOption => self.option_passes(constraint.field.kind, &constraint.test),
@@ -117,7 +119,7 @@ fn number_passes(number: u128, width: u8, alone: BareMeaning, test: &Test) -> bo
             let named = names.iter().any(|name| PORTS[..].get(number as usize) == Some(&name.as_str()));
             named == (*equality == Equality::Eq)
         }
-        Test::Bytes(..) => panic!("a number asked for bytes"),
+        Test::Bytes(..) | Test::Patterns(_) => panic!("a number asked for bytes"),
     }
 }
 

@@ -128,7 +128,7 @@ pub(super) fn place(field: Field) -> OraclePlace {
     match field.id {
         In => OraclePlace::InPort,
         Out => OraclePlace::OutPort,
-        Ct => OraclePlace::Connection,
+        Ct | Stream | StreamForward | StreamReply | TlsSni => OraclePlace::Connection,
         EthType => OraclePlace::EtherType,
         // IEEE 802.1Q section 9.6.
         VlanId => number(Start::Tag, 4, 12),

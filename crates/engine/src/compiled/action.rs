@@ -132,9 +132,12 @@ impl RuleVerdictBits {
     fn of(rule: &Rule) -> RuleVerdictBits {
         let mut verdicts = rule.targets.iter().filter_map(|target| match target {
             Target::Accept => Some(RuleVerdictBits(1)),
+            // Decided on the stream.
+            Target::Drop(_) if rule.stream_matches().next().is_some() => None,
             Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
+            Target::Alert(_) | Target::Close | Target::Digest => None,
         });
         // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = verdicts.next_back().unwrap_or(RuleVerdictBits(0));

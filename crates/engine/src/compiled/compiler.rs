@@ -41,6 +41,9 @@ pub enum PublishError {
         /// The names that exist.
         known: String,
     },
+    /// A rule is about streams, which no host follows yet. To be removed with the check in [`PolicyCompiler::check`].
+    #[error("rule {}: streams are not supported by this host yet", .0.0)]
+    Streams(RuleId),
     /// `enable` or `disable` names a port that does not exist.
     #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
     UnknownSwitchedPort {
@@ -127,6 +130,10 @@ impl PolicyCompiler {
                 && !rule.draining
             {
                 self.names_ports(&rule, known)?;
+                // To be removed when the engine follows streams.
+                if rule.is_stream_rule() {
+                    return Err(PublishError::Streams(id(&rule)));
+                }
             }
         }
         Ok(())
@@ -135,7 +142,7 @@ impl PolicyCompiler {
     fn names_ports(&self, rule: &Rule, known: &PortTable) -> Result<(), PublishError> {
         let names = rule.matches.iter().filter_map(|constraint| match &constraint.test {
             Test::Port(_, names) => Some(names),
-            Test::Present | Test::Number(..) | Test::Bytes(..) => None,
+            Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_) => None,
         });
         names.flatten().try_for_each(|name| match self.ports.number(name) {
             Ok(_) => Ok(()),

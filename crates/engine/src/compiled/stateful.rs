@@ -54,7 +54,7 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
         Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
         Target::Mod(field, _) => field.info().bindings.part.is_some(),
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => false,
-        Target::Drop(_) | Target::Accept => false,
+        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => false,
     }
 }
 
@@ -129,6 +129,8 @@ impl StatefulRule {
                 // Applied to each packet.
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Drop(_) | Target::Accept => {}
+                // Decided on the stream.
+                Target::Alert(_) | Target::Close | Target::Digest => {}
             }
         }
         stateful.mapping.prepare();

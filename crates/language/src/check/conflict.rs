@@ -61,6 +61,8 @@ impl<'m> Fact<'m> {
         let predicate = match (&m.test, info.place) {
             // By itself: `states`.
             (_, FieldPlace::Connection) => Predicate::Nothing,
+            // What packets carry later says nothing about the first one's header.
+            (_, FieldPlace::Stream(_)) => Predicate::Nothing,
             (Test::Port(equality, names), _) => {
                 Predicate::Port(names, (*equality == Equality::Eq) != m.negated)
             }
@@ -98,12 +100,12 @@ impl<'m> Fact<'m> {
             }
             // Options: several of one kind may be there, so that values say nothing about each other.
             (
-                Test::Present | Test::Number(..) | Test::Bytes(..),
+                Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_),
                 FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption,
             )
             // The checker gives no such tests to the others.
-            | (Test::Present | Test::Number(..), FieldPlace::Payload(_))
-            | (Test::Bytes(..), FieldPlace::Key { .. }) => {
+            | (Test::Present | Test::Number(..) | Test::Patterns(_), FieldPlace::Payload(_))
+            | (Test::Bytes(..) | Test::Patterns(_), FieldPlace::Key { .. }) => {
                 if m.negated { Predicate::AbsentOr(None) } else { Predicate::There(None) }
             }
         };
@@ -252,7 +254,7 @@ fn written(target: &Target) -> Option<Field> {
         }
         Target::AddOption(kind, _) | Target::Strip(kind) => Some(Field::option(*kind)),
         Target::Keep(_) | Target::StripAll => Some(Field::new(FieldId::TcpOpt)),
-        Target::Drop(_) | Target::Accept => None,
+        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => None,
     }
 }
 

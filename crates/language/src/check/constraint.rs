@@ -62,6 +62,7 @@ fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRep
             ItemKind::Word(_) => number(syntax, cond, value, report),
         },
         ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => number(syntax, cond, value, report),
+        ValueKind::Pattern | ValueKind::ServerName => None,
     }
 }
 

@@ -66,6 +66,7 @@ impl PacketClasses {
             Implies::Udp => const { PacketClasses::within(Implies::Udp) },
             Implies::Tcp => const { PacketClasses::within(Implies::Tcp) },
             Implies::Transport => const { PacketClasses::within(Implies::Transport) },
+            Implies::TcpOrUdp => const { PacketClasses::within(Implies::TcpOrUdp) },
         }
     }
 
@@ -83,6 +84,7 @@ impl PacketClasses {
                 Implies::Udp => class.transport == UDP,
                 Implies::Tcp => class.transport == TCP,
                 Implies::Transport => class.family != 0 && !class.later,
+                Implies::TcpOrUdp => class.transport == TCP || class.transport == UDP,
             };
             if within {
                 set |= 1 << i;
@@ -154,6 +156,7 @@ pub(super) fn about(implies: Implies) -> &'static str {
         Implies::Udp => "UDP packets",
         Implies::Tcp => "TCP packets",
         Implies::Transport => "packets that are no later fragments",
+        Implies::TcpOrUdp => "TCP and UDP packets",
     }
 }
 
@@ -174,5 +177,6 @@ pub(super) fn packets(field: Field) -> &'static str {
         Implies::Udp => "UDP packet",
         Implies::Tcp => "TCP packet",
         Implies::Transport => "packet",
+        Implies::TcpOrUdp => "TCP or UDP packet",
     }
 }

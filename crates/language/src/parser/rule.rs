@@ -437,6 +437,7 @@ impl<'t> Parser<'t, '_, '_> {
                     arguments.value = self.optional_value(arguments.field?.field.info())?
                 }
                 Slot::Percentage => arguments.percentage = self.percentage(),
+                Slot::OptionalText => arguments.text = self.text(),
                 Slot::Choice(kind, words) => arguments.choice = self.choice(target, kind, words)?,
             }
         }
@@ -456,6 +457,13 @@ impl<'t> Parser<'t, '_, '_> {
         let expected = if arguments.negated { "a TCP option" } else { "a TCP option, `!` or `all`" };
         arguments.field = Some(self.field(expected)?);
         Some(())
+    }
+
+    fn text(&mut self) -> Option<ItemSyntax<'t>> {
+        let token = self.peek();
+        let TokenKind::Text(text) = &token.kind else { return None };
+        self.next();
+        Some(ItemSyntax { kind: ItemKind::Bytes(text), span: token.span })
     }
 
     fn percentage(&mut self) -> Option<ItemSyntax<'t>> {

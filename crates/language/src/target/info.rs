@@ -15,6 +15,8 @@ pub struct TargetInfo {
     pub arguments: &'static str,
     /// Only a stateful rule may hold it.
     pub stateful: bool,
+    /// It acts on matches in a stream, and needs a constraint on one beside it.
+    pub(crate) needs_stream: bool,
     /// One line of help.
     pub help: &'static str,
     /// A paragraph of the reference.
@@ -46,6 +48,8 @@ pub(crate) enum Slot {
     OptionalValue,
     /// A percentage, or nothing.
     Percentage,
+    /// `"text"`, or nothing.
+    OptionalText,
     /// One of these words, or nothing; each with its help. The text names it in errors.
     Choice(&'static str, &'static [(&'static str, &'static str)]),
 }
@@ -73,6 +77,8 @@ pub(crate) struct TargetArguments<'t> {
     pub(crate) weights: Vec<WeightSyntax>,
     /// The percentage of [`Slot::Percentage`].
     pub(crate) percentage: Option<ItemSyntax<'t>>,
+    /// The text of [`Slot::OptionalText`].
+    pub(crate) text: Option<ItemSyntax<'t>>,
     /// The word of [`Slot::Choice`].
     pub(crate) choice: Option<&'static str>,
 }
@@ -82,9 +88,8 @@ impl Slot {
     pub(crate) fn is_field(&self) -> bool {
         match self {
             Slot::Field(_) | Slot::Selection => true,
-            Slot::Value | Slot::WeightedValue | Slot::OptionalValue | Slot::Percentage | Slot::Choice(..) => {
-                false
-            }
+            Slot::Value | Slot::WeightedValue | Slot::OptionalValue => false,
+            Slot::Percentage | Slot::OptionalText | Slot::Choice(..) => false,
         }
     }
 }
@@ -99,6 +104,7 @@ impl TargetInfo {
             name,
             arguments: "",
             stateful: false,
+            needs_stream: false,
             help: "",
             reference: "",
             synonyms: &[],

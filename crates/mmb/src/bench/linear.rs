@@ -156,7 +156,9 @@ impl LinearCheck {
                 BareMeaning::Protocol | BareMeaning::Optional => Intervals::of_width(width),
             },
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
-            Test::Port(..) | Test::Bytes(..) => bail!("it knows neither ports of mmb nor bytes"),
+            Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) => {
+                bail!("it knows neither ports of mmb nor bytes")
+            }
         };
         Ok(LinearCheck { place, negated: constraint.negated, intervals })
     }

@@ -8,6 +8,7 @@
 //! the process: reading one trusts it.
 
 use crate::field::{FIELDS, Field, FieldId, FieldPlace};
+use crate::pattern::{PatternItem, Regex};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Rule, RuleId,
     ServerList, Target, Test, Write,
@@ -28,11 +29,18 @@ const PRESENT: u8 = FIRST_TEST;
 const PORT: u8 = FIRST_TEST + 1;
 const BYTES: u8 = FIRST_TEST + 3;
 const NUMBERS: u8 = FIRST_TEST + 5;
+const PATTERNS: u8 = NUMBERS + 6;
 
 /// Forms of items: the kind, plus how many bytes of the first number follow.
 const ONE: u8 = 0;
 const RANGE: u8 = ONE + 17;
 const PREFIX: u8 = RANGE + 17;
+
+/// Kinds of patterns.
+const TEXT: u8 = 0;
+const REGEX: u8 = 1;
+const REGEX_OF_EITHER_CASE: u8 = 2;
+const LIST: u8 = 3;
 
 const CONDS: [Cond; 6] = [Cond::Eq, Cond::Ne, Cond::Lt, Cond::Le, Cond::Gt, Cond::Ge];
 
@@ -49,6 +57,10 @@ const MAP: u8 = 9;
 const SHUFFLE: u8 = 10;
 const SHUFFLE_RANGE: u8 = 11;
 const LB: u8 = 12;
+const ALERT: u8 = 13;
+const ALERT_TEXT: u8 = 14;
+const CLOSE: u8 = 15;
+const DIGEST: u8 = 16;
 /// Set beside the method of an `lb` whose items have weights, which follow the items.
 const WEIGHTED: u8 = 0x80;
 
@@ -137,7 +149,23 @@ fn write_match(constraint: &Match, out: &mut Vec<u8>) {
             write_count(strings.len(), out);
             strings.iter().for_each(|string| write_bytes(string, out));
         }
+        Test::Patterns(items) => {
+            out.push(PATTERNS);
+            write_count(items.len(), out);
+            items.iter().for_each(|item| write_pattern(item, out));
+        }
     }
+}
+
+fn write_pattern(item: &PatternItem, out: &mut Vec<u8>) {
+    let (kind, bytes) = match item {
+        PatternItem::Text(text) => (TEXT, &text[..]),
+        PatternItem::Regex(Regex { source, ignores_case: false }) => (REGEX, source.as_bytes()),
+        PatternItem::Regex(Regex { source, ignores_case: true }) => (REGEX_OF_EITHER_CASE, source.as_bytes()),
+        PatternItem::List(name) => (LIST, name.as_bytes()),
+    };
+    out.push(kind);
+    write_bytes(bytes, out);
 }
 
 fn write_target(target: &Target, out: &mut Vec<u8>) {
@@ -183,6 +211,13 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
             write_items(&servers.items, out);
             out.extend(servers.weights());
         }
+        Target::Alert(None) => out.push(ALERT),
+        Target::Alert(Some(text)) => {
+            out.push(ALERT_TEXT);
+            write_bytes(text.as_bytes(), out);
+        }
+        Target::Close => out.push(CLOSE),
+        Target::Digest => out.push(DIGEST),
     }
 }
 
@@ -203,6 +238,9 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
         Target::Map(field, _) => of_field(MAP, field, out),
         Target::Shuffle(field, _) => of_field(SHUFFLE, field, out),
         Target::Lb(field, ..) => of_field(LB, field, out),
+        Target::Alert(_) => out.push(ALERT),
+        Target::Close => out.push(CLOSE),
+        Target::Digest => out.push(DIGEST),
     }
 }
 
@@ -336,9 +374,22 @@ impl<'r> RecordReader<'r> {
             form @ BYTES..NUMBERS => {
                 Test::Bytes(equality(form != BYTES), self.several(|reader| reader.bytes().to_vec()))
             }
+            PATTERNS => Test::Patterns(self.several(RecordReader::pattern)),
             form => Test::Number(CONDS[usize::from(form - NUMBERS)], self.items()),
         };
         Match { negated, field, test }
+    }
+
+    fn pattern(&mut self) -> PatternItem {
+        let kind = self.byte();
+        let bytes = self.bytes();
+        match kind {
+            TEXT => PatternItem::Text(bytes.to_vec()),
+            LIST => PatternItem::List(text(bytes)),
+            kind => {
+                PatternItem::Regex(Regex { source: text(bytes), ignores_case: kind == REGEX_OF_EITHER_CASE })
+            }
+        }
     }
 
     fn target(&mut self) -> Target {
@@ -350,6 +401,10 @@ impl<'r> RecordReader<'r> {
             STRIP => Target::Strip(self.byte()),
             KEEP => Target::Keep(self.byte()),
             STRIP_ALL => Target::StripAll,
+            ALERT => Target::Alert(None),
+            ALERT_TEXT => Target::Alert(Some(text(self.bytes()))),
+            CLOSE => Target::Close,
+            DIGEST => Target::Digest,
             form => self.field_target(form),
         }
     }

@@ -33,6 +33,7 @@ fn bit_in(row: &FieldInfo, link: LinkType, layout: &Layout) -> Option<usize> {
         Implies::Icmp6 => kind(Class::Ip6, 58),
         Implies::Udp => kind(Class::Other, 17),
         Implies::Tcp => kind(Class::Other, 6),
+        Implies::TcpOrUdp => kind(Class::Other, 6) || kind(Class::Other, 17),
         Implies::Transport => layout.class != Class::Other && !layout.is_later_fragment(),
     };
     let FieldPlace::Key { bit, .. } = row.place else { return None };

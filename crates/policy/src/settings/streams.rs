@@ -1,0 +1,67 @@
+//! Settings of streams: how many there are, the memory that they take, and the treatment of what cannot be followed.
+//!
+//! Plain values, which the rooms that follow streams read. [`crate::setting_table`] holds the table of names and ranges.
+
+/// `set stream …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// `stream max`: the most streams at once, over all workers.
+    pub max: u32,
+    /// `stream memory`: the memory for kept and early bytes in MiB, over all workers.
+    pub memory_mib: u32,
+    /// `stream window`: the most unacknowledged bytes that are kept of a direction in KiB; advertised windows are clamped to it.
+    pub window_kib: u32,
+    /// `stream reorder`: the most bytes behind a hole that are kept of a direction in KiB.
+    pub reorder_kib: u32,
+    /// `stream unfit`: the treatment of connections whose streams cannot be followed.
+    pub unfit: StreamUnfit,
+    /// `stream urgent`: the treatment of urgent data.
+    pub urgent: StreamUrgent,
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        StreamSettings {
+            max: 100_000,
+            memory_mib: 256,
+            window_kib: 1024,
+            reorder_kib: 256,
+            unfit: StreamUnfit::default(),
+            urgent: StreamUrgent::default(),
+        }
+    }
+}
+
+/// The treatment of connections whose streams cannot be followed: picked up midway, with TCP-AO or MD5, or without room for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum StreamUnfit {
+    /// They pass, and no stream rule sees their bytes.
+    #[default]
+    Pass,
+    /// Both ends get a RST.
+    Close,
+    /// Their packets are dropped.
+    Drop,
+}
+
+impl StreamUnfit {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [StreamUnfit; 3] = [StreamUnfit::Pass, StreamUnfit::Close, StreamUnfit::Drop];
+}
+
+/// The treatment of urgent data (RFC 6093), which receivers may deliver outside the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum StreamUrgent {
+    /// URG flag and pointer are cleared, so that every receiver takes the data as a part of the stream.
+    #[default]
+    Clear,
+    /// They stay as they are.
+    Pass,
+    /// Segments with them are dropped.
+    Drop,
+}
+
+impl StreamUrgent {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [StreamUrgent; 3] = [StreamUrgent::Clear, StreamUrgent::Pass, StreamUrgent::Drop];
+}
