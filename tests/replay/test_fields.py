@@ -212,11 +212,13 @@ def test_conditions_match_what_scapy_reads(mmb, tmp_path, name):
 
 # Fields that the models know without a table: ports, connections, the frame, the protocol, presence of headers and options.
 WITHOUT_TABLE = ("in", "out", "ct", "eth-type", "vlan-id", "net-proto", "ip-proto", "ip6-eh", "tcp-opt", "tcp-opt KIND")
+# Fields of connections, not of packets.
+OF_STREAMS = ("stream", "stream-forward", "stream-reply", "tls-sni")
 
 
 def test_the_model_knows_every_field():
     page = (Path(__file__).parents[2] / "docs/language.md").read_text()
     tables = page[page.index("\n## Fields"):page.index("\n### Names of values")]
-    known = {*fields.FIELDS, *fields.OPTIONS, *fields.PAYLOADS, *WITHOUT_TABLE}
+    known = {*fields.FIELDS, *fields.OPTIONS, *fields.PAYLOADS, *WITHOUT_TABLE, *OF_STREAMS}
     known.update(f"ip6-eh-{name}" for name in fields.EXTENSIONS)
     assert set(re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)) == known

@@ -16,6 +16,7 @@ pub mod file;
 pub mod help;
 pub mod policy_file;
 mod printer;
+mod regular_file;
 mod report;
 mod runner;
 mod screen;

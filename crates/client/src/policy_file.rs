@@ -1,14 +1,15 @@
 //! Policy files without a daemon: reading, parsing, and reporting their errors.
 
+use crate::regular_file::read_regular;
 use crate::report::{counted, print, print_json, style};
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note};
-use mmb_language::{Print, ShadowedRule, parse_policy, shadowed};
-use mmb_policy::Policy;
+use mmb_language::{Print, ShadowedRule, parse_policy_with, shadowed};
+use mmb_policy::{PatternList, Policy};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The largest policy file in bytes. A daemon takes no longer request.
 const MAX_BYTES: u64 = 256 << 20;
@@ -98,7 +99,9 @@ fn note_shadowed(policy: &Policy, shadowed: &[ShadowedRule], sink: &dyn OutputSi
 pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Policy>, PolicyFileError> {
     let text = read(path).map_err(|error| PolicyFileError::new(path, error))?;
     let (name, style) = (name(path), style(sink));
-    match parse_policy(&text) {
+    let directory = directory(path);
+    let reader = |file: &str| read_patterns(&absolute(file, &directory));
+    match parse_policy_with(&text, &reader) {
         Ok((policy, notes)) => {
             notes.iter().for_each(|note: &Note| sink.err(&note.render_in(&name, &text, style)));
             Ok(Some(policy))
@@ -115,6 +118,28 @@ pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Pol
             Ok(None)
         }
     }
+}
+
+/// Returns the directory against which a policy file's names of files are resolved: its own; that of the process for standard input.
+pub(crate) fn directory(path: &Path) -> PathBuf {
+    let own = if is_standard_stream(path) { None } else { path.parent() };
+    own.map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Returns the whole path of a file that a policy file or a command names.
+pub(crate) fn absolute(file: &str, directory: &Path) -> String {
+    let path = directory.join(file);
+    std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// Reads the content of a file of patterns, by its whole path.
+pub(crate) fn read_pattern_file(file: &str) -> Result<Vec<u8>, String> {
+    read_regular(Path::new(file), PatternList::MAX_BYTES).map_err(|error| error.to_string())
+}
+
+fn read_patterns(file: &str) -> Result<PatternList, String> {
+    let content = read_pattern_file(file)?;
+    PatternList::parse(file.to_owned(), &content).map_err(|error| error.to_string())
 }
 
 /// Reads a text file; `-` is standard input.

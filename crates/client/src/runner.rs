@@ -9,10 +9,14 @@ use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
 use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
 use crate::user_command::{ApplyCommand, CommandAction, UserCommand};
+use mmb_language::with_files;
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
 use mmb_protocol::{Request, hex};
 use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The command failed, and the reason was reported; or the sink is closed.
@@ -39,6 +43,31 @@ pub struct CommandRunner<'a> {
     pub monitor_hint: &'a str,
 }
 
+/// The contents of files by their whole paths.
+type FileContents = BTreeMap<String, Vec<u8>>;
+
+/// Reads the files that `patterns` commands of a text name, beside a directory. Returns also the text with their whole paths.
+fn pattern_files<'t>(text: &'t str, directory: &Path) -> Result<(Cow<'t, str>, FileContents), CommandError> {
+    let names = RefCell::new(BTreeSet::new());
+    let text = with_files(text, &|file| {
+        let path = policy_file::absolute(file, directory);
+        names.borrow_mut().insert(path.clone());
+        path
+    });
+    let mut files = FileContents::new();
+    for file in names.into_inner() {
+        let content = policy_file::read_pattern_file(&file);
+        let content = content.map_err(|reason| CommandError::Patterns { file: file.clone(), reason })?;
+        files.insert(file, content);
+    }
+    Ok((text, files))
+}
+
+/// The request with these files, if there are any.
+fn attached(request: Request, files: FileContents) -> Request {
+    if files.is_empty() { request } else { Request::WithFiles(files, Box::new(request)) }
+}
+
 /// The reason why a command stopped before its end.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
@@ -48,6 +77,8 @@ enum CommandError {
     Read(#[from] PolicyFileError),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("{file}: {reason}")]
+    Patterns { file: String, reason: String },
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("the answer contains no state of connections")]
@@ -94,8 +125,9 @@ impl CommandRunner<'_> {
                 false => Err(CommandError::Reported),
             },
             CommandAction::Language(text) => {
-                let request = Request::Run(vec![text.clone()]);
-                self.show(source(text), false, json, |take| self.request(&request, take))
+                let (text, files) = pattern_files(text, Path::new(""))?;
+                let request = attached(Request::Run(vec![text.clone().into_owned()]), files);
+                self.show(source(&text), false, json, |take| self.request(&request, take))
             }
             CommandAction::Monitor(text) => {
                 let request = Request::Run(vec![text.clone()]);
@@ -168,9 +200,11 @@ impl CommandRunner<'_> {
         let ApplyCommand { file, dry_run, fate } = command;
         let path = Path::new(file);
         let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
-        let request = if *dry_run { Request::DryRun(text, *fate) } else { Request::Apply(text, *fate) };
-        let (Request::Apply(text, _) | Request::DryRun(text, _)) = &request else { return Ok(()) };
-        self.show(SourceText::file(file, text), true, json, |take| self.request(&request, take))
+        let (text, files) = pattern_files(&text, &policy_file::directory(path))?;
+        let sent = text.clone().into_owned();
+        let request = if *dry_run { Request::DryRun(sent, *fate) } else { Request::Apply(sent, *fate) };
+        let request = attached(request, files);
+        self.show(SourceText::file(file, &text), true, json, |take| self.request(&request, take))
     }
 
     fn save(&self, name: &str, json: bool) -> Result<(), CommandError> {

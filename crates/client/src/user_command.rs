@@ -1,5 +1,6 @@
 //! Commands of a user, read from a line or from the words of a command line.
 
+use mmb_language::file_word;
 use mmb_language::verb;
 use mmb_language::verb::Argument;
 use mmb_protocol::request::ConnectionFate;
@@ -113,6 +114,10 @@ impl UserCommand {
                 if command == "load-state" && option == VERBOSE =>
             {
                 Ok(UserCommand { action: CommandAction::LoadState(file.clone(), true), json: false })
+            }
+            // One word of the shell is one of the language, whatever it has in it.
+            [command, list, file] if command == "patterns" => {
+                UserCommand::from_line(&format!("{command} {list} {}", file_word(file)))
             }
             [] => Ok(UserCommand { action: CommandAction::Nothing, json: false }),
             _ => UserCommand::from_line(&words.join(" ")),

@@ -1,26 +1,63 @@
 //! Conversions from the language's values to lines of answers, and from text to values.
 
-use mmb_language::{Command, Diagnostic, Note, port_switches, with_id};
-use mmb_policy::Policy;
+use mmb_language::{Command, Diagnostic, Note, PatternReader, pattern_lists, port_switches, with_id};
 use mmb_policy::setting_table::Setting;
 use mmb_policy::settings::Settings;
-use mmb_protocol::answer::{ErrorLine, SettingLine};
+use mmb_policy::{PatternList, Policy};
+use mmb_protocol::answer::{ErrorLine, PatternsLine, SettingLine};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Parses one command; returns its notes, or its errors.
-pub(crate) fn parse_command(line: &str) -> Result<(Command, Vec<ErrorLine>), Vec<ErrorLine>> {
-    match mmb_language::parse_command(line) {
+pub(crate) fn parse_command(
+    line: &str,
+    reader: PatternReader<'_>,
+) -> Result<(Command, Vec<ErrorLine>), Vec<ErrorLine>> {
+    match mmb_language::parse_command_with(line, reader) {
         Ok((command, notes)) => Ok((command, notes.into_iter().map(note).collect())),
         Err(errors) => Err(errors.into_iter().map(error).collect()),
     }
 }
 
 /// Parses a policy file; returns its notes, or its errors.
-pub(crate) fn parse_policy(text: &str) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
-    match mmb_language::parse_policy(text) {
+pub(crate) fn parse_policy(
+    text: &str,
+    reader: PatternReader<'_>,
+) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
+    match mmb_language::parse_policy_with(text, reader) {
         Ok((policy, notes)) => Ok((policy, notes.into_iter().map(note).collect())),
         Err(errors) => Err(errors.into_iter().map(error).collect()),
     }
+}
+
+/// Returns the reader of the files that a client sent with its request. Their names are whole paths, which `save` writes.
+pub(crate) fn pattern_reader(
+    files: &BTreeMap<String, Vec<u8>>,
+) -> impl Fn(&str) -> Result<PatternList, String> {
+    |file| {
+        if !Path::new(file).is_absolute() {
+            return Err("the name is not a whole path, which begins with `/`".to_owned());
+        }
+        let content = files.get(file).ok_or("its content did not come with the request")?;
+        PatternList::parse(file.to_owned(), content).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the lists of patterns that one policy has and the other has not, or has with other patterns.
+pub(crate) fn changed_lists(before: &Policy, after: &Policy) -> Vec<PatternsLine> {
+    let line = |name: &String, list: &PatternList, patterns: usize| PatternsLine {
+        name: name.clone(),
+        file: list.file.clone(),
+        patterns: patterns as u64,
+        digest: format!("{:016x}", list.digest),
+    };
+    let removed = before.lists.iter().filter(|(name, _)| !after.lists.contains_key(*name));
+    let changed = after.lists.iter().filter(|(name, list)| before.lists.get(*name) != Some(list));
+    removed
+        .map(|(name, list)| line(name, list, 0))
+        .chain(changed.map(|(name, list)| line(name, list, list.patterns.len())))
+        .collect()
 }
 
 /// Returns every setting with its value.
@@ -32,11 +69,11 @@ pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
     settings.all().map(line).collect()
 }
 
-/// Returns the lines of a policy file for this policy: settings, ports, rules with their ids.
+/// Returns the lines of a policy file for this policy: settings, ports, lists of patterns, rules with their ids.
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
     let rules = policy.rules.iter().map(|rule| with_id(&rule).to_string());
-    settings.chain(port_switches(policy)).chain(rules)
+    settings.chain(port_switches(policy)).chain(pattern_lists(policy)).chain(rules)
 }
 
 fn error(diagnostic: Diagnostic) -> ErrorLine {

@@ -428,7 +428,7 @@ pub(crate) fn is_change(command: &Command) -> bool {
         Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::Flush => {
             true
         }
-        Command::Enable(_) | Command::Disable(_) | Command::Set(_) => true,
+        Command::Enable(_) | Command::Disable(_) | Command::Set(_) | Command::Patterns(..) => true,
     }
 }
 

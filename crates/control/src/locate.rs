@@ -39,6 +39,10 @@ fn without_position(refusal: &CommitError) -> ErrorLine {
             PublishError::UnknownPort { port, known, .. }
             | PublishError::UnknownSwitchedPort { port, known, .. },
         ) => nearest(port, known.split(", ")).map(str::to_owned),
+        CommitError::Command {
+            error: CommandRefusal::Policy(PolicyError::NoSuchList { name, known }),
+            ..
+        } => nearest(name, known.iter().map(String::as_str)).map(|known| format!("@{known}")),
         _ => None,
     };
     ErrorLine { suggestion, ..ErrorLine::new(refusal.to_string()) }
@@ -51,6 +55,9 @@ fn word(refusal: &CommitError) -> Option<String> {
             error: CommandRefusal::Policy(PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id)),
             ..
         } => Some(id.to_string()),
+        CommitError::Command {
+            error: CommandRefusal::Policy(PolicyError::NoSuchList { name, .. }), ..
+        } => Some(format!("@{name}")),
         CommitError::Connections { max, .. } => Some(max.to_string()),
         CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Internal => None,
         CommitError::Publish(PublishError::Streams(_)) => None,

@@ -252,6 +252,9 @@ impl Responder<'_> {
                 self.send(&Answer::Setting(new))?;
             }
         }
+        for line in convert::changed_lists(before, after) {
+            self.send(&Answer::Patterns(line))?;
+        }
         Ok(count)
     }
 

@@ -2,10 +2,11 @@
 
 use crate::stateless::{DifferentialTest, Incoming, ports};
 use mmb_language::{
-    Command, CompletionContext, Print, complete, help_at, parse_command, parse_policy, with_id,
+    Command, CompletionContext, Print, complete, help_at, parse_command, parse_command_with, parse_policy,
+    parse_policy_with, with_files, with_id,
 };
 use mmb_packet::{LinkType, PortId};
-use mmb_policy::Policy;
+use mmb_policy::{PatternList, Policy};
 use mmb_protocol::request;
 use mmb_testkit::strategy::repair_ip4_checksum;
 
@@ -36,15 +37,16 @@ pub const TARGETS: &[FuzzTarget] = &[
 pub fn parser(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for line in text.lines() {
-        if let Ok((command, _)) = parse_command(line) {
+        if let Ok((command, _)) = parse_command_with(line, &list) {
             prints_as_itself(&command);
         }
         completes(line);
     }
-    match parse_policy(text) {
+    with_files(text, &|file| format!("/{file}"));
+    match parse_policy_with(text, &list) {
         Ok((policy, _)) => {
             let printed = policy.text().to_string();
-            let again = parse_policy(&printed).map(|(policy, _)| policy);
+            let again = parse_policy_with(&printed, &list).map(|(policy, _)| policy);
             assert_eq!(again.as_ref(), Ok(&policy), "printed as\n{printed}");
         }
         Err(errors) => {
@@ -56,7 +58,17 @@ pub fn parser(data: &[u8]) {
     }
 }
 
+/// Stands for the file of a list: its name is its only pattern.
+fn list(file: &str) -> Result<PatternList, String> {
+    Ok(PatternList::new(file.to_owned(), vec![file.as_bytes().to_vec()]))
+}
+
 fn prints_as_itself(command: &Command) {
+    if let Command::Patterns(..) = command {
+        let printed = command.to_string();
+        let again = parse_command_with(&printed, &list).map(|(command, _)| command);
+        assert_eq!(again.as_ref(), Ok(command), "printed as {printed}");
+    }
     if let Command::Add(rule) = command {
         let printed = with_id(rule).to_string();
         let again = parse_command(&printed).map(|(command, _)| command);

@@ -7,11 +7,13 @@ pub(crate) mod conflict;
 mod constraint;
 pub(crate) mod filter;
 mod packet_class;
+mod regex;
+pub(crate) mod stream;
 
 use crate::diagnostic::{Diagnostic, Note};
 use crate::report::CheckReport;
-use crate::syntax::{MatchSyntax, RuleSyntax};
-use mmb_policy::field::{BareMeaning, FieldPlace};
+use crate::syntax::RuleSyntax;
+use mmb_policy::field::BareMeaning;
 use mmb_policy::rule::{DEFAULT_PRIO, Match, Rule, Target};
 use std::mem::discriminant;
 
@@ -29,6 +31,7 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
     targets.extend(syntax.targets.iter().filter_map(|t| (t.info.check)(&t.arguments, report)));
     if report.errors.len() == errors_before && !syntax.broken {
         go_together(syntax, &targets, report);
+        stream::go_together(syntax, &targets, report);
         conflict::check(syntax, &matches, &targets, report);
         if report.is_typed {
             note_bare_field(syntax, &targets, report);
@@ -73,15 +76,6 @@ fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckRe
         if at.info.stateful && !syntax.stateful {
             let rule = "a rule that follows connections: write `add-stateful` instead of `add`";
             report.error(Diagnostic::new(at.span, format!("`{name}` needs {rule}")));
-        }
-        let is_of_stream = |m: &MatchSyntax<'_>| matches!(m.field.field.info().place, FieldPlace::Stream(_));
-        if at.info.needs_stream && !syntax.matches.iter().any(is_of_stream) {
-            let message =
-                format!("`{name}` acts on a match in a stream, and the rule searches for nothing in one");
-            report.error(
-                Diagnostic::new(at.span, message)
-                    .expected("a constraint such as `stream \"TEXT\"` before it"),
-            );
         }
         if let Some(problem) = (at.info.clash)(target, &others) {
             report.error(Diagnostic::new(at.span, problem));

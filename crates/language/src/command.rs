@@ -1,9 +1,9 @@
 //! Commands, each of one line of the language, and their execution on a policy.
 
-use mmb_policy::ConnectionFilter;
 use mmb_policy::policy::{Policy, PolicyError};
 use mmb_policy::rule::{Rule, RuleId};
 use mmb_policy::setting_table::Setting;
+use mmb_policy::{ConnectionFilter, PatternList};
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub enum Command {
     Disable(String),
     /// `set NAME VALUE`
     Set(Setting),
+    /// `patterns LIST FILE`: the list has the patterns that were read from the file.
+    Patterns(String, PatternList),
     /// `conn kill FILTER…`
     Kill(ConnectionFilter),
     /// `monitor`
@@ -82,6 +84,8 @@ pub enum Change {
     Disabled(String, bool),
     /// A setting has this value now.
     Set(Setting),
+    /// The list of this name has other patterns, or is new; `false`: it has had them before.
+    Patterns(String, bool),
 }
 
 /// The reason why a command is not carried out on a policy.
@@ -108,6 +112,7 @@ impl Command {
             Command::Enable(_) => "enable",
             Command::Disable(_) => "disable",
             Command::Set(_) => "set",
+            Command::Patterns(..) => "patterns",
             Command::Kill(_) => "conn",
             Command::Monitor => "monitor",
             Command::ClearCounters => "clear",
@@ -139,6 +144,11 @@ impl Command {
             Command::Set(setting) => {
                 setting.apply(&mut policy.settings);
                 Change::Set(setting)
+            }
+            Command::Patterns(name, list) => {
+                let before = policy.set_list(&name, list)?;
+                let changed = before.as_ref() != policy.lists.get(&name);
+                Change::Patterns(name, changed)
             }
             Command::List { .. }
             | Command::Show(_)

@@ -87,6 +87,11 @@ pub(crate) fn fields() -> impl Iterator<Item = &'static FieldInfo> {
     FIELDS.iter().filter(|info| info.place != FieldPlace::NamedOption)
 }
 
+/// The fields that may stand in a constraint of a stateful rule, or of another.
+pub(crate) fn fields_of(stateful: bool) -> impl Iterator<Item = &'static FieldInfo> {
+    fields().filter(move |info| stateful || !matches!(info.place, FieldPlace::Stream(_)))
+}
+
 /// The fields that a target takes; `tcp-opt` stands for the options that are named by their kind.
 pub(crate) fn target_fields(target: &TargetInfo) -> impl Iterator<Item = &'static FieldInfo> {
     fields().filter(|info| {
@@ -109,7 +114,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::SettingValue(info) => info.words().iter().for_each(|(word, help)| give(word, help)),
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::All => give("all", "every IP packet"),
-        Expect::Field => fields().for_each(|info| give(info.name, info.help)),
+        Expect::Field(stateful) => fields_of(stateful).for_each(|info| give(info.name, info.help)),
         Expect::TargetField(target) => {
             target_fields(target).for_each(|info| give(info.name, info.help));
         }
@@ -128,6 +133,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::SelectAll => give("all", "removes every option"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::File
+        | Expect::List
         | Expect::AttributeValue(_)
         | Expect::Bang(_)
         | Expect::Cond(_)
@@ -201,7 +207,7 @@ mod tests {
         assert_eq!(texts("conn kill rule "), ["3", "34"]);
         assert_eq!(texts("del 3 "), ["--kill", "--keep"]);
         assert_eq!(texts("mon"), ["monitor"]);
-        assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
+        assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream"]);
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);
         assert_eq!(texts("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
@@ -224,9 +230,20 @@ mod tests {
         assert_eq!(texts("add ip-proto!=ud"), ["udp", "udplite"]);
         assert_eq!(
             texts("add tcp-dport 80 "),
-            fields().map(|f| f.name).chain(["mod", "add", "strip", "drop", "accept"]).collect::<Vec<_>>()
+            fields_of(false)
+                .map(|f| f.name)
+                .chain(["mod", "add", "strip", "drop", "accept"])
+                .collect::<Vec<_>>()
         );
         assert_eq!(texts("add-stateful tcp-dport 80 sh"), ["shuffle"]);
+        assert_eq!(texts("add-stateful str"), ["stream", "stream-forward", "stream-reply"]);
+        assert_eq!(texts("add-stateful stream /ab/i al"), ["alert"]);
+        assert_eq!(texts("add-stateful stream /ab/i cl"), ["close"]);
+        assert_eq!(texts("add-stateful stream {\"a\", @b} alert \"c\" d"), ["drop", "digest"]);
+        assert_eq!(texts("add-stateful stream /a"), [""; 0]);
+        assert_eq!(texts("pat"), ["patterns"]);
+        assert_eq!(texts("patterns "), [""; 0]);
+        assert_eq!(texts("set stream u"), ["unfit", "urgent"]);
         assert_eq!(texts("add tcp-dport 80 sh"), [""; 0]);
         assert_eq!(texts("add-stateful all shuffle tcp-d"), ["tcp-dport"]);
         assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1} h"), ["hash"]);

@@ -1,6 +1,6 @@
 //! `?`: the words that may stand at a place of a command, with one line for each.
 
-use crate::complete::{CT_HELP, attribute_help, fields, shows, target_fields};
+use crate::complete::{CT_HELP, attribute_help, fields_of, shows, target_fields};
 use crate::filter::TERMS;
 use crate::position;
 use crate::position::Expect;
@@ -64,13 +64,14 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
                 give("<VALUE>", &info.values.describe());
             }
         }
+        Expect::List => give("<LIST>", "a word, by which rules name the list as @LIST"),
         Expect::File => give("<FILE>", "the name of a file"),
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::AttributeValue("name") => give("<WORD>", "a name of at most 64 bytes"),
         Expect::AttributeValue(word) => give("<N>", attribute_help(word)),
         Expect::All => give("all", "every IP packet"),
         Expect::Bang(help) => give("!", help),
-        Expect::Field => fields().for_each(|info| give(info.name, info.help)),
+        Expect::Field(stateful) => fields_of(stateful).for_each(|info| give(info.name, info.help)),
         Expect::TargetField(target) => {
             target_fields(target).for_each(|info| give(info.name, info.help));
         }
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn help_of_each_place() {
         assert_eq!(words("").len(), COMMANDS.len());
-        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
+        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream"]);
         assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
         assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
@@ -160,6 +161,11 @@ mod tests {
             ]
         );
         assert_eq!(words("add prio "), ["<N>"]);
+        assert_eq!(words("add-stateful stream "), ["<VALUE>"]);
+        assert_eq!(words("add-stateful stream \"a\" alert ")[0], "\"TEXT\"");
+        assert_eq!(words("patterns "), ["<LIST>"]);
+        assert_eq!(words("patterns a "), ["<FILE>"]);
+        assert_eq!(words("patterns a b "), ["<end>"]);
         assert_eq!(words("add tcp-dp"), ["tcp-dport"]);
         assert_eq!(words("add all strip ")[..2], ["tcp-opt", "tcp-opt-mss"]);
         assert_eq!(words("nonsense "), [""; 0]);

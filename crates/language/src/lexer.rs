@@ -1,11 +1,13 @@
 //! Text to words and signs.
 //!
 //! The lexer walks the text once and borrows from it. It knows comments, joined lines, texts and bytes, but no
-//! keyword: what a word means is the parser's matter. A mistake inside a token is reported here and the token
+//! keyword but the fields that take patterns, since only behind those a `/` begins a regex: what a word means is the parser's matter. A mistake inside a token is reported here and the token
 //! stays, so that the parser can go on behind it; bytes that had mistakes stand for some byte, never for none, so that
 //! the checker does not complain again.
 
 use crate::diagnostic::{Diagnostic, Errors, TextSpan};
+use mmb_policy::field::{FieldId, ValueKind};
+use mmb_policy::pattern::Regex;
 use mmb_policy::rule::Cond;
 use std::borrow::Cow;
 
@@ -35,6 +37,8 @@ pub(crate) enum TokenKind<'a> {
     Text(Vec<u8>),
     /// `|de ad|`
     Bytes(Vec<u8>),
+    /// `/regex/` or `/regex/i`, with `\/` as `/`.
+    Regex(Regex),
     /// `==` and the like.
     Cond(Cond),
     /// `=`, which is no condition, but a likely slip.
@@ -77,11 +81,17 @@ impl<'a> Lexer<'a> {
     /// command that is too long only the first token is left before it.
     pub(crate) fn command(&mut self, tokens: &mut Vec<Token<'a>>, errors: &mut Errors) {
         tokens.clear();
-        let mut too_long = None;
+        let (mut too_long, mut in_patterns) = (None, false);
         loop {
             self.skip_blank(errors);
             let start = self.at;
-            let kind = self.token(errors);
+            let is_regex = self.rest().starts_with('/') && (in_patterns || is_behind_pattern_field(tokens));
+            let kind = if is_regex { self.regex(errors) } else { self.token(errors) };
+            match kind {
+                TokenKind::Open => in_patterns = is_behind_pattern_field(tokens),
+                TokenKind::Close => in_patterns = false,
+                _ => {}
+            }
             let last = kind == TokenKind::End;
             let end = if last { start } else { self.at };
             if too_long.is_none() || last {
@@ -241,6 +251,48 @@ impl<'a> Lexer<'a> {
         })
     }
 
+    /// `/regex/` or `/regex/i`, on one line.
+    fn regex(&mut self, errors: &mut Errors) -> TokenKind<'a> {
+        let start = self.at;
+        let line = self.rest().lines().next().unwrap_or_default();
+        let (mut source, mut escaped, mut end) = (String::new(), false, None);
+        for (at, c) in line.char_indices().skip(1) {
+            match (escaped, c) {
+                (false, '/') => {
+                    end = Some(at + 1);
+                    break;
+                }
+                (false, '\\') => {
+                    escaped = true;
+                    continue;
+                }
+                (true, '/') => {}
+                (true, _) => source.push('\\'),
+                (false, _) => {}
+            }
+            escaped = false;
+            source.push(c);
+        }
+        let Some(end) = end else {
+            self.at = start + line.len();
+            let span = TextSpan { start, end: start + 1 };
+            let error = Diagnostic::new(span, "this regex has no end");
+            errors.push(error.expected("a closing `/`; a slash of the regex is `\\/`"));
+            return TokenKind::Regex(Regex { source: ".".to_owned(), ignores_case: false });
+        };
+        let flags = &line[end..]
+            [..line[end..].find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(line.len() - end)];
+        self.at = start + end + flags.len();
+        if !matches!(flags, "" | "i") {
+            let span = TextSpan { start: start + end, end: self.at };
+            let error = Diagnostic::new(span, format!("`{flags}` means nothing behind a regex"));
+            errors.push(
+                error.expected("`i` (letters in either case) or nothing; a slash of the regex is `\\/`"),
+            );
+        }
+        TokenKind::Regex(Regex { source, ignores_case: flags == "i" })
+    }
+
     /// `|de ad be ef|`, on one line.
     fn bytes(&mut self, errors: &mut Errors) -> TokenKind<'a> {
         let start = self.at;
@@ -273,6 +325,16 @@ impl<'a> Lexer<'a> {
         }
         TokenKind::Bytes(bytes)
     }
+}
+
+/// Whether the last tokens are a field that takes patterns, and maybe a condition.
+fn is_behind_pattern_field(tokens: &[Token<'_>]) -> bool {
+    let before = match tokens {
+        [before @ .., Token { kind: TokenKind::Cond(_) | TokenKind::Assign, .. }] => before,
+        tokens => tokens,
+    };
+    let field = before.last().and_then(|token| FieldId::named(token.word()));
+    field.is_some_and(|id| matches!(id.info().values, ValueKind::Pattern | ValueKind::ServerName))
 }
 
 /// Most words are made of these alone, and files are long.

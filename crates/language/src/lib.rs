@@ -35,8 +35,11 @@ pub use complete::{Completion, CompletionContext, CompletionKind, complete};
 pub use diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
 pub use help::{HelpLine, help_at};
 pub use nearest::nearest;
-pub use parse::{parse_command, parse_policy};
-pub use print::{Print, port_switches, with_id};
+pub use parse::{
+    PatternReader, parse_command, parse_command_with, parse_policy, parse_policy_with, with_files,
+};
+pub use print::command::file_name as file_word;
+pub use print::{Print, pattern_lists, port_switches, with_id};
 pub use shadow::{ShadowedRule, shadowed};
 
 #[cfg(test)]

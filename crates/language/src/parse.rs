@@ -4,21 +4,45 @@ use crate::check;
 use crate::command::{Command, CommandRefusal, Show};
 use crate::diagnostic::{Diagnostic, Errors, MAX_REPORTED, Note, Notes, TextSpan};
 use crate::lexer::{Lexer, Token};
+use crate::nearest::nearest;
 use crate::parser;
+use crate::print::command::file_name;
 use crate::report::CheckReport;
-use crate::syntax::CommandSyntax;
-use mmb_policy::{Policy, PolicyError};
+use crate::syntax::{CommandSyntax, PatternsSyntax};
+use mmb_policy::{PatternList, Policy, PolicyError};
+use std::borrow::Cow;
+
+/// Reads the file that a `patterns` command names. An error is the reason, which the name of the file stands before.
+pub type PatternReader<'r> = &'r dyn Fn(&str) -> Result<PatternList, String>;
+
+/// Where there are no files.
+fn no_files(_: &str) -> Result<PatternList, String> {
+    Err("files of patterns are not read here".to_owned())
+}
+
+/// [`parse_policy_with`] without files of patterns.
+///
+/// # Errors
+/// As for [`parse_policy_with`]; the file has a `patterns` command.
+pub fn parse_policy(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> {
+    parse_policy_with(text, &no_files)
+}
 
 /// Parses and checks a policy file: one command a line, run one after the other on an empty policy. Of more than 200
 /// notes the first ones are told.
 ///
 /// # Errors
 /// Everything that is wrong with the file, in the order of its lines; of more than 200 errors the first ones.
-pub fn parse_policy(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> {
+pub fn parse_policy_with(
+    text: &str,
+    reader: PatternReader<'_>,
+) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> {
     let mut policy = Policy::default();
-    let mut commands = CommandIter::new(text);
+    let mut commands = CommandIter::new(text, reader);
     while let Some((command, span)) = commands.next() {
-        if let Some(error) = run_line(&mut policy, command, span, commands.errors.is_empty()) {
+        let error = run_line(&mut policy, command, span, commands.errors.is_empty());
+        if let Some(error) = error {
+            let error = commands.locate(error);
             commands.errors.push(error);
         }
     }
@@ -39,11 +63,11 @@ pub fn parse_policy(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> 
 }
 
 /// Runs one command of a file. `complete`: no command before had errors, so that the policy is what it would be.
-fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: bool) -> Option<Diagnostic> {
+fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: bool) -> Option<LineError> {
     let info = command.info();
     if !info.in_file {
         let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
-        return Some(Diagnostic::new(span, message));
+        return Some(Diagnostic::new(span, message).into());
     }
     let option = match &command {
         Command::DelKill(_) => {
@@ -55,14 +79,44 @@ fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: boo
         _ => None,
     };
     if let Some(message) = option {
-        return Some(Diagnostic::new(span, message));
+        return Some(Diagnostic::new(span, message).into());
     }
     match command.run(policy) {
         Ok(_) => None,
         // The rule may be one that had errors.
         Err(CommandRefusal::Policy(PolicyError::NoSuchRule(_))) if !complete => None,
-        Err(error) => Some(Diagnostic::new(span, error.to_string())),
+        // Likewise the command that reads the list.
+        Err(CommandRefusal::Policy(PolicyError::NoSuchList { .. })) if !complete => None,
+        Err(error) => {
+            let refusal = Diagnostic::new(span, error.to_string());
+            let CommandRefusal::Policy(PolicyError::NoSuchList { name, known }) = error else {
+                return Some(refusal.into());
+            };
+            let meant = nearest(&name, known.iter().map(String::as_str)).map(|known| format!("@{known}"));
+            Some(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) })
+        }
     }
+}
+
+/// An error of a line that was run.
+struct LineError {
+    error: Diagnostic,
+    /// The word of the line that it is about.
+    about: Option<String>,
+}
+
+impl From<Diagnostic> for LineError {
+    fn from(error: Diagnostic) -> LineError {
+        LineError { error, about: None }
+    }
+}
+
+/// [`parse_command_with`] without files of patterns.
+///
+/// # Errors
+/// As for [`parse_command_with`]; the command is `patterns`.
+pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>> {
+    parse_command_with(line, &no_files)
 }
 
 /// Parses and checks one command. Comments and joined lines are understood, a leading `mmb` is skipped. Of more than
@@ -70,8 +124,11 @@ fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: boo
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the text; of more than 200 errors the first ones.
-pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>> {
-    let mut commands = CommandIter { is_typed: true, ..CommandIter::new(line) };
+pub fn parse_command_with(
+    line: &str,
+    reader: PatternReader<'_>,
+) -> Result<(Command, Vec<Note>), Vec<Diagnostic>> {
+    let mut commands = CommandIter { is_typed: true, ..CommandIter::new(line, reader) };
     let mut first = None;
     while let Some((command, span)) = commands.next() {
         if first.is_none() {
@@ -99,12 +156,19 @@ pub(crate) struct CommandIter<'a> {
     pub(crate) errors: Errors,
     pub(crate) notes: Notes,
     is_typed: bool,
+    reader: PatternReader<'a>,
 }
 
 impl<'a> CommandIter<'a> {
-    pub(crate) fn new(source: &'a str) -> CommandIter<'a> {
+    fn new(source: &'a str, reader: PatternReader<'a>) -> CommandIter<'a> {
         let (errors, notes) = (Errors::default(), Notes::default());
-        CommandIter { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes, is_typed: false }
+        CommandIter { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes, is_typed: false, reader }
+    }
+
+    /// The error of the last command, at the word that it is about.
+    fn locate(&self, line: LineError) -> Diagnostic {
+        let word = line.about.and_then(|word| self.tokens.iter().find(|token| token.word() == word));
+        Diagnostic { span: word.map_or(line.error.span, |token| token.span), ..line.error }
     }
 
     /// The next command that is right, and where its first word stands.
@@ -113,7 +177,7 @@ impl<'a> CommandIter<'a> {
             let before = self.errors.len();
             self.lexer.command(&mut self.tokens, &mut self.errors);
             let Some(syntax) = parser::parse(&self.tokens, &mut self.errors, before) else { continue };
-            let CommandIter { errors, notes, is_typed, .. } = self;
+            let CommandIter { errors, notes, is_typed, reader, .. } = self;
             let mut report = CheckReport { errors, notes, is_typed: *is_typed };
             let command = match syntax {
                 CommandSyntax::Rule(rule) => {
@@ -122,6 +186,15 @@ impl<'a> CommandIter<'a> {
                 CommandSyntax::Connections(filter, verbose) => check::filter::check(&filter, &mut report)
                     .map(|filter| Command::Show(Show::Connections { filter, verbose })),
                 CommandSyntax::Kill(filter) => check::filter::check(&filter, &mut report).map(Command::Kill),
+                // A file is read only for a command without errors.
+                CommandSyntax::Patterns(_) if report.errors.len() > before => None,
+                CommandSyntax::Patterns(PatternsSyntax { name, file, span }) => match reader(file) {
+                    Ok(list) => Some(Command::Patterns(name.to_owned(), list)),
+                    Err(reason) => {
+                        report.error(Diagnostic::new(span, format!("{file}: {reason}")));
+                        None
+                    }
+                },
                 CommandSyntax::Other(command) => Some(command),
             };
             if let Some(command) = command
@@ -132,4 +205,30 @@ impl<'a> CommandIter<'a> {
         }
         None
     }
+}
+
+/// The text with other names for the files of its `patterns` commands, for whoever reads them elsewhere.
+pub fn with_files<'t>(text: &'t str, rename: &dyn Fn(&str) -> String) -> Cow<'t, str> {
+    // Policies are long, and most have none.
+    if !text.contains("patterns") {
+        return Cow::Borrowed(text);
+    }
+    let (mut renamed, mut copied) = (String::new(), 0);
+    let (mut lexer, mut tokens) = (Lexer::new(text), Vec::new());
+    while !lexer.is_done() {
+        let mut errors = Errors::default();
+        lexer.command(&mut tokens, &mut errors);
+        if let Some(CommandSyntax::Patterns(command)) = patterns_command(&tokens, &mut errors) {
+            renamed += &text[copied..command.span.start];
+            renamed += &file_name(&rename(command.file));
+            copied = command.span.end;
+        }
+    }
+    if copied == 0 { Cow::Borrowed(text) } else { Cow::Owned(renamed + &text[copied..]) }
+}
+
+/// The command, if it is a `patterns`.
+fn patterns_command<'t>(tokens: &'t [Token<'_>], errors: &mut Errors) -> Option<CommandSyntax<'t>> {
+    let is_named = |token: &Token<'_>| token.word() == "patterns";
+    tokens.iter().take(2).any(is_named).then(|| parser::parse(tokens, errors, 0)).flatten()
 }

@@ -7,13 +7,14 @@ pub(crate) mod filter;
 pub(crate) mod rule;
 mod unknown;
 
+use crate::check::stream::{is_list_name, no_list_name};
 use crate::command::{Command, Show};
 use crate::diagnostic::{Diagnostic, Errors, TextSpan};
 use crate::lexer::{Token, TokenKind};
 use crate::nearest::nearest;
 use crate::phrase;
 use crate::setting;
-use crate::syntax::CommandSyntax;
+use crate::syntax::{CommandSyntax, PatternsSyntax};
 use crate::value;
 use crate::verb;
 use crate::verb::{Argument, COMMANDS, CommandInfo, SHOWS, Verb};
@@ -115,6 +116,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Show => self.show()?,
             Verb::Conn => self.conn()?,
             Verb::Clear => self.clear()?,
+            Verb::Patterns => self.patterns()?,
             _ => CommandSyntax::Other(self.simple(info)?),
         };
         self.end(info)?;
@@ -137,7 +139,8 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Disable => Command::Disable(self.port()?),
             Verb::Set => Command::Set(self.setting()?),
             Verb::Monitor => Command::Monitor,
-            Verb::Add | Verb::AddStateful | Verb::Show | Verb::Conn | Verb::Clear => return None,
+            Verb::Add | Verb::AddStateful | Verb::Show => return None,
+            Verb::Conn | Verb::Clear | Verb::Patterns => return None,
             Verb::Apply | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
                 let span = self.last_span();
                 let message =
@@ -192,6 +195,36 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 None
             }
         }
+    }
+
+    /// `LIST FILE`
+    fn patterns(&mut self) -> Option<CommandSyntax<'t>> {
+        let token = self.next();
+        let name = match &token.kind {
+            TokenKind::Word(word) if is_list_name(word) => &**word,
+            TokenKind::Word(word) => {
+                let bare = word.strip_prefix('@').filter(|bare| is_list_name(bare));
+                self.error(no_list_name(token.span, word).suggest(bare.map(str::to_owned)));
+                return None;
+            }
+            _ => {
+                let error = Diagnostic::new(token.span, "the name of a list is missing");
+                self.error(error.expected("a word, by which rules name the list as @LIST"));
+                return None;
+            }
+        };
+        let token = self.next();
+        let file = match &token.kind {
+            TokenKind::Word(word) => Some(&**word),
+            TokenKind::Text(text) | TokenKind::Bytes(text) => std::str::from_utf8(text).ok(),
+            _ => None,
+        };
+        let Some(file) = file.filter(|file| !file.is_empty() && !file.contains('\0')) else {
+            let error = Diagnostic::new(token.span, "the name of a file is missing");
+            self.error(error.expected("a word, or a \"text\" if the name has blanks"));
+            return None;
+        };
+        Some(CommandSyntax::Patterns(PatternsSyntax { name, file, span: token.span }))
     }
 
     fn clear(&mut self) -> Option<CommandSyntax<'t>> {

@@ -40,6 +40,8 @@ pub(crate) enum Expect {
     Setting(&'static str),
     /// A setting's value.
     SettingValue(&'static SettingInfo),
+    /// The name of a list of patterns.
+    List,
     /// A file's name.
     File,
     /// `id`, `prio`, `name` or `draining`.
@@ -50,8 +52,8 @@ pub(crate) enum Expect {
     All,
     /// `!`, with its meaning.
     Bang(&'static str),
-    /// A field to compare.
-    Field,
+    /// A field to compare; `true`: in a stateful rule, which may also be about streams.
+    Field(bool),
     /// A field that a target takes.
     TargetField(&'static TargetInfo),
     /// A comparison.
@@ -115,7 +117,9 @@ pub(crate) fn at(line: &str, cursor: usize) -> Position<'_> {
             tokens.pop().map(|t| t.span.start)
         }
         // Inside a text, bytes or a comment there is nothing to say.
-        Some(Token { kind: TokenKind::Text(_) | TokenKind::Bytes(_), span }) if span.end == cursor => {
+        Some(Token { kind: TokenKind::Text(_) | TokenKind::Bytes(_) | TokenKind::Regex(_), span })
+            if span.end == cursor =>
+        {
             return Position { start: cursor, word: "", expects: Vec::new() };
         }
         _ => None,
@@ -167,6 +171,11 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         }
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
+        Argument::Patterns => match rest {
+            [] => vec![Expect::List],
+            [_] => vec![Expect::File],
+            _ => vec![Expect::End],
+        },
         Argument::Setting => setting_expectations(rest),
         Argument::Rule => {
             let mut walk = PositionWalk::new(info.verb == verb::Verb::AddStateful);
@@ -373,7 +382,7 @@ impl PositionWalk {
         let mut expects = Vec::new();
         match self.state {
             PositionState::Attribute(attribute) => return vec![Expect::AttributeValue(attribute)],
-            PositionState::Bang => return vec![Expect::Field],
+            PositionState::Bang => return vec![Expect::Field(self.stateful)],
             PositionState::Cond(info) => return vec![Expect::Value(info)],
             PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
             PositionState::Set(_, true, Some((target, at)))
@@ -431,7 +440,8 @@ impl PositionWalk {
             expects.push(Expect::All);
         }
         if !self.targeted && !self.all {
-            expects.extend([Expect::Bang("negates the constraint behind it"), Expect::Field]);
+            let field = Expect::Field(self.stateful);
+            expects.extend([Expect::Bang("negates the constraint behind it"), field]);
         }
         if self.constrained || self.all || self.targeted {
             expects.push(Expect::Target(self.stateful));

@@ -3,7 +3,7 @@
 //! Policies of a million rules are listed: what most rules are made of is written piece by piece, without going through
 //! `format_args!`.
 
-mod command;
+pub(crate) mod command;
 pub(crate) mod value;
 
 use crate::target;
@@ -140,13 +140,18 @@ pub fn port_switches(policy: &Policy) -> impl Iterator<Item = String> + '_ {
         .map(|(port, enabled)| format!("{} {port}", if *enabled { "enable" } else { "disable" }))
 }
 
+/// The lists of patterns of a policy, as the commands that read them.
+pub fn pattern_lists(policy: &Policy) -> impl Iterator<Item = String> + '_ {
+    policy.lists.iter().map(|(name, list)| command::pattern_list(name, list))
+}
+
 impl Print for Policy {
-    /// A file that parses to the same policy: changed settings, the switches of ports, rules with their numbers.
+    /// A file that parses to the same policy: changed settings, the switches of ports, lists of patterns, rules with their numbers.
     fn print(&self, f: &mut Formatter<'_>) -> Result {
         for setting in self.settings.changed() {
             writeln!(f, "set {setting}")?;
         }
-        for line in port_switches(self) {
+        for line in port_switches(self).chain(pattern_lists(self)) {
             writeln!(f, "{line}")?;
         }
         for checked in self.rules.iter() {

@@ -67,6 +67,7 @@ pub fn blocks() -> Vec<Block> {
     blocks.push(Block::List(TARGETS.iter().map(|target| target.reference.to_owned()).collect()));
     chapters::push(&mut blocks, chapters::SEMANTICS);
     connections(&mut blocks);
+    chapters::push(&mut blocks, chapters::STREAMS);
     blocks.push(heading(2, "Settings"));
     blocks.push(settings());
     blocks.push(heading(2, "Examples"));

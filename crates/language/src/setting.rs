@@ -9,6 +9,7 @@ static SUBJECTS: &[(&str, &str)] = &[
     ("conn", "limits of connections, and the way they begin"),
     ("timeout", "lifetimes of connections without packets"),
     ("nat", "translation of addresses and ports"),
+    ("stream", "the bytes of connections: how many are followed, and the memory for them"),
 ];
 
 /// Reads a value of a setting.

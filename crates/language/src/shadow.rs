@@ -31,6 +31,10 @@ impl Decider {
     fn new(rule: Rule) -> Option<Decider> {
         let is_verdict = |target: &&Target| matches!(target, Target::Accept | Target::Drop(_));
         let accepts = *rule.targets.iter().find(is_verdict)? == Target::Accept;
+        // It decides by the bytes of connections.
+        if rule.stream_matches().next().is_some() {
+            return None;
+        }
         let packets = Conjunction::of(&rule.matches);
         Some(Decider {
             id: rule.id?,

@@ -20,8 +20,19 @@ pub(crate) enum CommandSyntax<'t> {
     Connections(FilterSyntax<'t>, bool),
     /// `conn kill`
     Kill(FilterSyntax<'t>),
+    /// `patterns`, whose file is still to be read.
+    Patterns(PatternsSyntax<'t>),
     /// A command that the parser understood wholly.
     Other(Command),
+}
+
+/// `patterns LIST FILE`
+#[derive(Debug)]
+pub(crate) struct PatternsSyntax<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) file: &'t str,
+    /// The place of the file's name.
+    pub(crate) span: TextSpan,
 }
 
 /// `[WORD VALUE]…`, connections.

@@ -146,6 +146,7 @@ fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<Value
 /// Returns whether a word is written like a value of the field, so that it is no mistyped field or target.
 pub(crate) fn looks_like_value(info: &FieldInfo, word: &str) -> bool {
     info.values == ValueKind::Port
+        || (word.starts_with('@') && matches!(info.values, ValueKind::Pattern | ValueKind::ServerName))
         || word.starts_with(|c: char| c.is_ascii_digit())
         || word.contains([':', '/'])
         || number(word).is_ok()

@@ -26,6 +26,8 @@ pub enum Verb {
     Disable,
     /// `set`
     Set,
+    /// `patterns`
+    Patterns,
     /// `conn`
     Conn,
     /// `monitor`
@@ -67,6 +69,8 @@ pub enum Argument {
     Setting,
     /// A file's name.
     File,
+    /// A list of patterns and its file.
+    Patterns,
 }
 
 /// One command.
@@ -136,6 +140,14 @@ pub static COMMANDS: &[CommandInfo] = &[
         "lets the packets of a port pass untouched",
     ),
     command("set", Verb::Set, "NAME VALUE", Argument::Setting, true, "changes a setting"),
+    command(
+        "patterns",
+        Verb::Patterns,
+        "LIST FILE",
+        Argument::Patterns,
+        true,
+        "reads a list of patterns from a file, one a line; rules name it as @LIST",
+    ),
     command(
         "apply",
         Verb::Apply,

@@ -72,6 +72,18 @@ fn a_rule_that_decides_for_some_packet_is_not_found() {
 }
 
 #[test]
+fn a_rule_that_decides_by_a_stream_neither_hides_others_nor_is_hidden() {
+    for (one, other) in [
+        ("add-stateful prio 1 tcp-dport 80 stream \"a\" drop", "add tcp-dport 80 accept"),
+        ("add-stateful prio 1 stream \"a\" drop", "add-stateful stream \"a\" tcp-dport 80 drop"),
+        ("add prio 1 all accept", "add-stateful tcp-dport 80 stream \"a\" drop"),
+        ("add prio 1 all accept", "add-stateful tcp-dport 443 tls-sni \"a.org\" close"),
+    ] {
+        assert_eq!(found(&format!("{one}\n{other}")), [], "{one}: {other}");
+    }
+}
+
+#[test]
 fn the_search_is_bounded() {
     let rules: String = (0..3000).map(|n| format!("add prio {} tcp-dport {n} drop\n", n + 2)).collect();
     let (policy, _) = parse_policy(&format!("add prio 1 ip-proto tcp accept\n{rules}")).expect("a policy");

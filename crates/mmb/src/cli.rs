@@ -81,6 +81,8 @@ pub(crate) enum CliCommand {
     Disable(CommandWords),
     /// `set`
     Set(CommandWords),
+    /// `patterns`
+    Patterns(CommandWords),
     /// `apply`
     Apply(ApplyArgs),
     /// `save`

@@ -60,6 +60,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Enable(words) => ("enable", words.words),
         CliCommand::Disable(words) => ("disable", words.words),
         CliCommand::Set(words) => ("set", words.words),
+        CliCommand::Patterns(words) => ("patterns", words.words),
         CliCommand::Apply(ApplyArgs { file, dry_run, keep, kill }) => {
             let options = [(dry_run, "--dry-run"), (keep, "--keep"), (kill, "--kill")];
             let given = options.into_iter().filter(|(is_given, _)| *is_given);

@@ -133,7 +133,9 @@ fn every_answer_has_its_shape_in_json() {
             "timeout tcp-time-wait": 240, "timeout tcp-reset": 240, "timeout udp": 300,
             "timeout udp-unreplied": 120, "timeout icmp": 60, "timeout other": 600,
             "nat filtering": "address-dependent", "nat parity": "on", "nat contiguity": "on",
-            "nat ports-per-host": "share"
+            "nat ports-per-host": "share",
+            "stream max": 100_000, "stream memory": 256, "stream window": 1024, "stream reorder": 256,
+            "stream unfit": "pass", "stream urgent": "clear"
         }})
     );
     assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));
@@ -356,6 +358,50 @@ fn a_policy_file_is_saved_and_applied() {
     assert_eq!(said.status, 0, "{}", said.err);
     assert!(said.out.contains("- 3 ") && said.out.contains("0 added, 1 removed, 1 kept"), "{}", said.out);
     assert_eq!(mmb.rules(), ["4 add all mod ip-ecn 0"]);
+}
+
+#[test]
+fn a_list_of_patterns_is_read_beside_its_policy_and_saved_by_its_name() {
+    let mmb = Site::new("");
+    let (policy, list) = (mmb.path("p.mmb"), mmb.path("a b.txt"));
+    let (policy, list) = (policy.display().to_string(), list.display().to_string());
+    std::fs::write(&policy, "patterns bad \"a b.txt\"\nadd tcp-dport 80 drop\n").expect("writes");
+    let missing = mmb.run(&["apply", &policy]);
+    assert_eq!(missing.status, 1);
+    assert!(missing.err.contains(&format!("{list}: No such file")), "{}", missing.err);
+    std::fs::write(&list, b"# words\nATTACK\r\n\xe4\n").expect("writes");
+    let added = format!("+ 1     add tcp-dport 80 drop\n@bad has 2 patterns of {list} now\n");
+    assert!(mmb.good(&["apply", &policy, "--dry-run"]).starts_with(&added));
+    assert!(mmb.good(&["apply", &policy]).starts_with(&added));
+    assert_eq!(mmb.good(&["check", &policy]), format!("{policy}: good, 1 rule\n"));
+    let saved = mmb.good(&["save", "-"]);
+    assert_eq!(saved, format!("patterns bad \"{list}\"\nadd id 1 tcp-dport 80 drop\n"));
+
+    // Another content is a change, the same is none.
+    assert!(!mmb.good(&["apply", &policy, "--dry-run"]).contains("@bad"));
+    std::fs::write(&list, "ATTACK\n").expect("writes");
+    let changed = mmb.json(&["patterns", "bad", &list]);
+    assert_eq!(
+        (&changed["patterns"][0]["name"], &changed["patterns"][0]["patterns"]),
+        (&json!("bad"), &json!(1))
+    );
+    std::fs::write(&list, "# nothing\n").expect("writes");
+    let empty = mmb.run(&["patterns", "bad", &list]);
+    assert!(empty.status == 1 && empty.err.contains("the file has no patterns"), "{}", empty.err);
+    assert!(mmb.run(&["patterns", "bad", "/dev/zero"]).err.contains("not a regular file"));
+    let unknown = mmb.run(&["add-stateful", "stream", "@bed", "close"]);
+    assert!(unknown.err.contains("no list of patterns called 'bed'"), "{}", unknown.err);
+    assert!(unknown.err.contains("did you mean `@bad`?"), "{}", unknown.err);
+    std::fs::write(&policy, "").expect("writes");
+    assert!(mmb.good(&["apply", &policy]).contains("@bad is gone\n"));
+}
+
+/// To be removed when the engine follows streams.
+#[test]
+fn a_rule_on_a_stream_is_refused_by_hosts_that_follow_none() {
+    let mmb = Site::new("");
+    let refused = mmb.run(&["add-stateful", "tcp-dport", "80", "digest"]);
+    assert!(refused.err.contains("streams are not supported by this host yet"), "{}", refused.err);
 }
 
 #[test]

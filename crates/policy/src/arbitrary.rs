@@ -16,6 +16,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 mod packet;
+mod stream;
 
 pub use packet::{PacketSpec, witness};
 
@@ -24,6 +25,10 @@ pub use packet::{PacketSpec, witness};
 pub struct RuleOptions {
     /// `add-stateful` and its targets.
     pub stateful: bool,
+    /// Constraints on streams and their targets, of stateful rules.
+    pub streams: bool,
+    /// The lists that patterns may be of; none: no such patterns.
+    pub lists: Vec<String>,
     /// `in` and `out`, with these names and no others; none: no such constraints.
     pub ports: Vec<String>,
     /// Most constraints.
@@ -36,6 +41,8 @@ impl Default for RuleOptions {
     fn default() -> Self {
         RuleOptions {
             stateful: false,
+            streams: false,
+            lists: Vec::new(),
             ports: vec!["a".to_owned(), "b".to_owned()],
             max_matches: 5,
             max_targets: 4,
@@ -107,7 +114,7 @@ fn draws(options: &RuleOptions) -> impl Strategy<Value = Draws> + use<> {
 impl Draws {
     fn rule(&self, witness: &PacketSpec, options: &RuleOptions) -> Rule {
         let mut matches: Vec<Match> =
-            self.matches.iter().filter_map(|draw| draw.constraint(witness, options)).collect();
+            self.matches.iter().filter_map(|draw| draw.constraint(witness, options, self.stateful)).collect();
         let is_ip = witness.key[key::FAMILY] != 0;
         if !is_ip && !matches.iter().any(|m| m.field.id == FieldId::EthType) {
             let set = NumberSet(vec![NumberItem::One(witness.number(FieldId::EthType.info()))]);
@@ -119,12 +126,14 @@ impl Draws {
         }
         let mut targets = Vec::new();
         for draw in &self.targets {
-            if let Some(target) = draw.target(witness, self.stateful)
+            let of_stream = options.streams && self.stateful;
+            if let Some(target) = draw.target(witness, self.stateful, of_stream)
                 && goes_with(&target, &targets)
             {
                 targets.push(target);
             }
         }
+        stream::fit(&matches, &mut targets);
         if targets.is_empty() {
             targets.push(Target::Drop(DropRate::ALL));
         }
@@ -145,27 +154,30 @@ impl Draws {
 fn goes_with(target: &Target, others: &[Target]) -> bool {
     let any = |is: fn(&Target) -> bool| others.iter().any(is);
     match target {
-        Target::Drop(_) | Target::Accept => !any(|t| matches!(t, Target::Drop(_) | Target::Accept)),
+        Target::Drop(_) | Target::Accept | Target::Close => {
+            !any(|t| matches!(t, Target::Drop(_) | Target::Accept | Target::Close))
+        }
         Target::Strip(_) => !any(|t| matches!(t, Target::Keep(_))),
         Target::StripAll => !any(|t| matches!(t, Target::Keep(_))),
         Target::Keep(_) => !any(|t| matches!(t, Target::Strip(_) | Target::StripAll)),
         Target::Mod(..) | Target::AddOption(..) | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
             true
         }
-        Target::Alert(_) | Target::Close | Target::Digest => true,
+        Target::Alert(_) => !any(|t| matches!(t, Target::Alert(_))),
+        Target::Digest => !any(|t| matches!(t, Target::Digest)),
     }
 }
 
 impl Draw {
     /// A constraint that the witness satisfies.
-    fn constraint(&self, witness: &PacketSpec, options: &RuleOptions) -> Option<Match> {
+    fn constraint(&self, witness: &PacketSpec, options: &RuleOptions, stateful: bool) -> Option<Match> {
         let usable: Vec<&FieldInfo> = FIELDS
             .iter()
             .filter(|info| witness.is_about(info.implies))
             .filter(|info| info.values != ValueKind::Port || !options.ports.is_empty())
             // What a packet is to connections does not stand in it.
             .filter(|info| info.values != ValueKind::State)
-            .filter(|info| !matches!(info.place, FieldPlace::Stream(_)))
+            .filter(|info| options.streams && stateful || !matches!(info.place, FieldPlace::Stream(_)))
             .collect();
         let info = *self.field.get(&usable);
         let field = if info.place == FieldPlace::NamedOption {
@@ -173,6 +185,9 @@ impl Draw {
         } else {
             Field::new(info.id)
         };
+        if matches!(info.place, FieldPlace::Stream(_)) {
+            return Some(self.stream_constraint(field, options));
+        }
         let test = self.test(field, witness, options);
         let holds = witness.satisfies(field, &test);
         let refused = !holds && test == Test::Present && info.alone == BareMeaning::Protocol;
@@ -284,8 +299,9 @@ impl Draw {
     }
 
     /// A target that applies to the witness.
-    fn target(&self, witness: &PacketSpec, stateful: bool) -> Option<Target> {
+    fn target(&self, witness: &PacketSpec, stateful: bool, of_stream: bool) -> Option<Target> {
         match self.form % 10 {
+            5 if of_stream => Some(self.stream_target()),
             0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
             1 => Some(Target::Accept),
             2 | 3 if witness.is_about(Implies::Tcp) => Some(self.option_target(witness)),

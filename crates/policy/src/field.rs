@@ -273,9 +273,7 @@ const fn map_shuffle_lb(part: MappedPart) -> StatefulUses {
 
 const PORT_RO: Writable = Writable::No("the port a packet uses is decided by the wiring");
 const ECN_RO: Writable = Writable::No("write ip-ecn instead");
-const STREAM_RO: Writable = Writable::No(
-    "this version does not edit streams; it tells of a match (`alert`) or ends the connection (`close`, `drop`)",
-);
+const STREAM_RO: Writable = Writable::No("this version does not edit streams");
 const EH_RO: Writable = Writable::No("extension headers are matched, not written");
 
 macro_rules! fields {

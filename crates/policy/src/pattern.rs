@@ -74,7 +74,7 @@ impl PatternList {
     }
 
     /// The patterns in the content of a file: one a line, its bytes as they are. A line ends with LF or CRLF. Empty lines and lines that begin with
-    /// `#` are left out; `\#` at the beginning of a line is a `#` of the pattern, `\\` a `\`.
+    /// `#` are left out.
     ///
     /// # Errors
     /// The content is too long, or there is no pattern in it.
@@ -89,15 +89,13 @@ impl PatternList {
                 return Err(PatternListError::TooManyLines);
             }
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let pattern = match line {
-                [] | [b'#', ..] => continue,
-                [b'\\', rest @ ..] if matches!(rest, [b'#' | b'\\', ..]) => rest,
-                line => line,
-            };
-            if pattern.len() > PatternList::MAX_PATTERN {
+            if matches!(line, [] | [b'#', ..]) {
+                continue;
+            }
+            if line.len() > PatternList::MAX_PATTERN {
                 return Err(PatternListError::LineTooLong(at + 1));
             }
-            patterns.push(pattern.to_vec());
+            patterns.push(line.to_vec());
         }
         if patterns.is_empty() {
             return Err(PatternListError::Empty);
@@ -150,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_line_is_a_pattern_byte_by_byte() {
-        let lines: &[&[u8]] = &[b"one", b" two ", b"\xff\x00", b"#three", b"\\four", b"\\d"];
-        let content = b"# a comment\none\r\n two \n\n\xff\x00\n\\#three\n\\\\four\n\\d";
+        let lines: &[&[u8]] = &[b"one", b" two ", b"\xff\x00", b" #three", b"\\\\four\\n"];
+        let content = b"# a comment\none\r\n two \n\n\xff\x00\n #three\n\\\\four\\n";
         assert_eq!(parse(content).unwrap(), lines);
         assert_eq!(parse(b"one\n").unwrap(), [b"one"]);
     }

@@ -37,17 +37,41 @@ pub enum PolicyError {
     /// A rule is to drain that makes no connections.
     #[error("rule {0} is not stateful: it has no connections to keep")]
     NotStateful(RuleId),
+    /// A rule names a list that there is not.
+    #[error("there is no list of patterns called '{name}'; read it before the rule: patterns {name} FILE")]
+    NoSuchList {
+        /// The name.
+        name: String,
+        /// The lists that exist.
+        known: Vec<String>,
+    },
+    /// The lists are too large together.
+    #[error(
+        "all lists together would have more than {} patterns or {} MiB; leave some out",
+        Policy::MAX_PATTERNS,
+        Policy::MAX_PATTERN_BYTES >> 20
+    )]
+    ListsTooLarge,
     /// Every greater number is taken.
     #[error("no id is left above the last rule's; give the rule a free one with `id N`")]
     NoIdLeft,
 }
 
 impl Policy {
+    /// The most patterns of all lists together.
+    pub const MAX_PATTERNS: usize = 4_000_000;
+    /// The most bytes of the patterns of all lists together.
+    pub const MAX_PATTERN_BYTES: usize = 256 << 20;
+
     /// Adds a rule under its number, or under the next one above all that were used.
     ///
     /// # Errors
-    /// The number is taken, or none is left.
+    /// The number is taken, or none is left; or the rule names a list that there is not.
     pub fn add(&mut self, rule: &Rule) -> Result<RuleId, PolicyError> {
+        if let Some(name) = rule.lists().find(|name| !self.lists.contains_key(*name)) {
+            let known = self.lists.keys().cloned().collect();
+            return Err(PolicyError::NoSuchList { name: name.to_owned(), known });
+        }
         let id = match rule.id {
             Some(id) if self.rules.contains(id) => return Err(PolicyError::IdTaken(id)),
             Some(id) => id,
@@ -80,11 +104,38 @@ impl Policy {
         Ok(())
     }
 
+    /// Adds a list of patterns under a name, or replaces the one that has it: rules that name it have the new patterns. Returns the list before.
+    ///
+    /// # Errors
+    /// The lists would be too large together.
+    pub fn set_list(&mut self, name: &str, list: PatternList) -> Result<Option<PatternList>, PolicyError> {
+        let others = self.lists.iter().filter(|(other, _)| *other != name).map(|(_, list)| list);
+        let (mut patterns, mut bytes) = (0, 0);
+        for list in others.chain([&list]) {
+            patterns += list.patterns.len();
+            bytes += list.patterns.iter().map(Vec::len).sum::<usize>();
+        }
+        if patterns > Policy::MAX_PATTERNS || bytes > Policy::MAX_PATTERN_BYTES {
+            return Err(PolicyError::ListsTooLarge);
+        }
+        Ok(self.lists.insert(name.to_owned(), list))
+    }
+
+    /// Adds the lists that a rule of another policy names, where this policy has none of their names.
+    fn keep_lists(&mut self, rule: &Rule, before: &Policy) {
+        for name in rule.lists() {
+            if let (false, Some(list)) = (self.lists.contains_key(name), before.lists.get(name)) {
+                self.lists.insert(name.to_owned(), list.clone());
+            }
+        }
+    }
+
     /// Adds the draining rules of another policy under their numbers, where this policy has no rule. A policy file does not mention them: they
     /// go with their last connections.
     pub fn keep_draining(&mut self, before: &Policy) {
         for entry in before.rules.entries().filter(ChunkEntry::is_draining) {
             if !self.rules.contains(entry.id) {
+                self.keep_lists(&entry.rule(), before);
                 self.rules.insert_entry(entry);
                 self.last_id = self.last_id.max(entry.id.0);
             }
@@ -105,6 +156,7 @@ impl Policy {
         }
         for (rule, numbered) in removed {
             let Some(id) = rule.id else { continue };
+            self.keep_lists(&rule, before);
             self.rules.insert_numbered(id, &Rule { draining: true, ..rule }, numbered);
             self.last_id = self.last_id.max(id.0);
         }

@@ -34,6 +34,8 @@ pub enum Answer {
     Stage(StageLine),
     /// A setting in force, or a setting that was changed.
     Setting(SettingLine),
+    /// A list of patterns that was changed.
+    Patterns(PatternsLine),
     /// The daemon's version.
     Version(VersionLine),
     /// A rule that was added.
@@ -298,6 +300,19 @@ pub struct SettingLine {
     pub name: String,
     /// Its value: a number, or a word.
     pub value: Value,
+}
+
+/// A list of patterns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PatternsLine {
+    /// Its name.
+    pub name: String,
+    /// The file that it was read from.
+    pub file: String,
+    /// The number of its patterns; 0: there is no such list any more.
+    pub patterns: u64,
+    /// A digest of the patterns, in hexadecimal.
+    pub digest: String,
 }
 
 /// A version.

@@ -1,9 +1,10 @@
 //! Requests as values, and their form on the wire.
 
-use crate::VERSION;
 use crate::framing::write_line;
+use crate::{VERSION, hex};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
 
 /// The most commands in one request; a policy file may have more.
 pub const MOST_COMMANDS: usize = 10_000;
@@ -31,6 +32,8 @@ pub enum Request {
     },
     /// Sends a piece of a state, in hexadecimal; the last one is empty.
     Piece(String),
+    /// A request with the contents of the files that its `patterns` commands name, by these names. The daemon opens no file for a client.
+    WithFiles(BTreeMap<String, Vec<u8>>, Box<Request>),
 }
 
 /// The fate of the connections of stateful rules that a policy file removes.
@@ -83,6 +86,8 @@ struct Envelope {
     state: Option<String>,
     verbose: Option<bool>,
     connections: Option<ConnectionFate>,
+    /// Contents in hexadecimal, by name.
+    files: Option<BTreeMap<String, String>>,
 }
 
 /// The commands of one request. Their number is limited, since an empty one takes three bytes of a request and much more memory.
@@ -137,6 +142,20 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
     if envelope.v != VERSION {
         return Err(DecodeError::Version(envelope.v));
     }
+    let Envelope { files, .. } = &envelope;
+    let files = files.as_ref().map(|files| {
+        let content = |(name, digits): (&String, &String)| Some((name.clone(), hex::decode(digits)?));
+        let decoded: Option<BTreeMap<_, _>> = files.iter().map(content).collect();
+        decoded.ok_or_else(|| DecodeError::Malformed("the content of a file is not hexadecimal".to_owned()))
+    });
+    match files {
+        Some(files) => Ok(Request::WithFiles(files?, Box::new(without_files(envelope)?))),
+        None => without_files(envelope),
+    }
+}
+
+/// The request of an envelope, but for its files.
+fn without_files(envelope: Envelope) -> Result<Request, DecodeError> {
     let missing = |request, member| DecodeError::Missing { request, member };
     match envelope.verb.as_str() {
         "run" => envelope.commands.map(|commands| Request::Run(commands.0)).ok_or(missing("run", "commands")),
@@ -184,6 +203,8 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         verbose: Option<bool>,
         #[serde(skip_serializing_if = "Option::is_none")]
         connections: Option<ConnectionFate>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        files: Option<BTreeMap<String, String>>,
     }
     let mut envelope = BorrowedEnvelope {
         v: VERSION,
@@ -194,7 +215,14 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         state: None,
         verbose: None,
         connections: None,
+        files: None,
     };
+    let mut request = request;
+    while let Request::WithFiles(files, inner) = request {
+        let content = |(name, content): (&'_ String, &Vec<u8>)| (name.clone(), hex::encode(content));
+        envelope.files.get_or_insert_default().extend(files.iter().map(content));
+        request = inner;
+    }
     match request {
         Request::Run(commands) => (envelope.verb, envelope.commands) = ("run", Some(commands.as_slice())),
         Request::Apply(policy, fate) | Request::DryRun(policy, fate) => {
@@ -209,6 +237,8 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
             (envelope.verb, envelope.verbose) = ("load-state", verbose.then_some(true));
         }
         Request::Piece(state) => (envelope.verb, envelope.state) = ("piece", Some(state.as_str())),
+        // They were taken off.
+        Request::WithFiles(..) => {}
     }
     write_line(&envelope, to)
 }
@@ -238,6 +268,14 @@ mod tests {
             Request::LoadState { verbose: false },
             Request::LoadState { verbose: true },
             Request::Piece("00ff".into()),
+            Request::WithFiles(
+                [("/a b".into(), vec![0, 255]), ("/c".into(), Vec::new())].into(),
+                Box::new(Request::Run(vec!["patterns a /c".into()])),
+            ),
+            Request::WithFiles(
+                [("/c".into(), b"x".to_vec())].into(),
+                Box::new(Request::DryRun("patterns a /c".into(), ConnectionFate::Keep)),
+            ),
         ] {
             assert_eq!(round_trip(&request), request);
         }
@@ -252,6 +290,7 @@ mod tests {
         assert!(error(r#"{"v":1,"do":"run"}"#).contains("'commands'"));
         assert!(error(r#"{"v":1,"do":"run","commands":[1]}"#).starts_with("this is not a request"));
         assert!(error(r#"{"v":1,"do":"piece"}"#).contains("'state'"));
+        assert!(error(r#"{"v":1,"do":"save","files":{"/a":"0"}}"#).contains("hexadecimal"));
         assert!(error(r#"{"v":1,"do":"dance"}"#).contains("unknown request 'dance'"));
         assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));
         assert!(error(r#"{"v":7,"do":"save"}"#).contains("version 7"));

@@ -7,8 +7,8 @@ use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, PortLossLine, ReasonLine,
-    RuleLine, StageLine, TableLine, Topic, TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PatternsLine, PortLine, PortLossLine,
+    ReasonLine, RuleLine, StageLine, TableLine, Topic, TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -179,6 +179,15 @@ impl HumanPrinter<'_> {
             Answer::Cleared(what) => {
                 self.others += 1;
                 self.screen.text(&format!("the {what} begin at zero\n"));
+            }
+            Answer::Patterns(PatternsLine { name, patterns: 0, .. }) => {
+                self.others += 1;
+                self.screen.text(&format!("@{name} is gone\n"));
+            }
+            Answer::Patterns(line) => {
+                self.others += 1;
+                let patterns = counted(line.patterns, "pattern");
+                self.screen.text(&format!("@{} has {patterns} of {} now\n", line.name, line.file));
             }
             Answer::Setting(line) => {
                 self.others += 1;

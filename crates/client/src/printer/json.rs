@@ -5,8 +5,8 @@ use crate::report::{SourceText, note_object};
 use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, PortLossLine, RuleText, StageLine,
-    TableLine, Topic, TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, PatternsLine, PortLine, PortLossLine, RuleText,
+    StageLine, TableLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -62,6 +62,8 @@ struct JsonChange {
     disabled: Vec<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     settings: Map<String, Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    patterns: Vec<PatternsLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<AffectedLine>,
     /// The number of connections that were ended.
@@ -175,6 +177,7 @@ impl JsonPrinter<'_> {
             Answer::Affected(line) => changes.connections = Some(line),
             Answer::Cleared(what) => changes.cleared = Some(what),
             Answer::Killed(line) => changes.killed = Some(line.connections),
+            Answer::Patterns(line) => changes.patterns.push(line),
             Answer::Setting(line) => {
                 changes.settings.insert(line.name, line.value);
             }

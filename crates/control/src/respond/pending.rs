@@ -7,6 +7,10 @@ use mmb_language::Command;
 use mmb_policy::Policy;
 use mmb_protocol::answer::ErrorLine;
 use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
+use std::collections::BTreeMap;
+
+/// The contents of files that came with a request, by name.
+type RequestFiles = BTreeMap<String, Vec<u8>>;
 
 /// The most errors, and the most notes, of one request that are sent.
 pub(super) const MOST_ERRORS: usize = 100;
@@ -45,10 +49,14 @@ impl PendingRequest {
     pub(super) fn new(request: Result<Request, DecodeError>) -> PendingRequest {
         let internal_error =
             || PendingRequest::refused(vec![ErrorLine::new(CommitError::Internal.to_string())]);
+        let (files, request) = match request {
+            Ok(Request::WithFiles(files, request)) => (files, Ok(*request)),
+            request => (BTreeMap::new(), request),
+        };
         let parsed = guarded(|| match request {
-            Ok(Request::Run(lines)) => PendingRequest::run(lines),
-            Ok(Request::Apply(text, fate)) => PendingRequest::apply(text, fate),
-            Ok(Request::DryRun(text, fate)) => PendingRequest::dry_run(text, fate),
+            Ok(Request::Run(lines)) => PendingRequest::run(lines, &files),
+            Ok(Request::Apply(text, fate)) => PendingRequest::apply(text, fate, &files),
+            Ok(Request::DryRun(text, fate)) => PendingRequest::dry_run(text, fate, &files),
             Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
             Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
             Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
@@ -58,6 +66,8 @@ impl PendingRequest {
             Ok(Request::Piece(_)) => {
                 PendingRequest::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
             }
+            // No line decodes to one in another.
+            Ok(Request::WithFiles(..)) => PendingRequest::refused(vec![ErrorLine::new("files come once")]),
             Err(error) => PendingRequest::refused(vec![ErrorLine::new(error.to_string())]),
         });
         parsed.unwrap_or_else(internal_error)
@@ -71,11 +81,12 @@ impl PendingRequest {
         PendingRequest::question(PendingQuestion::Refused(errors))
     }
 
-    fn run(lines: Vec<String>) -> PendingRequest {
+    fn run(lines: Vec<String>, files: &RequestFiles) -> PendingRequest {
         let (mut commands, mut notes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        let reader = convert::pattern_reader(files);
         for (index, line) in lines.iter().enumerate() {
             let locate = |error: ErrorLine| ErrorLine { command: Some(index), ..error };
-            match convert::parse_command(line) {
+            match convert::parse_command(line, &reader) {
                 Ok((command, found)) => {
                     commands.push(command);
                     let space = MOST_ERRORS.saturating_sub(notes.len());
@@ -99,8 +110,8 @@ impl PendingRequest {
         PendingRequest { change, has_change, notes, question: PendingQuestion::Run(lines, questions) }
     }
 
-    fn apply(text: String, fate: ConnectionFate) -> PendingRequest {
-        match convert::parse_policy(&text) {
+    fn apply(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
+        match convert::parse_policy(&text, &convert::pattern_reader(files)) {
             Ok((file, notes)) => {
                 let change = Some(ChangeRequest::Apply(Box::new(file), fate));
                 PendingRequest {
@@ -114,8 +125,8 @@ impl PendingRequest {
         }
     }
 
-    fn dry_run(text: String, fate: ConnectionFate) -> PendingRequest {
-        match convert::parse_policy(&text) {
+    fn dry_run(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
+        match convert::parse_policy(&text, &convert::pattern_reader(files)) {
             Ok((file, notes)) => {
                 let question = PendingQuestion::DryRun(text, Box::new(file), fate);
                 PendingRequest { change: None, has_change: false, notes, question }

@@ -1,5 +1,6 @@
 //! Checks one constraint: reads its value and refuses a test that its field does not allow.
 
+use super::stream;
 use crate::diagnostic::Diagnostic;
 use crate::number::numbers;
 use crate::report::CheckReport;
@@ -22,8 +23,15 @@ pub(super) fn resolve(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) ->
 fn alone(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
     let field = syntax.field.field;
     let info = field.info();
-    if let ValueKind::Port | ValueKind::State = info.values {
-        let what = if info.values == ValueKind::Port { "the name of a port" } else { "a state" };
+    let needed = match info.values {
+        ValueKind::Port => Some("the name of a port"),
+        ValueKind::State => Some("a state"),
+        ValueKind::Pattern => Some("a pattern"),
+        ValueKind::ServerName => Some("a name"),
+        ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => None,
+        ValueKind::OptionData(_) | ValueKind::Bytes | ValueKind::Nothing => None,
+    };
+    if let Some(what) = needed {
         let error = Diagnostic::new(syntax.span, format!("`{field}` needs {what}"));
         report.error(error.expected(value::expectation(info)));
         return None;
@@ -59,10 +67,10 @@ fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRep
         ValueKind::Bytes => bytes(syntax, value, report),
         ValueKind::OptionData(_) => match value.items().first()?.kind {
             ItemKind::Bytes(_) => bytes(syntax, value, report),
-            ItemKind::Word(_) => number(syntax, cond, value, report),
+            ItemKind::Word(_) | ItemKind::Regex(_) => number(syntax, cond, value, report),
         },
         ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => number(syntax, cond, value, report),
-        ValueKind::Pattern | ValueKind::ServerName => None,
+        ValueKind::Pattern | ValueKind::ServerName => stream::patterns(syntax, value, report),
     }
 }
 
@@ -110,7 +118,7 @@ fn ports(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRe
     for item in value.items() {
         match item.kind {
             ItemKind::Word(name) => names.push(name.to_owned()),
-            ItemKind::Bytes(_) => {
+            ItemKind::Bytes(_) | ItemKind::Regex(_) => {
                 let error = Diagnostic::new(item.span, "a port's name is a word, without quotes");
                 report.error(error.expected("the name of a port"));
             }
@@ -145,6 +153,8 @@ fn bytes(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRe
                 strings.push(bytes.to_vec());
                 continue;
             }
+            ItemKind::Regex(_) => Diagnostic::new(item.span, "a regex is searched for in streams only")
+                .expected(value::expectation(field.info())),
             ItemKind::Word(word) if is_option => {
                 Diagnostic::new(item.span, format!("`{word}` stands among bytes"))
                     .expected("a set of numbers or a set of bytes, not both")

@@ -104,13 +104,20 @@ impl<'t> Parser<'t, '_, '_> {
             self.next();
         }
         let meant = joined.or_else(|| unknown::keyword(word));
-        let error = Diagnostic::new(span, format!("unknown word `{word}`"));
-        self.error(error.expected("a field, `!` or a target").suggest(meant));
+        let error = match word {
+            "mask" => Diagnostic::new(span, "`mask`: this version does not edit streams")
+                .expected("`alert`, `close` or `drop`"),
+            _ => Diagnostic::new(span, format!("unknown word `{word}`"))
+                .expected("a field, `!` or a target")
+                .suggest(meant),
+        };
+        self.error(error);
         self.recover();
         // A field behind what was meant for a target is that target's.
-        let takes_field = meant
-            .and_then(target::named)
-            .is_some_and(|target| matches!(target.slots.first(), Some(Slot::Field(_))));
+        let takes_field = word == "mask"
+            || meant
+                .and_then(target::named)
+                .is_some_and(|target| matches!(target.slots.first(), Some(Slot::Field(_))));
         if takes_field && self.peek_word().and_then(FieldId::named).is_some() {
             self.next();
             self.recover();
@@ -294,7 +301,8 @@ impl<'t> Parser<'t, '_, '_> {
                 self.unknown_value(info, word, token.span);
                 return None;
             }
-            TokenKind::Word(_) | TokenKind::Text(_) | TokenKind::Bytes(_) | TokenKind::Open => {}
+            TokenKind::Word(_) | TokenKind::Text(_) | TokenKind::Bytes(_) => {}
+            TokenKind::Regex(_) | TokenKind::Open => {}
             _ => return Some(None),
         }
         self.value(info, token.span).map(Some)
@@ -307,7 +315,8 @@ impl<'t> Parser<'t, '_, '_> {
             expected = format!("{}, {expected}", value::expectation(info));
         }
         let mut suggestion = unknown::value_or_keyword(info, word).map(str::to_owned);
-        if info.values == ValueKind::Bytes && suggestion.is_none() {
+        let takes_text = matches!(info.values, ValueKind::Bytes | ValueKind::Pattern | ValueKind::ServerName);
+        if takes_text && suggestion.is_none() {
             suggestion = Some(value::quoted(word));
         }
         let error = Diagnostic::new(span, format!("unknown word `{word}`"));
@@ -339,6 +348,7 @@ impl<'t> Parser<'t, '_, '_> {
             }
             TokenKind::Word(word) => ItemKind::Word(word),
             TokenKind::Text(bytes) | TokenKind::Bytes(bytes) => ItemKind::Bytes(bytes),
+            TokenKind::Regex(regex) => ItemKind::Regex(regex),
             _ => return None,
         };
         self.next();
@@ -459,11 +469,12 @@ impl<'t> Parser<'t, '_, '_> {
         Some(())
     }
 
-    fn text(&mut self) -> Option<ItemSyntax<'t>> {
+    /// `"text"`, if the next token is one.
+    fn text(&mut self) -> Option<(&'t [u8], TextSpan)> {
         let token = self.peek();
         let TokenKind::Text(text) = &token.kind else { return None };
         self.next();
-        Some(ItemSyntax { kind: ItemKind::Bytes(text), span: token.span })
+        Some((text, token.span))
     }
 
     fn percentage(&mut self) -> Option<ItemSyntax<'t>> {

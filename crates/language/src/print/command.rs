@@ -1,9 +1,11 @@
 //! Commands back to their text.
 
+use super::value::{Printed, bytes};
 use super::{Print, with_id};
 use crate::command::{Command, Show};
+use crate::lexer::is_word;
 use crate::verb::SHOWS;
-use mmb_policy::ConnectionFilter;
+use mmb_policy::{ConnectionFilter, PatternList};
 
 impl std::fmt::Display for Command {
     /// The canonical text, which parses to the same command.
@@ -20,12 +22,26 @@ impl std::fmt::Display for Command {
             Command::Enable(port) => write!(f, "enable {port}"),
             Command::Disable(port) => write!(f, "disable {port}"),
             Command::Set(setting) => write!(f, "set {setting}"),
+            Command::Patterns(name, list) => f.write_str(&pattern_list(name, list)),
             Command::Kill(ConnectionFilter::ALL) => f.write_str("conn kill all"),
             Command::Kill(filter) => write!(f, "conn kill {}", filter.text()),
             Command::ClearCounters => f.write_str("clear counters"),
             Command::Monitor => f.write_str("monitor"),
         }
     }
+}
+
+/// The command that reads a list.
+pub(super) fn pattern_list(name: &str, list: &PatternList) -> String {
+    format!("patterns {name} {}", file_name(&list.file))
+}
+
+/// The name of a file as `patterns` takes it: a word, or in quotes.
+pub fn file_name(file: &str) -> String {
+    if is_word(file) {
+        return file.to_owned();
+    }
+    Printed(|f: &mut std::fmt::Formatter<'_>| bytes(f, file.as_bytes())).to_string()
 }
 
 impl Show {

@@ -61,8 +61,9 @@ pub(super) const RULES: &str = "
 add | add-stateless  [id N] [prio N] [name WORD]             MATCH…  TARGET…
 add-stateful         [id N] [prio N] [name WORD] [draining]  MATCH…  TARGET…
 
-MATCH   := all | [!] FIELD [ [COND] VALUE ]
+MATCH   := all | [!] FIELD [ [COND] VALUE ] | STREAMFIELD PATTERN | [!] tls-sni PATTERN
 COND    := == | != | < | <= | > | >=          without one: ==
+PATTERN := \"TEXT\" | |BYTES| | /REGEX/[i] | @LIST | {PATTERN, …}
 TARGET  := @TARGETS@
 OPTION  := tcp-opt-mss | … | tcp-opt KIND
 ```
@@ -98,6 +99,11 @@ pub(super) const VALUE_FORMS: &[(&str, &str)] = &[
     ("{80, 443, 8000-8080}", "a set: one of these"),
     ("\"GET /\"", "a text; its escapes are `\\n`, `\\r`, `\\t`, `\\0`, `\\\\`, `\\\"` and `\\xNN`"),
     ("|de ad be ef|", "bytes"),
+    (
+        "/cmd\\.exe/i",
+        "a regex, of fields of streams only; `\\/` is a slash, `i` takes letters of ASCII in either case",
+    ),
+    ("@bad", "the patterns of a list, of fields of streams only (`patterns bad FILE`)"),
 ];
 
 pub(super) const VALUES: &str = "
@@ -199,6 +205,47 @@ stateful rules that they would match later do not join.
 those of packets from the initiator, before or after translation.
 ";
 
+pub(super) const STREAMS: &str = "
+## Streams
+
+A stateful rule may also look at what a connection carries: `stream` at the bytes of both directions, each by itself, `stream-forward` and
+`stream-reply` at those of one, `tls-sni` at the server name that a TLS client asks for. The other constraints select connections, by their first packets as
+always; constraints on streams are decided later, on the bytes in their order, wherever packets begin and end. The datagrams of UDP are a stream in the order in
+which they arrive. Targets that are no stream's (`map`, `mod` and others) apply to the connection from its first packet, whatever its bytes.
+
+```mmb
+patterns bad /etc/mmb/bad.txt                                       # one pattern a line
+add-stateful tcp-dport http stream \"ATTACK\" alert \"seen\"          # told, and nothing else
+add-stateful tcp-dport http stream-forward {/cmd\\.exe/i, |90 90 90 90|} close
+add-stateful tcp-dport http stream-reply @bad drop
+add-stateful tcp-dport https tls-sni \".example.com\" close           # the domain and all below it
+add-stateful tcp-dport https ! tls-sni {\"a.org\", \"b.org\"} close   # no other server
+add-stateful tcp-dport http digest
+```
+
+- A pattern is a text or bytes, a regex, a list, or a set of these, of which one is enough. It is found anywhere in the stream. `! stream` and conditions
+  but `==` are refused, since what is not there is known only at the end.
+- Several constraints on streams in a rule must all have been found, in any order and each in its own direction; the last one to be found is the match. `alert` counts every
+  match, `close` and `drop` act on the first. A rule with such a constraint needs one of the three; it cannot `accept`, which a packet's header decides.
+- Regexes are over bytes: `.` is any byte but a line feed, `\\xff` a byte, `\\w` and the like are those of ASCII. There is no look-around and there are no
+  back-references. `^` is the beginning of the stream. A regex that matches the empty string, that has more than 4,096 bytes, or that asks for the end of the stream (`$`) is refused.
+- Of `tls-sni`, a text is the whole name, or with a leading dot the domain and all below it, in either case of letters; a regex searches the name, and `$` is its end. The lines of a list
+  are such texts. `! tls-sni` holds if the client asks for another name, or for none; on a connection that does not begin as TLS neither holds.
+- A rule with a constraint on a stream decides nothing by headers: it is never named among the rules that never decide.
+
+### Lists of patterns
+
+`patterns LIST FILE` reads a list from a file, and reads it again each time: rules that name it as `@LIST` have the new patterns then. A list is read before the rules that name
+it, and stays until a policy file without it is applied.
+
+- Each line is a text, byte by byte; it need not be UTF-8, and its blanks count. Lines end with LF or CRLF. Empty lines and lines that begin with `#` are left out, and nothing is
+  an escape; a pattern that begins with `#` stands in a rule as a text.
+- A file has at most 1,000,000 lines and 64 MiB, a line at most 4,096 bytes; all lists together at most 4,000,000 patterns and 256 MiB.
+- A name without a leading `/` is looked for beside the policy file, or for a command in the directory where it is given. A name with blanks is quoted.
+- The client reads the file, with the rights of its user, and sends the content; at its start and on SIGHUP the daemon does. It is a regular file. `save` writes its name as a
+  whole path, not its content.
+";
+
 pub(super) const STATES: &str = "
 ```
 show connections ip-saddr 10.0.0.0/8 tcp-dport 443 state established verbose
@@ -228,6 +275,7 @@ add ip6-eh-routing drop
 add eth-type arp vlan-id 5 drop
 add-stateful ip-proto tcp ip-saddr 10.0.0.0/24 accept
 add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-saddr 200.0.0.1
+add-stateful tcp-dport http stream-forward \"/etc/passwd\" close
 add-stateful ip-daddr 192.0.2.1 tcp-dport 443 lb ip-daddr {10.0.0.1, 10.0.0.2} least
 set conn max 200000
 set timeout tcp-established 86400                      # seconds

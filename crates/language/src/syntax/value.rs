@@ -2,6 +2,7 @@
 
 use crate::diagnostic::TextSpan;
 use mmb_policy::field::Field;
+use mmb_policy::pattern::Regex;
 
 /// A field and where it stands, the kind of `tcp-opt KIND` included.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ pub(crate) enum ItemKind<'t> {
     Word(&'t str),
     /// `"text"` or `|bytes|`.
     Bytes(&'t [u8]),
+    /// `/regex/` or `/regex/i`, of fields that take patterns only.
+    Regex(&'t Regex),
 }
 
 impl<'t> ValueSyntax<'t> {

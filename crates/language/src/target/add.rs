@@ -44,7 +44,7 @@ fn add(field: &FieldSyntax, value: Option<&ValueSyntax<'_>>, report: &mut CheckR
     let item = one(field, value, report)?;
     let data = match item.kind {
         ItemKind::Bytes(bytes) => option_data(bytes, item.span, report)?,
-        ItemKind::Word(_) => {
+        ItemKind::Word(_) | ItemKind::Regex(_) => {
             let bytes = one_number(field, item, report)?.to_be_bytes();
             let len = width.map_or_else(|| shortest(&bytes), usize::from);
             bytes[bytes.len() - len..].to_vec()

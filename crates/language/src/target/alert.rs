@@ -4,7 +4,6 @@ use super::info::{Slot, TargetArguments, TargetInfo};
 use crate::diagnostic::Diagnostic;
 use crate::print::value::bytes;
 use crate::report::CheckReport;
-use crate::syntax::value::ItemKind;
 use mmb_policy::rule::Target;
 use std::fmt::{Formatter, Result};
 
@@ -28,11 +27,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
 };
 
 fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Option<Target> {
-    let Some(item) = &arguments.text else { return Some(Target::Alert(None)) };
-    let text = match item.kind {
-        ItemKind::Bytes(text) => text,
-        ItemKind::Word(word) => word.as_bytes(),
-    };
+    let Some((text, span)) = arguments.text else { return Some(Target::Alert(None)) };
     let problem = if text.is_empty() {
         "an empty text says nothing"
     } else if text.len() > MAX_TEXT {
@@ -42,7 +37,7 @@ fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Optio
     } else {
         return Some(Target::Alert(Some(String::from_utf8_lossy(text).into_owned())));
     };
-    let error = Diagnostic::new(item.span, problem);
+    let error = Diagnostic::new(span, problem);
     report.error(error.expected("a short text in quotes, or `alert` alone"));
     None
 }

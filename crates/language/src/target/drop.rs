@@ -13,7 +13,8 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "[PERCENT]",
     help: "drops the packet, or that percentage of packets",
     reference: "`drop 12.5` drops that percentage of packets, at random, in steps of 0.001. A packet that is spared is treated as if \
-                the target were not there.",
+                the target were not there. In a rule with a stream constraint, `drop` takes no percentage. At the first match the connection goes silent: \
+                the packet that completes it and all behind it are dropped, in both directions.",
     synonyms: &["deny", "reject", "discard"],
     slots: &[Slot::Percentage],
     clash,
@@ -38,6 +39,9 @@ fn percentage(percent: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<
 fn clash(_: &Target, others: &[&Target]) -> Option<&'static str> {
     if others.iter().any(|other| matches!(other, Target::Drop(_))) {
         return Some("`drop` is given twice");
+    }
+    if others.iter().any(|other| matches!(other, Target::Close)) {
+        return Some("a rule drops or closes, not both");
     }
     let accepts = others.iter().any(|other| matches!(other, Target::Accept));
     accepts.then_some("a rule drops or accepts, not both")

@@ -78,7 +78,7 @@ pub(crate) struct TargetArguments<'t> {
     /// The percentage of [`Slot::Percentage`].
     pub(crate) percentage: Option<ItemSyntax<'t>>,
     /// The text of [`Slot::OptionalText`].
-    pub(crate) text: Option<ItemSyntax<'t>>,
+    pub(crate) text: Option<(&'t [u8], TextSpan)>,
     /// The word of [`Slot::Choice`].
     pub(crate) choice: Option<&'static str>,
 }

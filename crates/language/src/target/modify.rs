@@ -1,7 +1,7 @@
 //! `mod FIELD VALUE`: writes a value into a field.
 
 use super::info::{Slot, TargetArguments, TargetInfo};
-use super::operand::{one, one_number, option_data, padding};
+use super::operand::{refuses_stream, one, one_number, option_data, padding};
 use crate::diagnostic::Diagnostic;
 use crate::print::value::{bytes, number};
 use crate::report::CheckReport;
@@ -30,6 +30,9 @@ fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Optio
 fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Target> {
     let name = field.field;
     let info = name.info();
+    if refuses_stream(field, report) {
+        return None;
+    }
     match info.writable {
         Writable::No(reason) => {
             report.error(Diagnostic::new(field.span, format!("`{name}` cannot be written: {reason}")));
@@ -46,7 +49,7 @@ fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport
             }
             let write = match item.kind {
                 ItemKind::Bytes(bytes) => Write::Bytes(option_data(bytes, item.span, report)?),
-                ItemKind::Word(_) => Write::Number(one_number(field, item, report)?),
+                ItemKind::Word(_) | ItemKind::Regex(_) => Write::Number(one_number(field, item, report)?),
             };
             Some(Target::Mod(name, write))
         }
@@ -61,6 +64,8 @@ fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport
                     Diagnostic::new(item.span, message)
                 }
                 ItemKind::Bytes(bytes) => return Some(Target::Mod(name, Write::Bytes(bytes.to_vec()))),
+                ItemKind::Regex(_) => Diagnostic::new(item.span, "a regex is searched for in streams only")
+                    .expected(value::expectation(info)),
                 ItemKind::Word(word) => {
                     Diagnostic::new(item.span, format!("`{word}` is neither a text nor bytes"))
                         .expected(value::expectation(info))

@@ -5,7 +5,7 @@ use crate::number::number_item;
 use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemSyntax, ValueSyntax};
 use crate::value::MAX_OPTION_DATA;
-use mmb_policy::field::{FIELDS, Field, FieldId, FieldInfo};
+use mmb_policy::field::{FIELDS, Field, FieldId, FieldInfo, FieldPlace, Writable};
 use mmb_policy::rule::NumberItem;
 
 /// The value of a target that takes exactly one.
@@ -68,7 +68,7 @@ pub(super) fn option_kind(
     report: &mut CheckReport<'_>,
 ) -> Option<u8> {
     let kind = field.field.option_kind();
-    if kind.is_none() {
+    if kind.is_none() && !refuses_stream(field, report) {
         let is_any = field.field == Field::new(FieldId::TcpOpt);
         let message = if is_any {
             format!("`{target}` needs to know which option")
@@ -80,6 +80,14 @@ pub(super) fn option_kind(
         report.error(Diagnostic::new(field.span, message).expected(expected));
     }
     kind
+}
+
+/// Reports that streams are not edited.
+pub(super) fn refuses_stream(field: &FieldSyntax, report: &mut CheckReport<'_>) -> bool {
+    let info = field.field.info();
+    let (FieldPlace::Stream(_), Writable::No(why)) = (info.place, info.writable) else { return false };
+    report.error(Diagnostic::new(field.span, why).expected("`alert`, `close` or `drop`"));
+    true
 }
 
 /// Reports a field that a stateful target does not take.
@@ -94,6 +102,9 @@ pub(super) fn bindable(
     }
     let fields: Vec<_> =
         FIELDS.iter().filter(|info| takes(info)).map(|info| format!("`{}`", info.name)).collect();
+    if refuses_stream(field, report) {
+        return None;
+    }
     let error = Diagnostic::new(field.span, format!("`{target}` does not take `{}`", field.field));
     report.error(error.expected(format!("one of {}", fields.join(", "))));
     None

@@ -32,7 +32,9 @@ impl PacketSpec {
     /// Returns whether the packet is one that a field implies.
     pub fn is_about(&self, implies: Implies) -> bool {
         let is_ip = self.key[key::FAMILY] != 0;
-        implies.key_bytes().iter().all(|&(at, mask, value)| self.key[at] & mask == value)
+        let transport = implies != Implies::TcpOrUdp || [6, 17].contains(&self.key[key::L4_KIND]);
+        transport
+            && implies.key_bytes().iter().all(|&(at, mask, value)| self.key[at] & mask == value)
             && (is_ip || implies == Implies::Frame)
     }
 

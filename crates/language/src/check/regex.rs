@@ -1,0 +1,114 @@
+//! Checks the regexes of patterns: what they are over, and what no scanner of streams can do.
+
+use mmb_policy::pattern::Regex;
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
+
+/// Checks a regex; an error is the message and the remedy. What it searches is a stream, or known as a whole.
+///
+/// Whether a scanner takes it is known only when it is compiled.
+pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'static str)> {
+    if regex.source.len() > Regex::MAX_LEN {
+        return Err((format!("this regex has {} bytes", regex.source.len()), "at most 4096"));
+    }
+    let mut parser =
+        ParserBuilder::new().utf8(false).unicode(false).case_insensitive(regex.ignores_case).build();
+    let hir = parser.parse(&regex.source).map_err(|error| {
+        let reason = match &error {
+            regex_syntax::Error::Parse(error) => error.kind().to_string(),
+            regex_syntax::Error::Translate(error) => error.kind().to_string(),
+            _ => error.to_string(),
+        };
+        (format!("this regex is not understood: {reason}"), "a regex over bytes, with `\\/` for a slash")
+    })?;
+    match hir.properties().minimum_len() {
+        Some(0) => {
+            return Err((
+                "this regex matches the empty string, which is everywhere".into(),
+                "a regex that needs a byte",
+            ));
+        }
+        None => return Err(("this regex can match nothing".into(), "a regex that some bytes match")),
+        Some(_) => {}
+    }
+    if !is_whole && hir.properties().look_set().contains(Look::End) {
+        return Err((
+            "`$` asks for the end of the stream, which is known only when the connection is over".into(),
+            "the regex without `$`",
+        ));
+    }
+    if !is_over_bytes(&hir) {
+        return Err((
+            "regexes are over bytes, and `(?u)` asks for characters".into(),
+            "the regex without `u`",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether no class of a regex is of characters. The parser bounds how deeply a regex is nested.
+fn is_over_bytes(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Look(_) => true,
+        HirKind::Class(Class::Bytes(_)) => true,
+        HirKind::Class(Class::Unicode(_)) => false,
+        HirKind::Repetition(repetition) => is_over_bytes(&repetition.sub),
+        HirKind::Capture(capture) => is_over_bytes(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().all(is_over_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(source: &str) -> Option<String> {
+        check(&Regex { source: source.to_owned(), ignores_case: false }, false)
+            .err()
+            .map(|(message, _)| message)
+    }
+
+    #[test]
+    fn regexes_over_bytes_are_taken() {
+        for source in [
+            "cmd\\.exe",
+            "\\xff\\x00[^>]{0,200}a",
+            "^GET ",
+            "(?i)a|b+",
+            "\\bword\\b",
+            "(?m)a$",
+            "é",
+            ".",
+            "\\w{3}",
+        ] {
+            assert_eq!(refusal(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_name_has_an_end() {
+        let regex = Regex { source: "\\.org$".to_owned(), ignores_case: false };
+        assert_eq!((check(&regex, true), check(&regex, false).is_err()), (Ok(()), true));
+    }
+
+    #[test]
+    fn what_no_scanner_does_is_refused() {
+        let long = "a".repeat(Regex::MAX_LEN + 1);
+        for (source, why) in [
+            ("", "empty string"),
+            ("a*", "empty string"),
+            ("^", "empty string"),
+            ("[a&&b]", "nothing"),
+            ("a(?=b)", "look-around"),
+            ("(a)\\1", "backreferences"),
+            ("a$", "end of the stream"),
+            ("(a", "unclosed group"),
+            ("(?u)[é-ü]", "over bytes"),
+            ("\\pL", "not understood"),
+            (&long, "4097 bytes"),
+        ] {
+            let message = refusal(source).unwrap_or_default();
+            assert!(message.contains(why), "{source}: {message}");
+        }
+    }
+}
