@@ -29,6 +29,32 @@ fn rules_are_added_listed_deleted_and_flushed() {
     assert_eq!(mmb.rules(), ["9 add all accept"], "numbers do not come back");
 }
 
+/// The daemon opens no file for a client.
+#[test]
+fn lists_of_patterns_are_made_of_what_the_client_sends() {
+    let mmb = start("");
+    let file = std::env::current_exe().expect("a file that there is").display().to_string();
+    let command = Request::Run(vec![format!("patterns bad \"{file}\"")]);
+    let (answers, end) = mmb.ask(&command);
+    assert!(
+        !end.ok && errors(answers.clone())[0].message.contains("its content did not come"),
+        "{answers:?}"
+    );
+    let sent = |file: &str, content: &str| {
+        Request::WithFiles(
+            [(file.to_owned(), content.as_bytes().to_vec())].into(),
+            Box::new(Request::Run(vec![format!("patterns bad {file}")])),
+        )
+    };
+    let (answers, end) = mmb.ask(&sent("/x", "one\ntwo\n"));
+    assert!(end.ok, "{answers:?}");
+    let [Answer::Patterns(line)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!((line.name.as_str(), line.file.as_str(), line.patterns), ("bad", "/x", 2));
+    assert_eq!(mmb.ask(&sent("/x", "one\r\ntwo")).0, [], "the same patterns");
+    let (answers, _) = mmb.ask(&sent("x", "one\n"));
+    assert!(errors(answers.clone())[0].message.contains("not a whole path"), "{answers:?}");
+}
+
 #[test]
 fn a_terse_list_has_no_counters() {
     let mmb = start("add all drop");

@@ -1,7 +1,7 @@
 //! Which rules stay, and under which numbers, where one policy replaces another.
 
-use mmb_language::{Print, parse_policy};
-use mmb_policy::{Policy, PolicyDiff, Rule, RuleId, RuleStore, successors};
+use mmb_language::{Print, parse_policy, parse_policy_with};
+use mmb_policy::{PatternList, Policy, PolicyDiff, PolicyError, Rule, RuleId, RuleStore, successors};
 
 fn policy(text: &str) -> Policy {
     parse_policy(text).expect("parses").0
@@ -23,6 +23,34 @@ fn rules_that_stay_keep_their_numbers() {
         plan(old, "add all mod ip-ecn 0\nadd tcp-dport 81 drop\nadd tcp-dport 80 drop\n");
     assert_eq!((kept, added, removed), (vec![7, 12], vec![13], vec![9]));
     assert_eq!(text, "add id 7 tcp-dport 80 drop\nadd id 12 all mod ip-ecn 0\nadd id 13 tcp-dport 81 drop\n");
+}
+
+/// A list that only rules which drain name would be missing when their connections are followed.
+#[test]
+fn draining_rules_bring_the_lists_that_they_name() {
+    let list = |file: &str| Ok(PatternList::new(file.to_owned(), vec![b"a".to_vec()]));
+    let parse = |text: &str| parse_policy_with(text, &list).expect("parses").0;
+    let old = parse(
+        "patterns one /1\npatterns two /2\npatterns three /3\nadd-stateful draining stream {\"x\", @one, @two} close\n\
+         add-stateful tls-sni @three close\n",
+    );
+    let lists = |policy: &Policy| -> Vec<String> {
+        policy.lists.iter().map(|(name, list)| format!("{name} {}", list.file)).collect()
+    };
+    let mut next = PolicyDiff::new(&old, parse("patterns two /other\n")).policy;
+    assert_eq!(lists(&next), ["one /1", "two /other"]);
+    next.drain_removed(&old);
+    assert_eq!(lists(&next), ["one /1", "three /3", "two /other"]);
+    assert!(parse_policy_with("add-stateful stream @one close", &list).is_err());
+}
+
+#[test]
+fn lists_are_bounded_together() {
+    let mut policy = Policy::default();
+    let many = PatternList::new("/f".to_owned(), vec![Vec::new(); Policy::MAX_PATTERNS]);
+    policy.set_list("a", many.clone()).expect("as many as may be");
+    policy.set_list("a", many.clone()).expect("it replaces the other");
+    assert_eq!(policy.set_list("b", many), Err(PolicyError::ListsTooLarge));
 }
 
 #[test]

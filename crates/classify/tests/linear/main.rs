@@ -33,6 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => strategy::rule().prop_map(Step::Add),
         // The same few keys over and over.
         3 => few_keys().prop_map(Step::Add),
+        1 => of_streams().prop_map(Step::Add),
         4 => any::<prop::sample::Index>().prop_map(Step::Remove),
         1 => Just(Step::Rebuild),
     ]
@@ -45,6 +46,18 @@ fn few_keys() -> impl Strategy<Value = String> {
             format!("add ip-saddr 10.{net}.0.0/{len} tcp-dport {port}{conditions} drop")
         },
     )
+}
+
+/// Rules that are decided on the bytes of connections: here they match the packets that may begin one.
+fn of_streams() -> impl Strategy<Value = String> {
+    let constraint = prop::sample::select(vec![
+        "stream \"a\"",
+        "stream-reply /b/i",
+        "tls-sni \"a.org\"",
+        "! tls-sni \".org\"",
+    ]);
+    let key = prop::sample::select(vec!["", "ip-saddr 10.1.0.0/16 ", "ip6-hop-limit 64 ", "tcp-dport 1 "]);
+    (key, constraint).prop_map(|(key, constraint)| format!("add-stateful {key}{constraint} close"))
 }
 
 /// What a rule may ask besides its key: an option, a range, both or nothing.

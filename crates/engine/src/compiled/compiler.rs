@@ -41,7 +41,7 @@ pub enum PublishError {
         /// The names that exist.
         known: String,
     },
-    /// A rule is about streams, which no host follows yet. To be removed with the check in [`PolicyCompiler::check`].
+    /// A rule is about streams, which no host follows yet. To be removed with the check in `PolicyCompiler::check`.
     #[error("rule {}: streams are not supported by this host yet", .0.0)]
     Streams(RuleId),
     /// `enable` or `disable` names a port that does not exist.

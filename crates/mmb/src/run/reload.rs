@@ -54,7 +54,11 @@ fn describe(change: &CommittedChange) -> String {
         RuleChange::Removed(_) => removed += 1,
     });
     let kept = change.before.rules.len() - removed;
-    format!("{added} added, {removed} removed, {kept} kept")
+    let lists = &change.after.lists;
+    let read = lists.iter().filter(|(name, list)| change.before.lists.get(*name) != Some(list));
+    let read: String =
+        read.map(|(name, list)| format!("; @{name} has {} patterns", list.patterns.len())).collect();
+    format!("{added} added, {removed} removed, {kept} kept{read}")
 }
 
 /// Describes the connections that a change affects.
