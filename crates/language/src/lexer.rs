@@ -1,7 +1,8 @@
 //! Text to words and signs.
 //!
 //! The lexer walks the text once and borrows from it. It knows comments, joined lines, texts and bytes, but no
-//! keyword but the fields that take patterns, since only behind those a `/` begins a regex: what a word means is the parser's matter. A mistake inside a token is reported here and the token
+//! keyword but the fields that take patterns, since only behind those a `/` begins a regex: what a word means is
+//! the parser's matter. A mistake inside a token is reported here and the token
 //! stays, so that the parser can go on behind it; bytes that had mistakes stand for some byte, never for none, so that
 //! the checker does not complain again.
 

@@ -114,7 +114,10 @@ fn any_text() -> impl Strategy<Value = String> {
         .map(|info| info.name)
         .chain(crate::verb::COMMANDS.iter().map(|info| info.name))
         .chain(crate::target::TARGETS.iter().map(|info| info.name))
-        .chain(["all", "id", "prio", "name", "!", "==", "!=", "<", ">=", "{", "}", ",", "\"a\"", "|00 ff|", "/a/i", "/b", "@bad"])
+        .chain([
+            "all", "id", "prio", "name", "!", "==", "!=", "<", ">=", "{", "}", ",", "\"a\"", "|00 ff|",
+            "/a/i", "/b", "@bad",
+        ])
         .chain([
             "1",
             "80",

@@ -137,16 +137,14 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
         return;
     }
     for (target, at) in targets.iter().zip(&syntax.targets) {
-        let (message, expected) = match target {
-            Target::Accept => (
-                format!("`accept` is decided by a packet's header, long before `{field}`"),
-                "a rule of its own for `accept`",
-            ),
-            Target::Drop(rate) if *rate != DropRate::ALL => (
-                format!("`{field}` is found or not: its connection is dropped as a whole"),
-                "`drop` without a percentage",
-            ),
-            _ => continue,
+        let (message, expected) = if *target == Target::Accept {
+            let message = format!("`accept` is decided by a packet's header, long before `{field}`");
+            (message, "a rule of its own for `accept`")
+        } else if matches!(target, Target::Drop(rate) if *rate != DropRate::ALL) {
+            let message = format!("`{field}` is found or not: its connection is dropped as a whole");
+            (message, "`drop` without a percentage")
+        } else {
+            continue;
         };
         report.error(Diagnostic::new(at.span, message).expected(expected));
     }
