@@ -1,0 +1,113 @@
+//! Why patterns are refused.
+
+use crate::{
+    MOST_PATTERNS, MOST_POSITIONS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS, MOST_SET_POSITIONS, MOST_STATE,
+    MOST_TEXT,
+};
+use thiserror::Error;
+
+/// Why a set of patterns cannot be compiled.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// One of them is refused.
+    #[error("pattern {index}: {refusal}")]
+    Refused {
+        /// Its place in the list, from 0.
+        index: usize,
+        /// Why.
+        refusal: PatternRefusal,
+    },
+    /// The list is empty.
+    #[error("a set of patterns needs at least one")]
+    NoPatterns,
+    /// The list is too long.
+    #[error("{0} patterns are too many: a set has at most {MOST_PATTERNS}")]
+    TooManyPatterns(usize),
+    /// Too many of them are regexes.
+    #[error(
+        "{0} regexes are too many: a set has at most {MOST_REGEXES}; write those without wildcards as texts"
+    )]
+    TooManyRegexes(usize),
+    /// All regexes together are too large.
+    #[error(
+        "the regexes are too large together: {0} bytes and classes with repetitions, at most {MOST_SET_POSITIONS}; use lower counts in repetitions"
+    )]
+    TooLarge(u64),
+    /// The state of each stream would be too large.
+    #[error(
+        "the patterns need {0} bytes for each stream, at most {MOST_STATE}; use fewer regexes with counted repetitions, or lower counts"
+    )]
+    StateTooLarge(usize),
+    /// The processor lacks instructions that the matcher needs.
+    #[error("this processor lacks instructions that Vectorscan needs (SSE4.2 on x86-64)")]
+    UnsupportedProcessor,
+    /// Built without the library.
+    #[error("mmb was built without Vectorscan: install libvectorscan-dev and build again")]
+    NoLibrary,
+    /// There is no memory.
+    #[error("there is no memory to compile the patterns")]
+    NoMemory,
+    /// The library failed for another reason.
+    #[error("the patterns cannot be compiled together: {0}")]
+    Other(String),
+}
+
+/// Why a pattern is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PatternRefusal {
+    /// A text without bytes.
+    #[error("an empty text matches everywhere; write at least one byte")]
+    EmptyText,
+    /// A text of too many bytes.
+    #[error("a text of {0} bytes is too long: at most {MOST_TEXT}; the first of them may do")]
+    LongText(usize),
+    /// A regex of too many bytes.
+    #[error("a regex of {0} bytes is too long: at most {MOST_REGEX}; make several of it")]
+    LongRegex(usize),
+    /// Not a regex.
+    #[error("not a regex: {0}")]
+    Syntax(String),
+    /// `(?=`, `(?!`, `(?<=`, `(?<!`.
+    #[error("look-around is not supported; let the regex match those bytes too")]
+    LookAround,
+    /// `\1`.
+    #[error("back-references are not supported; write out what is repeated")]
+    BackReference,
+    /// `\b` and the like.
+    #[error(
+        "word boundaries depend on the byte behind a match, which may not have arrived; match that byte, as in [^0-9A-Za-z_]"
+    )]
+    WordBoundary,
+    /// `(?m)$` and ends of lines that are CR LF.
+    #[error(
+        "the end of a line depends on the byte behind it, which may not have arrived; match it, as in \\r?\\n"
+    )]
+    LineEnd,
+    /// Something in Unicode mode.
+    #[error(
+        "regexes are over bytes, not characters; leave out (?u) and \\p, write other than ASCII outside of [ ]"
+    )]
+    Unicode,
+    /// It also matches where nothing is.
+    #[error("it matches the empty string, so everywhere; require a byte, as in + in place of *")]
+    MatchesEmpty,
+    /// It matches nowhere, or a class of it has no bytes.
+    #[error("it can match nothing: a class in it has no bytes")]
+    MatchesNothing,
+    /// `^` behind or `$` before something, or repeated.
+    #[error("^ can only be at the begin and $ only at the end of what a regex matches")]
+    InnerAnchor,
+    /// A count of a repetition is too high.
+    #[error("a repetition of {0} is too high: at most {MOST_REPEATS}")]
+    Repeats(u32),
+    /// Too large when repetitions are written out.
+    #[error(
+        "too large: {0} bytes and classes with repetitions, at most {MOST_POSITIONS}; use lower counts in repetitions, or * and +"
+    )]
+    TooLarge(u64),
+    /// The library refuses it for another reason.
+    #[error("the matcher refuses it: {0}")]
+    Other(String),
+}

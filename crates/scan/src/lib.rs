@@ -1,0 +1,52 @@
+//! Sets of patterns, and where they match in streams of bytes.
+//!
+//! Purpose: find texts and regexes in the bytes of connections as these arrive, in pieces of any size. A [`PatternSet`] is compiled once, off
+//! the packet path, and shared by all workers. Each worker has a [`Scanner`]: the working memory of the sets that it uses and a pool of
+//! memory for [`ScanState`]s, of which each direction of a connection has one. After it is made, and the sets are prepared, opening, scanning
+//! and closing call no allocator and take no lock.
+//!
+//! Life-cycle: [`PatternSet::compile`]; for each worker [`PreparedSet::new`], on any thread, and [`Scanner::adopt`] between two packets (or
+//! [`Scanner::prepare`], which is both); [`Scanner::open`], [`Scanner::scan`] for each piece in order, [`Scanner::close`] or
+//! [`Scanner::finish`]; [`Scanner::release`] when a set is no longer used.
+//!
+//! What matches: *every* place where a pattern can end is reported, once for a pattern and a place, in ascending order of places; so `ab+` ends
+//! twice in `abb`, and greedy or lazy makes no difference. Regexes have the syntax of the `regex` crate over bytes: `.` is every byte
+//! but `\n`, unless `(?s)`; `^` and `\A` are the start of the stream, with `(?m)` the start of a line too; `$` and `\z` are the stream's end,
+//! which only [`Scanner::finish`] can know. A match is reported with the piece in which it ends, hence what depends on
+//! bytes *behind* a match (`\b`, `(?m)$`) is refused, as are look-around and back-references.
+//!
+//! The matcher is Vectorscan in streaming mode; all texts and regexes of a set are one database of it (measured: one is faster than a
+//! database of texts beside one of regexes, and compiles as fast). `ffi` has all unsafe code.
+#![deny(unsafe_code)]
+
+mod error;
+mod ffi;
+mod pattern;
+mod pool;
+mod scanner;
+mod set;
+mod translate;
+
+pub use error::{PatternError, PatternRefusal};
+pub use pattern::{Pattern, PatternKind};
+pub use pool::POOL_PAGE;
+pub use scanner::{PreparedSet, ScanEnd, ScanState, Scanner};
+pub use set::{PatternSet, SetDigest};
+
+/// The most patterns of a set.
+pub const MOST_PATTERNS: usize = 1 << 16;
+/// The most regexes of a set, besides those that are texts in fact. The time that compiling takes grows with their square.
+pub const MOST_REGEXES: usize = 256;
+/// The most bytes of a text.
+pub const MOST_TEXT: usize = 2048;
+/// The most bytes of a regex as it is written.
+pub const MOST_REGEX: usize = 4096;
+/// The highest count of a repetition.
+pub const MOST_REPEATS: u32 = 4096;
+/// The largest size of a regex: its bytes and classes, each as often as it is repeated. One class that is repeated counts a sixteenth of
+/// that, since it becomes a counter.
+pub const MOST_POSITIONS: u64 = 4096;
+/// The largest size of all regexes of a set.
+pub const MOST_SET_POSITIONS: u64 = 32 * 1024;
+/// The most bytes of the state of a stream.
+pub const MOST_STATE: usize = POOL_PAGE;

@@ -1,0 +1,195 @@
+//! Scanning streams: a worker's memory and the states in it.
+
+use crate::PatternSet;
+use crate::error::PatternError;
+use crate::ffi::{Scratch, Stream, StreamMemory};
+use crate::pool::{POOL_PAGE, Pool};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The most sets that a scanner uses at a time.
+const MOST_SETS: usize = 16;
+
+/// A worker's part of scanning: the working memory of each set that it uses, and the pool of the states of streams.
+pub struct Scanner {
+    sets: Vec<PreparedSet>,
+    memory: Arc<StreamMemory>,
+    pool: Pool,
+}
+
+/// A set, with the working memory of one worker for it. It is made on any thread and given to [`Scanner::adopt`].
+#[derive(Debug)]
+pub struct PreparedSet {
+    set: PatternSet,
+    scratch: Scratch,
+}
+
+/// Where a stream stands: what of the patterns of its set is begun at its end. Its memory is in the pool of its scanner, which gets it back by
+/// [`Scanner::close`] or, a little later, when the state is dropped on any thread.
+#[derive(Debug)]
+pub struct ScanState {
+    stream: Stream,
+}
+
+/// How a scan ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum ScanEnd {
+    /// All bytes were scanned.
+    AllScanned,
+    /// The caller said stop, now or before: this state finds nothing any more.
+    Stopped,
+    /// Nothing was scanned: the set of the state is not prepared in this scanner.
+    NotPrepared,
+}
+
+impl PreparedSet {
+    /// Gets the working memory for a set. Allocates some kilobytes.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(set: &PatternSet) -> Result<PreparedSet, PatternError> {
+        let scratch = Scratch::new(set.database()).ok_or(PatternError::NoMemory)?;
+        Ok(PreparedSet { set: set.clone(), scratch })
+    }
+
+    /// The set.
+    pub fn set(&self) -> &PatternSet {
+        &self.set
+    }
+}
+
+impl Scanner {
+    /// Gets the memory for the states of streams: that many bytes, rounded up to whole pages of [`POOL_PAGE`]. See
+    /// [`PatternSet::pool_bytes`].
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(pool_bytes: usize) -> Result<Scanner, PatternError> {
+        let pages = pool_bytes.div_ceil(POOL_PAGE).max(1);
+        let memory = StreamMemory::new(pages).ok_or(PatternError::NoMemory)?;
+        let pages = u32::try_from(pages).map_err(|_| PatternError::NoMemory)?;
+        Ok(Scanner { sets: Vec::with_capacity(MOST_SETS), memory: Arc::new(memory), pool: Pool::new(pages) })
+    }
+
+    /// Makes a set usable, by memory that is got now: not for the packet path. A set that is prepared stays as it is.
+    ///
+    /// # Errors
+    /// There is no memory, or there are 16 sets.
+    pub fn prepare(&mut self, set: &PatternSet) -> Result<(), PatternError> {
+        if self.index(set).is_some() {
+            return Ok(());
+        }
+        self.adopt(PreparedSet::new(set)?).map_err(|_| PatternError::NoMemory)
+    }
+
+    /// Makes a set usable that was prepared elsewhere. Calls no allocator.
+    ///
+    /// # Errors
+    /// Gives it back if the set is prepared here already, or if there are 16 sets.
+    pub fn adopt(&mut self, prepared: PreparedSet) -> Result<(), PreparedSet> {
+        if self.sets.len() == MOST_SETS || self.index(&prepared.set).is_some() {
+            return Err(prepared);
+        }
+        self.sets.push(prepared);
+        Ok(())
+    }
+
+    /// Gives up a set whose states are all closed, for the caller to drop off the packet path. `None` while there are states of it, here or
+    /// dropped a moment ago by another thread, or if the set is not prepared.
+    pub fn release(&mut self, set: &PatternSet) -> Option<PreparedSet> {
+        let index = self.index(set)?;
+        if self.sets[index].scratch.has_streams() {
+            return None;
+        }
+        Some(self.sets.swap_remove(index))
+    }
+
+    /// The sets that are prepared.
+    pub fn sets(&self) -> impl Iterator<Item = &PatternSet> {
+        self.sets.iter().map(PreparedSet::set)
+    }
+
+    /// Number of open states.
+    pub fn open_states(&mut self) -> usize {
+        self.reclaim();
+        self.pool.used()
+    }
+
+    /// Begins a stream. `None` if the pool has no room, or if the set is not prepared.
+    pub fn open(&mut self, set: &PatternSet) -> Option<ScanState> {
+        let index = self.index(set)?;
+        self.reclaim();
+        let scratch = &self.sets[index].scratch;
+        let lines = scratch.stream_lines();
+        let line = self.pool.take(lines)?;
+        match Stream::open(scratch, &self.memory, line) {
+            Some(stream) => Some(ScanState { stream }),
+            None => {
+                self.pool.give(line);
+                None
+            }
+        }
+    }
+
+    /// Scans the next bytes of a stream. `on_match` gets the id of each pattern that ends in them and the number of bytes of the stream up to
+    /// the end of the match, in ascending order; matches of one end come in any order. If it breaks, the state finds nothing any more. Bytes
+    /// of a match may lie in pieces before; an empty piece matches nothing.
+    pub fn scan(
+        &mut self,
+        state: &mut ScanState,
+        bytes: &[u8],
+        on_match: &mut impl FnMut(u32, u64) -> ControlFlow<()>,
+    ) -> ScanEnd {
+        match self.scratch_of(state) {
+            Some(scratch) => state.stream.scan(scratch, bytes, on_match),
+            None => ScanEnd::NotPrepared,
+        }
+    }
+
+    /// Makes a state that of a stream that begins anew.
+    pub fn restart(&mut self, state: &mut ScanState) {
+        state.stream.restart();
+    }
+
+    /// Ends a stream that goes on no further: tells the matches of `$` and `\z`, then closes it.
+    pub fn finish(
+        &mut self,
+        mut state: ScanState,
+        on_match: &mut impl FnMut(u32, u64) -> ControlFlow<()>,
+    ) -> ScanEnd {
+        let end = match self.scratch_of(&state) {
+            Some(scratch) => state.stream.finish(scratch, on_match),
+            None => ScanEnd::NotPrepared,
+        };
+        self.close(state);
+        end
+    }
+
+    /// Ends a stream without a look at `$` and `\z`, and frees its part of the pool.
+    pub fn close(&mut self, state: ScanState) {
+        drop(state);
+        self.reclaim();
+    }
+
+    /// Takes back what states that were closed or dropped had of the pool.
+    fn reclaim(&mut self) {
+        let pool = &mut self.pool;
+        self.memory.take_returned(|line| pool.give(line));
+    }
+
+    fn index(&self, set: &PatternSet) -> Option<usize> {
+        self.sets.iter().position(|prepared| prepared.set.is(set))
+    }
+
+    fn scratch_of(&mut self, state: &ScanState) -> Option<&mut Scratch> {
+        self.sets.iter_mut().map(|prepared| &mut prepared.scratch).find(|scratch| state.stream.uses(scratch))
+    }
+}
+
+impl fmt::Debug for Scanner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Scanner").field("sets", &self.sets).finish_non_exhaustive()
+    }
+}
