@@ -107,6 +107,9 @@ pub enum PatternRefusal {
         "too large: {0} bytes and classes with repetitions, at most {MOST_POSITIONS}; use lower counts in repetitions, or * and +"
     )]
     TooLarge(u64),
+    /// The library's own limits.
+    #[error("too large for the matcher; use lower counts in repetitions, or * and +")]
+    TooComplex,
     /// The library refuses it for another reason.
     #[error("the matcher refuses it: {0}")]
     Other(String),

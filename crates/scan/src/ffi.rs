@@ -21,7 +21,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr::{NonNull, null, null_mut};
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -38,7 +38,19 @@ macro_rules! opaque {
     };
 }
 
-opaque!(HsDatabase HsScratch HsStream HsPlatform);
+opaque!(HsDatabase HsScratch HsStream);
+
+/// The processor that a database is for.
+#[repr(C)]
+struct HsPlatform {
+    tune: c_uint,
+    cpu_features: c_ulonglong,
+    reserved1: c_ulonglong,
+    reserved2: c_ulonglong,
+}
+
+/// Every processor: databases have nothing in them that the [`RunTime`] for SSE4.2 does not know.
+static ANY_PLATFORM: HsPlatform = HsPlatform { tune: 0, cpu_features: 0, reserved1: 0, reserved2: 0 };
 
 /// Why the library does not compile something.
 #[repr(C)]
@@ -69,7 +81,7 @@ macro_rules! library {
         }
         $(
             #[cfg(not(vectorscan))]
-            unsafe fn $name($($argument: $type),*) -> c_int {
+            unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 $(let _ = $argument;)*
                 HS_COMPILER_ERROR
             }
@@ -120,6 +132,72 @@ library! {
     );
 }
 
+type OpenStream = unsafe extern "C" fn(*const HsDatabase, c_uint, *mut *mut HsStream) -> c_int;
+type ScanStream = unsafe extern "C" fn(
+    *mut HsStream,
+    *const c_char,
+    c_uint,
+    c_uint,
+    *mut HsScratch,
+    OnEvent,
+    *mut c_void,
+) -> c_int;
+type ResetStream = unsafe extern "C" fn(*mut HsStream, c_uint, *mut HsScratch, OnEvent, *mut c_void) -> c_int;
+type CloseStream = unsafe extern "C" fn(*mut HsStream, *mut HsScratch, OnEvent, *mut c_void) -> c_int;
+
+/// The library's functions on streams, of one of the instruction sets that it has them for.
+///
+/// Vectorscan 5.4.9 misses matches near the end of a piece where it searches with AVX-512 (texts and regexes) or AVX2 (regexes); the functions
+/// for SSE4.2 find them (tests/matches.rs has such cases). From ten patterns on they cost the same.
+struct RunTime {
+    open: OpenStream,
+    scan: ScanStream,
+    reset: ResetStream,
+    close: CloseStream,
+}
+
+impl RunTime {
+    /// Those for SSE4.2 where there are such, else those that the library selects.
+    fn select() -> &'static RunTime {
+        static SELECTED: OnceLock<RunTime> = OnceLock::new();
+        SELECTED.get_or_init(|| RunTime::sse42().unwrap_or_else(RunTime::default))
+    }
+
+    #[cfg(all(vectorscan, target_arch = "x86_64"))]
+    fn sse42() -> Option<RunTime> {
+        /// Where a function of the library is.
+        fn find(name: &CStr) -> Option<*mut c_void> {
+            // SAFETY: the name is a string; the library was loaded with the program.
+            let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+            (!function.is_null()).then_some(function)
+        }
+
+        if !std::arch::is_x86_feature_detected!("sse4.2") || !std::arch::is_x86_feature_detected!("popcnt") {
+            return None;
+        }
+        // SAFETY: these are the functions of the same names without prefix, with the same types, for processors with SSE4.2.
+        unsafe {
+            Some(RunTime {
+                open: std::mem::transmute::<*mut c_void, OpenStream>(find(c"corei7_hs_open_stream")?),
+                scan: std::mem::transmute::<*mut c_void, ScanStream>(find(c"corei7_hs_scan_stream")?),
+                reset: std::mem::transmute::<*mut c_void, ResetStream>(find(c"corei7_hs_reset_stream")?),
+                close: std::mem::transmute::<*mut c_void, CloseStream>(find(c"corei7_hs_close_stream")?),
+            })
+        }
+    }
+
+    #[cfg(not(all(vectorscan, target_arch = "x86_64")))]
+    fn sse42() -> Option<RunTime> {
+        None
+    }
+}
+
+impl Default for RunTime {
+    fn default() -> RunTime {
+        RunTime { open: hs_open_stream, scan: hs_scan_stream, reset: hs_reset_stream, close: hs_close_stream }
+    }
+}
+
 /// What the library compiles.
 #[derive(Debug)]
 pub(crate) struct Expression {
@@ -167,8 +245,8 @@ impl Database {
         let ids: Vec<c_uint> = expressions.iter().map(|expression| expression.id).collect();
         let elements = c_uint::try_from(sources.len()).map_err(|_| CompileFailure::NoMemory)?;
         let (mut database, mut error) = (null_mut(), null_mut());
-        // SAFETY: the three lists have `elements` elements, the sources end with a zero byte, and all outlive the call; no platform means this
-        // one; the results are written to places of their types.
+        // SAFETY: the three lists have `elements` elements, the sources end with a zero byte, and all outlive the call; the platform has all
+        // its fields; the results are written to places of their types.
         let code = unsafe {
             hs_compile_multi(
                 sources.as_ptr(),
@@ -176,7 +254,7 @@ impl Database {
                 ids.as_ptr(),
                 elements,
                 HS_MODE_STREAM,
-                null(),
+                &raw const ANY_PLATFORM,
                 &raw mut database,
                 &raw mut error,
             )
@@ -266,6 +344,7 @@ pub(crate) struct Scratch {
 
 struct Binding {
     database: Arc<Database>,
+    run_time: &'static RunTime,
 }
 
 // SAFETY: a scratch may be used by any thread, one at a time: all uses need it mutably.
@@ -280,7 +359,8 @@ impl Scratch {
         // SAFETY: the database is one; no scratch yet means a new one.
         let code = unsafe { hs_alloc_scratch(database.pointer.as_ptr(), &raw mut scratch) };
         let pointer = NonNull::new(scratch).filter(|_| code == HS_SUCCESS)?;
-        Some(Scratch { pointer, binding: Arc::new(Binding { database: Arc::clone(database) }) })
+        let binding = Binding { database: Arc::clone(database), run_time: RunTime::select() };
+        Some(Scratch { pointer, binding: Arc::new(binding) })
     }
 
     /// Whether a stream that was opened with it still is.
@@ -412,7 +492,9 @@ impl Stream {
         let mut stream = null_mut();
         PLACE.set((place.as_ptr().cast(), lines * LINE));
         // SAFETY: the database is one; the memory is `lines` lines that nothing else uses, aligned more than any type needs.
-        let code = unsafe { hs_open_stream(scratch.binding.database.pointer.as_ptr(), 0, &raw mut stream) };
+        let code = unsafe {
+            (scratch.binding.run_time.open)(scratch.binding.database.pointer.as_ptr(), 0, &raw mut stream)
+        };
         PLACE.set((null_mut(), 0));
         let pointer = NonNull::new(stream).filter(|_| code == HS_SUCCESS);
         match pointer {
@@ -422,7 +504,9 @@ impl Stream {
             foreign => {
                 if let Some(foreign) = foreign {
                     // SAFETY: an open stream, in memory of whoever set other functions, which free it.
-                    unsafe { hs_close_stream(foreign.as_ptr(), null_mut(), None, null_mut()) };
+                    unsafe {
+                        (scratch.binding.run_time.close)(foreign.as_ptr(), null_mut(), None, null_mut())
+                    };
                 }
                 memory.states[line as usize..][..lines]
                     .iter()
@@ -453,7 +537,7 @@ impl Stream {
             // SAFETY: stream and scratch are of one database and used by this call only; the bytes are readable, and fewer than 2^32; `event`
             // expects the report, which outlives the call, and does not unwind.
             let code = unsafe {
-                hs_scan_stream(
+                (self.binding.run_time.scan)(
                     self.pointer.as_ptr(),
                     part.as_ptr().cast(),
                     part.len() as c_uint,
@@ -488,7 +572,7 @@ impl Stream {
         let call = event_of(&report);
         // SAFETY: as above.
         let code = unsafe {
-            hs_reset_stream(
+            (self.binding.run_time.reset)(
                 self.pointer.as_ptr(),
                 0,
                 scratch.pointer.as_ptr(),
@@ -503,7 +587,7 @@ impl Stream {
     /// Begins anew.
     pub(crate) fn restart(&mut self) {
         // SAFETY: the stream is open and used by this call only; without a function for matches it needs no scratch.
-        unsafe { hs_reset_stream(self.pointer.as_ptr(), 0, null_mut(), None, null_mut()) };
+        unsafe { (self.binding.run_time.reset)(self.pointer.as_ptr(), 0, null_mut(), None, null_mut()) };
     }
 }
 
@@ -513,7 +597,7 @@ impl Drop for Stream {
         PLACE.set((place.cast(), 0));
         // SAFETY: the stream is open and is closed once; without a function for matches it needs no scratch. Its memory is kept by
         // `deallocate`.
-        unsafe { hs_close_stream(place, null_mut(), None, null_mut()) };
+        unsafe { (self.binding.run_time.close)(place, null_mut(), None, null_mut()) };
         PLACE.set((null_mut(), 0));
         let line = (place.addr() - self.memory.first.as_ptr().addr()) / LINE;
         self.memory.give_back(line as u32, self.binding.database.stream_size.max(1).div_ceil(LINE));

@@ -129,6 +129,7 @@ impl From<CompileFailure> for PatternError {
             CompileFailure::Refused { index: Some(index), message } => {
                 let refusal = match message.as_str() {
                     message if message.contains("anchors not supported") => PatternRefusal::InnerAnchor,
+                    message if message.contains("too large") => PatternRefusal::TooComplex,
                     _ => PatternRefusal::Other(message),
                 };
                 PatternError::Refused { index, refusal }

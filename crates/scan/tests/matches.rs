@@ -78,9 +78,11 @@ fn patterns() -> impl Strategy<Value = Vec<Pattern>> {
     })
 }
 
-/// A stream, with pieces of patterns in it, and where it is cut.
+/// A stream of runs of one byte, which the matcher skips by vectors, and of others; and where it is cut.
 fn stream() -> impl Strategy<Value = (Vec<u8>, Vec<usize>)> {
-    (vec(byte(), 0..120), vec(1..20_usize, 1..8))
+    let run = prop_oneof![4 => vec(byte(), 0..30), 1 => (byte(), 1..100_usize).prop_map(|(byte, len)| vec![byte; len])];
+    let length = prop_oneof![4 => 1..20_usize, 1 => 20..200_usize];
+    (vec(run, 0..6).prop_map(|runs| runs.concat()), vec(length, 1..8))
 }
 
 /// The matches in a stream that arrives in pieces of these lengths, in turn. Checks their order, and that none comes late or twice.
@@ -145,6 +147,34 @@ proptest! {
         let expected = matches(&patterns, &stream, false);
         for cut in 1..=stream.len().min(40) {
             prop_assert_eq!(&scan(&set, &stream, &[cut, stream.len()], false), &expected, "cut at {}", cut);
+        }
+    }
+}
+
+/// Vectorscan's search with AVX2 and AVX-512 overlooks these.
+#[test]
+fn a_match_at_the_end_of_a_piece_is_not_overlooked() {
+    let patterns = [Pattern::regex(0, "(?m)^(?:[ABab]|\\x01[0-9])")];
+    let set = PatternSet::compile(&patterns).expect("a regex");
+    for len in 2..200_usize {
+        let stream = [&vec![b'a'; len][..], b"\na"].concat();
+        assert_eq!(scan(&set, &stream, &[2, 300], false), [(1, 0), (len as u64 + 2, 0)].into(), "{len}");
+    }
+    let patterns = [b"\x001b".to_vec(), b"bAba".to_vec(), b"B\xffa".to_vec()];
+    let patterns: Vec<_> = patterns.into_iter().zip(0..).map(|(text, id)| Pattern::text(id, text)).collect();
+    for pattern in &patterns {
+        let set = PatternSet::compile(std::slice::from_ref(pattern)).expect("a text");
+        let PatternKind::Text(text) = &pattern.kind else { continue };
+        for (fill, len) in text.iter().flat_map(|byte| (0..400_usize).map(move |len| (*byte, len))) {
+            let stream = [&vec![fill; len][..], text, &vec![fill; len % 64]].concat();
+            let expected = matches(std::slice::from_ref(pattern), &stream, false);
+            for cut in [1, 64, 72, 184] {
+                assert_eq!(
+                    scan(&set, &stream, &[cut, 1000], false),
+                    expected,
+                    "{text:?} behind {len} of {fill}"
+                );
+            }
         }
     }
 }
