@@ -30,6 +30,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "errors", run: errors },
     FuzzTarget { name: "fragments", run: fragments },
     FuzzTarget { name: "state", run: state },
+    FuzzTarget { name: "scan", run: scan },
 ];
 
 /// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that
@@ -174,5 +175,12 @@ pub fn fragments(data: &[u8]) {
 pub fn state(data: &[u8]) {
     if let Err(broken) = crate::connections::state(data) {
         panic!("{broken}");
+    }
+}
+
+/// Patterns and a stream in pieces: see [`crate::scan`].
+pub fn scan(data: &[u8]) {
+    if let Err(difference) = crate::scan::scan(data) {
+        panic!("{difference}");
     }
 }

@@ -4,13 +4,15 @@
 //! reports the first difference in verdicts, bytes and counters. [`connections`](mod@connections) takes an engine through scripts of
 //! packets, time and policies, and checks its connections against a model after each step. [`fuzz`] holds the bodies of the fuzz
 //! targets, so that the fuzzers (nightly, under `fuzz/`) and `cargo test` (stable, over the corpora) run the same code.
-//! [`packet_spec()`] describes a packet, so that tests can draw rules that match it. For tests only.
+//! [`scan`](mod@scan) compares the matches of patterns in streams with those of other matchers. [`packet_spec()`] describes a packet, so
+//! that tests can draw rules that match it. For tests only.
 #![forbid(unsafe_code)]
 
 pub mod connections;
 pub mod fuzz;
 pub mod oracle;
 mod packet_spec;
+pub mod scan;
 pub mod stateless;
 mod two_steps;
 

@@ -160,7 +160,7 @@ impl RunTime {
     /// Those for SSE4.2 where there are such, else those that the library selects.
     fn select() -> &'static RunTime {
         static SELECTED: OnceLock<RunTime> = OnceLock::new();
-        SELECTED.get_or_init(|| RunTime::sse42().unwrap_or_else(RunTime::default))
+        SELECTED.get_or_init(|| RunTime::sse42().unwrap_or_default())
     }
 
     #[cfg(all(vectorscan, target_arch = "x86_64"))]
