@@ -49,6 +49,11 @@ impl PatternSet {
         Ok(PatternSet { compiled: Arc::new(compiled) })
     }
 
+    /// The digest that a set of these patterns has.
+    pub fn digest_of(patterns: &[Pattern]) -> SetDigest {
+        digest(patterns)
+    }
+
     /// The digest of its patterns, their order and ids included.
     pub fn digest(&self) -> SetDigest {
         self.compiled.digest
