@@ -62,6 +62,26 @@ def test_curl_through_nat(site):
     assert (handed.packets > 0) == (site.threads > 1)
 
 
+def test_a_stream_with_the_text_is_reset_through_nat(site):
+    """Both RSTs are VPP's own buffers; that to the server has the outside address."""
+    site.vpp.apply(f'add-stateful id 1 in {LAN} ip-saddr 10.0.0.0/24 stream-forward "ATTACK" map ip-saddr {NAT} close\n')
+    fetch_big(site)
+    for _ in range(5):
+        assert fetch(site, f"http://{SERVER}/small?q=ATTACK", check=False)[0] == 56, "curl: connection reset"
+    made = site.vpp.json("show errors")["made"]["reset"]
+    assert made >= 10
+    assert site.vpp.rules()[1]["hits"] >= 5
+    fetch_big(site)
+
+
+@pytest.mark.parametrize("direction", ([], ["-R"]), ids=("up", "down"))
+def test_iperf_under_a_guard_that_finds_nothing(site, direction):
+    site.vpp.apply('add-stateful id 1 tcp-dport 5201 stream "NOT IN THERE" close\n')
+    done = site.client.run(*site.iperf.command(SERVER, 2, *direction), timeout=30)
+    assert json.loads(done.stdout)["end"]["sum_received"]["bytes"] > 1_000_000
+    assert site.vpp.rules()[1]["hits"] == 0
+
+
 @pytest.mark.parametrize("direction", ([], ["-R"]), ids=("up", "down"))
 def test_iperf_with_a_clamp_and_a_ttl(site, direction):
     site.vpp.apply("add id 1 tcp-syn tcp-opt-mss > 1200 mod tcp-opt-mss 1200\nadd id 2 ip-proto tcp mod ip-ttl 33\n")

@@ -199,6 +199,12 @@ impl IngressPorts {
             || second == NO_PORT && (self.shared || !self.ports[direction.turned() as usize].contains(&port))
     }
 
+    /// The first port by which packets of a direction came in.
+    pub fn first(&self, direction: Direction) -> Option<PortId> {
+        let [first, _] = self.ports[direction as usize];
+        (first != NO_PORT).then_some(PortId(first))
+    }
+
     /// Records that a valid packet of a direction came in by a port, if the port [is admitted](IngressPorts::admit).
     #[inline]
     pub fn note(&mut self, direction: Direction, port: PortId) {

@@ -382,6 +382,14 @@ impl ConnectionTable {
         self.slab.cold(id).arrivals().admit(direction, port)
     }
 
+    /// A port by which packets of a direction came in; `None` on a wire, and before the first one.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn arrival_port(&self, id: ConnId, direction: Direction) -> Option<PortId> {
+        self.slab.cold(id).arrivals().first(direction)
+    }
+
     /// Records that a valid packet of a direction came in by a port.
     ///
     /// # Panics

@@ -1,8 +1,13 @@
 //! A connection as lines of answers describe it.
 
-use mmb_engine::{ConnectionInfo, Endpoints, Vlans};
+use mmb_engine::{
+    ConnectionInfo, ConnectionStream, Endpoints, SideStats, StreamEvent, StreamEventKind, Vlans,
+};
 use mmb_policy::FieldId;
-use mmb_protocol::answer::{ConnectionLine, ConnectionPlace, EndsLine, TrafficLine};
+use mmb_protocol::answer::{
+    ConnectionLine, ConnectionPlace, DigestLine, EndsLine, StreamEventLine, StreamLine, StreamSideLine,
+    TrafficLine,
+};
 
 /// Describes a connection; `verbose` adds its place in the table.
 pub(crate) fn connection_line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
@@ -22,7 +27,54 @@ pub(crate) fn connection_line(info: &ConnectionInfo, verbose: bool) -> Connectio
         vlans: vlans(info),
         key: Some(info.key).filter(|key| *key != 0),
         icmp_type: Some(info.icmp_type).filter(|icmp_type| *icmp_type != 0),
+        stream: info.stream.as_deref().map(stream_line),
         place: verbose.then_some(ConnectionPlace { worker: info.worker, id: info.id, wire: info.wire.port }),
+    }
+}
+
+fn stream_line(stream: &ConnectionStream) -> StreamLine {
+    let side = |direction: usize| {
+        stream.info.as_ref().map(|info| {
+            let SideStats { bytes, repeated, early, gaps, gap_bytes, overwritten } = info.stats[direction];
+            StreamSideLine {
+                level: info.levels[direction].name().to_owned(),
+                bytes,
+                repeated,
+                early,
+                gaps,
+                gap_bytes,
+                overwritten,
+                kept: info.kept[direction] as u64,
+                waiting: info.early[direction] as u64,
+            }
+        })
+    };
+    StreamLine { ended: stream.ended.map(str::to_owned), forward: side(0), reply: side(1) }
+}
+
+/// Describes an event of a stream.
+pub(crate) fn stream_event_line(event: &StreamEvent) -> StreamEventLine {
+    let proto = FieldId::IpProto.info().names.name(event.proto.into());
+    let (text, digests) = match &event.kind {
+        StreamEventKind::Alert { text } => (Some(text.to_string()).filter(|text| !text.is_empty()), None),
+        StreamEventKind::Close | StreamEventKind::Drop => (None, None),
+        StreamEventKind::Digest { bytes, crc32c } => {
+            let digest =
+                |way: usize| DigestLine { bytes: bytes[way], crc32c: format!("{:08x}", crc32c[way]) };
+            (None, Some([digest(0), digest(1)]))
+        }
+    };
+    let [forward, reply] = digests.map_or([None, None], |digests| digests.map(Some));
+    StreamEventLine {
+        what: event.kind.name().to_owned(),
+        rule: event.rule.0,
+        text,
+        proto: proto.map_or_else(|| event.proto.to_string(), str::to_owned),
+        arrived: ends(&event.arrived),
+        direction: forward.is_none().then(|| if event.is_reply { "reply" } else { "forward" }.to_owned()),
+        offset: forward.is_none().then_some(event.offset),
+        forward,
+        reply,
     }
 }
 

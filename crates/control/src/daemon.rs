@@ -153,7 +153,7 @@ impl Daemon {
             earlier.rules.iter().filter(|rule| rule.matched.packets > 0 || rule.dropped.packets > 0);
         for rule in counting {
             let is_same = |now: Rule| with_id(&now).to_string() == rule.text;
-            let count = RuleCount { matched: rule.matched, dropped: rule.dropped };
+            let count = RuleCount { matched: rule.matched, dropped: rule.dropped, ..RuleCount::default() };
             if policy.rules.get(rule.id).is_some_and(is_same) {
                 self.engine.restore_rule_count(rule.id, count);
             } else {

@@ -60,7 +60,7 @@ fn word(refusal: &CommitError) -> Option<String> {
         } => Some(format!("@{name}")),
         CommitError::Connections { max, .. } => Some(max.to_string()),
         CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Internal => None,
-        CommitError::Publish(PublishError::Streams(_)) => None,
+        CommitError::Publish(PublishError::Patterns { .. } | PublishError::StreamConstraints(_)) => None,
         CommitError::Host(unsupported) => Some(unsupported.word.clone()),
         CommitError::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownSwitchedPort { port, .. },

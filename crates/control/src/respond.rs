@@ -286,6 +286,7 @@ impl Responder<'_> {
             Command::Show(Show::Settings) => Topic::Settings,
             Command::Show(Show::Version) => Topic::Version,
             Command::Show(Show::Connections { .. }) => Topic::Connections,
+            Command::Show(Show::Streams { .. }) => Topic::Streams,
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
             Command::Monitor => Topic::Monitor,
             Command::Kill(filter) => return self.kill(filter),
@@ -303,7 +304,10 @@ impl Responder<'_> {
         let lines = match question {
             Command::List { terse } => return self.rules(*terse).map(Ok),
             Command::Show(Show::Connections { filter, verbose }) => {
-                return self.connections(filter, *verbose);
+                return self.connections(filter, *verbose, |_| true);
+            }
+            Command::Show(Show::Streams { filter, verbose }) => {
+                return self.connections(filter, *verbose, |info| info.stream.is_some());
             }
             Command::Monitor => return self.monitor(),
             Command::Show(show) => status::of(&self.daemon(), *show),
@@ -359,6 +363,7 @@ impl Responder<'_> {
             bytes: count.map(|count| count.matched.bytes),
             dropped_packets: count.map(|count| count.dropped.packets),
             dropped_bytes: count.map(|count| count.dropped.bytes),
+            hits: count.map(|count| count.hits).filter(|_| rule.is_stream_rule()),
             shadowed_by: shadowed_by.map(|by| by.0),
         };
         let answer = Answer::Rule(line);

@@ -57,7 +57,7 @@ pub fn save(daemon: &Mutex<Daemon>, connections: &Connections, out: &mut dyn Wri
                 .map(|rule| rule.id.map_or(RuleCount::default(), |id| daemon.engine().rule_count(id)))
                 .collect()
         };
-        for (rule, RuleCount { matched, dropped }) in chunk.iter().zip(counts) {
+        for (rule, RuleCount { matched, dropped, .. }) in chunk.iter().zip(counts) {
             let Some(id) = rule.id else { continue };
             let text = with_id(rule).to_string();
             writer.rule(&SavedRule { id, matched, dropped, text })?;

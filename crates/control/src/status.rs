@@ -27,7 +27,7 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Settings => settings(daemon),
         Show::Version => vec![version(daemon)],
         Show::ConnSummary => vec![connections(daemon)],
-        Show::Connections { .. } => Vec::new(),
+        Show::Connections { .. } | Show::Streams { .. } => Vec::new(),
     }
 }
 
@@ -60,6 +60,7 @@ fn errors(daemon: &Daemon) -> Vec<Answer> {
     let engine = daemon.engine();
     let line = |reason: &str, count| ReasonLine { reason: reason.to_owned(), count };
     let drops = engine.drops().into_iter().map(|(reason, count)| Answer::Drop(line(reason.name(), count)));
+    let made = engine.made().into_iter().map(|(kind, count)| Answer::Made(line(kind.name(), count)));
     let others =
         engine.not_applied().into_iter().map(|(why, count)| Answer::NotApplied(line(why.name(), count)));
     let lossy = daemon.ports().into_iter().filter(|port| port.losses != PortLosses::default());
@@ -67,7 +68,7 @@ fn errors(daemon: &Daemon) -> Vec<Answer> {
         let PortLosses { rx_missed, rx_errors, tx_errors } = losses;
         Answer::PortLoss(PortLossLine { port: name, rx_missed, rx_errors, tx_errors })
     });
-    drops.chain(others).chain(losses).collect()
+    drops.chain(made).chain(others).chain(losses).collect()
 }
 
 fn tables(daemon: &Daemon) -> Vec<Answer> {

@@ -168,7 +168,7 @@ fn stages_are_shown_for_each_worker_and_together() {
         _ => None,
     };
     let totals: Vec<_> = answers.iter().filter_map(names).collect();
-    assert_eq!(totals, ["parse", "classify", "connections", "rewrite", "forward"]);
+    assert_eq!(totals, ["parse", "classify", "connections", "streams", "rewrite", "forward"]);
     assert_eq!(worker.stages.iter().map(|stage| stage.name.clone()).collect::<Vec<_>>(), totals);
 }
 

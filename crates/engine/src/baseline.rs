@@ -6,6 +6,7 @@
 use crate::cells::{ConnectionCounts, STAGES, WorkerCells};
 use crate::counters::{PortCount, StageCount};
 use crate::drop::DropReason;
+use crate::made::MadeKind;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub(crate) struct Baseline {
     /// By the index of the reason.
     pub(crate) drops: [u64; DropReason::ALL.len()],
+    /// By kind.
+    pub(crate) made: [u64; MadeKind::ALL.len()],
     pub(crate) not_applied: [u64; NotApplied::ALL.len()],
     /// By number; those beyond the end are zero.
     pub(crate) ports: Vec<PortCount>,
@@ -35,6 +38,7 @@ impl Default for Baseline {
     fn default() -> Baseline {
         Baseline {
             drops: [0; DropReason::ALL.len()],
+            made: Default::default(),
             not_applied: Default::default(),
             ports: Vec::new(),
             stages: Vec::new(),
@@ -50,6 +54,9 @@ impl Baseline {
         for worker in workers {
             for reason in DropReason::ALL {
                 now.drops[reason.index()] += worker.drops(reason);
+            }
+            for kind in MadeKind::ALL {
+                now.made[kind as usize] += worker.made(kind);
             }
             for reason in NotApplied::ALL {
                 now.not_applied[reason as usize] += worker.not_applied(reason);

@@ -8,12 +8,13 @@
 
 use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
+use crate::made::MadeKind;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -78,13 +79,14 @@ pub(crate) enum Stage {
     Parse = 0,
     Classify = 1,
     Connections = 2,
+    Streams = 3,
     /// Includes verdicts.
-    Rewrite = 3,
-    Forward = 4,
+    Rewrite = 4,
+    Forward = 5,
 }
 
 /// The stages' names, in the order of the pipeline.
-pub(crate) const STAGES: [&str; 5] = ["parse", "classify", "connections", "rewrite", "forward"];
+pub(crate) const STAGES: [&str; 6] = ["parse", "classify", "connections", "streams", "rewrite", "forward"];
 
 #[derive(Debug, Default)]
 struct StageCells {
@@ -150,6 +152,7 @@ struct PortCells {
 #[repr(align(128))]
 pub(crate) struct WorkerCells {
     drops: [CounterCell; DropReason::ALL.len()],
+    made: [CounterCell; MadeKind::ALL.len()],
     not_applied: [CounterCell; NotApplied::ALL.len()],
     stages: [StageCells; STAGES.len()],
     connections: ConnectionCells,
@@ -160,6 +163,7 @@ impl WorkerCells {
     pub(crate) fn new(ports: usize) -> WorkerCells {
         WorkerCells {
             drops: std::array::from_fn(|_| CounterCell::default()),
+            made: Default::default(),
             not_applied: Default::default(),
             stages: Default::default(),
             connections: ConnectionCells::default(),
@@ -173,6 +177,14 @@ impl WorkerCells {
 
     pub(crate) fn drops(&self, reason: DropReason) -> u64 {
         self.drops[reason.index()].read()
+    }
+
+    pub(crate) fn count_made(&self, kind: MadeKind) {
+        self.made[kind as usize].add(1);
+    }
+
+    pub(crate) fn made(&self, kind: MadeKind) -> u64 {
+        self.made[kind as usize].read()
     }
 
     /// Adds the counts of targets not applied, by their index in [`NotApplied::ALL`].
@@ -315,6 +327,8 @@ const CHUNK: usize = 4096;
 struct CellChunk {
     matched: [CountCell; CHUNK],
     dropped: [CountCell; CHUNK],
+    /// Hits of rules on streams; there once a rule of the chunk is one.
+    hits: OnceLock<Box<[CounterCell]>>,
 }
 
 impl CellChunk {
@@ -322,6 +336,7 @@ impl CellChunk {
         CellChunk {
             matched: [const { CountCell::new() }; CHUNK],
             dropped: [const { CountCell::new() }; CHUNK],
+            hits: OnceLock::new(),
         }
     }
 }
@@ -353,16 +368,30 @@ impl RuleCells {
         &self.0[slot.index() / CHUNK].dropped[slot.index() % CHUNK]
     }
 
+    /// Provides a cell for the hits of a slot's rule.
+    pub(crate) fn count_hits(&self, slot: RuleSlot) {
+        let cells = || (0..CHUNK).map(|_| CounterCell::default()).collect();
+        self.0[slot.index() / CHUNK].hits.get_or_init(cells);
+    }
+
+    /// The cell of a slot's hits, if its rule has one.
+    #[inline]
+    pub(crate) fn hits(&self, slot: RuleSlot) -> Option<&CounterCell> {
+        Some(&self.0[slot.index() / CHUNK].hits.get()?[slot.index() % CHUNK])
+    }
+
     /// Resets the cells of a slot, while no worker uses it.
     pub(crate) fn reset(&self, slot: RuleSlot) {
         self.slot(slot).reset();
         self.dropped(slot).reset();
+        self.hits(slot).into_iter().for_each(CounterCell::reset);
     }
 
     /// The counters of a slot's rule.
     pub(crate) fn read(&self, slot: RuleSlot) -> RuleCount {
         // Drops are counted after matches: read first, they are not more.
         let dropped = self.dropped(slot).read();
-        RuleCount { matched: self.slot(slot).read(), dropped }
+        let hits = self.hits(slot).map_or(0, CounterCell::read);
+        RuleCount { matched: self.slot(slot).read(), dropped, hits }
     }
 }

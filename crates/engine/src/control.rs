@@ -8,8 +8,8 @@ use crate::baseline::ConnectionTotals;
 use crate::cells::WorkerCells;
 use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::conntrack::{
-    ConnectionEvent, ConnectionInfo, Conntrack, LeftOutConnection, LoadSummary, RestoreRequest,
-    SavedConnection, SavedState, SharedState, StateMap, StateWriter, Watcher,
+    ConnectionInfo, Conntrack, LeftOutConnection, LoadSummary, RestoreRequest, SavedConnection, SavedState,
+    SharedState, StateMap, StateWriter, WatchedEvent, Watcher,
 };
 use crate::drop::DropReason;
 use crate::worker::WorkerTask;
@@ -29,7 +29,7 @@ const CHUNK: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Events queued for a watcher; further ones are lost, and counted. They own no memory outside the queue, so it takes 4 MB at most.
 const EVENTS: usize = 16_384;
-const _: () = assert!(EVENTS * size_of::<ConnectionEvent>() <= 4 << 20);
+const _: () = assert!(EVENTS * size_of::<WatchedEvent>() <= 4 << 20);
 
 /// Totals over all workers' connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -374,7 +374,7 @@ impl Restoring<'_> {
 /// A watch on connection events. Its queue is bounded, and its memory is freed when the watch is dropped, whether or not events happen
 /// then.
 pub struct ConnectionWatch {
-    events: Receiver<ConnectionEvent>,
+    events: Receiver<WatchedEvent>,
     lost: Arc<AtomicU64>,
     tasks: Vec<Sender<WorkerTask>>,
 }
@@ -384,12 +384,12 @@ impl ConnectionWatch {
     ///
     /// # Errors
     /// None has come, or the workers have stopped.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<ConnectionEvent, RecvTimeoutError> {
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<WatchedEvent, RecvTimeoutError> {
         self.events.recv_timeout(timeout)
     }
 
     /// The queued events.
-    pub fn try_iter(&self) -> impl Iterator<Item = ConnectionEvent> {
+    pub fn try_iter(&self) -> impl Iterator<Item = WatchedEvent> {
         self.events.try_iter()
     }
 

@@ -41,13 +41,19 @@ pub struct RuleCount {
     pub matched: Count,
     /// Of these, those that were dropped because of it: its verdict decided. Every packet dropped by rules is counted at one rule.
     pub dropped: Count,
+    /// Matches of its constraints on streams.
+    pub hits: u64,
 }
 
 impl std::ops::Add for RuleCount {
     type Output = RuleCount;
 
     fn add(self, more: RuleCount) -> RuleCount {
-        RuleCount { matched: self.matched + more.matched, dropped: self.dropped + more.dropped }
+        RuleCount {
+            matched: self.matched + more.matched,
+            dropped: self.dropped + more.dropped,
+            hits: self.hits.wrapping_add(more.hits),
+        }
     }
 }
 
@@ -55,7 +61,11 @@ impl std::ops::Sub for RuleCount {
     type Output = RuleCount;
 
     fn sub(self, less: RuleCount) -> RuleCount {
-        RuleCount { matched: self.matched - less.matched, dropped: self.dropped - less.dropped }
+        RuleCount {
+            matched: self.matched - less.matched,
+            dropped: self.dropped - less.dropped,
+            hits: self.hits.wrapping_sub(less.hits),
+        }
     }
 }
 
@@ -87,7 +97,7 @@ impl PortCount {
 /// The work of one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCount {
-    /// `parse`, `classify`, `connections`, `rewrite`, `forward`.
+    /// `parse`, `classify`, `connections`, `streams`, `rewrite`, `forward`.
     pub name: &'static str,
     /// How often the stage was called.
     pub calls: u64,

@@ -150,6 +150,24 @@ drop_reasons! {
     ConnNoMemory "conn-no-memory":
         "the system has no memory for another connection, and none can be evicted",
         "more memory (`ulimit`, the control group), or a lower `set conn max`";
+    StreamBadChecksum "stream-bad-checksum":
+        "a packet of a guarded stream has a wrong transport checksum",
+        "broken hardware, or a sender that tries to show mmb bytes which its receiver ignores";
+    StreamNoRoom "stream-no-room":
+        "there is no room to keep the bytes of a guarded stream: the memory for streams is full, or too many bytes arrived out of order; the sender sends them again",
+        "`set stream memory`, `set stream reorder`";
+    StreamOutOfWindow "stream-out-of-window":
+        "a segment of a guarded stream that no receiver should accept: beyond the window, behind a FIN, with an acknowledgment of bytes that were not sent, an old timestamp or no ACK flag",
+        "broken or hostile senders; packets that reach the receiver around mmb";
+    StreamUrgent "stream-urgent":
+        "urgent data in a guarded stream, under `set stream urgent drop`",
+        "`set stream urgent`";
+    StreamFragment "stream-fragment":
+        "a fragment of a guarded stream: its bytes cannot be searched",
+        "a lower MTU on the path; TCP senders avoid fragments by themselves";
+    StreamUnfit "stream-unfit":
+        "a connection whose stream cannot be followed (picked up midway, with signed segments, or without room), under `set stream unfit close` or `drop`",
+        "`set stream unfit`, `set stream max`, `set stream memory`";
 }
 
 #[cfg(test)]

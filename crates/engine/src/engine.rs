@@ -7,6 +7,7 @@ use crate::conntrack::{CounterKind, SavedCounter, SharedState, StateHeader, Stat
 use crate::control::Connections;
 use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
+use crate::made::MadeKind;
 use crate::port::{PortSpec, PortTable};
 use crate::worker::Worker;
 use crate::worker::WorkerTask;
@@ -277,12 +278,17 @@ impl Engine {
         *baseline = baseline.wrapping_sub(packets);
     }
 
-    /// The counters of drops and ports, for a state. Drops by rules are those by rules that are gone: a state has the others with their rules.
+    /// The counters of drops, made packets and ports, for a state. Drops by rules are those by rules that are gone: a state has the others with their rules.
     pub fn saved_counters(&self) -> Vec<SavedCounter> {
         let reasons = self.drops().into_iter().filter(|(reason, _)| *reason != DropReason::Rule);
         let drops = reasons.map(|(reason, packets)| SavedCounter {
             kind: CounterKind::Drop,
             name: reason.name().to_owned(),
+            count: Count { packets, bytes: 0 },
+        });
+        let made = self.made().into_iter().map(|(kind, packets)| SavedCounter {
+            kind: CounterKind::Made,
+            name: kind.name().to_owned(),
             count: Count { packets, bytes: 0 },
         });
         let ports = self.ports.0.iter().zip(self.port_counts()).filter(|(port, _)| !port.name.is_empty());
@@ -295,10 +301,10 @@ impl Engine {
         });
         let name = DropReason::Rule.name().to_owned();
         let former = SavedCounter { kind: CounterKind::Drop, name, count: self.dropped_by_former_rules() };
-        drops.chain([former]).chain(ports).collect()
+        drops.chain([former]).chain(made).chain(ports).collect()
     }
 
-    /// Adds the counters of drops and ports of an earlier run to those of this one; what is not known here is left out.
+    /// Adds the counters of drops, made packets and ports of an earlier run to those of this one; what is not known here is left out.
     pub fn restore_counters(&mut self, earlier: &[SavedCounter]) {
         self.baseline.ports.resize(self.ports.0.len(), PortCount::default());
         for SavedCounter { kind, name, count } in earlier {
@@ -310,6 +316,12 @@ impl Engine {
                         Some(DropReason::Rule) => self.restore_former_drops(*count),
                         Some(reason) => self.restore_drops(reason, count.packets),
                         None => {}
+                    }
+                }
+                CounterKind::Made => {
+                    if let Some(kind) = MadeKind::ALL.into_iter().find(|kind| kind.name() == name) {
+                        let made = &mut self.baseline.made[kind as usize];
+                        *made = made.wrapping_sub(count.packets);
                     }
                 }
                 CounterKind::Rx => {
@@ -345,6 +357,16 @@ impl Engine {
             DropReason::ALL,
             |worker, reason| worker.drops(reason),
             |baseline, reason| baseline.drops[reason.index()],
+        )
+    }
+
+    /// Packets that workers made, by kind, those above zero. The account of all packets: those that came in and those that were made are as many
+    /// as those that left, those that were dropped and those that wait ([`ConnectionSummary::held`](crate::ConnectionSummary::held)).
+    pub fn made(&self) -> Vec<(MadeKind, u64)> {
+        self.above_zero(
+            MadeKind::ALL,
+            |worker, kind| worker.made(kind),
+            |baseline, kind| baseline.made[kind as usize],
         )
     }
 

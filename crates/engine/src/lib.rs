@@ -17,6 +17,7 @@ mod counters;
 mod drop;
 mod engine;
 pub mod host;
+mod made;
 mod pipeline;
 mod port;
 mod random;
@@ -25,19 +26,23 @@ mod worker;
 
 pub use compiled::{AffectedConnections, PublishError, StatefulChange};
 pub use conntrack::{
-    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, CounterKind, Endpoints, LeftOutConnection,
-    LoadSummary, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap, StateWriter,
+    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, Endpoints,
+    LeftOutConnection, LoadSummary, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap,
+    StateWriter, StreamEvent, StreamEventKind, WatchedEvent,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, RuleCount, StageCount};
 pub use drop::DropReason;
 pub use engine::Engine;
-pub use host::{PacketHost, drive, drive_released};
+pub use host::{PacketHost, drive, drive_returned};
+pub use made::MadeKind;
 pub use mmb_classify::{TableStats, Tuning};
-pub use mmb_conn::fragment::Released;
 pub use mmb_conn::{Side, Vlans, Wire};
+pub use mmb_stream::{Level, SideStats, StreamInfo};
 pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;
-pub use verdict::{Cycles, NoCycles, Origin, ProcessedPacket, TranslatedPackets, VECTOR, Verdict};
+pub use verdict::{
+    Cycles, NoCycles, Origin, ProcessedPacket, ReturnedPacket, TranslatedPackets, VECTOR, Verdict,
+};
 pub use worker::Worker;

@@ -3,7 +3,7 @@
 pub use mmb_base::VECTOR;
 
 use crate::drop::DropReason;
-use mmb_packet::PortId;
+use mmb_packet::{LinkType, PortId};
 
 /// The host's instruction for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Verdict {
     /// Pass it to this worker, with [`Origin::Worker`]: that worker owns its connection, or is the home of its datagram's fragments.
     Hand(u16),
     /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before the first one of its datagram, and
-    /// the worker keeps a copy. [`Worker::release`](crate::Worker::release) gives it out again under this number, which is unique until then, unless it is counted
+    /// the worker keeps a copy. [`Worker::give_back`](crate::Worker::give_back) gives it out again under this number, which is unique until then, unless it is counted
     /// as dropped first.
     Held(u16),
 }
@@ -67,8 +67,23 @@ pub enum Origin {
     /// Another worker handed them over. Only fragments are handed on, once: from the home of their datagram to the owner of its
     /// connection.
     Worker,
-    /// [`Worker::release`](crate::Worker::release) gave them out.
+    /// They were held, and [`Worker::give_back`](crate::Worker::give_back) gave them out.
     Held,
+    /// The worker made them, and [`Worker::give_back`](crate::Worker::give_back) gave them out.
+    Made,
+}
+
+/// A packet that a worker held or made.
+#[derive(Clone, Copy, Debug)]
+pub struct ReturnedPacket<'p> {
+    /// The number of [`Verdict::Held`]; none of a packet that the worker made.
+    pub held: Option<u16>,
+    /// The port that it came in by, or seems to come in by.
+    pub port: PortId,
+    /// Its link header type.
+    pub link: LinkType,
+    /// Its bytes as they arrived.
+    pub bytes: &'p [u8],
 }
 
 /// Reads a cycle counter; the engine has no clock of its own.

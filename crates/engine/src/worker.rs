@@ -5,8 +5,9 @@ use crate::compiled::Snapshot;
 use crate::conntrack::SharedState;
 use crate::counters::Count;
 use crate::drop::DropReason;
+use crate::made::MadePacket;
 use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
-use crate::verdict::{Cycles, Origin, ProcessedPacket, TranslatedPackets, VECTOR, Verdict};
+use crate::verdict::{Cycles, Origin, ProcessedPacket, ReturnedPacket, TranslatedPackets, VECTOR, Verdict};
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
 use arrayvec::ArrayVec;
@@ -169,21 +170,44 @@ impl Worker {
         self.pipeline.discard_tickets();
     }
 
-    /// Gives out held packets that were released, at most [`VECTOR`], in the order of their arrival; returns how many. The host copies the
-    /// packets to its own buffers and has them processed as one vector of [`Origin::Held`]: see [`drive`](crate::host::drive). `out` returns
-    /// false for a packet without a free buffer, which is counted as dropped.
+    /// Gives out packets that were held and that can go on, or packets that were made, at most [`VECTOR`], in their order; returns their origin,
+    /// `None` if there are none. The host copies the packets to its own buffers and has them processed as one vector: see
+    /// [`drive`](crate::host::drive). `out` returns false for a packet without a free buffer: it is counted as dropped if it was held, and not
+    /// counted if it was made.
     #[inline]
-    pub fn release(&mut self, mut out: impl FnMut(Released<'_>) -> bool) -> usize {
+    pub fn give_back(&mut self, mut out: impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
+        self.give_held(&mut out).or_else(|| self.give_made(&mut out))
+    }
+
+    fn give_held(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
         let conntrack = self.pipeline.conntrack();
         if !conntrack.has_released() {
-            return 0;
+            return None;
         }
         let (mut given, mut lost) = (0, 0);
-        while given + lost < VECTOR
-            && conntrack.take_released(|released| if out(released) { given += 1 } else { lost += 1 })
-        {
+        let mut give = |Released { place, port, link, bytes }: Released<'_>| {
+            let taken = out(ReturnedPacket { held: Some(place), port, link, bytes });
+            if taken { given += 1 } else { lost += 1 }
+        };
+        for _ in 0..VECTOR {
+            if !conntrack.take_released(&mut give) {
+                break;
+            }
         }
-        self.count_dropped(DropReason::NoBuffer, lost as u64);
+        self.count_dropped(DropReason::NoBuffer, lost);
+        (given > 0).then_some(Origin::Held)
+    }
+
+    fn give_made(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
+        let mut given = None;
+        for _ in 0..VECTOR {
+            let Some(made) = self.pipeline.conntrack().take_made() else { break };
+            let MadePacket { kind, port, link, ref bytes } = made;
+            if out(ReturnedPacket { held: None, port, link, bytes }) {
+                self.pipeline.cells().count_made(kind);
+                given = Some(Origin::Made);
+            }
+        }
         given
     }
 

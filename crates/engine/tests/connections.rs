@@ -4,7 +4,7 @@
 mod host;
 
 use host::{Middlebox, engine, pass_among, policy};
-use mmb_engine::{AffectedConnections, ConnectionEvent, DropReason, NoCycles, Verdict, Worker};
+use mmb_engine::{AffectedConnections, ConnectionEvent, DropReason, NoCycles, Verdict, WatchedEvent, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_random::SeedTree;
@@ -557,6 +557,14 @@ fn an_unanswered_beginning_is_decided_anew_by_a_replaced_rule() {
     assert_eq!(mmb.through(A, &tcp(client, server, SYN)), tcp((other, 5000), server, SYN));
 }
 
+/// The event of a connection.
+fn connection_event(event: WatchedEvent) -> Option<ConnectionEvent> {
+    match event {
+        WatchedEvent::Connection(event) => Some(event),
+        WatchedEvent::Stream(_) => None,
+    }
+}
+
 #[test]
 fn connections_are_ended_on_request_and_watched() {
     let mut mmb = Middlebox::new("add-stateful ip-proto udp accept\nadd-stateful ip-proto tcp accept");
@@ -567,7 +575,7 @@ fn connections_are_ended_on_request_and_watched() {
     let filter = ConnectionFilter { rule: Some(RuleId(1)), ..ConnectionFilter::ALL };
     assert_eq!(mmb.ask(|connections| connections.kill(&filter)), Ok(2500));
     assert_eq!(mmb.list().len(), 1);
-    let told: Vec<_> = events.try_iter().collect();
+    let told: Vec<ConnectionEvent> = events.try_iter().filter_map(connection_event).collect();
     assert_eq!(told.iter().filter(|event| event.created).count(), 2501);
     assert_eq!(told.iter().filter(|event| event.reason == Some("rule-deleted")).count(), 2500);
     // The timeouts of unanswered connections (RFC 4787 REQ-5, RFC 5382 REQ-5); a connection that has ended has none.

@@ -210,11 +210,11 @@ fn a_packet_without_a_buffer_is_dropped_and_counted() {
     let [passed] = &host::pass(&mut site.workers[0], A, &[first])[..] else { panic!("one packet") };
     assert_eq!(passed.0, SENT);
     let mut asked = 0;
-    let given = site.workers[0].release(|_| {
+    let given = site.workers[0].give_back(|_| {
         asked += 1;
         false
     });
-    assert_eq!((given, asked), (0, 2));
+    assert_eq!((given, asked), (None, 2));
     assert_eq!((site.held(), site.drops()), (0, vec![(DropReason::NoBuffer, 2)]));
     site.adds_up();
 }

@@ -164,7 +164,7 @@ fn fragments_that_wait_allocate_nothing() {
         let before = CALLS.get();
         worker.process(round, &NoCycles, &mut packets, &mut verdicts);
         let mut given = 0;
-        worker.release(|released| {
+        worker.give_back(|released| {
             copies[given].clear();
             copies[given].extend_from_slice(released.bytes);
             given += 1;
@@ -180,6 +180,62 @@ fn fragments_that_wait_allocate_nothing() {
         assert!(verdicts[..given].iter().all(|verdict| *verdict == Verdict::Send(PortId(1))));
         // The first round makes connections, and room for as many datagrams.
         assert!(round < 1 || calls == 0, "round {round}: {calls}");
+    }
+    assert!(engine.drops().is_empty());
+}
+
+#[test]
+fn streams_allocate_nothing() {
+    let rules = "add-stateful tcp-dport 80 stream \"ATTACK\" close\n\
+                 add-stateful tcp-dport 80 stream /seen [0-9]/ alert \"text\"\n\
+                 add-stateful tcp-dport 80 digest";
+    let (engine, mut worker) = engine(rules);
+    let segment = |number: u16, flags, seq, payload: &[u8]| {
+        let segment =
+            Tcp { sport: 2000 + number, flags, seq, ack: 1, payload: payload.to_vec(), ..Tcp::default() };
+        segment.over_ip4().bytes()
+    };
+    const SYN: u8 = 0x02;
+    const ACK: u8 = 0x10;
+    let rounds: [(u8, u32, &[u8]); 7] = [
+        (SYN, 1, b""),
+        (ACK, 2, b"begins, "),
+        (ACK, 10, b"goes on, "),
+        (ACK, 30, b"comes early"),
+        (ACK, 19, b"seen 1 "),
+        (ACK, 26, b"fills"),
+        (ACK, 10, b"again and more, with AT"),
+    ];
+    let answers: Vec<Vec<u8>> = (0..VECTOR as u16)
+        .map(|number| {
+            let answer = Tcp { sport: 80, dport: 2000 + number, flags: SYN | ACK, ack: 2, ..Tcp::default() };
+            let upper = Upper::Tcp(answer);
+            let Ip4 { source, destination, .. } = Ip4::new(upper.clone());
+            Ip4 { source: destination, destination: source, ..Ip4::new(upper) }.frame().bytes()
+        })
+        .collect();
+    for (round, (flags, seq, payload)) in rounds.into_iter().enumerate() {
+        let mut buffers: Vec<Vec<u8>> =
+            (0..VECTOR as u16).map(|number| segment(number, flags, seq, payload)).collect();
+        let mut packets = views(&mut buffers);
+        let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
+        let before = CALLS.get();
+        worker.process(1_000_000_000 + round as u64, &NoCycles, &mut packets, &mut verdicts);
+        let calls = CALLS.get() - before;
+        // The first rounds make connections and streams, and cache verdicts; the fourth makes room for early bytes.
+        assert!(matches!(round, 0 | 1 | 3) || calls == 0, "round {round}: {calls}");
+        assert!(
+            verdicts.iter().all(|verdict| *verdict == Verdict::Send(PortId(1))),
+            "round {round}: {:?}",
+            verdicts[0]
+        );
+        if round == 0 {
+            let mut buffers = answers.clone();
+            let mut packets = views(&mut buffers);
+            packets.iter_mut().for_each(|packet| packet.port = PortId(1));
+            worker.process(1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
+            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Send(PortId(0))), "{:?}", verdicts[0]);
+        }
     }
     assert!(engine.drops().is_empty());
 }

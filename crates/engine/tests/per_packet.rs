@@ -64,7 +64,7 @@ impl Middlebox {
 
     /// The numbers of packets that a rule matched and dropped.
     fn counts(&self, id: u32) -> (u64, u64) {
-        let RuleCount { matched, dropped } = self.engine.rule_count(RuleId(id));
+        let RuleCount { matched, dropped, .. } = self.engine.rule_count(RuleId(id));
         (matched.packets, dropped.packets)
     }
 

@@ -57,7 +57,7 @@ fn the_rule_that_decides_counts_the_drop() {
     let matched = Count { packets: 6, bytes: 6 * length };
     assert_eq!(
         engine.rule_count(RuleId(1)),
-        RuleCount { matched, dropped: Count { packets: 1, bytes: length } }
+        RuleCount { matched, dropped: Count { packets: 1, bytes: length }, hits: 0 }
     );
 }
 
@@ -179,6 +179,7 @@ fn the_counters_of_an_earlier_run_are_added() {
     let earlier = RuleCount {
         matched: Count { packets: 100, bytes: 6000 },
         dropped: Count { packets: 90, bytes: 5400 },
+        hits: 0,
     };
     pass(&mut worker, A, &[udp(53)]);
     assert!(engine.restore_rule_count(RuleId(1), earlier));

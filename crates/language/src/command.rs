@@ -63,6 +63,13 @@ pub enum Show {
         /// Also shows the worker and slot of each.
         verbose: bool,
     },
+    /// Streams of connections, one by one.
+    Streams {
+        /// Selects the connections.
+        filter: ConnectionFilter,
+        /// Also shows the worker and slot of each, and more counters.
+        verbose: bool,
+    },
     /// The numbers of connections that exist, were made and were refused.
     ConnSummary,
 }

@@ -245,7 +245,12 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         loop {
             if let Some((_, show, _)) = SHOWS.iter().find(|(name, ..)| *name == begun) {
                 return match show {
-                    Show::Connections { .. } => self.connections(),
+                    Show::Connections { .. } => self
+                        .shown_connections()
+                        .map(|(filter, verbose)| CommandSyntax::Connections(filter, verbose)),
+                    Show::Streams { .. } => self
+                        .shown_connections()
+                        .map(|(filter, verbose)| CommandSyntax::Streams(filter, verbose)),
                     show => Some(CommandSyntax::Other(Command::Show(*show))),
                 };
             }

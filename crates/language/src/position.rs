@@ -195,7 +195,7 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         begun = longer;
         match SHOWS.iter().find(|(name, ..)| *name == begun) {
             None => {}
-            Some((_, Show::Connections { .. }, _)) => {
+            Some((_, Show::Connections { .. } | Show::Streams { .. }, _)) => {
                 let verbose = Expect::Word(VERBOSE, "also shows the worker and the id of each connection");
                 return filter_expectations(&tokens[at + 1..], Some(verbose));
             }

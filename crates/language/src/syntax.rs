@@ -18,6 +18,8 @@ pub(crate) enum CommandSyntax<'t> {
     Rule(RuleSyntax<'t>),
     /// `show connections`, and whether it is to be verbose.
     Connections(FilterSyntax<'t>, bool),
+    /// `show streams`, and whether it is to be verbose.
+    Streams(FilterSyntax<'t>, bool),
     /// `conn kill`
     Kill(FilterSyntax<'t>),
     /// `patterns`, whose file is still to be read.

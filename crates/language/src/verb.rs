@@ -218,6 +218,11 @@ pub static SHOWS: &[(&str, Show, &str)] = {
             Show::Connections { filter: ConnectionFilter::ALL, verbose: false },
             "connections; with a filter, those that satisfy all of its conditions",
         ),
+        (
+            "streams",
+            Show::Streams { filter: ConnectionFilter::ALL, verbose: false },
+            "streams that rules follow; with a filter, those of connections that satisfy all of its conditions",
+        ),
         ("conn summary", Show::ConnSummary, "numbers of connections that exist, were made and were refused"),
     ]
 };

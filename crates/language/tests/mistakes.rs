@@ -352,7 +352,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "show tabels",
         &[
             "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
-        `connections` or `conn`; \
+        `connections`, `streams` or `conn`; \
         did you mean `tables`?",
         ],
     ),
@@ -360,7 +360,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "show drops",
         &[
             "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
-        `connections` or `conn`; \
+        `connections`, `streams` or `conn`; \
         did you mean `errors`?",
         ],
     ),
@@ -375,7 +375,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show",
         &["5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
-        `connections` or `conn`"],
+        `connections`, `streams` or `conn`"],
     ),
     ("show conn", &["10: what to show?; expected `summary`"]),
     ("show conn sumary", &["11: `conn sumary` cannot be shown; expected `summary`; did you mean `summary`?"]),

@@ -123,7 +123,10 @@ fn every_answer_has_its_shape_in_json() {
         mmb.json(&["list", "--terse"]),
         json!({"rules": [{"id": 1, "rule": "add tcp-dport 80 drop"}]})
     );
-    assert_eq!(mmb.json(&["show", "errors"]), json!({"drops": {}, "not_applied": {}, "port_losses": []}));
+    assert_eq!(
+        mmb.json(&["show", "errors"]),
+        json!({"drops": {}, "made": {}, "not_applied": {}, "port_losses": []})
+    );
     assert_eq!(
         mmb.json(&["show", "settings"]),
         json!({"settings": {
@@ -144,7 +147,7 @@ fn every_answer_has_its_shape_in_json() {
     assert_eq!(ports["ports"][0]["rx"], json!({"packets": 0, "bytes": 0}));
     let runtime = mmb.json(&["show", "runtime"]);
     assert_eq!(runtime["workers"][0]["stages"][1]["name"], "classify");
-    assert_eq!(runtime["stages"][4]["name"], "forward");
+    assert_eq!(runtime["stages"][5]["name"], "forward");
     let tables = mmb.json(&["show", "tables"]);
     assert_eq!(tables["tables"][0]["rules"], 1);
     let disabled = json!({"added": [], "removed": [], "kept": 1, "disabled": ["wan"]});
@@ -394,14 +397,6 @@ fn a_list_of_patterns_is_read_beside_its_policy_and_saved_by_its_name() {
     assert!(unknown.err.contains("did you mean `@bad`?"), "{}", unknown.err);
     std::fs::write(&policy, "").expect("writes");
     assert!(mmb.good(&["apply", &policy]).contains("@bad is gone\n"));
-}
-
-/// To be removed when the engine follows streams.
-#[test]
-fn a_rule_on_a_stream_is_refused_by_hosts_that_follow_none() {
-    let mmb = Site::new("");
-    let refused = mmb.run(&["add-stateful", "tcp-dport", "80", "digest"]);
-    assert!(refused.err.contains("streams are not supported by this host yet"), "{}", refused.err);
 }
 
 #[test]

@@ -421,7 +421,7 @@ fn bench_measures_every_stage() {
             .iter()
             .map(|stage| stage["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["parse", "classify", "connections", "rewrite", "forward"]);
+        assert_eq!(names, ["parse", "classify", "connections", "streams", "rewrite", "forward"]);
         assert_eq!((&result["vector"], &result["packets"]), (&256.into(), &packets.into()));
         let instructions = result["instructions"].as_str().unwrap();
         assert!(["avx512", "avx2", "scalar"].contains(&instructions), "{instructions}");

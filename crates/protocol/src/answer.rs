@@ -24,6 +24,8 @@ pub enum Answer {
     Port(PortLine),
     /// The number of packets dropped for a reason.
     Drop(ReasonLine),
+    /// The number of packets of a kind that mmb made.
+    Made(ReasonLine),
     /// The number of targets not applied for a reason.
     NotApplied(ReasonLine),
     /// The packets that the device of a port lost, if there are any.
@@ -52,6 +54,8 @@ pub enum Answer {
     Summary(SummaryLine),
     /// An event of a connection.
     Event(EventLine),
+    /// An event of a stream.
+    StreamEvent(StreamEventLine),
     /// The number of events that were lost because this client read too slowly.
     Lost(u64),
     /// The numbers of connections whose rules were removed or replaced.
@@ -109,6 +113,8 @@ pub enum Topic {
     Version,
     /// `show connections`
     Connections,
+    /// `show streams`
+    Streams,
     /// `show conn summary`
     ConnSummary,
     /// `monitor`
@@ -134,6 +140,9 @@ pub struct RuleLine {
     /// Bytes of the dropped packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_bytes: Option<u64>,
+    /// How often a rule on streams has found what it looks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
     /// The rule that decides in its place for all of its packets, if one was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadowed_by: Option<u32>,
@@ -242,7 +251,7 @@ pub enum LinkLine {
     Gone,
 }
 
-/// A reason and its count.
+/// A reason, or the kind of a made packet, and its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReasonLine {
     /// The reason's name.
@@ -359,9 +368,86 @@ pub struct ConnectionLine {
     /// The type of the request, for ICMP queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp_type: Option<u8>,
+    /// Its stream, if rules follow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamLine>,
     /// Its location, if that was requested.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<ConnectionPlace>,
+}
+
+/// The stream of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamLine {
+    /// Why all packets are dropped now: the name of the drop reason. Its directions are no longer known then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// The bytes of the initiator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<StreamSideLine>,
+    /// The bytes of the responder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<StreamSideLine>,
+}
+
+/// One direction of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSideLine {
+    /// `none`, `watch` or `guard`.
+    pub level: String,
+    /// Bytes in order, each counted once: the useful ones.
+    pub bytes: u64,
+    /// Bytes that were sent again.
+    pub repeated: u64,
+    /// Segments that came before the bytes in front of them.
+    pub early: u32,
+    /// Holes that were never filled.
+    pub gaps: u32,
+    /// Bytes of these holes, which were not searched.
+    pub gap_bytes: u64,
+    /// Bytes that were sent again with another value, and got the first one back.
+    pub overwritten: u64,
+    /// Bytes that are kept until the receiver acknowledges them.
+    pub kept: u64,
+    /// Bytes behind a hole that are kept.
+    pub waiting: u64,
+}
+
+/// An event of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamEventLine {
+    /// `alert`, `close`, `drop` or `digest`.
+    pub what: String,
+    /// The rule.
+    pub rule: u32,
+    /// The text of its `alert`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The protocol, by name if it has one.
+    pub proto: String,
+    /// The tuple of the initiator's packets as they arrive.
+    pub arrived: EndsLine,
+    /// Whose bytes matched: `forward` for those of the initiator, `reply` for those of the responder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// Bytes of this direction up to the end of the match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// `digest`: the bytes of the initiator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<DigestLine>,
+    /// `digest`: the bytes of the responder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<DigestLine>,
+}
+
+/// The bytes of one direction of a connection that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestLine {
+    /// Bytes in order, each counted once.
+    pub bytes: u64,
+    /// Their CRC-32C, in hexadecimal.
+    pub crc32c: String,
 }
 
 /// The location of a connection.

@@ -21,12 +21,12 @@ pub(crate) mod thread_state;
 use crate::runtime::Runtime;
 use crate::sys::{BufferIndex, NodeCall, NodeTsc, VppThread};
 use decide::GraphHost;
-use mmb_engine::{Origin, drive, drive_released};
+use mmb_engine::{Origin, drive, drive_returned};
 use pending::PendingQueue;
 use reorder::ReorderGuard;
 use thread_state::ThreadState;
 
-/// Decides on the packets of a frame, and on those that the worker releases then.
+/// Decides on the packets of a frame, and on those that the worker gives back then.
 pub(crate) fn decide(call: &NodeCall<'_>, origin: Origin, frame: &[BufferIndex]) {
     let Some(runtime) = Runtime::running() else { return call.drop_all(frame) };
     let mut state = runtime.thread_state(call.thread.number());
@@ -48,8 +48,8 @@ pub(crate) fn abandon(call: &NodeCall<'_>, buffers: &[BufferIndex]) {
     }
 }
 
-/// Runs a thread's worker without packets: it picks up a newer policy, ends connections, runs tasks, and releases held packets. Returns the
-/// number of packets that it released.
+/// Runs a thread's worker without packets: it picks up a newer policy, ends connections, runs tasks, and gives back held packets.
+/// Returns the number of packets that it gave back.
 pub(crate) fn tick(thread: VppThread<'_>) -> usize {
     let Some(runtime) = Runtime::running() else { return 0 };
     let mut state = runtime.thread_state(thread.number());
@@ -65,6 +65,6 @@ pub(crate) fn tick(thread: VppThread<'_>) -> usize {
         }
     }
     let mut host = GraphHost::new(runtime, thread, buffers, None);
-    let Ok(()) = drive_released(worker, &mut host);
+    let Ok(()) = drive_returned(worker, &mut host);
     host.taken_back()
 }

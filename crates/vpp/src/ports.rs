@@ -101,6 +101,12 @@ impl InterfacePorts {
         place.map_or(NO_PORT, |place| PortId(place.load(Ordering::Relaxed)))
     }
 
+    /// The interface of a port, if it has one. Reads the whole table.
+    pub(crate) fn interface_of(&self, port: PortId) -> Option<u32> {
+        let mut places = (0..).zip(&self.by_interface);
+        places.find(|(_, place)| place.load(Ordering::Relaxed) == port.0).map(|(interface, _)| interface)
+    }
+
     /// The names of all ports from that number on.
     pub(crate) fn names(&self, from: usize) -> Vec<String> {
         self.lock().in_order.get(from..).unwrap_or_default().to_vec()

@@ -19,6 +19,7 @@ fn a_name_keeps_its_port_when_its_interface_goes_and_comes() {
     assert_eq!(ports.on_add(1, "wan"), Some(PortId(0)));
     assert_eq!(ports.on_add(2, "loop0"), Some(PortId(2)));
     assert_eq!((ports.port_of(1), ports.port_of(2)), (PortId(0), PortId(2)));
+    assert_eq!([0, 1, 2].map(|port| ports.interface_of(PortId(port))), [Some(1), None, Some(2)]);
     assert_eq!(ports.names(0), ["wan", "lan", "loop0"]);
     assert_eq!(ports.names(2), ["loop0"]);
 }

@@ -72,7 +72,7 @@ fn columns(verbose: bool) -> &'static [(&'static str, Align)] {
 }
 
 /// Formats the tuple of arriving packets, and that of leaving packets if it differs.
-fn tuples(line: &ConnectionLine) -> [String; 2] {
+pub(super) fn tuples(line: &ConnectionLine) -> [String; 2] {
     let tuple = |ends: &EndsLine| match line.proto.as_str() {
         "tcp" | "udp" | "udplite" | "dccp" | "sctp" => {
             format!("{} > {}", port(ends.src, ends.sport), port(ends.dst, ends.dport))
@@ -97,7 +97,7 @@ fn tuples(line: &ConnectionLine) -> [String; 2] {
     [tuple(&line.arrived) + &vlans, after]
 }
 
-fn port(address: std::net::IpAddr, port: u16) -> String {
+pub(super) fn port(address: std::net::IpAddr, port: u16) -> String {
     std::net::SocketAddr::new(address, port).to_string()
 }
 
@@ -106,7 +106,7 @@ fn both(line: &ConnectionLine, of: impl Fn(&TrafficLine) -> u64) -> String {
     format!("{}/{}", of(&line.forward), of(&line.reply))
 }
 
-fn rules(line: &ConnectionLine) -> String {
+pub(super) fn rules(line: &ConnectionLine) -> String {
     line.rules.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
@@ -208,6 +208,7 @@ mod tests {
             vlans: Vec::new(),
             key: None,
             icmp_type: None,
+            stream: None,
             place: None,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::answer_printer::AnswerPrinter;
 use super::connection_listing::{self, ConnectionListing};
+use super::stream_listing::{self, StreamListing};
 use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
@@ -43,6 +44,7 @@ enum HumanSection {
     Ports(Vec<PortLine>),
     Errors {
         drops: Vec<ReasonLine>,
+        made: Vec<ReasonLine>,
         not_applied: Vec<ReasonLine>,
         losses: Vec<PortLossLine>,
     },
@@ -52,6 +54,7 @@ enum HumanSection {
     },
     Settings(Vec<(String, String)>),
     Connections(ConnectionListing),
+    Streams(StreamListing),
     /// Each line is printed at once.
     Unbuffered,
 }
@@ -87,6 +90,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Table(line), HumanSection::Tables(tables)) => tables.push(line),
             (Answer::Port(line), HumanSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), HumanSection::Errors { drops, .. }) => drops.push(line),
+            (Answer::Made(line), HumanSection::Errors { made, .. }) => made.push(line),
             (Answer::NotApplied(line), HumanSection::Errors { not_applied, .. }) => not_applied.push(line),
             (Answer::PortLoss(line), HumanSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), HumanSection::Runtime { workers, .. }) => workers.push(line),
@@ -97,6 +101,10 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Connection(line), HumanSection::Connections(listing)) => {
                 listing.row(&mut self.screen, &line)
             }
+            (Answer::Connection(line), HumanSection::Streams(listing)) => {
+                listing.row(&mut self.screen, &line)
+            }
+            (Answer::StreamEvent(line), _) => stream_listing::event(&mut self.screen, &line),
             (Answer::Summary(line), _) => connection_listing::summary(&mut self.screen, &line),
             (Answer::Event(line), _) => connection_listing::event(&mut self.screen, &line),
             (Answer::Lost(events), _) => {
@@ -219,9 +227,10 @@ impl HumanPrinter<'_> {
         let HumanSection::Rules { table, rules, dropped, terse, .. } = &mut self.section else { return };
         *rules += 1;
         let id = line.id.to_string();
-        let text = match line.shadowed_by {
-            Some(by) => format!("{}  (never decides: rule {by} does)", line.rule),
-            None => line.rule,
+        let text = match (line.shadowed_by, line.hits) {
+            (Some(by), _) => format!("{}  (never decides: rule {by} does)", line.rule),
+            (None, Some(hits)) => format!("{}  ({})", line.rule, counted(hits, "hit")),
+            (None, None) => line.rule,
         };
         let cells = match (line.packets, line.bytes) {
             (Some(packets), Some(bytes)) => {
@@ -257,6 +266,7 @@ impl HumanPrinter<'_> {
         match std::mem::replace(&mut self.section, HumanSection::None) {
             HumanSection::None | HumanSection::Unbuffered => {}
             HumanSection::Connections(listing) => listing.end(screen),
+            HumanSection::Streams(listing) => listing.end(screen),
             HumanSection::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
             HumanSection::Rules { table: Some(mut table), rules, dropped, former, terse } => {
                 // A packet may match several rules, but one rule drops it: only these columns have a sum.
@@ -274,9 +284,10 @@ impl HumanPrinter<'_> {
             }
             HumanSection::Tables(tables) => show_tables(screen, &tables),
             HumanSection::Ports(ports) => show_ports(screen, ports),
-            HumanSection::Errors { drops, not_applied, losses } => {
-                show_reasons(screen, drops, "DROPPED", "no packet was dropped\n");
-                show_reasons(screen, not_applied, "NOT APPLIED", "");
+            HumanSection::Errors { drops, made, not_applied, losses } => {
+                show_reasons(screen, drops, ["DROPPED", "REASON"], "no packet was dropped\n");
+                show_reasons(screen, made, ["MADE", "KIND"], "");
+                show_reasons(screen, not_applied, ["NOT APPLIED", "REASON"], "");
                 show_losses(screen, losses);
             }
             HumanSection::Runtime { workers, stages } => show_runtime(screen, &workers, &stages),
@@ -301,12 +312,16 @@ impl HumanSection {
             },
             Topic::Tables => HumanSection::Tables(Vec::new()),
             Topic::Ports => HumanSection::Ports(Vec::new()),
-            Topic::Errors => {
-                HumanSection::Errors { drops: Vec::new(), not_applied: Vec::new(), losses: Vec::new() }
-            }
+            Topic::Errors => HumanSection::Errors {
+                drops: Vec::new(),
+                made: Vec::new(),
+                not_applied: Vec::new(),
+                losses: Vec::new(),
+            },
             Topic::Runtime => HumanSection::Runtime { workers: Vec::new(), stages: Vec::new() },
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
+            Topic::Streams => HumanSection::Streams(StreamListing::default()),
             Topic::ConnSummary | Topic::Monitor | Topic::Version => HumanSection::Unbuffered,
         }
     }
@@ -407,13 +422,18 @@ fn show_ports(screen: &mut Screen<'_>, ports: Vec<PortLine>) {
     counters.end(screen, Some(totals.collect()));
 }
 
-fn show_reasons(screen: &mut Screen<'_>, mut reasons: Vec<ReasonLine>, title: &'static str, none: &str) {
+fn show_reasons(
+    screen: &mut Screen<'_>,
+    mut reasons: Vec<ReasonLine>,
+    [count, of]: [&'static str; 2],
+    none: &str,
+) {
     if reasons.is_empty() {
         screen.text(none);
         return;
     }
     reasons.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.reason.cmp(&b.reason)));
-    let mut table = TextTable::new(&[(title, Align::Right), ("REASON", Align::Left)]);
+    let mut table = TextTable::new(&[(count, Align::Right), (of, Align::Left)]);
     let total: u64 = reasons.iter().map(|line| line.count).fold(0, u64::saturating_add);
     reasons.into_iter().for_each(|line| table.row(screen, vec![line.count.to_string(), line.reason]));
     table.end(screen, Some(vec![total.to_string(), "total".to_owned()]));

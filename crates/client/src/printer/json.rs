@@ -36,6 +36,7 @@ enum JsonSection {
     Ports(Vec<PortLine>),
     Errors {
         drops: Map<String, Value>,
+        made: Map<String, Value>,
         not_applied: Map<String, Value>,
         losses: Vec<PortLossLine>,
     },
@@ -98,12 +99,16 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::DroppedByFormerRules(line), JsonSection::Array { former, .. }) => *former = Some(line),
             (Answer::Connection(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Event(line), JsonSection::Events) => self.write_line(&json!(line)),
+            (Answer::StreamEvent(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::Table(line), JsonSection::Tables(tables)) => tables.push(line),
             (Answer::Port(line), JsonSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), JsonSection::Errors { drops, .. }) => {
                 drops.insert(line.reason, json!(line.count));
+            }
+            (Answer::Made(line), JsonSection::Errors { made, .. }) => {
+                made.insert(line.reason, json!(line.count));
             }
             (Answer::NotApplied(line), JsonSection::Errors { not_applied, .. }) => {
                 not_applied.insert(line.reason, json!(line.count));
@@ -202,8 +207,8 @@ impl JsonPrinter<'_> {
             JsonSection::Summary(summary) => summary,
             JsonSection::Tables(tables) => json!({ "tables": tables }),
             JsonSection::Ports(ports) => json!({ "ports": ports }),
-            JsonSection::Errors { drops, not_applied, losses } => {
-                json!({ "drops": drops, "not_applied": not_applied, "port_losses": losses })
+            JsonSection::Errors { drops, made, not_applied, losses } => {
+                json!({ "drops": drops, "made": made, "not_applied": not_applied, "port_losses": losses })
             }
             JsonSection::Runtime { workers, stages } => json!({ "workers": workers, "stages": stages }),
             JsonSection::Settings(settings) => json!({ "settings": settings }),
@@ -219,13 +224,17 @@ impl JsonSection {
         match topic {
             Topic::Rules => JsonSection::Array { name: "rules", is_open: false, former: None },
             Topic::Connections => JsonSection::Array { name: "connections", is_open: false, former: None },
+            Topic::Streams => JsonSection::Array { name: "streams", is_open: false, former: None },
             Topic::ConnSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new()),
             Topic::Ports => JsonSection::Ports(Vec::new()),
-            Topic::Errors => {
-                JsonSection::Errors { drops: Map::new(), not_applied: Map::new(), losses: Vec::new() }
-            }
+            Topic::Errors => JsonSection::Errors {
+                drops: Map::new(),
+                made: Map::new(),
+                not_applied: Map::new(),
+                losses: Vec::new(),
+            },
             Topic::Runtime => JsonSection::Runtime { workers: Vec::new(), stages: Vec::new() },
             Topic::Settings => JsonSection::Settings(Map::new()),
             Topic::Version => JsonSection::Version(Value::Null),

@@ -127,6 +127,16 @@ impl ConnectionTable {
         outcome
     }
 
+    /// Records that a TCP connection was reset by packets that this host made.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::touch`].
+    pub fn reset(&mut self, id: ConnId) {
+        if self.proto(id) == proto::TCP && !self.state(id).is_closed() {
+            self.moves(id, ConnState::Reset);
+        }
+    }
+
     /// Records that an end of a TCP connection has sent bytes from a sequence number on, in fragments of a segment that was in window.
     ///
     /// # Panics

@@ -2,8 +2,8 @@
 //! thousand connections at a time, so that a client that reads slowly delays only itself.
 
 use super::{AnswerResult, Responder};
-use crate::connection_line::connection_line;
-use mmb_engine::{AffectedConnections, ConnectionEvent, Connections, StatefulChange};
+use crate::connection_line::{connection_line, stream_event_line};
+use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChange, WatchedEvent};
 use mmb_policy::ConnectionFilter;
 use mmb_protocol::answer::{AffectedLine, Answer, CountLine, ErrorLine, EventKind, EventLine};
 use mmb_protocol::request::ConnectionFate;
@@ -33,9 +33,13 @@ impl Responder<'_> {
         &mut self,
         filter: &ConnectionFilter,
         verbose: bool,
+        is_meant: fn(&ConnectionInfo) -> bool,
     ) -> io::Result<AnswerResult> {
         let mut written = Ok(());
         let listed = self.table().list(filter, &mut |info| {
+            if !is_meant(&info) {
+                return true;
+            }
             written = self.send(&Answer::Connection(connection_line(&info, verbose)));
             written.is_ok()
         });
@@ -126,11 +130,14 @@ impl Responder<'_> {
         Ok(Ok(()))
     }
 
-    fn event(&mut self, event: &ConnectionEvent) -> io::Result<()> {
-        self.send(&Answer::Event(EventLine {
-            what: if event.created { EventKind::Created } else { EventKind::Closed },
-            reason: event.reason.map(str::to_owned),
-            connection: connection_line(&event.info, false),
-        }))
+    fn event(&mut self, event: &WatchedEvent) -> io::Result<()> {
+        match event {
+            WatchedEvent::Connection(event) => self.send(&Answer::Event(EventLine {
+                what: if event.created { EventKind::Created } else { EventKind::Closed },
+                reason: event.reason.map(str::to_owned),
+                connection: connection_line(&event.info, false),
+            })),
+            WatchedEvent::Stream(event) => self.send(&Answer::StreamEvent(stream_event_line(event))),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::two_steps;
 use mmb_engine::{
     ConnectionEvent, ConnectionInfo, ConnectionWatch, Connections, Engine, Forward, LoadSummary, NoCycles,
-    Origin, PortSpec, PortTable, SavedState, StateWriter, Verdict, Worker,
+    Origin, PortSpec, PortTable, SavedState, StateWriter, Verdict, WatchedEvent, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{ConnectionFilter, Policy, RuleId};
@@ -70,7 +70,10 @@ impl Harness {
 
     /// What happened to connections since this was asked last.
     pub(super) fn events(&self) -> impl Iterator<Item = ConnectionEvent> {
-        self.watch.try_iter()
+        self.watch.try_iter().filter_map(|event| match event {
+            WatchedEvent::Connection(event) => Some(event),
+            WatchedEvent::Stream(_) => None,
+        })
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -96,11 +99,10 @@ impl Harness {
 
     fn collect_released(&mut self) {
         for (number, worker) in locked(&self.workers).iter_mut().enumerate() {
-            while worker.release(|released| {
-                self.released.push_back((number, (released.port.0, released.bytes.to_vec())));
+            while let Some(Origin::Held) = worker.give_back(|returned| {
+                self.released.push_back((number, (returned.port.0, returned.bytes.to_vec())));
                 true
-            }) > 0
-            {}
+            }) {}
         }
     }
 

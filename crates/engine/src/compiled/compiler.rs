@@ -11,9 +11,10 @@ use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
 use super::stateful::{StatefulRule, accepts, is_mapping, is_per_packet};
 use super::stateful_change::{RuleFate, StatefulChange, Successor};
+use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
 use crate::port::PortTable;
-use mmb_base::{Id, IdPool};
+use mmb_base::{Id, IdPool, lock};
 use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::PortId;
@@ -22,8 +23,8 @@ use mmb_policy::{CtStates, Policy, Rule, RuleId, RuleStore, Test};
 use mmb_random::{Generator, Purpose, SeedTree};
 use mmb_rewrite::Edit;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 /// Up to this many changes are applied one by one, however many rules there are.
 const FEW: usize = 4096;
@@ -41,9 +42,17 @@ pub enum PublishError {
         /// The names that exist.
         known: String,
     },
-    /// A rule is about streams, which no host follows yet. To be removed with the check in `PolicyCompiler::check`.
-    #[error("rule {}: streams are not supported by this host yet", .0.0)]
-    Streams(RuleId),
+    /// The patterns of a rule cannot be searched for.
+    #[error("rule {}: {reason}", .rule.0)]
+    Patterns {
+        /// The rule.
+        rule: RuleId,
+        /// The reason.
+        reason: String,
+    },
+    /// A rule has too many constraints on streams.
+    #[error("rule {}: more than {MOST_CONSTRAINTS} constraints on streams; split the rule, or write patterns of one field in braces", .0.0)]
+    StreamConstraints(RuleId),
     /// `enable` or `disable` names a port that does not exist.
     #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
     UnknownSwitchedPort {
@@ -74,6 +83,14 @@ pub(crate) struct PolicyCompiler {
     slots: RuleSlots,
     /// The rules that drain: they are not in the index.
     draining: BTreeSet<RuleId>,
+    /// The rules on streams.
+    stream_rules: BTreeMap<RuleId, RuleSlot>,
+    /// Some of them changed since `streams` was made.
+    streams_changed: bool,
+    /// Their patterns.
+    streams: Arc<StreamPatterns>,
+    /// The patterns of the policy that was checked last.
+    checked: Mutex<Option<StreamPatterns>>,
 }
 
 impl PolicyCompiler {
@@ -93,6 +110,10 @@ impl PolicyCompiler {
             edits: IdPool::default(),
             slots: RuleSlots::new(workers),
             draining: BTreeSet::new(),
+            stream_rules: BTreeMap::new(),
+            streams_changed: false,
+            streams: Arc::default(),
+            checked: Mutex::default(),
         }
     }
 
@@ -124,18 +145,34 @@ impl PolicyCompiler {
         after: &Policy,
         known: &PortTable,
     ) -> Result<(), PublishError> {
+        let mut adds_streams = false;
         for change in RuleStore::diff(&before.rules, &after.rules) {
             // A draining rule matches no packets, and its ports may be gone.
             if let RuleChange::Added(rule) = change
                 && !rule.draining
             {
                 self.names_ports(&rule, known)?;
-                // To be removed when the engine follows streams.
-                if rule.is_stream_rule() {
-                    return Err(PublishError::Streams(id(&rule)));
-                }
+                adds_streams |= rule.is_stream_rule();
             }
         }
+        if adds_streams || before.lists != after.lists {
+            self.check_patterns(after)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the patterns of a policy can be searched for. Keeps what it compiled for [`PolicyCompiler::change`].
+    fn check_patterns(&self, after: &Policy) -> Result<(), PublishError> {
+        let mut rules = BTreeMap::new();
+        for rule in after.rules.iter().filter(Rule::is_stream_rule) {
+            if rule.stream_matches().count() > MOST_CONSTRAINTS {
+                return Err(PublishError::StreamConstraints(id(&rule)));
+            }
+            rules.insert(id(&rule), RuleSlot::FIRST);
+        }
+        let checked = StreamPatterns::build(after, &rules, &self.streams)
+            .map_err(|(rule, reason)| PublishError::Patterns { rule, reason })?;
+        *lock(&self.checked) = Some(checked);
         Ok(())
     }
 
@@ -175,7 +212,20 @@ impl PolicyCompiler {
             self.slots.shrink();
         }
         self.rebuild(many);
+        if std::mem::take(&mut self.streams_changed) || before.lists != policy.lists {
+            self.rebuild_patterns();
+        }
         gone
+    }
+
+    /// Compiles the patterns of streams.
+    fn rebuild_patterns(&mut self) {
+        let checked = lock(&self.checked).take();
+        // They were checked, so this does not fail.
+        let checked = checked.as_ref().unwrap_or(&self.streams);
+        if let Ok(streams) = StreamPatterns::build(&self.policy, &self.stream_rules, checked) {
+            self.streams = Arc::new(streams);
+        }
     }
 
     /// The stateful rules in force that a change from `before` to `after` removes or replaces.
@@ -239,6 +289,11 @@ impl PolicyCompiler {
             self.last_version.0 += 1;
             let version = self.last_version;
             let stateful = StatefulRule::compile(rule, version, before);
+            if stateful.stream.is_some() {
+                self.stream_rules.insert(id(rule), slot);
+                self.streams_changed = true;
+                self.slots.count_hits(slot);
+            }
             self.rules.stateful.set(slot.index(), Some(Arc::new(stateful)));
             self.rules.stateful_rules += 1;
         }
@@ -273,6 +328,7 @@ impl PolicyCompiler {
             return None;
         }
         self.rules.stateful_rules -= 1;
+        self.streams_changed |= self.stream_rules.remove(&id(rule)).is_some();
         self.rules.stateful.at_mut(slot.index()).take()
     }
 
@@ -318,7 +374,9 @@ impl PolicyCompiler {
     pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
         let classifiers =
             (self.index.classifier(), self.per_packet.as_ref().map(ClassifierIndex::classifier));
-        Snapshot::new(generation, &self.policy, ports, classifiers, self.rules.clone(), self.slots.cells())
+        let streams = Arc::clone(&self.streams);
+        let rules = (self.rules.clone(), self.stream_rules.len(), streams);
+        Snapshot::new(generation, &self.policy, ports, classifiers, rules, self.slots.cells())
     }
 
     /// Frees the slots that only snapshots before `oldest` used.

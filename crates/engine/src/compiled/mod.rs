@@ -15,6 +15,7 @@ mod slots;
 mod snapshot;
 mod stateful;
 mod stateful_change;
+mod streams;
 
 pub(crate) use action::{Action, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
@@ -24,3 +25,4 @@ pub(crate) use snapshot::{RuleLineage, Snapshot};
 pub(crate) use stateful::StatefulRule;
 pub(crate) use stateful_change::RuleFate;
 pub use stateful_change::{AffectedConnections, StatefulChange};
+pub(crate) use streams::{StreamPatterns, StreamRule};

@@ -90,6 +90,11 @@ impl RuleSlots {
         slot
     }
 
+    /// Counts the hits of a slot's rule, which is one on streams.
+    pub(crate) fn count_hits(&mut self, slot: RuleSlot) {
+        self.workers.iter().for_each(|cells| cells.count_hits(slot));
+    }
+
     /// The slot of a rule of the newest policy.
     pub(crate) fn get(&self, id: RuleId) -> Option<RuleSlot> {
         self.by_id.get(id)

@@ -7,13 +7,14 @@
 use super::action::{ActionTable, CompiledRules, EditId, EditTable, StatefulRuleTable};
 use super::route::{Route, routes};
 use super::stateful::StatefulRule;
+use super::streams::StreamPatterns;
 use crate::cells::RuleCells;
 use crate::port::PortTable;
 use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::{ParserLimits, PortId};
-use mmb_policy::settings::ConnectionSettings;
+use mmb_policy::settings::{ConnectionSettings, StreamSettings};
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
@@ -42,6 +43,11 @@ pub(crate) struct Snapshot {
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
     pub(crate) connections: ConnectionSettings,
+    pub(crate) stream_settings: StreamSettings,
+    /// Number of rules on streams.
+    pub(crate) stream_rules: usize,
+    /// Their patterns.
+    pub(crate) streams: Arc<StreamPatterns>,
     pub(crate) limits: ParserLimits,
     pub(crate) routes: Box<[Route]>,
     /// The generation of the last snapshot that enabled a port.
@@ -57,7 +63,7 @@ impl Snapshot {
         policy: &Policy,
         ports: &PortTable,
         (classifier, per_packet): (Classifier, Option<Classifier>),
-        rules: CompiledRules,
+        (rules, stream_rules, streams): (CompiledRules, usize, Arc<StreamPatterns>),
         cells: &[RuleCells],
     ) -> Snapshot {
         let CompiledRules { actions, edits, stateful, stateful_rules, per_packet_rules, ct_rules } = rules;
@@ -72,6 +78,9 @@ impl Snapshot {
             per_packet: per_packet.filter(|_| per_packet_rules > 0),
             ct_rules,
             connections: policy.settings.connections,
+            stream_settings: policy.settings.streams,
+            stream_rules,
+            streams,
             limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
             routes: routes(policy, ports),
             enabled_at: 0,

@@ -1,6 +1,7 @@
 //! Compiled stateful rules: their mappings, the version that distinguishes a rule from a later one with the same id, and the line of
 //! successors by which a connection finds the later one.
 
+use super::streams::StreamRule;
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
@@ -30,6 +31,8 @@ pub(crate) struct StatefulRule {
     pub(crate) flow_label: Option<ValueChoice>,
     pub(crate) seq: Option<ValueChoice>,
     pub(crate) ack: Option<ValueChoice>,
+    /// What it does with the bytes of its connections.
+    pub(crate) stream: Option<Box<StreamRule>>,
 }
 
 /// A set, never empty, from which a number is chosen once per connection.
@@ -107,6 +110,7 @@ impl StatefulRule {
             flow_label: None,
             seq: None,
             ack: None,
+            stream: StreamRule::compile(rule),
         };
         for target in &rule.targets {
             match target {

@@ -26,6 +26,8 @@ pub(crate) struct PacketRules<'s> {
 /// A packet that passes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Committed {
+    /// Its connection and direction.
+    pub(crate) member: Option<(ConnId, Direction)>,
     /// Its translation, and the offsets of the packet that it quotes if that one is translated.
     pub(crate) transform: Option<(NatTransform, Option<QuotedOffsets>)>,
     /// It is a valid packet of a connection that existed before.
@@ -34,7 +36,7 @@ pub(crate) struct Committed {
 
 impl Committed {
     /// A packet without a connection.
-    const UNTRACKED: Committed = Committed { transform: None, is_valid: false };
+    const UNTRACKED: Committed = Committed { member: None, transform: None, is_valid: false };
 }
 
 impl Conntrack {
@@ -87,7 +89,7 @@ impl Conntrack {
             },
         };
         let transform = self.translates(member.0).then(|| (self.transform(member), quoted));
-        Ok(Committed { transform, is_valid })
+        Ok(Committed { member: Some(member), transform, is_valid })
     }
 
     /// Takes over a packet that a rule drops.

@@ -72,7 +72,8 @@ impl Conntrack {
         let signal = key::signal(packet, layout);
         let state = &mut self.state;
         if rules().all(|rule| !rule.maps) && !state.shared.has_bindings() {
-            let extension = state.extensions.make(rules(), [&arrived; 2], signal.as_ref(), None);
+            let stream = state.begin_stream(rules(), packet, layout)?;
+            let extension = state.extensions.make(rules(), [&arrived; 2], signal.as_ref(), (None, stream));
             let set = state.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
             return self.insert(
@@ -89,7 +90,14 @@ impl Conntrack {
             self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let state = &mut self.state;
         let Translated { sent, lease } = translated;
-        let extension = state.extensions.make(rules(), [&arrived, &sent], signal.as_ref(), hairpin);
+        let stream = match state.begin_stream(rules(), packet, layout) {
+            Ok(stream) => stream,
+            Err(reason) => {
+                state.shared.release(lease);
+                return Err(reason);
+            }
+        };
+        let extension = state.extensions.make(rules(), [&arrived, &sent], signal.as_ref(), (hairpin, stream));
         let set = state.sets.enter(snapshot, slots);
         let reply = if turns_back { sent.hairpinned() } else { sent.reversed() };
         let arrivals = arrivals(snapshot, packet, turns_back);
@@ -218,7 +226,11 @@ impl Conntrack {
         };
         state.shared.note_bindings(&nat);
         drop(nat);
-        let extension = state.extensions.keep(saved.extension);
+        let rules = slots.iter().filter_map(|&slot| snapshot.stateful(slot));
+        let stream = state.resume_stream(rules, arrived.proto)?;
+        let mut extension = saved.extension;
+        extension.stream = stream;
+        let extension = state.extensions.keep(extension);
         let set = state.sets.enter(snapshot, slots);
         let made = table.restore(state.now_ms, &saved.connection, state);
         self.stale = true;
@@ -250,7 +262,7 @@ impl Conntrack {
             Ok(id) => id,
             Err(reason) => {
                 state.shared.release(lease);
-                state.extensions.free(extension);
+                state.free_extension(extension);
                 state.sets.leave(set);
                 return Err(reason);
             }

@@ -1,7 +1,8 @@
-//! The state of connections beyond their tuples: offsets of sequence numbers, chosen identifications and flow labels, and for hairpinned
-//! connections the MAC addresses of both ends.
+//! The state of connections beyond their tuples: offsets of sequence numbers, chosen identifications and flow labels, for hairpinned
+//! connections the MAC addresses of both ends, and the stream of those that rules follow.
 
 use super::isn::SequenceNumbers;
+use super::stream_ref::StreamRef;
 use crate::compiled::StatefulRule;
 use mmb_base::Slab;
 use mmb_conn::{Direction, ExtensionId, TrackedHeader, Tuple, proto};
@@ -21,6 +22,8 @@ pub(crate) struct ConnectionExtension {
     flow_label: Option<u32>,
     /// If its packets hairpin: the MAC addresses that forward packets and replies are sent to.
     pub(crate) hairpin: Option<[[u8; 6]; 2]>,
+    /// Its stream, if rules follow it.
+    pub(crate) stream: Option<StreamRef>,
 }
 
 impl ConnectionExtension {
@@ -73,6 +76,7 @@ impl ConnectionExtension {
             ip_id: given(0).then(|| u16::from_be_bytes([bytes[9], bytes[10]])),
             flow_label: given(1).then(|| long(11)),
             hairpin: given(2).then_some(macs),
+            stream: None,
         })
     }
 }
@@ -121,9 +125,9 @@ impl Extensions {
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
         [tuple, sent]: [&Tuple; 2],
         signal: Option<&TrackedHeader>,
-        hairpin: Option<[[u8; 6]; 2]>,
+        (hairpin, stream): (Option<[[u8; 6]; 2]>, Option<StreamRef>),
     ) -> Option<ExtensionId> {
-        let mut extension = ConnectionExtension { hairpin, ..ConnectionExtension::default() };
+        let mut extension = ConnectionExtension { hairpin, stream, ..ConnectionExtension::default() };
         // In a stream that was picked up, both ends know their numbers already.
         let begins = signal.filter(|signal| signal.opens()).and_then(TrackedHeader::segment);
         for rule in rules {

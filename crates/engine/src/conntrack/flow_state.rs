@@ -1,5 +1,6 @@
 //! The state of a packet relative to connections, as conntrack's `ctinfo`, and what follows from it for the packet.
 
+use super::stream_ref::StreamRef;
 use crate::drop::DropReason;
 use mmb_conn::fragment::Complete;
 use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
@@ -40,10 +41,20 @@ pub(crate) struct QuotedOffsets {
     pub(crate) l4: u16,
 }
 
-/// The changes that NAT makes to a packet of a connection.
+/// What a connection does with a packet: the changes of NAT, and the stream that it belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NatTransform {
     pub(crate) translation: Translation,
     /// The packet leaves by the port that it came in by, for this destination MAC address.
     pub(crate) hairpin: Option<[u8; 6]>,
+    /// The stream that the packet belongs to.
+    pub(crate) stream: Option<StreamRef>,
+}
+
+impl NatTransform {
+    /// Whether it changes the packet.
+    #[inline]
+    pub(crate) fn changes(&self) -> bool {
+        self.hairpin.is_some() || self.translation != Translation::default()
+    }
 }

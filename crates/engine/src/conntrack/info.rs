@@ -1,12 +1,12 @@
 //! Connections as listings and events show them.
 
+use crate::drop::DropReason;
 use mmb_base::Id;
 use mmb_conn::{ConnId, Connection, ConnectionSnapshot, DESTINATION, SOURCE, Side, Tuple, Wire, proto};
 use mmb_policy::{ConnectionFilter, RuleId};
+use mmb_stream::StreamInfo;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::SyncSender;
 
 /// The most memory in bytes that a connection takes with everything that belongs to it: its record, its index entries while tables grow, a
 /// NAT binding of a host that has no other, a peer, an owner entry among several workers, a counted source. Measured
@@ -73,6 +73,23 @@ pub struct ConnectionInfo {
     pub bytes: [u64; 2],
     /// The stateful rules that created it.
     pub rules: Arc<[RuleId]>,
+    /// Its stream, if rules follow it.
+    pub stream: Option<Box<ConnectionStream>>,
+}
+
+/// The stream of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionStream {
+    /// What is known of it; none once it was ended.
+    pub info: Option<StreamInfo>,
+    /// Why its packets are dropped, by the name of the drop reason.
+    pub ended: Option<&'static str>,
+}
+
+impl ConnectionStream {
+    pub(super) fn new(info: Option<StreamInfo>, ended: Option<DropReason>) -> ConnectionStream {
+        ConnectionStream { info, ended: ended.map(DropReason::name) }
+    }
 }
 
 impl ConnectionInfo {
@@ -130,24 +147,7 @@ impl ConnectionInfo {
             packets: saved.packets,
             bytes: saved.bytes,
             rules,
+            stream: None,
         }
     }
-}
-
-/// The creation or the end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionEvent {
-    /// It was created; otherwise it has ended.
-    pub created: bool,
-    /// Why it ended.
-    pub reason: Option<&'static str>,
-    /// Its state at that moment; `id` is meaningless.
-    pub info: ConnectionInfo,
-}
-
-/// A subscriber to connection events.
-pub(crate) struct Watcher {
-    pub(crate) events: SyncSender<ConnectionEvent>,
-    /// Events lost because its queue was full. The pointer also identifies the watcher.
-    pub(crate) lost: Arc<AtomicU64>,
 }

@@ -31,7 +31,8 @@ impl Conntrack {
         verdicts: &[Verdict],
         (origin, is_traced): (Origin, bool),
     ) -> bool {
-        self.pass_quickly(packets, (keys, layouts), matched, is_traced);
+        // Rules and connections do not count made packets.
+        self.pass_quickly(packets, (keys, layouts), matched, is_traced || origin == Origin::Made);
         self.lookup_flow_states(snapshot, packets, layouts, verdicts, origin);
         self.lookup_cache(snapshot, packets) | (self.quick.count() > 0)
     }

@@ -153,10 +153,12 @@ pub enum CounterKind {
     Rx,
     /// Packets that left by a port.
     Tx,
+    /// Packets of a kind that workers made.
+    Made,
 }
 
 impl CounterKind {
-    const ALL: [CounterKind; 3] = [CounterKind::Drop, CounterKind::Rx, CounterKind::Tx];
+    const ALL: [CounterKind; 4] = [CounterKind::Drop, CounterKind::Rx, CounterKind::Tx, CounterKind::Made];
 }
 
 /// A counter of the daemon that saved a state.

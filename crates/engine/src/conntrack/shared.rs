@@ -2,10 +2,12 @@
 
 use super::cache::FlowCache;
 use super::extension::Extensions;
-use super::info::{ConnectionEvent, ConnectionInfo, Watcher};
+use super::info::ConnectionInfo;
 use super::owner_map::{ClaimError, OwnerMap};
 use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
+use super::streams::Streams;
+use super::watch::{ConnectionEvent, WatchedEvent, Watcher};
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -132,6 +134,7 @@ pub(crate) struct WorkerState {
     /// This worker's counters of rules.
     pub(super) rule_cells: RuleCells,
     pub(crate) watchers: Vec<Watcher>,
+    pub(super) streams: Streams,
     /// The most connections that a source may begin.
     pub(super) per_source: Option<u32>,
     pub(crate) now_ms: u64,
@@ -193,6 +196,11 @@ impl WorkerState {
             reason: closed.map(CloseReason::name),
             info: self.info(None, connection, expires_ms),
         };
+        self.send(&WatchedEvent::Connection(event));
+    }
+
+    /// Sends an event to all watchers.
+    pub(super) fn send(&self, event: &WatchedEvent) {
         let cells = &self.cells;
         for watcher in &self.watchers {
             // A disconnected watcher is soon removed from the list.
@@ -210,13 +218,14 @@ impl WorkerState {
         connection: &Connection,
         expires_ms: u64,
     ) -> ConnectionInfo {
-        ConnectionInfo::new(
+        let info = ConnectionInfo::new(
             self.worker,
             id,
             connection,
             (self.now_ms, expires_ms),
             connection.ids.rule_set.map(|set| self.sets.ids(set)).unwrap_or_default(),
-        )
+        );
+        ConnectionInfo { stream: self.stream_info(connection).map(Box::new), ..info }
     }
 }
 
@@ -265,7 +274,8 @@ impl WorkerState {
             self.notify(connection, 0, Some(reason));
         }
         self.shared.release_tuples(connection, self.worker);
-        self.extensions.free(connection.ids.extension);
+        self.tell_digests(connection);
+        self.free_extension(connection.ids.extension);
         if let Some(set) = connection.ids.rule_set {
             self.sets.leave(set);
         }

@@ -1,9 +1,10 @@
 //! Tasks of the control thread on a worker's connections. Each task visits a limited number of table slots between two
 //! vectors, and returns where the next one continues.
 
-use super::info::{ConnectionInfo, Watcher};
+use super::info::ConnectionInfo;
 use super::saved::{LeftOutConnection, SavedConnection};
 use super::tracking::Conntrack;
+use super::watch::Watcher;
 use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::drop::DropReason;
 use mmb_conn::{CloseReason, ConnId, Connection, RuleSetId};
@@ -189,7 +190,10 @@ impl Conntrack {
     /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them.
     fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> SavedConnection {
         let rules = self.state.sets.ids_in_force(snapshot, connection.ids.rule_set).collect();
-        let extension = connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
+        let mut extension =
+            connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
+        // Streams are not saved.
+        extension.stream = None;
         SavedConnection::of(connection, self.state.now_ms, extension, rules)
     }
 }

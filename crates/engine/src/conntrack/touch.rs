@@ -98,20 +98,20 @@ impl Conntrack {
 
     /// A TCP header with the numbers that both ends count by: the acknowledgment is shifted back if the connection shifts sequence numbers.
     #[inline(always)]
-    fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
+    pub(super) fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
         if let Some(extension) = self.table.ids(id).extension {
             segment.ack = segment.ack.wrapping_add(self.state.extensions.get(extension).ack(direction));
         }
         segment
     }
 
-    /// Whether packets of a connection are rewritten.
+    /// Whether packets of a connection are rewritten, or followed as a stream.
     #[inline]
     pub(crate) fn translates(&self, id: ConnId) -> bool {
         self.table.is_translated(id) || self.table.ids(id).extension.is_some()
     }
 
-    /// How packets of a connection are rewritten in one direction.
+    /// What a connection does with packets of one direction.
     #[inline]
     pub(crate) fn transform(&self, (id, direction): (ConnId, Direction)) -> NatTransform {
         let mut transform = NatTransform::default();
@@ -130,6 +130,7 @@ impl Conntrack {
             let extension = self.state.extensions.get(extension);
             extension.add_to(&mut transform.translation, direction);
             transform.hairpin = extension.hairpin.map(|macs| macs[direction as usize]);
+            transform.stream = extension.stream;
         }
         transform
     }

@@ -12,8 +12,10 @@ use super::lookups::Lookups;
 use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
+use super::streams::Streams;
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
+use crate::made::{MadePacket, MadePackets};
 use crate::verdict::VECTOR;
 use mmb_classify::RuleSlot;
 use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
@@ -74,6 +76,8 @@ pub(crate) struct Conntrack {
     pub(super) busy: bool,
     /// [`Snapshot::enabled_at`] of the last snapshot.
     enabled_at: u64,
+    /// Packets that were made and wait for buffers of the host.
+    pub(super) made: MadePackets,
     /// `set conn invalid drop`.
     pub(super) drops_invalid: bool,
 }
@@ -100,6 +104,7 @@ impl Conntrack {
                 cache: FlowCache::default(),
                 rule_cells: RuleCells::default(),
                 watchers: Vec::new(),
+                streams: Streams::default(),
                 per_source: None,
                 now_ms: 0,
             },
@@ -123,6 +128,7 @@ impl Conntrack {
             cursor: ReclaimCursor::default(),
             busy: false,
             enabled_at: 0,
+            made: MadePackets::default(),
             drops_invalid: false,
         }
     }
@@ -139,6 +145,11 @@ impl Conntrack {
         self.state.per_source = settings.per_source;
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.state.shared.nat().configure(settings);
+        let SharedState { owners, .. } = &*self.state.shared;
+        self.state.streams.configure(snapshot, owners.sharing());
+        if snapshot.stream_rules > 0 {
+            self.made.prepare();
+        }
         if snapshot.stateful_rules > 0 {
             self.held.prepare();
         } else {
@@ -206,6 +217,12 @@ impl Conntrack {
         self.state.closed(&connection, reason);
         self.stale = true;
         self.count();
+    }
+
+    /// Takes the oldest of the made packets.
+    #[inline]
+    pub(crate) fn take_made(&mut self) -> Option<MadePacket> {
+        self.made.pop()
     }
 
     /// Reseeds the generator of header choices: its future numbers are independent of earlier ones.

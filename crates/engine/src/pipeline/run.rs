@@ -36,6 +36,7 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) {
         let Decided { sound, at, .. } = self.decide_on((origin, false), snapshot, cycles, packets, verdicts);
+        let at = self.streams(snapshot, cycles, at, packets, verdicts);
         let tools = (&mut self.editor, &mut self.not_applied);
         self.work.apply(snapshot, packets, tools, |packet| Some(usize::from(packet)));
         let rewritten = cycles.now();
@@ -57,6 +58,7 @@ impl Pipeline {
     ) -> TranslatedPackets {
         let Decided { sound, at, tracked } =
             self.decide_on((origin, trace_hook.is_some()), snapshot, cycles, packets, verdicts);
+        let at = self.streams(snapshot, cycles, at, packets, verdicts);
         let translated = self.work.translate_at_once(packets);
         let batch = self.issue_tickets(tickets);
         if let Some(hook) = trace_hook {
@@ -69,6 +71,26 @@ impl Pipeline {
             self.park(batch, tickets);
         }
         translated
+    }
+
+    /// Takes packets through their streams. Returns the cycle count at the end.
+    #[inline]
+    fn streams(
+        &mut self,
+        snapshot: &Snapshot,
+        cycles: &impl Cycles,
+        start: u64,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) -> u64 {
+        let count = self.work.streamed.len();
+        if count == 0 {
+            return start;
+        }
+        self.follow_streams(snapshot, packets, verdicts);
+        let followed = cycles.now();
+        self.cells.stage(Stage::Streams, count, followed.wrapping_sub(start));
+        followed
     }
 
     /// Decides on a vector, and leaves the pending rewrites in `work`.
@@ -85,6 +107,10 @@ impl Pipeline {
         let parsed = cycles.now();
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
+        let is_made = origin == Origin::Made;
+        if is_made {
+            self.keys.clear();
+        }
         let tracked = self.conntrack.is_needed(snapshot);
         let mut looked_up = parsed;
         if tracked {
@@ -112,7 +138,10 @@ impl Pipeline {
 
         let mut decided = classified;
         if tracked {
-            self.decide_by_connection(snapshot, packets, verdicts);
+            match is_made {
+                true => self.pass_made(snapshot, packets, verdicts),
+                false => self.decide_by_connection(snapshot, packets, verdicts),
+            }
             decided = cycles.now();
             let spent = looked_up.wrapping_sub(parsed).wrapping_add(decided.wrapping_sub(classified));
             self.cells.stage(Stage::Connections, sound, spent);

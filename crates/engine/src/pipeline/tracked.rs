@@ -5,7 +5,8 @@ use super::state::Pipeline;
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
 use crate::conntrack::{
-    Assessment, BLOCK, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets, VerdictId,
+    Assessment, BLOCK, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets, StreamPacket,
+    StreamRefusal, VerdictId,
 };
 use crate::counters::Count;
 use crate::drop::DropReason;
@@ -35,6 +36,63 @@ impl Pipeline {
             self.conntrack.prefetch_new(snapshot, block, |at| self.scratch.slots(at));
             self.decide_block(snapshot, block, packets, verdicts);
         }
+    }
+
+    /// Takes packets that this worker made the way of their connection's packets. Neither rules nor connections count them.
+    pub(super) fn pass_made(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        self.work.clear();
+        for (at, packet) in packets.iter().enumerate() {
+            let start = self.work.listed.len();
+            let Some((member, rules)) = self.conntrack.of_made(snapshot, at, packet) else {
+                // Its connection has ended, and with it the translation.
+                verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+                continue;
+            };
+            let edits = rules.iter().map(|&slot| snapshot.actions.at(slot.index()).edit());
+            self.work.listed.extend(edits.filter(Option::is_some));
+            if self.conntrack.translates(member.0) {
+                self.add_transform((at, packet), member, (self.conntrack.transform(member), None), verdicts);
+            }
+            self.rewrite_listed(at, start);
+        }
+        // They are of no stream.
+        self.work.streamed.clear();
+    }
+
+    /// Takes the packets that pass through their streams, in order. Some of them are dropped there.
+    pub(super) fn follow_streams(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        if self.work.streamed.is_empty() {
+            return;
+        }
+        let streamed = std::mem::take(&mut self.work.streamed);
+        streamed.iter().for_each(|(_, of)| self.conntrack.prefetch_stream(of));
+        let mut some_dropped = false;
+        for &(at, of) in &streamed {
+            let at = usize::from(at);
+            let packet = &mut packets[at];
+            let refusal = self.conntrack.follow_stream(snapshot, of, packet, &self.work.layouts[at]);
+            if let Err(StreamRefusal { reason, by }) = refusal {
+                let count = Count { packets: 1, bytes: packet.len() as u64 };
+                let cells = &snapshot.cells[self.worker];
+                by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
+                verdicts[at] = Verdict::Drop(reason);
+                some_dropped = true;
+            }
+        }
+        if some_dropped {
+            self.work.discard(|at| matches!(verdicts[at], Verdict::Drop(_)));
+        }
+        self.work.streamed = streamed;
     }
 
     fn decide_block(
@@ -97,12 +155,12 @@ impl Pipeline {
         }
         let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
         let committed = self.conntrack.commit(snapshot, at, &assessment, rules, (packet, layout));
-        let Committed { transform, is_valid } = committed.map_err(|reason| {
+        let Committed { member, transform, is_valid } = committed.map_err(|reason| {
             self.conntrack.refuse(at, packet, layout);
             Verdict::Drop(reason)
         })?;
-        if let Some((transform, quoted)) = transform {
-            self.add_transform(at, transform, quoted, packet, verdicts);
+        if let (Some(member), Some(transform)) = (member, transform) {
+            self.add_transform((at, packet), member, transform, verdicts);
         }
         cacheable
             .filter(|_| is_valid)
@@ -250,7 +308,7 @@ impl Pipeline {
             return true;
         };
         if self.conntrack.translates(member.0) {
-            self.add_transform(at, self.conntrack.transform(member), None, packet, verdicts);
+            self.add_transform((at, packet), member, (self.conntrack.transform(member), None), verdicts);
         }
         self.rewrite_listed(at, start);
         true
@@ -298,7 +356,12 @@ impl Pipeline {
             CachedOutcome::Pass { .. } => {
                 self.count_matched(snapshot, packet, dropped_by);
                 if self.conntrack.translates(member.0) {
-                    self.add_transform(at, self.conntrack.transform(member), None, packet, verdicts);
+                    self.add_transform(
+                        (at, packet),
+                        member,
+                        (self.conntrack.transform(member), None),
+                        verdicts,
+                    );
                 }
                 self.rewrite_matched(snapshot, at);
             }
@@ -327,7 +390,7 @@ impl Pipeline {
             return;
         }
         if let Some(transform) = self.conntrack.commit_invalid(member, packet) {
-            self.add_transform(at, transform, None, packet, verdicts);
+            self.add_transform((at, packet), member, (transform, None), verdicts);
         }
         self.rewrite_matched(snapshot, at);
     }
@@ -389,17 +452,22 @@ impl Pipeline {
         dropped_by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
     }
 
-    /// Adds the translation of a packet, or of the packet that it quotes.
+    /// Adds the translation of a packet of a connection, or of the packet that it quotes, and notes a packet of a stream.
     fn add_transform(
         &mut self,
-        at: usize,
-        transform: NatTransform,
-        quoted: Option<QuotedOffsets>,
-        packet: &Packet<'_>,
+        (at, packet): (usize, &Packet<'_>),
+        member: (ConnId, Direction),
+        (transform, quoted): (NatTransform, Option<QuotedOffsets>),
         verdicts: &mut [Verdict],
     ) {
         if transform.hairpin.is_some() {
             verdicts[at] = Verdict::Send(packet.port);
+        }
+        if let (Some(stream), None, Verdict::Send(out)) = (transform.stream, quoted, verdicts[at]) {
+            self.work.streamed.push((at as u8, StreamPacket { stream, member, out }));
+        }
+        if quoted.is_none() && !transform.changes() {
+            return;
         }
         // A vector's packets are numbered in a byte.
         self.work.transforms.push(PacketTransform { packet: at as u8, transform, quoted });

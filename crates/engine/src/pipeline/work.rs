@@ -1,7 +1,7 @@
 //! Pending rewrites of a vector's packets.
 
 use crate::compiled::{EditId, Snapshot};
-use crate::conntrack::{NatTransform, QuotedOffsets};
+use crate::conntrack::{NatTransform, QuotedOffsets, StreamPacket};
 use crate::verdict::{TranslatedPackets, VECTOR};
 use mmb_conn::QuickTranslation;
 use mmb_packet::{Layout, Packet};
@@ -14,6 +14,8 @@ pub(super) struct RewriteWork {
     pub(super) translations: Vec<QuickTranslation>,
     /// Other packets that their connection translates.
     pub(super) transforms: Vec<PacketTransform>,
+    /// Packets of streams.
+    pub(super) streamed: Vec<(u8, StreamPacket)>,
     /// Packets that matched a rule which rewrites, and are not dropped.
     pub(super) rewrites: Vec<PacketEdits>,
     /// The edits of packets that have several.
@@ -50,6 +52,7 @@ impl RewriteWork {
             layouts: Box::new([Layout::default(); VECTOR]),
             translations: Vec::with_capacity(VECTOR),
             transforms: Vec::with_capacity(VECTOR),
+            streamed: Vec::with_capacity(VECTOR),
             rewrites: Vec::with_capacity(VECTOR),
             // The most that one vector can have; untouched memory costs nothing.
             listed: Vec::with_capacity(mmb_classify::MATCHES),
@@ -60,8 +63,15 @@ impl RewriteWork {
     pub(super) fn clear(&mut self) {
         self.translations.clear();
         self.transforms.clear();
+        self.streamed.clear();
         self.rewrites.clear();
         self.listed.clear();
+    }
+
+    /// Discards the pending rewrites of packets that are dropped after all.
+    pub(super) fn discard(&mut self, is_dropped: impl Fn(usize) -> bool) {
+        self.transforms.retain(|transform| !is_dropped(usize::from(transform.packet)));
+        self.rewrites.retain(|rewrite| !is_dropped(usize::from(rewrite.packet)));
     }
 
     /// Translates the packets that the quick pass took, and returns them.
@@ -86,7 +96,7 @@ impl RewriteWork {
         (editor, not_applied): (&mut PacketEditor, &mut NotAppliedCounts),
         place: impl Fn(u8) -> Option<usize>,
     ) {
-        let RewriteWork { layouts, translations, transforms, rewrites, listed } = self;
+        let RewriteWork { layouts, translations, transforms, rewrites, listed, .. } = self;
         for translation in &*translations {
             let Some(at) = place(translation.packet) else { continue };
             translate(&mut packets[at], translation, layouts);

@@ -4,7 +4,7 @@
 
 use mmb_engine::{
     ConnectionInfo, Connections, DropReason, Engine, Forward, NoCycles, Origin, PacketHost, PortSpec,
-    PortTable, ProcessedPacket, Released, VECTOR, Verdict, Worker, drive, drive_released,
+    PortTable, ProcessedPacket, ReturnedPacket, VECTOR, Verdict, Worker, drive, drive_returned,
 };
 use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
@@ -59,7 +59,7 @@ pub(crate) fn pass_among(
         host.deliver_handed(workers);
     }
     for worker in 0..workers.len() {
-        let Ok(()) = drive_released(&mut workers[worker], &mut host);
+        let Ok(()) = drive_returned(&mut workers[worker], &mut host);
         host.deliver_handed(workers);
     }
     host.passed
@@ -130,20 +130,19 @@ impl PacketHost for TestHost {
         Ok(())
     }
 
-    fn take_back(&mut self, released: Released<'_>) -> bool {
-        self.push(released.port, released.bytes.to_vec());
+    fn take_back(&mut self, returned: ReturnedPacket<'_>) -> bool {
+        self.push(returned.port, returned.bytes.to_vec());
         true
     }
 }
 
-/// What a worker held and gives out, with the ports that it came in by.
+/// What a worker held and gives back, with the ports that it came in by.
 pub(crate) fn released(worker: &mut Worker) -> Vec<(u16, Vec<u8>)> {
     let mut all = Vec::new();
-    while worker.release(|released| {
-        all.push((released.port.0, released.bytes.to_vec()));
+    while let Some(Origin::Held) = worker.give_back(|returned| {
+        all.push((returned.port.0, returned.bytes.to_vec()));
         true
-    }) > 0
-    {}
+    }) {}
     all
 }
 

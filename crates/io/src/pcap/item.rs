@@ -71,6 +71,20 @@ pub(super) enum Frame {
 }
 
 impl Meta {
+    /// The description of a packet that is in no capture.
+    pub fn made(link: LinkType, time_ns: u64, len: usize) -> Meta {
+        let len = len as u32;
+        Meta {
+            number: 0,
+            time_ns,
+            link,
+            captured_len: len,
+            original_len: len,
+            frame: Frame::Record { seconds: 0, fraction: 0 },
+            big_endian: false,
+        }
+    }
+
     /// True if the capture holds only a part of the packet.
     pub fn is_cut(&self) -> bool {
         self.captured_len < self.original_len

@@ -12,18 +12,18 @@ use crate::value;
 use mmb_policy::filter::STATES;
 use mmb_policy::rule::Cond;
 
-/// Ends a filter of `show connections`.
+/// Ends a filter of `show connections` and `show streams`.
 pub(crate) const VERBOSE: &str = "verbose";
 
 /// The words of a filter in short; there are many.
 const A_TERM: &str = "a field of the protocol, an address or a port, `state` or `rule`";
 
 impl<'t> Parser<'t, '_, '_> {
-    /// Parses the arguments of `show connections`.
-    pub(super) fn connections(&mut self) -> Option<CommandSyntax<'t>> {
+    /// Parses the arguments of `show connections` and `show streams`: a filter, and whether the answer is to be verbose.
+    pub(super) fn shown_connections(&mut self) -> Option<(FilterSyntax<'t>, bool)> {
         let filter = self.filter(&[VERBOSE])?;
         let verbose = self.take_word(VERBOSE);
-        Some(CommandSyntax::Connections(filter, verbose))
+        Some((filter, verbose))
     }
 
     /// Parses the arguments of `conn`.

@@ -57,10 +57,13 @@ impl std::fmt::Display for Show {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())?;
         match self {
-            Show::Connections { filter: ConnectionFilter::ALL, verbose } => {
+            Show::Connections { filter: ConnectionFilter::ALL, verbose }
+            | Show::Streams { filter: ConnectionFilter::ALL, verbose } => {
                 write!(f, "{}", verbosity(*verbose))
             }
-            Show::Connections { filter, verbose } => write!(f, " {}{}", filter.text(), verbosity(*verbose)),
+            Show::Connections { filter, verbose } | Show::Streams { filter, verbose } => {
+                write!(f, " {}{}", filter.text(), verbosity(*verbose))
+            }
             _ => Ok(()),
         }
     }

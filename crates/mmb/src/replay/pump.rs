@@ -4,12 +4,13 @@
 //! inputs the packet with the earlier time comes first; within an input the order of the file is kept. Blocks of a
 //! pcapng file that are not packets go directly to the output, so the vector is processed before them. A packet that the
 //! engine sends back goes to the output of its ingress port, which has the format of the other input. A fragment that the
-//! engine holds is written when the engine releases it, with its original time and number.
+//! engine holds is written when the engine releases it, with its original time and number; a packet that it makes is written
+//! with the time of the packets before it.
 
 use super::files::Stream;
 use anyhow::Context;
 use mmb_engine::{
-    Count, NoCycles, Origin, PacketHost, ProcessedPacket, Released, VECTOR, Verdict, Worker, drive,
+    Count, NoCycles, Origin, PacketHost, ProcessedPacket, ReturnedPacket, VECTOR, Verdict, Worker, drive,
 };
 use mmb_io::pcap::{CaptureError, CaptureItem, CaptureReader, CaptureWriter, Captured, Meta};
 use mmb_packet::{Packet, PortId};
@@ -62,6 +63,8 @@ struct ReplayEngine {
 /// The next vector, and the outputs.
 struct ReplayHost {
     outputs: Vec<ReplayOutput>,
+    /// The port of each input.
+    sources: Vec<PortId>,
     slots: Vec<PacketSlot>,
     /// The length of the next vector, which is in the first slots.
     filled: usize,
@@ -91,7 +94,10 @@ struct PacketSlot {
 /// The metadata of a packet in its capture.
 #[derive(Default)]
 struct CapturedMeta {
+    /// `None` for a slot that was never filled.
     meta: Option<Meta>,
+    /// It comes from no capture.
+    is_made: bool,
     options: Vec<u8>,
     source: usize,
 }
@@ -123,6 +129,7 @@ impl Pump {
         }
         let host = ReplayHost {
             outputs,
+            sources: sources.iter().map(|source| source.from).collect(),
             slots: std::iter::repeat_with(PacketSlot::default).take(VECTOR).collect(),
             filled: 0,
             held: Vec::new(),
@@ -252,6 +259,7 @@ impl PacketSlot {
         self.put(captured.data, port);
         self.captured.options.clear();
         self.captured.options.extend_from_slice(captured.options);
+        self.captured.is_made = false;
         (self.captured.source, self.captured.meta) = (source, Some(captured.meta));
     }
 
@@ -314,6 +322,15 @@ impl ReplayEngine {
     }
 }
 
+impl ReplayHost {
+    /// The metadata of a packet that the engine made.
+    fn made(&self, port: PortId, meta: Meta) -> CapturedMeta {
+        // With a single capture there is one source for all ports.
+        let source = self.sources.iter().position(|from| *from == port).unwrap_or(0);
+        CapturedMeta { meta: Some(meta), is_made: true, options: Vec::new(), source }
+    }
+}
+
 impl PacketHost for ReplayHost {
     type Error = anyhow::Error;
 
@@ -331,7 +348,7 @@ impl PacketHost for ReplayHost {
                     // With a single capture there is no other output.
                     let output = self.outputs.iter().position(|output| output.to == to).unwrap_or(source);
                     let ReplayOutput { writer, name, .. } = &mut self.outputs[output];
-                    let written = match output == source {
+                    let written = match output == source && !slot.captured.is_made {
                         true => writer.packet(meta, slot.bytes(), &slot.captured.options),
                         false => writer.foreign(meta, slot.bytes()),
                     };
@@ -349,10 +366,13 @@ impl PacketHost for ReplayHost {
         Ok(())
     }
 
-    fn take_back(&mut self, released: Released<'_>) -> bool {
-        let captured = self.held.get_mut(usize::from(released.place)).and_then(Option::take);
+    fn take_back(&mut self, ReturnedPacket { held, port, link, bytes }: ReturnedPacket<'_>) -> bool {
+        let captured = match held {
+            Some(number) => self.held.get_mut(usize::from(number)).and_then(Option::take),
+            None => Some(self.made(port, Meta::made(link, self.now_ns, bytes.len()))),
+        };
         let (Some(slot), Some(captured)) = (self.slots.get_mut(self.filled), captured) else { return false };
-        slot.put(released.bytes, released.port);
+        slot.put(bytes, port);
         slot.captured = captured;
         self.filled += 1;
         true

@@ -14,6 +14,8 @@ use std::fmt::Write;
 pub(super) struct Summary {
     r#in: ReplayCount,
     out: ReplayCount,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    made: BTreeMap<&'static str, u64>,
     drops: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     not_applied: BTreeMap<&'static str, u64>,
@@ -37,6 +39,9 @@ struct RuleSum {
     matched: ReplayCount,
     dropped_packets: u64,
     dropped_bytes: u64,
+    /// Of rules on streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hits: Option<u64>,
 }
 
 impl From<Count> for ReplayCount {
@@ -48,18 +53,20 @@ impl From<Count> for ReplayCount {
 impl Summary {
     pub(super) fn collect(done: &Done, engine: &Engine, policy: &Policy) -> Summary {
         let rules = policy.rules.keys().zip(policy.rules.iter()).map(|(id, rule)| {
-            let RuleCount { matched, dropped } = engine.rule_count(id);
+            let RuleCount { matched, dropped, hits } = engine.rule_count(id);
             RuleSum {
                 id: id.0,
                 rule: rule.text().to_string(),
                 matched: matched.into(),
                 dropped_packets: dropped.packets,
                 dropped_bytes: dropped.bytes,
+                hits: Some(hits).filter(|_| rule.is_stream_rule()),
             }
         });
         Summary {
             r#in: done.received.into(),
             out: done.sent.into(),
+            made: engine.made().into_iter().map(|(kind, n)| (kind.name(), n)).collect(),
             drops: engine.drops().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
             not_applied: engine.not_applied().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
             rules: rules.collect(),
@@ -90,14 +97,16 @@ impl Summary {
                 let _ = writeln!(text, "{title:<8}{n:>12} {reason}");
             }
         };
+        table("made", &self.made);
         table("drops", &self.drops);
         table("not done", &self.not_applied);
         if !self.rules.is_empty() {
             let _ = writeln!(text, "{:>8}{:>12}{:>16}{:>12}  rule", "id", "packets", "bytes", "dropped");
         }
-        for RuleSum { id, rule, matched, dropped_packets, .. } in &self.rules {
+        for RuleSum { id, rule, matched, dropped_packets, hits, .. } in &self.rules {
             let ReplayCount { packets, bytes } = matched;
-            let _ = writeln!(text, "{id:>8}{packets:>12}{bytes:>16}{dropped_packets:>12}  {rule}");
+            let hits = hits.map_or(String::new(), |hits| format!("  (hits: {hits})"));
+            let _ = writeln!(text, "{id:>8}{packets:>12}{bytes:>16}{dropped_packets:>12}  {rule}{hits}");
         }
         text
     }

@@ -11,7 +11,7 @@ use super::orders::ThreadOrders;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
 use mmb_engine::{
-    Count, DropReason, Origin, PacketHost, ProcessedPacket, Released, VECTOR, Verdict, Worker, drive,
+    Count, DropReason, Origin, PacketHost, ProcessedPacket, ReturnedPacket, VECTOR, Verdict, Worker, drive,
 };
 use mmb_io::dpdk::EalThread;
 use mmb_io::{BURST, Burst, Health, LostFrames, OpenPorts, PortError, PortLink, kernel};
@@ -235,11 +235,11 @@ impl PacketHost for ThreadHost {
         Ok(())
     }
 
-    fn take_back(&mut self, released: Released<'_>) -> bool {
-        let link = self.links.get(usize::from(released.port.0));
-        let Some(copy) = link.and_then(|link| link.copy(released.bytes)) else { return false };
+    fn take_back(&mut self, ReturnedPacket { port, bytes, .. }: ReturnedPacket<'_>) -> bool {
+        let link = self.links.get(usize::from(port.0));
+        let Some(copy) = link.and_then(|link| link.copy(bytes)) else { return false };
         self.arrived.push(copy);
-        self.ports.push(released.port);
+        self.ports.push(port);
         true
     }
 }

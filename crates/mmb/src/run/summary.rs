@@ -32,7 +32,9 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
             .into_iter()
             .map(|(reason, count)| (reason.name().to_owned(), count.into()))
             .collect();
-        output::print_json(&json!({ "ports": ports, "drops": drops }));
+        let made: Map<String, Value> =
+            engine.made().into_iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
+        output::print_json(&json!({ "ports": ports, "drops": drops, "made": made }));
         return;
     }
     for ((name, count), losses) in ports {
@@ -45,6 +47,9 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
             );
         }
         output::report_error(&line);
+    }
+    for (kind, count) in engine.made() {
+        output::report_error(&format!("made ({}): {count}", kind.name()));
     }
     for (reason, count) in engine.drops() {
         output::report_error(&format!("dropped ({}): {count}", reason.name()));

@@ -8,7 +8,8 @@ use crate::sys::{
 };
 use arrayvec::ArrayVec;
 use mmb_engine::{
-    Count, DropReason, Origin, PacketHost, PacketTrace, Released, RewriteTicket, VECTOR, Verdict, Worker,
+    Count, DropReason, Origin, PacketHost, PacketTrace, ReturnedPacket, RewriteTicket, VECTOR, Verdict,
+    Worker,
 };
 use mmb_packet::{Packet, PortId};
 use std::convert::Infallible;
@@ -16,16 +17,16 @@ use std::convert::Infallible;
 /// The next node of a packet that goes to no node of this thread.
 const NONE: u16 = u16::MAX;
 
-/// A node's thread as a host of the engine: its vectors are a frame of VPP's, and then buffers with packets that the worker released.
+/// A node's thread as a host of the engine: its vectors are a frame of VPP's, and then buffers with packets that the worker gave back.
 pub(super) struct GraphHost<'h> {
     runtime: &'h Runtime,
     thread: VppThread<'h>,
     buffers: &'h mut ThreadBuffers,
     /// The frame, until it is processed.
     frame: Option<(&'h NodeCall<'h>, &'h [BufferIndex])>,
-    /// Released packets, by family, until they are processed.
-    released: [ArrayVec<BufferIndex, VECTOR>; 2],
-    /// The number of released packets so far.
+    /// Packets that the worker gave back, by family, until they are processed.
+    returned: [ArrayVec<BufferIndex, VECTOR>; 2],
+    /// The number of such packets so far.
     taken_back: usize,
 }
 
@@ -52,28 +53,28 @@ impl<'h> GraphHost<'h> {
         buffers: &'h mut ThreadBuffers,
         frame: Option<(&'h NodeCall<'h>, &'h [BufferIndex])>,
     ) -> GraphHost<'h> {
-        let released = [ArrayVec::new(), ArrayVec::new()];
-        GraphHost { runtime, thread, buffers, frame, released, taken_back: 0 }
+        let returned = [ArrayVec::new(), ArrayVec::new()];
+        GraphHost { runtime, thread, buffers, frame, returned, taken_back: 0 }
     }
 
-    /// The number of packets that the worker released.
+    /// The number of packets that the worker gave back.
     pub(super) fn taken_back(&self) -> usize {
         self.taken_back
     }
 
-    /// Decides on the released packets.
-    fn process_released(&mut self, worker: &mut Worker) {
-        let GraphHost { runtime, thread, buffers, released, .. } = self;
-        for (family, released) in (0..).zip(released) {
-            if released.is_empty() {
+    /// Decides on the packets that the worker gave back.
+    fn process_returned(&mut self, worker: &mut Worker, origin: Origin) {
+        let GraphHost { runtime, thread, buffers, returned, .. } = self;
+        for (family, returned) in (0..).zip(returned) {
+            if returned.is_empty() {
                 continue;
             }
             let call = NodeCall::deciding(*thread, family);
-            let frame = std::mem::take(released);
+            let frame = std::mem::take(returned);
             call.contain(
                 &mut (&mut *worker, &mut **buffers),
                 &frame,
-                |(worker, buffers)| decide(&call, runtime, (worker, buffers), Origin::Held, &frame),
+                |(worker, buffers)| decide(&call, runtime, (worker, buffers), origin, &frame),
                 |(_, buffers), left| buffers.abandon(family, left),
             );
         }
@@ -87,26 +88,35 @@ impl PacketHost for GraphHost<'_> {
         if let Some((call, frame)) = self.frame.take() {
             decide(call, self.runtime, (worker, self.buffers), origin, frame);
         }
-        self.process_released(worker);
+        self.process_returned(worker, origin);
         Ok(())
     }
 
-    fn take_back(&mut self, released: Released<'_>) -> bool {
-        let Some(metadata) = self.buffers.held.metadata(released.place) else { return false };
-        let Some(index) = metadata.alloc_copy(self.thread, released.bytes) else { return false };
-        let is_ip6 = released.bytes.first().is_some_and(|first| first >> 4 == 6);
-        self.released[usize::from(is_ip6)].push(index);
+    fn take_back(&mut self, ReturnedPacket { held, port, bytes, .. }: ReturnedPacket<'_>) -> bool {
+        let family = u32::from(bytes.first().is_some_and(|first| first >> 4 == 6));
+        let index = match held {
+            Some(number) => {
+                let metadata = self.buffers.held.metadata(number);
+                metadata.and_then(|metadata| metadata.alloc_copy(self.thread, bytes))
+            }
+            None => {
+                let interface = self.runtime.interfaces.ports.interface_of(port);
+                interface.and_then(|interface| BufferIndex::alloc_made(self.thread, family, interface, bytes))
+            }
+        };
+        let Some(index) = index else { return false };
+        self.returned[family as usize].push(index);
         self.taken_back += 1;
         true
     }
 }
 
 impl Drop for GraphHost<'_> {
-    /// After a panic, drops the released packets that were not processed.
+    /// After a panic, drops the packets that the worker gave back and that were not processed.
     fn drop(&mut self) {
-        for (family, released) in (0..).zip(&self.released) {
-            if !released.is_empty() {
-                NodeCall::deciding(self.thread, family).drop_all(released);
+        for (family, returned) in (0..).zip(&self.returned) {
+            if !returned.is_empty() {
+                NodeCall::deciding(self.thread, family).drop_all(returned);
             }
         }
     }

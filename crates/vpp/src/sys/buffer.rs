@@ -39,6 +39,14 @@ unsafe extern "C" {
         count: u32,
         index: *mut u32,
     ) -> c_int;
+    fn mmb_shim_alloc_made(
+        vm: *mut vlib_main_t,
+        family: u32,
+        interface: u32,
+        bytes: *const u8,
+        count: u32,
+        index: *mut u32,
+    ) -> c_int;
 }
 
 /// The index of a buffer that VPP gave to a node.
@@ -57,6 +65,23 @@ pub(crate) struct BufferMetadata {
     flags: u32,
     opaque: [u32; 10],
     opaque2: [u32; 14],
+}
+
+impl BufferIndex {
+    /// A buffer with a copy of these bytes that seems to have come in by an interface; `None` if VPP has no buffer.
+    pub(crate) fn alloc_made(
+        thread: VppThread<'_>,
+        family: u32,
+        interface: u32,
+        bytes: &[u8],
+    ) -> Option<BufferIndex> {
+        let mut index = 0;
+        let (start, count) = (bytes.as_ptr(), bytes.len() as u32);
+        // SAFETY: VPP copies the bytes to a buffer that it allocates.
+        let done =
+            unsafe { mmb_shim_alloc_made(thread.as_ptr(), family, interface, start, count, &mut index) };
+        (done != 0).then_some(BufferIndex(index))
+    }
 }
 
 /// The memory of a thread's buffers.

@@ -307,6 +307,27 @@ mmb_shim_alloc_copy (vlib_main_t *vm, const mmb_buffer_metadata_t *metadata, u8 
   return 1;
 }
 
+/* A buffer of these bytes that seems to have come in by an interface; returns 0 if there is none. */
+int
+mmb_shim_alloc_made (vlib_main_t *vm, u32 family, u32 sw_if_index, u8 *bytes, u32 count, u32 *index)
+{
+  if (vlib_buffer_alloc (vm, index, 1) != 1)
+    return 0;
+  vlib_buffer_t *b = vlib_get_buffer (vm, *index);
+  b->flags |= family ? VNET_BUFFER_F_IS_IP6 : VNET_BUFFER_F_IS_IP4;
+  clib_memset (b->opaque, 0, sizeof (b->opaque));
+  clib_memset (b->opaque2, 0, sizeof (b->opaque2));
+  vnet_buffer (b)->sw_if_index[VLIB_RX] = sw_if_index;
+  vnet_buffer (b)->sw_if_index[VLIB_TX] = ~0;
+  u32 last = *index;
+  if (vlib_buffer_add_data (vm, &last, bytes, count))
+    {
+      vlib_buffer_free_one (vm, *index);
+      return 0;
+    }
+  return 1;
+}
+
 static u8 *
 mmb_format_trace (u8 *s, va_list *args)
 {

@@ -1,0 +1,268 @@
+//! Compiled constraints on streams: the patterns of all rules as one set, and the rules that each pattern is of.
+//!
+//! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
+//! for a connection only if the connection has the rule.
+
+use mmb_classify::RuleSlot;
+use mmb_http::name_key;
+use mmb_policy::field::{FieldPlace, StreamPart};
+use mmb_policy::pattern::{PatternItem, Regex};
+use mmb_policy::rule::{Match, Target};
+use mmb_policy::{Policy, Rule, RuleId};
+use mmb_scan::{Pattern, PatternError, PatternKind, PatternSet};
+use mmb_stream::Level;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The most constraints on streams that one rule may have.
+pub(crate) const MOST_CONSTRAINTS: usize = 16;
+
+/// What a stateful rule does with the bytes of its connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamRule {
+    /// How closely the bytes of the initiator and of the responder are followed.
+    pub(crate) levels: [Level; 2],
+    /// The number of its constraints on streams, all of which must be met.
+    pub(crate) constraints: u8,
+    /// A match ends the connection, and tells both ends.
+    pub(crate) closes: bool,
+    /// A match ends the connection without a word.
+    pub(crate) drops: bool,
+    /// A match is told, with this text.
+    pub(crate) alert: Option<Arc<str>>,
+    /// Bytes and checksums of both directions are told when the connection ends.
+    pub(crate) digests: bool,
+    /// Whether it searches the bytes of the initiator and of the responder.
+    pub(crate) searches: [bool; 2],
+    /// Its constraints on the server's name in TLS.
+    pub(crate) names: Box<[NameConstraint]>,
+}
+
+/// A constraint on the server's name in TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NameConstraint {
+    /// Its number among the constraints of its rule.
+    pub(crate) number: u8,
+    /// It holds for other names, and without a name.
+    pub(crate) negated: bool,
+}
+
+impl StreamRule {
+    /// `None` for a rule that does not ask for streams.
+    pub(crate) fn compile(rule: &Rule) -> Option<Box<StreamRule>> {
+        if !rule.is_stream_rule() {
+            return None;
+        }
+        let has = |wanted: &Target| rule.targets.iter().any(|target| target == wanted);
+        let constraints = rule.stream_matches().count();
+        let mut stream = StreamRule {
+            levels: [Level::None; 2],
+            constraints: constraints as u8,
+            closes: has(&Target::Close),
+            drops: constraints > 0 && rule.targets.iter().any(|target| matches!(target, Target::Drop(_))),
+            alert: None,
+            digests: has(&Target::Digest),
+            searches: [false; 2],
+            names: (0..)
+                .zip(rule.stream_matches())
+                .filter(|(_, constraint)| part(constraint) == Some(StreamPart::ServerName))
+                .map(|(number, constraint)| NameConstraint { number, negated: constraint.negated })
+                .collect(),
+        };
+        for target in &rule.targets {
+            if let Target::Alert(text) = target {
+                stream.alert = Some(text.as_deref().unwrap_or_default().into());
+            }
+        }
+        // A RST needs the numbers of both directions.
+        let least = if stream.digests || stream.closes { Level::Watch } else { Level::None };
+        stream.levels = [least; 2];
+        let level = if stream.ends() { Level::Guard } else { Level::Watch };
+        for constraint in rule.stream_matches() {
+            let is_name = part(constraint) == Some(StreamPart::ServerName);
+            for (direction, is_followed) in directions(constraint).into_iter().enumerate() {
+                if is_followed {
+                    stream.levels[direction] = stream.levels[direction].max(level);
+                    stream.searches[direction] |= !is_name;
+                }
+            }
+        }
+        Some(Box::new(stream))
+    }
+
+    /// Whether a match ends the connection.
+    pub(crate) fn ends(&self) -> bool {
+        self.closes || self.drops
+    }
+}
+
+fn part(constraint: &Match) -> Option<StreamPart> {
+    if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
+}
+
+/// Whether a constraint is about the initiator's bytes, and about the responder's.
+fn directions(constraint: &Match) -> [bool; 2] {
+    match part(constraint) {
+        Some(StreamPart::Both) => [true, true],
+        Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
+        Some(StreamPart::Reply) => [false, true],
+        None => [false, false],
+    }
+}
+
+/// A constraint that a pattern meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PatternUse {
+    pub(crate) slot: RuleSlot,
+    /// The number of the constraint among those of its rule.
+    pub(crate) constraint: u8,
+    /// Whether it is about the initiator's bytes, and about the responder's.
+    pub(crate) directions: [bool; 2],
+}
+
+/// The patterns of a policy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamPatterns {
+    /// Those of streams; `None` if no rule has any.
+    pub(crate) bytes: Option<PatternSet>,
+    /// The constraints by pattern.
+    uses: Vec<Vec<PatternUse>>,
+    /// Those of server names that are regexes.
+    pub(crate) names: Option<PatternSet>,
+    name_uses: Vec<Vec<PatternUse>>,
+    /// Whole names.
+    exact: HashMap<Vec<u8>, Vec<PatternUse>>,
+    /// Domains, without the leading dot, for the names below them and their own.
+    domains: HashMap<Vec<u8>, Vec<PatternUse>>,
+}
+
+/// Patterns of one kind while they are gathered.
+#[derive(Default)]
+struct PatternTable<'p> {
+    numbers: HashMap<(&'p [u8], Option<bool>), u32>,
+    patterns: Vec<Pattern>,
+    rules: Vec<RuleId>,
+    uses: Vec<Vec<PatternUse>>,
+}
+
+/// A set, and the constraints by pattern.
+type CompiledPatterns = (Option<PatternSet>, Vec<Vec<PatternUse>>);
+
+impl<'p> PatternTable<'p> {
+    fn text(&mut self, rule: RuleId, bytes: &'p [u8], of: PatternUse) {
+        self.add(rule, (bytes, None), || (PatternKind::Text(bytes.to_vec()), false), of);
+    }
+
+    fn regex(&mut self, rule: RuleId, Regex { source, ignores_case }: &'p Regex, of: PatternUse) {
+        let kind = || (PatternKind::Regex(source.clone()), *ignores_case);
+        self.add(rule, (source.as_bytes(), Some(*ignores_case)), kind, of);
+    }
+
+    fn add(
+        &mut self,
+        rule: RuleId,
+        key: (&'p [u8], Option<bool>),
+        kind: impl FnOnce() -> (PatternKind, bool),
+        of: PatternUse,
+    ) {
+        let PatternTable { numbers, patterns, rules, uses } = self;
+        let number = *numbers.entry(key).or_insert_with(|| {
+            let id = patterns.len() as u32;
+            let (kind, ignores_case) = kind();
+            patterns.push(Pattern { kind, ignores_case, id });
+            rules.push(rule);
+            uses.push(Vec::new());
+            id
+        });
+        uses[number as usize].push(of);
+    }
+
+    /// The compiled set: `before` if that has the same patterns.
+    fn compile(self, before: Option<&PatternSet>) -> Result<CompiledPatterns, (RuleId, String)> {
+        if self.patterns.is_empty() {
+            return Ok((None, Vec::new()));
+        }
+        let digest = PatternSet::digest_of(&self.patterns);
+        if let Some(same) = before.filter(|before| before.digest() == digest) {
+            return Ok((Some(same.clone()), self.uses));
+        }
+        match PatternSet::compile(&self.patterns) {
+            Ok(set) => Ok((Some(set), self.uses)),
+            Err(error) => {
+                let at = if let PatternError::Refused { index, .. } = error { Some(index) } else { None };
+                let refused = at.and_then(|at| self.rules.get(at)).or(self.rules.last());
+                Err((refused.copied().unwrap_or(RuleId(0)), error.to_string()))
+            }
+        }
+    }
+}
+
+impl StreamPatterns {
+    /// The patterns of a policy's rules on streams, which are in these slots. Sets that `before` has too are not compiled again.
+    ///
+    /// # Errors
+    /// A rule whose patterns cannot be searched for, and the reason.
+    pub(crate) fn build(
+        policy: &Policy,
+        rules: &BTreeMap<RuleId, RuleSlot>,
+        before: &StreamPatterns,
+    ) -> Result<StreamPatterns, (RuleId, String)> {
+        let rules: Vec<(RuleId, RuleSlot, Rule)> =
+            rules.iter().filter_map(|(id, slot)| Some((*id, *slot, policy.rules.get(*id)?))).collect();
+        let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
+        let mut built = StreamPatterns::default();
+        for (id, slot, rule) in &rules {
+            for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
+                let of =
+                    PatternUse { slot: *slot, constraint: number as u8, directions: directions(constraint) };
+                let is_name = part(constraint) == Some(StreamPart::ServerName);
+                for item in constraint.test.patterns() {
+                    match item {
+                        PatternItem::Regex(regex) if is_name => names.regex(*id, regex, of),
+                        PatternItem::Regex(regex) => bytes.regex(*id, regex, of),
+                        PatternItem::Text(text) if is_name => built.add_name(text, of),
+                        PatternItem::Text(text) => bytes.text(*id, text, of),
+                        PatternItem::List(list) => {
+                            let texts = policy.lists.get(list).map(|list| &list.patterns);
+                            for text in texts.into_iter().flat_map(|texts| texts.iter()) {
+                                match is_name {
+                                    true => built.add_name(text, of),
+                                    false => bytes.text(*id, text, of),
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
+        (built.names, built.name_uses) = names.compile(before.names.as_ref())?;
+        Ok(built)
+    }
+
+    fn add_name(&mut self, text: &[u8], of: PatternUse) {
+        let (names, text) = match text {
+            [b'.', domain @ ..] => (&mut self.domains, domain),
+            whole => (&mut self.exact, whole),
+        };
+        names.entry(name_key(text)).or_default().push(of);
+    }
+
+    /// The constraints that a pattern of streams meets.
+    pub(crate) fn uses(&self, pattern: u32) -> &[PatternUse] {
+        self.uses.get(pattern as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The constraints that a pattern of server names meets.
+    pub(crate) fn name_uses(&self, pattern: u32) -> &[PatternUse] {
+        self.name_uses.get(pattern as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The constraints that a server name meets by its text, in lower case and without a trailing dot.
+    pub(crate) fn uses_of_name<'n>(&'n self, name: &'n [u8]) -> impl Iterator<Item = PatternUse> + 'n {
+        let below =
+            name.iter().enumerate().filter(|(_, byte)| **byte == b'.').map(|(dot, _)| &name[dot + 1..]);
+        let domains = std::iter::once(name).chain(below).filter_map(|domain| self.domains.get(domain));
+        self.exact.get(name).into_iter().chain(domains).flatten().copied()
+    }
+}

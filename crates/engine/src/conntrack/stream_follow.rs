@@ -1,0 +1,246 @@
+//! Packets of connections with streams: gives each packet that passes to the stream, and carries out what the rules that match demand.
+//!
+//! `close` drops the packet that completes the match and sends a RST to both ends, which look as if the other end had sent them. Each later
+//! packet that is no RST is dropped and answered with a RST that its sender accepts (RFC 5961 section 3.2): one of the first two may be
+//! lost, or its number may not be the one that the other end expects.
+
+use super::key;
+use super::stream_event::StreamEventKind;
+use super::stream_header::{change_segment, stream_segment};
+use super::stream_ref::{FollowedId, StreamRef};
+use super::stream_search::{Fired, StreamSearch};
+use super::streams::{StreamEnd, Streams};
+use super::tracking::Conntrack;
+use crate::compiled::{Snapshot, StreamRule};
+use crate::drop::DropReason;
+use crate::made::{HeaderTemplate, ResetNumbers};
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
+use mmb_conn::{ConnId, Direction, TcpSegment};
+use mmb_packet::checksum::{Soundness, transport_soundness};
+use mmb_packet::{Layout, Packet, PortId};
+use mmb_stream::{Level, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
+
+/// A packet of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamPacket {
+    pub(crate) stream: StreamRef,
+    pub(crate) member: (ConnId, Direction),
+    /// The port that it would be sent by.
+    pub(crate) out: PortId,
+}
+
+/// Why a packet of a stream is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamRefusal {
+    pub(crate) reason: DropReason,
+    /// The rule that drops it.
+    pub(crate) by: Option<RuleSlot>,
+}
+
+impl StreamRefusal {
+    fn of(reason: DropReason) -> StreamRefusal {
+        StreamRefusal { reason, by: None }
+    }
+}
+
+impl From<StreamEnd> for StreamRefusal {
+    fn from(end: StreamEnd) -> StreamRefusal {
+        StreamRefusal { reason: end.reason, by: end.by }
+    }
+}
+
+impl Conntrack {
+    /// Prefetches what [`Conntrack::follow_stream`] reads first.
+    #[inline]
+    pub(crate) fn prefetch_stream(&self, of: &StreamPacket) {
+        self.state.streams.prefetch(of.stream);
+    }
+
+    /// Takes a packet that passes, as part of its stream. May change its payload and its TCP header.
+    ///
+    /// # Errors
+    /// Why it must not go on.
+    pub(crate) fn follow_stream(
+        &mut self,
+        snapshot: &Snapshot,
+        of: StreamPacket,
+        packet: &mut Packet<'_>,
+        layout: &Layout,
+    ) -> Result<(), StreamRefusal> {
+        let (id, direction) = of.member;
+        // A later packet of the vector may have ended its connection.
+        let Some(followed) = self.state.streams.live(of.stream) else {
+            return Err(StreamRefusal::of(DropReason::ConnInvalid));
+        };
+        let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
+        if let Some(end) = self.state.streams.followed[followed].end {
+            if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
+                self.answer(of, &segment, packet, layout);
+                if end.tells_both {
+                    let target = ResetTarget { seq: segment.seq, ack: None };
+                    self.make_reset(of, direction, target, packet, layout);
+                    let told = StreamEnd { tells_both: false, ..end };
+                    self.state.streams.followed[followed].end = Some(told);
+                    self.table.reset(id);
+                }
+            }
+            return Err(end.into());
+        }
+        let Some(stream) = self.state.streams.followed[followed].stream else { return Ok(()) };
+        let guards = self.state.streams.table.levels(stream)[direction as usize] == Level::Guard;
+        if layout.is_fragment() {
+            return if guards { Err(StreamRefusal::of(DropReason::StreamFragment)) } else { Ok(()) };
+        }
+        let mut segment = segment.map(|segment| stream_segment(&segment, packet, layout)).unwrap_or_default();
+        segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
+        let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
+        change_segment(&outcome, packet, layout);
+        Ok(())
+    }
+
+    /// Gives a packet to its stream, and searches the bytes that are in order now.
+    fn take_in(
+        &mut self,
+        snapshot: &Snapshot,
+        (of, id): (StreamPacket, FollowedId),
+        segment: &Segment,
+        packet: &mut Packet<'_>,
+        layout: &Layout,
+    ) -> Result<Outcome, StreamRefusal> {
+        let direction = of.member.1 as usize;
+        let state = &mut self.state;
+        let live = match self.table.ids(of.member.0).rule_set {
+            Some(set) => state.sets.live(snapshot, set),
+            None => &[],
+        };
+        let Streams { table, followed, tools, .. } = &mut state.streams;
+        let followed = &mut followed[id];
+        let Some(stream) = followed.stream else { return Ok(Outcome::PASS) };
+        let rules = (snapshot, &snapshot.cells[state.worker], live);
+        let mut search = StreamSearch::new(rules, &mut followed.search, tools);
+        let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
+        let outcome =
+            table.take(stream, direction, segment, payload, state.now_ms, &mut |bytes| search.search(bytes));
+        let has_no_room = search.has_no_room;
+        let (fired, decided) = search.into_result();
+        for fired in &fired {
+            self.tell_alert(snapshot, of, *fired);
+        }
+        let reason = match outcome.verdict {
+            StreamVerdict::Pass => return Ok(outcome),
+            StreamVerdict::Drop(StreamDrop::BadChecksum) => DropReason::StreamBadChecksum,
+            StreamVerdict::Drop(StreamDrop::OutOfWindow) => DropReason::StreamOutOfWindow,
+            StreamVerdict::Drop(StreamDrop::Urgent) => DropReason::StreamUrgent,
+            StreamVerdict::Drop(StreamDrop::NoRoom) => {
+                self.give_up_idle();
+                DropReason::StreamNoRoom
+            }
+            StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room => DropReason::StreamNoRoom,
+            StreamVerdict::Drop(StreamDrop::Stopped) => {
+                let by = decided.map(|decided| self.decide(snapshot, (of, id), decided, packet, layout));
+                return Err(by.map_or(StreamRefusal::of(DropReason::Rule), StreamRefusal::from));
+            }
+        };
+        Err(StreamRefusal::of(reason))
+    }
+
+    fn tell_alert(&mut self, snapshot: &Snapshot, of: StreamPacket, fired: Fired) {
+        let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
+        let Some(text) = rule.stream.as_ref().and_then(|stream| stream.alert.clone()) else { return };
+        let connection = self.table.get(of.member.0);
+        let place = (fired.direction == 1, fired.end);
+        self.state.tell_stream(&connection, rule.id, place, StreamEventKind::Alert { text });
+    }
+
+    /// Ends a connection for a rule that has matched.
+    fn decide(
+        &mut self,
+        snapshot: &Snapshot,
+        (of, id): (StreamPacket, FollowedId),
+        decided: Fired,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> StreamEnd {
+        let rule = snapshot.stateful(decided.slot);
+        let closes =
+            rule.and_then(|rule| rule.stream.as_deref()).is_some_and(|stream: &StreamRule| stream.closes);
+        if let Some(rule) = rule.filter(|_| self.state.is_watched()) {
+            let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
+            let connection = self.table.get(of.member.0);
+            self.state.tell_stream(&connection, rule.id, (decided.direction == 1, decided.end), kind);
+        }
+        if closes && layout.l4_kind == mmb_packet::proto::TCP {
+            self.reset_both(of, id, packet, layout);
+        }
+        let end = StreamEnd {
+            reason: DropReason::Rule,
+            by: Some(decided.slot),
+            answers: closes,
+            tells_both: false,
+        };
+        self.state.streams.stop(id, end);
+        end
+    }
+
+    /// Makes a RST for each end of a connection.
+    fn reset_both(&mut self, of: StreamPacket, id: FollowedId, packet: &Packet<'_>, layout: &Layout) {
+        let Some(stream) = self.state.streams.followed[id].stream else { return };
+        let directions = [Direction::Forward, Direction::Reply];
+        for direction in directions {
+            // It looks as if the other end had sent it.
+            let end = direction.turned() as usize;
+            let Some(target) = self.state.streams.table.reset_target(stream, end) else { continue };
+            self.make_reset(of, direction, target, packet, layout);
+        }
+        self.table.reset(of.member.0);
+    }
+
+    /// Answers a packet of a connection that was closed with a RST that its sender accepts: RFC 9293 section 3.10.7.1.
+    fn answer(&mut self, of: StreamPacket, segment: &TcpSegment, packet: &Packet<'_>, layout: &Layout) {
+        let target = match segment.flags & flag::ACK != 0 {
+            true => ResetTarget { seq: segment.ack, ack: None },
+            false => {
+                let taken = segment.payload + u32::from(segment.flags & flag::SYN != 0);
+                ResetTarget { seq: 0, ack: Some(segment.seq.wrapping_add(taken)) }
+            }
+        };
+        self.make_reset(of, of.member.1.turned(), target, packet, layout);
+    }
+
+    /// Makes a RST that looks like a packet of a direction, from a packet of one direction.
+    fn make_reset(
+        &mut self,
+        of: StreamPacket,
+        direction: Direction,
+        target: ResetTarget,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
+        let (id, own) = of.member;
+        let tuple = self.table.tuples(id)[direction as usize];
+        let Some(headers) = HeaderTemplate::of(packet, layout) else { return };
+        let headers = match direction == own {
+            true => headers,
+            false => {
+                let port = self.table.arrival_port(id, direction).unwrap_or(of.out);
+                headers.reversed(port, tuple.addresses)
+            }
+        };
+        // As that end counts the numbers of the other one.
+        let shift = self.table.ids(id).extension.map_or(0, |id| self.state.extensions.get(id).ack(direction));
+        let numbers = ResetNumbers { seq: target.seq, ack: target.ack.map(|ack| ack.wrapping_sub(shift)) };
+        self.made.push(headers.reset(tuple.ports, numbers));
+    }
+
+    /// Gives up a stream that was idle for long, for its memory: its connection ends, and the next packet of it is answered with a RST.
+    #[cold]
+    fn give_up_idle(&mut self) {
+        let streams = &mut self.state.streams;
+        let Some(stream) = streams.table.longest_idle(self.state.now_ms) else { return };
+        if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
+            let reason = DropReason::StreamNoRoom;
+            streams.stop(id, StreamEnd { reason, by: None, answers: true, tells_both: true });
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What matches in a stream mean for the rules of its connection.
+//!
+//! A match counts only for rules that the connection has. A rule with one constraint fires with each match; one with several fires once, when
+//! all of them were met. Of rules that end the connection, the one whose match ends first decides.
+
+use super::streams::{FoundConstraints, SearchState, SearchTools};
+use crate::cells::RuleCells;
+use crate::compiled::{Snapshot, StatefulRule, StreamRule};
+use arrayvec::ArrayVec;
+use mmb_classify::RuleSlot;
+use mmb_http::HelloProgress;
+use mmb_scan::{PatternSet, Scanner};
+use mmb_stream::InOrder;
+use std::ops::ControlFlow;
+
+/// Events of one packet; more are only counted as hits.
+const FIRED: usize = 8;
+
+/// A rule that has fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fired {
+    pub(super) slot: RuleSlot,
+    pub(super) direction: usize,
+    /// Bytes of the direction up to the end of the match.
+    pub(super) end: u64,
+}
+
+/// The search of one packet's bytes.
+pub(super) struct StreamSearch<'s> {
+    rules: Rules<'s>,
+    search: &'s mut SearchState,
+    tools: &'s mut SearchTools,
+    /// There was no memory for a search: the bytes must not go on.
+    pub(super) has_no_room: bool,
+}
+
+/// The rules of a connection, and what they have found.
+struct Rules<'s> {
+    snapshot: &'s Snapshot,
+    cells: &'s RuleCells,
+    /// The connection's rules.
+    live: &'s [RuleSlot],
+    fired: ArrayVec<Fired, FIRED>,
+    /// The rule that ends the connection.
+    decided: Option<Fired>,
+}
+
+impl<'s> StreamSearch<'s> {
+    pub(super) fn new(
+        (snapshot, cells, live): (&'s Snapshot, &'s RuleCells, &'s [RuleSlot]),
+        search: &'s mut SearchState,
+        tools: &'s mut SearchTools,
+    ) -> StreamSearch<'s> {
+        let rules = Rules { snapshot, cells, live, fired: ArrayVec::new(), decided: None };
+        StreamSearch { rules, search, tools, has_no_room: false }
+    }
+
+    /// The rules with `alert` that fired, and the rule that ends the connection.
+    pub(super) fn into_result(self) -> (ArrayVec<Fired, FIRED>, Option<Fired>) {
+        (self.rules.fired, self.rules.decided)
+    }
+
+    /// Searches bytes that are in order. Breaks if they must not go on.
+    pub(super) fn search(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
+        let InOrder { direction, offset, bytes } = in_order;
+        let is_gap = self.search.next[direction] != offset;
+        self.search.next[direction] = offset + bytes.len() as u64;
+        if direction == 0 && self.search.hello.is_some() {
+            self.read_hello(bytes, is_gap)?;
+        }
+        if !self.search.wanted[direction] || self.tools.set.is_none() {
+            return ControlFlow::Continue(());
+        }
+        if self.search.set != self.tools.set_number {
+            // Other patterns are in force: what was begun of the ones before is forgotten.
+            self.search.set = self.tools.set_number;
+            self.search.scans = [None, None];
+        }
+        self.scan(in_order, is_gap)
+    }
+
+    fn scan(&mut self, InOrder { direction, offset, bytes }: InOrder<'_>, is_gap: bool) -> ControlFlow<()> {
+        let StreamSearch { rules, search, tools, .. } = self;
+        let SearchTools { scanner, set, found, .. } = &mut **tools;
+        let (Some(scanner), Some(set)) = (scanner, set) else {
+            self.has_no_room = true;
+            return ControlFlow::Break(());
+        };
+        let state = &mut search.scans[direction];
+        if state.is_none() {
+            *state = scanner.open(set);
+        }
+        let Some(state) = state else {
+            self.has_no_room = true;
+            return ControlFlow::Break(());
+        };
+        if is_gap {
+            scanner.restart(state);
+        }
+        // The search counts from where it began.
+        let mut result = ControlFlow::Continue(());
+        let patterns = &*rules.snapshot.streams;
+        let found_of = &mut search.found;
+        let mut on_match = |pattern, end: u64| {
+            for of in patterns.uses(pattern).iter().filter(|of| of.directions[direction]) {
+                let fired = Fired { slot: of.slot, direction, end };
+                let mut constraints = FoundPlace { found_of, found };
+                if rules.hit(fired, of.constraint, &mut constraints).is_break() {
+                    result = ControlFlow::Break(());
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        let _ = (offset, scanner.scan(state, bytes, &mut on_match));
+        result
+    }
+
+    /// Reads on in the hello of TLS, and decides on constraints on the server's name when it is known.
+    fn read_hello(&mut self, bytes: &[u8], is_gap: bool) -> ControlFlow<()> {
+        let StreamSearch { rules, search, tools, .. } = self;
+        let Some(id) = search.hello else { return ControlFlow::Continue(()) };
+        let SearchTools { hellos, found, names, .. } = &mut **tools;
+        let hello = &mut hellos[id];
+        let progress = if is_gap { HelloProgress::Invalid } else { hello.feed(bytes) };
+        if progress == HelloProgress::More {
+            return ControlFlow::Continue(());
+        }
+        let name = hello.server_name();
+        let by_regex = name.map(|name| regexes(rules, names.as_mut(), name)).unwrap_or_default();
+        let end = search.next[0];
+        let mut result = ControlFlow::Continue(());
+        for &slot in rules.live {
+            let Some(stream) = rules.rule(slot).and_then(|rule| rule.stream.as_deref()) else { continue };
+            for constraint in &stream.names {
+                let is_met = |name| {
+                    let mut by_text = rules.snapshot.streams.uses_of_name(name);
+                    by_text.any(|of| (of.slot, of.constraint) == (slot, constraint.number))
+                        || by_regex.contains(&(slot, constraint.number))
+                };
+                let holds = match (progress, name) {
+                    (_, Some(name)) => is_met(name) != constraint.negated,
+                    (HelloProgress::Nameless, _) => constraint.negated,
+                    // Servers may read another name in it than mmb: a rule that ends connections ends this one.
+                    (HelloProgress::Invalid, _) => constraint.negated || stream.ends(),
+                    _ => false,
+                };
+                let fired = Fired { slot, direction: 0, end };
+                let mut constraints = FoundPlace { found_of: &mut search.found, found };
+                if holds && rules.hit(fired, constraint.number, &mut constraints).is_break() {
+                    result = ControlFlow::Break(());
+                }
+            }
+        }
+        search.hello = None;
+        hellos.free(id);
+        result
+    }
+}
+
+/// The constraints of a connection's rules that a server name meets by regexes.
+fn regexes(
+    rules: &Rules<'_>,
+    names: Option<&mut (Scanner, PatternSet)>,
+    name: &[u8],
+) -> ArrayVec<(RuleSlot, u8), 64> {
+    let mut met = ArrayVec::new();
+    let Some((scanner, set)) = names else { return met };
+    let Some(mut state) = scanner.open(set) else { return met };
+    let mut on_match = |pattern, _| {
+        let uses = rules.snapshot.streams.name_uses(pattern).iter();
+        for of in uses.filter(|of| rules.live.contains(&of.slot)) {
+            let one = (of.slot, of.constraint);
+            if !met.contains(&one) {
+                // A connection has at most 64 rules; further constraints of one rule do not fit.
+                let _ = met.try_push(one);
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    let _ = scanner.scan(&mut state, name, &mut on_match);
+    let _ = scanner.finish(state, &mut on_match);
+    met
+}
+
+/// Where a connection records the constraints that it has met.
+struct FoundPlace<'f> {
+    found_of: &'f mut Option<super::streams::FoundId>,
+    found: &'f mut mmb_base::Slab<
+        super::streams::FoundId,
+        FoundConstraints,
+        mmb_base::Chunks<FoundConstraints, 64>,
+    >,
+}
+
+impl FoundPlace<'_> {
+    /// Records that a constraint of a rule is met. Returns whether that was the last one.
+    fn completes(&mut self, rule: &StatefulRule, stream: &StreamRule, constraint: u8) -> bool {
+        let id = match *self.found_of {
+            Some(id) => id,
+            None => {
+                if self.found.try_reserve().is_err() {
+                    return false;
+                }
+                let id = self.found.insert_reusing(|before| before);
+                *self.found_of = Some(id);
+                id
+            }
+        };
+        let found = &mut self.found[id];
+        let place = found.iter().position(|(version, _)| *version == rule.version);
+        // Rules that were replaced may take the places.
+        if place.is_none() && found.try_push((rule.version, 0)).is_err() {
+            return false;
+        }
+        let place = place.unwrap_or(found.len() - 1);
+        let met = &mut found[place].1;
+        let before = *met;
+        *met |= 1 << constraint;
+        *met != before && u32::from(stream.constraints) == met.count_ones()
+    }
+}
+
+impl<'s> Rules<'s> {
+    fn rule(&self, slot: RuleSlot) -> Option<&'s StatefulRule> {
+        let snapshot = self.snapshot;
+        snapshot.stateful(slot).map(std::convert::AsRef::as_ref)
+    }
+
+    /// A constraint of a rule is met. Breaks if that ends the connection.
+    fn hit(&mut self, fired: Fired, constraint: u8, found: &mut FoundPlace<'_>) -> ControlFlow<()> {
+        if !self.live.contains(&fired.slot) {
+            return ControlFlow::Continue(());
+        }
+        let Some(rule) = self.rule(fired.slot) else { return ControlFlow::Continue(()) };
+        let Some(stream) = rule.stream.as_deref() else { return ControlFlow::Continue(()) };
+        if stream.constraints > 1 && !found.completes(rule, stream, constraint) {
+            return ControlFlow::Continue(());
+        }
+        self.cells.hits(fired.slot).into_iter().for_each(|hits| hits.add(1));
+        if stream.alert.is_some() {
+            let _ = self.fired.try_push(fired);
+        }
+        if stream.ends() {
+            self.decided.get_or_insert(fired);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,299 @@
+//! Streams: the bytes of connections that have rules on them.
+//!
+//! Purpose: [`Streams`] has a worker's streams, and for each what the engine adds to it: the states of its searches, and what its rules have
+//! found. [`stream_follow`](super::stream_follow) takes the packets; [`stream_search`](super::stream_search) decides what matches mean.
+//!
+//! Life-cycle: a stream begins with the connection, if one of its rules is on streams, and ends with it. A connection refers to it by its
+//! extension, so that packets with a stream never take the quick pass.
+//!
+//! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
+
+use super::rule_sets::MOST_RULES;
+use super::stream_event::StreamEvents;
+use super::stream_ref::{FollowedId, StreamRef};
+use crate::compiled::{Snapshot, StatefulRule, StreamPatterns};
+use crate::drop::DropReason;
+use arrayvec::ArrayVec;
+use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_classify::RuleSlot;
+use mmb_conn::nat::RuleVersion;
+use mmb_http::ClientHello;
+use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
+use mmb_scan::{PatternSet, ScanState, Scanner};
+use mmb_stream::{Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
+use std::sync::Arc;
+
+id_types! {
+    /// A hello of TLS that is being read.
+    pub(super) struct HelloId;
+    /// The constraints that a connection has met of rules with several.
+    pub(super) struct FoundId;
+}
+
+/// How a rule, or the lack of a stream, has ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamEnd {
+    /// Why its packets are dropped.
+    pub(super) reason: DropReason,
+    /// The rule that ended it.
+    pub(super) by: Option<RuleSlot>,
+    /// Packets are answered with a RST.
+    pub(super) answers: bool,
+    /// The next packet is answered with a RST to its receiver too, which got none yet.
+    pub(super) tells_both: bool,
+}
+
+/// A stream as the engine follows it.
+#[derive(Debug, Default)]
+pub(super) struct FollowedStream {
+    serial: u32,
+    pub(super) stream: Option<StreamId>,
+    pub(super) end: Option<StreamEnd>,
+    pub(super) search: SearchState,
+    pub(super) digests: bool,
+}
+
+/// Where the searches of a stream are.
+#[derive(Debug, Default)]
+pub(super) struct SearchState {
+    /// Whether the bytes of each direction are searched.
+    pub(super) wanted: [bool; 2],
+    /// The set that `scans` are of, by its number.
+    pub(super) set: u32,
+    pub(super) scans: [Option<ScanState>; 2],
+    /// Offsets of the next bytes.
+    pub(super) next: [u64; 2],
+    pub(super) hello: Option<HelloId>,
+    pub(super) found: Option<FoundId>,
+}
+
+/// Which constraints of rules with several constraints a connection has met: one bit each.
+pub(super) type FoundConstraints = ArrayVec<(RuleVersion, u16), MOST_RULES>;
+
+/// The streams of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    pub(super) table: StreamTable,
+    pub(super) followed: Slab<FollowedId, FollowedStream, Chunks<FollowedStream, 256>>,
+    pub(super) tools: SearchTools,
+    serials: u32,
+    unfit: StreamUnfit,
+    /// Connections whose stream could not be followed.
+    unfit_count: u64,
+    pub(super) events: StreamEvents,
+}
+
+/// What searches use: one set of patterns, and the memory of all searches.
+#[derive(Debug, Default)]
+pub(super) struct SearchTools {
+    pub(super) scanner: Option<Scanner>,
+    pub(super) set: Option<PatternSet>,
+    /// Grows when the set changes.
+    pub(super) set_number: u32,
+    /// Bytes of the scanner's pool.
+    pool_bytes: usize,
+    /// For regexes of server names.
+    pub(super) names: Option<(Scanner, PatternSet)>,
+    pub(super) hellos: Slab<HelloId, ClientHello, Chunks<ClientHello, 64>>,
+    pub(super) found: Slab<FoundId, FoundConstraints, Chunks<FoundConstraints, 64>>,
+}
+
+/// What the rules of a new connection ask of its stream.
+#[derive(Default)]
+pub(super) struct Wanted {
+    levels: [Level; 2],
+    searches: [bool; 2],
+    digests: bool,
+    reads_name: bool,
+}
+
+impl Wanted {
+    pub(super) fn of<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>) -> Option<Wanted> {
+        let mut wanted: Option<Wanted> = None;
+        for rule in rules.filter_map(|rule| rule.stream.as_deref()) {
+            let wanted = wanted.get_or_insert_default();
+            for direction in 0..2 {
+                wanted.levels[direction] = wanted.levels[direction].max(rule.levels[direction]);
+                wanted.searches[direction] |= rule.searches[direction];
+            }
+            wanted.digests |= rule.digests;
+            wanted.reads_name |= !rule.names.is_empty();
+        }
+        wanted
+    }
+}
+
+impl Streams {
+    /// Applies the settings and patterns of a policy. `workers` share the limits.
+    pub(super) fn configure(&mut self, snapshot: &Snapshot, workers: usize) {
+        let StreamSettings { max, memory_mib, window_kib, reorder_kib, unfit, urgent } =
+            snapshot.stream_settings;
+        self.unfit = unfit;
+        if snapshot.stream_rules == 0 {
+            if self.followed.is_empty() {
+                (self.table, self.tools.scanner, self.tools.pool_bytes) = (StreamTable::default(), None, 0);
+            }
+            self.tools.set = None;
+            return;
+        }
+        let limits = StreamLimits {
+            streams: (max as usize).div_ceil(workers.max(1)),
+            memory: ((memory_mib as usize) << 20) / workers.max(1),
+            window: u64::from(window_kib) << 10,
+            reorder: (reorder_kib as usize) << 10,
+            urgent: match urgent {
+                StreamUrgent::Clear => Urgent::Clear,
+                StreamUrgent::Pass => Urgent::Pass,
+                StreamUrgent::Drop => Urgent::Drop,
+            },
+        };
+        if !self.table.is_configured(&limits) {
+            // Without memory no stream is guarded.
+            self.table.configure(limits);
+        }
+        let is_all_closed = self.tools.configure(&snapshot.streams, limits.streams);
+        if !is_all_closed {
+            self.close_old_scans();
+        }
+    }
+
+    /// Gives up the searches with sets that are not in force any more, for the memory of a new one.
+    fn close_old_scans(&mut self) {
+        for number in 1..=self.followed.highest() {
+            if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some()) {
+                self.followed[id].search.scans = [None, None];
+            }
+        }
+        self.tools.adopt_set();
+    }
+
+    /// Begins the stream of a new connection.
+    pub(super) fn begin(
+        &mut self,
+        wanted: &Wanted,
+        first: Option<&Segment>,
+        now_ms: u64,
+    ) -> Result<Option<StreamRef>, DropReason> {
+        self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        let mut end = None;
+        let stream = match self.table.open(wanted.levels, wanted.digests, first, now_ms) {
+            Ok(stream) => Some(stream),
+            Err(Unfit::NoRoom | Unfit::Midway | Unfit::Signed) => {
+                self.unfit_count += 1;
+                let answers = match self.unfit {
+                    StreamUnfit::Pass => return Ok(None),
+                    StreamUnfit::Close => true,
+                    StreamUnfit::Drop => false,
+                };
+                end = Some(StreamEnd {
+                    reason: DropReason::StreamUnfit,
+                    by: None,
+                    answers,
+                    tells_both: answers,
+                });
+                None
+            }
+        };
+        let mut search = SearchState { wanted: wanted.searches, ..SearchState::default() };
+        if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
+            search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
+        }
+        self.serials = self.serials.wrapping_add(1);
+        let serial = self.serials;
+        let id =
+            self.followed.insert(FollowedStream { serial, stream, end, search, digests: wanted.digests });
+        stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
+        Ok(Some(StreamRef { id, serial }))
+    }
+
+    /// The record of a stream that has not ended.
+    #[inline]
+    pub(super) fn live(&self, StreamRef { id, serial }: StreamRef) -> Option<FollowedId> {
+        self.followed.get(id).filter(|followed| followed.serial == serial).map(|_| id)
+    }
+
+    /// Prefetches the record of a stream.
+    #[inline]
+    pub(super) fn prefetch(&self, stream: StreamRef) {
+        self.followed.get(stream.id).into_iter().for_each(mmb_base::prefetch);
+    }
+
+    /// Ends the following of a stream, and keeps its record: all later packets are dropped.
+    pub(super) fn stop(&mut self, id: FollowedId, end: StreamEnd) {
+        self.release(id);
+        self.followed[id].end = Some(end);
+    }
+
+    /// Gives back what a record holds.
+    fn release(&mut self, id: FollowedId) {
+        let followed = &mut self.followed[id];
+        let (stream, search) = (followed.stream.take(), std::mem::take(&mut followed.search));
+        stream.into_iter().for_each(|stream| self.table.end(stream));
+        self.tools.close(search);
+    }
+
+    /// Removes the record of a connection that has ended.
+    pub(super) fn remove(&mut self, stream: StreamRef) {
+        if let Some(id) = self.live(stream) {
+            self.release(id);
+            self.followed.remove(id);
+        }
+    }
+
+    /// What is known of a stream, and how it has ended.
+    pub(super) fn info(&self, stream: StreamRef) -> Option<(Option<StreamInfo>, Option<StreamEnd>)> {
+        let followed = &self.followed[self.live(stream)?];
+        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end))
+    }
+}
+
+impl SearchTools {
+    /// Gets what the patterns of a policy need. Returns false if too many states of sets before are open to do so.
+    fn configure(&mut self, patterns: &StreamPatterns, streams: usize) -> bool {
+        let is_same = match (&self.set, &patterns.bytes) {
+            (Some(now), Some(wanted)) => now.digest() == wanted.digest(),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            self.set.clone_from(&patterns.bytes);
+            self.set_number = self.set_number.wrapping_add(1);
+        }
+        self.names = patterns.names.as_ref().and_then(|set| {
+            let mut scanner = Scanner::new(set.pool_bytes(1)).ok()?;
+            scanner.prepare(set).ok()?;
+            Some((scanner, set.clone()))
+        });
+        let Some(set) = &self.set else { return true };
+        let wanted = set.pool_bytes(2 * streams);
+        if wanted > self.pool_bytes {
+            self.scanner = Scanner::new(wanted).ok();
+            self.pool_bytes = wanted;
+            self.set_number = self.set_number.wrapping_add(1);
+        }
+        self.adopt_set()
+    }
+
+    /// Prepares the set in force, and gives up those before that no stream uses. Returns whether it is prepared.
+    fn adopt_set(&mut self) -> bool {
+        let (Some(scanner), Some(set)) = (&mut self.scanner, &self.set) else { return true };
+        let others: Vec<PatternSet> =
+            scanner.sets().filter(|other| other.digest() != set.digest()).cloned().collect();
+        others.iter().for_each(|other| drop(scanner.release(other)));
+        scanner.prepare(set).is_ok()
+    }
+
+    /// Frees what the searches of a stream hold.
+    fn close(&mut self, search: SearchState) {
+        if let Some(scanner) = &mut self.scanner {
+            search.scans.into_iter().flatten().for_each(|scan| scanner.close(scan));
+        }
+        if let Some(hello) = search.hello {
+            self.hellos.free(hello);
+        }
+        if let Some(found) = search.found {
+            self.found[found].clear();
+            self.found.free(found);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Packets that a worker makes itself: resets of connections that a rule closes.
+//!
+//! A made packet looks as the packets of one end of a connection looked when they came in: the same port, link header, addresses and ports. It
+//! then takes the way of those, so that translation and edits need no special case. It waits in a bounded queue until the host
+//! gives it a buffer ([`Worker::give_back`](crate::Worker::give_back)). A packet that finds no room, or no buffer, is lost as if the network had lost it, and not
+//! counted as made.
+
+use arrayvec::ArrayVec;
+use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
+use mmb_packet::{Class, Layout, LinkType, Packet, PortId};
+use std::collections::VecDeque;
+
+/// The kind of a made packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MadeKind {
+    /// A RST to an end of a connection that a rule closes.
+    Reset,
+}
+
+impl MadeKind {
+    /// Every kind, in the order in which counters are shown.
+    pub const ALL: [MadeKind; 1] = [MadeKind::Reset];
+
+    /// The kind's name in counters: stable.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MadeKind::Reset => "reset",
+        }
+    }
+}
+
+/// Bytes of a link header with two VLAN tags and of the fixed part of an IPv6 header.
+const MOST_HEADERS: usize = 20 + 8 + 40;
+const TCP_HEADER: usize = 20;
+const IP4_HEADER: usize = 20;
+const IP6_HEADER: usize = 40;
+
+/// Packets that may wait in one worker's queue.
+const WAITING: usize = 1024;
+
+/// A packet that was made.
+#[derive(Debug)]
+pub(crate) struct MadePacket {
+    pub(crate) kind: MadeKind,
+    pub(crate) port: PortId,
+    pub(crate) link: LinkType,
+    pub(crate) bytes: ArrayVec<u8, { MOST_HEADERS + TCP_HEADER }>,
+}
+
+/// Packets that wait for buffers.
+#[derive(Debug, Default)]
+pub(crate) struct MadePackets(VecDeque<MadePacket>);
+
+impl MadePackets {
+    /// Gets the memory of the queue, before the first packet is made.
+    pub(crate) fn prepare(&mut self) {
+        self.0.reserve_exact(WAITING - self.0.len());
+    }
+
+    /// Adds a packet, unless too many wait.
+    pub(crate) fn push(&mut self, packet: MadePacket) {
+        if self.0.len() < WAITING.min(self.0.capacity()) {
+            self.0.push_back(packet);
+        }
+    }
+
+    /// Takes the oldest packet.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<MadePacket> {
+        self.0.pop_front()
+    }
+}
+
+/// The sequence and acknowledgment numbers of a RST; without an acknowledgment number it has no ACK flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResetNumbers {
+    pub(crate) seq: u32,
+    pub(crate) ack: Option<u32>,
+}
+
+/// The headers that packets of one end of a connection have when they come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderTemplate {
+    port: PortId,
+    link: LinkType,
+    is_ip6: bool,
+    /// Bytes before the IP header.
+    link_len: u8,
+    bytes: [u8; MOST_HEADERS],
+}
+
+impl HeaderTemplate {
+    /// The headers of a packet. `None` for one that is not IP, or has more headers before that than fit.
+    pub(crate) fn of(packet: &Packet<'_>, layout: &Layout) -> Option<HeaderTemplate> {
+        let (is_ip6, fixed) = match layout.class {
+            Class::Ip4 => (false, IP4_HEADER),
+            Class::Ip6 => (true, IP6_HEADER),
+            Class::Other => return None,
+        };
+        let link_len = usize::from(layout.ip);
+        let headers = packet.bytes().get(..link_len + fixed)?;
+        let mut bytes = [0; MOST_HEADERS];
+        bytes.get_mut(..headers.len())?.copy_from_slice(headers);
+        Some(HeaderTemplate { port: packet.port, link: packet.link, is_ip6, link_len: link_len as u8, bytes })
+    }
+
+    /// The headers of the other end's packets, which come in by `port` with these addresses. A switch or a wire shows both ends' frames with
+    /// the same two MAC addresses.
+    pub(crate) fn reversed(&self, port: PortId, addresses: [u128; 2]) -> HeaderTemplate {
+        const LIFE: u8 = 64;
+        let mut reversed = HeaderTemplate { port, ..*self };
+        let (link, ip) = reversed.bytes.split_at_mut(usize::from(self.link_len));
+        if self.link == LinkType::Ethernet
+            && let Some(macs) = link.first_chunk_mut::<12>()
+        {
+            macs.rotate_left(6);
+        }
+        let [source, destination] = addresses;
+        if self.is_ip6 {
+            ip[7] = LIFE;
+            ip[8..24].copy_from_slice(&source.to_be_bytes());
+            ip[24..40].copy_from_slice(&destination.to_be_bytes());
+        } else {
+            ip[8] = LIFE;
+            ip[12..16].copy_from_slice(&(source as u32).to_be_bytes());
+            ip[16..20].copy_from_slice(&(destination as u32).to_be_bytes());
+        }
+        reversed
+    }
+
+    /// A RST from the end whose packets have these headers.
+    pub(crate) fn reset(&self, ports: [u16; 2], numbers: ResetNumbers) -> MadePacket {
+        let mut bytes = ArrayVec::new();
+        let link_len = usize::from(self.link_len);
+        let ip_len = if self.is_ip6 { IP6_HEADER } else { IP4_HEADER };
+        bytes.extend(self.bytes[..link_len + ip_len].iter().copied());
+        bytes.extend([0; TCP_HEADER]);
+        let (ip, tcp) = bytes[link_len..].split_at_mut(ip_len);
+        write_tcp(tcp, ports, numbers);
+        let pseudo = if self.is_ip6 { finish_ip6(ip) } else { finish_ip4(ip) };
+        let checksum = pseudo.bytes(tcp).checksum();
+        tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+        MadePacket { kind: MadeKind::Reset, port: self.port, link: self.link, bytes }
+    }
+}
+
+/// Writes the header of a RST (RFC 9293 section 3.5.2).
+fn write_tcp(tcp: &mut [u8], [source, destination]: [u16; 2], ResetNumbers { seq, ack }: ResetNumbers) {
+    const RST: u8 = 0x04;
+    const ACK: u8 = 0x10;
+    tcp[..2].copy_from_slice(&source.to_be_bytes());
+    tcp[2..4].copy_from_slice(&destination.to_be_bytes());
+    tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+    tcp[8..12].copy_from_slice(&ack.unwrap_or(0).to_be_bytes());
+    tcp[12] = (TCP_HEADER as u8 / 4) << 4;
+    tcp[13] = if ack.is_some() { RST | ACK } else { RST };
+}
+
+/// Turns an IPv4 header into that of a packet with a TCP header only: no options, no fragment, no congestion mark. Returns the pseudo header.
+fn finish_ip4(ip: &mut [u8]) -> ChecksumSum {
+    const DO_NOT_FRAGMENT: u8 = 0x40;
+    ip[0] = 0x45;
+    ip[1] &= 0xfc;
+    ip[2..4].copy_from_slice(&((IP4_HEADER + TCP_HEADER) as u16).to_be_bytes());
+    // An atomic datagram needs no identification (RFC 6864 section 4.1).
+    ip[4..8].copy_from_slice(&[0, 0, DO_NOT_FRAGMENT, 0]);
+    ip[9] = mmb_packet::proto::TCP;
+    ip[10..12].fill(0);
+    let checksum = ChecksumSum::default().bytes(ip).checksum();
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
+    pseudo4(address(12), address(16), mmb_packet::proto::TCP, TCP_HEADER as u16)
+}
+
+/// The same for an IPv6 header: no extension headers.
+fn finish_ip6(ip: &mut [u8]) -> ChecksumSum {
+    ip[1] &= 0xcf;
+    ip[4..6].copy_from_slice(&(TCP_HEADER as u16).to_be_bytes());
+    ip[6] = mmb_packet::proto::TCP;
+    let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
+    pseudo6(address(8), address(24), mmb_packet::proto::TCP, TCP_HEADER as u32)
+}

@@ -1,0 +1,30 @@
+//! Streams: the bytes of TCP and UDP connections in order.
+//!
+//! Purpose: a [`StreamTable`] follows connections at two levels, which differ by direction. *Watch* gives the bytes to a scanner and never
+//! changes or delays anything. *Guard* also holds the receiver to one version of the bytes, the one that was scanned: the first copy of each
+//! byte wins, and is kept until the receiver has acknowledged it; whatever the sender sends again for the same numbers, carries the same
+//! bytes. The window that the receiver advertises is clamped to what is kept, so that memory is bounded.
+//!
+//! Life-cycle: [`StreamTable::open`] with a connection's first packet, [`StreamTable::take`] for each packet that would pass, in the order in
+//! which they pass, and [`StreamTable::end`]. `take` changes the payload where a guard has other bytes, and returns what else is to be changed or
+//! done. Lengths never change.
+//!
+//! Numbers: an offset counts the bytes of a direction from the one behind its SYN, or from the first one that was seen. Sequence numbers are as
+//! both ends count them.
+//!
+//! The table belongs to one worker. It knows no clock, no port and no rule. The memory for payload is got once; the records of streams grow in
+//! chunks.
+#![forbid(unsafe_code)]
+
+mod early;
+mod limits;
+mod rope;
+mod segment;
+mod side;
+mod table;
+mod tcp;
+
+pub use limits::{StreamLimits, Urgent};
+pub use segment::{InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
+pub use side::{Level, SideStats};
+pub use table::{StreamId, StreamInfo, StreamProto, StreamTable, Unfit};

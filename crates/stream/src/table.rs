@@ -1,0 +1,263 @@
+//! The streams of a worker.
+//!
+//! Life-cycle of the table: [`StreamTable::configure`] gets the memory for payload, again when the limits change and no stream keeps
+//! bytes. Life-cycle of a stream: see the crate.
+
+use crate::limits::StreamLimits;
+use crate::rope::ChunkPool;
+use crate::segment::{InOrder, Outcome, ResetTarget, Segment, StreamDrop, flag};
+use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats};
+use crate::tcp::TcpTake;
+use mmb_base::{Chunks, Slab, id_types};
+use std::ops::ControlFlow;
+
+id_types! {
+    /// A worker's stream.
+    pub struct StreamId;
+}
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamProto {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP: datagrams in the order in which they arrive.
+    Udp,
+}
+
+/// Why a connection cannot be guarded, or not even watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// There are too many streams, or there is too little memory.
+    NoRoom,
+    /// Its begin was not seen.
+    Midway,
+    /// Its segments are signed (TCP-AO, MD5), so that none may be changed.
+    Signed,
+}
+
+/// What is known of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// By direction.
+    pub levels: [Level; 2],
+    /// By direction.
+    pub stats: [SideStats; 2],
+    /// Bytes that are kept until the receiver acknowledges them, by direction.
+    pub kept: [usize; 2],
+    /// Early bytes by direction.
+    pub early: [usize; 2],
+    /// CRC-32C of the scanned bytes by direction, if it was asked for.
+    pub crc32c: [u32; 2],
+}
+
+/// A connection's stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stream {
+    pub(crate) sides: [Side; 2],
+    proto: StreamProto,
+    owner: u32,
+    /// When its last segment was taken.
+    last_s: u32,
+}
+
+/// Streams that are looked at for one that may be given up.
+const VICTIMS: u32 = 64;
+/// A stream is given up only if it was idle for as long.
+const IDLE_S: u32 = 10;
+
+/// The streams of one worker; see the crate.
+#[derive(Debug, Default)]
+pub struct StreamTable {
+    limits: StreamLimits,
+    pool: ChunkPool,
+    streams: Slab<StreamId, Stream, Chunks<Stream, 256>>,
+    early: EarlyTable,
+    /// Where the search for a stream that may be given up goes on.
+    hand: u32,
+}
+
+impl StreamTable {
+    /// Sets the limits, and gets the memory for payload if none of it is in use; if some is, the table keeps what it has. Not for the packet
+    /// path. Returns whether there is memory.
+    pub fn configure(&mut self, limits: StreamLimits) -> bool {
+        let wanted = limits.memory / crate::rope::CHUNK;
+        if self.pool.chunks() != wanted && self.pool.taken() == 0 {
+            let Some(pool) = ChunkPool::new(limits.memory) else { return false };
+            self.pool = pool;
+        }
+        self.limits = limits;
+        true
+    }
+
+    /// Whether the table has memory, and the limits are these.
+    pub fn is_configured(&self, limits: &StreamLimits) -> bool {
+        self.limits == *limits && self.pool.chunks() > 0
+    }
+
+    /// Number of streams.
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Bytes of payload that are kept, in whole chunks.
+    pub fn payload_memory(&self) -> usize {
+        self.pool.taken() * crate::rope::CHUNK
+    }
+
+    /// Bytes of all records.
+    pub fn record_memory(&self) -> usize {
+        self.streams.memory() + self.early.memory()
+    }
+
+    /// Whether less than an eighth of the memory for payload is left: no window grows, and no stream is guarded any more.
+    fn is_short(&self) -> bool {
+        self.pool.taken() >= self.pool.chunks() - self.pool.chunks() / 8
+    }
+
+    /// Begins a stream with the first packet of a connection: with a segment of the initiator, or for UDP with none. [`StreamTable::take`] takes
+    /// that packet too.
+    ///
+    /// # Errors
+    /// Nothing of it can be followed ([`Unfit::NoRoom`]), or it cannot be guarded.
+    pub fn open(
+        &mut self,
+        levels: [Level; 2],
+        digests: bool,
+        first: Option<&Segment>,
+        now_ms: u64,
+    ) -> Result<StreamId, Unfit> {
+        let guards = levels.contains(&Level::Guard);
+        if let Some(first) = first
+            && guards
+        {
+            if !first.has(flag::SYN) || first.has(flag::ACK) {
+                return Err(Unfit::Midway);
+            }
+            if first.is_signed {
+                return Err(Unfit::Signed);
+            }
+        }
+        let is_full =
+            self.streams.len() >= self.limits.streams || (guards && first.is_some() && self.is_short());
+        if is_full || self.streams.try_reserve().is_err() {
+            return Err(Unfit::NoRoom);
+        }
+        let proto = if first.is_some() { StreamProto::Tcp } else { StreamProto::Udp };
+        let sides = [Side::new(0, levels[0], digests), Side::new(1, levels[1], digests)];
+        Ok(self.streams.insert(Stream { sides, proto, owner: 0, last_s: (now_ms / 1000) as u32 }))
+    }
+
+    /// Takes a packet of a connection that would pass. `scan` gets bytes that are in order; if it breaks, the packet is dropped, and the caller
+    /// should end the connection. `segment` of UDP is not looked at. The checksum of a changed payload is the caller's to mend.
+    pub fn take(
+        &mut self,
+        id: StreamId,
+        direction: usize,
+        segment: &Segment,
+        payload: &mut [u8],
+        now_ms: u64,
+        scan: &mut dyn FnMut(InOrder<'_>) -> ControlFlow<()>,
+    ) -> Outcome {
+        let is_short = self.is_short();
+        let StreamTable { limits, pool, streams, early, .. } = self;
+        let stream = &mut streams[id];
+        stream.last_s = (now_ms / 1000) as u32;
+        if stream.proto == StreamProto::Udp {
+            return take_datagram(&mut stream.sides[direction & 1], payload, segment.is_corrupt, scan);
+        }
+        let [first, second] = &mut stream.sides;
+        let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
+        TcpTake { limits, pool, early, ours, theirs, is_short, now_ms }.take(segment, payload, scan)
+    }
+
+    /// The numbers of a RST that an end accepts: 0 for the initiator, 1 for the responder. `None` if the end has nothing to reset.
+    pub fn reset_target(&self, id: StreamId, end: usize) -> Option<ResetTarget> {
+        let sides = &self.streams[id].sides;
+        let (own, other) = (&sides[end & 1], &sides[1 - (end & 1)]);
+        if other.has_begun {
+            return Some(ResetTarget { seq: other.expected(), ack: other.told });
+        }
+        // The end waits for an answer to its SYN: the acknowledgment of that is what makes a RST valid.
+        own.has_begun.then(|| ResetTarget { seq: 0, ack: Some(own.seq(0)) })
+    }
+
+    /// Ends a stream and gives back its memory.
+    pub fn end(&mut self, id: StreamId) {
+        let mut stream = self.streams.remove(id);
+        for side in &mut stream.sides {
+            side.clear(&mut self.pool);
+            if let Some(early) = side.early.take() {
+                self.early[early].clear(&mut self.pool);
+                self.early.free(early);
+            }
+        }
+    }
+
+    /// Records what the caller knows a stream by.
+    pub fn set_owner(&mut self, id: StreamId, owner: u32) {
+        self.streams[id].owner = owner;
+    }
+
+    /// What the caller knows a stream by.
+    pub fn owner(&self, id: StreamId) -> u32 {
+        self.streams[id].owner
+    }
+
+    /// How closely each direction is followed.
+    #[inline]
+    pub fn levels(&self, id: StreamId) -> [Level; 2] {
+        let sides = &self.streams[id].sides;
+        [sides[0].level, sides[1].level]
+    }
+
+    /// What is known of a stream.
+    pub fn info(&self, id: StreamId) -> StreamInfo {
+        let sides = &self.streams[id].sides;
+        let each = |of: fn(&Side) -> usize| [of(&sides[0]), of(&sides[1])];
+        StreamInfo {
+            levels: [sides[0].level, sides[1].level],
+            stats: [sides[0].stats, sides[1].stats],
+            kept: each(Side::kept),
+            early: sides.map(|side| side.early.map_or(0, |early| self.early[early].len())),
+            crc32c: [sides[0].crc32c, sides[1].crc32c],
+        }
+    }
+
+    /// A stream that may be given up for memory: of some that keep bytes, the one that was idle for longest. The caller resets its connection.
+    pub fn longest_idle(&mut self, now_ms: u64) -> Option<StreamId> {
+        let now_s = (now_ms / 1000) as u32;
+        let highest = self.streams.highest();
+        let mut found: Option<(u32, StreamId)> = None;
+        for _ in 0..VICTIMS.min(highest) {
+            self.hand = if self.hand >= highest { 1 } else { self.hand + 1 };
+            let Some(id) = <StreamId as mmb_base::Id>::new(self.hand) else { continue };
+            let stream = &self.streams[id];
+            let idle_s = now_s.saturating_sub(stream.last_s);
+            let keeps = stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some());
+            if keeps && idle_s >= IDLE_S && found.is_none_or(|(longest, _)| idle_s > longest) {
+                found = Some((idle_s, id));
+            }
+        }
+        found.map(|(_, id)| id)
+    }
+}
+
+fn take_datagram(side: &mut Side, payload: &[u8], is_corrupt: bool, scan: &mut Scan<'_>) -> Outcome {
+    if is_corrupt {
+        return if side.is_guarded() { Outcome::drop(StreamDrop::BadChecksum) } else { Outcome::PASS };
+    }
+    if side.level == Level::None {
+        return Outcome::PASS;
+    }
+    match side.take_datagram(payload, scan) {
+        Ok(()) => Outcome::PASS,
+        Err(NotTaken::Stopped | NotTaken::NoRoom) => Outcome::drop(StreamDrop::Stopped),
+    }
+}

@@ -1,0 +1,368 @@
+//! One segment of a TCP connection.
+//!
+//! The order of the checks is that of RFC 9293 section 3.10.7.4 and RFC 7323 section 5.3, as far as they concern one who stands between the ends:
+//! a segment that no receiver would take must not become the first copy of its bytes.
+
+use crate::limits::{StreamLimits, Urgent};
+use crate::rope::ChunkPool;
+use crate::segment::{Outcome, Segment, StreamDrop, flag};
+use crate::side::{EarlyTable, Level, NotTaken, Scan, Side};
+
+/// The largest window scale (RFC 7323 section 2.3).
+const MOST_SCALE: u8 = 14;
+
+/// What taking a segment needs: the sender's direction is `ours`, the receiver's `theirs`.
+pub(crate) struct TcpTake<'t> {
+    pub(crate) limits: &'t StreamLimits,
+    pub(crate) pool: &'t mut ChunkPool,
+    pub(crate) early: &'t mut EarlyTable,
+    pub(crate) ours: &'t mut Side,
+    pub(crate) theirs: &'t mut Side,
+    /// There is little memory for payload left.
+    pub(crate) is_short: bool,
+    pub(crate) now_ms: u64,
+}
+
+/// Where a segment's bytes lie, by offset.
+#[derive(Clone, Copy)]
+struct Place {
+    at: i64,
+    end: i64,
+}
+
+impl Place {
+    fn is_empty(self) -> bool {
+        self.at == self.end
+    }
+
+    /// Whether this is the byte of a window probe (RFC 9293 section 3.8.6.1), which may lie beyond the edge.
+    fn is_probe(self, edge: i64) -> bool {
+        self.end - self.at == 1 && self.at <= edge
+    }
+}
+
+impl TcpTake<'_> {
+    /// Takes a segment; see [`StreamTable::take`](crate::StreamTable::take).
+    pub(crate) fn take(&mut self, segment: &Segment, payload: &mut [u8], scan: &mut Scan<'_>) -> Outcome {
+        if segment.is_corrupt {
+            return self.refuse(StreamDrop::BadChecksum);
+        }
+        if segment.has(flag::RST) {
+            return Outcome::PASS;
+        }
+        if segment.has(flag::SYN) {
+            return self.take_syn(segment, payload, scan);
+        }
+        if !segment.has(flag::ACK) {
+            return self.refuse(StreamDrop::OutOfWindow);
+        }
+        if !self.ours.has_begun {
+            if self.ours.is_guarded() {
+                return Outcome::drop(StreamDrop::OutOfWindow);
+            }
+            self.ours.begin(segment.seq);
+        }
+        if self.ours.is_old(segment.timestamps, self.now_ms) || !self.acknowledges_what_was_sent(segment) {
+            return self.refuse(StreamDrop::OutOfWindow);
+        }
+        let at = self.ours.offset(segment.seq);
+        let place = Place { at, end: at + payload.len() as i64 };
+        if !self.is_in_window(segment, place) {
+            return self.refuse(StreamDrop::OutOfWindow);
+        }
+        if self.is_urgent(segment, Urgent::Drop) {
+            return Outcome::drop(StreamDrop::Urgent);
+        }
+        let mut outcome = Outcome { clear_urgent: self.is_urgent(segment, Urgent::Clear), ..Outcome::PASS };
+        // What lies before the window sets no timestamp (RFC 7323 section 5.3).
+        if place.at <= self.ours.end().cast_signed() && place.end >= self.ours.next.cast_signed() {
+            self.ours.note_timestamp(segment.timestamps, self.now_ms);
+        }
+        if self.take_acknowledgment(segment, scan).is_err() {
+            return Outcome::drop(StreamDrop::Stopped);
+        }
+        outcome.window = self.clamp_window(segment);
+        let changed = self.take_payload(place, payload, scan);
+        match changed {
+            Ok(is_changed) => outcome.is_changed = is_changed,
+            Err(why) => return Outcome::drop(why),
+        }
+        self.pass(segment, place);
+        outcome
+    }
+
+    /// Drops a segment that no receiver takes if one direction is guarded; else it passes, and nothing is taken of it.
+    fn refuse(&self, why: StreamDrop) -> Outcome {
+        let is_guarded = self.ours.is_guarded() || self.theirs.is_guarded();
+        if is_guarded { Outcome::drop(why) } else { Outcome::PASS }
+    }
+
+    /// A SYN, perhaps with data (RFC 7413). A guard takes the data at once: if the responder refuses them, the initiator sends the same again. A
+    /// watcher waits for what the SYN-ACK says.
+    fn take_syn(&mut self, segment: &Segment, payload: &mut [u8], scan: &mut Scan<'_>) -> Outcome {
+        if self.is_urgent(segment, Urgent::Drop) {
+            return Outcome::drop(StreamDrop::Urgent);
+        }
+        let base = segment.seq.wrapping_add(1);
+        let is_other = self.ours.has_begun && self.ours.offset(base) != 0;
+        if is_other {
+            // Another initial sequence number: the connection begins anew, or somebody guesses. An end that has a connection answers a SYN with
+            // its acknowledgment, and takes nothing (RFC 5961 section 4): so an end that has lost the connection gets to know.
+            if self.ours.next > 0 || self.theirs.has_begun {
+                let is_harmless = payload.is_empty() && !segment.has(flag::ACK);
+                return if is_harmless { Outcome::PASS } else { self.refuse(StreamDrop::OutOfWindow) };
+            }
+            self.clear_early();
+            self.ours.begin_anew(self.pool, base);
+        }
+        if segment.has(flag::ACK) && self.theirs.has_begun {
+            // A SYN-ACK of another connection than the one that is followed.
+            let is_foreign = self.theirs.is_guarded() && self.theirs.offset(segment.ack) < 0;
+            if is_foreign || !self.acknowledges_what_was_sent(segment) {
+                return self.refuse(StreamDrop::OutOfWindow);
+            }
+        }
+        let is_first = !self.ours.has_begun;
+        if is_first || is_other {
+            self.ours.begin(base);
+            self.ours.has_syn = true;
+            self.ours.scale = segment.scale.map(|scale| scale.min(MOST_SCALE));
+            self.ours.note_timestamp(segment.timestamps, self.now_ms);
+        }
+        let is_guarded = self.ours.is_guarded() || self.theirs.is_guarded();
+        let mut outcome = Outcome {
+            blank_multipath: segment.is_multipath && is_guarded,
+            clear_urgent: self.is_urgent(segment, Urgent::Clear),
+            ..Outcome::PASS
+        };
+        if segment.has(flag::ACK) {
+            if self.take_acknowledgment(segment, scan).is_err() {
+                return Outcome::drop(StreamDrop::Stopped);
+            }
+            // What the SYN carried and the SYN-ACK does not cover, was not taken.
+            if is_first && !self.theirs.is_guarded() {
+                clear_early(self.pool, self.early, self.theirs);
+            }
+        }
+        outcome.window = self.clamp_window(segment);
+        let place = Place { at: 0, end: payload.len() as i64 };
+        let taken = match self.ours.level {
+            // Behind the handshake no SYN's data are taken.
+            Level::Watch if is_first || is_other || !self.theirs.has_begun => {
+                self.add_early(place, payload);
+                Ok(false)
+            }
+            Level::Watch => Ok(false),
+            Level::None | Level::Guard => self.take_payload(place, payload, scan),
+        };
+        match taken {
+            Ok(is_changed) => outcome.is_changed = is_changed,
+            Err(why) => return Outcome::drop(why),
+        }
+        self.pass(segment, place);
+        outcome
+    }
+
+    /// Whether a segment has urgent data with which the guard deals so.
+    fn is_urgent(&self, segment: &Segment, setting: Urgent) -> bool {
+        segment.has(flag::URG) && self.ours.is_guarded() && self.limits.urgent == setting
+    }
+
+    /// Whether a segment acknowledges only what was sent. A guard knows all that its receiver can have.
+    fn acknowledges_what_was_sent(&self, segment: &Segment) -> bool {
+        let theirs = &*self.theirs;
+        if !theirs.has_begun {
+            return true;
+        }
+        let acked = theirs.offset(segment.ack);
+        let most = match theirs.level {
+            Level::None => return true,
+            Level::Watch => theirs.sent,
+            Level::Guard => theirs.end(),
+        };
+        acked <= most.cast_signed()
+    }
+
+    /// Whether a receiver may accept the bytes and the FIN of a segment. A watcher asks only where the bytes lie, and only if windows are known.
+    fn is_in_window(&self, segment: &Segment, place: Place) -> bool {
+        match self.ours.level {
+            Level::None => true,
+            Level::Watch if self.ours.has_syn && self.theirs.has_syn => {
+                let edge = self.ours.edge.unwrap_or(0).cast_signed();
+                place.end <= edge || place.at < edge || place.is_probe(edge) || place.is_empty()
+            }
+            Level::Watch => true,
+            Level::Guard => self.is_in_guarded_window(segment, place),
+        }
+    }
+
+    fn is_in_guarded_window(&self, segment: &Segment, place: Place) -> bool {
+        let Side { edge, fin, next, sent, .. } = *self.ours;
+        // Before the first byte is the SYN, whose number a keep-alive uses (RFC 9293 section 3.8.4).
+        if place.at < -1 || (place.at == -1 && place.end > 0) {
+            return false;
+        }
+        let edge = edge.unwrap_or(0);
+        // Behind a FIN at the edge comes an acknowledgment.
+        let most = if place.is_empty() { edge.max(sent) } else { edge };
+        if place.end > most.cast_signed() && !place.is_probe(edge.cast_signed()) {
+            return false;
+        }
+        let has_fin = segment.has(flag::FIN);
+        match fin {
+            Some(_) if place.is_empty() && !has_fin => true,
+            Some(fin) => place.end <= fin.cast_signed() && (!has_fin || place.end == fin.cast_signed()),
+            None => !has_fin || (place.end >= next.cast_signed() && place.end >= sent.cast_signed()),
+        }
+    }
+
+    /// The receiver's progress: what it has acknowledged need not be kept.
+    fn take_acknowledgment(&mut self, segment: &Segment, scan: &mut Scan<'_>) -> Result<(), NotTaken> {
+        let told = self.ours.told.filter(|told| segment.ack.wrapping_sub(*told).cast_signed() <= 0);
+        self.ours.told = told.or(Some(segment.ack));
+        let theirs = &mut *self.theirs;
+        if !theirs.has_begun {
+            return Ok(());
+        }
+        let acked = theirs.offset(segment.ack).max(0).cast_unsigned();
+        if theirs.level == Level::Watch {
+            // The receiver did not take a FIN behind which it acknowledges bytes.
+            theirs.fin = theirs.fin.filter(|fin| acked <= fin + 1);
+            let end = acked.min(theirs.fin.unwrap_or(u64::MAX));
+            if end > theirs.next {
+                let early = theirs.early.map(|early| &mut self.early[early]);
+                let caught_up = theirs.catch_up(self.pool, early, end, !segment.has(flag::SYN), scan);
+                free_early(self.early, theirs);
+                caught_up?;
+            }
+        }
+        theirs.acknowledge(self.pool, acked.min(theirs.next));
+        Ok(())
+    }
+
+    /// Clamps the window that the receiver advertises to what is kept. Returns the new field if it changes.
+    fn clamp_window(&mut self, segment: &Segment) -> Option<u16> {
+        let scale = match (self.ours.scale, self.theirs.scale) {
+            (Some(scale), Some(_)) if !segment.has(flag::SYN) => scale,
+            _ => 0,
+        };
+        let theirs = &mut *self.theirs;
+        let acked = match segment.has(flag::ACK) && theirs.has_begun {
+            true => theirs.offset(segment.ack).max(0).cast_unsigned(),
+            false => 0,
+        };
+        let offered = acked + (u64::from(segment.window) << scale);
+        let told = theirs.edge.unwrap_or(0);
+        let most = theirs.widest(if self.is_short { 0 } else { self.limits.window });
+        if !theirs.is_guarded() || offered <= most {
+            theirs.edge = Some(told.max(offered));
+            return None;
+        }
+        // What was told is rounded up, so that the edge does not move left; that is not more than what was offered.
+        let before = told.saturating_sub(acked).div_ceil(1 << scale);
+        let window = (most.saturating_sub(acked) >> scale).max(before);
+        theirs.edge = Some(told.max(acked + (window << scale)));
+        Some(window as u16)
+    }
+
+    /// Takes the payload. Returns whether it was changed.
+    fn take_payload(
+        &mut self,
+        Place { at, end }: Place,
+        payload: &mut [u8],
+        scan: &mut Scan<'_>,
+    ) -> Result<bool, StreamDrop> {
+        if payload.is_empty() {
+            return Ok(false);
+        }
+        if self.ours.level == Level::None {
+            self.ours.next = self.ours.next.max(end.max(0).cast_unsigned());
+            return Ok(false);
+        }
+        let next = self.ours.next.cast_signed();
+        let is_early = at > next;
+        if at < next {
+            self.ours.stats.repeated += (end.min(next) - at).cast_unsigned();
+        }
+        self.ours.stats.early += u32::from(is_early);
+        let is_changed = self.ours.is_guarded() && (at < next || self.ours.early.is_some()) && {
+            let early = self.ours.early.map(|early| &self.early[early]);
+            self.ours.overwrite(self.pool, early, at, payload)
+        };
+        if is_early {
+            let has_room = self.add_early(Place { at, end }, payload);
+            return if has_room || !self.ours.is_guarded() {
+                Ok(is_changed)
+            } else {
+                Err(StreamDrop::NoRoom)
+            };
+        }
+        if end <= next {
+            return Ok(is_changed);
+        }
+        let early = self.ours.early.map(|early| &mut self.early[early]);
+        let taken = self.ours.take(self.pool, early, (at, payload), scan);
+        free_early(self.early, self.ours);
+        match taken {
+            Ok(()) => Ok(is_changed),
+            Err(NotTaken::NoRoom) => Err(StreamDrop::NoRoom),
+            Err(NotTaken::Stopped) => Err(StreamDrop::Stopped),
+        }
+    }
+
+    /// Keeps bytes beyond a hole. Returns whether all found room.
+    fn add_early(&mut self, Place { at, .. }: Place, payload: &[u8]) -> bool {
+        if payload.is_empty() {
+            return true;
+        }
+        let early = match self.ours.early {
+            Some(early) => early,
+            None => {
+                if self.early.try_reserve().is_err() {
+                    return false;
+                }
+                let early = self.early.insert_reusing(|before| before);
+                self.ours.early = Some(early);
+                early
+            }
+        };
+        let at = at.max(0).cast_unsigned();
+        let has_room = self.early[early].add(self.pool, at, payload, self.limits.reorder);
+        free_early(self.early, self.ours);
+        has_room
+    }
+
+    fn clear_early(&mut self) {
+        clear_early(self.pool, self.early, self.ours);
+    }
+
+    /// Records that a segment went on.
+    fn pass(&mut self, segment: &Segment, Place { at, end }: Place) {
+        let ours = &mut *self.ours;
+        let end = end.max(0).cast_unsigned();
+        let has_fin = segment.has(flag::FIN);
+        if has_fin && ours.fin.is_none() {
+            ours.fin = Some(end);
+        }
+        ours.sent = ours.sent.max(end + u64::from(has_fin));
+        if at <= ours.passed.max(ours.acked).cast_signed() {
+            ours.passed = ours.next;
+        }
+    }
+}
+
+/// Frees the record of early bytes when there are none any more.
+fn free_early(table: &mut EarlyTable, side: &mut Side) {
+    if let Some(early) = side.early.filter(|early| table[*early].is_empty()) {
+        table.free(early);
+        side.early = None;
+    }
+}
+
+/// Gives up the early bytes of a direction.
+fn clear_early(pool: &mut ChunkPool, table: &mut EarlyTable, side: &mut Side) {
+    if let Some(early) = side.early {
+        table[early].clear(pool);
+        free_early(table, side);
+    }
+}
