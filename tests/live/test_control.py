@@ -55,7 +55,7 @@ def test_every_show_answers_in_words_and_in_json(site, mmb):
     assert ports["lan"]["peer"] == "wan" and ports["wan"]["peer"] == "lan"
     assert all(port["link"] == "up" and port["enabled"] and port["mtu"] == 1500 for port in ports.values())
     (worker,) = mmb.ask("show runtime")["workers"]
-    assert [stage["name"] for stage in worker["stages"]] == ["parse", "classify", "connections", "rewrite", "forward"]
+    assert [stage["name"] for stage in worker["stages"]] == ["parse", "classify", "connections", "streams", "rewrite", "forward"]
     assert worker["stages"][0]["packets"] > 0
 
 
