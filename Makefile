@@ -65,8 +65,10 @@ test-vpp: setup build ## test the plugin in a real VPP, if VPP is installed and 
 
 vpp-test: vpp test-vpp ## build the plugin and test it in the VPP of VPP_PREFIX=/usr
 
-bench: setup build ## measure the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
+bench: setup build ## measure the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load, streams (QUICK=1)
 	@scripts/bench $(MMB) $(if $(QUICK),--quick)
+	@echo
+	@$(MMB) bench --workload streams $(if $(QUICK),--seconds 0.3)
 
 evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy: docs/evaluation (OUT=DIR); about two hours, needs root
 	MMB=$(MMB) $(PYTHON) -m evaluation run --out $(OUT)

@@ -1,4 +1,4 @@
-//! Names that the daemon knows, for completion and help: ports and rule ids.
+//! Names that the daemon knows, for completion and help: ports, lists of patterns and rule ids.
 
 use crate::connector::Connector;
 use mmb_protocol::answer::Answer;
@@ -15,6 +15,8 @@ pub struct DaemonNames {
     pub rules: Vec<(u32, String)>,
     /// The names of the ports.
     pub ports: Vec<String>,
+    /// The names of the lists of patterns.
+    pub lists: Vec<String>,
 }
 
 impl DaemonNames {
@@ -27,13 +29,14 @@ impl DaemonNames {
 /// Asks the daemon for names that fit the last word of `before`. Returns no names if there is no daemon or it does not answer in time.
 pub fn query(connect: &Connector<'_>, before: &str) -> DaemonNames {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
-    // No id begins with another word: the answer then has only ports.
+    // No id begins with another word: the answer then has no rules.
     let prefix = if word.bytes().all(|byte| byte.is_ascii_digit()) { word } else { "-" };
     let mut names = DaemonNames::default();
     let answered = connect().and_then(|client| {
         client.with_timeout(TIMEOUT)?.ask(&Request::Names(prefix.to_owned()), |answer| {
             match answer {
                 Answer::PortName(name) => names.ports.push(name),
+                Answer::ListName(name) => names.lists.push(name),
                 Answer::Rule(rule) => names.rules.push((rule.id, rule.rule)),
                 _ => {}
             }

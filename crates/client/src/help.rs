@@ -89,6 +89,7 @@ pub fn words(line: &str, at: usize, known: &DaemonNames, program: ProgramWords<'
     let context = CompletionContext {
         ids: known.rules.iter().map(|(id, _)| *id).collect(),
         ports: known.ports.clone(),
+        lists: known.lists.clone(),
     };
     let mut candidates = complete(line, at, &context);
     let before = &line[..at];
@@ -110,6 +111,7 @@ mod tests {
     fn known() -> DaemonNames {
         DaemonNames {
             rules: vec![(3, "add all drop".to_owned())],
+            lists: vec!["bad".to_owned()],
             ports: vec!["lan".to_owned(), "wan".to_owned()],
         }
     }

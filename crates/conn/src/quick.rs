@@ -94,6 +94,8 @@ pub struct QuickResult {
     pub(crate) lookups: Box<[QuickLookup; VECTOR]>,
     /// The translations of packets that were taken, in order.
     pub translations: Vec<QuickTranslation>,
+    /// The packets of followed connections that were taken, in order.
+    pub followed: Vec<(u8, ConnId, Direction)>,
     /// Connections whose counts must be folded before the next vector.
     pub full: ArrayVec<ConnId, VECTOR>,
 }
@@ -104,6 +106,7 @@ impl Default for QuickResult {
             taken: [0; WORDS],
             lookups: Box::new([QuickLookup::Unknown; VECTOR]),
             translations: Vec::with_capacity(VECTOR),
+            followed: Vec::with_capacity(VECTOR),
             full: ArrayVec::new(),
         }
     }
@@ -115,6 +118,7 @@ impl QuickResult {
         self.taken = [0; WORDS];
         self.lookups.fill(QuickLookup::Unknown);
         self.translations.clear();
+        self.followed.clear();
         self.full.clear();
     }
 

@@ -54,6 +54,8 @@ mod kind {
     pub(super) const WIDE: u8 = 2;
     /// An IPv6 connection.
     pub(super) const IP6: u8 = 4;
+    /// Something else looks at its packets too: see [`ConnectionTable::set_followed`](crate::ConnectionTable::set_followed).
+    pub(super) const FOLLOWED: u8 = 8;
     /// The end that NAT changes is the second one of [`Ends`](super::Ends): the number of bits by which its address is shifted there.
     pub(super) const SECOND: u8 = 32;
     /// The record is in the list of those to be folded. It belongs to the record's place and outlives the connection.
@@ -339,10 +341,20 @@ impl FlowLine {
         self.bytes[direction as usize] += bytes;
     }
 
-    /// Whether a packet that was just counted is the first one since counts were folded, or one that fills them.
+    /// Whether a packet that was just counted is the first one since counts were folded, one that fills them, or of a followed connection.
     #[inline(always)]
     pub(crate) fn needs_care(&self, direction: Direction) -> bool {
-        self.kind & kind::LISTED == 0 || self.is_full(direction)
+        self.kind & (kind::LISTED | kind::FOLLOWED) != kind::LISTED || self.is_full(direction)
+    }
+
+    /// Whether something else looks at its packets too.
+    #[inline]
+    pub(crate) fn is_followed(&self) -> bool {
+        self.kind & kind::FOLLOWED != 0
+    }
+
+    pub(crate) fn set_followed(&mut self) {
+        self.kind |= kind::FOLLOWED;
     }
 
     /// Whether its counts must be folded soon.

@@ -365,6 +365,14 @@ impl ConnectionTable {
         self.slab.cold_mut(id).set_counted();
     }
 
+    /// Has the quick pass list the packets of a connection that it takes: see [`QuickResult::followed`](crate::QuickResult::followed).
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn set_followed(&mut self, id: ConnId) {
+        self.slab.line_mut(id).set_followed();
+    }
+
     /// Sets the ports by which a connection's packets come in; no effect on a connection of a wire.
     ///
     /// # Panics

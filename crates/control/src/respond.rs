@@ -398,6 +398,9 @@ impl Responder<'_> {
         for port in ports {
             self.send(&Answer::PortName(port.name))?;
         }
+        for list in policy.lists.keys().take(MOST_NAMES) {
+            self.send(&Answer::ListName(list.clone()))?;
+        }
         for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
             self.rule(&rule, None, None)?;
         }

@@ -31,6 +31,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "fragments", run: fragments },
     FuzzTarget { name: "state", run: state },
     FuzzTarget { name: "scan", run: scan },
+    FuzzTarget { name: "stream", run: stream },
 ];
 
 /// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that
@@ -79,7 +80,11 @@ fn prints_as_itself(command: &Command) {
 
 /// Completion replaces what stands before the cursor, at every place that a cursor can have.
 fn completes(line: &str) {
-    let context = CompletionContext { ids: vec![1, 12], ports: vec!["a".to_owned(), "b".to_owned()] };
+    let context = CompletionContext {
+        ids: vec![1, 12],
+        ports: vec!["a".to_owned(), "b".to_owned()],
+        lists: vec!["l".to_owned()],
+    };
     let cursors = (0..=line.len()).filter(|at| line.is_char_boundary(*at));
     for cursor in cursors.take(MOST_CURSORS) {
         for candidate in complete(line, cursor, &context) {
@@ -182,5 +187,12 @@ pub fn state(data: &[u8]) {
 pub fn scan(data: &[u8]) {
     if let Err(difference) = crate::scan::scan(data) {
         panic!("{difference}");
+    }
+}
+
+/// Segments of a connection: see [`crate::stream`].
+pub fn stream(data: &[u8]) {
+    if let Err(broken) = crate::stream::stream(data) {
+        panic!("{broken}");
     }
 }

@@ -4,7 +4,8 @@
 //! reports the first difference in verdicts, bytes and counters. [`connections`](mod@connections) takes an engine through scripts of
 //! packets, time and policies, and checks its connections against a model after each step. [`fuzz`] holds the bodies of the fuzz
 //! targets, so that the fuzzers (nightly, under `fuzz/`) and `cargo test` (stable, over the corpora) run the same code.
-//! [`scan`](mod@scan) compares the matches of patterns in streams with those of other matchers. [`packet_spec()`] describes a packet, so
+//! [`scan`](mod@scan) compares the matches of patterns in streams with those of other matchers; [`stream`](mod@stream) holds a stream table to a
+//! record of what it scanned and passed. [`packet_spec()`] describes a packet, so
 //! that tests can draw rules that match it. For tests only.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod oracle;
 mod packet_spec;
 pub mod scan;
 pub mod stateless;
+pub mod stream;
 mod two_steps;
 
 pub use packet_spec::packet_spec;

@@ -32,7 +32,13 @@ pub struct Worker {
     pipeline: Pipeline,
     /// Tasks from the control side.
     tasks: Receiver<WorkerTask>,
+    /// When the last one ran.
+    last_task_ns: u64,
+    now_ns: u64,
 }
+
+/// The control side asks for thousands of things one after the other: for as long after each the worker waits awake for the next one.
+const NEXT_TASK_NS: u64 = 1_000_000;
 
 impl Worker {
     pub(crate) fn new(
@@ -46,7 +52,14 @@ impl Worker {
         let snapshot = published.load_full();
         let mut pipeline = Pipeline::new(worker, common, cells, seeds);
         pipeline.configure(&snapshot, None);
-        Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, tasks }
+        Worker {
+            policy: Cache::new(Arc::clone(published)),
+            snapshot,
+            pipeline,
+            tasks,
+            last_task_ns: 0,
+            now_ns: 0,
+        }
     }
 
     /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`] packets, or packets that
@@ -229,12 +242,14 @@ impl Worker {
         self.pipeline.conntrack().drop_held();
     }
 
-    /// True if connections may have timed out that the last call did not process, or if counters of rules lack packets. A host then calls again before it sleeps, without packets
-    /// if there are none.
+    /// True if connections may have timed out that the last call did not process, if counters of rules lack packets, or if the control side has
+    /// just asked for something, as it does for each thousand connections of a list. A host then calls again before it sleeps, without
+    /// packets if there are none.
     #[inline]
     pub fn is_behind(&mut self) -> bool {
+        let is_asked = self.last_task_ns > 0 && self.now_ns.saturating_sub(self.last_task_ns) < NEXT_TASK_NS;
         let conntrack = self.pipeline.conntrack();
-        conntrack.is_behind() || conntrack.folding().1 > 0
+        is_asked || conntrack.is_behind() || conntrack.folding().1 > 0
     }
 
     /// Picks up a newer policy, unless tickets of the current one are outstanding.
@@ -253,8 +268,10 @@ impl Worker {
     fn begin(&mut self, now_ns: u64, is_idle: bool) -> usize {
         self.pick_up_policy();
         self.pipeline.conntrack().advance(now_ns, is_idle);
+        self.now_ns = now_ns;
         while let Ok(task) = self.tasks.try_recv() {
             task(&mut self.pipeline, &self.snapshot);
+            self.last_task_ns = now_ns;
         }
         self.pipeline.vector()
     }

@@ -318,7 +318,13 @@ fn a_new_policy_keeps_what_an_unchanged_set_has_begun() {
     let other = "add-stateful id 2 udp-dport 9 stream \"more\" alert";
     mmb.engine.publish(&policy(&format!("{rule}{other}"))).expect("it can be put in force");
     mmb.through(A, &request(3, b"ACK"));
+    let events = mmb.ask(|connections| connections.watch().expect("the worker answers"));
     assert_eq!(mmb.dropped(A, &request(6, b"ATTACK")), DropReason::Rule);
+    let offsets = events.try_iter().filter_map(|event| match event {
+        WatchedEvent::Stream(event) => Some(event.offset),
+        WatchedEvent::Connection(_) => None,
+    });
+    assert_eq!(offsets.collect::<Vec<_>>(), [12], "counted from the connection's first byte");
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub struct CompletionContext {
     pub ids: Vec<u32>,
     /// Names of the ports.
     pub ports: Vec<String>,
+    /// Names of the lists of patterns.
+    pub lists: Vec<String>,
 }
 
 /// A word that may stand at the place.
@@ -124,6 +126,10 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::Value(info) if info.values == ValueKind::State => {
             CT_HELP.iter().for_each(|(name, help)| give(name, help));
         }
+        Expect::Value(info) if matches!(info.values, ValueKind::Pattern | ValueKind::ServerName) => {
+            context.lists.iter().for_each(|list| give(&format!("@{list}"), "a list of patterns"));
+        }
+        Expect::List => context.lists.iter().for_each(|list| give(list, "a list of patterns")),
         Expect::Value(info) => {
             info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
         }
@@ -133,7 +139,6 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::SelectAll => give("all", "removes every option"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::File
-        | Expect::List
         | Expect::AttributeValue(_)
         | Expect::Bang(_)
         | Expect::Cond(_)
@@ -169,8 +174,18 @@ mod tests {
     use super::*;
 
     fn texts(line: &str) -> Vec<String> {
-        let context = CompletionContext { ids: vec![3, 34], ports: vec!["lan".into(), "wan".into()] };
+        let context = CompletionContext {
+            ids: vec![3, 34],
+            ports: vec!["lan".into(), "wan".into()],
+            lists: vec!["bad".into()],
+        };
         complete(line, line.len(), &context).into_iter().map(|c| c.text).collect()
+    }
+
+    #[test]
+    fn lists_of_patterns_are_known() {
+        assert_eq!(texts("add-stateful tcp-dport 80 stream-forward @"), ["@bad"]);
+        assert_eq!(texts("patterns "), ["bad"]);
     }
 
     #[test]
@@ -242,7 +257,7 @@ mod tests {
         assert_eq!(texts("add-stateful stream {\"a\", @b} alert \"c\" d"), ["drop", "digest"]);
         assert_eq!(texts("add-stateful stream /a"), [""; 0]);
         assert_eq!(texts("pat"), ["patterns"]);
-        assert_eq!(texts("patterns "), [""; 0]);
+        assert_eq!(texts("patterns "), ["bad"]);
         assert_eq!(texts("set stream u"), ["unfit", "urgent"]);
         assert_eq!(texts("add tcp-dport 80 sh"), [""; 0]);
         assert_eq!(texts("add-stateful all shuffle tcp-d"), ["tcp-dport"]);

@@ -4,7 +4,7 @@
 mod bench;
 mod import;
 
-pub(crate) use bench::{BenchArgs, ClassifierArg, OrderArg, TrafficArg};
+pub(crate) use bench::{BenchArgs, ClassifierArg, OrderArg, TrafficArg, WorkloadArg};
 pub(crate) use import::{
     ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, ImportFiles, ImportFrom, IptablesArgs, PortlessArg,
 };

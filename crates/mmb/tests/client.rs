@@ -137,7 +137,7 @@ fn every_answer_has_its_shape_in_json() {
             "timeout udp-unreplied": 120, "timeout icmp": 60, "timeout other": 600,
             "nat filtering": "address-dependent", "nat parity": "on", "nat contiguity": "on",
             "nat ports-per-host": "share",
-            "stream max": 100_000, "stream memory": 256, "stream window": 1024, "stream reorder": 256,
+            "stream max": 100_000, "stream memory": 256, "stream window": 1024, "stream reorder": 1024,
             "stream unfit": "pass", "stream urgent": "clear"
         }})
     );

@@ -11,6 +11,7 @@ use crate::crc::sctp_is_sound;
 use crate::flow::header_len;
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
 use crate::proto::{DCCP, ICMP, ICMP6, SCTP, TCP, UDP, UDP_LITE};
+use mmb_base::simd::{Kernel, SimdLevel};
 
 /// A ones' complement sum in the making.
 ///
@@ -26,8 +27,10 @@ impl ChecksumSum {
     pub fn bytes(self, bytes: &[u8]) -> ChecksumSum {
         let (longs, rest) = bytes.as_chunks::<4>();
         let mut sum = self.0;
-        for long in longs {
-            sum += u64::from(u32::from_ne_bytes(*long));
+        if longs.len() >= FEW_LONGS {
+            SimdLevel::detect().run(SumLongs { longs, sum: &mut sum });
+        } else {
+            SumLongs { longs, sum: &mut sum }.run();
         }
         let mut last = [0; 4];
         for (to, from) in last.iter_mut().zip(rest) {
@@ -62,6 +65,24 @@ impl ChecksumSum {
     #[must_use]
     pub fn checksum(self) -> u16 {
         !self.fold()
+    }
+}
+
+/// Fewer are not worth the call of a kernel.
+const FEW_LONGS: usize = 32;
+
+/// Adds numbers of 32 bits to a sum.
+struct SumLongs<'s> {
+    longs: &'s [[u8; 4]],
+    sum: &'s mut u64,
+}
+
+impl Kernel for SumLongs<'_> {
+    #[inline(always)]
+    fn run(self) {
+        for long in self.longs {
+            *self.sum += u64::from(u32::from_ne_bytes(*long));
+        }
     }
 }
 

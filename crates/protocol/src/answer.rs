@@ -76,6 +76,8 @@ pub enum Answer {
     Policy(String),
     /// The name of a port, for completion.
     PortName(String),
+    /// The name of a list of patterns, for completion.
+    ListName(String),
     /// A note, which is no error.
     Note(ErrorLine),
     /// An error of the request: nothing was changed.

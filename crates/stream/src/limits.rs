@@ -33,7 +33,7 @@ impl Default for StreamLimits {
             streams: 100_000,
             memory: 256 << 20,
             window: 1 << 20,
-            reorder: 256 << 10,
+            reorder: 1 << 20,
             urgent: Urgent::Clear,
         }
     }

@@ -50,8 +50,10 @@ impl Segment {
 pub struct InOrder<'b> {
     /// 0 for the initiator's bytes, 1 for the responder's.
     pub direction: usize,
-    /// Bytes of the direction before them. Beyond the end of the bytes before if there is a gap.
+    /// Bytes of the direction before them.
     pub offset: u64,
+    /// Between them and the bytes before are others that were never seen.
+    pub is_behind_gap: bool,
     /// The bytes.
     pub bytes: &'b [u8],
 }

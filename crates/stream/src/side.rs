@@ -3,6 +3,7 @@
 use crate::early::EarlyBytes;
 use crate::rope::{ChunkPool, Rope};
 use crate::segment::InOrder;
+use crc_fast::{CrcAlgorithm, Digest};
 use mmb_base::{Chunks, Slab, id_types};
 use std::ops::ControlFlow;
 
@@ -65,6 +66,13 @@ pub(crate) struct Side {
     pub(crate) digests: bool,
     /// Its SYN was seen.
     pub(crate) has_syn: bool,
+    /// Its SYNs had different sequence numbers.
+    pub(crate) has_renumbered: bool,
+    /// The next bytes come behind a gap.
+    is_behind_gap: bool,
+    /// `told` and `timestamp` are known.
+    has_told: bool,
+    has_timestamp: bool,
     /// The scale of the windows that this end advertises, if its SYN had one.
     pub(crate) scale: Option<u8>,
     base: u32,
@@ -77,18 +85,28 @@ pub(crate) struct Side {
     /// What the receiver has acknowledged.
     pub(crate) acked: u64,
     /// The end of the widest window that the sender was told.
-    pub(crate) edge: Option<u64>,
-    /// The offset of its FIN.
-    pub(crate) fin: Option<u64>,
+    pub(crate) edge: u64,
+    /// The offset behind its FIN; 0 without.
+    fin_end: u64,
     /// The highest acknowledgment number that this end has sent.
-    pub(crate) told: Option<u32>,
+    told: u32,
     /// The timestamp of the last segment in order, and the time in seconds.
-    timestamp: Option<(u32, u32)>,
+    timestamp: (u32, u32),
     /// The bytes from `acked` to `next`, if they are kept.
     kept: Rope,
     pub(crate) early: Option<EarlyId>,
     pub(crate) crc32c: u32,
-    pub(crate) stats: SideStats,
+    pub(crate) counts: SideCounts,
+}
+
+/// The counters of one direction that do not follow from other numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SideCounts {
+    pub(crate) repeated: u64,
+    pub(crate) gap_bytes: u64,
+    pub(crate) overwritten: u64,
+    pub(crate) early: u32,
+    pub(crate) gaps: u32,
 }
 
 /// A scanner of bytes that are in order.
@@ -121,9 +139,38 @@ impl Side {
     /// Begins anew with the byte of a sequence number.
     pub(crate) fn begin_anew(&mut self, pool: &mut ChunkPool, base: u32) {
         self.kept.clear(pool);
-        let Side { level, direction, digests, early, crc32c, stats, .. } = *self;
-        *self = Side { level, direction, digests, early, crc32c, stats, ..Side::default() };
+        let Side { level, direction, digests, early, .. } = *self;
+        *self = Side { level, direction, digests, early, has_renumbered: true, ..Side::default() };
         self.begin(base);
+    }
+
+    /// The offset of its FIN.
+    pub(crate) fn fin(&self) -> Option<u64> {
+        self.fin_end.checked_sub(1)
+    }
+
+    /// Records where its FIN is, or that it has none.
+    pub(crate) fn set_fin(&mut self, fin: Option<u64>) {
+        self.fin_end = fin.map_or(0, |fin| fin + 1);
+    }
+
+    /// The highest acknowledgment number that this end has sent.
+    pub(crate) fn told(&self) -> Option<u32> {
+        self.has_told.then_some(self.told)
+    }
+
+    /// Records an acknowledgment number that this end has sent.
+    pub(crate) fn tell(&mut self, ack: u32) {
+        if !self.has_told || ack.wrapping_sub(self.told).cast_signed() > 0 {
+            (self.told, self.has_told) = (ack, true);
+        }
+    }
+
+    /// What was counted.
+    pub(crate) fn stats(&self) -> SideStats {
+        let SideCounts { repeated, gap_bytes, overwritten, early, gaps } = self.counts;
+        let bytes = if self.level == Level::None { 0 } else { self.next.saturating_sub(gap_bytes) };
+        SideStats { bytes, repeated, early, gaps, gap_bytes, overwritten }
     }
 
     /// The offset of a sequence number, near the next one; below 0 for what lies before the first byte.
@@ -139,16 +186,13 @@ impl Side {
 
     /// The end of what was sent, its FIN included.
     pub(crate) fn end(&self) -> u64 {
-        match self.fin {
-            Some(fin) if fin == self.next => fin + 1,
-            _ => self.next,
-        }
+        if self.fin_end == self.next + 1 { self.fin_end } else { self.next }
     }
 
     /// The sequence number that the receiver expects next, as far as is known.
     pub(crate) fn expected(&self) -> u32 {
         let passed = self.passed.max(self.acked);
-        self.seq(passed + u64::from(self.fin == Some(passed) && self.sent > passed))
+        self.seq(passed + u64::from(self.fin_end == passed + 1 && self.sent > passed))
     }
 
     pub(crate) fn kept(&self) -> usize {
@@ -157,7 +201,8 @@ impl Side {
 
     /// Whether a timestamp shows that a segment is an old duplicate (PAWS, RFC 7323 section 5).
     pub(crate) fn is_old(&self, timestamps: Option<[u32; 2]>, now_ms: u64) -> bool {
-        let (Some([value, _]), Some((last, at_s))) = (timestamps, self.timestamp) else { return false };
+        let (Some([value, _]), true) = (timestamps, self.has_timestamp) else { return false };
+        let (last, at_s) = self.timestamp;
         let age_s = ((now_ms / 1000) as u32).wrapping_sub(at_s);
         value.wrapping_sub(last).cast_signed() < 0 && age_s < TIMESTAMP_AGE_S
     }
@@ -165,7 +210,7 @@ impl Side {
     /// Records the timestamp of a segment that is in order.
     pub(crate) fn note_timestamp(&mut self, timestamps: Option<[u32; 2]>, now_ms: u64) {
         if let Some([value, _]) = timestamps {
-            self.timestamp = Some((value, (now_ms / 1000) as u32));
+            (self.timestamp, self.has_timestamp) = ((value, (now_ms / 1000) as u32), true);
         }
     }
 
@@ -202,8 +247,9 @@ impl Side {
 
     /// Goes on behind bytes that were never seen.
     fn skip(&mut self, offset: u64) {
-        self.stats.gaps += 1;
-        self.stats.gap_bytes += offset - self.next;
+        self.is_behind_gap = true;
+        self.counts.gaps += 1;
+        self.counts.gap_bytes += offset - self.next;
         self.next = offset;
     }
 
@@ -250,7 +296,7 @@ impl Side {
                 offset = range.end;
             }
         }
-        self.stats.overwritten += changed;
+        self.counts.overwritten += changed;
         changed > 0
     }
 
@@ -325,11 +371,12 @@ impl Side {
 
     fn scan(&mut self, bytes: &[u8], scan: &mut Scan<'_>) -> Result<(), NotTaken> {
         if self.digests {
-            self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+            self.crc32c = crc32c(self.crc32c, bytes);
         }
-        let in_order = InOrder { direction: usize::from(self.direction), offset: self.next, bytes };
+        let is_behind_gap = std::mem::take(&mut self.is_behind_gap);
+        let in_order =
+            InOrder { direction: usize::from(self.direction), offset: self.next, is_behind_gap, bytes };
         self.next += bytes.len() as u64;
-        self.stats.bytes += bytes.len() as u64;
         match scan(in_order) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(NotTaken::Stopped),
@@ -339,11 +386,33 @@ impl Side {
     /// The end of the widest window that the receiver may advertise when it acknowledges the bytes before an offset. What was offered once is
     /// not taken back (RFC 9293 section 3.8.6).
     pub(crate) fn widest(&self, window: u64) -> u64 {
-        self.edge.unwrap_or(0).max(self.acked + window)
+        self.edge.max(self.acked + window)
     }
 
     /// Gives all memory back.
     pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
         self.kept.clear(pool);
+    }
+}
+
+/// The CRC-32C of bytes behind others that have this one (RFC 3720 appendix B.4).
+fn crc32c(before: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    digest.update(bytes);
+    digest.finalize() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::crc32c;
+
+    #[test]
+    fn checksums_go_on_behind_others() {
+        // The check value of the catalogue, and of RFC 3720: 32 bytes of zeros.
+        assert_eq!(crc32c(0, b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(crc32c(0, b"1234"), b"56789"), 0xe306_9283);
+        assert_eq!(crc32c(0, &[0; 32]), 0x8a91_36aa);
+        let long: Vec<u8> = (0..=255).cycle().take(5000).collect();
+        assert_eq!(crc32c(crc32c(0, &long[..1448]), &long[1448..]), crc32c(0, &long));
     }
 }

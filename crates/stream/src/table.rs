@@ -179,10 +179,13 @@ impl StreamTable {
 
     /// The numbers of a RST that an end accepts: 0 for the initiator, 1 for the responder. `None` if the end has nothing to reset.
     pub fn reset_target(&self, id: StreamId, end: usize) -> Option<ResetTarget> {
-        let sides = &self.streams[id].sides;
+        let Stream { sides, proto, .. } = &self.streams[id];
+        if *proto == StreamProto::Udp {
+            return None;
+        }
         let (own, other) = (&sides[end & 1], &sides[1 - (end & 1)]);
         if other.has_begun {
-            return Some(ResetTarget { seq: other.expected(), ack: other.told });
+            return Some(ResetTarget { seq: other.expected(), ack: other.told() });
         }
         // The end waits for an answer to its SYN: the acknowledgment of that is what makes a RST valid.
         own.has_begun.then(|| ResetTarget { seq: 0, ack: Some(own.seq(0)) })
@@ -223,7 +226,7 @@ impl StreamTable {
         let each = |of: fn(&Side) -> usize| [of(&sides[0]), of(&sides[1])];
         StreamInfo {
             levels: [sides[0].level, sides[1].level],
-            stats: [sides[0].stats, sides[1].stats],
+            stats: [sides[0].stats(), sides[1].stats()],
             kept: each(Side::kept),
             early: sides.map(|side| side.early.map_or(0, |early| self.early[early].len())),
             crc32c: [sides[0].crc32c, sides[1].crc32c],

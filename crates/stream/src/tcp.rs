@@ -11,6 +11,11 @@ use crate::side::{EarlyTable, Level, NotTaken, Scan, Side};
 /// The largest window scale (RFC 7323 section 2.3).
 const MOST_SCALE: u8 = 14;
 
+/// The largest window (RFC 7323 section 2.3).
+const MOST_WINDOW: u64 = 1 << 30;
+/// Acknowledgments of so many bytes before the last one are not too old, however small the window is.
+const LEAST_WINDOW: u64 = 1 << 16;
+
 /// What taking a segment needs: the sender's direction is `ours`, the receiver's `theirs`.
 pub(crate) struct TcpTake<'t> {
     pub(crate) limits: &'t StreamLimits,
@@ -62,11 +67,15 @@ impl TcpTake<'_> {
             }
             self.ours.begin(segment.seq);
         }
-        if self.ours.is_old(segment.timestamps, self.now_ms) || !self.acknowledges_what_was_sent(segment) {
-            return self.refuse(StreamDrop::OutOfWindow);
-        }
         let at = self.ours.offset(segment.seq);
         let place = Place { at, end: at + payload.len() as i64 };
+        let is_old = self.ours.is_old(segment.timestamps, self.now_ms);
+        // An old duplicate brings nothing. Its receiver tells the sender that it came (RFC 2883), who so learns that the wire reorders.
+        let is_duplicate =
+            self.ours.is_guarded() && !place.is_empty() && place.end <= self.ours.next.cast_signed();
+        if is_old && !is_duplicate || !self.acknowledges_what_was_sent(segment) {
+            return self.refuse(StreamDrop::OutOfWindow);
+        }
         if !self.is_in_window(segment, place) {
             return self.refuse(StreamDrop::OutOfWindow);
         }
@@ -74,11 +83,14 @@ impl TcpTake<'_> {
             return Outcome::drop(StreamDrop::Urgent);
         }
         let mut outcome = Outcome { clear_urgent: self.is_urgent(segment, Urgent::Clear), ..Outcome::PASS };
-        // What lies before the window sets no timestamp (RFC 7323 section 5.3).
-        if place.at <= self.ours.end().cast_signed() && place.end >= self.ours.next.cast_signed() {
+        // Only what begins at or before the last acknowledgment sets the timestamp, and nothing that lies before the window (RFC 7323 section
+        // 4.3): segments behind it may come in another order.
+        let is_new = place.end + i64::from(place.is_empty()) > self.ours.next.cast_signed();
+        let is_due = is_new && place.at <= self.ours.acked.cast_signed();
+        if is_due && !is_old {
             self.ours.note_timestamp(segment.timestamps, self.now_ms);
         }
-        if self.take_acknowledgment(segment, scan).is_err() {
+        if !is_old && self.take_acknowledgment(segment, scan).is_err() {
             return Outcome::drop(StreamDrop::Stopped);
         }
         outcome.window = self.clamp_window(segment);
@@ -115,14 +127,19 @@ impl TcpTake<'_> {
             self.clear_early();
             self.ours.begin_anew(self.pool, base);
         }
-        if segment.has(flag::ACK) && self.theirs.has_begun {
-            // A SYN-ACK of another connection than the one that is followed.
-            let is_foreign = self.theirs.is_guarded() && self.theirs.offset(segment.ack) < 0;
-            if is_foreign || !self.acknowledges_what_was_sent(segment) {
-                return self.refuse(StreamDrop::OutOfWindow);
-            }
+        // With bytes, the SYN-ACK would not tell which of the SYNs it answers.
+        if self.ours.has_renumbered && self.ours.is_guarded() && !payload.is_empty() {
+            return Outcome::drop(StreamDrop::OutOfWindow);
         }
         let is_first = !self.ours.has_begun;
+        if segment.has(flag::ACK) && !self.answers_syn(segment) {
+            if !is_first || self.ours.is_guarded() || self.theirs.is_guarded() {
+                return self.refuse(StreamDrop::OutOfWindow);
+            }
+            // The responder got another SYN than the watcher.
+            clear_early(self.pool, self.early, self.theirs);
+            self.theirs.begin_anew(self.pool, segment.ack);
+        }
         if is_first || is_other {
             self.ours.begin(base);
             self.ours.has_syn = true;
@@ -168,19 +185,27 @@ impl TcpTake<'_> {
         segment.has(flag::URG) && self.ours.is_guarded() && self.limits.urgent == setting
     }
 
-    /// Whether a segment acknowledges only what was sent. A guard knows all that its receiver can have.
+    /// Whether a SYN-ACK answers the SYN that was seen last: else the ends count the bytes from another one.
+    fn answers_syn(&self, segment: &Segment) -> bool {
+        !self.theirs.has_begun
+            || self.theirs.offset(segment.ack) >= 0 && self.acknowledges_what_was_sent(segment)
+    }
+
+    /// Whether a segment acknowledges only what was sent, and that not long ago (RFC 5961 section 5.2). A guard knows all that its receiver can
+    /// have.
     fn acknowledges_what_was_sent(&self, segment: &Segment) -> bool {
         let theirs = &*self.theirs;
         if !theirs.has_begun {
-            return true;
+            // Whose begin is guarded, cannot go on before it is answered.
+            return !self.ours.is_guarded() || segment.has(flag::SYN);
         }
         let acked = theirs.offset(segment.ack);
-        let most = match theirs.level {
+        let (most, window) = match theirs.level {
             Level::None => return true,
-            Level::Watch => theirs.sent,
-            Level::Guard => theirs.end(),
+            Level::Watch => (theirs.sent, MOST_WINDOW),
+            Level::Guard => (theirs.end(), self.limits.window.max(LEAST_WINDOW)),
         };
-        acked <= most.cast_signed()
+        acked <= most.cast_signed() && acked >= theirs.acked.cast_signed() - window.cast_signed()
     }
 
     /// Whether a receiver may accept the bytes and the FIN of a segment. A watcher asks only where the bytes lie, and only if windows are known.
@@ -188,7 +213,7 @@ impl TcpTake<'_> {
         match self.ours.level {
             Level::None => true,
             Level::Watch if self.ours.has_syn && self.theirs.has_syn => {
-                let edge = self.ours.edge.unwrap_or(0).cast_signed();
+                let edge = self.ours.edge.cast_signed();
                 place.end <= edge || place.at < edge || place.is_probe(edge) || place.is_empty()
             }
             Level::Watch => true,
@@ -197,29 +222,34 @@ impl TcpTake<'_> {
     }
 
     fn is_in_guarded_window(&self, segment: &Segment, place: Place) -> bool {
-        let Side { edge, fin, next, sent, .. } = *self.ours;
-        // Before the first byte is the SYN, whose number a keep-alive uses (RFC 9293 section 3.8.4).
+        let Side { edge, next, sent, .. } = *self.ours;
+        // Before the first byte lies only that of a keep-alive, in the place of the SYN (RFC 9293 section 3.8.4).
         if place.at < -1 || (place.at == -1 && place.end > 0) {
             return false;
         }
-        let edge = edge.unwrap_or(0);
-        // Behind a FIN at the edge comes an acknowledgment.
-        let most = if place.is_empty() { edge.max(sent) } else { edge };
+        // An acknowledgment comes behind a FIN at the edge, which may be lost.
+        let most = if place.is_empty() { edge.max(sent) + 1 } else { edge };
         if place.end > most.cast_signed() && !place.is_probe(edge.cast_signed()) {
             return false;
         }
         let has_fin = segment.has(flag::FIN);
-        match fin {
-            Some(_) if place.is_empty() && !has_fin => true,
+        match self.ours.fin() {
+            Some(_) if (place.is_empty() && !has_fin) || self.is_keep_alive_behind_fin(place) => true,
             Some(fin) => place.end <= fin.cast_signed() && (!has_fin || place.end == fin.cast_signed()),
             None => !has_fin || (place.end >= next.cast_signed() && place.end >= sent.cast_signed()),
         }
     }
 
+    /// Whether this is a keep-alive with a byte in the place of a FIN that the receiver has.
+    fn is_keep_alive_behind_fin(&self, place: Place) -> bool {
+        let ours = &*self.ours;
+        ours.fin()
+            .is_some_and(|fin| ours.acked > fin && place.at == fin.cast_signed() && place.end == place.at + 1)
+    }
+
     /// The receiver's progress: what it has acknowledged need not be kept.
     fn take_acknowledgment(&mut self, segment: &Segment, scan: &mut Scan<'_>) -> Result<(), NotTaken> {
-        let told = self.ours.told.filter(|told| segment.ack.wrapping_sub(*told).cast_signed() <= 0);
-        self.ours.told = told.or(Some(segment.ack));
+        self.ours.tell(segment.ack);
         let theirs = &mut *self.theirs;
         if !theirs.has_begun {
             return Ok(());
@@ -227,8 +257,8 @@ impl TcpTake<'_> {
         let acked = theirs.offset(segment.ack).max(0).cast_unsigned();
         if theirs.level == Level::Watch {
             // The receiver did not take a FIN behind which it acknowledges bytes.
-            theirs.fin = theirs.fin.filter(|fin| acked <= fin + 1);
-            let end = acked.min(theirs.fin.unwrap_or(u64::MAX));
+            theirs.set_fin(theirs.fin().filter(|fin| acked <= fin + 1));
+            let end = acked.min(theirs.fin().unwrap_or(u64::MAX));
             if end > theirs.next {
                 let early = theirs.early.map(|early| &mut self.early[early]);
                 let caught_up = theirs.catch_up(self.pool, early, end, !segment.has(flag::SYN), scan);
@@ -236,7 +266,7 @@ impl TcpTake<'_> {
                 caught_up?;
             }
         }
-        theirs.acknowledge(self.pool, acked.min(theirs.next));
+        theirs.acknowledge(self.pool, acked.min(theirs.end()));
         Ok(())
     }
 
@@ -252,16 +282,16 @@ impl TcpTake<'_> {
             false => 0,
         };
         let offered = acked + (u64::from(segment.window) << scale);
-        let told = theirs.edge.unwrap_or(0);
+        let told = theirs.edge;
         let most = theirs.widest(if self.is_short { 0 } else { self.limits.window });
         if !theirs.is_guarded() || offered <= most {
-            theirs.edge = Some(told.max(offered));
+            theirs.edge = told.max(offered);
             return None;
         }
         // What was told is rounded up, so that the edge does not move left; that is not more than what was offered.
         let before = told.saturating_sub(acked).div_ceil(1 << scale);
         let window = (most.saturating_sub(acked) >> scale).max(before);
-        theirs.edge = Some(told.max(acked + (window << scale)));
+        theirs.edge = told.max(acked + (window << scale));
         Some(window as u16)
     }
 
@@ -272,7 +302,7 @@ impl TcpTake<'_> {
         payload: &mut [u8],
         scan: &mut Scan<'_>,
     ) -> Result<bool, StreamDrop> {
-        if payload.is_empty() {
+        if payload.is_empty() || self.is_keep_alive_behind_fin(Place { at, end }) {
             return Ok(false);
         }
         if self.ours.level == Level::None {
@@ -282,9 +312,9 @@ impl TcpTake<'_> {
         let next = self.ours.next.cast_signed();
         let is_early = at > next;
         if at < next {
-            self.ours.stats.repeated += (end.min(next) - at).cast_unsigned();
+            self.ours.counts.repeated += (end.min(next) - at).cast_unsigned();
         }
-        self.ours.stats.early += u32::from(is_early);
+        self.ours.counts.early += u32::from(is_early);
         let is_changed = self.ours.is_guarded() && (at < next || self.ours.early.is_some()) && {
             let early = self.ours.early.map(|early| &self.early[early]);
             self.ours.overwrite(self.pool, early, at, payload)
@@ -315,6 +345,10 @@ impl TcpTake<'_> {
         if payload.is_empty() {
             return true;
         }
+        // The last eighth of the memory is for the bytes that fill holes: without it early bytes of which none can go on would keep it all.
+        if self.is_short {
+            return false;
+        }
         let early = match self.ours.early {
             Some(early) => early,
             None => {
@@ -341,10 +375,13 @@ impl TcpTake<'_> {
         let ours = &mut *self.ours;
         let end = end.max(0).cast_unsigned();
         let has_fin = segment.has(flag::FIN);
-        if has_fin && ours.fin.is_none() {
-            ours.fin = Some(end);
+        if has_fin && ours.fin().is_none() {
+            ours.set_fin(Some(end));
         }
-        ours.sent = ours.sent.max(end + u64::from(has_fin));
+        // The number of an acknowledgment may be behind a FIN that was lost.
+        if segment.has(flag::SYN) || has_fin || at < end.cast_signed() {
+            ours.sent = ours.sent.max(end + u64::from(has_fin));
+        }
         if at <= ours.passed.max(ours.acked).cast_signed() {
             ours.passed = ours.next;
         }

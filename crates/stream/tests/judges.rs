@@ -1,4 +1,7 @@
 //! The tests of streams: scripts of segments, two TCP ends, hostile senders, and strategies of evasion.
 
+mod geneva;
+mod hostile;
 mod segments;
 mod support;
+mod two_ends;

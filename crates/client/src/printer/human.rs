@@ -483,10 +483,20 @@ fn show_stages(screen: &mut Screen<'_>, stages: &[StageLine]) {
             [stage.packets_per_vector, stage.cycles_per_packet].map(|average| format!("{average:.1}"));
         table.row(screen, std::iter::once(stage.name.clone()).chain(counts).chain(averages).collect());
     }
-    let cycles: f64 = stages.iter().map(|stage| stage.cycles_per_packet).sum();
+    // Stages process different numbers of packets: all of them are parsed.
+    let packets = stages.iter().map(|stage| stage.packets).max().unwrap_or_default();
+    let cycles: f64 = stages.iter().map(|stage| stage.cycles_per_packet * stage.packets as f64).sum();
+    let cycles = cycles / packets.max(1) as f64;
     let blank = || String::new();
     table.end(
         screen,
-        Some(vec!["total".to_owned(), blank(), blank(), blank(), blank(), format!("{cycles:.1}")]),
+        Some(vec![
+            "total".to_owned(),
+            blank(),
+            blank(),
+            packets.to_string(),
+            blank(),
+            format!("{cycles:.1}"),
+        ]),
     );
 }

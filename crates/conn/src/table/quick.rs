@@ -338,15 +338,18 @@ impl<'t> QuickPass<'t, '_, '_> {
             self.result.translations.push(QuickTranslation { ends, packet: at.packet });
         }
         if needs_care {
-            self.care((id, direction));
+            self.care((id, direction), at.packet);
         }
         self.result.take(at.packet);
     }
 
-    /// Lists a connection for folding.
+    /// Lists a packet of a followed connection, and a connection for folding.
     #[cold]
-    fn care(&mut self, (id, direction): (ConnId, Direction)) {
+    fn care(&mut self, (id, direction): (ConnId, Direction), packet: u8) {
         let line = self.slab.line_mut(id);
+        if line.is_followed() {
+            self.result.followed.push((packet, id, direction));
+        }
         if line.is_full(direction) && self.result.full.last() != Some(&id) {
             // There are no more than packets.
             _ = self.result.full.try_push(id);

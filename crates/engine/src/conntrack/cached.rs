@@ -197,7 +197,8 @@ impl Conntrack {
     #[inline]
     fn is_plain(&self, id: ConnId, cached: VerdictId) -> bool {
         let passes = self.state.cache.verdict(cached).is_some_and(|verdict| !verdict.drops && !verdict.edits);
-        passes && self.table.ids(id).extension.is_none()
+        let extension = self.table.ids(id).extension;
+        passes && extension.is_none_or(|extension| self.state.extensions.get(extension).is_only_stream())
     }
 
     /// A packet's cached verdict, and its connection and direction.

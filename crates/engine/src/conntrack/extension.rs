@@ -36,6 +36,12 @@ impl ConnectionExtension {
         }
     }
 
+    /// Whether it has a stream, and changes nothing of packets.
+    #[inline]
+    pub(crate) fn is_only_stream(&self) -> bool {
+        *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
+    }
+
     /// Adds this extension to the translation of one direction.
     #[inline]
     pub(crate) fn add_to(&self, translation: &mut Translation, direction: Direction) {

@@ -14,6 +14,7 @@ use super::tracking::Conntrack;
 use crate::compiled::{Snapshot, StreamRule};
 use crate::drop::DropReason;
 use crate::made::{HeaderTemplate, ResetNumbers};
+use crate::verdict::Verdict;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction, TcpSegment};
@@ -51,6 +52,16 @@ impl From<StreamEnd> for StreamRefusal {
 }
 
 impl Conntrack {
+    /// The packets of streams that the quick pass took, with the ports that they would be sent by.
+    pub(crate) fn quick_streams(&self, verdicts: &[Verdict]) -> impl Iterator<Item = (u8, StreamPacket)> {
+        self.quick.followed.iter().filter_map(|&(packet, id, direction)| {
+            let extension = self.table.ids(id).extension?;
+            let stream = self.state.extensions.get(extension).stream?;
+            let Verdict::Send(out) = verdicts[usize::from(packet)] else { return None };
+            Some((packet, StreamPacket { stream, member: (id, direction), out }))
+        })
+    }
+
     /// Prefetches what [`Conntrack::follow_stream`] reads first.
     #[inline]
     pub(crate) fn prefetch_stream(&self, of: &StreamPacket) {
@@ -78,8 +89,11 @@ impl Conntrack {
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
                 self.answer(of, &segment, packet, layout);
                 if end.tells_both {
-                    let target = ResetTarget { seq: segment.seq, ack: None };
-                    self.make_reset(of, direction, target, packet, layout);
+                    // The receiver expects the segment, or has it already and expects what follows.
+                    let behind = segment.seq.wrapping_add(segment.payload);
+                    for seq in [segment.seq, behind].into_iter().take(1 + usize::from(segment.payload > 0)) {
+                        self.make_reset(of, direction, ResetTarget { seq, ack: None }, packet, layout);
+                    }
                     let told = StreamEnd { tells_both: false, ..end };
                     self.state.streams.followed[followed].end = Some(told);
                     self.table.reset(id);

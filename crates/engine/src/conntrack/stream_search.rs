@@ -62,11 +62,9 @@ impl<'s> StreamSearch<'s> {
 
     /// Searches bytes that are in order. Breaks if they must not go on.
     pub(super) fn search(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
-        let InOrder { direction, offset, bytes } = in_order;
-        let is_gap = self.search.next[direction] != offset;
-        self.search.next[direction] = offset + bytes.len() as u64;
+        let direction = in_order.direction;
         if direction == 0 && self.search.hello.is_some() {
-            self.read_hello(bytes, is_gap)?;
+            self.read_hello(in_order)?;
         }
         if !self.search.wanted[direction] || self.tools.set.is_none() {
             return ControlFlow::Continue(());
@@ -76,10 +74,11 @@ impl<'s> StreamSearch<'s> {
             self.search.set = self.tools.set_number;
             self.search.scans = [None, None];
         }
-        self.scan(in_order, is_gap)
+        self.scan(in_order)
     }
 
-    fn scan(&mut self, InOrder { direction, offset, bytes }: InOrder<'_>, is_gap: bool) -> ControlFlow<()> {
+    fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
+        let InOrder { direction, offset, is_behind_gap, bytes } = in_order;
         let StreamSearch { rules, search, tools, .. } = self;
         let SearchTools { scanner, set, found, .. } = &mut **tools;
         let (Some(scanner), Some(set)) = (scanner, set) else {
@@ -89,21 +88,23 @@ impl<'s> StreamSearch<'s> {
         let state = &mut search.scans[direction];
         if state.is_none() {
             *state = scanner.open(set);
+            search.begun[direction] = offset;
         }
         let Some(state) = state else {
             self.has_no_room = true;
             return ControlFlow::Break(());
         };
-        if is_gap {
+        if is_behind_gap {
             scanner.restart(state);
+            search.begun[direction] = offset;
         }
-        // The search counts from where it began.
+        let begun = search.begun[direction];
         let mut result = ControlFlow::Continue(());
         let patterns = &*rules.snapshot.streams;
         let found_of = &mut search.found;
         let mut on_match = |pattern, end: u64| {
             for of in patterns.uses(pattern).iter().filter(|of| of.directions[direction]) {
-                let fired = Fired { slot: of.slot, direction, end };
+                let fired = Fired { slot: of.slot, direction, end: begun + end };
                 let mut constraints = FoundPlace { found_of, found };
                 if rules.hit(fired, of.constraint, &mut constraints).is_break() {
                     result = ControlFlow::Break(());
@@ -112,23 +113,23 @@ impl<'s> StreamSearch<'s> {
             }
             ControlFlow::Continue(())
         };
-        let _ = (offset, scanner.scan(state, bytes, &mut on_match));
+        let _ = scanner.scan(state, bytes, &mut on_match);
         result
     }
 
     /// Reads on in the hello of TLS, and decides on constraints on the server's name when it is known.
-    fn read_hello(&mut self, bytes: &[u8], is_gap: bool) -> ControlFlow<()> {
+    fn read_hello(&mut self, InOrder { offset, is_behind_gap, bytes, .. }: InOrder<'_>) -> ControlFlow<()> {
         let StreamSearch { rules, search, tools, .. } = self;
         let Some(id) = search.hello else { return ControlFlow::Continue(()) };
         let SearchTools { hellos, found, names, .. } = &mut **tools;
         let hello = &mut hellos[id];
-        let progress = if is_gap { HelloProgress::Invalid } else { hello.feed(bytes) };
+        let progress = if is_behind_gap { HelloProgress::Invalid } else { hello.feed(bytes) };
         if progress == HelloProgress::More {
             return ControlFlow::Continue(());
         }
         let name = hello.server_name();
         let by_regex = name.map(|name| regexes(rules, names.as_mut(), name)).unwrap_or_default();
-        let end = search.next[0];
+        let end = offset + bytes.len() as u64;
         let mut result = ControlFlow::Continue(());
         for &slot in rules.live {
             let Some(stream) = rules.rule(slot).and_then(|rule| rule.stream.as_deref()) else { continue };

@@ -61,8 +61,8 @@ pub(super) struct SearchState {
     /// The set that `scans` are of, by its number.
     pub(super) set: u32,
     pub(super) scans: [Option<ScanState>; 2],
-    /// Offsets of the next bytes.
-    pub(super) next: [u64; 2],
+    /// The offsets at which they began.
+    pub(super) begun: [u64; 2],
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
 }

@@ -12,10 +12,10 @@ use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::verdict::{VECTOR, Verdict};
 use arrayvec::ArrayVec;
-use mmb_base::Id;
+use mmb_base::{Id, prefetch};
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction};
-use mmb_packet::Packet;
+use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
 
 impl Pipeline {
@@ -30,6 +30,7 @@ impl Pipeline {
         self.work.clear();
         self.fetch_rules(snapshot);
         self.work.translations.extend_from_slice(&self.conntrack.quick().translations);
+        self.work.streamed.extend(self.conntrack.quick_streams(verdicts));
         let others: ArrayVec<u8, VECTOR> =
             self.conntrack.quick().others(packets.len()).map(|at| at as u8).collect();
         for block in others.chunks(BLOCK) {
@@ -74,10 +75,18 @@ impl Pipeline {
         if self.work.streamed.is_empty() {
             return;
         }
-        let streamed = std::mem::take(&mut self.work.streamed);
+        let mut streamed = std::mem::take(&mut self.work.streamed);
+        // Those of the quick pass are before the others.
+        if !streamed.is_sorted_by_key(|(at, _)| *at) {
+            streamed.sort_unstable_by_key(|(at, _)| *at);
+        }
         streamed.iter().for_each(|(_, of)| self.conntrack.prefetch_stream(of));
         let mut some_dropped = false;
-        for &(at, of) in &streamed {
+        for (number, &(at, of)) in streamed.iter().enumerate() {
+            if let Some((next, _)) = streamed.get(number + 1) {
+                let next = usize::from(*next);
+                prefetch_payload(&packets[next], &self.work.layouts[next]);
+            }
             let at = usize::from(at);
             let packet = &mut packets[at];
             let refusal = self.conntrack.follow_stream(snapshot, of, packet, &self.work.layouts[at]);
@@ -473,3 +482,13 @@ impl Pipeline {
         self.work.transforms.push(PacketTransform { packet: at as u8, transform, quoted });
     }
 }
+
+/// Prefetches the payload of a packet, all of which is about to be read.
+#[inline]
+fn prefetch_payload(packet: &Packet<'_>, layout: &Layout) {
+    let payload = packet.bytes().get(layout.payload_range()).unwrap_or_default();
+    payload.chunks(CACHE_LINE).for_each(|line| prefetch(&line[0]));
+}
+
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;

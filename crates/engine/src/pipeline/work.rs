@@ -70,6 +70,7 @@ impl RewriteWork {
 
     /// Discards the pending rewrites of packets that are dropped after all.
     pub(super) fn discard(&mut self, is_dropped: impl Fn(usize) -> bool) {
+        self.translations.retain(|translation| !is_dropped(usize::from(translation.packet)));
         self.transforms.retain(|transform| !is_dropped(usize::from(transform.packet)));
         self.rewrites.retain(|rewrite| !is_dropped(usize::from(rewrite.packet)));
     }

@@ -32,13 +32,18 @@ struct PacketPlace {
 }
 
 impl Arena {
-    /// Adds a packet.
+    /// Adds a packet of the first port.
     pub(super) fn push(&mut self, bytes: &[u8], link: LinkType) {
+        self.push_from(PortId(0), bytes, link);
+    }
+
+    /// Adds a packet of a port.
+    pub(super) fn push_from(&mut self, port: PortId, bytes: &[u8], link: LinkType) {
         let size = (HEADROOM + bytes.len()).next_multiple_of(LINE);
         self.pristine.resize(self.pristine.len() + HEADROOM, 0);
         self.pristine.extend_from_slice(bytes);
         self.pristine.resize(self.pristine.len() + size - HEADROOM - bytes.len(), 0);
-        self.places.push(PacketPlace { size, len: bytes.len(), link, port: PortId(0) });
+        self.places.push(PacketPlace { size, len: bytes.len(), link, port });
     }
 
     /// Returns the number of packets.

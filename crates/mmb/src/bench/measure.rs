@@ -64,7 +64,7 @@ pub(super) struct Measured {
     /// The cost of a vector in cycles: of the median one, and of the most expensive one.
     pub(super) median_vector: u64,
     pub(super) worst_vector: u64,
-    /// The cost in cycles of the most expensive vector of the first round, in which tables grow.
+    /// The cost in cycles of the most expensive vector of the first round, in which tables grow; 0 if it was not measured.
     pub(super) worst_first: u64,
 }
 
@@ -133,44 +133,76 @@ pub(super) fn run(
     effort: Effort,
 ) -> Measured {
     let names = subject.names();
-    let vectors = arena.len().div_ceil(VECTOR);
-    let mut stages = vec![Samples::new(vectors); names.len()];
-    let mut all = Samples::new(vectors);
+    let stages = names.len();
     arena.restore();
     let mut worst_first = 0;
-    round(subject, arena, names.len(), |_, _, whole| worst_first = worst_first.max(whole));
+    round(subject, arena, stages, |_, _, whole| worst_first = worst_first.max(whole));
     pattern.prepare(arena, subject.has_connections(), |packets| subject.answer(packets));
-    let (mut rounds, began) = (0, Instant::now());
-    while goes_on(effort, rounds, began) {
+    let mut recorder = Recorder::new(names, arena.len());
+    while recorder.goes_on(effort) {
         if changes {
             arena.restore();
         }
-        round(subject, arena, names.len(), |vector, spent, whole| {
-            all.0[vector].push(whole);
-            stages.iter_mut().zip(spent).for_each(|(stage, &spent)| stage.0[vector].push(spent));
-        });
-        rounds += 1;
+        round(subject, arena, stages, |vector, spent, whole| recorder.note(vector, spent, whole));
+        recorder.rounds += 1;
     }
-    let per_packet =
-        |samples: &mut Samples| samples.medians().iter().sum::<u64>() as f64 / arena.len() as f64;
-    let mut vectors = all.medians();
-    Measured {
-        tsc_hz: cycles::hz(),
-        packets: arena.len(),
-        rounds,
-        taken: arena.len() * (rounds + 1),
-        stages: names.into_iter().zip(stages.iter_mut().map(per_packet)).collect(),
-        cycles: per_packet(&mut all),
-        worst_vector: vectors.iter().copied().max().unwrap_or_default(),
-        median_vector: median(&mut vectors),
-        worst_first,
-    }
+    Measured { worst_first, ..recorder.finish() }
 }
 
-fn goes_on(effort: Effort, rounds: usize, began: Instant) -> bool {
-    match effort {
-        Effort::Rounds(wanted) => rounds < wanted.clamp(1, MOST_ROUNDS),
-        Effort::Time(time) => rounds < FEWEST_ROUNDS || rounds < MOST_ROUNDS && began.elapsed() < time,
+/// The cost of the vectors of the measured rounds.
+pub(super) struct Recorder {
+    names: Vec<&'static str>,
+    stages: Vec<Samples>,
+    all: Samples,
+    /// Packets of a round.
+    packets: usize,
+    /// Complete rounds.
+    pub(super) rounds: usize,
+    began: Instant,
+}
+
+impl Recorder {
+    /// Begins a measurement of stages with these names.
+    pub(super) fn new(names: Vec<&'static str>, packets: usize) -> Recorder {
+        let all = Samples::new(packets.div_ceil(VECTOR));
+        let stages = vec![all.clone(); names.len()];
+        Recorder { names, stages, all, packets, rounds: 0, began: Instant::now() }
+    }
+
+    /// Tells whether another round is due.
+    pub(super) fn goes_on(&self, effort: Effort) -> bool {
+        let rounds = self.rounds;
+        match effort {
+            Effort::Rounds(wanted) => rounds < wanted.clamp(1, MOST_ROUNDS),
+            Effort::Time(time) => {
+                rounds < FEWEST_ROUNDS || rounds < MOST_ROUNDS && self.began.elapsed() < time
+            }
+        }
+    }
+
+    /// Records the cost of a vector: of its stages, and of all.
+    pub(super) fn note(&mut self, vector: usize, spent: &[u64], whole: u64) {
+        self.all.0[vector].push(whole);
+        self.stages.iter_mut().zip(spent).for_each(|(stage, &spent)| stage.0[vector].push(spent));
+    }
+
+    /// Returns the medians.
+    pub(super) fn finish(mut self) -> Measured {
+        let Recorder { packets, rounds, .. } = self;
+        let per_packet =
+            |samples: &mut Samples| samples.medians().iter().sum::<u64>() as f64 / packets as f64;
+        let mut vectors = self.all.medians();
+        Measured {
+            tsc_hz: cycles::hz(),
+            packets,
+            rounds,
+            taken: packets * (rounds + 1),
+            stages: self.names.into_iter().zip(self.stages.iter_mut().map(per_packet)).collect(),
+            cycles: per_packet(&mut self.all),
+            worst_vector: vectors.iter().copied().max().unwrap_or_default(),
+            median_vector: median(&mut vectors),
+            worst_first: 0,
+        }
     }
 }
 
@@ -232,6 +264,11 @@ impl<'a> MeasuredPipeline<'a> {
         let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
         let step_ns = step.as_nanos() as u64;
         MeasuredPipeline { engine, worker, verdicts, before: engine.stage_counts(), now_ns: 0, step_ns }
+    }
+
+    /// Returns the first verdict of the last vector, which had `count` packets, that is not to send.
+    pub(super) fn unsent(&self, count: usize) -> Option<Verdict> {
+        self.verdicts[..count].iter().copied().find(|verdict| !matches!(verdict, Verdict::Send(_)))
     }
 }
 

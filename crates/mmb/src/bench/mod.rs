@@ -2,8 +2,8 @@
 //!
 //! Rules come from a file or are generated, and so do packets ([`source`]). The packets are in memory ([`arena`]), and one worker processes
 //! them in vectors, in rounds over all of them; the stages' counters tell the cost of each ([`measure`]). [`linear`] is a baseline without an
-//! index. [`updates`] changes the policy at the same time, [`scaling`] measures several workers. No port is opened: the figures exclude
-//! reception and transmission.
+//! index. [`updates`] changes the policy at the same time, [`scaling`] measures several workers, [`streams`] has rules and packets of its
+//! own. No port is opened: the figures exclude reception and transmission.
 
 mod arena;
 mod linear;
@@ -12,9 +12,10 @@ mod memory;
 mod report;
 mod scaling;
 mod source;
+mod streams;
 mod updates;
 
-use crate::cli::{BenchArgs, ClassifierArg, Global, OrderArg};
+use crate::cli::{BenchArgs, ClassifierArg, Global, OrderArg, WorkloadArg};
 use anyhow::Context;
 use linear::Linear;
 use measure::{Answers, Effort, MeasuredPipeline, TrafficPattern};
@@ -55,6 +56,13 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
         crate::bad_usage(
             "--updates needs a classifier that is changed rule by rule, which the linear one is not",
         );
+    }
+    if args.source.workload == Some(WorkloadArg::Streams) {
+        streams::main(args, global)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.flows.is_some() || args.only.is_some() {
+        crate::bad_usage("--flows and --only are for --workload streams");
     }
     let before = memory::resident();
     let Some(set) = BenchSet::load(args, global)? else {

@@ -16,7 +16,8 @@ Sets:";
 #[command(
     override_usage = "mmb bench --rules FILE [OPTIONS]\n       \
                       mmb bench --workload SET [--size N] [--tuples N] [OPTIONS]\n       \
-                      mmb bench --filters FILE [OPTIONS]",
+                      mmb bench --filters FILE [OPTIONS]\n       \
+                      mmb bench --workload streams [--flows N] [--only TEXT] [OPTIONS]",
     after_help = sets()
 )]
 pub(crate) struct BenchArgs {
@@ -29,6 +30,12 @@ pub(crate) struct BenchArgs {
     /// The number of tuples of the generated set: distinct masks of its rules
     #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) tuples: Option<u32>,
+    /// The number of connections of the set `streams`; without it, 1000
+    #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) flows: Option<u32>,
+    /// Only the rows of the set `streams` whose name contains this
+    #[arg(long, value_name = "TEXT", requires = "workload")]
+    pub(crate) only: Option<String>,
     /// Give every rule a priority of its own, in their order
     #[arg(long, requires = "workload")]
     pub(crate) distinct_prio: bool,
@@ -97,7 +104,7 @@ pub(crate) struct BenchSource {
     pub(crate) rules: Option<PathBuf>,
     /// A generated set
     #[arg(long, value_name = "SET", value_parser = kinds(), hide_possible_values = true)]
-    pub(crate) workload: Option<WorkloadKind>,
+    pub(crate) workload: Option<WorkloadArg>,
     /// A ClassBench filter file, plain or compressed with xz; the first line has the best priority
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) filters: Option<PathBuf>,
@@ -114,7 +121,41 @@ impl BenchArgs {
             let workload = Workload::new(kind, count(self.size), count(self.tuples), self.seed)?;
             Ok(if self.distinct_prio { workload.with_distinct_prio() } else { workload })
         };
-        self.source.workload.map(new).transpose()
+        let kind = self.source.workload.and_then(WorkloadArg::rules);
+        kind.map(new).transpose()
+    }
+}
+
+/// A generated set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkloadArg {
+    /// Rules, and packets for them.
+    Rules(WorkloadKind),
+    /// Policies for the bytes of connections, all with the same connections.
+    Streams,
+}
+
+impl WorkloadArg {
+    const STREAMS: (&'static str, &'static str) =
+        ("streams", "TCP connections that send, under policies on their bytes, one after the other");
+
+    fn all() -> impl Iterator<Item = WorkloadArg> {
+        WorkloadKind::all().map(WorkloadArg::Rules).chain([WorkloadArg::Streams])
+    }
+
+    fn name(self) -> &'static str {
+        self.rules().map_or(WorkloadArg::STREAMS.0, WorkloadKind::name)
+    }
+
+    fn help(self) -> &'static str {
+        self.rules().map_or(WorkloadArg::STREAMS.1, WorkloadKind::help)
+    }
+
+    fn rules(self) -> Option<WorkloadKind> {
+        match self {
+            WorkloadArg::Rules(kind) => Some(kind),
+            WorkloadArg::Streams => None,
+        }
     }
 }
 
@@ -157,13 +198,14 @@ pub(crate) enum ClassifierArg {
     Linear,
 }
 
-fn kinds() -> impl TypedValueParser<Value = WorkloadKind> {
-    let names = WorkloadKind::all().map(|kind| PossibleValue::new(kind.name()).help(kind.help()));
-    PossibleValuesParser::new(names).try_map(|name| WorkloadKind::named(&name).ok_or("no such set"))
+fn kinds() -> impl TypedValueParser<Value = WorkloadArg> {
+    let names = WorkloadArg::all().map(|set| PossibleValue::new(set.name()).help(set.help()));
+    PossibleValuesParser::new(names)
+        .try_map(|name| WorkloadArg::all().find(|set| set.name() == name).ok_or("no such set"))
 }
 
 fn sets() -> String {
-    let lines = WorkloadKind::all().map(|kind| format!("\n  {:<12}{}", kind.name(), kind.help()));
+    let lines = WorkloadArg::all().map(|set| format!("\n  {:<12}{}", set.name(), set.help()));
     format!("{MORE}{}", lines.collect::<String>())
 }
 

@@ -25,7 +25,7 @@ impl Default for StreamSettings {
             max: 100_000,
             memory_mib: 256,
             window_kib: 1024,
-            reorder_kib: 256,
+            reorder_kib: 1024,
             unfit: StreamUnfit::default(),
             urgent: StreamUrgent::default(),
         }

@@ -184,6 +184,34 @@ fn an_acknowledgment_of_what_was_not_sent_is_not_taken() {
 }
 
 #[test]
+fn an_acknowledgment_of_long_ago_is_not_taken() {
+    for levels in [WATCH, GUARD] {
+        let mut conn = Conn::established(levels);
+        conn.passes(seg(0, 0, b"abc"));
+        // RFC 5961 section 5.2.
+        let late = i64::from(u16::MAX);
+        conn.passes(seg(1, 0, b"ok.").ack(-late));
+        match levels {
+            GUARD => conn.drops(seg(1, 3, b"bad").ack(-2 * late), StreamDrop::OutOfWindow),
+            _ => drop(conn.passes(seg(1, 3, b"bad").ack(-1_100_000_000))),
+        }
+        conn.passes(seg(1, 3, b"def").ack(3));
+        assert_eq!(conn.scanned(1), b"ok.def");
+        conn.end();
+    }
+}
+
+#[test]
+fn bytes_before_the_first_one_do_not_pass_a_guard() {
+    let mut conn = Conn::established(GUARD);
+    conn.drops(seg(0, -2, b"x"), StreamDrop::OutOfWindow);
+    conn.drops(seg(0, -2000, b"old bytes"), StreamDrop::OutOfWindow);
+    conn.drops(seg(0, -3, b"xxxabc"), StreamDrop::OutOfWindow);
+    conn.passes(seg(0, -1, b"x"));
+    conn.end();
+}
+
+#[test]
 fn an_old_timestamp_is_not_taken() {
     for levels in [WATCH, GUARD] {
         let mut conn = Conn::new(levels, LIMITS, [7, 9]);

@@ -90,6 +90,48 @@ fn a_syn_with_another_number_begins_anew() {
 }
 
 #[test]
+fn a_syn_ack_of_another_syn_is_not_taken() {
+    for other in [-400, 400] {
+        // The guard knows the second SYN, the responder the first one.
+        let mut conn = Conn::new(GUARD, LIMITS, [7, 9]);
+        let mut second = syn(b"");
+        second.at = other;
+        conn.passes(syn(b""));
+        conn.passes(second.clone());
+        conn.drops(syn_ack(), StreamDrop::OutOfWindow);
+        conn.drops(seg(0, 0, b"abc"), StreamDrop::OutOfWindow);
+        // With bytes, it could be a part of them that the SYN-ACK covers.
+        second.data = vec![b'x'; 500];
+        conn.drops(second, StreamDrop::OutOfWindow);
+        conn.drops(syn_ack(), StreamDrop::OutOfWindow);
+        conn.end();
+
+        let mut conn = Conn::new(WATCH, LIMITS, [7, 9]);
+        let mut second = syn(b"evil");
+        second.at = other;
+        conn.passes(syn(b""));
+        conn.passes(second);
+        conn.passes(syn_ack());
+        conn.passes(seg(0, 0, b"abc"));
+        conn.passes(seg(1, 0, b"xyz").ack(3));
+        assert_eq!((conn.scanned(0), conn.scanned(1)), (b"abc".to_vec(), b"xyz".to_vec()));
+        conn.end();
+    }
+}
+
+#[test]
+fn nothing_goes_on_before_the_syn_is_answered() {
+    let mut conn = Conn::new(GUARD, LIMITS, [7, 9]);
+    conn.passes(syn(b""));
+    // One byte could be the probe of a closed window.
+    for early in [&b"abc"[..], b"a", b""] {
+        conn.drops(seg(0, 0, early), StreamDrop::OutOfWindow);
+    }
+    assert!(conn.scanned(0).is_empty());
+    conn.end();
+}
+
+#[test]
 fn a_syn_within_a_connection_is_not_taken() {
     for levels in [WATCH, GUARD] {
         let mut conn = Conn::established(levels);
@@ -263,6 +305,7 @@ fn datagrams_are_scanned_in_order_of_arrival() {
         let expected = [(0, 0, "abc"), (1, 0, "x"), (0, 3, "abc"), (0, 6, "stop")];
         assert_eq!(found, expected.map(|(direction, at, text)| (direction, at, text.as_bytes().to_vec())));
         assert_eq!(table.payload_memory(), 0);
+        assert_eq!([0, 1].map(|end| table.reset_target(id, end)), [None; 2]);
         table.end(id);
     }
 }

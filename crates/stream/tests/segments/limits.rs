@@ -102,3 +102,19 @@ fn ranges_are_reused_empty() {
     }
     conn.end();
 }
+
+#[test]
+fn early_bytes_leave_room_for_those_that_fill_holes() {
+    let limits = StreamLimits { memory: 64 << 10, reorder: 64 << 10, ..LIMITS };
+    let mut conn = Conn::established_with(GUARD, limits);
+    let mut at = 1000;
+    while conn.take(seg(0, at, &[b'e'; 1000])).0.verdict == mmb_stream::StreamVerdict::Pass {
+        at += 1000;
+    }
+    assert!(at < 60_000, "{at}");
+    conn.passes(seg(0, 0, &[b'a'; 1000]));
+    assert_eq!(conn.scanned(0).len() as i64, at);
+    conn.passes(ack(1, 0, at));
+    conn.passes(seg(0, at, &[b'e'; 1000]));
+    conn.end();
+}

@@ -63,7 +63,8 @@ fn the_edge_never_moves_left() {
     let mut conn = Conn::new(GUARD, narrow(5000), [7, 9]);
     conn.shake([syn(b"").scale(0), syn_ack().scale(7)]);
     conn.passes(seg(0, 0, &[b'a'; 3000]));
-    let mut edge = 0;
+    // What the SYN-ACK told.
+    let mut edge = 5000;
     // One byte at a time: the offered edge is that of the clamped window, rounded to its scale.
     for acked in 0..3000 {
         let told = acked + (i64::from(conn.window(ack(1, 0, acked))) << 7);
@@ -156,6 +157,36 @@ fn a_fin_ends_a_direction() {
         conn.passes(ack(0, 4, 4));
         assert_eq!((conn.scanned(0), conn.scanned(1)), (b"abc".to_vec(), b"xyz".to_vec()));
         assert_eq!(conn.info().kept, [0, 0]);
+        conn.end();
+    }
+}
+
+#[test]
+fn a_keep_alive_behind_a_fin_passes() {
+    for levels in [WATCH, GUARD] {
+        let mut conn = Conn::established(levels);
+        conn.passes(seg(0, 0, b"abc").fin());
+        if levels == GUARD {
+            // The receiver may have lost the FIN, and would take the byte.
+            conn.drops(seg(0, 3, b"\0"), StreamDrop::OutOfWindow);
+        }
+        conn.passes(ack(1, 0, 4));
+        conn.passes(seg(0, 3, b"\0"));
+        assert_eq!(conn.scanned(0), b"abc");
+        conn.end();
+    }
+}
+
+#[test]
+fn a_lost_fin_comes_behind_its_acknowledgments() {
+    for levels in [WATCH, GUARD] {
+        let mut conn = Conn::established(levels);
+        conn.passes(seg(0, 0, b"abc"));
+        // Lost: the bytes to 6 with a FIN.
+        conn.passes(ack(0, 7, 0));
+        conn.passes(seg(0, 3, b"def").fin());
+        conn.passes(ack(1, 0, 7));
+        assert_eq!(conn.scanned(0), b"abcdef");
         conn.end();
     }
 }

@@ -1,5 +1,7 @@
 //! A connection whose segments are easy to write: offsets instead of sequence numbers.
 
+pub(crate) mod receiver;
+
 use mmb_stream::{
     InOrder, Level, Outcome, ResetTarget, Segment, SideStats, StreamDrop, StreamId, StreamInfo, StreamLimits,
     StreamTable, StreamVerdict, Unfit, flag,
@@ -93,6 +95,8 @@ pub(crate) struct Conn {
     pub(crate) scanned: [Vec<(u64, Vec<u8>)>; 2],
     /// The scanner breaks when this text is in the scanned bytes.
     pub(crate) stop: Option<Vec<u8>>,
+    /// The scanner broke: the caller ends the connection.
+    pub(crate) is_over: bool,
 }
 
 impl Conn {
@@ -111,7 +115,7 @@ impl Conn {
         let mut table = StreamTable::default();
         assert!(table.configure(limits));
         let id = table.open(levels, true, Some(&first.header), 0)?;
-        Ok(Conn { table, id, isn, now_ms: 0, scanned: Default::default(), stop: None })
+        Ok(Conn { table, id, isn, now_ms: 0, scanned: Default::default(), stop: None, is_over: false })
     }
 
     /// A connection behind its handshake.
@@ -191,6 +195,21 @@ impl Conn {
         let (outcome, _) = self.take(segment);
         assert_eq!(outcome.verdict, StreamVerdict::Pass);
         outcome.window.unwrap_or(before)
+    }
+
+    /// Takes a segment, and returns it with the changes, if it goes on.
+    pub(crate) fn through(&mut self, mut segment: Seg) -> Option<Seg> {
+        let (outcome, data) = self.take(segment.clone());
+        self.is_over |= outcome.verdict == StreamVerdict::Drop(StreamDrop::Stopped);
+        if outcome.verdict != StreamVerdict::Pass || self.is_over {
+            return None;
+        }
+        segment.data = data;
+        segment.header.window = outcome.window.unwrap_or(segment.header.window);
+        if outcome.clear_urgent {
+            segment.header.flags &= !flag::URG;
+        }
+        Some(segment)
     }
 
     /// All scanned bytes of a direction, gaps left out.

@@ -1,0 +1,54 @@
+//! `mmb bench --workload streams` runs, and reports every row. Its figures are not judged here.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn bench(options: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mmb"))
+        .args(["bench", "--json"])
+        .args(options)
+        .output()
+        .expect("mmb runs")
+}
+
+fn report(options: &[&str]) -> Value {
+    let words = [&["--workload", "streams", "--flows", "40", "--rounds", "1"], options].concat();
+    let run = bench(&words);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    serde_json::from_slice(&run.stdout).expect("JSON")
+}
+
+#[test]
+fn every_policy_on_streams_is_measured() {
+    let report = report(&[]);
+    let rows = report["rows"].as_array().expect("rows");
+    let literals: Vec<_> = rows.iter().filter_map(|row| row["literals"].as_u64()).collect();
+    assert_eq!(literals, [0, 0, 0, 0, 0, 0, 1, 100, 1000, 10_000, 100]);
+    assert_eq!(report["payload_bytes"], 40 * 8 * 1448);
+    assert_eq!(report["packets"], 40 * 12);
+    for row in rows {
+        assert!(row["cycles_per_byte"].as_f64().is_some_and(|cycles| cycles > 0.0), "{row}");
+        let stages = row["stages"].as_array().expect("stages");
+        let streams = stages.iter().find(|stage| stage["name"] == "streams").expect("a stage of streams");
+        let follows =
+            !["no rules", "connections", "NAT and balancing"].map(Value::from).contains(&row["name"]);
+        assert_eq!(streams["cycles_per_packet"].as_f64() > Some(0.0), follows, "{row}");
+    }
+    assert_eq!(report["idle"]["streams"], 4000);
+}
+
+#[test]
+fn some_policies_on_streams_are_measured_alone() {
+    let report = report(&["--only", "digest"]);
+    assert_eq!(report["rows"].as_array().map(Vec::len), Some(2));
+    assert!(report["idle"].is_null());
+}
+
+#[test]
+fn options_for_other_sets_are_refused() {
+    for options in [&["--workload", "streams", "--size", "5"][..], &["--workload", "empty", "--flows", "5"]] {
+        let run = bench(options);
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && told.contains("--workload streams"), "{told}");
+    }
+}

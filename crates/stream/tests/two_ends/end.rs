@@ -1,0 +1,189 @@
+//! A TCP end: smoltcp's, with an application that sends a stream and reads what comes.
+
+use super::wire::Datagram;
+use mmb_random::RepeatableRandom;
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{self, ChecksumCapabilities, Device, DeviceCapabilities, Medium};
+use smoltcp::socket::tcp;
+use smoltcp::time::{Duration, Instant};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+const PORT: u16 = 80;
+
+thread_local! {
+    /// The virtual clock, for timestamps.
+    static NOW_MS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What a script chooses for its ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) mtu: usize,
+    pub(crate) receive_buffer: usize,
+    pub(crate) send_buffer: usize,
+    pub(crate) timestamps: bool,
+    pub(crate) keep_alive: bool,
+    /// The most bytes that the application reads at once.
+    pub(crate) reads: usize,
+}
+
+impl Manner {
+    pub(crate) fn random(random: &mut RepeatableRandom) -> Manner {
+        Manner {
+            mtu: random.of(&[200, 576, 1280, 1500]),
+            receive_buffer: random.of(&[300, 2000, 16_000, 65_535, 200_000]),
+            send_buffer: random.of(&[1000, 16_000, 65_535]),
+            timestamps: random.chance(0.5),
+            keep_alive: random.chance(0.2),
+            reads: random.of(&[50, 1000, 100_000]),
+        }
+    }
+}
+
+/// Packets to and from the interface of an end.
+struct Queues {
+    mtu: usize,
+    incoming: VecDeque<Vec<u8>>,
+    outgoing: Vec<Vec<u8>>,
+}
+
+struct Received(Vec<u8>);
+struct Sending<'q>(&'q mut Vec<Vec<u8>>);
+
+impl phy::RxToken for Received {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
+        read(&self.0)
+    }
+}
+
+impl phy::TxToken for Sending<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
+        let mut packet = vec![0; len];
+        let result = write(&mut packet);
+        self.0.push(packet);
+        result
+    }
+}
+
+impl Device for Queues {
+    type RxToken<'q> = Received;
+    type TxToken<'q> = Sending<'q>;
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = self.mtu;
+        capabilities.checksum = ChecksumCapabilities::default();
+        capabilities
+    }
+
+    fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_>)> {
+        let packet = self.incoming.pop_front()?;
+        Some((Received(packet), Sending(&mut self.outgoing)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sending<'_>> {
+        Some(Sending(&mut self.outgoing))
+    }
+}
+
+/// A TCP end.
+pub(crate) struct End {
+    interface: Interface,
+    queues: Queues,
+    sockets: SocketSet<'static>,
+    socket: SocketHandle,
+    stream: Vec<u8>,
+    written: usize,
+    pub(crate) received: Vec<u8>,
+    reads: usize,
+}
+
+fn instant(now_ms: u64) -> Instant {
+    Instant::from_millis(now_ms.cast_signed())
+}
+
+impl End {
+    /// The end of this number, which sends a stream.
+    pub(crate) fn new(number: usize, seed: u64, manner: Manner, stream: Vec<u8>) -> End {
+        let mut queues = Queues { mtu: manner.mtu, incoming: VecDeque::new(), outgoing: Vec::new() };
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = seed;
+        let mut interface = Interface::new(config, &mut queues, instant(0));
+        interface.update_ip_addrs(|addresses| {
+            addresses.push(IpCidr::new(IpAddress::Ipv4(super::ADDRESSES[number]), 24)).expect("room for one");
+        });
+        let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
+        let mut socket = tcp::Socket::new(buffer(manner.receive_buffer), buffer(manner.send_buffer));
+        if manner.timestamps {
+            socket.set_tsval_generator(Some(|| NOW_MS.get()));
+        }
+        if manner.keep_alive {
+            socket.set_keep_alive(Some(Duration::from_millis(300)));
+        }
+        if number == 0 {
+            let remote = (IpAddress::Ipv4(super::ADDRESSES[1]), PORT);
+            socket.connect(interface.context(), remote, 40_000).expect("a new socket");
+        } else {
+            socket.listen(PORT).expect("a new socket");
+        }
+        let mut sockets = SocketSet::new(Vec::new());
+        let socket = sockets.add(socket);
+        End {
+            interface,
+            queues,
+            sockets,
+            socket,
+            stream,
+            written: 0,
+            received: Vec::new(),
+            reads: manner.reads,
+        }
+    }
+
+    /// A packet arrives.
+    pub(crate) fn receive(&mut self, packet: Datagram) {
+        self.queues.incoming.push_back(packet.0);
+    }
+
+    /// Lets TCP and the application do what they can. Returns the packets that leave.
+    pub(crate) fn poll(&mut self, now_ms: u64) -> Vec<Datagram> {
+        NOW_MS.set(now_ms as u32);
+        self.interface.poll(instant(now_ms), &mut self.queues, &mut self.sockets);
+        let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
+        if socket.may_send() {
+            self.written += socket.send_slice(&self.stream[self.written..]).unwrap_or(0);
+            // With bytes left in the state CLOSING, smoltcp stops to probe a closed window.
+            let may_close = socket.send_queue() == 0 || !socket.may_recv();
+            if self.written == self.stream.len() && may_close {
+                socket.close();
+            }
+        }
+        let mut left = self.reads;
+        while left > 0 && socket.can_recv() {
+            let mut bytes = vec![0; left.min(2000)];
+            let count = socket.recv_slice(&mut bytes).unwrap_or(0);
+            self.received.extend_from_slice(&bytes[..count]);
+            left -= count;
+        }
+        self.interface.poll(instant(now_ms), &mut self.queues, &mut self.sockets);
+        self.queues.outgoing.drain(..).map(Datagram).collect()
+    }
+
+    /// When TCP or the application has something to do.
+    pub(crate) fn next_ms(&mut self, now_ms: u64) -> Option<u64> {
+        if self.sockets.get::<tcp::Socket<'_>>(self.socket).can_recv() {
+            return Some(now_ms + 5);
+        }
+        let at = self.interface.poll_at(instant(now_ms), &self.sockets)?;
+        Some(at.total_millis().max(now_ms.cast_signed() + 1).cast_unsigned())
+    }
+
+    /// Whether both directions have ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        let state = self.sockets.get::<tcp::Socket<'_>>(self.socket).state();
+        matches!(state, tcp::State::Closed | tcp::State::TimeWait)
+    }
+}

@@ -1,0 +1,117 @@
+//! IPv4 packets with a TCP segment: read, changed, cut anew.
+
+use mmb_stream::{Outcome, Segment, flag};
+use smoltcp::wire::{IpAddress, Ipv4Packet, TcpOption, TcpPacket, TcpSeqNumber};
+
+/// Bytes of an IPv4 header without options, the only ones that the ends send.
+const IP_HEADER: usize = 20;
+
+/// A packet on the way.
+#[derive(Clone)]
+pub(crate) struct Datagram(pub(crate) Vec<u8>);
+
+impl Datagram {
+    fn addresses(&self) -> (IpAddress, IpAddress) {
+        let ip = Ipv4Packet::new_unchecked(&self.0);
+        (ip.src_addr().into(), ip.dst_addr().into())
+    }
+
+    fn tcp(&self) -> TcpPacket<&[u8]> {
+        TcpPacket::new_unchecked(&self.0[IP_HEADER..])
+    }
+
+    fn tcp_mut(&mut self) -> TcpPacket<&mut [u8]> {
+        TcpPacket::new_unchecked(&mut self.0[IP_HEADER..])
+    }
+
+    pub(crate) fn is_intact(&self) -> bool {
+        let (source, destination) = self.addresses();
+        self.tcp().verify_checksum(&source, &destination)
+    }
+
+    fn mend_checksum(&mut self) {
+        let (source, destination) = self.addresses();
+        self.tcp_mut().fill_checksum(&source, &destination);
+    }
+
+    /// Whose segment it is: 0 for the initiator's.
+    pub(crate) fn direction(&self) -> usize {
+        usize::from(Ipv4Packet::new_unchecked(&self.0).src_addr() == super::ADDRESSES[1])
+    }
+
+    pub(crate) fn seq(&self) -> u32 {
+        self.tcp().seq_number().0.cast_unsigned()
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.tcp().payload()
+    }
+
+    /// What the table gets of it.
+    pub(crate) fn segment(&self) -> Segment {
+        let tcp = self.tcp();
+        let bits = [
+            (tcp.fin(), flag::FIN),
+            (tcp.syn(), flag::SYN),
+            (tcp.rst(), flag::RST),
+            (tcp.ack(), flag::ACK),
+            (tcp.urg(), flag::URG),
+        ];
+        let mut segment = Segment {
+            seq: self.seq(),
+            ack: tcp.ack_number().0.cast_unsigned(),
+            flags: bits.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit),
+            window: tcp.window_len(),
+            is_corrupt: !self.is_intact(),
+            ..Segment::default()
+        };
+        let mut options = tcp.options();
+        while let Ok((rest, option)) = TcpOption::parse(options) {
+            match option {
+                TcpOption::WindowScale(scale) => segment.scale = Some(scale),
+                TcpOption::TimeStamp { tsval, tsecr } => segment.timestamps = Some([tsval, tsecr]),
+                TcpOption::EndOfList => break,
+                _ => {}
+            }
+            if rest.is_empty() {
+                break;
+            }
+            options = rest;
+        }
+        segment
+    }
+
+    /// Applies what the table returned, and the payload as it left it.
+    pub(crate) fn apply(&mut self, outcome: &Outcome, payload: &[u8]) {
+        assert_eq!(outcome.is_changed, self.payload() != payload, "changes are told");
+        if !outcome.is_changed && outcome.window.is_none() && !outcome.clear_urgent {
+            return;
+        }
+        let mut tcp = self.tcp_mut();
+        tcp.payload_mut().copy_from_slice(payload);
+        if let Some(window) = outcome.window {
+            tcp.set_window_len(window);
+        }
+        if outcome.clear_urgent {
+            tcp.set_urg(false);
+            tcp.set_urgent_at(0);
+        }
+        self.mend_checksum();
+    }
+
+    /// The same header with another number, other bytes, and a FIN or none.
+    pub(crate) fn rebuilt(&self, seq: u32, payload: &[u8], fin: bool) -> Datagram {
+        let header = IP_HEADER + usize::from(self.tcp().header_len());
+        let mut bytes = self.0[..header].to_vec();
+        bytes.extend_from_slice(payload);
+        let total = bytes.len() as u16;
+        let mut ip = Ipv4Packet::new_unchecked(&mut bytes);
+        ip.set_total_len(total);
+        ip.fill_checksum();
+        let mut rebuilt = Datagram(bytes);
+        rebuilt.tcp_mut().set_seq_number(TcpSeqNumber(seq.cast_signed()));
+        rebuilt.tcp_mut().set_fin(fin);
+        rebuilt.mend_checksum();
+        rebuilt
+    }
+}
