@@ -328,6 +328,26 @@ fn a_new_policy_keeps_what_an_unchanged_set_has_begun() {
 }
 
 #[test]
+fn a_rule_that_comes_and_goes_is_searched_for_each_time() {
+    let mut mmb = Middlebox::new("");
+    for round in 0..40u16 {
+        let rule = "add-stateful tcp-dport 80 stream \"ATTACK\" close";
+        mmb.engine.publish(&policy(rule)).expect("it can be put in force");
+        let client = (INSIDE, 7000 + round);
+        handshake(&mut mmb, client, WEB, None);
+        mmb.through(A, &segment(client, WEB, ACK, (FORWARD, REPLY), b"begins "));
+        let found = segment(client, WEB, ACK, (FORWARD + 7, REPLY), b"ATTACK");
+        assert_eq!(mmb.dropped(A, &found), DropReason::Rule, "round {round}");
+        // Its stream is still there, so that its set cannot be given up.
+        let idle = (INSIDE, 8000 + round);
+        handshake(&mut mmb, idle, WEB, None);
+        mmb.through(A, &segment(idle, WEB, ACK, (FORWARD, REPLY), b"idles"));
+        mmb.engine.publish(&policy("")).expect("it can be put in force");
+        mmb.through(A, &segment(idle, WEB, ACK, (FORWARD + 5, REPLY), b"x"));
+    }
+}
+
+#[test]
 fn patterns_that_cannot_be_searched_for_are_refused_with_the_rule() {
     let (mut engine, _) = engine("add-stateful id 3 tcp-dport 80 stream \"a\" close");
     let text = "add-stateful id 3 tcp-dport 80 stream \"a\" close\nadd-stateful id 5 tcp-dport 80 stream /(a{1,4000}){1,4000}b/ alert";

@@ -82,8 +82,7 @@ impl StreamTable {
     /// Sets the limits, and gets the memory for payload if none of it is in use; if some is, the table keeps what it has. Not for the packet
     /// path. Returns whether there is memory.
     pub fn configure(&mut self, limits: StreamLimits) -> bool {
-        let wanted = limits.memory / crate::rope::CHUNK;
-        if self.pool.chunks() != wanted && self.pool.taken() == 0 {
+        if self.pool.chunks() != limits.memory / crate::rope::CHUNK && self.pool.taken() == 0 {
             let Some(pool) = ChunkPool::new(limits.memory) else { return false };
             self.pool = pool;
         }
@@ -91,9 +90,9 @@ impl StreamTable {
         true
     }
 
-    /// Whether the table has memory, and the limits are these.
+    /// Whether the table has these limits, and the memory that they ask for.
     pub fn is_configured(&self, limits: &StreamLimits) -> bool {
-        self.limits == *limits && self.pool.chunks() > 0
+        self.limits == *limits && self.pool.chunks() == limits.memory / crate::rope::CHUNK
     }
 
     /// Number of streams.

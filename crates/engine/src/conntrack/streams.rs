@@ -250,13 +250,15 @@ impl Streams {
 impl SearchTools {
     /// Gets what the patterns of a policy need. Returns false if too many states of sets before are open to do so.
     fn configure(&mut self, patterns: &StreamPatterns, streams: usize) -> bool {
-        let is_same = match (&self.set, &patterns.bytes) {
-            (Some(now), Some(wanted)) => now.digest() == wanted.digest(),
-            (None, None) => true,
-            _ => false,
-        };
-        if !is_same {
-            self.set.clone_from(&patterns.bytes);
+        let digest = |set: &PatternSet| set.digest();
+        if self.set.as_ref().map(digest) != patterns.bytes.as_ref().map(digest) {
+            // One that rules had before may still be prepared: an equal set takes no second place.
+            let mut prepared = self.scanner.iter().flat_map(Scanner::sets);
+            let wanted = patterns.bytes.as_ref();
+            self.set = wanted.map(|wanted| {
+                let known = prepared.find(|known| known.digest() == wanted.digest());
+                known.unwrap_or(wanted).clone()
+            });
             self.set_number = self.set_number.wrapping_add(1);
         }
         self.names = patterns.names.as_ref().and_then(|set| {
