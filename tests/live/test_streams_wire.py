@@ -1,67 +1,31 @@
-"""Rules on streams over bad wires and small MTUs, through translation, and over restarts of mmb.
+"""Rules on TCP streams over a bad wire, with all sizes of packets, and while mmb's rules change or mmb is killed."""
 
-    client [eth0] ──── [rl] relay [rr] ──── [vl] mmb [vr] ──── [eth0] server
-
-The relay loses 1 % of the frames, doubles 1 %, lets 5 % be overtaken, and delays all by 5 ms each way.
-"""
-
-import hashlib
-import os
+import contextlib
 import random
 import socket
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from scapy.layers.inet import TCP
+from scapy.layers.l2 import Dot1Q, Ether
 
-from lab.net import veth
 from lab.process import wait_until
 
+from . import vlan
+from .badwire import BadWire, transfer
+from .frames import rebuilt
 from .programs import Nginx, fetch
-from .routed import INSIDE4, NAT4, OUTSIDE4
-from .sockets import closing, listener, opened
-from .test_streams import ATTACK, is_reset, received
-from .topology import CLIENT4, SERVER4, WithMmb
+from .sockets import closing, listener, opened, udp
+from .test_streams import ATTACK, BOTH, is_reset, pair, received
+from .topology import CLIENT4, SERVER4
 
 PORT = 9100
-REPOSITORY = Path(__file__).parents[2]
-BAD = ("loss=0.01", "again=0.01", "overtaken=0.05", "delay=0.005", "seed=7")
-OFFLOADS = ("tx", "rx", "tso", "gso", "gro")
-
-
-class BadWire(WithMmb):
-    """A client and a server with a relay and mmb between them."""
-
-    def __init__(self, folder, backend="af_packet", mtu=None, relay=BAD):
-        super().__init__(folder, backend)
-        with self._undone_if_it_fails() as undo:
-            roles = ("client", "relay", "mmb", "server")
-            self.client, self.relay, self.middle, self.server = (self._namespace(undo, role) for role in roles)
-            for namespace in (self.relay, self.middle):
-                namespace.sysctl(net__ipv6__conf__default__disable_ipv6=1)
-            veth(self.relay, "rl", self.client, "eth0", mtu)
-            veth(self.relay, "rr", self.middle, "vl", mtu)
-            veth(self.middle, "vr", self.server, "eth0", mtu)
-            for host, address in ((self.client, CLIENT4), (self.server, SERVER4)):
-                host.ip("addr", "add", f"{address}/24", "dev", "eth0")
-            for namespace, name in self.links():
-                words = (word for offload in OFFLOADS for word in (offload, "off"))
-                namespace.run("ethtool", "-K", name, *words, check=False)
-            if relay:
-                words = [sys.executable, "-m", "lab.relay", "one=rl", "other=rr", *relay]
-                self.bad = self.relay.start(words, self.folder / "relay.log", cwd=REPOSITORY)
-                undo.callback(self.bad.close)
-                wait_until(lambda: "ready" in self.bad.output(), "the relay is ready")
-
-    def links(self):
-        ends = ((self.client, "eth0"), (self.relay, "rl"), (self.relay, "rr"), (self.middle, "vl"), (self.middle, "vr"))
-        return *ends, (self.server, "eth0")
 
 
 @pytest.fixture(scope="module")
 def wire(namespaces, tmp_path_factory):
+    """The shared bad wire, with nginx behind it."""
     with BadWire(tmp_path_factory.mktemp("wire")) as made:
         made.nginx = Nginx(made)
         made.daemon = made.mmb().start()
@@ -69,138 +33,223 @@ def wire(namespaces, tmp_path_factory):
 
 
 @pytest.fixture
-def mmb(wire):
+def over(wire):
+    """The bad wire, mmb without rules. Afterwards every packet must be accounted for."""
     wire.daemon.reset()
-    yield wire.daemon
+    yield wire
     assert wire.daemon.running(), "mmb ended"
     wire.daemon.wait_until_settled()
 
 
-def goodput(site, count):
-    """Bytes a second of a transfer from the client to the server, whose content must arrive."""
-    data = os.urandom(count)
-    with closing(listener(site.server, SERVER4, PORT)) as (listening,):
-        near, far, _ = opened(site.client, CLIENT4, (SERVER4, PORT), listening)
-        with closing(near, far):
-            far.settimeout(60)
-            near.settimeout(60)
-            began = time.monotonic()
-            sender = threading.Thread(target=near.sendall, args=(data,))
-            sender.start()
-            got = received(far, count)
-            took = time.monotonic() - began
-            sender.join(60)
-    assert hashlib.sha256(got).digest() == hashlib.sha256(data).digest()
-    return count / took
+@contextlib.contextmanager
+def pairs(site, count, direction="up", port=PORT):
+    """TCP connections through mmb: their sending and receiving sockets."""
+    with contextlib.ExitStack() as stack, closing(listener(site.server, SERVER4, port)) as (listening,):
+        made = []
+        for _ in range(count):
+            near, far, _ = opened(site.client, CLIENT4, (SERVER4, port), listening)
+            stack.enter_context(closing(near, far))
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.append((near, far) if direction == "up" else (far, near))
+        yield made
 
 
-def test_a_guard_costs_little_goodput_under_loss(wire, mmb, record_property):
-    """Alternating transfers with and without the rule. Loss makes each of them differ: the medians are compared, with a wide bound."""
-    rates = {"without": [], "guard": []}
-    for _ in range(5):
-        for name, rules in (("without", []), ("guard", [f'add-stateful tcp-dport {PORT} stream "NOT IN THERE" close'])):
-            mmb.apply(wire.folder, *rules)
-            rates[name].append(goodput(wire, 3_000_000))
-    without, guard = (sorted(rates[name])[2] for name in ("without", "guard"))
+def noise(count, seed=1):
+    """Bytes without the text."""
+    return random.Random(seed).randbytes(count).replace(b"ATT", b"att")
+
+
+# The bad wire
+
+
+def test_the_wire_is_bad(wire):
+    """Numbered datagrams: some are lost, some come twice, some are overtaken, and the content is whole."""
+    with closing(udp(wire.client, CLIENT4), udp(wire.server, SERVER4, PORT)) as (near, far):
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        count, got = 4000, []
+        for number in range(count):
+            near.sendto(number.to_bytes(4, "big").ljust(100, b"."), (SERVER4, PORT))
+            if number % 20 == 0:
+                time.sleep(0.002)
+        far.settimeout(1)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                got.append(int.from_bytes(far.recv(2048)[:4], "big"))
+    lost, again = count - len(set(got)), len(got) - len(set(got))
+    late = sum(1 for before, number in zip(got, got[1:]) if number < before)
+    assert 0.002 * count < lost < 0.05 * count
+    assert 0.002 * count < again < 0.05 * count
+    assert 0.01 * count < late < 0.1 * count
+
+
+GUARD = f'add-stateful tcp-dport {PORT} stream "NOT IN THERE" close'
+TRIES = 5
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_guard_costs_little_goodput_under_loss(over, direction, record_property):
+    """Alternating transfers of six connections with the rule and without it. Loss makes each of them differ: medians are
+    compared. The design asks for 0.95 of the goodput without the rule; the bound here is one that a busy machine keeps."""
+    size, rates = 500_000, {"without": [], "guard": []}
+    data, rules = noise(size), {"without": [], "guard": [GUARD]}
+    for number in range(TRIES):
+        for name in sorted(rates, reverse=number % 2):
+            over.daemon.apply(over.folder, *rules[name])
+            with pairs(over, 6, direction) as ends:
+                rates[name].append(0.9 * 6 * size / transfer(ends, data))
+    without, guard = (sorted(rates[name])[TRIES // 2] for name in ("without", "guard"))
     record_property("ratio", guard / without)
-    print(f"goodput: {without / 1e6:.1f} MB/s without, {guard / 1e6:.1f} MB/s under guard: {guard / without:.2f}")
-    assert guard > 0.6 * without
+    print(f"goodput {direction}: {without / 1e6:.2f} MB/s without, {guard / 1e6:.2f} MB/s under guard: {guard / without:.2f}")
+    print({name: [round(rate / 1e6, 2) for rate in each] for name, each in rates.items()})
+    assert guard >= 0.8 * without
 
 
+@pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("target", ["alert", "close"])
-def test_files_arrive_whole_over_a_bad_wire(wire, mmb, target):
-    mmb("add-stateful", 'tcp-dport 80 stream "NOT IN THERE"', target)
-    assert fetch(wire, f"http://{SERVER4}/big", timeout=100)[1] == wire.nginx.digest("big")
+def test_contents_arrive_whole_over_a_bad_wire(over, target, direction):
+    """20 MB in eight connections, by SHA-256."""
+    over.daemon("add-stateful id 1", f'tcp-dport {PORT} stream "NOT IN THERE"', target)
+    with pairs(over, 8, direction) as ends:
+        transfer(ends, noise(2_500_000))
+    assert over.daemon.rule(1)["hits"] == 0
 
 
-def test_no_receiver_gets_the_text_over_a_bad_wire(wire, mmb):
-    mmb("add-stateful id 1", f"tcp-dport {PORT} stream-forward", '"ATTACK"', "close")
-    rng = random.Random(1)
-    with closing(listener(wire.server, SERVER4, PORT)) as (listening,):
-        for _ in range(10):
-            near, far, _ = opened(wire.client, CLIENT4, (SERVER4, PORT), listening)
-            with closing(near, far):
-                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                near.settimeout(10)
-                far.settimeout(10)
-                text = b"x" * rng.randrange(5000) + ATTACK + b"y" * 2000
-                try:
-                    while text:
-                        count = rng.randrange(1, 700)
-                        near.sendall(text[:count])
-                        text = text[count:]
-                except (ConnectionResetError, BrokenPipeError):
-                    pass
-                got = b""
-                try:
-                    while data := far.recv(65_536):
-                        got += data
-                except ConnectionResetError:
-                    pass
-                assert ATTACK not in got
-    assert mmb.rule(1)["hits"] == 10
+def test_pages_arrive_whole_over_a_bad_wire(over):
+    """curl and nginx, one connection for each page; what a watcher and two guards find in the requests has no effect."""
+    over.daemon("add-stateful id 1", 'tcp-dport 80 stream-forward "GET /small" alert')
+    over.daemon("add-stateful", 'tcp-dport 80 stream "NOT IN THERE" close')
+    for _ in range(10):
+        assert fetch(over, f"http://{SERVER4}/small")[1] == over.nginx.digest("small")
+    assert over.daemon.rule(1)["hits"] == 10
 
 
-@pytest.mark.parametrize("mtu", [576, 9000])
-def test_small_and_large_packets(fresh, tmp_path, namespaces, mtu):
-    with BadWire(tmp_path, mtu=mtu, relay=("delay=0",)) as site:
-        nginx = Nginx(site)
-        mmb = site.mmb().start()
-        mmb("add-stateful", 'tcp-dport 80 stream-forward "ATTACK" close')
-        assert fetch(site, f"http://{SERVER4}/big", timeout=60)[1] == nginx.digest("big")
-        assert fetch(site, f"http://{SERVER4}/small?q={'a' * 3000}ATTACK", check=False)[0] == 56
-        mmb.wait_until_settled()
+def read_to_the_end(end, into):
+    """All bytes until the connection ends, in either way."""
+    with contextlib.suppress(ConnectionResetError):
+        while got := end.recv(1 << 16):
+            into += got
 
 
-def test_streams_of_a_killed_daemon_are_unfit(fresh, tmp_path, namespaces):
-    """What the next daemon sees of them is their middle: they are guarded no more, or closed if the policy says so."""
-    with BadWire(tmp_path, relay=("delay=0",)) as site:
-        mmb = site.mmb().start()
-        rule = f'tcp-dport {PORT} stream "ATTACK" close'
-        mmb("add-stateful", rule)
-        with closing(listener(site.server, SERVER4, PORT)) as (listening,):
-            near, far, _ = opened(site.client, CLIENT4, (SERVER4, PORT), listening)
-            with closing(near, far):
-                near.sendall(b"begun")
-                assert received(far, 5) == b"begun"
-                mmb.kill()
-                mmb.start()
-                mmb("set stream unfit close")
-                mmb("add-stateful", rule)
-                far.settimeout(10)
-                # An idle worker takes the policy over with its next vector.
-                wait_until(lambda: sends_until_reset(near), "the connection is closed")
-                assert is_reset(far)
-            near, far, _ = opened(site.client, CLIENT4, (SERVER4, PORT), listening)
-            with closing(near, far):
-                near.sendall(b"new")
-                assert received(far, 3) == b"new"
+def write_in_pieces(end, data, rng):
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        while data:
+            count = min(rng.choice((1, 2, 3, 50, 700, 5000)), rng.randrange(1, 9000))
+            end.sendall(data[:count])
+            data = data[count:]
 
 
-def sends_until_reset(end):
-    """Sends a little; whether the connection was reset."""
-    try:
-        end.sendall(b"goes on")
-    except (ConnectionResetError, BrokenPipeError):
-        return True
-    return False
+@pytest.mark.parametrize("direction", ["up", "down"])
+@pytest.mark.parametrize("target", ["close", "drop"])
+def test_no_receiver_gets_the_text_over_a_bad_wire(over, target, direction):
+    """20 connections at once, with the text at random places, cut into random writes. The receiver reads what was sent before it,
+    as far as that arrived, and never the whole text."""
+    over.daemon("add-stateful id 1", f'tcp-dport {PORT} stream "ATTACK"', target)
+    rng = random.Random(direction + target)
+    sent = [noise(rng.randrange(60_000), seed) + ATTACK + noise(30_000, seed) for seed in range(20)]
+    with pairs(over, 20, direction) as ends:
+        got = [bytearray() for _ in ends]
+        for here, there in ends:
+            here.settimeout(20)
+            there.settimeout(20)
+        threads = [
+            threading.Thread(target=write_in_pieces, args=(here, data, random.Random(seed)))
+            for seed, ((here, _), data) in enumerate(zip(ends, sent))
+        ]
+        threads += [threading.Thread(target=read_to_the_end, args=(there, into)) for (_, there), into in zip(ends, got)]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until(lambda: over.daemon.rule(1)["hits"] == 20, "every text is found", 40)
+        finally:
+            if target == "drop":
+                # Silence: nothing would end the reading but its timeout.
+                for here, there in ends:
+                    for end in (here, there):
+                        with contextlib.suppress(OSError):
+                            end.shutdown(socket.SHUT_RDWR)
+            for thread in threads:
+                thread.join(30)
+    for data, arrived in zip(sent, got):
+        assert data.startswith(arrived), "other bytes arrived"
+        assert ATTACK not in arrived, "the receiver has the text"
+    if target == "close":
+        assert over.daemon.ask("show", "errors")["made"]["reset"] >= 40
 
 
-# Translation
+# Sizes of packets, families, tags
 
 
-def test_close_through_source_nat_and_balancing(of_mmb):
-    """One rule translates both ends and searches: both get a RST that they believe."""
-    inside, outside = INSIDE4[0], OUTSIDE4[0]
-    rule = f'add-stateful ip-saddr 10.0.0.0/24 tcp-dport {PORT} stream "ATTACK" map ip-saddr {NAT4} lb ip-daddr {{{outside}}} close'
-    of_mmb.tested.policy([rule], [])
-    with closing(listener(of_mmb.server, outside, PORT)) as (listening,):
-        near, far, seen = opened(of_mmb.client, inside, (outside, PORT), listening)
-        with closing(near, far):
-            assert seen[0] == NAT4
-            near.sendall(b"hello")
-            assert received(far, 5) == b"hello"
-            far.sendall(ATTACK)
-            near.settimeout(10)
-            far.settimeout(10)
-            assert is_reset(near) and is_reset(far)
+def of_size(fresh, mtu):
+    """A good wire with this MTU on all cables, nginx and a daemon. With less than 1,280 bytes there is no IPv6 (RFC 8200)."""
+    site = fresh(mtu=mtu if mtu > 1280 else None)
+    for namespace, name in site.links():
+        namespace.ip("link", "set", name, "mtu", str(mtu))
+    site.nginx = Nginx(site)
+    return site, fresh.daemon(site)
+
+
+@pytest.mark.parametrize("mtu", [576, 1500, 9000])
+def test_packets_of_all_sizes_are_guarded(fresh, mtu):
+    """Pages and uploads arrive whole; a text at the end of a long request, and in a long answer, closes."""
+    site, mmb = of_size(fresh, mtu)
+    mmb("add-stateful id 1", 'tcp-dport 80 stream "ATTACK" close')
+    mmb("add-stateful id 2", f'tcp-dport {PORT} stream "ATTACK" close')
+    assert fetch(site, f"http://{SERVER4}/big", timeout=60)[1] == site.nginx.digest("big")
+    assert fetch(site, f"http://{SERVER4}/small?q={'a' * 3000}ATTACK", check=False)[0] == 56, "curl: connection reset"
+    with pairs(site, 4) as up, pairs(site, 4, "down", PORT + 1) as down:
+        transfer(up, noise(2_000_000))
+        transfer(down, noise(2_000_000))
+    for direction in ("up", "down"):
+        data = noise(200_001) + ATTACK + noise(1000)
+        with pairs(site, 1, direction) as ((here, there),):
+            got = bytearray()
+            reader = threading.Thread(target=read_to_the_end, args=(there, got))
+            reader.start()
+            write_in_pieces(here, data, random.Random(1))
+            reader.join(20)
+            assert data.startswith(got) and ATTACK not in got
+            assert is_reset(here)
+    assert (mmb.rule(1)["hits"], mmb.rule(2)["hits"]) == (1, 2)
+    mmb.wait_until_settled()
+
+
+@BOTH
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_close_across_vlans(fresh, addresses, direction):
+    """The client is on VLAN 10, the server on VLAN 20, and other rules join them: each end gets a RST with its own tag."""
+    site = fresh("af_packet")
+    vlan.push_and_pop(site, site.client, (), 10)
+    vlan.push_and_pop(site, site.server, (), 20)
+    mmb = fresh.daemon(site)
+    mmb.apply(
+        site.folder,
+        "set conn zone wire",
+        "add in lan eth-type 0-0xffff vlan-id 10 mod vlan-id 20",
+        "add in wan eth-type 0-0xffff vlan-id 20 mod vlan-id 10",
+        f'add-stateful tcp-dport {PORT} stream "ATTACK" close',
+    )
+    with pair(site, addresses) as (near, far), site.client_wire() as client, site.server_wire() as server:
+        here, there = (near, far) if direction == "up" else (far, near)
+        here.sendall(b"an ATTA")
+        assert received(there, 7) == b"an ATTA"
+        here.sendall(b"CK")
+        assert is_reset(near) and is_reset(far)
+        for wire, tag in ((client, 10), (server, 20)):
+            resets = [frame for frame in map(Ether, wire.drain()) if TCP in frame and frame[TCP].flags.R]
+            assert resets and {frame[Dot1Q].vlan for frame in resets} == {tag}
+            assert all(rebuilt(frame) == bytes(frame) for frame in resets), "lengths and checksums are right"
+    mmb.wait_until_settled()
+
+
+@BOTH
+def test_both_directions_and_families_over_a_bad_wire(over, addresses):
+    """A request whose answer has the text: the client reads the beginning at most."""
+    over.daemon("add-stateful id 1", f'tcp-dport {PORT} stream-reply "ATTACK" close')
+    with pair(over, addresses) as (near, far):
+        near.sendall(b"ATTACK, please")
+        assert received(far, 14) == b"ATTACK, please"
+        far.sendall(b"here: ATT")
+        assert received(near, 9) == b"here: ATT"
+        far.sendall(b"ACK")
+        assert is_reset(near) and is_reset(far)

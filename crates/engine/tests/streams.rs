@@ -108,10 +108,18 @@ fn packets_after_close_are_dropped_and_answered() {
     handshake(&mut mmb, CLIENT, WEB, None);
     all(&mut mmb, A, request(0, b"ATTACK"));
     let done = all(&mut mmb, B, segment(WEB, CLIENT, ACK, (REPLY, FORWARD), b"late"));
-    let [(Verdict::Drop(DropReason::Rule), _), (Verdict::Send(PortId(B)), answer)] = &done[..] else {
+    let [(Verdict::Drop(DropReason::Rule), _), (to_server, answer), (to_client, again)] = &done[..] else {
         panic!("{done:?}")
     };
+    assert_eq!((*to_server, *to_client), (Verdict::Send(PortId(B)), Verdict::Send(PortId(A))));
     assert_reset(answer, (CLIENT, WEB), FORWARD, None);
+    // Its first RST may have been lost. The number is that of the first one, whatever the packet says.
+    assert_reset(again, (WEB, CLIENT), REPLY, None);
+    let done = all(&mut mmb, A, request(3, b"ACK once more"));
+    let [_, (_, answer), (_, again)] = &done[..] else { panic!("{done:?}") };
+    assert_reset(answer, (WEB, CLIENT), REPLY, None);
+    assert_reset(again, (CLIENT, WEB), FORWARD, None);
+    assert_eq!(all(&mut mmb, A, request(3, b"")).len(), 2, "no bytes wait for their acknowledgment");
     let done = all(&mut mmb, A, segment(CLIENT, WEB, RST, (FORWARD, 0), b""));
     assert_eq!(done.len(), 1, "a RST is not answered: {done:?}");
     // A new connection of the same ends is a new stream.
@@ -140,6 +148,21 @@ fn resets_go_through_the_translation() {
     };
     assert_reset(forward, (seen, WEB), (FORWARD + 5).wrapping_add(shift), Some(REPLY));
     assert_reset(reply, (WEB, CLIENT), REPLY, Some(FORWARD));
+}
+
+#[test]
+fn resets_get_the_edits_of_rules_that_are_matched_for_each_packet() {
+    let mut mmb = Middlebox::new(
+        "add-stateful tcp-dport 80 stream \"ATTACK\" close
+         add tcp-rst mod ip-ttl 9
+         add eth-type 0-0xffff tcp-flags 0-0xff mod ip-dscp 10",
+    );
+    handshake(&mut mmb, CLIENT, WEB, None);
+    all(&mut mmb, A, request(0, b"an "));
+    let done = all(&mut mmb, A, request(3, b"ATTACK"));
+    let [_, made @ ..] = &done[..] else { panic!("{done:?}") };
+    let edited: Vec<_> = made.iter().map(|(_, frame)| (frame[15] >> 2, frame[22])).collect();
+    assert_eq!(edited, [(10, 9), (10, 9)]);
 }
 
 #[test]

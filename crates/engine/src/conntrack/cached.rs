@@ -218,23 +218,12 @@ impl Conntrack {
                 && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))
     }
 
-    /// The connection and direction of a packet that was made, and the slots of the rules whose edits it gets: those that the last packets of
-    /// this direction matched, as far as they are known.
-    pub(crate) fn of_made(
-        &mut self,
-        snapshot: &Snapshot,
-        at: usize,
-        packet: &Packet<'_>,
-    ) -> Option<((ConnId, Direction), &[RuleSlot])> {
-        let FlowState::Existing(id, direction) = self.flow_state(at, packet.port) else { return None };
-        let rules = match self.state.cache.of(id, direction) {
-            Some(cached) => self.state.cache.rules(cached),
-            None => match self.table.ids(id).rule_set {
-                Some(set) => self.state.sets.live(snapshot, set),
-                None => &[],
-            },
-        };
-        Some(((id, direction), rules))
+    /// The connection and direction of a packet, if it is of one that exists.
+    pub(crate) fn member(&self, at: usize, packet: &Packet<'_>) -> Option<(ConnId, Direction)> {
+        match self.flow_state(at, packet.port) {
+            FlowState::Existing(id, direction) => Some((id, direction)),
+            _ => None,
+        }
     }
 
     /// The trace of a packet of the vector that was decided on last.

@@ -9,7 +9,7 @@ use super::stream_event::StreamEventKind;
 use super::stream_header::{change_segment, stream_segment};
 use super::stream_ref::{FollowedId, StreamRef};
 use super::stream_search::{Fired, StreamSearch};
-use super::streams::{StreamEnd, Streams};
+use super::streams::{ReceiverReset, StreamEnd, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::{Snapshot, StreamRule};
 use crate::drop::DropReason;
@@ -88,16 +88,7 @@ impl Conntrack {
         if let Some(end) = self.state.streams.followed[followed].end {
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
                 self.answer(of, &segment, packet, layout);
-                if end.tells_both {
-                    // The receiver expects the segment, or has it already and expects what follows.
-                    let behind = segment.seq.wrapping_add(segment.payload);
-                    for seq in [segment.seq, behind].into_iter().take(1 + usize::from(segment.payload > 0)) {
-                        self.make_reset(of, direction, ResetTarget { seq, ack: None }, packet, layout);
-                    }
-                    let told = StreamEnd { tells_both: false, ..end };
-                    self.state.streams.followed[followed].end = Some(told);
-                    self.table.reset(id);
-                }
+                self.tell_receiver((of, followed), end, &segment, packet, layout);
             }
             return Err(end.into());
         }
@@ -184,30 +175,65 @@ impl Conntrack {
             let connection = self.table.get(of.member.0);
             self.state.tell_stream(&connection, rule.id, (decided.direction == 1, decided.end), kind);
         }
-        if closes && layout.l4_kind == mmb_packet::proto::TCP {
-            self.reset_both(of, id, packet, layout);
-        }
-        let end = StreamEnd {
-            reason: DropReason::Rule,
-            by: Some(decided.slot),
-            answers: closes,
-            tells_both: false,
+        let tells = match closes && layout.l4_kind == mmb_packet::proto::TCP {
+            true => ReceiverReset::Each(self.reset_both(of, id, packet, layout)),
+            false => ReceiverReset::Never,
         };
+        let end = StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells };
         self.state.streams.stop(id, end);
         end
     }
 
-    /// Makes a RST for each end of a connection.
-    fn reset_both(&mut self, of: StreamPacket, id: FollowedId, packet: &Packet<'_>, layout: &Layout) {
-        let Some(stream) = self.state.streams.followed[id].stream else { return };
+    /// Makes a RST for each end of a connection. Returns their sequence numbers, by direction.
+    fn reset_both(
+        &mut self,
+        of: StreamPacket,
+        id: FollowedId,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> [Option<u32>; 2] {
+        let mut seqs = [None; 2];
+        let Some(stream) = self.state.streams.followed[id].stream else { return seqs };
         let directions = [Direction::Forward, Direction::Reply];
         for direction in directions {
             // It looks as if the other end had sent it.
             let end = direction.turned() as usize;
             let Some(target) = self.state.streams.table.reset_target(stream, end) else { continue };
+            seqs[direction as usize] = Some(target.seq);
             self.make_reset(of, direction, target, packet, layout);
         }
         self.table.reset(of.member.0);
+        seqs
+    }
+
+    /// Makes a RST for the receiver of a packet of a connection that has ended.
+    fn tell_receiver(
+        &mut self,
+        (of, id): (StreamPacket, FollowedId),
+        end: StreamEnd,
+        segment: &TcpSegment,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
+        let direction = of.member.1;
+        let mut reset = |seq| self.make_reset(of, direction, ResetTarget { seq, ack: None }, packet, layout);
+        match end.tells {
+            ReceiverReset::Never => {}
+            ReceiverReset::Once => {
+                // The receiver expects the segment, or has it already and expects what follows.
+                reset(segment.seq);
+                if segment.payload > 0 {
+                    reset(segment.seq.wrapping_add(segment.payload));
+                }
+                let told = StreamEnd { tells: ReceiverReset::Never, ..end };
+                self.state.streams.followed[id].end = Some(told);
+                self.table.reset(of.member.0);
+            }
+            ReceiverReset::Each(seqs) => {
+                let occupies = segment.payload > 0 || segment.flags & (flag::SYN | flag::FIN) != 0;
+                seqs[direction as usize].filter(|_| occupies).into_iter().for_each(reset);
+            }
+        }
     }
 
     /// Answers a packet of a connection that was closed with a RST that its sender accepts: RFC 9293 section 3.10.7.1.
@@ -254,7 +280,7 @@ impl Conntrack {
         let Some(stream) = streams.table.longest_idle(self.state.now_ms) else { return };
         if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
             let reason = DropReason::StreamNoRoom;
-            streams.stop(id, StreamEnd { reason, by: None, answers: true, tells_both: true });
+            streams.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Once });
         }
     }
 }

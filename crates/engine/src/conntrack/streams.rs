@@ -39,8 +39,19 @@ pub(super) struct StreamEnd {
     pub(super) by: Option<RuleSlot>,
     /// Packets are answered with a RST.
     pub(super) answers: bool,
-    /// The next packet is answered with a RST to its receiver too, which got none yet.
-    pub(super) tells_both: bool,
+    /// How the receiver of such a packet is told.
+    pub(super) tells: ReceiverReset,
+}
+
+/// Whether the end that no longer gets packets of a connection gets a RST for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReceiverReset {
+    /// It does not.
+    Never,
+    /// For the next packet, with its number: no other is known.
+    Once,
+    /// For each packet with data, SYN or FIN, since the network may lose a RST: the number that the receiver expects, a direction.
+    Each([Option<u32>; 2]),
 }
 
 /// A stream as the engine follows it.
@@ -189,7 +200,7 @@ impl Streams {
                     reason: DropReason::StreamUnfit,
                     by: None,
                     answers,
-                    tells_both: answers,
+                    tells: if answers { ReceiverReset::Once } else { ReceiverReset::Never },
                 });
                 None
             }

@@ -108,16 +108,15 @@ impl Pipeline {
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
         let is_made = origin == Origin::Made;
-        if is_made {
-            self.keys.clear();
-        }
         let tracked = self.conntrack.is_needed(snapshot);
         let mut looked_up = parsed;
         if tracked {
             self.match_per_packet_rules(snapshot, packets);
             let parsed = (&self.keys.ip4, &*self.work.layouts);
             let matched = if snapshot.per_packet.is_some() { self.per_packet.matched() } else { &[] };
-            if self.conntrack.lookup(snapshot, packets, parsed, matched, verdicts, (origin, is_traced)) {
+            let some_cached =
+                self.conntrack.lookup(snapshot, packets, parsed, matched, verdicts, (origin, is_traced));
+            if some_cached && !is_made {
                 let conntrack = &self.conntrack;
                 if conntrack.quick().count() == self.keys.count() {
                     self.keys.clear();

@@ -39,7 +39,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes packets that this worker made the way of their connection's packets. Neither rules nor connections count them.
+    /// Takes packets that this worker made the way of their connection's packets: they get the edits of all rules that they match. Neither rules
+    /// nor connections count them, and no rule drops them.
     pub(super) fn pass_made(
         &mut self,
         snapshot: &Snapshot,
@@ -48,18 +49,18 @@ impl Pipeline {
     ) {
         self.work.clear();
         for (at, packet) in packets.iter().enumerate() {
-            let start = self.work.listed.len();
-            let Some((member, rules)) = self.conntrack.of_made(snapshot, at, packet) else {
+            let Some(member) = self.conntrack.member(at, packet) else {
                 // Its connection has ended, and with it the translation.
                 verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
                 continue;
             };
-            let edits = rules.iter().map(|&slot| snapshot.actions.at(slot.index()).edit());
-            self.work.listed.extend(edits.filter(Option::is_some));
+            self.match_ct_state(snapshot, at, &Assessment::of_valid(member), packet);
+            // An end that does not get its reset would stay: a rule that drops does not hold for it.
+            let _ = self.resolve_matched(snapshot);
             if self.conntrack.translates(member.0) {
                 self.add_transform((at, packet), member, (self.conntrack.transform(member), None), verdicts);
             }
-            self.rewrite_listed(at, start);
+            self.rewrite_matched(snapshot, at);
         }
         // They are of no stream.
         self.work.streamed.clear();
