@@ -25,6 +25,8 @@ pub struct StreamLimits {
     pub reorder: usize,
     /// What becomes of urgent data.
     pub urgent: Urgent,
+    /// For how many milliseconds bytes are held back before the editor is asked again.
+    pub hold_ms: u32,
 }
 
 impl Default for StreamLimits {
@@ -35,6 +37,7 @@ impl Default for StreamLimits {
             window: 1 << 20,
             reorder: 1 << 20,
             urgent: Urgent::Clear,
+            hold_ms: 100,
         }
     }
 }

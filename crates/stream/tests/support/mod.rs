@@ -15,6 +15,7 @@ pub(crate) const LIMITS: StreamLimits = StreamLimits {
     window: 64 << 10,
     reorder: 16 << 10,
     urgent: mmb_stream::Urgent::Clear,
+    hold_ms: 100,
 };
 
 /// A segment of the initiator (0) or of the responder (1). Numbers are offsets: 0 is the byte behind the SYN.

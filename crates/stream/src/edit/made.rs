@@ -1,0 +1,195 @@
+//! Packets that a stream with edits makes: output that the packet at hand could not carry, and acknowledgments to senders.
+//!
+//! They are made when they are asked for, from what the stream then knows: the queue has streams, not packets. A packet that is lost on its way
+//! is sent again when its sender sends again.
+
+use super::map::EditLists;
+use super::side::{EditSide, EditStream};
+use crate::early::EarlyBytes;
+use crate::rope::ChunkPool;
+use crate::segment::flag;
+use crate::side::{EarlyTable, Level, Side};
+use crate::table::StreamId;
+use arrayvec::ArrayVec;
+
+/// PSH
+const PSH: u8 = 0x08;
+
+/// SACK blocks of a packet with timestamps (RFC 2018 section 3).
+const BLOCKS: usize = 3;
+
+/// What a made packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeFor {
+    /// It carries bytes or a FIN.
+    Data,
+    /// It acknowledges.
+    Acknowledgment,
+}
+
+/// A segment that a stream makes, as if an end had sent it. Numbers are as its receiver counts them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MadeSegment<'b> {
+    /// The stream.
+    pub stream: StreamId,
+    /// Whose segment it seems to be: 0 for the initiator's.
+    pub direction: usize,
+    /// Its purpose.
+    pub purpose: MadeFor,
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgment number.
+    pub ack: u32,
+    /// Flags, ACK among them.
+    pub flags: u8,
+    /// The window field.
+    pub window: u16,
+    /// TSval and TSecr, if its end uses them.
+    pub timestamps: Option<[u32; 2]>,
+    /// SACK blocks: left and right edges.
+    pub sack: ArrayVec<[u32; 2], BLOCKS>,
+    /// Its packet gets the congestion mark CE.
+    pub is_marked: bool,
+    /// Its bytes.
+    pub payload: &'b [u8],
+}
+
+/// What packets are made of: the direction whose bytes are sent or acknowledged, and the other one.
+pub(crate) struct Maker<'m> {
+    pub(crate) pool: &'m ChunkPool,
+    pub(crate) lists: &'m EditLists,
+    pub(crate) early: &'m EarlyTable,
+    pub(crate) sides: &'m mut [Side; 2],
+    pub(crate) edit: &'m mut EditStream,
+    pub(crate) stream: StreamId,
+    pub(crate) buffer: &'m mut Vec<u8>,
+}
+
+impl<'m> Maker<'m> {
+    /// Makes the next packet; `None` if there is none.
+    pub(crate) fn make(mut self) -> Option<MadeSegment<'m>> {
+        if !self.sides.iter().all(|side| side.has_begun) {
+            return None;
+        }
+        let has_packets = |direction: &usize| {
+            self.sides[*direction].level == Level::Edit && self.edit.sides[*direction].has_packets()
+        };
+        let direction = [0, 1].into_iter().find(has_packets)?;
+        let edit = &self.edit.sides[direction];
+        if edit.duplicates > 0 || edit.owes_ack {
+            return Some(self.acknowledgment(direction));
+        }
+        let made = self.data(direction);
+        Some(MadeSegment { payload: self.buffer, ..made })
+    }
+
+    /// An acknowledgment to the sender of a direction.
+    fn acknowledgment(&mut self, direction: usize) -> MadeSegment<'m> {
+        let [own, other] = split(self.sides, direction);
+        let [edit, from] = split(&mut self.edit.sides, direction);
+        let mut sack = ArrayVec::new();
+        if edit.duplicates > 0 {
+            edit.duplicates -= 1;
+            if edit.knows_sack
+                && from.knows_sack
+                && let Some(early) = own.early.map(|early| &self.early[early])
+            {
+                sack = blocks(own, early, edit.latest_early);
+            }
+        }
+        edit.owes_ack = false;
+        let acked = edit.acked_input(own, self.lists, edit.acked.cast_signed());
+        own.acked = own.acked.max(acked);
+        let ack = own.seq(own.acked);
+        other.tell(ack);
+        let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
+        let window = (own.edge.saturating_sub(own.acked) >> scale).min(u64::from(u16::MAX)) as u16;
+        from.window = window;
+        MadeSegment {
+            stream: self.stream,
+            direction: 1 - direction,
+            purpose: MadeFor::Acknowledgment,
+            seq: next_number(other, from),
+            ack,
+            flags: flag::ACK,
+            window,
+            timestamps: from.timestamps.map(|[value, echo]| [value, own.timestamp_value().unwrap_or(echo)]),
+            sack,
+            is_marked: false,
+            payload: &[],
+        }
+    }
+
+    /// Output, in the place of the sender of a direction. What was sent again comes first.
+    fn data(&mut self, direction: usize) -> MadeSegment<'m> {
+        let [own, other] = split(self.sides, direction);
+        let [edit, receiver] = split(&mut self.edit.sides, direction);
+        let most = edit.most_payload(receiver.mss);
+        let (again, to_again) = edit.again;
+        let (from, until) = match again < to_again {
+            true => (again.max(edit.acked), to_again.min(edit.limit()).min(edit.sent_data())),
+            false => (edit.sent_data(), edit.limit()),
+        };
+        let to = until.min(from + most).max(from);
+        if again < to_again {
+            edit.again = if to < to_again { (to, to_again) } else { (0, 0) };
+        }
+        edit.sent = edit.sent.max(to);
+        self.buffer.clear();
+        let len = (to - from) as usize;
+        for slice in edit.kept.slices(self.pool, (from - edit.acked) as usize, len) {
+            self.buffer.extend_from_slice(slice);
+        }
+        let has_fin = edit.has_ended && to == edit.out_next;
+        if has_fin {
+            edit.sent = edit.out_next + 1;
+        }
+        let mut flags = flag::ACK;
+        if has_fin {
+            flags |= flag::FIN;
+        }
+        if len > 0 && to == edit.out_next {
+            flags |= PSH;
+        }
+        MadeSegment {
+            stream: self.stream,
+            direction,
+            purpose: MadeFor::Data,
+            seq: own.seq(from),
+            ack: own.told().unwrap_or_else(|| other.seq(0)),
+            flags,
+            window: edit.window,
+            timestamps: edit.timestamps,
+            sack: ArrayVec::new(),
+            is_marked: std::mem::take(&mut edit.is_marked),
+            payload: &[],
+        }
+    }
+}
+
+/// The number of the next byte of a direction, as its receiver counts.
+fn next_number(side: &Side, edit: &EditSide) -> u32 {
+    match side.level {
+        Level::Edit => side.seq(edit.sent),
+        _ => side.seq(side.sent),
+    }
+}
+
+/// One of two, and the other.
+fn split<T>(both: &mut [T; 2], which: usize) -> [&mut T; 2] {
+    let [first, second] = both;
+    if which == 0 { [first, second] } else { [second, first] }
+}
+
+/// The SACK blocks of early bytes: the one with the latest first (RFC 2018 section 4).
+fn blocks(side: &Side, early: &EarlyBytes, latest: u64) -> ArrayVec<[u32; 2], BLOCKS> {
+    let is_latest = |range: &std::ops::Range<u64>| range.contains(&latest);
+    let first = early.ranges().find(is_latest);
+    let others = early.ranges().filter(|range| !is_latest(range));
+    first
+        .into_iter()
+        .chain(others)
+        .take(BLOCKS)
+        .map(|range| [side.seq(range.start), side.seq(range.end)])
+        .collect()
+}
