@@ -148,6 +148,11 @@ impl StreamTable {
         self.pool.taken() * crate::rope::CHUNK
     }
 
+    /// Streams with edits, and directions with edits that are not acknowledged.
+    pub fn edit_records(&self) -> usize {
+        self.edits.len() + self.lists.len()
+    }
+
     /// Bytes of all records.
     pub fn record_memory(&self) -> usize {
         self.streams.memory() + self.early.memory() + self.edits.memory() + self.lists.memory()

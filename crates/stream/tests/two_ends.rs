@@ -4,9 +4,9 @@
 //! receiver does not have; both ends close; the table keeps no more than its limits, and nothing at the end. `MMB_STREAM_SCRIPTS` is the
 //! number of scripts for each pair of levels.
 
-mod end;
-mod link;
-mod wire;
+pub(crate) mod end;
+pub(crate) mod link;
+pub(crate) mod wire;
 
 use self::end::{End, Manner};
 use self::link::{Link, Quality, Stop};
@@ -21,12 +21,12 @@ use smoltcp::wire::Ipv4Address;
 use std::ops::ControlFlow;
 
 /// The addresses of the ends.
-const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), Ipv4Address::new(10, 0, 0, 2)];
+pub(crate) const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), Ipv4Address::new(10, 0, 0, 2)];
 
 /// Scripts for each pair of levels, if nothing else is asked for.
 const SCRIPTS: u64 = 100;
 /// A script that is not over by then never ends.
-const MOST_MS: u64 = 3_000_000;
+pub(crate) const MOST_MS: u64 = 3_000_000;
 /// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends.
 const SCRIPTS_TO_A_STALL: u64 = 200;
 

@@ -364,11 +364,9 @@ impl TcpTake<'_> {
             edit.send_again(to, again_to);
         }
         edit.sent = edit.sent.max(to);
-        // The sender lacks an acknowledgment: the receiver has all of it.
-        if !place.is_empty() && place.end <= acked_input.cast_signed() {
-            edit.owes_ack = true;
-        }
-        let is_probe = place.at < acked_input.cast_signed() || is_again && to == from && until > from;
+        // What the receiver has, or what is undecided, makes it tell what it expects and what its window is.
+        let acked = acked_input.cast_signed();
+        let is_probe = place.at < acked && place.end <= acked || is_again && to == from;
         let (offset, len) = (from, (to - from) as usize);
         let is_at_end = to == edit.out_next && (from < edit.sent_data() || len > 0 || !is_again);
         let has_fin = is_at_end && !(len == 0 && is_probe) && edit.let_fin_go(segment, len);

@@ -1,0 +1,1 @@
+//! What happens to single segments of directions that are edited.
