@@ -213,7 +213,17 @@ impl Worker {
 
     fn give_made(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
         let mut given = None;
-        for _ in 0..VECTOR {
+        let mut left = VECTOR;
+        while left > 0
+            && let Some(kind) = self.pipeline.conntrack().give_segment(out)
+        {
+            if let Some(kind) = kind {
+                self.pipeline.cells().count_made(kind);
+                given = Some(Origin::Made);
+                left -= 1;
+            }
+        }
+        for _ in 0..left {
             let Some(made) = self.pipeline.conntrack().take_made() else { break };
             let MadePacket { kind, port, link, ref bytes } = made;
             if out(ReturnedPacket { held: None, port, link, bytes }) {
@@ -268,6 +278,7 @@ impl Worker {
     fn begin(&mut self, now_ns: u64, is_idle: bool) -> usize {
         self.pick_up_policy();
         self.pipeline.conntrack().advance(now_ns, is_idle);
+        self.pipeline.conntrack().release_streams(&self.snapshot);
         self.now_ns = now_ns;
         while let Ok(task) = self.tasks.try_recv() {
             task(&mut self.pipeline, &self.snapshot);

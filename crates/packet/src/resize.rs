@@ -12,7 +12,7 @@ const UDP_LENGTH: usize = 4;
 
 /// Changes the length of the payload of a TCP segment or a UDP datagram that is no fragment: the headers before it move, what lies behind it
 /// stays. The lengths in the headers and the checksum of the IPv4 header are right then; bytes of the payload and the transport checksum are the caller's to
-/// write. Returns false, with nothing changed, if there is no room in front, or a length exceeds its field.
+/// write. Returns false, with nothing changed, if there is no room in front or behind, or a length exceeds its field.
 pub fn resize_payload(packet: &mut Packet<'_>, layout: &mut Layout, len: usize) -> bool {
     let (headers, old) = (usize::from(layout.payload), layout.payload_range().len());
     let end = |end: u32| u32::try_from(end as usize + len).ok().map(|end| end - old as u32);
@@ -27,10 +27,16 @@ pub fn resize_payload(packet: &mut Packet<'_>, layout: &mut Layout, len: usize) 
     };
     let Ok(length) = u16::try_from(new_end as usize - from) else { return false };
     if len > old {
-        if !packet.grow_front(len - old) {
-            return false;
+        let by = len - old;
+        if packet.grow_front(by) {
+            packet.bytes_mut().copy_within(by..by + headers, 0);
+        } else {
+            let trailer = layout.end as usize..packet.len();
+            if !packet.grow_back(by) {
+                return false;
+            }
+            packet.bytes_mut().copy_within(trailer, layout.end as usize + by);
         }
-        packet.bytes_mut().copy_within(len - old..len - old + headers, 0);
     } else {
         packet.bytes_mut().copy_within(..headers, old - len);
         packet.shrink_front(old - len);
@@ -81,12 +87,13 @@ mod tests {
 
     #[test]
     fn a_payload_gets_longer_and_shorter() {
-        for len in [0, 3, 8, 20] {
+        // Behind it lie four bytes that are not the packet's, and room.
+        for (len, headroom) in [(0, 16), (3, 16), (8, 16), (20, 16), (20, 11), (20, 0)] {
             let packet = datagram(b"abcdefgh");
-            let mut buffer = vec![0xee; 16 + packet.len() + 4];
-            buffer[16..16 + packet.len()].copy_from_slice(&packet);
-            let mut view =
-                Packet::new(&mut buffer, 16, packet.len() + 4, PortId(0), LinkType::RawIp).unwrap();
+            let mut buffer = vec![0xee; headroom + packet.len() + 4 + 12];
+            buffer[headroom..headroom + packet.len()].copy_from_slice(&packet);
+            let count = packet.len() + 4;
+            let mut view = Packet::new(&mut buffer, headroom, count, PortId(0), LinkType::RawIp).unwrap();
             let mut layout = parse(&view, &ParserLimits::default()).unwrap();
             assert!(resize_payload(&mut view, &mut layout, len));
             let end = layout.end as usize;

@@ -26,6 +26,8 @@ pub enum Answer {
     Drop(ReasonLine),
     /// The number of packets of a kind that mmb made.
     Made(ReasonLine),
+    /// The number of packets that were absorbed: what they said lives on in the streams of their connections.
+    Absorbed(u64),
     /// The number of targets not applied for a reason.
     NotApplied(ReasonLine),
     /// The packets that the device of a port lost, if there are any.

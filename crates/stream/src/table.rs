@@ -366,9 +366,22 @@ impl StreamTable {
             self.ready.pop_front();
         };
         let StreamTable { pool, streams, early, edits, lists, payload, .. } = self;
-        let Stream { sides, edit, .. } = &mut streams[stream];
+        let Stream { sides, edit, owner, .. } = &mut streams[stream];
         let edit = &mut edits[(*edit)?];
-        Maker { pool, lists, early, sides, edit, stream, buffer: payload }.make()
+        Maker { pool, lists, early, sides, edit, stream, owner: *owner, buffer: payload }.make()
+    }
+
+    /// A packet could not carry what the outcome said: packets are made for it.
+    pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
+        let Some(edit_id) = self.streams[id].edit else { return };
+        let edit = &mut self.edits[edit_id].sides[direction & 1];
+        if let EditedPayload::Kept { offset, len } = edited.payload {
+            edit.send_again(offset, offset + len as u64);
+        }
+        if edited.has_fin {
+            edit.sent = edit.sent_data();
+        }
+        self.note_edit(id, true);
     }
 
     /// Copies the payload of a packet that goes on changed: as many bytes as the outcome said.

@@ -36,10 +36,11 @@ impl ConnectionExtension {
         }
     }
 
-    /// Whether it has a stream, and changes nothing of packets.
+    /// Whether it has a stream, and changes nothing of packets beside what a guard changes.
     #[inline]
     pub(crate) fn is_only_stream(&self) -> bool {
-        *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
+        self.stream.is_none_or(|stream| !stream.is_edited)
+            && *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
     }
 
     /// Adds this extension to the translation of one direction.

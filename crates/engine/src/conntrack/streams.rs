@@ -9,6 +9,7 @@
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
 use super::rule_sets::MOST_RULES;
+use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
 use super::stream_ref::{FollowedId, StreamRef};
 use crate::compiled::{Snapshot, StatefulRule, StreamPatterns};
@@ -62,6 +63,8 @@ pub(super) struct FollowedStream {
     pub(super) end: Option<StreamEnd>,
     pub(super) search: SearchState,
     pub(super) digests: bool,
+    /// What made packets need, of a stream with edits.
+    pub(super) edited: Option<EditedId>,
 }
 
 /// Where the searches of a stream are.
@@ -86,6 +89,7 @@ pub(super) type FoundConstraints = ArrayVec<(RuleVersion, u16), MOST_RULES>;
 pub(crate) struct Streams {
     pub(super) table: StreamTable,
     pub(super) followed: Slab<FollowedId, FollowedStream, Chunks<FollowedStream, 256>>,
+    pub(super) edited: EditedConnections,
     pub(super) tools: SearchTools,
     serials: u32,
     unfit: StreamUnfit,
@@ -152,6 +156,7 @@ impl Streams {
             memory: ((memory_mib as usize) << 20) / workers.max(1),
             window: u64::from(window_kib) << 10,
             reorder: (reorder_kib as usize) << 10,
+            hold_ms,
             urgent: match urgent {
                 StreamUrgent::Clear => Urgent::Clear,
                 StreamUrgent::Pass => Urgent::Pass,
@@ -205,22 +210,38 @@ impl Streams {
                 None
             }
         };
+        let is_edited = stream.is_some_and(|stream| self.table.is_edited(stream));
+        let edited = match is_edited && self.edited.try_reserve().is_ok() {
+            true => Some(self.edited.insert(EditedConnection::default())),
+            false => None,
+        };
         let mut search = SearchState { wanted: wanted.searches, ..SearchState::default() };
         if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
         self.serials = self.serials.wrapping_add(1);
         let serial = self.serials;
-        let id =
-            self.followed.insert(FollowedStream { serial, stream, end, search, digests: wanted.digests });
+        let id = self.followed.insert(FollowedStream {
+            serial,
+            stream,
+            end,
+            search,
+            digests: wanted.digests,
+            edited,
+        });
         stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
-        Ok(Some(StreamRef { id, serial }))
+        Ok(Some(StreamRef { id, serial, is_edited }))
     }
 
     /// The record of a stream that has not ended.
     #[inline]
-    pub(super) fn live(&self, StreamRef { id, serial }: StreamRef) -> Option<FollowedId> {
+    pub(super) fn live(&self, StreamRef { id, serial, .. }: StreamRef) -> Option<FollowedId> {
         self.followed.get(id).filter(|followed| followed.serial == serial).map(|_| id)
+    }
+
+    /// The stream of bytes of a connection, if it has not ended.
+    pub(super) fn edited(&self, stream: StreamRef) -> Option<StreamId> {
+        self.followed[self.live(stream)?].stream
     }
 
     /// Prefetches the record of a stream.
@@ -239,6 +260,7 @@ impl Streams {
     fn release(&mut self, id: FollowedId) {
         let followed = &mut self.followed[id];
         let (stream, search) = (followed.stream.take(), std::mem::take(&mut followed.search));
+        followed.edited.take().into_iter().for_each(|edited| self.edited.free(edited));
         stream.into_iter().for_each(|stream| self.table.end(stream));
         self.tools.close(search);
     }

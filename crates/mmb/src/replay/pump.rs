@@ -360,7 +360,7 @@ impl PacketHost for ReplayHost {
                     self.held[number] = Some(std::mem::take(&mut slot.captured));
                 }
                 // There is one worker.
-                (Verdict::Send(_) | Verdict::Drop(_) | Verdict::Hand(_), _) => {}
+                (Verdict::Send(_) | Verdict::Drop(_) | Verdict::Hand(_) | Verdict::Absorbed, _) => {}
             }
         }
         Ok(())

@@ -32,6 +32,8 @@ pub enum MadeFor {
 pub struct MadeSegment<'b> {
     /// The stream.
     pub stream: StreamId,
+    /// What the caller knows it by.
+    pub owner: u32,
     /// Whose segment it seems to be: 0 for the initiator's.
     pub direction: usize,
     /// Its purpose.
@@ -62,6 +64,7 @@ pub(crate) struct Maker<'m> {
     pub(crate) sides: &'m mut [Side; 2],
     pub(crate) edit: &'m mut EditStream,
     pub(crate) stream: StreamId,
+    pub(crate) owner: u32,
     pub(crate) buffer: &'m mut Vec<u8>,
 }
 
@@ -107,6 +110,7 @@ impl<'m> Maker<'m> {
         from.window = window;
         MadeSegment {
             stream: self.stream,
+            owner: self.owner,
             direction: 1 - direction,
             purpose: MadeFor::Acknowledgment,
             seq: next_number(other, from),
@@ -153,6 +157,7 @@ impl<'m> Maker<'m> {
         }
         MadeSegment {
             stream: self.stream,
+            owner: self.owner,
             direction,
             purpose: MadeFor::Data,
             seq: own.seq(from),

@@ -194,6 +194,10 @@ fn one_vector(
                 nexts.handed.push((frame[at], runtime.threads.thread(owner)));
                 NONE
             }
+            Verdict::Absorbed => {
+                nexts.freed.push(frame[at]);
+                NONE
+            }
             Verdict::Held(number) => {
                 buffer.save_metadata(held.place(number));
                 nexts.freed.push(frame[at]);
@@ -330,6 +334,7 @@ fn add_traces(
             Verdict::Drop(reason) => TracedVerdict::Drop(reason),
             Verdict::Hand(worker) => TracedVerdict::Hand(worker),
             Verdict::Held(_) => TracedVerdict::Held,
+            Verdict::Absorbed => TracedVerdict::Absorbed,
         };
         call.add_trace(
             *buffer,
