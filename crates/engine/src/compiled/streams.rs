@@ -3,6 +3,7 @@
 //! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
 //! for a connection only if the connection has the rule.
 
+use super::stream_edit::StreamEditRule;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
 use mmb_policy::field::{FieldPlace, StreamPart};
@@ -77,7 +78,12 @@ impl StreamRule {
         // A RST needs the numbers of both directions.
         let least = if stream.digests || stream.closes { Level::Watch } else { Level::None };
         stream.levels = [least; 2];
-        let level = if stream.ends() { Level::Guard } else { Level::Watch };
+        let edits = rule.targets.iter().any(|target| matches!(target, Target::Edit(_)));
+        let level = match stream.ends() {
+            _ if edits => Level::Edit,
+            true => Level::Guard,
+            false => Level::Watch,
+        };
         for constraint in rule.stream_matches() {
             let is_name = part(constraint) == Some(StreamPart::ServerName);
             for (direction, is_followed) in directions(constraint).into_iter().enumerate() {
@@ -101,7 +107,7 @@ fn part(constraint: &Match) -> Option<StreamPart> {
 }
 
 /// Whether a constraint is about the initiator's bytes, and about the responder's.
-fn directions(constraint: &Match) -> [bool; 2] {
+pub(super) fn directions(constraint: &Match) -> [bool; 2] {
     match part(constraint) {
         Some(StreamPart::Both) => [true, true],
         Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
@@ -118,6 +124,8 @@ pub(crate) struct PatternUse {
     pub(crate) constraint: u8,
     /// Whether it is about the initiator's bytes, and about the responder's.
     pub(crate) directions: [bool; 2],
+    /// The rule edits what matches.
+    pub(crate) edits: bool,
 }
 
 /// The patterns of a policy.
@@ -134,6 +142,8 @@ pub(crate) struct StreamPatterns {
     exact: HashMap<Vec<u8>, Vec<PatternUse>>,
     /// Domains, without the leading dot, for the names below them and their own.
     domains: HashMap<Vec<u8>, Vec<PatternUse>>,
+    /// The rules that edit plain bytes, by slot.
+    edits: Vec<StreamEditRule>,
 }
 
 /// Patterns of one kind while they are gathered.
@@ -212,9 +222,12 @@ impl StreamPatterns {
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
+            let edit = StreamEditRule::compile(policy, (*slot, *id, rule), before).map_err(|why| (*id, why))?;
+            let edits = edit.is_some();
+            built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
                 let of =
-                    PatternUse { slot: *slot, constraint: number as u8, directions: directions(constraint) };
+                    PatternUse { slot: *slot, constraint: number as u8, directions: directions(constraint), edits };
                 let is_name = part(constraint) == Some(StreamPart::ServerName);
                 for item in constraint.test.patterns() {
                     match item {
@@ -238,6 +251,11 @@ impl StreamPatterns {
         (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
         (built.names, built.name_uses) = names.compile(before.names.as_ref())?;
         Ok(built)
+    }
+
+    /// The rules that edit plain bytes.
+    pub(crate) fn edits(&self) -> &[StreamEditRule] {
+        &self.edits
     }
 
     fn add_name(&mut self, text: &[u8], of: PatternUse) {

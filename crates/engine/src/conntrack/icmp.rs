@@ -43,6 +43,24 @@ impl Conntrack {
             && checksum::transport_sum(bytes, layout).is_some_and(|sum| sum.fold() == 0xffff)
     }
 
+    /// What is added to the sequence number of a quoted packet, beside the connection's offset, if the bytes of its direction are edited. `direction` is that
+    /// of the error.
+    pub(crate) fn quoted_shift(
+        &self,
+        (id, direction): (ConnId, Direction),
+        quoted: QuotedOffsets,
+        packet: &Packet<'_>,
+    ) -> u32 {
+        let header = packet.bytes().get(usize::from(quoted.l4) + TCP_SEQ..).and_then(|rest| rest.first_chunk());
+        match header {
+            Some(seq) if quoted.proto == proto::TCP => {
+                let seq = u32::from_be_bytes(*seq).wrapping_add(self.ack_shift(id, direction));
+                self.input_of(id, direction, seq).wrapping_sub(seq)
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether the quoted packet can be one of the connection's; `None` if too little of it is quoted.
     fn was_sent(
         &self,
@@ -56,10 +74,10 @@ impl Conntrack {
         Some(match quoted.proto {
             proto::TCP => {
                 let seq = u32::from_be_bytes(*header[TCP_SEQ..].first_chunk()?);
-                // In the sender's numbers: the other direction's acknowledgments carry the offset.
-                let ack = |extension| self.state.extensions.get(extension).ack(direction);
-                let shift = connection.ids.extension.map_or(0, ack);
-                connection.tracker().is_in_flight(connection.state, sender, seq.wrapping_add(shift))
+                // In the sender's numbers, as the other direction's acknowledgments are.
+                let seq = seq.wrapping_add(self.ack_shift(id, direction));
+                let seq = self.input_of(id, direction, seq);
+                connection.tracker().is_in_flight(connection.state, sender, seq)
             }
             proto::SCTP => {
                 let packet = bytes.get(usize::from(quoted.l4)..)?;

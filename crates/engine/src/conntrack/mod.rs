@@ -47,6 +47,7 @@ mod saved;
 mod shared;
 mod sources;
 mod state_map;
+mod stream_editor;
 mod stream_edits;
 mod stream_event;
 mod stream_follow;

@@ -12,7 +12,7 @@ use super::rule_sets::MOST_RULES;
 use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
 use super::stream_ref::{FollowedId, StreamRef};
-use crate::compiled::{Snapshot, StatefulRule, StreamPatterns};
+use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Id, Slab, id_types};
@@ -20,7 +20,7 @@ use mmb_classify::RuleSlot;
 use mmb_conn::nat::RuleVersion;
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
-use mmb_scan::{PatternSet, ScanState, Scanner};
+use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
 use mmb_stream::{Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
 use std::sync::Arc;
 
@@ -79,6 +79,8 @@ pub(super) struct SearchState {
     pub(super) begun: [u64; 2],
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
+    /// The byte before those that are undecided, of each direction with edits.
+    pub(super) last: [Option<u8>; 2],
 }
 
 /// Which constraints of rules with several constraints a connection has met: one bit each.
@@ -111,6 +113,9 @@ pub(super) struct SearchTools {
     pub(super) names: Option<(Scanner, PatternSet)>,
     pub(super) hellos: Slab<HelloId, ClientHello, Chunks<ClientHello, 64>>,
     pub(super) found: Slab<FoundId, FoundConstraints, Chunks<FoundConstraints, 64>>,
+    pub(super) edit_scratch: EditScratch,
+    /// What stands in the place of a match.
+    pub(super) replaced: Vec<u8>,
 }
 
 /// What the rules of a new connection ask of its stream.
@@ -141,7 +146,7 @@ impl Wanted {
 impl Streams {
     /// Applies the settings and patterns of a policy. `workers` share the limits.
     pub(super) fn configure(&mut self, snapshot: &Snapshot, workers: usize) {
-        let StreamSettings { max, memory_mib, window_kib, reorder_kib, unfit, urgent } =
+        let StreamSettings { max, memory_mib, window_kib, reorder_kib, hold_ms, unfit, urgent, .. } =
             snapshot.stream_settings;
         self.unfit = unfit;
         if snapshot.stream_rules == 0 {
@@ -294,6 +299,10 @@ impl SearchTools {
             });
             self.set_number = self.set_number.wrapping_add(1);
         }
+        if !patterns.edits().is_empty() {
+            self.replaced.reserve(MOST_REPLACED);
+        }
+        patterns.edits().iter().for_each(|edit| self.edit_scratch.prepare(&edit.patterns));
         self.names = patterns.names.as_ref().and_then(|set| {
             let mut scanner = Scanner::new(set.pool_bytes(1)).ok()?;
             scanner.prepare(set).ok()?;

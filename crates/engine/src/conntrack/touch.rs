@@ -109,14 +109,20 @@ impl Conntrack {
     #[inline(always)]
     fn in_input(&self, id: ConnId, direction: Direction, segment: TcpSegment) -> TcpSegment {
         let mut shifted = self.shifted(id, direction, segment);
+        shifted.ack = self.input_of(id, direction, shifted.ack);
+        shifted
+    }
+
+    /// The number that the sender of edited bytes has for one that packets of the other `direction` acknowledge.
+    #[inline(always)]
+    pub(super) fn input_of(&self, id: ConnId, direction: Direction, number: u32) -> u32 {
         if let Some(extension) = self.table.ids(id).extension
-            && let Some(stream) =
-                self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
+            && let Some(stream) = self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
             && let Some(stream) = self.state.streams.edited(stream)
         {
-            shifted.ack = self.state.streams.table.input_of(stream, direction.turned() as usize, shifted.ack);
+            return self.state.streams.table.input_of(stream, direction.turned() as usize, number);
         }
-        shifted
+        number
     }
 
     /// Whether packets of a connection are rewritten, or followed as a stream.

@@ -91,7 +91,10 @@ impl Pipeline {
             let at = usize::from(at);
             let packet = &mut packets[at];
             match self.conntrack.follow_stream(snapshot, of, packet, &mut self.work.layouts[at]) {
-                Ok(Followed::Passes) => continue,
+                Ok(Followed::Passes) => {
+                    self.work.followed.add(at);
+                    continue;
+                }
                 Ok(Followed::Absorbed) => verdicts[at] = Verdict::Absorbed,
                 Err(StreamRefusal { reason, by }) => {
                     let count = Count { packets: 1, bytes: packet.len() as u64 };
@@ -479,7 +482,13 @@ impl Pipeline {
         if let (Some(stream), None, Verdict::Send(out)) = (transform.stream, quoted, verdicts[at]) {
             self.work.streamed.push((at as u8, StreamPacket { stream, member, out }));
         }
-        if quoted.is_none() && !transform.changes() {
+        let mut transform = transform;
+        if let Some(quoted) = quoted {
+            transform.translation.ack = transform
+                .translation
+                .ack
+                .wrapping_add(self.conntrack.quoted_shift(member, quoted, packet));
+        } else if !transform.changes() {
             return;
         }
         // A vector's packets are numbered in a byte.
