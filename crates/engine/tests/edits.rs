@@ -100,7 +100,8 @@ fn a_mask_keeps_the_length() {
 
 #[test]
 fn a_mask_has_a_text() {
-    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream-forward \"ATTACK\" mask stream-forward \"BLOCKED\"");
+    let mut mmb =
+        Middlebox::new("add-stateful tcp-dport 80 stream-forward \"ATTACK\" mask stream-forward \"BLOCKED\"");
     handshake(&mut mmb);
     let done = all(&mut mmb, A, &[request(0, b"ATTACK")]);
     assert_eq!(sent(&done, B)[0].payload, b"BLOCKE");
@@ -108,7 +109,9 @@ fn a_mask_has_a_text() {
 
 #[test]
 fn numbers_follow_what_grows() {
-    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream-forward \"cat\" mod stream-forward \"elephant \\m\"");
+    let mut mmb = Middlebox::new(
+        "add-stateful tcp-dport 80 stream-forward \"cat\" mod stream-forward \"elephant \\m\"",
+    );
     handshake(&mut mmb);
     let done = all(&mut mmb, A, &[request(0, b"a cat ")]);
     assert_eq!(sent(&done, B)[0].payload, b"a elephant cat ");
@@ -172,7 +175,11 @@ fn what_is_begun_may_end_the_connection() {
 fn a_fin_is_behind_all_bytes() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" mod stream \"(gone)(gone)\"");
     handshake(&mut mmb);
-    let done = all(&mut mmb, A, &[request(0, b"ATT"), segment(CLIENT, SERVER, FIN | ACK, (FORWARD + 3, REPLY), b"ACK")]);
+    let done = all(
+        &mut mmb,
+        A,
+        &[request(0, b"ATT"), segment(CLIENT, SERVER, FIN | ACK, (FORWARD + 3, REPLY), b"ACK")],
+    );
     let got = sent(&done, B);
     let bytes: Vec<u8> = got.iter().flat_map(|segment| segment.payload.clone()).collect();
     assert_eq!(bytes, b"(gone)(gone)");
@@ -183,7 +190,10 @@ fn a_fin_is_behind_all_bytes() {
 
 #[test]
 fn what_does_not_fit_is_made() {
-    let mut mmb = Middlebox::new(&format!("add-stateful tcp-dport 80 stream \"x\" mod stream \"{}\"", "y".repeat(1000)));
+    let mut mmb = Middlebox::new(&format!(
+        "add-stateful tcp-dport 80 stream \"x\" mod stream \"{}\"",
+        "y".repeat(1000)
+    ));
     handshake(&mut mmb);
     let done = all(&mut mmb, A, &[request(0, b"xx")]);
     let got = sent(&done, B);
