@@ -241,7 +241,7 @@ fn translated_connections_are_edited() {
     );
     let syn = &sent(&all(&mut mmb, A, &[segment(CLIENT, SERVER, SYN, (FORWARD - 1, 0), b"")]), B)[0];
     let outside = mmb.list()[0].clone();
-    let port = outside.sent.ports[0];
+    let port = outside.sent.sport;
     let seen = (Ipv4Addr::new(200, 0, 0, 1), port);
     let reply = segment(SERVER, seen, SYN | ACK, (REPLY - 1, syn.seq + 1), b"");
     let accepted = &sent(&all(&mut mmb, B, &[reply]), A)[0];

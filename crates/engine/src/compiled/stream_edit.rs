@@ -89,7 +89,10 @@ impl StreamEditRule {
         });
         for (edit, action) in edits {
             let constraint = rule.stream_matches().find(|constraint| constraint.field == edit.field());
-            let Some(constraint) = constraint.filter(|constraint| directions(constraint) != [false; 2]) else { continue };
+            let Some(constraint) = constraint.filter(|constraint| directions(constraint) != [false; 2])
+            else {
+                continue;
+            };
             let patterns = patterns(policy, constraint);
             let digest = PatternSet::digest_of(&patterns);
             let known = before.edits().iter().find(|known| known.patterns.digest() == digest);
@@ -104,7 +107,13 @@ impl StreamEditRule {
                 ));
             }
             let order = (rule.prio, id);
-            return Ok(Some(StreamEditRule { slot, directions: directions(constraint), patterns, action, order }));
+            return Ok(Some(StreamEditRule {
+                slot,
+                directions: directions(constraint),
+                patterns,
+                action,
+                order,
+            }));
         }
         Ok(None)
     }
@@ -113,7 +122,8 @@ impl StreamEditRule {
 /// The patterns of a constraint, in their order.
 fn patterns(policy: &Policy, constraint: &Match) -> Vec<Pattern> {
     let mut patterns = Vec::new();
-    let mut add = |kind, ignores_case| patterns.push(Pattern { kind, ignores_case, id: patterns.len() as u32 });
+    let mut add =
+        |kind, ignores_case| patterns.push(Pattern { kind, ignores_case, id: patterns.len() as u32 });
     for item in constraint.test.patterns() {
         match item {
             PatternItem::Text(text) => add(PatternKind::Text(text.clone()), false),

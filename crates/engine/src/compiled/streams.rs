@@ -106,12 +106,16 @@ fn part(constraint: &Match) -> Option<StreamPart> {
     if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
 }
 
-/// Whether a constraint is about the initiator's bytes, and about the responder's.
+/// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.
 pub(super) fn directions(constraint: &Match) -> [bool; 2] {
     match part(constraint) {
         Some(StreamPart::Both) => [true, true],
         Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
         Some(StreamPart::Reply) => [false, true],
+        Some(StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri) => {
+            [false, false]
+        }
+        Some(StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody) => [false, false],
         None => [false, false],
     }
 }
@@ -222,12 +226,20 @@ impl StreamPatterns {
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
-            let edit = StreamEditRule::compile(policy, (*slot, *id, rule), before).map_err(|why| (*id, why))?;
+            let edit =
+                StreamEditRule::compile(policy, (*slot, *id, rule), before).map_err(|why| (*id, why))?;
             let edits = edit.is_some();
             built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
-                let of =
-                    PatternUse { slot: *slot, constraint: number as u8, directions: directions(constraint), edits };
+                let of = PatternUse {
+                    slot: *slot,
+                    constraint: number as u8,
+                    directions: directions(constraint),
+                    edits,
+                };
+                if part(constraint).is_some_and(StreamPart::is_http) {
+                    continue;
+                }
                 let is_name = part(constraint) == Some(StreamPart::ServerName);
                 for item in constraint.test.patterns() {
                     match item {

@@ -51,7 +51,8 @@ impl Conntrack {
         quoted: QuotedOffsets,
         packet: &Packet<'_>,
     ) -> u32 {
-        let header = packet.bytes().get(usize::from(quoted.l4) + TCP_SEQ..).and_then(|rest| rest.first_chunk());
+        let header =
+            packet.bytes().get(usize::from(quoted.l4) + TCP_SEQ..).and_then(|rest| rest.first_chunk());
         match header {
             Some(seq) if quoted.proto == proto::TCP => {
                 let seq = u32::from_be_bytes(*seq).wrapping_add(self.ack_shift(id, direction));

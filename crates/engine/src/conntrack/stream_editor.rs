@@ -49,7 +49,8 @@ impl StreamReader for StreamSearch<'_> {
         let mut at = 0;
         while at < bytes.len() {
             let (found, begun) = self.first(&edits, bytes, (at, direction), (is_final, may_match));
-            let Some(Found { start, end, rule }) = found.filter(|found| begun.is_none_or(|begun| found.start < begun))
+            let Some(Found { start, end, rule }) =
+                found.filter(|found| begun.is_none_or(|begun| found.start < begun))
             else {
                 let start = begun.unwrap_or(bytes.len());
                 sink.pass(start - at);
@@ -100,7 +101,9 @@ impl StreamSearch<'_> {
                 EditStep::Match { start, end, .. } => {
                     let found = Found { start, end, rule };
                     let key = |found: &Found<'_>| (found.start, usize::MAX - found.end, found.rule.order);
-                    first = Some(first.map_or(found, |first| if key(&found) < key(&first) { found } else { first }));
+                    first = Some(
+                        first.map_or(found, |first| if key(&found) < key(&first) { found } else { first }),
+                    );
                 }
             }
         }

@@ -117,7 +117,8 @@ impl Conntrack {
     #[inline(always)]
     pub(super) fn input_of(&self, id: ConnId, direction: Direction, number: u32) -> u32 {
         if let Some(extension) = self.table.ids(id).extension
-            && let Some(stream) = self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
+            && let Some(stream) =
+                self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
             && let Some(stream) = self.state.streams.edited(stream)
         {
             return self.state.streams.table.input_of(stream, direction.turned() as usize, number);

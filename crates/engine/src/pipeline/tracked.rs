@@ -484,10 +484,8 @@ impl Pipeline {
         }
         let mut transform = transform;
         if let Some(quoted) = quoted {
-            transform.translation.ack = transform
-                .translation
-                .ack
-                .wrapping_add(self.conntrack.quoted_shift(member, quoted, packet));
+            transform.translation.ack =
+                transform.translation.ack.wrapping_add(self.conntrack.quoted_shift(member, quoted, packet));
         } else if !transform.changes() {
             return;
         }
