@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// The most states before equal ones are merged.
-const MOST_STATES: usize = 1 << 16;
+const MOST_STATES: usize = 1 << 18;
 /// The most transitions before equal states are merged.
-const MOST_TRANSITIONS: usize = 1 << 20;
+const MOST_TRANSITIONS: usize = 1 << 21;
 /// The most positions that are moved while states are made.
 const MOST_WORK: usize = 1 << 25;
 
@@ -203,6 +203,9 @@ struct Determinizer<'nfa> {
     newline: Option<usize>,
     numbers: HashMap<Subset, u32>,
     waiting: Vec<Subset>,
+    /// The last round in which a position of each family was seen.
+    rounds: Vec<usize>,
+    round: usize,
     work: usize,
 }
 
@@ -220,6 +223,8 @@ impl Determinizer<'_> {
             newline,
             numbers: HashMap::new(),
             waiting: Vec::new(),
+            rounds: vec![0; nfa.family_count()],
+            round: 0,
             work: 0,
         }
     }
@@ -240,6 +245,7 @@ impl Determinizer<'_> {
                 classes.iter().for_each(|class| buckets[*class].push(position));
             }
             for (class, positions) in buckets.into_iter().enumerate() {
+                let positions = self.without_covered(positions);
                 let state = if positions.is_empty() {
                     0
                 } else {
@@ -253,6 +259,21 @@ impl Determinizer<'_> {
             }
         }
         Ok(raw)
+    }
+
+    /// Leaves out positions behind which nothing comes that does not come behind others of them too: the later copies of what is repeated.
+    fn without_covered(&mut self, positions: Vec<u32>) -> Vec<u32> {
+        self.round += 1;
+        let is_kept = |position: &u32| {
+            let families = &self.nfa.families[*position as usize];
+            // Not lazily: each has to be marked.
+            let is_covered = families.iter().fold(false, |is_covered, family| {
+                let last_round = std::mem::replace(&mut self.rounds[*family as usize], self.round);
+                is_covered || last_round == self.round
+            });
+            !is_covered
+        };
+        positions.into_iter().filter(is_kept).collect()
     }
 
     fn number(&mut self, subset: Subset) -> Result<u32, TooManyStates> {
