@@ -3,9 +3,8 @@
 //! Since matches have a bound, no state is reached twice from one start. A state is either dead, or more bytes may lead from it to a match, or it
 //! is the end of matches that cannot become longer.
 
-use super::nfa::{Place, PositionNfa};
+use super::nfa::{Behind, PositionNfa};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 /// The most states before equal ones are merged.
 const MOST_STATES: usize = 1 << 18;
@@ -17,32 +16,6 @@ const MOST_WORK: usize = 1 << 25;
 /// More states than an automaton may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManyStates;
-
-/// What the bytes before a place are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
-    Byte,
-    Newline,
-    StreamStart,
-}
-
-impl Behind {
-    pub(super) fn of(byte: Option<u8>) -> Behind {
-        match byte {
-            None => Behind::StreamStart,
-            Some(b'\n') => Behind::Newline,
-            Some(_) => Behind::Byte,
-        }
-    }
-
-    pub(super) fn is(self, place: Place) -> bool {
-        match place {
-            Place::Anywhere => true,
-            Place::LineStart => self != Behind::Byte,
-            Place::StreamStart => self == Behind::StreamStart,
-        }
-    }
-}
 
 /// A deterministic automaton. A state is its number, shifted left by `shift`. They come in this order: the dead one, those without a match that may
 /// lead to one, those with a match that may lead to a longer one, those with a match that may not.
@@ -73,7 +46,7 @@ pub(super) struct Run {
 impl MatchDfa {
     /// The automaton that begins where a match does.
     pub(super) fn new(nfa: &PositionNfa) -> Result<MatchDfa, TooManyStates> {
-        let (class_of, samples) = classes(nfa);
+        let (class_of, samples) = nfa.classes();
         let raw = Determinizer::new(nfa, &samples).run()?;
         Ok(minimal(&raw, class_of, samples.len()))
     }
@@ -151,32 +124,6 @@ impl MatchDfa {
     fn pattern(&self, state: u32) -> u32 {
         self.patterns[((state - self.first_match) >> self.shift) as usize]
     }
-}
-
-/// Classes of bytes that no position tells apart, and a byte of each class.
-fn classes(nfa: &PositionNfa) -> ([u8; 256], Vec<u8>) {
-    let mut class_of = [0_u8; 256];
-    let mut samples = vec![0];
-    let mut split = |is_in: &dyn Fn(u8) -> bool| {
-        let mut parts: HashMap<(u8, bool), u8> = HashMap::new();
-        samples.clear();
-        for byte in 0..=255_u8 {
-            let next = samples.len() as u8;
-            let class = &mut class_of[usize::from(byte)];
-            *class = match parts.entry((*class, is_in(byte))) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => {
-                    samples.push(byte);
-                    *new.insert(next)
-                }
-            };
-        }
-    };
-    nfa.sets.iter().for_each(|set| split(&|byte| set.contains(byte)));
-    if nfa.has_inner_lines() {
-        split(&|byte| byte == b'\n');
-    }
-    (class_of, samples)
 }
 
 /// States by their numbers, of which 0 is dead. They are complete, not minimal.

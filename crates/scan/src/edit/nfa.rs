@@ -20,6 +20,32 @@ pub(super) enum Place {
     StreamStart,
 }
 
+/// What the bytes before a place are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    Byte,
+    Newline,
+    StreamStart,
+}
+
+impl Behind {
+    pub(super) fn of(byte: Option<u8>) -> Behind {
+        match byte {
+            None => Behind::StreamStart,
+            Some(b'\n') => Behind::Newline,
+            Some(_) => Behind::Byte,
+        }
+    }
+
+    pub(super) fn is(self, place: Place) -> bool {
+        match place {
+            Place::Anywhere => true,
+            Place::LineStart => self != Behind::Byte,
+            Place::StreamStart => self == Behind::StreamStart,
+        }
+    }
+}
+
 /// Positions by number, each with a place.
 type Places = Vec<(u32, Place)>;
 
@@ -88,6 +114,30 @@ impl PositionNfa {
             follow.dedup_by_key(|(position, _)| *position);
         }
         Ok(())
+    }
+
+    /// Classes of bytes that no position tells apart, and a byte of each class.
+    pub(super) fn classes(&self) -> ([u8; 256], Vec<u8>) {
+        let mut class_of = [0_u8; 256];
+        let mut samples = vec![0];
+        let mut split = |is_in: &dyn Fn(u8) -> bool| {
+            let mut parts: HashMap<(u8, bool), u8> = HashMap::new();
+            samples.clear();
+            for byte in 0..=255_u8 {
+                let class = &mut class_of[usize::from(byte)];
+                let next = samples.len() as u8;
+                let part = *parts.entry((*class, is_in(byte))).or_insert(next);
+                if part == next && usize::from(next) == samples.len() {
+                    samples.push(byte);
+                }
+                *class = part;
+            }
+        };
+        self.sets.iter().for_each(|set| split(&|byte| set.contains(byte)));
+        if self.has_inner_lines() {
+            split(&|byte| byte == b'\n');
+        }
+        (class_of, samples)
     }
 
     /// Families have lower numbers.
