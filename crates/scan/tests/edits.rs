@@ -231,6 +231,8 @@ fn hostile_streams_are_edited_as_the_whole() {
         &["a.{0,8}b", "b.{0,8}a"],
         &["(?m)^a{1,3}", "^b"],
         &["[ab]{3}a[ab]{3}"],
+        &["a.{0,3}b.{1,4}a", "(?:a.{0,2}b){1,3}"],
+        &["(?:[ab]{1,3}c?){2,4}c"],
     ];
     let streams: &[&[u8]] = &[
         b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",

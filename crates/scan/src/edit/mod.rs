@@ -10,6 +10,7 @@
 //! What is edited: the leftmost match; of those that start there the longest; of those equally long the one of the pattern that comes first in the
 //! list. The search goes on behind its end. The result does not depend on how the stream is cut into pieces.
 
+mod backward;
 mod begun;
 mod candidates;
 mod dfa;
@@ -71,9 +72,11 @@ pub enum EditStep {
     },
 }
 
-/// The working memory of one worker, for all edits.
+/// The working memory of one worker, for all edits. With too little of it, all is found as well, but slowly in bytes that are made for that.
 #[derive(Debug, Default)]
-pub struct EditScratch {}
+pub struct EditScratch {
+    words: Vec<u64>,
+}
 
 impl EditScratch {
     /// For no edits so far.
@@ -81,9 +84,12 @@ impl EditScratch {
         EditScratch::default()
     }
 
-    /// Gets the memory for an edit: not for the packet path.
+    /// Gets the memory for an edit, at most some kilobytes: not for the packet path.
     pub fn prepare(&mut self, patterns: &EditPatterns) {
-        let _ = patterns;
+        let words = patterns.compiled.groups.iter().map(RegexGroup::scratch_words).max().unwrap_or(0);
+        if words > self.words.len() {
+            self.words.resize(words, 0);
+        }
     }
 }
 
@@ -136,7 +142,6 @@ impl EditPatterns {
         is_end: bool,
     ) -> EditStep {
         let Compiled { texts, groups, ids, .. } = &*self.compiled;
-        let _ = scratch;
         let searches =
             groups.len() + texts.as_ref().map_or(0, |texts| if texts.is_one_search() { 1 } else { 2 });
         let mut block = if searches > 1 { FIRST_BLOCK.max(self.longest()) } else { bytes.len() };
@@ -144,7 +149,9 @@ impl EditPatterns {
         while starts.end < bytes.len() {
             starts = starts.end..bytes.len().min(starts.end.saturating_add(block));
             block = block.saturating_mul(2);
-            let Some(First { start, what }) = self.first(bytes, starts.clone(), before, is_end) else {
+            let Some(First { start, what }) =
+                self.first(&mut scratch.words, bytes, starts.clone(), before, is_end)
+            else {
                 continue;
             };
             return match what {
@@ -167,22 +174,28 @@ impl EditPatterns {
         before: Option<u8>,
     ) -> Option<usize> {
         let Compiled { texts, groups, .. } = &*self.compiled;
-        let _ = scratch;
         let mut earliest = texts.as_ref().and_then(|texts| texts.begun(bytes, from));
         for group in groups {
-            let begun = group.begun(bytes, from, before);
+            let begun = group.begun(&mut scratch.words, bytes, from, before);
             earliest = earliest.into_iter().chain(begun).min();
         }
         earliest
     }
 
     /// What comes first of all that starts in `starts`.
-    fn first(&self, bytes: &[u8], starts: Range<usize>, before: Option<u8>, is_end: bool) -> Option<First> {
+    fn first(
+        &self,
+        scratch: &mut [u64],
+        bytes: &[u8],
+        starts: Range<usize>,
+        before: Option<u8>,
+        is_end: bool,
+    ) -> Option<First> {
         let Compiled { texts, groups, .. } = &*self.compiled;
         let mut first = texts.as_ref().and_then(|texts| texts.first(bytes, starts.clone(), is_end));
         for group in groups {
             let end = first.map_or(starts.end, |first| first.start + 1);
-            first = First::of(first, group.first(bytes, starts.start..end, before, is_end));
+            first = First::of(first, group.first(scratch, bytes, starts.start..end, before, is_end));
         }
         first
     }
