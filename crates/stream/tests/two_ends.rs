@@ -28,7 +28,8 @@ const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), Ipv4Address:
 const SCRIPTS: u64 = 100;
 /// A script that is not over by then never ends.
 const MOST_MS: u64 = 3_000_000;
-/// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends.
+/// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends. Of 20,000 scripts 74 do
+/// not end without a table, 64 under guard.
 const SCRIPTS_TO_A_STALL: u64 = 200;
 
 /// What a script chooses.
@@ -49,6 +50,8 @@ impl Script {
         if levels.contains(&Watch) {
             // The ends know no PAWS, so that they take segments that a watcher does not.
             manner.iter_mut().for_each(|manner| manner.timestamps = false);
+            // A watcher does not take what begins beyond the window.
+            manner.iter_mut().for_each(|manner| manner.overshoots = false);
             // A watcher loses bytes behind more than 64 holes: no two pieces of a window are farther apart.
             let most = 60 * (manner[0].mtu.min(manner[1].mtu) - 40);
             manner.iter_mut().for_each(|manner| manner.receive_buffer = manner.receive_buffer.min(most));
