@@ -111,8 +111,12 @@ impl Middle {
         };
         self.id = Some(id);
         let mut payload = packet.payload().to_vec();
-        let (streams, scanned) = (&self.streams, &mut self.scanned);
+        let (streams, scanned, levels) = (&self.streams, &mut self.scanned, self.levels);
         let mut scan = |InOrder { direction, offset, bytes, .. }: InOrder<'_>| {
+            // A watcher that lost the acknowledgment of a FIN takes the byte of a keep-alive behind it.
+            if levels[direction] == Watch && (offset as usize, bytes) == (streams[direction].len(), &[0]) {
+                return ControlFlow::Continue(());
+            }
             assert_eq!(offset, scanned[direction] as u64, "a gap, or bytes again");
             scanned[direction] += bytes.len();
             assert_eq!(&streams[direction][offset as usize..scanned[direction]], bytes);
