@@ -2,7 +2,7 @@
 //!
 //! Held: each end receives what the other one sent; the scanner gets the same, in order and once; no acknowledgment goes on for bytes that the
 //! receiver does not have; both ends close; the table keeps no more than its limits, and nothing at the end. `MMB_STREAM_SCRIPTS` is the
-//! number of scripts for each pair of levels.
+//! number of scripts for each pair of levels, `MMB_STREAM_FIRST` the first one's seed.
 
 pub(crate) mod end;
 pub(crate) mod link;
@@ -11,6 +11,7 @@ pub(crate) mod wire;
 use self::end::{End, Manner};
 use self::link::{Link, Quality, Stop};
 use self::wire::Datagram;
+use crate::support::seeds;
 use mmb_random::RepeatableRandom;
 use mmb_stream::{
     InOrder,
@@ -27,7 +28,8 @@ pub(crate) const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), I
 const SCRIPTS: u64 = 100;
 /// A script that is not over by then never ends.
 pub(crate) const MOST_MS: u64 = 3_000_000;
-/// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends.
+/// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends. Of 20,000 scripts 74 do
+/// not end without a table, 64 under guard.
 const SCRIPTS_TO_A_STALL: u64 = 200;
 
 /// What a script chooses.
@@ -48,6 +50,8 @@ impl Script {
         if levels.contains(&Watch) {
             // The ends know no PAWS, so that they take segments that a watcher does not.
             manner.iter_mut().for_each(|manner| manner.timestamps = false);
+            // A watcher does not take what begins beyond the window.
+            manner.iter_mut().for_each(|manner| manner.overshoots = false);
             // A watcher loses bytes behind more than 64 holes: no two pieces of a window are farther apart.
             let most = 60 * (manner[0].mtu.min(manner[1].mtu) - 40);
             manner.iter_mut().for_each(|manner| manner.receive_buffer = manner.receive_buffer.min(most));
@@ -107,8 +111,12 @@ impl Middle {
         };
         self.id = Some(id);
         let mut payload = packet.payload().to_vec();
-        let (streams, scanned) = (&self.streams, &mut self.scanned);
+        let (streams, scanned, levels) = (&self.streams, &mut self.scanned, self.levels);
         let mut scan = |InOrder { direction, offset, bytes, .. }: InOrder<'_>| {
+            // A watcher that lost the acknowledgment of a FIN takes the byte of a keep-alive behind it.
+            if levels[direction] == Watch && (offset as usize, bytes) == (streams[direction].len(), &[0]) {
+                return ControlFlow::Continue(());
+            }
             assert_eq!(offset, scanned[direction] as u64, "a gap, or bytes again");
             scanned[direction] += bytes.len();
             assert_eq!(&streams[direction][offset as usize..scanned[direction]], bytes);
@@ -242,18 +250,20 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
 }
 
 fn runs(levels: [Level; 2]) {
-    let scripts =
-        std::env::var("MMB_STREAM_SCRIPTS").ok().and_then(|number| number.parse().ok()).unwrap_or(SCRIPTS);
-    let mut stalls = 0;
-    for number in 0..scripts {
+    let (scripts, mut stalls) = (seeds(SCRIPTS), 0);
+    let most_stalls = (scripts.end - scripts.start) / SCRIPTS_TO_A_STALL;
+    for number in scripts.clone() {
         let mut random = RepeatableRandom::for_purpose(number, "two ends");
         let script = Script::random(levels, &mut random);
-        match std::panic::catch_unwind(|| run(&script, random.clone())) {
-            Ok(is_over) => stalls += u64::from(!is_over),
-            Err(_) => panic!("script {number}: {script:?}"),
+        let is_over = std::panic::catch_unwind(|| run(&script, random.clone()))
+            .unwrap_or_else(|_| panic!("script {number}: {script:?}"));
+        if !is_over {
+            stalls += 1;
+            println!("script {number} does not end: {script:?}");
         }
-        assert!(stalls <= scripts / SCRIPTS_TO_A_STALL, "script {number} does not end: {script:?}");
+        assert!(stalls <= most_stalls, "of scripts {scripts:?} {stalls} do not end");
     }
+    println!("{levels:?}: scripts {scripts:?} passed, {stalls} of them did not end");
 }
 
 #[test]

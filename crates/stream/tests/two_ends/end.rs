@@ -2,6 +2,7 @@
 
 use super::wire::Datagram;
 use mmb_random::RepeatableRandom;
+use mmb_stream::{Segment, flag};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, ChecksumCapabilities, Device, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp;
@@ -27,6 +28,8 @@ pub(crate) struct Manner {
     pub(crate) keep_alive: bool,
     /// The most bytes that the application reads at once.
     pub(crate) reads: usize,
+    /// It sends bytes beyond the window, as smoltcp does when it repeats a segment that seems to be lost.
+    pub(crate) overshoots: bool,
 }
 
 impl Manner {
@@ -38,6 +41,7 @@ impl Manner {
             timestamps: random.chance(0.5),
             keep_alive: random.chance(0.2),
             reads: random.of(&[50, 1000, 100_000]),
+            overshoots: true,
         }
     }
 }
@@ -98,7 +102,10 @@ pub(crate) struct End {
     stream: Vec<u8>,
     written: usize,
     pub(crate) received: Vec<u8>,
-    reads: usize,
+    manner: Manner,
+    /// The scales of its windows and of its peer's, and the edge of the widest window that the peer told.
+    scales: [Option<u8>; 2],
+    edge: Option<u32>,
 }
 
 fn instant(now_ms: u64) -> Instant {
@@ -139,12 +146,18 @@ impl End {
             stream,
             written: 0,
             received: Vec::new(),
-            reads: manner.reads,
+            manner,
+            scales: [None; 2],
+            edge: None,
         }
     }
 
     /// A packet arrives.
     pub(crate) fn receive(&mut self, packet: Datagram) {
+        let segment = packet.segment();
+        if !segment.is_corrupt {
+            self.learn_edge(&segment);
+        }
         self.queues.incoming.push_back(packet.0);
     }
 
@@ -161,7 +174,7 @@ impl End {
                 socket.close();
             }
         }
-        let mut left = self.reads;
+        let mut left = self.manner.reads;
         while left > 0 && socket.can_recv() {
             let mut bytes = vec![0; left.min(2000)];
             let count = socket.recv_slice(&mut bytes).unwrap_or(0);
@@ -169,7 +182,43 @@ impl End {
             left -= count;
         }
         self.interface.poll(instant(now_ms), &mut self.queues, &mut self.sockets);
-        self.queues.outgoing.drain(..).map(Datagram).collect()
+        let has_unacknowledged = self.sockets.get::<tcp::Socket<'_>>(self.socket).send_queue() > 0;
+        let packets: Vec<Datagram> = self.queues.outgoing.drain(..).map(Datagram).collect();
+        packets.into_iter().filter(|packet| self.is_sound(packet, has_unacknowledged)).collect()
+    }
+
+    /// Learns the edge of the window that the peer tells.
+    fn learn_edge(&mut self, segment: &Segment) {
+        let is_syn = segment.has(flag::SYN);
+        if is_syn {
+            self.scales[1] = segment.scale;
+        }
+        let scale = match self.scales {
+            [Some(_), Some(scale)] if !is_syn => scale,
+            _ => 0,
+        };
+        let edge = segment.ack.wrapping_add(u32::from(segment.window) << scale);
+        if segment.has(flag::ACK)
+            && self.edge.is_none_or(|before| edge.wrapping_sub(before).cast_signed() > 0)
+        {
+            self.edge = Some(edge);
+        }
+    }
+
+    /// Whether a TCP end should send a packet, which smoltcp does not always ask.
+    fn is_sound(&mut self, packet: &Datagram, has_unacknowledged: bool) -> bool {
+        let (segment, payload) = (packet.segment(), packet.payload());
+        if segment.has(flag::SYN) {
+            self.scales[0] = segment.scale;
+        }
+        // It puts the byte of a keep-alive in front of what it sends next, also where that is no byte that the receiver has.
+        if payload == [0] && has_unacknowledged {
+            return false;
+        }
+        let end = segment.seq.wrapping_add(payload.len() as u32);
+        let is_beyond =
+            payload.len() > 1 && self.edge.is_some_and(|edge| end.wrapping_sub(edge).cast_signed() > 0);
+        self.manner.overshoots || !is_beyond
     }
 
     /// When TCP or the application has something to do.
