@@ -14,6 +14,7 @@ use arrayvec::ArrayVec;
 use mmb_conn::fragment::{HeldLosses, Released};
 use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
+use mmb_stream::AckSpace;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -176,6 +177,12 @@ impl Worker {
             let (tickets, verdicts) = (&tickets[..packets.len()], &mut verdicts[..packets.len()]);
             self.pipeline.rewrite_by_tickets(&self.snapshot, cycles, packets, tickets, verdicts);
         }
+    }
+
+    /// Sets which bytes the acknowledgments of edited bytes are about: for a host whose packets answer what was sent once, not what this worker
+    /// sends.
+    pub fn set_ack_space(&mut self, acks: AckSpace) {
+        self.pipeline.conntrack().set_ack_space(acks);
     }
 
     /// Discards outstanding tickets, for a host that lost their packets.

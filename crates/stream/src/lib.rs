@@ -27,7 +27,7 @@ mod tcp;
 
 pub use edit::made::{MadeFor, MadeSegment};
 pub use edit::sink::{EditSink, Undecided};
-pub use limits::{StreamLimits, Urgent};
+pub use limits::{AckSpace, StreamLimits, Urgent};
 pub use segment::{
     EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamReader,
     StreamVerdict, flag,

@@ -9,7 +9,7 @@ use crate::edit::side::{EditId, EditSide, EditStream, EditStreams, MOST_HELD};
 use crate::edit::sink::Undecided;
 use crate::edit::take::{Decider, EditTake};
 use crate::edit::wait::{WaitQueue, Waiting};
-use crate::limits::StreamLimits;
+use crate::limits::{AckSpace, StreamLimits};
 use crate::rope::ChunkPool;
 use crate::segment::{
     EditedPayload, EditedSegment, Outcome, ResetTarget, Segment, StreamDrop, StreamReader, flag,
@@ -112,6 +112,7 @@ pub struct StreamTable {
     /// Undecided bytes in one piece, and the payload of the packet that is made.
     scratch: Vec<u8>,
     payload: Vec<u8>,
+    acks: AckSpace,
     /// Where the search for a stream that may be given up goes on.
     hand: u32,
 }
@@ -131,6 +132,11 @@ impl StreamTable {
     /// Whether the table has these limits, and the memory that they ask for.
     pub fn is_configured(&self, limits: &StreamLimits) -> bool {
         self.limits == *limits && self.pool.chunks() == limits.memory / crate::rope::CHUNK
+    }
+
+    /// Sets which bytes acknowledgments are about.
+    pub fn set_ack_space(&mut self, acks: AckSpace) {
+        self.acks = acks;
     }
 
     /// Number of streams.
@@ -223,7 +229,7 @@ impl StreamTable {
         reader: &mut dyn StreamReader,
     ) -> Outcome {
         let is_short = self.is_short();
-        let StreamTable { limits, pool, streams, early, edits, lists, scratch, .. } = self;
+        let StreamTable { limits, pool, streams, early, edits, lists, scratch, acks, .. } = self;
         let stream = &mut streams[id];
         stream.last_s = (now_ms / 1000) as u32;
         let direction = direction & 1;
@@ -232,7 +238,7 @@ impl StreamTable {
         let edit = stream.edit.map(|edit| {
             let [first, second] = &mut edits[edit].sides;
             let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
-            EditTake { lists, ours, theirs, scratch }
+            EditTake { lists, ours, theirs, scratch, acks: *acks }
         });
         if stream.proto == StreamProto::Udp {
             return match edit.filter(|_| ours.level == Level::Edit) {
@@ -399,7 +405,7 @@ impl StreamTable {
     pub fn input_of(&self, id: StreamId, direction: usize, ack: u32) -> u32 {
         match self.edited(id, direction) {
             Some((side, edit)) => {
-                side.seq(edit.acked_input(side, &self.lists, output_offset(side, edit, ack)))
+                side.seq(edit.acked_input(side, &self.lists, edit.output_offset(side, ack)))
             }
             None => ack,
         }
@@ -408,17 +414,18 @@ impl StreamTable {
     /// A SACK block of input for one of output; `None` if it holds no whole byte of input.
     pub fn sack_of(&self, id: StreamId, direction: usize, [left, right]: [u32; 2]) -> Option<[u32; 2]> {
         let Some((side, edit)) = self.edited(id, direction) else { return Some([left, right]) };
-        let offset = |seq| output_offset(side, edit, seq).max(0).cast_unsigned().min(edit.out_next);
+        let offset = |seq| edit.output_offset(side, seq).max(0).cast_unsigned().min(edit.out_next);
         let (left, right) = (offset(left), offset(right));
         let [left, right] = [edit.map.input_ceil(&self.lists, left), edit.input_floor(&self.lists, right)];
         (left < right).then(|| [side.seq(left), side.seq(right)])
     }
 
-    /// Whether a direction is edited, and its states.
+    /// Whether a direction is edited and its acknowledgments are about the output, and its states.
     fn edited(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
         let stream = &self.streams[id];
         let side = &stream.sides[direction & 1];
-        let edit = stream.edit.filter(|_| side.level == Level::Edit && side.has_begun)?;
+        let is_edited = side.level == Level::Edit && side.has_begun && self.acks == AckSpace::Wire;
+        let edit = stream.edit.filter(|_| is_edited)?;
         Some((side, &self.edits[edit].sides[direction & 1]))
     }
 
@@ -434,7 +441,8 @@ impl StreamTable {
             return None;
         }
         let (own, other) = (&sides[end & 1], &sides[1 - (end & 1)]);
-        if let Some((other, edit)) = self.edited(id, 1 - (end & 1)) {
+        if let Some(edit) = self.streams[id].edit.filter(|_| other.level == Level::Edit && other.has_begun) {
+            let edit = &self.edits[edit].sides[1 - (end & 1)];
             return Some(ResetTarget { seq: other.seq(edit.sent), ack: other.told() });
         }
         if other.has_begun {
@@ -560,12 +568,6 @@ fn edit_datagram(
         false => EditedPayload::Kept { offset, len },
     };
     Outcome { edited: Some(EditedSegment { payload: edited, ..EditedSegment::default() }), ..Outcome::PASS }
-}
-
-/// The offset of a number of output.
-fn output_offset(side: &Side, edit: &EditSide, number: u32) -> i64 {
-    let ahead = number.wrapping_sub(side.seq(edit.sent)).cast_signed();
-    edit.sent.cast_signed() + i64::from(ahead)
 }
 
 fn edit_stats(edit: &EditSide) -> EditStats {

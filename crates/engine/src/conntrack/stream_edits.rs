@@ -16,7 +16,7 @@ use crate::verdict::ReturnedPacket;
 use mmb_base::{Chunks, Id, Slab, id_types};
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::{Layout, Packet};
-use mmb_stream::{MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
+use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
 
 id_types! {
     /// What made packets need of a connection.
@@ -36,6 +36,12 @@ pub(super) struct EditedConnection {
 pub(super) type EditedConnections = Slab<EditedId, EditedConnection, Chunks<EditedConnection, 64>>;
 
 impl Conntrack {
+    /// See [`Worker::set_ack_space`](crate::Worker::set_ack_space).
+    pub(crate) fn set_ack_space(&mut self, acks: AckSpace) {
+        self.state.streams.acks = acks;
+        self.state.streams.table.set_ack_space(acks);
+    }
+
     /// Changes a packet as its stream demands.
     pub(super) fn edit_packet(
         &mut self,

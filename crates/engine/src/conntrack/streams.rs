@@ -21,7 +21,7 @@ use mmb_conn::nat::RuleVersion;
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
-use mmb_stream::{Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
+use mmb_stream::{AckSpace, Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
 use std::sync::Arc;
 
 id_types! {
@@ -95,6 +95,7 @@ pub(crate) struct Streams {
     pub(super) tools: SearchTools,
     serials: u32,
     unfit: StreamUnfit,
+    pub(super) acks: AckSpace,
     /// Connections whose stream could not be followed.
     unfit_count: u64,
     pub(super) events: StreamEvents,
@@ -152,6 +153,7 @@ impl Streams {
         if snapshot.stream_rules == 0 {
             if self.followed.is_empty() {
                 (self.table, self.tools.scanner, self.tools.pool_bytes) = (StreamTable::default(), None, 0);
+                self.table.set_ack_space(self.acks);
             }
             self.tools.set = None;
             return;

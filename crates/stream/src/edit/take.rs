@@ -3,6 +3,7 @@
 use super::map::EditLists;
 use super::side::{EditSide, MOST_HELD, MOST_OWED};
 use super::sink::{EditSink, Undecided};
+use crate::limits::AckSpace;
 use crate::rope::ChunkPool;
 use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamDrop, StreamReader, flag};
 use crate::side::{Level, Side};
@@ -16,6 +17,7 @@ pub(crate) struct EditTake<'t> {
     pub(crate) theirs: &'t mut EditSide,
     /// For undecided bytes in one piece.
     pub(crate) scratch: &'t mut Vec<u8>,
+    pub(crate) acks: AckSpace,
 }
 
 /// How the output follows from the input of one segment.
@@ -135,16 +137,19 @@ impl TcpTake<'_> {
         if self.theirs.level != Level::Edit || !segment.has(flag::ACK) || !self.theirs.has_begun {
             return None;
         }
-        let sent = edit.theirs.sent;
-        let ahead = segment.ack.wrapping_sub(self.theirs.seq(sent)).cast_signed();
-        Some(sent.cast_signed() + i64::from(ahead))
+        match edit.acks {
+            AckSpace::Wire => Some(edit.theirs.output_offset(self.theirs, segment.ack)),
+            AckSpace::Original => Some(edit.theirs.original_output(self.theirs, edit.lists, segment.ack)),
+        }
     }
 
     /// The segment with an acknowledgment of the sender's own bytes, if these are edited.
     pub(crate) fn in_input(&mut self, segment: &Segment) -> Segment {
         let mut mapped = *segment;
         self.acked_output = self.acked_output(segment);
-        if let (Some(out), Some(edit)) = (self.acked_output, &self.edit) {
+        if let (Some(out), Some(edit)) = (self.acked_output, &self.edit)
+            && edit.acks == AckSpace::Wire
+        {
             mapped.ack = self.theirs.seq(edit.theirs.acked_input(self.theirs, edit.lists, out));
         }
         mapped
@@ -442,6 +447,22 @@ impl TcpTake<'_> {
 }
 
 impl EditSide {
+    /// The offset of a number of output.
+    pub(crate) fn output_offset(&self, side: &Side, number: u32) -> i64 {
+        let ahead = number.wrapping_sub(side.seq(self.sent)).cast_signed();
+        self.sent.cast_signed() + i64::from(ahead)
+    }
+
+    /// The output that a receiver of the bytes that were sent would acknowledge: no more than was let go.
+    fn original_output(&self, side: &Side, lists: &EditLists, number: u32) -> i64 {
+        let at = side.offset(number).max(side.acked.cast_signed()).cast_unsigned();
+        let out = match side.fin() {
+            Some(fin) if self.has_ended && at > fin => self.out_next + 1,
+            _ => self.map.output_ceil(lists, at.min(self.decided)),
+        };
+        out.clamp(self.acked, self.sent).cast_signed()
+    }
+
     /// How many bytes of input a receiver acknowledges that acknowledges output up to `out`: never fewer than before. The FIN counts as a byte.
     pub(crate) fn acked_input(&self, side: &Side, lists: &EditLists, out: i64) -> u64 {
         let out = out.max(self.acked.cast_signed()).cast_unsigned();
