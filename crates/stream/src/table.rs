@@ -5,7 +5,7 @@
 
 use crate::edit::made::{MadeSegment, Maker};
 use crate::edit::map::EditLists;
-use crate::edit::side::{EditId, EditSide, EditStream, EditStreams, MOST_HELD};
+use crate::edit::side::{EditId, EditSide, EditStream, EditStreams, LEAST_PAYLOAD, MOST_HELD};
 use crate::edit::sink::Undecided;
 use crate::edit::take::{Decider, EditTake};
 use crate::edit::wait::{WaitQueue, Waiting};
@@ -388,6 +388,13 @@ impl StreamTable {
             edit.sent = edit.sent_data();
         }
         self.note_edit(id, true);
+    }
+
+    /// The path of a direction has room for no larger payloads than this: its sender sends smaller ones now, and so do packets that are made.
+    pub fn limit_payload(&mut self, id: StreamId, direction: usize, most: u16) {
+        let Some(edit) = self.streams[id].edit else { return };
+        let side = &mut self.edits[edit].sides[direction & 1];
+        side.largest = side.largest.min(most.max(LEAST_PAYLOAD));
     }
 
     /// Copies the payload of a packet that goes on changed: as many bytes as the outcome said.

@@ -113,6 +113,9 @@ impl Conntrack {
             self.note_headers(&of, followed, packet, layout);
         }
         let mut segment = segment.map(|segment| stream_segment(&segment, packet, layout)).unwrap_or_default();
+        if of.stream.is_edited {
+            segment.most_payload = most_payload(snapshot, packet, layout);
+        }
         segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
         let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
         if outcome.verdict == StreamVerdict::Absorb {
@@ -329,4 +332,10 @@ impl Conntrack {
             streams.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Once });
         }
     }
+}
+
+/// The most bytes of payload of a packet with these headers on the link that it leaves by, if the policy knows that.
+fn most_payload(snapshot: &Snapshot, packet: &Packet<'_>, layout: &Layout) -> Option<u16> {
+    let (_, mtu) = snapshot.route(packet.port).to?;
+    u16::try_from(mtu.saturating_sub(u32::from(layout.payload - layout.ip))).ok()
 }

@@ -71,6 +71,8 @@ pub(crate) struct EditSide {
     pub(crate) mss: Option<u16>,
     /// The largest payload that the sender has sent.
     pub(crate) largest: u16,
+    /// The largest payload that the link has room for, if that is known.
+    pub(crate) most: Option<u16>,
     /// The window field of the last packet of this end that went on.
     pub(crate) window: u16,
     /// TSval and TSecr of the last segment of this end, if it uses timestamps.
@@ -105,7 +107,7 @@ impl EditSide {
     /// The most payload of a segment that is let go; `receiver_mss` is what the receiver's SYN allows.
     pub(crate) fn most_payload(&self, receiver_mss: Option<u16>) -> u64 {
         let least = receiver_mss.unwrap_or(LEAST_PAYLOAD).min(LEAST_PAYLOAD);
-        u64::from(self.largest.max(least).max(1))
+        u64::from(self.largest.max(least).min(self.most.unwrap_or(u16::MAX)).max(1))
     }
 
     /// Records that the sender has sent output again.

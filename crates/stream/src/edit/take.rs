@@ -193,6 +193,9 @@ impl TcpTake<'_> {
         ours.window = window.unwrap_or(segment.window);
         ours.timestamps = segment.timestamps.or(ours.timestamps);
         ours.largest = ours.largest.max(payload.min(usize::from(u16::MAX)) as u16);
+        if !segment.has_sack && !segment.has(flag::SYN) {
+            ours.most = segment.most_payload;
+        }
         if segment.has(flag::SYN) {
             ours.knows_sack = segment.knows_sack;
             ours.mss = segment.mss.or(ours.mss);
