@@ -269,6 +269,12 @@ impl Worker {
         is_asked || conntrack.is_behind() || conntrack.folding().1 > 0
     }
 
+    /// When this worker has something to do without packets, beside what idle workers do anyway: streams let go what they have held back for long
+    /// enough. For a host whose clock is not the time of day.
+    pub fn due_ns(&mut self) -> Option<u64> {
+        self.pipeline.conntrack().streams_due_ms().map(|due_ms| due_ms * 1_000_000)
+    }
+
     /// Picks up a newer policy, unless tickets of the current one are outstanding.
     #[inline]
     fn pick_up_policy(&mut self) {

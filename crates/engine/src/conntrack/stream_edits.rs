@@ -132,6 +132,11 @@ impl Conntrack {
         }
     }
 
+    /// When [`Conntrack::release_streams`] has something to do.
+    pub(crate) fn streams_due_ms(&self) -> Option<u64> {
+        self.state.streams.table.due_ms()
+    }
+
     fn release_stream(&mut self, snapshot: &Snapshot, stream: StreamId, direction: usize) {
         let state = &mut self.state;
         let Some(id) = FollowedId::new(state.streams.table.owner(stream)) else { return };
