@@ -24,13 +24,13 @@ pub(super) struct BackwardNfa {
     inner: Vec<u64>,
     /// Behind which the next position follows.
     chained: Vec<u64>,
-    /// Which follow others than the position before.
-    jumped_to: Vec<u64>,
+    /// Which follow others than the position before: the words that have some.
+    jumped_to: Vec<(u32, u64)>,
     /// By position: words of those that it follows.
     jumps: Vec<Range<u32>>,
     jump_words: Vec<(u32, u64)>,
-    /// Where a match can begin, by what is behind its start.
-    first: [Vec<u64>; 3],
+    /// Where a match can begin, by what is behind its start: the words that have some.
+    first: [Vec<(u32, u64)>; 3],
 }
 
 /// What a start has to have.
@@ -65,7 +65,7 @@ impl BackwardNfa {
             let mut first = vec![0; words];
             let possible = nfa.first.iter().filter(|(_, place)| behind.is(*place));
             possible.for_each(|(position, _)| insert(&mut first, *position as usize));
-            first
+            filled(&first)
         });
         Some(BackwardNfa {
             words,
@@ -83,12 +83,12 @@ impl BackwardNfa {
 
     /// Words of working memory.
     pub(super) fn scratch_words(&self) -> usize {
-        2 * self.words
+        2 * (self.words + 1)
     }
 
     /// What reading a byte costs, in bytes that a deterministic automaton reads.
     pub(super) fn cost(&self) -> usize {
-        1 + self.words / 3
+        1 + self.words / 8
     }
 
     /// The earliest place in `starts` where something wanted starts. `None` too if there is too little working memory.
@@ -100,55 +100,69 @@ impl BackwardNfa {
         before: Option<u8>,
         wanted: Wanted,
     ) -> Option<usize> {
-        let (mut set, rest) = scratch.split_at_mut_checked(self.words)?;
-        let mut next = rest.get_mut(..self.words)?;
+        // A set has one word more, which is 0.
+        let (mut set, mut next) = scratch.get_mut(..self.scratch_words())?.split_at_mut(self.words + 1);
         set.fill(0);
+        next.fill(0);
         let mut earliest = None;
-        let mut is_last = wanted.begun;
         for (place, byte) in bytes.iter().enumerate().skip(starts.start).rev() {
-            self.read(set, next, *byte, wanted.matches, std::mem::take(&mut is_last));
+            let having =
+                &self.having[usize::from(self.class_of[usize::from(*byte)]) * self.words..][..self.words];
+            if wanted.begun && place + 1 == bytes.len() {
+                self.begin(next, having, wanted.matches);
+            } else if wanted.matches {
+                self.step::<true>(set, next, having);
+            } else {
+                self.step::<false>(set, next, having);
+                if next.iter().all(|word| *word == 0) {
+                    break;
+                }
+            }
             std::mem::swap(&mut set, &mut next);
             if place < starts.end {
                 let behind = place.checked_sub(1).map_or(before, |last| bytes.get(last).copied());
                 let first = &self.first[Behind::of(behind) as usize];
-                if set.iter().zip(first).any(|(set, first)| set & first != 0) {
+                if first.iter().any(|(word, bits)| set[*word as usize] & bits != 0) {
                     earliest = Some(place);
                 }
-            }
-            if !wanted.matches && set.iter().all(|word| *word == 0) {
-                break;
             }
         }
         earliest
     }
 
-    /// The positions that have a byte and then go on in `set`, or end a match, or are inside one.
-    #[inline]
-    fn read(&self, set: &[u64], next: &mut [u64], byte: u8, matches: bool, is_last: bool) {
-        let above = set.iter().skip(1).chain(&[0]);
-        for (((next, word), above), chained) in next.iter_mut().zip(set).zip(above).zip(&self.chained) {
-            *next = (word >> 1 | above << 63) & chained;
+    /// The positions that have the last byte and are inside a match, or end one.
+    fn begin(&self, next: &mut [u64], having: &[u64], matches: bool) {
+        for (index, next) in next[..self.words].iter_mut().enumerate() {
+            let last = if matches { self.last[index] } else { 0 };
+            *next = (self.inner[index] | last) & having[index];
         }
-        for (index, (word, jumped_to)) in set.iter().zip(&self.jumped_to).enumerate() {
-            let mut targets = word & jumped_to;
+    }
+
+    /// The positions that have a byte and go on in `set`, or end a match.
+    #[inline]
+    fn step<const MATCHES: bool>(&self, set: &[u64], next: &mut [u64], having: &[u64]) {
+        let words = self.words;
+        let (low, above, next) = (&set[..words], &set[1..=words], &mut next[..words]);
+        let (chained, last, having) = (&self.chained[..words], &self.last[..words], &having[..words]);
+        for index in 0..words {
+            let shifted = (low[index] >> 1 | above[index] << 63) & chained[index];
+            next[index] = if MATCHES { shifted | last[index] } else { shifted } & having[index];
+        }
+        for (index, jumped_to) in &self.jumped_to {
+            let mut targets = low[*index as usize] & jumped_to;
             while targets != 0 {
-                let jumps = &self.jumps[index * 64 + targets.trailing_zeros() as usize];
+                let jumps = &self.jumps[*index as usize * 64 + targets.trailing_zeros() as usize];
                 for (word, bits) in &self.jump_words[jumps.start as usize..jumps.end as usize] {
-                    next[*word as usize] |= bits;
+                    next[*word as usize] |= bits & having[*word as usize];
                 }
                 targets &= targets - 1;
             }
-        }
-        let having = &self.having[usize::from(self.class_of[usize::from(byte)]) * self.words..][..self.words];
-        let (matches, is_last) = (u64::from(matches).wrapping_neg(), u64::from(is_last).wrapping_neg());
-        for (((next, having), last), inner) in next.iter_mut().zip(having).zip(&self.last).zip(&self.inner) {
-            *next = (*next | last & matches | inner & is_last) & having;
         }
     }
 }
 
 /// The positions that follow others than the one before them, and for each the words of these.
-type Jumps = (Vec<u64>, Vec<Range<u32>>, Vec<(u32, u64)>);
+type Jumps = (Vec<(u32, u64)>, Vec<Range<u32>>, Vec<(u32, u64)>);
 
 fn jumps(nfa: &PositionNfa, words: usize) -> Option<Jumps> {
     let mut from = vec![Vec::new(); nfa.set_of.len()];
@@ -175,7 +189,12 @@ fn jumps(nfa: &PositionNfa, words: usize) -> Option<Jumps> {
         }
         jumps.push(begin as u32..jump_words.len() as u32);
     }
-    Some((jumped_to, jumps, jump_words))
+    Some((filled(&jumped_to), jumps, jump_words))
+}
+
+/// The words that are not 0, with their indexes.
+fn filled(words: &[u64]) -> Vec<(u32, u64)> {
+    (0..).zip(words.iter().copied()).filter(|(_, bits)| *bits != 0).collect()
 }
 
 fn insert(bits: &mut [u64], position: usize) {

@@ -12,8 +12,9 @@
 //! The automaton reads from the first place that passes to the end. In the worst case, bytes that are like texts but not begun ones, the cost is
 //! a look into a filter and a step of the automaton for each of the last bytes, as many as the longest text has.
 
-use super::filter::{StringFilter, StringKey};
+use super::filter::{StringFilter, StringKey, last_8};
 use super::prefixes::PrefixAutomaton;
+use std::ops::Range;
 
 /// The longest ends that begin with 4 bytes of texts and end with 4 bytes of texts; longer ones with 8.
 const NEAR: usize = 64;
@@ -72,64 +73,66 @@ impl BegunTexts {
         Some(BegunTexts { longest, first, short, near, far_first, far, automata })
     }
 
-    /// The earliest place at or behind `from` whence the bytes up to their end are a prefix of a text.
+    /// The earliest place in `starts` whence the bytes up to their end are a prefix of a text.
     #[inline]
-    pub(super) fn earliest(&self, bytes: &[u8], from: usize) -> Option<usize> {
-        let tail = bytes.get(from.max(bytes.len().saturating_sub(self.longest))..)?;
-        match self.longest_candidate(tail) {
+    pub(super) fn earliest(&self, bytes: &[u8], starts: Range<usize>) -> Option<usize> {
+        let from = starts.start.max(bytes.len().saturating_sub(self.longest));
+        let tail = bytes.get(from..)?;
+        // All ends that begin in `starts` are longer.
+        let shorter = bytes.len().saturating_sub(starts.end);
+        match self.longest_candidate(tail, shorter) {
             0 => None,
             1 => Some(bytes.len() - 1),
             longest => {
                 let candidate = &tail[tail.len() - longest..];
                 let begun = self.automata.iter().map(|automaton| automaton.longest_begun(candidate));
-                begun.max().filter(|begun| *begun > 0).map(|begun| bytes.len() - begun)
+                begun.max().filter(|begun| *begun > shorter).map(|begun| bytes.len() - begun)
             }
         }
     }
 
-    /// No longer end is a prefix. 1 and 0 are exact.
+    /// No longer end is a prefix. 0 if no end is that is longer than `shorter`. 1 is exact.
     #[inline]
-    fn longest_candidate(&self, tail: &[u8]) -> usize {
-        if tail.len() > 4 {
-            if tail.len() > NEAR
-                && let Some(len) = self.longest_far(tail)
-            {
-                return len;
-            }
-            if let Some(len) = self.longest_near(&tail[tail.len().saturating_sub(NEAR)..]) {
+    fn longest_candidate(&self, tail: &[u8], shorter: usize) -> usize {
+        let last_8 = last_8(tail);
+        if tail.len() > NEAR
+            && self.far.may_have(StringKey::last(last_8, 8))
+            && let Some(len) = self.longest_far(tail, shorter)
+        {
+            return len;
+        }
+        if tail.len() > 4
+            && self.near.may_have(StringKey::last(last_8, 4))
+            && let Some(len) = self.longest_near(&tail[tail.len().saturating_sub(NEAR)..], shorter)
+        {
+            return len;
+        }
+        for len in [4, 3, 2] {
+            if len <= tail.len() && len > shorter && self.short.may_have(StringKey::last(last_8, len)) {
                 return len;
             }
         }
-        for len in (2..=tail.len().min(4)).rev() {
-            if self.short.may_have(StringKey::new(&tail[tail.len() - len..])) {
-                return len;
-            }
+        match tail.last() {
+            Some(last) if shorter == 0 => usize::from(self.first[usize::from(*last)]),
+            _ => 0,
         }
-        tail.last().map_or(0, |last| usize::from(self.first[usize::from(*last)]))
     }
 
     /// As before, for ends of 5 to [`NEAR`] bytes.
-    #[inline]
-    fn longest_near(&self, tail: &[u8]) -> Option<usize> {
-        if !self.near.may_have(StringKey::of_4(*tail.last_chunk()?)) {
-            return None;
-        }
-        let mut starts = tail[..tail.len() - 1].windows(4);
-        let start = starts.position(|first| {
+    fn longest_near(&self, tail: &[u8], shorter: usize) -> Option<usize> {
+        let starts = tail.len().checked_sub(shorter.max(4))?;
+        let may_begin = |first: &[u8]| {
             first.first_chunk().is_some_and(|first| self.short.may_have(StringKey::of_4(*first)))
-        });
-        start.map(|start| tail.len() - start)
+        };
+        tail[..starts + 3].windows(4).position(may_begin).map(|start| tail.len() - start)
     }
 
     /// As before, for ends of more than [`NEAR`] bytes.
-    fn longest_far(&self, tail: &[u8]) -> Option<usize> {
-        if !self.far.may_have(StringKey::of_8(*tail.last_chunk()?)) {
-            return None;
-        }
-        let mut starts = tail[..tail.len() - NEAR + 7].windows(8);
-        let start = starts.position(|first| {
+    fn longest_far(&self, tail: &[u8], shorter: usize) -> Option<usize> {
+        let starts = tail.len().checked_sub(shorter.max(NEAR))?;
+        let may_begin = |first: &[u8]| {
             first.first_chunk().is_some_and(|first| self.far_first.may_have(StringKey::of_8(*first)))
-        });
-        start.map(|start| tail.len() - start)
+        };
+        tail[..starts + 7].windows(8).position(may_begin).map(|start| tail.len() - start)
     }
 }

@@ -21,28 +21,36 @@ pub(super) struct StringFilter {
 pub(super) struct StringKey(u64);
 
 impl StringKey {
-    /// The key of a string of up to 8 bytes.
+    /// The key of a string of 1 to 8 bytes.
     pub(super) fn new(bytes: &[u8]) -> StringKey {
-        let mut padded = [0; 8];
-        padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        StringKey::of(u64::from_le_bytes(padded), bytes.len())
+        StringKey::last(last_8(bytes), bytes.len())
+    }
+
+    /// The key of the last 1 to 8 of 8 bytes, as [`last_8`] has them.
+    #[inline]
+    pub(super) fn last(last_8: u64, len: usize) -> StringKey {
+        StringKey((last_8 | FOLD) >> (64 - 8 * len) ^ len as u64)
     }
 
     /// The key of 4 bytes.
     #[inline]
     pub(super) fn of_4(bytes: [u8; 4]) -> StringKey {
-        StringKey::of(u64::from(u32::from_le_bytes(bytes)), 4)
+        StringKey::last(u64::from(u32::from_le_bytes(bytes)) << 32, 4)
     }
 
     /// The key of 8 bytes.
     #[inline]
     pub(super) fn of_8(bytes: [u8; 8]) -> StringKey {
-        StringKey::of(u64::from_le_bytes(bytes), 8)
+        StringKey::last(u64::from_le_bytes(bytes), 8)
     }
+}
 
-    #[inline]
-    fn of(bytes: u64, len: usize) -> StringKey {
-        StringKey((bytes | FOLD) ^ (len as u64) << 56)
+/// The last 8 bytes, the last one highest; of fewer bytes these, with zeros below.
+#[inline]
+pub(super) fn last_8(bytes: &[u8]) -> u64 {
+    match bytes.last_chunk() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => bytes.iter().fold(0, |word, byte| word >> 8 | u64::from(*byte) << 56),
     }
 }
 

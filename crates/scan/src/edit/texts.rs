@@ -84,14 +84,14 @@ impl EditTexts {
         if is_end || starts_end + self.longest <= bytes.len() + 1 {
             return first;
         }
-        let begun = self.begun(bytes, starts.start).filter(|start| *start < starts_end);
+        let begun = self.begun.earliest(bytes, starts.start..starts_end);
         begun.map(|start| First { start, what: What::Begun }).or(first)
     }
 
     /// Where the earliest text is begun.
     #[inline]
     pub(super) fn begun(&self, bytes: &[u8], from: usize) -> Option<usize> {
-        self.begun.earliest(bytes, from)
+        self.begun.earliest(bytes, from..bytes.len())
     }
 }
 
