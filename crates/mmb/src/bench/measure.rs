@@ -69,6 +69,16 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// Returns the cycles for each byte of a round's payload.
+    pub(super) fn cycles_per_byte(&self, payload: usize) -> f64 {
+        self.cycles * self.packets as f64 / payload.max(1) as f64
+    }
+
+    /// Returns the gigabits of payload per second of one worker that does nothing else; a round has `payload` bytes.
+    pub(super) fn gbit_s(&self, payload: usize) -> f64 {
+        self.tsc_hz as f64 * 8.0 / self.cycles_per_byte(payload).max(f64::MIN_POSITIVE) / 1e9
+    }
+
     /// Returns the millions of packets per second of one worker that does nothing else.
     pub(super) fn mpps(&self) -> f64 {
         self.tsc_hz as f64 / self.cycles.max(f64::MIN_POSITIVE) / 1e6
@@ -266,9 +276,9 @@ impl<'a> MeasuredPipeline<'a> {
         MeasuredPipeline { engine, worker, verdicts, before: engine.stage_counts(), now_ns: 0, step_ns }
     }
 
-    /// Returns the first verdict of the last vector, which had `count` packets, that is not to send.
-    pub(super) fn unsent(&self, count: usize) -> Option<Verdict> {
-        self.verdicts[..count].iter().copied().find(|verdict| !matches!(verdict, Verdict::Send(_)))
+    /// Returns the verdicts of the last vector.
+    pub(super) fn verdicts(&self) -> &[Verdict; VECTOR] {
+        &self.verdicts
     }
 }
 

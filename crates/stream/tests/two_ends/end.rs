@@ -215,10 +215,10 @@ impl End {
         if payload == [0] && has_unacknowledged {
             return false;
         }
-        let end = segment.seq.wrapping_add(payload.len() as u32);
-        let is_beyond =
-            payload.len() > 1 && self.edge.is_some_and(|edge| end.wrapping_sub(edge).cast_signed() > 0);
-        self.manner.overshoots || !is_beyond
+        // The probe of a closed window is the byte behind its edge.
+        let end = segment.seq.wrapping_add(payload.len() as u32).wrapping_sub(u32::from(payload.len() == 1));
+        let is_beyond = self.edge.is_some_and(|edge| end.wrapping_sub(edge).cast_signed() > 0);
+        self.manner.overshoots || payload.is_empty() || !is_beyond
     }
 
     /// When TCP or the application has something to do.

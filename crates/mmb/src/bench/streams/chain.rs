@@ -10,6 +10,7 @@ use std::collections::HashSet;
 const ACCEPT: &str = "add-stateful tcp-dport 80 accept\n";
 const NAT: &str =
     "add-stateful tcp-dport 80 map ip-saddr 198.51.100.0/24 lb ip-daddr {10.1.0.1, 10.1.0.2, 10.1.0.3}\n";
+const SOURCE_NAT: &str = "add-stateful tcp-dport 80 map ip-saddr 198.51.100.0/24\n";
 const DIGEST: &str = "add-stateful tcp-dport 80 digest\n";
 const SERVER_NAME: &str = "add-stateful tcp-dport 80 tls-sni \"none.example\" close\n";
 const LITERALS: &str =
@@ -38,8 +39,8 @@ const fn row(
     Chain { name, commands, literals, target }
 }
 
-/// The rows of the table.
-pub(super) const CHAINS: [Chain; 11] = [
+/// The rows of the table. Each row of the chain has the functions of the one before and another one.
+pub(super) const CHAINS: [Chain; 15] = [
     row("no rules", &[], 0, None),
     row("connections", &[ACCEPT], 0, None),
     row("NAT and balancing", &[NAT], 0, Some(0.30)),
@@ -50,7 +51,11 @@ pub(super) const CHAINS: [Chain; 11] = [
     row("guard, 100 literals", &[LITERALS], 100, Some(1.3)),
     row("guard, 1000 literals", &[LITERALS], 1000, Some(1.5)),
     row("guard, 10000 literals", &[LITERALS], 10_000, Some(2.2)),
-    row("NAT, balancing, guard, 100 literals", &[NAT, LITERALS], 100, None),
+    row("chain: NAT", &[SOURCE_NAT], 0, None),
+    row("chain: + reassembly", &[SOURCE_NAT, SERVER_NAME], 0, None),
+    row("chain: + balancing", &[NAT, SERVER_NAME], 0, None),
+    row("chain: + digest", &[NAT, SERVER_NAME, DIGEST], 0, None),
+    row("chain: + 100 literals", &[NAT, SERVER_NAME, DIGEST, LITERALS], 100, None),
 ];
 
 /// The policies of the measurement of memory: with streams, and with the same connections without them.
