@@ -94,9 +94,9 @@ pub(crate) fn fields_of(stateful: bool) -> impl Iterator<Item = &'static FieldIn
     fields().filter(move |info| stateful || !matches!(info.place, FieldPlace::Stream(_)))
 }
 
-/// The fields that a target takes; `tcp-opt` stands for the options that are named by their kind.
-pub(crate) fn target_fields(target: &TargetInfo) -> impl Iterator<Item = &'static FieldInfo> {
-    fields().filter(|info| {
+/// The fields that a target of a stateful rule, or of another, takes; `tcp-opt` stands for the options that are named by their kind.
+pub(crate) fn target_fields(target: &TargetInfo, stateful: bool) -> impl Iterator<Item = &'static FieldInfo> {
+    fields_of(stateful).filter(|info| {
         let of_any = info.place == FieldPlace::AnyOption;
         (target.takes)(if of_any { FieldId::TcpOptKind.info() } else { info })
     })
@@ -117,8 +117,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::All => give("all", "every IP packet"),
         Expect::Field(stateful) => fields_of(stateful).for_each(|info| give(info.name, info.help)),
-        Expect::TargetField(target) => {
-            target_fields(target).for_each(|info| give(info.name, info.help));
+        Expect::TargetField(target, stateful) => {
+            target_fields(target, stateful).for_each(|info| give(info.name, info.help));
         }
         Expect::Value(info) if info.values == ValueKind::Port => {
             context.ports.iter().for_each(|port| give(port, "a port"));
@@ -143,6 +143,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         | Expect::Bang(_)
         | Expect::Cond(_)
         | Expect::OptionKind
+        | Expect::HeaderName
+        | Expect::Written(_)
         | Expect::InSet
         | Expect::Weight
         | Expect::Percentage

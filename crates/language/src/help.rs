@@ -72,8 +72,8 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::All => give("all", "every IP packet"),
         Expect::Bang(help) => give("!", help),
         Expect::Field(stateful) => fields_of(stateful).for_each(|info| give(info.name, info.help)),
-        Expect::TargetField(target) => {
-            target_fields(target).for_each(|info| give(info.name, info.help));
+        Expect::TargetField(target, stateful) => {
+            target_fields(target, stateful).for_each(|info| give(info.name, info.help));
         }
         Expect::Cond(info) => conditions(info, give),
         Expect::OptionKind => give("<KIND>", "a number 0 to 255: the option of that kind"),
@@ -95,6 +95,11 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
                     info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
                 }
             }
+        }
+        Expect::HeaderName => give("\"NAME\"", "the name of a header field, in either case of letters"),
+        Expect::Written(false) => give("\"TEXT\"", "what is written, a text or |bytes|"),
+        Expect::Written(true) => {
+            give("\"TEXT\"", "what is written, a text or |bytes|; `\\m` is what it replaces")
         }
         Expect::Weight => give("<N>", "a weight, 0 to 100; 0: no new connections"),
         Expect::InSet => {

@@ -11,7 +11,7 @@ use std::fmt::Display;
 
 /// The numbers of a value, each within the field's width.
 pub(crate) fn numbers(
-    field: &FieldSyntax,
+    field: &FieldSyntax<'_>,
     value: &ValueSyntax<'_>,
     report: &mut CheckReport<'_>,
 ) -> Option<NumberSet> {

@@ -1,6 +1,6 @@
 //! Checks the regexes of patterns: what they are over, and what no scanner of streams can do.
 
-use mmb_policy::pattern::Regex;
+use mmb_policy::pattern::{PatternList, Regex};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
@@ -11,10 +11,8 @@ pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'stat
     if regex.source.len() > Regex::MAX_LEN {
         return Err((format!("this regex has {} bytes", regex.source.len()), "at most 4096"));
     }
-    let mut parser =
-        ParserBuilder::new().utf8(false).unicode(false).case_insensitive(regex.ignores_case).build();
-    let hir = parser.parse(&regex.source).map_err(|error| {
-        let reason = match &error {
+    let hir = parse(regex).map_err(|error| {
+        let reason = match &*error {
             regex_syntax::Error::Parse(error) => error.kind().to_string(),
             regex_syntax::Error::Translate(error) => error.kind().to_string(),
             _ => error.to_string(),
@@ -44,6 +42,28 @@ pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'stat
         ));
     }
     Ok(())
+}
+
+/// The most bytes of a match that a rule edits: while more bytes may belong to it, the ones before are held back.
+const LONGEST_EDITED: usize = PatternList::MAX_PATTERN;
+
+/// Checks that no match of a regex, which has passed [`check`], has more than [`LONGEST_EDITED`] bytes; an error is the message and the remedy.
+pub(super) fn is_bounded(regex: &Regex) -> Result<(), (String, &'static str)> {
+    // Errors of the regex were told before.
+    let longest = parse(regex).map_or(Some(0), |hir| hir.properties().maximum_len());
+    let reason = match longest {
+        Some(..=LONGEST_EDITED) => return Ok(()),
+        Some(bytes) => format!("a match of this regex has up to {bytes} bytes"),
+        None => "a match of this regex may have any length".to_owned(),
+    };
+    let message = format!("{reason}, and an edit waits for its end: at most {LONGEST_EDITED} bytes");
+    Err((message, "bounds in place of `*` and `+`, as in `[^>]{0,200}` for `[^>]*`"))
+}
+
+fn parse(regex: &Regex) -> Result<Hir, Box<regex_syntax::Error>> {
+    let mut parser =
+        ParserBuilder::new().utf8(false).unicode(false).case_insensitive(regex.ignores_case).build();
+    parser.parse(&regex.source).map_err(Box::new)
 }
 
 /// Whether no class of a regex is of characters. The parser bounds how deeply a regex is nested.
