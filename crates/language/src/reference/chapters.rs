@@ -241,9 +241,9 @@ The fields `http…` are about the messages of HTTP/1.0 and HTTP/1.1 that a TCP 
 one rule are about one request and its response, an exchange: all of them must be met within it, and the next exchange begins anew.
 
 ```mmb
-add-stateful tcp-dport http http-host \".example.com\" close                # the domain and all below it
-add-stateful tcp-dport http ! http-host {\"a.org\", \"b.org\"} close             # an allow-list
-add-stateful tcp-dport http http-method \"POST\" http-uri /\\.php$/ alert    # a regex searches
+add-stateful tcp-dport http http-host \".example.com\" close              # the domain and all below it
+add-stateful tcp-dport http ! http-host {\"a.org\", \"b.org\"} close        # an allow-list
+add-stateful tcp-dport http http-method \"POST\" http-uri /\\.php$/ alert  # a regex searches
 add-stateful tcp-dport http http-status >= 500 http-header \"Server\" alert
 add-stateful tcp-dport http http-header \"User-Agent\" /curl/i http-body \"VIRUS\" drop
 ```
@@ -267,10 +267,10 @@ A stateful rule may also change what its connections carry, by any number of byt
 
 ```mmb
 patterns badwords /etc/mmb/badwords.txt
-add-stateful tcp-dport http stream-reply @badwords mask stream-reply           # ******
-add-stateful tcp-dport http stream \"ATTACK\" mask stream \"BLOCKED\"             # as many bytes as were found
-add-stateful udp-dport 5000 stream \"ATTACK\" strip stream                   # removed
-add-stateful tcp-dport 8000 stream /cmd\\.exe/i mod stream \"(gone: \\m)\"   # any length; \\m is what was found
+add-stateful tcp-dport http stream-reply @badwords mask stream-reply    # ******
+add-stateful tcp-dport http stream \"ATTACK\" mask stream \"BLOCKED\"       # as many bytes as were found
+add-stateful udp-dport 5000 stream \"ATTACK\" strip stream                # removed
+add-stateful tcp-dport 8000 stream /cmd\\.exe/i mod stream \"(gone: \\m)\"  # any length; \\m is what was found
 add-stateful tcp-dport http http-body \"</body>\" mod http-body \"<p>hi</p>\\m\"
 add-stateful tcp-dport http http-status 200 add http-body \"tail\"
 add-stateful tcp-dport http http-header \"Server\" mod http-header \"Server\" \"mmb\"
