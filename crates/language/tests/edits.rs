@@ -1,9 +1,11 @@
 //! Rules on HTTP and rules that edit streams: what they mean, and what is said about wrong ones.
 
-use mmb_language::{Command, parse_command, parse_policy};
+use mmb_language::{Command, parse_command, parse_policy, parse_policy_with};
 use mmb_policy::http::{HeaderName, Replacement, ReplacementPart};
 use mmb_policy::rule::{Cond, NumberItem, NumberSet};
-use mmb_policy::{Field, FieldId, Match, PatternItem, Rule, StreamEdit, Target, Test};
+use mmb_policy::{Field, FieldId, Match, PatternItem, PatternList, Rule, StreamEdit, Target, Test};
+use std::collections::HashSet;
+use std::mem::discriminant;
 
 /// A command that is taken, and as what.
 #[track_caller]
@@ -124,6 +126,37 @@ fn what_is_taken_is_printed_in_one_form() {
         assert_eq!(text, *printed);
         assert_eq!(taken(&text), rule, "{line}");
     }
+}
+
+/// Where the policies on streams are.
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/streams");
+
+#[test]
+fn the_example_policies_are_taken() {
+    let list = |file: &str| {
+        let content = std::fs::read(format!("{EXAMPLES}/{file}")).map_err(|error| error.to_string())?;
+        PatternList::parse(file.to_owned(), &content).map_err(|error| error.to_string())
+    };
+    let mut edits = HashSet::new();
+    for file in std::fs::read_dir(EXAMPLES).expect("examples").map(|file| file.expect("a file").path()) {
+        if file.extension().is_none_or(|extension| extension != "mmb") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).expect("a policy");
+        let (policy, notes) = parse_policy_with(&text, &list).unwrap_or_else(|errors| {
+            panic!("{}", errors.iter().map(|e| e.render("", &text)).collect::<String>())
+        });
+        assert!(
+            notes.is_empty() && policy.rules.iter().any(|rule| rule.is_stream_rule()),
+            "{}",
+            file.display()
+        );
+        edits.extend(policy.rules.iter().flat_map(|rule| rule.targets).filter_map(|target| match target {
+            Target::Edit(edit) => Some(discriminant(&edit)),
+            _ => None,
+        }));
+    }
+    assert!(edits.len() >= 6, "the examples have {} kinds of edits", edits.len());
 }
 
 /// `http` is a field, and a port's name right behind a field of ports.
