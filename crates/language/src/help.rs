@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn help_of_each_place() {
         assert_eq!(words("").len(), COMMANDS.len());
-        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream"]);
+        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream", "http"]);
         assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
         assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
@@ -160,8 +160,8 @@ mod tests {
             [
                 "<PERCENT>",
                 "mod FIELD VALUE",
-                "add OPTION [VALUE]",
-                "strip [!] OPTION|all",
+                "add FIELD [VALUE]",
+                "strip [!] FIELD|all",
                 "drop [PERCENT]",
                 "accept",
                 "<end>"
@@ -170,6 +170,13 @@ mod tests {
         assert_eq!(words("add prio "), ["<N>"]);
         assert_eq!(words("add-stateful stream "), ["<VALUE>"]);
         assert_eq!(words("add-stateful stream \"a\" alert ")[0], "\"TEXT\"");
+        assert_eq!(words("add-stateful stream \"a\" mask stream ")[0], "\"TEXT\"");
+        assert_eq!(words("add-stateful http mod http-header "), ["\"NAME\""]);
+        assert_eq!(words("add-stateful http mod http-header \"a\" "), ["\"TEXT\""]);
+        assert_eq!(words("add-stateful http-header "), ["\"NAME\""]);
+        assert_eq!(words("add-stateful http-header \"a\" ")[0], "<VALUE>");
+        assert_eq!(words("add-stateful http-status ")[..2], ["<VALUE>", "=="]);
+        assert_eq!(words("set stream hold "), ["<VALUE>"]);
         assert_eq!(words("patterns "), ["<LIST>"]);
         assert_eq!(words("patterns a "), ["<FILE>"]);
         assert_eq!(words("patterns a b "), ["<end>"]);

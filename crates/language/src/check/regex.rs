@@ -4,10 +4,10 @@ use mmb_policy::pattern::{PatternList, Regex};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// Checks a regex; an error is the message and the remedy. What it searches is a stream, or known as a whole.
+/// Checks a regex; an error is the message and the remedy. `late_end` is what it searches and why its end is not known; `None`: it is.
 ///
 /// Whether a scanner takes it is known only when it is compiled.
-pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'static str)> {
+pub(super) fn check(regex: &Regex, late_end: Option<&str>) -> Result<(), (String, &'static str)> {
     if regex.source.len() > Regex::MAX_LEN {
         return Err((format!("this regex has {} bytes", regex.source.len()), "at most 4096"));
     }
@@ -29,11 +29,8 @@ pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'stat
         None => return Err(("this regex can match nothing".into(), "a regex that some bytes match")),
         Some(_) => {}
     }
-    if !is_whole && hir.properties().look_set().contains(Look::End) {
-        return Err((
-            "`$` asks for the end of the stream, which is known only when the connection is over".into(),
-            "the regex without `$`",
-        ));
+    if let Some(late) = late_end.filter(|_| hir.properties().look_set().contains(Look::End)) {
+        return Err((format!("`$` asks for the end of {late}"), "the regex without `$`"));
     }
     if !is_over_bytes(&hir) {
         return Err((
@@ -83,7 +80,7 @@ mod tests {
     use super::*;
 
     fn refusal(source: &str) -> Option<String> {
-        check(&Regex { source: source.to_owned(), ignores_case: false }, false)
+        check(&Regex { source: source.to_owned(), ignores_case: false }, Some("the stream"))
             .err()
             .map(|(message, _)| message)
     }
@@ -108,7 +105,7 @@ mod tests {
     #[test]
     fn a_name_has_an_end() {
         let regex = Regex { source: "\\.org$".to_owned(), ignores_case: false };
-        assert_eq!((check(&regex, true), check(&regex, false).is_err()), (Ok(()), true));
+        assert_eq!((check(&regex, None), check(&regex, Some("the stream")).is_err()), (Ok(()), true));
     }
 
     #[test]

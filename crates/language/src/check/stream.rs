@@ -89,7 +89,7 @@ fn pattern(part: StreamPart, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>
             Err((message, expected)) => Diagnostic::new(item.span, message).expected(expected),
         },
         ItemKind::Replacement(_) => value::nothing_matched(item.span),
-        ItemKind::Regex(source) => match regex::check(source, is_whole(part)) {
+        ItemKind::Regex(source) => match regex::check(source, late_end(part)) {
             Ok(()) => return Some(PatternItem::Regex(source.clone())),
             Err((message, expected)) => Diagnostic::new(item.span, message).expected(expected),
         },
@@ -105,9 +105,16 @@ fn pattern(part: StreamPart, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>
     None
 }
 
-/// Whether a part is known as a whole when it is searched, so that a regex may ask for its end.
-fn is_whole(part: StreamPart) -> bool {
-    !part.is_bytes() && part != StreamPart::HttpBody
+/// A part that is searched before its end is known, and when that is; `None` for one that is known as a whole.
+fn late_end(part: StreamPart) -> Option<&'static str> {
+    match part {
+        StreamPart::Both | StreamPart::Forward | StreamPart::Reply => {
+            Some("the stream, which is known only when the connection is over")
+        }
+        StreamPart::HttpBody => Some("the body, which is known only when the body has passed"),
+        StreamPart::ServerName | StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost => None,
+        StreamPart::HttpUri | StreamPart::HttpStatus | StreamPart::HttpHeader => None,
+    }
 }
 
 /// Checks a text that a part is compared with or searched for; an error is the message and the remedy.
@@ -230,6 +237,10 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
 fn without_constraints(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
     for (target, at) in targets.iter().zip(&syntax.targets) {
         let name = at.info.name;
+        if let (Target::Edit(edit), false, false) = (target, syntax.stateful, at.info.stateful) {
+            let rule = "a rule that follows connections: write `add-stateful` instead of `add`";
+            report.error(Diagnostic::new(at.span, format!("`{name} {}` needs {rule}", edit.field())));
+        }
         let (message, expected) = match target {
             Target::Edit(edit) if !edit.is_of_matches() => {
                 let field = edit.field();

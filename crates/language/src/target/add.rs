@@ -33,7 +33,7 @@ fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Optio
 }
 
 fn add(field: &FieldSyntax<'_>, value: Option<&ValueSyntax<'_>>, report: &mut CheckReport<'_>) -> Option<Target> {
-    let kind = option_kind(field, INFO.name, ", `http-header` or `http-body`", report)?;
+    let kind = option_kind(field, INFO.name, "", report)?;
     if padding(field, report) {
         return None;
     }

@@ -75,6 +75,7 @@ pub(super) fn option_kind(
         } else {
             format!("`{target}` does not take `{}`", field.field)
         };
+        let or = if is_any { or } else { "" };
         let expected = format!("an option such as `tcp-opt-mss` or `tcp-opt 22`{or}");
         report.error(Diagnostic::new(field.span, message).expected(expected));
     }

@@ -29,7 +29,7 @@ fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Optio
     if matches!(field.field.info().place, FieldPlace::Stream(_)) {
         return edit::strip(field, arguments.negated, report).map(Target::Edit);
     }
-    let kind = |name, report| option_kind(field, name, ", `all`, or a field of streams or HTTP", report);
+    let kind = |name, report| option_kind(field, name, ", or `strip all`", report);
     if arguments.negated { kind("strip !", report).map(Target::Keep) } else { kind("strip", report).map(Target::Strip) }
 }
 
