@@ -133,6 +133,14 @@ impl EditMap {
         }
     }
 
+    /// The offset of the output that lies behind the output of all bytes before `at`; `None` inside an edit.
+    pub(crate) fn output_at(&self, lists: &EditLists, at: u64) -> Option<u64> {
+        match self.before(self.edits(lists), |edit| edit.at < at) {
+            (Some(edit), _) if at < edit.end() => None,
+            (_, shift) => Some(at.wrapping_add(shift)),
+        }
+    }
+
     /// The offset of the output at which the output of all bytes before `at` ends; with one inside an edit, the whole edit.
     pub(crate) fn output_ceil(&self, lists: &EditLists, at: u64) -> u64 {
         match self.before(self.edits(lists), |edit| edit.at < at) {

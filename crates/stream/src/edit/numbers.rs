@@ -49,9 +49,11 @@ impl EditSide {
             _ if at == side.end().cast_signed() => self.sent.cast_signed(),
             _ if at == decided => self.sent_data().cast_signed(),
             _ if at < acked => self.acked.cast_signed() - (acked - at),
-            _ if at < decided => {
-                self.map.output_floor(lists, at.cast_unsigned()).max(self.acked).cast_signed()
-            }
+            _ if at < decided => match self.map.output_at(lists, at.cast_unsigned()) {
+                Some(out) => out.max(self.acked).cast_signed(),
+                // No end has told such a number.
+                None => self.sent.cast_signed() + 1,
+            },
             _ => self.sent.cast_signed() + (at - decided),
         };
         side.seq(out.cast_unsigned())

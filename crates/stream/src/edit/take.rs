@@ -156,7 +156,16 @@ impl TcpTake<'_> {
             return;
         }
         let scale = self.ours.scale.unwrap_or(0);
+        let in_order = self.ours.timestamp_value();
         let Some(EditTake { ours, .. }) = &mut self.edit else { return };
+        // An old duplicate; but a sender that was silent for weeks has any time.
+        if let (Some([value, _]), Some([last, _])) = (segment.timestamps, ours.timestamps)
+            && value.wrapping_sub(last).cast_signed() < 0
+            && in_order != Some(value)
+        {
+            return;
+        }
+        ours.timestamps = segment.timestamps.or(ours.timestamps);
         let window = window.unwrap_or(segment.window);
         if is_syn {
             ours.knows_sack = segment.knows_sack;
@@ -165,11 +174,6 @@ impl TcpTake<'_> {
             ours.window = window >> scale;
         } else if told == Some(segment.ack) {
             ours.window = window;
-        }
-        if let Some([value, _]) = segment.timestamps
-            && ours.timestamps.is_none_or(|[last, _]| value.wrapping_sub(last).cast_signed() >= 0)
-        {
-            ours.timestamps = segment.timestamps;
         }
     }
 
