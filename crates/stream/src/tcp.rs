@@ -71,7 +71,7 @@ impl TcpTake<'_> {
             (outcome, _) => outcome,
         };
         if !matches!(outcome.verdict, StreamVerdict::Drop(_)) {
-            self.note_segment(segment, outcome.window, payload.len());
+            self.note_segment(&mapped, outcome.window);
         }
         outcome
     }
@@ -349,10 +349,15 @@ impl TcpTake<'_> {
             true => theirs.offset(segment.ack).max(0).cast_unsigned(),
             false => 0,
         };
-        let offered = edited_edge.unwrap_or(acked + (u64::from(segment.window) << scale));
-        let told = theirs.edge;
         let most = theirs.widest(if self.is_short { 0 } else { self.limits.window });
-        if !theirs.is_guarded() || offered <= most && edited_edge.is_none() {
+        if let Some(room) = edited_edge {
+            // Rounded down, as by every end whose windows are scaled (RFC 7323 section 2.4).
+            theirs.edge = theirs.edge.max(room.min(most));
+            return Some((theirs.edge.saturating_sub(acked) >> scale).min(u64::from(u16::MAX)) as u16);
+        }
+        let offered = acked + (u64::from(segment.window) << scale);
+        let told = theirs.edge;
+        if !theirs.is_guarded() || offered <= most {
             theirs.edge = told.max(offered);
             return None;
         }

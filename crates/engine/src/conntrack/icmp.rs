@@ -88,7 +88,7 @@ impl Conntrack {
         };
         let headers = u32::from(quoted.l4 - quoted.ip) + TCP_HEADER;
         let most = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
-        self.state.streams.table.limit_payload(stream, direction.turned() as usize, most);
+        self.state.streams.table.bound_payload(stream, direction.turned() as usize, most);
     }
 
     /// Whether the quoted packet can be one of the connection's; `None` if too little of it is quoted.

@@ -1,10 +1,14 @@
 //! Packets that a stream with edits makes: output that the packet at hand could not carry, and acknowledgments to senders.
 //!
-//! They are made when they are asked for, from what the stream then knows: the queue has streams, not packets. A packet that is lost on its way
+//! They are made when they are asked for, from what the stream then knows: the queue has directions, not packets. A packet that is lost on its way
 //! is sent again when its sender sends again.
+//!
+//! How many: a packet that comes lets at most [`CREDIT`](super::side::CREDIT) bytes of output of each direction go in packets that are made,
+//! and one packet more; what is left waits for the next packet, which is the receiver's acknowledgment of these, or the sender's
+//! retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made packet comes back.
 
 use super::map::EditLists;
-use super::side::{EditSide, EditStream};
+use super::side::{EditSide, Work};
 use crate::early::EarlyBytes;
 use crate::rope::ChunkPool;
 use crate::segment::flag;
@@ -62,34 +66,29 @@ pub(crate) struct Maker<'m> {
     pub(crate) lists: &'m EditLists,
     pub(crate) early: &'m EarlyTable,
     pub(crate) sides: &'m mut [Side; 2],
-    pub(crate) edit: &'m mut EditStream,
-    pub(crate) stream: StreamId,
-    pub(crate) owner: u32,
+    pub(crate) edits: &'m mut [EditSide; 2],
+    /// The stream, and what the caller knows it by.
+    pub(crate) stream: (StreamId, u32),
+    pub(crate) direction: usize,
     pub(crate) buffer: &'m mut Vec<u8>,
 }
 
 impl<'m> Maker<'m> {
-    /// Makes the next packet; `None` if there is none.
-    pub(crate) fn make(mut self) -> Option<MadeSegment<'m>> {
-        if !self.sides.iter().all(|side| side.has_begun) {
-            return None;
+    /// Makes a packet.
+    pub(crate) fn make(mut self, work: Work) -> MadeSegment<'m> {
+        match work {
+            Work::Acknowledgment => self.acknowledgment(),
+            Work::Data(from, to) => {
+                let made = self.data(from, to);
+                MadeSegment { payload: self.buffer, ..made }
+            }
         }
-        let has_packets = |direction: &usize| {
-            self.sides[*direction].level == Level::Edit && self.edit.sides[*direction].has_packets()
-        };
-        let direction = [0, 1].into_iter().find(has_packets)?;
-        let edit = &self.edit.sides[direction];
-        if edit.duplicates > 0 || edit.owes_ack {
-            return Some(self.acknowledgment(direction));
-        }
-        let made = self.data(direction);
-        Some(MadeSegment { payload: self.buffer, ..made })
     }
 
-    /// An acknowledgment to the sender of a direction.
-    fn acknowledgment(&mut self, direction: usize) -> MadeSegment<'m> {
-        let [own, other] = split(self.sides, direction);
-        let [edit, from] = split(&mut self.edit.sides, direction);
+    /// An acknowledgment to the sender of the direction.
+    fn acknowledgment(&mut self) -> MadeSegment<'m> {
+        let [own, other] = split(self.sides, self.direction);
+        let [edit, from] = split(self.edits, self.direction);
         let mut sack = ArrayVec::new();
         if edit.duplicates > 0 {
             edit.duplicates -= 1;
@@ -101,22 +100,20 @@ impl<'m> Maker<'m> {
             }
         }
         edit.owes_ack = false;
-        let acked = edit.acked_input(own, self.lists, edit.acked.cast_signed());
-        own.acked = own.acked.max(acked);
+        own.acked = own.acked.max(edit.acked_input(own, self.lists, edit.acked));
         let ack = own.seq(own.acked);
         other.tell(ack);
         let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
-        let window = (own.edge.saturating_sub(own.acked) >> scale).min(u64::from(u16::MAX)) as u16;
-        from.window = window;
+        from.window = (own.edge.saturating_sub(own.acked) >> scale).min(u64::from(u16::MAX)) as u16;
         MadeSegment {
-            stream: self.stream,
-            owner: self.owner,
-            direction: 1 - direction,
+            stream: self.stream.0,
+            owner: self.stream.1,
+            direction: 1 - self.direction,
             purpose: MadeFor::Acknowledgment,
             seq: next_number(other, from),
             ack,
             flags: flag::ACK,
-            window,
+            window: from.window,
             timestamps: from.timestamps.map(|[value, echo]| [value, own.timestamp_value().unwrap_or(echo)]),
             sack,
             is_marked: false,
@@ -124,41 +121,32 @@ impl<'m> Maker<'m> {
         }
     }
 
-    /// Output, in the place of the sender of a direction. What was sent again comes first.
-    fn data(&mut self, direction: usize) -> MadeSegment<'m> {
-        let [own, other] = split(self.sides, direction);
-        let [edit, receiver] = split(&mut self.edit.sides, direction);
-        let most = edit.most_payload(receiver.mss);
-        let (again, to_again) = edit.again;
-        let (from, until) = match again < to_again {
-            true => (again.max(edit.acked), to_again.min(edit.limit()).min(edit.sent_data())),
-            false => (edit.sent_data(), edit.limit()),
-        };
-        let to = until.min(from + most).max(from);
-        if again < to_again {
-            edit.again = if to < to_again { (to, to_again) } else { (0, 0) };
-        }
+    /// Output, in the place of the sender of the direction.
+    fn data(&mut self, from: u64, to: u64) -> MadeSegment<'m> {
+        let [own, other] = split(self.sides, self.direction);
+        let [edit, _] = split(self.edits, self.direction);
+        let len = (to - from) as usize;
+        edit.again.remove_before(if from < edit.sent_data() { to } else { 0 });
+        edit.credit = edit.credit.saturating_sub(len as u32);
         edit.sent = edit.sent.max(to);
         self.buffer.clear();
-        let len = (to - from) as usize;
-        for slice in edit.kept.slices(self.pool, (from - edit.acked) as usize, len) {
+        for slice in edit.kept.slices(self.pool, from.saturating_sub(edit.acked) as usize, len) {
             self.buffer.extend_from_slice(slice);
         }
-        let has_fin = edit.has_ended && to == edit.out_next;
-        if has_fin {
-            edit.sent = edit.out_next + 1;
-        }
+        debug_assert_eq!(self.buffer.len(), len);
+        let is_last = to == edit.out_next;
         let mut flags = flag::ACK;
-        if has_fin {
+        if edit.has_ended && is_last {
+            edit.sent = edit.out_next + 1;
             flags |= flag::FIN;
         }
-        if len > 0 && to == edit.out_next {
+        if len > 0 && is_last {
             flags |= PSH;
         }
         MadeSegment {
-            stream: self.stream,
-            owner: self.owner,
-            direction,
+            stream: self.stream.0,
+            owner: self.stream.1,
+            direction: self.direction,
             purpose: MadeFor::Data,
             seq: own.seq(from),
             ack: own.told().unwrap_or_else(|| other.seq(0)),

@@ -4,8 +4,9 @@
 //! constant. An [`Edit`] replaces at least one byte of input by any number of bytes of output. Numbers inside an edit have no partner: they
 //! are rounded so that no byte of input counts as acknowledged before all of its output is.
 //!
-//! Only edits whose output is not acknowledged are recorded, at most [`EDITS`]. If there are more, the two neighbours with the smallest gap
-//! become one: acknowledgments between them are rounded down to the first one's start, and nothing else changes.
+//! Only edits whose output is not acknowledged are recorded, at most [`EDITS`]. If there are more, two neighbours become one, those which then
+//! span the fewest bytes: acknowledgments between them are rounded down to the first one's start, what is sent again from between them begins
+//! there, and nothing else changes. So the sender of a full window with many edits still learns every few percent of it what has arrived.
 
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Slab, id_types};
@@ -60,19 +61,9 @@ impl EditMap {
         self.list.map_or(&[], |list| lists[list].as_slice())
     }
 
-    /// Whether input and output differ by a constant only.
-    pub(crate) fn is_constant(&self) -> bool {
-        self.list.is_none()
-    }
-
-    /// Output less input, before the first recorded edit.
-    pub(crate) fn shift(&self) -> u64 {
-        self.shift
-    }
-
-    /// Number of recorded edits.
-    pub(crate) fn len(&self, lists: &EditLists) -> usize {
-        self.edits(lists).len()
+    /// Output less input, if no edit is recorded; wraps around.
+    pub(crate) fn constant(&self) -> Option<u64> {
+        self.list.is_none().then_some(self.shift)
     }
 
     /// Gets the memory for one more edit. False if there is none.
@@ -92,7 +83,7 @@ impl EditMap {
         });
         let edits = &mut lists[list];
         if edits.is_full() {
-            merge_closest(edits);
+            merge_shortest(edits);
         }
         edits.push(edit);
     }
@@ -118,6 +109,14 @@ impl EditMap {
         }
     }
 
+    /// What holds at all times: the edits are in order, and lie in what is decided.
+    pub(crate) fn assert_sound(&self, lists: &EditLists, decided: u64, out_next: u64) {
+        let edits = self.edits(lists);
+        let ordered = |pair: &[Edit]| pair[0].end() <= pair[1].at && pair[0].out_end() <= pair[1].out;
+        debug_assert!(edits.windows(2).all(ordered));
+        debug_assert!(edits.last().is_none_or(|last| last.end() <= decided && last.out_end() <= out_next));
+    }
+
     /// The last edit that begins at or before an offset of the input, and the shift behind all edits before it.
     fn before(&self, edits: &[Edit], begins_by: impl Fn(&Edit) -> bool) -> (Option<Edit>, u64) {
         let count = edits.partition_point(begins_by);
@@ -131,6 +130,14 @@ impl EditMap {
         match self.before(self.edits(lists), |edit| edit.at <= at) {
             (Some(edit), _) if at < edit.end() => edit.out,
             (_, shift) => at.wrapping_add(shift),
+        }
+    }
+
+    /// The offset of the output that lies behind the output of all bytes before `at`; `None` inside an edit.
+    pub(crate) fn output_at(&self, lists: &EditLists, at: u64) -> Option<u64> {
+        match self.before(self.edits(lists), |edit| edit.at < at) {
+            (Some(edit), _) if at < edit.end() => None,
+            (_, shift) => Some(at.wrapping_add(shift)),
         }
     }
 
@@ -159,10 +166,10 @@ impl EditMap {
     }
 }
 
-/// Makes one of the two neighbours with the smallest gap between them. What lies between belongs to it.
-fn merge_closest(edits: &mut EditList) {
-    let gap = |pair: &[Edit]| pair[1].at - pair[0].end();
-    let Some((first, _)) = edits.windows(2).enumerate().min_by_key(|(_, pair)| gap(pair)) else { return };
+/// Makes one of the two neighbours that span the fewest bytes of input. What lies between belongs to it.
+fn merge_shortest(edits: &mut EditList) {
+    let span = |pair: &[Edit]| pair[1].end() - pair[0].at;
+    let Some((first, _)) = edits.windows(2).enumerate().min_by_key(|(_, pair)| span(pair)) else { return };
     let second = edits.remove(first + 1);
     let edit = &mut edits[first];
     edit.len = (second.end() - edit.at) as u32;
@@ -230,9 +237,8 @@ mod tests {
                 }
             }
             map.acknowledge(&mut lists, model.out);
-            prop_assert!(map.is_constant());
             prop_assert_eq!(lists.len(), 0);
-            prop_assert_eq!(map.shift(), model.out.wrapping_sub(model.bytes.len() as u64));
+            prop_assert_eq!(map.constant(), Some(model.out.wrapping_sub(model.bytes.len() as u64)));
         }
     }
 
@@ -244,7 +250,7 @@ mod tests {
             assert!(map.reserve(&mut lists));
             map.add(&mut lists, (10 * number + 9, 1), (12 * number + 9, 3));
         }
-        assert_eq!(map.len(&lists), EDITS);
+        assert_eq!(map.edits(&lists).len(), EDITS);
         for out in 0..2400u64 {
             let exact = out / 12 * 10 + (out % 12).min(9);
             assert!(map.input_floor(&lists, out) <= exact, "{out}");

@@ -1,7 +1,11 @@
 //! The state of both directions of a stream with edits.
 
+use super::again::AgainRanges;
 use super::map::{EditLists, EditMap};
+use super::queue::Links;
 use crate::rope::{ChunkPool, Rope};
+use crate::side::{Level, Side};
+use crate::table::StreamId;
 use mmb_base::{Chunks, Slab, id_types};
 
 id_types! {
@@ -19,17 +23,26 @@ pub(crate) const MOST_HELD: usize = 80 << 10;
 pub(crate) const MOST_OWED: u8 = 3;
 
 /// The payload that any path carries (RFC 9293 section 3.7.1: 576 bytes without headers), without options.
-pub(crate) const LEAST_PAYLOAD: u16 = 500;
+const LEAST_PAYLOAD: u16 = 500;
+
+/// No segment is cut into smaller ones, whatever a receiver's SYN says: that would make many packets of one.
+const FLOOR: u16 = 64;
+
+/// The bytes of the timestamps option in a segment (RFC 7323 appendix A).
+const TIMESTAMPS: u16 = 12;
+
+/// The bytes of output of a direction that packets are made of, for one packet that comes or one question that is asked again; the last packet
+/// may exceed it.
+pub(crate) const CREDIT: u32 = 64 << 10;
 
 /// A stream of which at least one direction is edited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EditStream {
     pub(crate) sides: [EditSide; 2],
-    /// It is in the queue of those that have packets to make.
-    pub(crate) is_ready: bool,
+    pub(crate) stream: Option<StreamId>,
 }
 
-/// One direction. Offsets of input are those of [`Side`](crate::side::Side); output is counted from the same first number.
+/// One direction. Offsets of input are those of [`Side`]; output is counted from the same first number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EditSide {
     /// Input before this is decided.
@@ -38,8 +51,10 @@ pub(crate) struct EditSide {
     pub(crate) held: Rope,
     /// When the first of them came.
     pub(crate) held_since_ms: u64,
-    /// It is in the queue of those that wait.
-    pub(crate) waits: bool,
+    /// When the direction is due, if it is in the queue of those that wait.
+    pub(crate) due_ms: u64,
+    /// Places in the queues.
+    pub(crate) links: [Links; 2],
     /// The end of the output.
     pub(crate) out_next: u64,
     /// The end of the output that was let go, the FIN included.
@@ -51,8 +66,9 @@ pub(crate) struct EditSide {
     /// The output from `acked` to `out_next`.
     pub(crate) kept: Rope,
     pub(crate) map: EditMap,
-    /// Output that the sender has sent again and that is still to be let go again; empty if `from` is not before `to`.
-    pub(crate) again: (u64, u64),
+    pub(crate) again: AgainRanges,
+    /// Bytes of output that packets may be made of before the next packet comes.
+    pub(crate) credit: u32,
     /// The FIN follows the output.
     pub(crate) has_ended: bool,
     /// The sender is to get an acknowledgment.
@@ -71,8 +87,10 @@ pub(crate) struct EditSide {
     pub(crate) mss: Option<u16>,
     /// The largest payload that the sender has sent.
     pub(crate) largest: u16,
+    /// The largest payload that the path carries, as far as is known.
+    pub(crate) path: Option<u16>,
     /// The largest payload that the link has room for, if that is known.
-    pub(crate) most: Option<u16>,
+    pub(crate) room: Option<u16>,
     /// The window field of the last packet of this end that went on.
     pub(crate) window: u16,
     /// TSval and TSecr of the last segment of this end, if it uses timestamps.
@@ -81,6 +99,15 @@ pub(crate) struct EditSide {
     pub(crate) edits: u64,
     pub(crate) removed: u64,
     pub(crate) added: u64,
+}
+
+/// A packet that is to be made of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// An acknowledgment for its sender.
+    Acknowledgment,
+    /// Output in these bounds, or at its end the FIN alone.
+    Data(u64, u64),
 }
 
 impl EditSide {
@@ -104,19 +131,36 @@ impl EditSide {
         self.out_next.min(self.edge.max(self.acked))
     }
 
-    /// The most payload of a segment that is let go; `receiver_mss` is what the receiver's SYN allows.
+    /// The most payload of a segment that is let go: no more than the sender has put into one, or what any path carries; and no more than the
+    /// receiver's SYN and the path allow.
     pub(crate) fn most_payload(&self, receiver_mss: Option<u16>) -> u64 {
-        let least = receiver_mss.unwrap_or(LEAST_PAYLOAD).min(LEAST_PAYLOAD);
-        u64::from(self.largest.max(least).min(self.most.unwrap_or(u16::MAX)).max(1))
+        let options = if self.timestamps.is_some() { TIMESTAMPS } else { 0 };
+        let receiver = receiver_mss.map_or(u16::MAX, |mss| mss.saturating_sub(options));
+        let path = self.path.unwrap_or(u16::MAX);
+        let most = self.largest.max(LEAST_PAYLOAD).min(receiver).min(path).max(FLOOR);
+        u64::from(most.min(self.room.unwrap_or(u16::MAX)).max(1))
     }
 
-    /// Records that the sender has sent output again.
-    pub(crate) fn send_again(&mut self, from: u64, to: u64) {
-        let (before_from, before_to) = self.again;
-        self.again = match before_from < before_to {
-            true => (before_from.min(from), before_to.max(to)),
-            false => (from, to),
-        };
+    /// The next packet to be made of a direction: what was sent again comes before what is new. `own` is its side; `other` and `receiver_mss` are those of the
+    /// other end.
+    pub(crate) fn work(&self, own: &Side, other: &Side, receiver_mss: Option<u16>) -> Option<Work> {
+        // A packet would be the first acknowledgment of an end that has not answered yet, and perhaps never got what it acknowledges.
+        if own.level != Level::Edit || own.told().is_none() || other.told().is_none() {
+            return None;
+        }
+        if self.owes_ack || self.duplicates > 0 {
+            return Some(Work::Acknowledgment);
+        }
+        if self.credit > 0 {
+            let (most, limit) = (self.most_payload(receiver_mss), self.limit());
+            let again = self.again.first().filter(|(from, _)| *from < limit);
+            let (from, to) = again.unwrap_or((self.sent_data(), limit));
+            if from < to.min(limit) {
+                return Some(Work::Data(from, to.min(limit).min(from + most)));
+            }
+        }
+        let has_fin = self.has_ended && !self.has_sent_fin() && self.sent == self.out_next;
+        has_fin.then_some(Work::Data(self.out_next, self.out_next))
     }
 
     /// The receiver acknowledges output.
@@ -126,18 +170,8 @@ impl EditSide {
             self.kept.pop(pool, end.saturating_sub(self.acked) as usize);
             self.acked = acked;
         }
-        self.again.0 = self.again.0.max(self.acked);
+        self.again.remove_before(self.acked);
         self.map.acknowledge(lists, self.acked);
-    }
-
-    /// How many bytes of input are acknowledged when the receiver has acknowledged output up to `out`.
-    pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
-        self.map.input_floor(lists, out).min(self.decided)
-    }
-
-    /// Forgets all edits, of a datagram that goes on.
-    pub(crate) fn acknowledge_edits(&mut self, lists: &mut EditLists) {
-        self.map.acknowledge(lists, self.out_next);
     }
 
     /// Gives all memory back.
@@ -145,5 +179,22 @@ impl EditSide {
         self.kept.clear(pool);
         self.held.clear(pool);
         self.map.clear(lists);
+    }
+
+    /// What holds between two packets of a stream whose editor has not broken.
+    pub(crate) fn assert_sound(&self, side: &Side, lists: &EditLists) {
+        if side.level != Level::Edit || !cfg!(debug_assertions) {
+            return;
+        }
+        debug_assert!(self.acked <= self.sent && self.sent <= self.out_next + u64::from(self.has_ended));
+        debug_assert_eq!(self.kept.len() as u64, self.out_next.saturating_sub(self.acked));
+        debug_assert_eq!(self.decided + self.held.len() as u64, side.next);
+        debug_assert!(!self.has_ended || side.fin() == Some(self.decided));
+        // No byte of input counts as acknowledged before all of its output is.
+        debug_assert!(side.acked <= self.decided + u64::from(self.acked > self.out_next));
+        debug_assert!(self.map.output_ceil(lists, side.acked.min(self.decided)) <= self.acked);
+        debug_assert!(self.again.first().is_none_or(|(from, to)| self.acked <= from && to <= self.sent));
+        debug_assert_eq!(self.map.output_ceil(lists, self.decided), self.out_next);
+        self.map.assert_sound(lists, self.decided, self.out_next);
     }
 }

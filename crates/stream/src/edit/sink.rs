@@ -33,8 +33,6 @@ pub struct EditSink<'t> {
     pub(crate) count: usize,
     /// There was no room for output: the stream cannot go on.
     pub(crate) is_broken: bool,
-    /// Some bytes were replaced.
-    pub(crate) is_changed: bool,
 }
 
 impl<'t> EditSink<'t> {
@@ -65,7 +63,6 @@ impl<'t> EditSink<'t> {
         self.side.edits += 1;
         self.side.removed += replaced as u64;
         self.side.added += by.len() as u64;
-        self.is_changed = true;
     }
 
     /// The bytes that are not decided yet.
