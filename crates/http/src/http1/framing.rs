@@ -1,5 +1,6 @@
 //! Where a message ends, and what its headers say of the connection (RFC 9112, sections 6 and 9).
 
+use super::byte_class::{is_address_byte, is_host_byte};
 use super::head::{BodyFraming, HeaderLine, Headers, HttpVersion, Span, list_items};
 use super::outstanding::RequestInfo;
 use super::start_line::{Authority, RequestLine};
@@ -154,16 +155,14 @@ impl HostPort {
     /// Reads `host`, `host:` or `host:port`; a host may be an IP address in brackets.
     fn of(headers: &Headers<'_>, span: Span) -> Option<HostPort> {
         let text = headers.text(span);
-        let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte);
-        let is_address_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b":.-_~%".contains(byte);
         let host_len = match text {
             [b'[', rest @ ..] => {
                 let len = rest.iter().position(|byte| *byte == b']')?;
-                rest[..len].iter().all(is_address_byte).then_some(len + 2)?
+                rest[..len].iter().copied().all(is_address_byte).then_some(len + 2)?
             }
             _ => {
                 let len = text.iter().position(|byte| *byte == b':').unwrap_or(text.len());
-                text[..len].iter().all(is_name_byte).then_some(len)?
+                text[..len].iter().copied().all(is_host_byte).then_some(len)?
             }
         };
         let port = match &text[host_len..] {

@@ -14,6 +14,7 @@
 //!
 //! The header lines are parsed by httparse; `start_line`, `section` and `framing` are stricter than it.
 
+mod byte_class;
 mod chunk;
 mod framing;
 mod head;
@@ -103,8 +104,7 @@ impl HttpConnection {
         let piece = match (side.place, direction) {
             (Place::Head, HttpDirection::Requests) => self.request(bytes, is_end, buffer),
             (Place::Head, HttpDirection::Responses) => self.response(bytes, is_end, buffer),
-            (Place::Answer, _) if !bytes.is_empty() => Ok(HttpPiece::Wait),
-            (Place::Answer, _) => Ok(HttpPiece::More),
+            (Place::Answer, _) => Ok(side.wait(bytes)),
             _ => side.body(bytes, is_end, limit, buffer),
         };
         piece.unwrap_or_else(|reason| {
@@ -142,6 +142,7 @@ impl HttpConnection {
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         let side = &mut self.requests;
+        side.has_waiting = false;
         if side.is_at_start() && bytes.starts_with(HTTP2_PREFACE) {
             self.over = Some(Over::Opaque);
             return Ok(HttpPiece::Opaque);
@@ -184,7 +185,8 @@ impl HttpConnection {
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         if !bytes.is_empty() && !self.responses.is_last && self.outstanding.oldest().is_none() {
-            return Err(HttpUnfit::ResponseWithoutRequest);
+            let is_known = !self.requests.has_waiting;
+            return if is_known { Err(HttpUnfit::ResponseWithoutRequest) } else { Ok(HttpPiece::Wait) };
         }
         let progress = self.responses.head(HttpDirection::Responses, bytes, self.head_limit as usize)?;
         let HeadProgress::Complete(len) = progress else { return incomplete_head(bytes, is_end) };
