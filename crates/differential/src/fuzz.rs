@@ -31,6 +31,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "fragments", run: fragments },
     FuzzTarget { name: "state", run: state },
     FuzzTarget { name: "scan", run: scan },
+    FuzzTarget { name: "edit_patterns", run: edit_patterns },
     FuzzTarget { name: "stream", run: stream },
     FuzzTarget { name: "http", run: http },
 ];
@@ -187,6 +188,13 @@ pub fn state(data: &[u8]) {
 /// Patterns and a stream in pieces: see [`crate::scan`].
 pub fn scan(data: &[u8]) {
     if let Err(difference) = crate::scan::scan(data) {
+        panic!("{difference}");
+    }
+}
+
+/// Patterns and a stream in pieces whose matches are edited: see [`crate::edit_patterns`].
+pub fn edit_patterns(data: &[u8]) {
+    if let Err(difference) = crate::edit_patterns::edit_patterns(data) {
         panic!("{difference}");
     }
 }
