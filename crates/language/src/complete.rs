@@ -126,7 +126,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::Value(info) if info.values == ValueKind::State => {
             CT_HELP.iter().for_each(|(name, help)| give(name, help));
         }
-        Expect::Value(info) if matches!(info.values, ValueKind::Pattern | ValueKind::ServerName) => {
+        Expect::Value(info) if info.values.has_patterns() => {
             context.lists.iter().for_each(|list| give(&format!("@{list}"), "a list of patterns"));
         }
         Expect::List => context.lists.iter().for_each(|list| give(list, "a list of patterns")),

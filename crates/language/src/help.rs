@@ -89,6 +89,8 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
                 | ValueKind::Bytes
                 | ValueKind::Pattern
                 | ValueKind::ServerName
+                | ValueKind::Method
+                | ValueKind::Header
                 | ValueKind::Nothing => {
                     info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
                 }

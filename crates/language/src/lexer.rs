@@ -7,7 +7,7 @@
 //! the checker does not complain again.
 
 use crate::diagnostic::{Diagnostic, Errors, TextSpan};
-use mmb_policy::field::{FieldId, ValueKind};
+use mmb_policy::field::FieldId;
 use mmb_policy::pattern::Regex;
 use mmb_policy::rule::Cond;
 use std::borrow::Cow;
@@ -335,7 +335,7 @@ fn is_behind_pattern_field(tokens: &[Token<'_>]) -> bool {
         tokens => tokens,
     };
     let field = before.last().and_then(|token| FieldId::named(token.word()));
-    field.is_some_and(|id| matches!(id.info().values, ValueKind::Pattern | ValueKind::ServerName))
+    field.is_some_and(|id| id.info().values.has_patterns())
 }
 
 /// Most words are made of these alone, and files are long.

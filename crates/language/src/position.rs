@@ -341,6 +341,12 @@ impl PositionWalk {
             PositionState::Field(info) | PositionState::Cond(info) if info.values == ValueKind::Port => {
                 return PositionState::Between;
             }
+            PositionState::Field(info) | PositionState::Cond(info) if info.names.value(word).is_some() => {
+                return PositionState::Between;
+            }
+            PositionState::Target(_, at, Some(info)) if at > 0 && info.names.value(word).is_some() => {
+                return PositionState::Between;
+            }
             PositionState::Target(target, at, field @ Some(_)) if at + 1 < target.slots.len() => {
                 return PositionState::Target(target, at + 1, field);
             }
@@ -414,7 +420,9 @@ impl PositionWalk {
             },
             PositionState::Field(info) => match info.values {
                 ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],
-                ValueKind::Pattern | ValueKind::ServerName => return vec![Expect::Value(info)],
+                ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => {
+                    return vec![Expect::Value(info)];
+                }
                 ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
                 ValueKind::Nothing => {}
                 ValueKind::Number

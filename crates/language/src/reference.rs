@@ -244,6 +244,8 @@ fn values(info: &FieldInfo) -> String {
         ValueKind::Nothing => "none".to_owned(),
         ValueKind::Pattern => "patterns".to_owned(),
         ValueKind::ServerName => "names".to_owned(),
+        ValueKind::Method => "methods".to_owned(),
+        ValueKind::Header => "a name, patterns".to_owned(),
     }
 }
 
@@ -263,6 +265,12 @@ fn place(info: &FieldInfo) -> String {
         FieldPlace::Stream(StreamPart::Forward) => "first packet's direction".to_owned(),
         FieldPlace::Stream(StreamPart::Reply) => "the other direction".to_owned(),
         FieldPlace::Stream(StreamPart::ServerName) => "ClientHello".to_owned(),
+        FieldPlace::Stream(StreamPart::Http) => "HTTP/1.x messages".to_owned(),
+        FieldPlace::Stream(StreamPart::HttpMethod | StreamPart::HttpUri) => "request line".to_owned(),
+        FieldPlace::Stream(StreamPart::HttpHost) => "request target, `Host`".to_owned(),
+        FieldPlace::Stream(StreamPart::HttpStatus) => "status line".to_owned(),
+        FieldPlace::Stream(StreamPart::HttpHeader) => "heads, both directions".to_owned(),
+        FieldPlace::Stream(StreamPart::HttpBody) => "bodies, both directions".to_owned(),
         FieldPlace::Option(kind) => format!("option {kind}"),
         FieldPlace::NamedOption => "option KIND".to_owned(),
         FieldPlace::Payload(mmb_policy::field::Payload::Ip) => "behind the IP header".to_owned(),
@@ -307,6 +315,8 @@ fn alone(info: &FieldInfo) -> String {
         (_, ValueKind::Port | ValueKind::State | ValueKind::Pattern | ValueKind::ServerName) => {
             "needs a value".to_owned()
         }
+        (_, ValueKind::Method) => "needs a value".to_owned(),
+        (_, ValueKind::Header) => "needs a name; with it: it is there".to_owned(),
         (BareMeaning::Protocol, _) => match info.implies {
             Implies::Frame => "any frame".to_owned(),
             implies => format!("any {} packet", about(implies)),

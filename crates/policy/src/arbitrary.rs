@@ -165,6 +165,7 @@ fn goes_with(target: &Target, others: &[Target]) -> bool {
         }
         Target::Alert(_) => !any(|t| matches!(t, Target::Alert(_))),
         Target::Digest => !any(|t| matches!(t, Target::Digest)),
+        Target::Edit(_) => true,
     }
 }
 
@@ -178,6 +179,7 @@ impl Draw {
             // What a packet is to connections does not stand in it.
             .filter(|info| info.values != ValueKind::State)
             .filter(|info| options.streams && stateful || !matches!(info.place, FieldPlace::Stream(_)))
+            .filter(|info| !matches!(info.place, FieldPlace::Stream(part) if part.is_http()))
             .collect();
         let info = *self.field.get(&usable);
         let field = if info.place == FieldPlace::NamedOption {
@@ -208,7 +210,9 @@ impl Draw {
         match info.values {
             ValueKind::Port => self.port_test(options),
             ValueKind::Nothing | ValueKind::State => Test::Present,
-            ValueKind::Pattern | ValueKind::ServerName => Test::Present,
+            ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => {
+                Test::Present
+            }
             _ if self.form >= 230 => Test::Present,
             ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => {
                 self.number_test(info, witness.number(info))

@@ -100,12 +100,17 @@ fn part(constraint: &Match) -> Option<StreamPart> {
     if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
 }
 
-/// Whether a constraint is about the initiator's bytes, and about the responder's.
+/// Whether a constraint is about the initiator's bytes, and about the responder's. Constraints on HTTP are about neither: they are not compiled
+/// ([`StreamPatterns::build`]), so that their rules' matches are never complete. Neither are targets that edit ([`StreamRule::compile`]).
 fn directions(constraint: &Match) -> [bool; 2] {
     match part(constraint) {
         Some(StreamPart::Both) => [true, true],
         Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
         Some(StreamPart::Reply) => [false, true],
+        Some(StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri) => {
+            [false, false]
+        }
+        Some(StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody) => [false, false],
         None => [false, false],
     }
 }
@@ -215,6 +220,9 @@ impl StreamPatterns {
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
                 let of =
                     PatternUse { slot: *slot, constraint: number as u8, directions: directions(constraint) };
+                if part(constraint).is_some_and(StreamPart::is_http) {
+                    continue;
+                }
                 let is_name = part(constraint) == Some(StreamPart::ServerName);
                 for item in constraint.test.patterns() {
                     match item {

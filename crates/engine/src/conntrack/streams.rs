@@ -137,8 +137,16 @@ impl Wanted {
 impl Streams {
     /// Applies the settings and patterns of a policy. `workers` share the limits.
     pub(super) fn configure(&mut self, snapshot: &Snapshot, workers: usize) {
-        let StreamSettings { max, memory_mib, window_kib, reorder_kib, unfit, urgent } =
-            snapshot.stream_settings;
+        let StreamSettings {
+            max,
+            memory_mib,
+            window_kib,
+            reorder_kib,
+            unfit,
+            urgent,
+            hold_ms: _,
+            hold_over: _,
+        } = snapshot.stream_settings;
         self.unfit = unfit;
         if snapshot.stream_rules == 0 {
             if self.followed.is_empty() {

@@ -28,6 +28,8 @@ fn alone(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test>
         ValueKind::State => Some("a state"),
         ValueKind::Pattern => Some("a pattern"),
         ValueKind::ServerName => Some("a name"),
+        ValueKind::Method => Some("a method"),
+        ValueKind::Header => Some("the name of a header field"),
         ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => None,
         ValueKind::OptionData(_) | ValueKind::Bytes | ValueKind::Nothing => None,
     };
@@ -70,7 +72,9 @@ fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRep
             ItemKind::Word(_) | ItemKind::Regex(_) => number(syntax, cond, value, report),
         },
         ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => number(syntax, cond, value, report),
-        ValueKind::Pattern | ValueKind::ServerName => stream::patterns(syntax, value, report),
+        ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => {
+            stream::patterns(syntax, value, report)
+        }
     }
 }
 

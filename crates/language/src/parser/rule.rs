@@ -296,7 +296,7 @@ impl<'t> Parser<'t, '_, '_> {
         let token = self.peek();
         match &token.kind {
             TokenKind::Word(_) if info.values == ValueKind::Port => {}
-            TokenKind::Word(word) if unknown::is_keyword(word) => return Some(None),
+            TokenKind::Word(word) if unknown::ends_value(info, word) => return Some(None),
             TokenKind::Word(word) if !value::looks_like_value(info, word) => {
                 self.unknown_value(info, word, token.span);
                 return None;
@@ -315,7 +315,7 @@ impl<'t> Parser<'t, '_, '_> {
             expected = format!("{}, {expected}", value::expectation(info));
         }
         let mut suggestion = unknown::value_or_keyword(info, word).map(str::to_owned);
-        let takes_text = matches!(info.values, ValueKind::Bytes | ValueKind::Pattern | ValueKind::ServerName);
+        let takes_text = info.values == ValueKind::Bytes || info.values.has_patterns();
         if takes_text && suggestion.is_none() {
             suggestion = Some(value::quoted(word));
         }
@@ -343,7 +343,7 @@ impl<'t> Parser<'t, '_, '_> {
     fn item(&mut self, info: &FieldInfo) -> Option<ItemSyntax<'t>> {
         let token = self.peek();
         let kind = match &token.kind {
-            TokenKind::Word(word) if info.values != ValueKind::Port && unknown::is_keyword(word) => {
+            TokenKind::Word(word) if info.values != ValueKind::Port && unknown::ends_value(info, word) => {
                 return None;
             }
             TokenKind::Word(word) => ItemKind::Word(word),

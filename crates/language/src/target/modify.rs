@@ -53,6 +53,7 @@ fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport
             };
             Some(Target::Mod(name, write))
         }
+        Writable::Stream | Writable::Header | Writable::Whole => None,
         Writable::Payload => {
             let item = one(field, value, report)?;
             let error = match item.kind {

@@ -85,7 +85,10 @@ pub(super) fn option_kind(
 /// Reports that streams are not edited.
 pub(super) fn refuses_stream(field: &FieldSyntax, report: &mut CheckReport<'_>) -> bool {
     let info = field.field.info();
-    let (FieldPlace::Stream(_), Writable::No(why)) = (info.place, info.writable) else { return false };
+    if !matches!(info.place, FieldPlace::Stream(_)) {
+        return false;
+    }
+    let why = if let Writable::No(why) = info.writable { why } else { "this target does not edit streams" };
     report.error(Diagnostic::new(field.span, why).expected("`alert`, `close` or `drop`"));
     true
 }
