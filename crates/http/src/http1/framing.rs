@@ -145,6 +145,12 @@ pub(crate) fn check_trailers(headers: &Headers<'_>) -> Result<(), HttpUnfit> {
     if headers.lines.iter().any(is_refused) { Err(HttpUnfit::TrailerName) } else { Ok(()) }
 }
 
+/// Whether a text can stand in Host: a host, perhaps with a port.
+#[must_use]
+pub fn is_host_and_port(text: &[u8]) -> bool {
+    HostPort::read(text).is_some()
+}
+
 /// A host and what port is named with it.
 struct HostPort {
     host: Span,
@@ -152,9 +158,13 @@ struct HostPort {
 }
 
 impl HostPort {
-    /// Reads `host`, `host:` or `host:port`; a host may be an IP address in brackets.
     fn of(headers: &Headers<'_>, span: Span) -> Option<HostPort> {
-        let text = headers.text(span);
+        let (host_len, port) = HostPort::read(headers.text(span))?;
+        Some(HostPort { host: Span { start: span.start, end: span.start + host_len as u32 }, port })
+    }
+
+    /// The bytes of the host, and the port, of `host`, `host:` or `host:port`; a host may be an IP address in brackets.
+    fn read(text: &[u8]) -> Option<(usize, Option<u16>)> {
         let host_len = match text {
             [b'[', rest @ ..] => {
                 let len = rest.iter().position(|byte| *byte == b']')?;
@@ -170,7 +180,7 @@ impl HostPort {
             [b':', port @ ..] => Some(u16::try_from(decimal(port)?).ok()?),
             _ => return None,
         };
-        Some(HostPort { host: Span { start: span.start, end: span.start + host_len as u32 }, port })
+        Some((host_len, port))
     }
 }
 

@@ -26,6 +26,7 @@ mod start_line;
 mod unfit;
 
 use framing::FramingHeaders;
+pub use framing::is_host_and_port;
 pub use head::{
     BodyFraming, HeadBuffer, HeaderLine, Headers, HttpVersion, MOST_HEADERS, RequestHead, ResponseHead, Span,
     list_items, trim_blanks,
@@ -64,6 +65,10 @@ pub struct HttpConnection {
     outstanding: Outstanding,
     over: Option<Over>,
 }
+
+/// A place within a body.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyPlace(Side);
 
 /// Why a connection is no longer read.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +131,20 @@ impl HttpConnection {
             HttpDirection::Requests => self.requests.place == Place::Head,
             HttpDirection::Responses => self.responses.place == Place::Head,
         }
+    }
+
+    /// Where a direction is, within a body. Whoever looks at a body's pieces and decides about fewer of them goes back to it by [`HttpConnection::set_place`].
+    #[must_use]
+    pub fn place(&self, direction: HttpDirection) -> BodyPlace {
+        match direction {
+            HttpDirection::Requests => BodyPlace(self.requests),
+            HttpDirection::Responses => BodyPlace(self.responses),
+        }
+    }
+
+    /// Goes back to a place of the same body, whose bytes are then shown again. Nothing of the other direction may have been read since.
+    pub fn set_place(&mut self, direction: HttpDirection, place: BodyPlace) {
+        *self.side(direction) = place.0;
     }
 
     fn side(&mut self, direction: HttpDirection) -> &mut Side {
