@@ -79,7 +79,7 @@ impl HttpEditor {
         let Work { runs, content: copied, found, text, .. } = &mut **work;
         let gathered = gather((&mut self.connection, direction), bytes, is_end, buffer, (runs, copied));
         let gathered = gathered.map_err(Refusal::Unfit)?;
-        let ending = gathered.ending;
+        let mut ending = gathered.ending;
         if gathered.end == 0 && !ending.is_last() {
             return incomplete_line(input);
         }
@@ -92,6 +92,10 @@ impl HttpEditor {
         let editing = Editing { rules, live, bits: body.editing };
         let is_final = ending.is_last() || (release && ending == Ending::More);
         let mut count = editing.find(scratch, content, body.before, is_final, found);
+        if is_final && count < content.len() {
+            // There are more matches than are edited together.
+            ending = Ending::Full;
+        }
         let exchange = self.exchange(direction);
         if let Some(id) = exchange {
             editing.note_found(found, self.exchanges.live_slots_mut(id));

@@ -186,7 +186,7 @@ impl<'h> HeadEdit<'h> {
             } else if let Place::Text(_) = line.value {
                 emitter.keep(value.start - at);
                 emitter.drop(value.len());
-                if self.headers.bytes.get(value.start.wrapping_sub(1)) == Some(&b':') {
+                if value.is_empty() && self.headers.bytes.get(value.start.wrapping_sub(1)) == Some(&b':') {
                     emitter.insert(b" ");
                 }
                 emitter.insert(self.text(line.value));

@@ -49,7 +49,7 @@ impl<'h> MessageHead<'h> {
             },
             MessageHead::Response(head) => {
                 // The headers of a response to HEAD, and of 304, are those of the response with the body.
-                let stands_for_body = head.to_head || head.status == 304;
+                let stands_for_body = head.status == 304 || (head.to_head && head.status != 204);
                 Message {
                     headers: head.headers,
                     body: if stands_for_body { announced(&head.headers) } else { head.body },
