@@ -99,6 +99,11 @@ impl HttpWork {
         }
     }
 
+    /// Whether a message leaves in another framing than it came in.
+    pub(super) fn is_within_message(&self, id: HttpId) -> bool {
+        self.messages[id].editor.as_ref().is_some_and(HttpEditor::has_own_framing)
+    }
+
     /// Whether a direction waits for what the other one brings.
     pub(super) fn waits_for_other(&self, id: HttpId, direction: usize) -> bool {
         self.messages[id].held[direction] == Some(Held::Other)

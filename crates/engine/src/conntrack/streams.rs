@@ -259,6 +259,16 @@ impl Streams {
         self.followed[self.live(stream)?].stream
     }
 
+    /// What a stream adds to the numbers of each direction; `None` if that is no constant.
+    pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
+        let Some(id) = self.live(stream) else { return Some([0; 2]) };
+        let FollowedStream { stream, search, .. } = &self.followed[id];
+        if search.http.is_some_and(|http| self.tools.http.is_within_message(http)) {
+            return None;
+        }
+        stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))
+    }
+
     /// Prefetches the record of a stream.
     #[inline]
     pub(super) fn prefetch(&self, stream: StreamRef) {
