@@ -39,8 +39,7 @@ impl ConnectionExtension {
     /// Whether it has a stream, and changes nothing of packets beside what a guard changes.
     #[inline]
     pub(crate) fn is_only_stream(&self) -> bool {
-        self.stream.is_none_or(|stream| !stream.is_edited)
-            && *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
+        *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
     }
 
     /// Adds a constant to the sequence numbers of each direction, as its receiver counts them.

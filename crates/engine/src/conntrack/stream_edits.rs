@@ -137,6 +137,15 @@ impl Conntrack {
         self.state.streams.table.due_ms()
     }
 
+    /// Keeps the quick pass, which compares numbers as they come, from a connection whose ends count differently.
+    pub(super) fn forget_numbers(&mut self, member: ConnId, stream: StreamId) {
+        if !self.state.streams.table.is_unshifted(stream) {
+            [Direction::Forward, Direction::Reply]
+                .into_iter()
+                .for_each(|known| self.table.forget(member, known));
+        }
+    }
+
     /// Asks about the other direction of a packet again, if it waits for what this one brings.
     pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
         let Streams { followed, tools, .. } = &self.state.streams;
@@ -162,6 +171,7 @@ impl Conntrack {
         let is_unfit = search.is_unfit;
         state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
+        self.forget_numbers(member, stream);
         for fired in &fired {
             self.tell_alert(snapshot, member, *fired);
         }

@@ -125,6 +125,7 @@ impl Conntrack {
                     self.edit_packet(of, stream, &outcome, packet, layout)
                 }
             };
+            self.forget_numbers(id, stream);
             self.release_other(snapshot, followed, direction as usize);
             return Ok(done);
         }

@@ -259,6 +259,12 @@ impl Streams {
         self.followed[self.live(stream)?].stream
     }
 
+    /// Whether tracking sees the numbers that both ends have.
+    pub(super) fn is_unshifted(&self, stream: StreamRef) -> bool {
+        let stream = if stream.is_edited { self.edited(stream) } else { None };
+        stream.is_none_or(|stream| self.table.is_unshifted(stream))
+    }
+
     /// What a stream adds to the numbers of each direction; `None` if that is no constant.
     pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
         let Some(id) = self.live(stream) else { return Some([0; 2]) };
