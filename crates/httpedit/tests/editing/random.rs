@@ -241,7 +241,7 @@ impl RandomRule {
                 Does::StripHeader(name) => strip_header(name),
                 Does::AddBody(tail) => add_body(tail),
                 Does::MaskBody => mask_body(),
-                Does::ModBody(text) if text.is_empty() => strip_body(),
+                Does::ModBody("") => strip_body(),
                 Does::ModBody(text) => mod_body(text),
             })
             .collect();
