@@ -59,9 +59,34 @@ pub(super) enum ReceiverReset {
 pub(super) struct FollowedStream {
     serial: u32,
     pub(super) stream: Option<StreamId>,
-    pub(super) end: Option<StreamEnd>,
-    pub(super) search: SearchState,
+    pub(super) phase: StreamPhase,
     pub(super) digests: bool,
+}
+
+/// What the engine does with the packets of a stream.
+#[derive(Debug)]
+pub(super) enum StreamPhase {
+    /// It searches them.
+    Searched(SearchState),
+    /// It drops them.
+    Ended(StreamEnd),
+}
+
+impl Default for StreamPhase {
+    fn default() -> Self {
+        StreamPhase::Searched(SearchState::default())
+    }
+}
+
+impl FollowedStream {
+    /// How it has ended.
+    #[inline]
+    pub(super) fn end(&self) -> Option<StreamEnd> {
+        match self.phase {
+            StreamPhase::Searched(_) => None,
+            StreamPhase::Ended(end) => Some(end),
+        }
+    }
 }
 
 /// Where the searches of a stream are.
@@ -171,8 +196,10 @@ impl Streams {
     /// Gives up the searches with sets that are not in force any more, for the memory of a new one.
     fn close_old_scans(&mut self) {
         for number in 1..=self.followed.highest() {
-            if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some()) {
-                self.followed[id].search.scans = [None, None];
+            if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some())
+                && let StreamPhase::Searched(search) = &mut self.followed[id].phase
+            {
+                search.scans = [None, None];
             }
         }
         self.tools.adopt_set();
@@ -210,9 +237,9 @@ impl Streams {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
         self.serials = self.serials.wrapping_add(1);
-        let serial = self.serials;
-        let id =
-            self.followed.insert(FollowedStream { serial, stream, end, search, digests: wanted.digests });
+        let (serial, digests) = (self.serials, wanted.digests);
+        let phase = end.map_or(StreamPhase::Searched(search), StreamPhase::Ended);
+        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests });
         stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
         Ok(Some(StreamRef { id, serial }))
     }
@@ -232,15 +259,17 @@ impl Streams {
     /// Ends the following of a stream, and keeps its record: all later packets are dropped.
     pub(super) fn stop(&mut self, id: FollowedId, end: StreamEnd) {
         self.release(id);
-        self.followed[id].end = Some(end);
+        self.followed[id].phase = StreamPhase::Ended(end);
     }
 
     /// Gives back what a record holds.
     fn release(&mut self, id: FollowedId) {
         let followed = &mut self.followed[id];
-        let (stream, search) = (followed.stream.take(), std::mem::take(&mut followed.search));
+        let (stream, phase) = (followed.stream.take(), std::mem::take(&mut followed.phase));
         stream.into_iter().for_each(|stream| self.table.end(stream));
-        self.tools.close(search);
+        if let StreamPhase::Searched(search) = phase {
+            self.tools.close(search);
+        }
     }
 
     /// Removes the record of a connection that has ended.
@@ -254,7 +283,7 @@ impl Streams {
     /// What is known of a stream, and how it has ended.
     pub(super) fn info(&self, stream: StreamRef) -> Option<(Option<StreamInfo>, Option<StreamEnd>)> {
         let followed = &self.followed[self.live(stream)?];
-        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end))
+        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end()))
     }
 }
 
