@@ -42,7 +42,8 @@ class Live:
         ready, installed = {}, None
         for x, policy, load in experiment.points(self.plan.seconds):
             if policy != installed:
-                ready = {name: self._installed(experiment, name, policy) for name in experiment.systems}
+                chosen = [name for name in experiment.systems if systems.takes_part(systems.ALL[name], policy)]
+                ready = {name: self._installed(experiment, name, policy) for name in chosen}
                 installed = policy
             here = {name: self._point(experiment, x, load, name, why) for name, why in ready.items()}
             able = [name for name, why in ready.items() if why is None]

@@ -150,7 +150,7 @@ class Web(Load):
 
     connections = 64
     sizes_kb = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    large_kb = (1024, 16_384)
+    large_kb = (1024,)
 
     def __init__(self, seconds, size_kb=128, address=SERVER):
         super().__init__(seconds)

@@ -9,4 +9,10 @@ from .xdp import Xdp
 
 ALL = {kind.name: kind for kind in (Direct, Forwarding, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata)}
 
-__all__ = ["ALL", "System", "Unable"]
+
+def takes_part(system, policy):
+    """Whether a system has a row for a policy. Of the chain it has those that it supports: the others would say nothing."""
+    return policy.kind != "chain" or policy.size in system.functions
+
+
+__all__ = ["ALL", "System", "Unable", "takes_part"]

@@ -4,7 +4,7 @@
 use super::isn::SequenceNumbers;
 use super::stream_ref::StreamRef;
 use crate::compiled::StatefulRule;
-use mmb_base::Slab;
+use mmb_base::{Chunks, Slab};
 use mmb_conn::{Direction, ExtensionId, TrackedHeader, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
@@ -110,7 +110,7 @@ impl ConnectionExtension {
 /// The extensions of a worker's connections.
 #[derive(Debug)]
 pub(crate) struct Extensions {
-    extensions: Slab<ExtensionId, ConnectionExtension>,
+    extensions: Slab<ExtensionId, ConnectionExtension, Chunks<ConnectionExtension, 1024>>,
     random: Generator,
     pub(crate) numbers: SequenceNumbers,
 }
