@@ -33,6 +33,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "scan", run: scan },
     FuzzTarget { name: "edit_patterns", run: edit_patterns },
     FuzzTarget { name: "stream", run: stream },
+    FuzzTarget { name: "http", run: http },
 ];
 
 /// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that
@@ -202,5 +203,12 @@ pub fn edit_patterns(data: &[u8]) {
 pub fn stream(data: &[u8]) {
     if let Err(broken) = crate::stream::stream(data) {
         panic!("{broken}");
+    }
+}
+
+/// Bytes of both ends of an HTTP connection: see [`crate::http`].
+pub fn http(data: &[u8]) {
+    if let Err(difference) = crate::http::http(data) {
+        panic!("{difference}");
     }
 }

@@ -179,7 +179,7 @@ fn compare(patterns: &[Pattern], stream: &[u8], lengths: &[usize]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
     #[test]
     fn every_step_is_what_its_definition_says(
@@ -204,6 +204,11 @@ proptest! {
             prop_assert_eq!(begun, oracle.begun(&stream, from, before), "{:?} from {}", &stream, from);
         }
     }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
     #[test]
     fn pieces_of_any_size_are_edited_as_the_whole(

@@ -197,6 +197,9 @@ impl StreamTable {
         reader: &mut dyn StreamReader,
     ) -> Outcome {
         self.forget_last_datagram();
+        if let Some(why) = self.edit.over(self.streams[id].edit) {
+            return Outcome::drop(why);
+        }
         let is_short = self.is_short();
         let direction = direction & 1;
         let stream = &mut self.streams[id];
@@ -239,8 +242,11 @@ impl StreamTable {
         let outcome = take.take(&segment, payload, reader);
         if has_edit {
             take.settle();
-            let broken = [StreamDrop::Stopped, StreamDrop::Broken].map(StreamVerdict::Drop);
-            self.note_edit(id, !broken.contains(&outcome.verdict));
+            let failed = match outcome.verdict {
+                StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => Some(why),
+                StreamVerdict::Drop(_) | StreamVerdict::Pass | StreamVerdict::Absorb => None,
+            };
+            self.note_edit(id, failed);
         }
         outcome
     }

@@ -83,9 +83,9 @@ impl StreamEditRule {
         (slot, id, rule): (RuleSlot, RuleId, &Rule),
         before: &StreamPatterns,
     ) -> Result<Option<StreamEditRule>, String> {
-        let edits = rule.targets.iter().filter_map(|target| match target {
-            Target::Edit(edit) => Some((edit, EditAction::of(edit)?)),
-            _ => None,
+        let edits = rule.targets.iter().filter_map(|target| {
+            let Target::Edit(edit) = target else { return None };
+            Some((edit, EditAction::of(edit)?))
         });
         for (edit, action) in edits {
             let constraint = rule.stream_matches().find(|constraint| constraint.field == edit.field());

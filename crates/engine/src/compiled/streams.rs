@@ -4,8 +4,10 @@
 //! for a connection only if the connection has the rule.
 
 use super::stream_edit::StreamEditRule;
+use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
+use mmb_httpedit::HttpRules;
 use mmb_policy::field::{FieldPlace, StreamPart};
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Target};
@@ -23,6 +25,8 @@ pub(crate) const MOST_CONSTRAINTS: usize = 16;
 pub(crate) struct StreamRule {
     /// How closely the bytes of the initiator and of the responder are followed.
     pub(crate) levels: [Level; 2],
+    /// It is about messages of HTTP.
+    pub(crate) is_http: bool,
     /// The number of its constraints on streams, all of which must be met.
     pub(crate) constraints: u8,
     /// A match ends the connection, and tells both ends.
@@ -58,6 +62,7 @@ impl StreamRule {
         let constraints = rule.stream_matches().count();
         let mut stream = StreamRule {
             levels: [Level::None; 2],
+            is_http: rule.stream_matches().any(is_http),
             constraints: constraints as u8,
             closes: has(&Target::Close),
             drops: constraints > 0 && rule.targets.iter().any(|target| matches!(target, Target::Drop(_))),
@@ -93,6 +98,10 @@ impl StreamRule {
                 }
             }
         }
+        if stream.is_http {
+            // What a message is, is known when its head is complete.
+            stream.levels = [Level::Edit; 2];
+        }
         Some(Box::new(stream))
     }
 
@@ -100,6 +109,31 @@ impl StreamRule {
     pub(crate) fn ends(&self) -> bool {
         self.closes || self.drops
     }
+}
+
+fn is_http(constraint: &Match) -> bool {
+    part(constraint).is_some_and(StreamPart::is_http)
+}
+
+/// Compiles the rules on HTTP, in the order of (priority, id).
+fn http_rules(
+    policy: &Policy,
+    rules: &[(RuleId, RuleSlot, Rule)],
+    before: &StreamPatterns,
+) -> Result<Option<Arc<HttpRules>>, (RuleId, String)> {
+    let mut about: Vec<_> = rules.iter().filter(|(_, _, rule)| rule.stream_matches().any(is_http)).collect();
+    if about.is_empty() {
+        return Ok(None);
+    }
+    about.sort_by_key(|(id, _, rule)| (rule.prio, *id));
+    let numbered = about.iter().map(|(_, slot, rule)| (slot.number(), rule));
+    let lists = |name: &str| policy.lists.get(name);
+    let compiled = HttpRules::compile(numbered, &lists, &policy.settings.http, before.http.as_deref());
+    let compiled = compiled.map_err(|error| {
+        let at = about.iter().find(|(_, slot, _)| slot.number() == error.rule());
+        (at.map_or(RuleId(0), |(id, _, _)| *id), error.to_string())
+    })?;
+    Ok(Some(Arc::new(compiled)))
 }
 
 fn part(constraint: &Match) -> Option<StreamPart> {
@@ -148,6 +182,8 @@ pub(crate) struct StreamPatterns {
     domains: HashMap<Vec<u8>, Vec<PatternUse>>,
     /// The rules that edit plain bytes, by slot.
     edits: Vec<StreamEditRule>,
+    /// The rules on HTTP, in their order.
+    pub(crate) http: Option<Arc<HttpRules>>,
 }
 
 /// Patterns of one kind while they are gathered.
@@ -260,6 +296,7 @@ impl StreamPatterns {
                 }
             }
         }
+        built.http = http_rules(policy, &rules, before)?;
         (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
         (built.names, built.name_uses) = names.compile(before.names.as_ref())?;
         Ok(built)

@@ -43,6 +43,12 @@ impl ConnectionExtension {
             && *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
     }
 
+    /// Adds a constant to the sequence numbers of each direction, as its receiver counts them.
+    pub(crate) fn shift(&mut self, [forward, reply]: [u32; 2]) {
+        self.seq = self.seq.wrapping_add(forward);
+        self.ack = self.ack.wrapping_sub(reply);
+    }
+
     /// Adds this extension to the translation of one direction.
     #[inline]
     pub(crate) fn add_to(&self, translation: &mut Translation, direction: Direction) {

@@ -52,6 +52,7 @@ mod stream_edits;
 mod stream_event;
 mod stream_follow;
 mod stream_header;
+mod stream_http;
 mod stream_ref;
 mod stream_search;
 mod stream_state;

@@ -35,6 +35,9 @@ impl StreamReader for StreamSearch<'_> {
             let offset = offset + known as u64;
             self.search(InOrder { direction, offset, is_behind_gap: false, bytes: &bytes[known..] })?;
         }
+        if let Some(http) = self.http() {
+            return self.edit_messages(http, undecided, sink);
+        }
         let snapshot = self.snapshot();
         let live = self.live();
         let edits = snapshot.streams.edits().iter();

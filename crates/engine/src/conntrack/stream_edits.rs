@@ -137,6 +137,15 @@ impl Conntrack {
         self.state.streams.table.due_ms()
     }
 
+    /// Asks about the other direction of a packet again, if it waits for what this one brings.
+    pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
+        let Streams { followed, tools, .. } = &self.state.streams;
+        let FollowedStream { stream: Some(stream), search, .. } = &followed[id] else { return };
+        if search.http.is_some_and(|http| tools.http.waits_for_other(http, 1 - direction)) {
+            self.release_stream(snapshot, *stream, 1 - direction);
+        }
+    }
+
     fn release_stream(&mut self, snapshot: &Snapshot, stream: StreamId, direction: usize) {
         let state = &mut self.state;
         let Some(id) = FollowedId::new(state.streams.table.owner(stream)) else { return };
@@ -150,6 +159,8 @@ impl Conntrack {
         let rules = (snapshot, &snapshot.cells[state.worker], live);
         let mut search = StreamSearch::new(rules, &mut followed[id].search, tools);
         let released = table.release(stream, direction, state.now_ms, &mut search);
+        let is_unfit = search.is_unfit;
+        state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
         for fired in &fired {
             self.tell_alert(snapshot, member, *fired);
@@ -165,8 +176,11 @@ impl Conntrack {
                 StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells }
             }
             (Err(why), None) => {
-                let reason =
-                    if why == StreamDrop::Broken { DropReason::StreamNoRoom } else { DropReason::StreamHeld };
+                let reason = match why {
+                    StreamDrop::Broken => DropReason::StreamNoRoom,
+                    _ if is_unfit => DropReason::HttpUnfit,
+                    _ => DropReason::StreamHeld,
+                };
                 let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
                 StreamEnd { reason, by: None, answers: true, tells }
             }

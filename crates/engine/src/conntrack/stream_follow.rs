@@ -118,11 +118,15 @@ impl Conntrack {
         }
         segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
         let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
-        if outcome.verdict == StreamVerdict::Absorb {
-            return Ok(Followed::Absorbed);
-        }
         if of.stream.is_edited {
-            return Ok(self.edit_packet(of, stream, &outcome, packet, layout));
+            let done = match outcome.verdict {
+                StreamVerdict::Absorb => Followed::Absorbed,
+                StreamVerdict::Pass | StreamVerdict::Drop(_) => {
+                    self.edit_packet(of, stream, &outcome, packet, layout)
+                }
+            };
+            self.release_other(snapshot, followed, direction as usize);
+            return Ok(done);
         }
         change_segment(&outcome, packet, layout);
         Ok(Followed::Passes)
@@ -150,7 +154,8 @@ impl Conntrack {
         let mut search = StreamSearch::new(rules, &mut followed.search, tools);
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
-        let has_no_room = search.has_no_room;
+        let (has_no_room, is_unfit) = (search.has_no_room, search.is_unfit);
+        state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
         for fired in &fired {
             self.tell_alert(snapshot, of.member.0, *fired);
@@ -165,7 +170,11 @@ impl Conntrack {
                 DropReason::StreamNoRoom
             }
             StreamVerdict::Drop(StreamDrop::Broken) => {
-                let end = self.give_up(of, id, packet, layout);
+                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
+                return Err(end.into());
+            }
+            StreamVerdict::Drop(StreamDrop::Stopped) if is_unfit => {
+                let end = self.give_up(of, id, DropReason::HttpUnfit, packet, layout);
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room => DropReason::StreamNoRoom,
@@ -224,11 +233,12 @@ impl Conntrack {
         &mut self,
         of: StreamPacket,
         id: FollowedId,
+        reason: DropReason,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> StreamEnd {
         let tells = ReceiverReset::Each(self.reset_both(of, id, packet, layout));
-        let end = StreamEnd { reason: DropReason::StreamNoRoom, by: None, answers: true, tells };
+        let end = StreamEnd { reason, by: None, answers: true, tells };
         self.state.streams.stop(id, end);
         end
     }

@@ -11,6 +11,7 @@
 use super::rule_sets::MOST_RULES;
 use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
+use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
@@ -79,6 +80,7 @@ pub(super) struct SearchState {
     pub(super) begun: [u64; 2],
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
+    pub(super) http: Option<HttpId>,
     /// The byte before those that are undecided, of each direction with edits.
     pub(super) last: [Option<u8>; 2],
 }
@@ -114,6 +116,7 @@ pub(super) struct SearchTools {
     pub(super) names: Option<(Scanner, PatternSet)>,
     pub(super) hellos: Slab<HelloId, ClientHello, Chunks<ClientHello, 64>>,
     pub(super) found: Slab<FoundId, FoundConstraints, Chunks<FoundConstraints, 64>>,
+    pub(super) http: HttpWork,
     pub(super) edit_scratch: EditScratch,
     /// What stands in the place of a match.
     pub(super) replaced: Vec<u8>,
@@ -126,6 +129,7 @@ pub(super) struct Wanted {
     searches: [bool; 2],
     digests: bool,
     reads_name: bool,
+    reads_http: bool,
 }
 
 impl Wanted {
@@ -139,6 +143,7 @@ impl Wanted {
             }
             wanted.digests |= rule.digests;
             wanted.reads_name |= !rule.names.is_empty();
+            wanted.reads_http |= rule.is_http;
         }
         wanted
     }
@@ -226,6 +231,9 @@ impl Streams {
         if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
+        if wanted.reads_http && stream.is_some() {
+            search.http = Some(self.tools.http.open().ok_or(DropReason::ConnNoMemory)?);
+        }
         self.serials = self.serials.wrapping_add(1);
         let serial = self.serials;
         let id = self.followed.insert(FollowedStream {
@@ -249,6 +257,16 @@ impl Streams {
     /// The stream of bytes of a connection, if it has not ended.
     pub(super) fn edited(&self, stream: StreamRef) -> Option<StreamId> {
         self.followed[self.live(stream)?].stream
+    }
+
+    /// What a stream adds to the numbers of each direction; `None` if that is no constant.
+    pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
+        let Some(id) = self.live(stream) else { return Some([0; 2]) };
+        let FollowedStream { stream, search, .. } = &self.followed[id];
+        if search.http.is_some_and(|http| self.tools.http.is_within_message(http)) {
+            return None;
+        }
+        stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))
     }
 
     /// Prefetches the record of a stream.
@@ -301,6 +319,7 @@ impl SearchTools {
             });
             self.set_number = self.set_number.wrapping_add(1);
         }
+        self.http.configure(patterns.http.as_ref(), streams, &mut self.edit_scratch);
         if !patterns.edits().is_empty() {
             self.replaced.reserve(MOST_REPLACED);
         }
@@ -337,6 +356,7 @@ impl SearchTools {
         if let Some(hello) = search.hello {
             self.hellos.free(hello);
         }
+        search.http.into_iter().for_each(|http| self.http.close(http));
         if let Some(found) = search.found {
             self.found[found].clear();
             self.found.free(found);

@@ -14,6 +14,7 @@
 //!
 //! The header lines are parsed by httparse; `start_line`, `section` and `framing` are stricter than it.
 
+mod byte_class;
 mod chunk;
 mod framing;
 mod head;
@@ -25,6 +26,7 @@ mod start_line;
 mod unfit;
 
 use framing::FramingHeaders;
+pub use framing::is_host_and_port;
 pub use head::{
     BodyFraming, HeadBuffer, HeaderLine, Headers, HttpVersion, MOST_HEADERS, RequestHead, ResponseHead, Span,
     list_items, trim_blanks,
@@ -63,6 +65,10 @@ pub struct HttpConnection {
     outstanding: Outstanding,
     over: Option<Over>,
 }
+
+/// A place within a body.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyPlace(Side);
 
 /// Why a connection is no longer read.
 #[derive(Clone, Copy, Debug)]
@@ -103,8 +109,7 @@ impl HttpConnection {
         let piece = match (side.place, direction) {
             (Place::Head, HttpDirection::Requests) => self.request(bytes, is_end, buffer),
             (Place::Head, HttpDirection::Responses) => self.response(bytes, is_end, buffer),
-            (Place::Answer, _) if !bytes.is_empty() => Ok(HttpPiece::Wait),
-            (Place::Answer, _) => Ok(HttpPiece::More),
+            (Place::Answer, _) => Ok(side.wait(bytes)),
             _ => side.body(bytes, is_end, limit, buffer),
         };
         piece.unwrap_or_else(|reason| {
@@ -128,6 +133,20 @@ impl HttpConnection {
         }
     }
 
+    /// Where a direction is, within a body. Whoever looks at a body's pieces and decides about fewer of them goes back to it by [`HttpConnection::set_place`].
+    #[must_use]
+    pub fn place(&self, direction: HttpDirection) -> BodyPlace {
+        match direction {
+            HttpDirection::Requests => BodyPlace(self.requests),
+            HttpDirection::Responses => BodyPlace(self.responses),
+        }
+    }
+
+    /// Goes back to a place of the same body, whose bytes are then shown again. Nothing of the other direction may have been read since.
+    pub fn set_place(&mut self, direction: HttpDirection, place: BodyPlace) {
+        *self.side(direction) = place.0;
+    }
+
     fn side(&mut self, direction: HttpDirection) -> &mut Side {
         match direction {
             HttpDirection::Requests => &mut self.requests,
@@ -142,6 +161,7 @@ impl HttpConnection {
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         let side = &mut self.requests;
+        side.has_waiting = false;
         if side.is_at_start() && bytes.starts_with(HTTP2_PREFACE) {
             self.over = Some(Over::Opaque);
             return Ok(HttpPiece::Opaque);
@@ -184,7 +204,8 @@ impl HttpConnection {
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         if !bytes.is_empty() && !self.responses.is_last && self.outstanding.oldest().is_none() {
-            return Err(HttpUnfit::ResponseWithoutRequest);
+            let is_known = !self.requests.has_waiting;
+            return if is_known { Err(HttpUnfit::ResponseWithoutRequest) } else { Ok(HttpPiece::Wait) };
         }
         let progress = self.responses.head(HttpDirection::Responses, bytes, self.head_limit as usize)?;
         let HeadProgress::Complete(len) = progress else { return incomplete_head(bytes, is_end) };

@@ -142,6 +142,9 @@ fn tunnels_are_opaque() {
         "{:?}",
         reading.requests()
     );
+    let both = server(&[b"HTTP/1.1 407 a\r\nContent-Length: 0\r\n\r\n", OK].concat());
+    let reading = Reading::of(&[connect.clone(), get(""), both]);
+    assert_eq!((statuses(&reading), reading.unfit()), (vec![407, 200], None));
     let refused = server(b"HTTP/1.1 403 a\r\nContent-Length: 0\r\n\r\n");
     let reading = Reading::of(&[connect, refused, get(""), server(OK)]);
     assert_eq!((statuses(&reading), reading.unfit()), (vec![403, 200], None));

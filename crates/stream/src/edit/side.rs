@@ -4,6 +4,7 @@ use super::again::AgainRanges;
 use super::map::{EditLists, EditMap};
 use super::queue::Links;
 use crate::rope::{ChunkPool, Rope};
+use crate::segment::StreamDrop;
 use crate::side::{Level, Side};
 use crate::table::StreamId;
 use mmb_base::{Chunks, Slab, id_types};
@@ -40,6 +41,8 @@ pub(crate) const CREDIT: u32 = 64 << 10;
 pub(crate) struct EditStream {
     pub(crate) sides: [EditSide; 2],
     pub(crate) stream: Option<StreamId>,
+    /// Why it cannot go on: its editor has stopped, or there was no memory.
+    pub(crate) over: Option<StreamDrop>,
 }
 
 /// One direction. Offsets of input are those of [`Side`]; output is counted from the same first number.

@@ -11,7 +11,7 @@ use super::queue::{DirectionId, DirectionQueue, READY, WAITING};
 use super::side::{CREDIT, EditId, EditSide, EditStream, EditStreams};
 use super::sink::Undecided;
 use crate::limits::AckSpace;
-use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamReader};
+use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamReader, StreamVerdict};
 use crate::side::{Level, Side};
 use crate::table::{EditStats, Stream, StreamId, StreamTable};
 use std::collections::TryReserveError;
@@ -51,13 +51,24 @@ impl EditTable {
 
     /// Gives up what edits need of a stream.
     fn close(&mut self, id: EditId, pool: &mut crate::rope::ChunkPool) {
+        self.stop(id, StreamDrop::Stopped);
+        self.datagram = self.datagram.filter(|(_, direction)| direction.edit() != id);
+        let EditStream { mut sides, .. } = self.streams.remove(id);
+        sides.iter_mut().for_each(|side| side.clear(pool, &mut self.lists));
+    }
+
+    /// Why a stream cannot go on, if it cannot.
+    pub(crate) fn over(&self, id: Option<EditId>) -> Option<StreamDrop> {
+        id.and_then(|id| self.streams[id].over)
+    }
+
+    /// Takes a stream that cannot go on out of the queues.
+    fn stop(&mut self, id: EditId, why: StreamDrop) {
+        self.streams[id].over = Some(why);
         for direction in [0, 1].into_iter().filter_map(|direction| DirectionId::new(id, direction)) {
             self.waiting.remove(&mut self.streams, direction);
             self.ready.remove(&mut self.streams, direction);
         }
-        self.datagram = self.datagram.filter(|(_, direction)| direction.edit() != id);
-        let EditStream { mut sides, .. } = self.streams.remove(id);
-        sides.iter_mut().for_each(|side| side.clear(pool, &mut self.lists));
     }
 
     /// Queues a stream for what is to be made, and for what it holds.
@@ -94,6 +105,9 @@ impl StreamTable {
         let Some(edit) = self.streams[id].edit else { return Outcome::PASS };
         let Some((decider, _)) = self.decider(id, direction, now_ms) else { return Outcome::PASS };
         let outcome = edit_datagram(decider, payload, is_corrupt, reader);
+        if let StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) = outcome.verdict {
+            self.edit.stop(edit, why);
+        }
         let keeps = self.edit.streams[edit].sides[direction & 1].kept.len() > 0;
         self.edit.datagram = DirectionId::new(edit, direction).filter(|_| keeps).map(|queued| (id, queued));
         outcome
@@ -118,16 +132,17 @@ impl StreamTable {
         Some((Decider { side, edit, pool, lists, scratch, now_ms }, other))
     }
 
-    /// A packet of a stream was taken.
-    pub(crate) fn note_edit(&mut self, id: StreamId, is_sound: bool) {
+    /// A packet of a stream was taken, or held bytes were asked about; or that has failed.
+    pub(crate) fn note_edit(&mut self, id: StreamId, failed: Option<StreamDrop>) {
         let Stream { sides, edit: Some(edit_id), .. } = &self.streams[id] else { return };
-        let EditStream { sides: edits, stream } = &mut self.edit.streams[*edit_id];
+        if let Some(why) = failed {
+            return self.edit.stop(*edit_id, why);
+        }
+        let EditStream { sides: edits, stream, .. } = &mut self.edit.streams[*edit_id];
         *stream = Some(id);
         for (edit, side) in edits.iter_mut().zip(sides) {
             edit.credit = CREDIT;
-            if is_sound {
-                edit.assert_sound(side, &self.edit.lists);
-            }
+            edit.assert_sound(side, &self.edit.lists);
         }
         self.edit.note(*edit_id, sides, self.limits.hold_ms);
     }
@@ -137,7 +152,7 @@ impl StreamTable {
     pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
         let EditTable { streams, waiting, .. } = &mut self.edit;
         while let Some(id) = waiting.first() {
-            let EditStream { sides, stream } = &mut streams[id.edit()];
+            let EditStream { sides, stream, .. } = &mut streams[id.edit()];
             let edit = &mut sides[id.direction()];
             if edit.due_ms > now_ms {
                 return None;
@@ -172,6 +187,9 @@ impl StreamTable {
         now_ms: u64,
         reader: &mut dyn StreamReader,
     ) -> Result<(), StreamDrop> {
+        if let Some(why) = self.edit.over(self.streams[id].edit) {
+            return Err(why);
+        }
         let hold_ms = u64::from(self.limits.hold_ms.max(1));
         let Some((mut decider, other)) = self.decider(id, direction, now_ms) else { return Ok(()) };
         let told = other.told();
@@ -184,7 +202,7 @@ impl StreamTable {
             edit.held_since_ms = since_ms;
         }
         edit.settle(side, lists, told);
-        self.note_edit(id, released.is_ok());
+        self.note_edit(id, released.err());
         // It is asked about once more when it has waited for as long again.
         if let Some(edit) = self.streams[id].edit {
             self.edit.streams[edit].sides[direction & 1].due_ms = now_ms + hold_ms;
@@ -197,7 +215,7 @@ impl StreamTable {
         let StreamTable { pool, streams, early, edit: table, .. } = self;
         let (stream, direction, work) = loop {
             let first = table.ready.first()?;
-            let EditStream { sides: edits, stream } = &table.streams[first.edit()];
+            let EditStream { sides: edits, stream, .. } = &table.streams[first.edit()];
             let (direction, stream) = (first.direction(), *stream);
             let work = stream.and_then(|stream| {
                 let sides = &streams[stream].sides;
@@ -224,7 +242,9 @@ impl StreamTable {
 
     /// A packet could not carry what the outcome said: packets are made for it.
     pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
-        let Some(edit_id) = self.streams[id].edit else { return };
+        let Some(edit_id) = self.streams[id].edit.filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
+            return;
+        };
         let edit = &mut self.edit.streams[edit_id].sides[direction & 1];
         if let EditedPayload::Kept { offset, len } = edited.payload {
             edit.again.add(offset, offset + len as u64);
@@ -232,7 +252,7 @@ impl StreamTable {
         if edited.has_fin {
             edit.sent = edit.sent_data();
         }
-        self.note_edit(id, true);
+        self.note_edit(id, None);
     }
 
     /// Copies the payload of a packet that goes on changed: as many bytes as the outcome said, before the next packet is taken.

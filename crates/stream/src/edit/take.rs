@@ -201,7 +201,7 @@ impl EditSide {
         let acked = self.acked_input(side, lists, self.acked);
         side.acked = side.acked.max(acked);
         let is_behind = told.is_none_or(|told| side.seq(acked).wrapping_sub(told).cast_signed() > 0);
-        self.owes_ack |= is_behind && acked > 0;
+        self.owes_ack = is_behind && acked > 0;
         self.map.acknowledge(lists, self.acked);
     }
 }

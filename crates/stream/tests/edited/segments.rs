@@ -21,3 +21,16 @@ fn conn() -> EditedConn {
 
 /// Nothing goes on.
 const NOTHING: [&str; 0] = [];
+
+/// A text with all words.
+const TEXT: &[u8] = b"ab up cd cut one upup";
+
+/// The lengths of its words and of the bytes between them: of input and of output.
+fn pieces() -> Vec<(usize, usize)> {
+    let plain = |count| vec![(1, 1); count];
+    let pieces =
+        [plain(3), vec![(2, 5)], plain(4), vec![(3, 0)], plain(1), vec![(3, 3)], plain(1), vec![(2, 5); 2]]
+            .concat();
+    assert_eq!(pieces.iter().map(|(len, _)| len).sum::<usize>(), TEXT.len());
+    pieces
+}

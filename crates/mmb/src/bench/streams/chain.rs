@@ -91,9 +91,9 @@ impl Chain {
         text
     }
 
-    /// Whether its packets are changed.
+    /// Whether its packets are changed: an edit holds back what may be the beginning of a match, so that others carry it.
     pub(super) fn changes_payload(&self) -> bool {
-        self.marks > 0
+        self.commands.iter().any(|command| [STRIPS, GROWS].contains(command))
     }
 
     /// The policy, with room for that many connections.

@@ -259,16 +259,11 @@ fn range(pieces: &[(usize, usize)], from: usize, to: usize) -> (usize, usize) {
 
 #[test]
 fn old_bytes_are_sent_from_the_copy_however_they_are_cut() {
-    let text = b"ab up cd cut one upup";
-    let pieces: Vec<(usize, usize)> =
-        [&[(1, 1); 3][..], &[(2, 5)], &[(1, 1); 4], &[(3, 0)], &[(1, 1)], &[(3, 3)], &[(1, 1)], &[(2, 5); 2]]
-            .concat();
-    assert_eq!(pieces.iter().map(|(len, _)| len).sum::<usize>(), text.len());
-    let output = Words::new(&WORDS).edited(text);
-    for from in 0..text.len() {
-        for to in from + 1..=text.len() {
+    let (pieces, output) = (pieces(), Words::new(&WORDS).edited(TEXT));
+    for from in 0..TEXT.len() {
+        for to in from + 1..=TEXT.len() {
             let mut conn = conn();
-            conn.send(seg(0, 0, text));
+            conn.send(seg(0, 0, TEXT));
             // Other bytes than before: the first copy wins.
             let went = conn.send(seg(0, from as i64, &vec![b'X'; to - from]));
             let (start, end) = range(&pieces, from, to);
