@@ -46,6 +46,8 @@ pub struct Segment {
     pub has_sack: bool,
     /// Its packet has the congestion mark CE (RFC 3168).
     pub is_marked: bool,
+    /// Bytes of its TCP options.
+    pub options: u8,
     /// The most bytes of payload with these headers on the link that it leaves by, if that is known.
     pub most_payload: Option<u16>,
     /// Bytes of its payload.

@@ -24,6 +24,7 @@ pub(super) fn stream_segment(segment: &TcpSegment, packet: &Packet<'_>, layout: 
     let mut read =
         Segment { seq, ack, flags, window, is_marked: is_marked(packet, layout), ..Segment::default() };
     let area = options::area(packet, layout);
+    read.options = area.len() as u8;
     // Nearly all segments have nothing but timestamps, aligned (RFC 7323 appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, data @ ..] = area
         && let Some(data) = data.first_chunk::<8>()

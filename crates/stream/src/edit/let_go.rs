@@ -87,7 +87,7 @@ impl TcpTake<'_> {
         }
         // Before the receiver's SYN nothing is known of its window.
         let limit = if is_open { edit.limit() } else { edit.out_next };
-        let most = edit.most_payload(theirs.mss);
+        let most = edit.most_payload_of(segment, theirs.mss);
         let Carried { from, to, is_again } = edit.carry(self.ours, lists, (place, before), (limit, most));
         let len = to - from;
         let has_fin = edit.let_fin_go(segment, to, len);

@@ -4,7 +4,7 @@ use super::again::AgainRanges;
 use super::map::{EditLists, EditMap};
 use super::queue::Links;
 use crate::rope::{ChunkPool, Rope};
-use crate::segment::StreamDrop;
+use crate::segment::{Segment, StreamDrop};
 use crate::side::{Level, Side};
 use crate::table::StreamId;
 use mmb_base::{Chunks, Slab, id_types};
@@ -144,6 +144,14 @@ impl EditSide {
         let path = self.path.unwrap_or(u16::MAX);
         let most = self.largest.max(LEAST_PAYLOAD).min(receiver).min(path).max(FLOOR);
         u64::from(most.min(self.room.unwrap_or(u16::MAX)).max(1))
+    }
+
+    /// The same for the packet at hand: what options it has beyond those of all packets, such as SACK blocks, take from its payload (RFC 6691).
+    pub(crate) fn most_payload_of(&self, segment: &Segment, receiver_mss: Option<u16>) -> u64 {
+        let usual = if segment.timestamps.is_some() { TIMESTAMPS } else { 0 };
+        let more = u64::from(u16::from(segment.options).saturating_sub(usual));
+        let most = self.most_payload(receiver_mss).saturating_sub(more);
+        most.min(segment.most_payload.map_or(u64::MAX, u64::from)).max(1)
     }
 
     /// The next packet to be made of a direction: what was sent again comes before what is new. `own` is its side; `other` and `receiver_mss` are those of the

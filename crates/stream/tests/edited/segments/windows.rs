@@ -168,6 +168,30 @@ fn growth_beyond_the_largest_segment_makes_more_of_them() {
 }
 
 #[test]
+fn options_beside_the_usual_ones_leave_less_room() {
+    // Of 1,000 bytes that the receiver takes timestamps leave 988, and two SACK blocks 968.
+    let limits = StreamLimits { window: 1 << 20, ..LIMITS };
+    let lengths = |went: &[String]| {
+        went.iter().map(|packet| packet.split('"').nth(1).map_or(0, str::len)).collect::<Vec<_>>()
+    };
+    let with_sack = |mut segment: Seg| {
+        (segment.header.options, segment.header.has_sack) = (32, true);
+        segment
+    };
+    let mut conn =
+        EditedConn::established_with(limits, &[("up", "UPPER")], &|segment| segment.times(100, 0));
+    assert_eq!(lengths(&conn.send(seg(0, 0, &[b'a'; 988]).times(100, 0))), [988]);
+    assert_eq!(lengths(&conn.send(seg(0, 988, &[b'b'; 988]).times(100, 0))), [988]);
+    // What is sent again brings all that it may carry.
+    assert_eq!(lengths(&conn.send(with_sack(seg(0, 0, &[b'a'; 968]).times(100, 0)))), [968]);
+    let again = conn.send(with_sack(seg(0, 960, &[b'b'; 968]).times(100, 0)));
+    assert_eq!(lengths(&again)[0], 968);
+    let payload = [&[b'c'; 966][..], b"up"].concat();
+    assert_eq!(lengths(&conn.send(with_sack(seg(0, 1976, &payload).times(100, 0)))), [968, 3]);
+    conn.end();
+}
+
+#[test]
 fn the_first_segment_with_bytes_is_not_cut_for_its_edit() {
     let mut conn = conn();
     let payload = [&[b'a'; 900][..], b"one"].concat();
