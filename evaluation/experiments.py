@@ -7,6 +7,7 @@ from typing import NamedTuple
 from . import loads
 from .policies import Policy
 
+REWRITERS = ("forward", "mmb-no-rules", "mmb-af_xdp", "mmb-af_packet")
 MMB = ("mmb-af_xdp", "mmb-af_packet")
 FILTERS = (*MMB, "nftables", "iptables", "xdp")
 TRACKERS = (*MMB, "nftables", "iptables")
@@ -175,6 +176,50 @@ TABLE = (
         axis="literals",
         quick={"sizes": (100,), "loads": ("iperf",)},
     ),
+    Experiment(
+        name="rewrite-http",
+        title="A word in pages replaced by a longer text",
+        paper="beyond",
+        kind="rewrite-body",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=loads.Pages.pages_kb,
+        quick={"files": (8,)},
+    ),
+    Experiment(
+        name="rewrite-http-latency",
+        title="The time that replacing a word adds",
+        paper="beyond",
+        kind="rewrite-body",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-one-page",),
+        axis="KB",
+        files=(1, 8),
+        quick=None,
+    ),
+    Experiment(
+        name="rewrite-http-mask",
+        title="A word in pages replaced by as many bytes",
+        paper="beyond",
+        kind="rewrite-mask",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=loads.Pages.pages_kb,
+        quick=None,
+    ),
+    Experiment(
+        name="rewrite-http-head",
+        title="A header field of responses changed",
+        paper="beyond",
+        kind="rewrite-head",
+        systems=(*REWRITERS, "haproxy-http", "squid"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=(1, 64),
+        quick={"systems": ("mmb-af_xdp", "haproxy-http", "squid"), "files": (1,)},
+    ),
 )
 
 LOADS = {
@@ -183,6 +228,8 @@ LOADS = {
     "wrk-8k": loads.Requests,
     "wrk-balanced": loads.Balanced,
     "wrk-balanced-files": loads.BalancedFiles,
+    "wrk-pages": loads.Pages,
+    "wrk-one-page": loads.OnePage,
     "udp": loads.Small,
     "ping": loads.Ping,
 }

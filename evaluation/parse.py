@@ -33,6 +33,12 @@ def wrk(text):
     return found
 
 
+def header(text, name):
+    """The value of a header field in a head; None if there is none, values with a comma between them if there are several."""
+    found = re.findall(rf"^{re.escape(name)}:[ \t]*(.*?)[ \t]*\r?$", text, re.M | re.I)
+    return ", ".join(found) if found else None
+
+
 def ping(text):
     """`ping`: round trips in seconds, in the order of the replies, and the number of requests."""
     sent = re.search(r"^(\d+) packets transmitted, (\d+) received", text, re.M)

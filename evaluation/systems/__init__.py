@@ -3,10 +3,12 @@
 from .base import Direct, System, Unable
 from .haproxy import Haproxy
 from .kernel import Forwarding, Iptables, Nftables
-from .mmb import AfPacket, AfXdp
+from .mmb import AfPacket, AfXdp, WithoutRules
+from .proxies import Apache, HaproxyHttp, Nginx, Squid
 from .suricata import Suricata
 from .xdp import Xdp
 
-ALL = {kind.name: kind for kind in (Direct, Forwarding, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata)}
+KINDS = (Direct, Forwarding, WithoutRules, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata, Nginx, Apache, HaproxyHttp, Squid)
+ALL = {kind.name: kind for kind in KINDS}
 
 __all__ = ["ALL", "System", "Unable"]
