@@ -185,7 +185,7 @@ TABLE = (
         loads=("wrk-pages",),
         axis="KB",
         files=loads.Pages.pages_kb,
-        quick={"files": (8,)},
+        quick={"systems": ("mmb-af_xdp", "nginx"), "files": (8,)},
     ),
     Experiment(
         name="rewrite-http-latency",
@@ -218,7 +218,7 @@ TABLE = (
         loads=("wrk-pages",),
         axis="KB",
         files=(1, 64),
-        quick={"systems": ("mmb-af_xdp", "haproxy-http", "squid"), "files": (1,)},
+        quick=None,
     ),
 )
 

@@ -115,10 +115,12 @@ def text(size, seed=1):
 
 
 def page(size_kb, seed=1):
-    """A page of lines of random words: each KB has the word once, at a place of its own, so that it is in almost every segment."""
+    """A page of lines of random words: each KB has the word once, at a random place, so that it is in almost every segment. Without one
+    of its letters nothing else is the word in another case of letters, which nginx does not tell apart."""
     chance, lines = random.Random(f"page {size_kb} {seed}"), []
+    letters = LETTERS.replace(WORD[0].lower(), "") + "   "
     for _ in range(size_kb * 1024 // PAGE_LINE):
-        lines.append("".join(chance.choices(LETTERS + "   ", k=PAGE_LINE - 1)))
+        lines.append("".join(chance.choices(letters, k=PAGE_LINE - 1)))
     a_kb = 1024 // PAGE_LINE
     for first in range(0, len(lines), a_kb):
         number, at = first + chance.randrange(a_kb), chance.randrange(PAGE_LINE - len(WORD))

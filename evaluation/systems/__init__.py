@@ -1,14 +1,14 @@
 """The systems that are compared, in the order of tables."""
 
+from . import proxies
 from .base import Direct, System, Unable
 from .haproxy import Haproxy
 from .kernel import Forwarding, Iptables, Nftables
 from .mmb import AfPacket, AfXdp, WithoutRules
-from .proxies import Apache, HaproxyHttp, Nginx, Squid
 from .suricata import Suricata
 from .xdp import Xdp
 
-KINDS = (Direct, Forwarding, WithoutRules, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata, Nginx, Apache, HaproxyHttp, Squid)
+KINDS = (Direct, Forwarding, WithoutRules, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata, *proxies.KINDS)
 ALL = {kind.name: kind for kind in KINDS}
 
 __all__ = ["ALL", "System", "Unable"]

@@ -194,3 +194,6 @@ class Squid(Proxy):
 
     def command(self, path):
         return ["squid", "-N", "-f", path]
+
+
+KINDS = (Nginx, Apache, HaproxyHttp, Squid)
