@@ -177,7 +177,7 @@ TABLE = (
         quick={"sizes": (100,), "loads": ("iperf",)},
     ),
     Experiment(
-        name="rewrite-http",
+        name="rewrite-http-body",
         title="A word in pages replaced by a longer text",
         paper="beyond",
         kind="rewrite-body",
@@ -251,11 +251,11 @@ class Plan(NamedTuple):
     experiments: tuple
 
 
-def plan(quick, runs=None):
-    """The quick evaluation takes less than ten minutes on two cores."""
+def plan(quick, runs=None, seconds=None):
+    """The quick evaluation takes less than ten minutes on two cores. `seconds` are those of a run between namespaces."""
     if quick:
-        return Plan("quick", runs or 5, 0.6, 0.2, tuple(_quick(kept) for kept in TABLE if kept.quick is not None))
-    return Plan("full", runs or 5, 4.0, 2.0, TABLE)
+        return Plan("quick", runs or 5, seconds or 0.6, 0.2, tuple(_quick(kept) for kept in TABLE if kept.quick is not None))
+    return Plan("full", runs or 5, seconds or 4.0, 2.0, TABLE)
 
 
 def _quick(experiment):

@@ -24,7 +24,7 @@ def wrk(text):
     if not rate or not volume:
         raise Unreadable(f"wrk: {text[-300:]}")
     found = {"requests_s": float(rate[1]), "gbit_s": float(volume[1]) * SIZES[volume[2]] * 8 / 1e9}
-    for quantile, value, unit in re.findall(r"^\s+(50|75|90|99)%\s+([\d.]+)(us|ms|s|m|h)$", text, re.M):
+    for quantile, value, unit in re.findall(r"^\s+(50|75|90|99)%\s+([\d.]+)(us|ms|s|m|h) *$", text, re.M):
         found[f"latency_p{quantile}_s"] = float(value) * UNITS[unit]
     errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", text)

@@ -157,6 +157,8 @@ class Site(Cabled):
             self.steer(self.middle, device, [])
         for pid in _napi_threads() - before:
             os.sched_setaffinity(pid, [self.cores.middle])
+            # Under `nice` they take turns with the middle's processes as they do without.
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def _napi_threads():

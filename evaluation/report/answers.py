@@ -160,8 +160,8 @@ def comparison(results):
 def rewriting(results):
     """Rewriting beside nginx: requests per second, the work of a request, and the time that it adds to one."""
     body = []
-    for point in results.find(system=OURS, experiment="rewrite-http"):
-        at = {"experiment": "rewrite-http", "load": point["load"], "x": point["x"]}
+    for point in results.find(system=OURS, experiment="rewrite-http-body"):
+        at = {"experiment": "rewrite-http-body", "load": point["load"], "x": point["x"]}
         nginx = results.one(system="nginx", **at)
         ratios = [_ratio(point, nginx, metric) for metric in ("requests_s", "middle_us_per_request")]
         if ratios[0] is None:

@@ -35,7 +35,7 @@ ABOUT = {
     "patterns": "Both directions are searched for random literals of 10 to 16 letters; iperf3 sends random bytes, nginx random words."
     " Suricata runs inline between the same two interfaces (AF_PACKET), with streams of any length, without its parsers of application"
     " protocols; its rules drop, mmb's close.",
-    "rewrite-http": "Each KB of a page has a word that becomes a longer text, so that almost every segment changes and every page grows: mmb"
+    "rewrite-http-body": "Each KB of a page has a word that becomes a longer text, so that almost every segment changes and every page grows: mmb"
     " changes bodies inside the connection between client and server (`mod http-body`), nginx (`sub_filter`) and Apache (`mod_substitute`)"
     " are reverse proxies. Before each run one page is compared with what must arrive, byte for byte. Kernel forwarding and mmb without"
     " rules rewrite nothing: they are the path.",

@@ -54,7 +54,7 @@ def test_the_full_plan_has_the_sizes_of_the_paper():
 
 def test_files_change_the_load_and_not_the_policy():
     by_name = {experiment.name: experiment for experiment in experiments.plan(quick=False).experiments}
-    for name in ("files", "balance-files", "rewrite-http", "rewrite-http-latency", "rewrite-http-mask", "rewrite-http-head"):
+    for name in ("files", "balance-files", "rewrite-http-body", "rewrite-http-latency", "rewrite-http-mask", "rewrite-http-head"):
         made = list(by_name[name].points(1.0))
         assert [x for x, _, _ in made] == [load.size_kb for *_, load in made] == list(by_name[name].files)
         assert len({policy for _, policy, _ in made}) == 1
