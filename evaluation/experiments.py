@@ -1,4 +1,5 @@
-"""The measurements: the experiments of section 4 of the paper (arXiv 1904.11277) and further ones, in two sizes."""
+"""The measurements: the experiments of section 4 of the paper (arXiv 1904.11277), those of the paper on MiddleClick (HPSR 2018) with
+chains of functions, and further ones, in two sizes."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -141,9 +142,50 @@ TABLE = (
         systems=(*TRACKERS, "haproxy"),
         loads=("wrk-balanced",),
     ),
+    Experiment(
+        name="balance-files",
+        title="Files through a load balancer, by their size",
+        paper="MiddleClick, figure 12",
+        kind="balance",
+        systems=(*MMB, "nftables", "haproxy"),
+        loads=("wrk-balanced-files",),
+        axis="KB",
+        files=(1, 8, 64, 256, *loads.Web.large_kb),
+        quick=None,
+    ),
+    Experiment(
+        name="chain",
+        title="A chain of functions",
+        paper="MiddleClick, figure 13",
+        kind="chain",
+        systems=("forward", *MMB, "nftables", "haproxy"),
+        loads=("iperf", "wrk-8k"),
+        sizes=(0, 1, 2, 3),
+        axis="functions",
+        quick={"systems": ("mmb-af_xdp", "nftables", "haproxy"), "sizes": (1, 2, 3), "loads": ("iperf",)},
+    ),
+    Experiment(
+        name="patterns",
+        title="Literals in streams, none found",
+        paper="MiddleClick, figure 13",
+        kind="patterns",
+        systems=(*MMB, "suricata"),
+        loads=("iperf", "wrk-8k"),
+        sizes=(1, 100, 1000, 10_000),
+        axis="literals",
+        quick={"sizes": (100,), "loads": ("iperf",)},
+    ),
 )
 
-LOADS = {"iperf": loads.Iperf, "wrk": loads.Web, "wrk-balanced": loads.Balanced, "udp": loads.Small, "ping": loads.Ping}
+LOADS = {
+    "iperf": loads.Iperf,
+    "wrk": loads.Web,
+    "wrk-8k": loads.Requests,
+    "wrk-balanced": loads.Balanced,
+    "wrk-balanced-files": loads.BalancedFiles,
+    "udp": loads.Small,
+    "ping": loads.Ping,
+}
 
 
 def make_load(name, seconds, file=None):

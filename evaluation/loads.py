@@ -11,6 +11,7 @@ from lab.process import run, wait_until
 
 from . import parse
 from .accounting import Snapshot, between
+from .policies import text
 from .topology import BALANCED, CLIENT, SERVER
 
 NATIVE = Path(__file__).parent / "native"
@@ -149,6 +150,7 @@ class Web(Load):
 
     connections = 64
     sizes_kb = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    large_kb = (1024, 16_384)
 
     def __init__(self, seconds, size_kb=128, address=SERVER):
         super().__init__(seconds)
@@ -161,8 +163,10 @@ class Web(Load):
             return
         root = site.folder / "www"
         root.mkdir(exist_ok=True)
-        for size in self.sizes_kb:
-            (root / f"{size}k").write_bytes(b"m" * (size << 10))
+        payload = text(max(self.sizes_kb) << 10)
+        for size in (*self.sizes_kb, *self.large_kb):
+            times = -(-(size << 10) // len(payload))
+            (root / f"{size}k").write_bytes((payload * times)[: size << 10])
         config = site.folder / "nginx.conf"
         config.write_text(
             f"daemon off; master_process off; pid {site.folder}/nginx.pid; error_log stderr;\n"
@@ -192,6 +196,22 @@ class Balanced(Web):
 
     def __init__(self, seconds, size_kb=128):
         super().__init__(seconds, size_kb, BALANCED)
+
+
+class Requests(Web):
+    """Small files, as the paper on MiddleClick has them."""
+
+    connections = 128
+
+    def __init__(self, seconds, size_kb=8):
+        super().__init__(seconds, size_kb)
+        self.name = "wrk-8k"
+
+
+class BalancedFiles(Balanced):
+    """Files of several sizes over as many connections as that paper has."""
+
+    connections = 128
 
 
 class Small(Load):

@@ -29,6 +29,7 @@ VERSIONS = {
     "iptables": ["iptables-legacy", "--version"],
     "conntrack": ["conntrack", "--version"],
     "haproxy": ["haproxy", "-v"],
+    "suricata": ["suricata", "-V"],
     "clang": ["clang", "--version"],
     "bpftool": ["bpftool", "version"],
     "ethtool": ["ethtool", "--version"],

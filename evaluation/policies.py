@@ -17,6 +17,14 @@ FIRST_OCTETS = [octet for octet in range(11, 224) if octet not in (127, 200)]
 KINDS = (*range(70, 254), 254)
 
 
+# A chain of functions, each a further one: what a policy of the kind `chain` of that size does.
+FUNCTIONS = ("forwarding", "source NAT", "reassembly", "search")
+# The literals of the last function.
+SEARCHED = 100
+# The letters of literals, which the payload of the loads has too.
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
 class Tuple(NamedTuple):
     source: str
     destination: str
@@ -37,7 +45,8 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """`kind`: none, firewall, stateful, nat, options, masks or balance; `size` is the number of rules, if the kind has several."""
+    """`kind`: none, firewall, stateful, nat, options, masks, balance, chain or patterns; `size` is the number of rules, of functions (of
+    the chain) or of literals, if the kind has several."""
 
     kind: str
     size: int = 0
@@ -55,6 +64,13 @@ class Policy:
         chance, drawn = self.random(), {}
         while len(drawn) < self.size:
             drawn[chance.choice(KINDS), chance.getrandbits(32)] = None
+        return list(drawn)
+
+    def literals(self):
+        """Distinct texts that no payload of the loads has."""
+        chance, drawn = random.Random(f"literals {self.seed}"), {}
+        while len(drawn) < (SEARCHED if self.kind == "chain" else self.size):
+            drawn["".join(chance.choices(LETTERS, k=chance.randint(10, 16)))] = None
         return list(drawn)
 
     def shapes(self):
@@ -81,6 +97,11 @@ def _tuples(policy):
     while len(drawn) < policy.size:
         drawn[Tuple(_address(chance), _address(chance), chance.choice((TCP, UDP)), _port(chance), _port(chance))] = None
     return list(drawn)
+
+
+def text(size, seed=1):
+    """Payload in which a search has something to do: random words."""
+    return "".join(random.Random(f"text {seed}").choices(LETTERS + "   ", k=size)).encode()
 
 
 def _address(chance):

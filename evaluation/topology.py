@@ -55,6 +55,16 @@ class Cores:
             os.sched_setaffinity(0, self.ends)
 
 
+    @contextlib.contextmanager
+    def on_all(self):
+        """Processes that start in the meantime run on any of the cores."""
+        os.sched_setaffinity(0, [self.middle, *self.ends])
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, self.ends)
+
+
 def mask(cores):
     """The format of RPS: hexadecimal words of 32 bits with commas."""
     bits = sum(1 << core for core in cores)

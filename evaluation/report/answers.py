@@ -22,6 +22,8 @@ BEHIND = {
 AHEAD = {
     "iptables": "iptables holds a packet against one rule after the other; mmb finds all rules that match by few lookups.",
     "nftables": "what no set can hold (options of several kinds, differing masks) nftables tries rule after rule; mmb looks it up.",
+    "suricata": "Suricata decodes each packet, keeps a flow and a stream for it and searches each stream when enough bytes are there; mmb"
+    " searches each packet once, where it lies.",
     "haproxy": "HAProxy ends each connection and begins another: two passages of TCP, every byte copied; mmb rewrites addresses.",
     "xdp": "the XDP filter stands before the kernel's forwarding, and packets pay for both.",
 }

@@ -78,6 +78,26 @@ def cycles(points):
     return rows(head, body)
 
 
+def streams(points):
+    """The chain of functions in memory: a row for each function, on one core and on two."""
+    by_name = {}
+    for point in points:
+        by_name.setdefault(point["load"], {})[point["x"]] = point
+    body = []
+    for name, by_cores in by_name.items():
+        one, two = by_cores.get(1), by_cores.get(2)
+        told = "; ".join(found for found in (notes(point) for point in by_cores.values()) if found)
+        body.append(
+            [
+                name.removeprefix("chain: "),
+                *([with_spread(one, "cycles_per_byte"), with_spread(one, "gbit_s")] if one else ["–", "–"]),
+                *([with_spread(two, "gbit_s"), number(median(two, "scaling"))] if two else ["–", "–"]),
+                told,
+            ]
+        )
+    return rows(["function", "cycles a byte", "Gbit/s, one core", "Gbit/s, two cores", "two cores / one", "notes"], body)
+
+
 def memif(points):
     head = ["policy", "frame", "Mpps", "Gbit/s", "mmb's core busy", "cycles a packet", "notes"]
     body = []

@@ -7,8 +7,9 @@ import subprocess
 import pytest
 
 from evaluation import topology
-from evaluation.policies import Policy, Tuple
-from evaluation.systems import ALL, Unable, kernel, mmb, xdp
+from evaluation import loads
+from evaluation.policies import SEARCHED, Policy, Tuple, text
+from evaluation.systems import ALL, Unable, kernel, mmb, suricata, xdp
 
 RULE = Tuple("11.2.3.4", "99.0.0.1", 17, 53, 65535)
 OURS = [ipaddress.ip_network(network) for network in ("10.0.0.0/8", "200.0.0.1/32")]
@@ -49,11 +50,18 @@ def test_there_are_only_so_many_masks():
         ("options", 100, 100),
         ("masks", 64, 64),
         ("balance", 0, 1),
+        ("chain", 0, 0),
+        ("chain", 1, 1),
+        ("chain", 2, 2),
+        ("chain", 3, 4),
+        ("patterns", 10_000, 2),
     ],
 )
 def test_mmb_takes_its_rules(tmp_path, kind, size, rules):
-    lines = list(mmb.rules(Policy(kind, size)))
+    policy, literals = Policy(kind, size), tmp_path / "literals.txt"
+    lines = list(mmb.rules(policy, literals))
     assert len(lines) == rules
+    literals.write_text("".join(f"{literal}\n" for literal in policy.literals()))
     path = tmp_path / "policy.mmb"
     path.write_text("".join(f"{line}\n" for line in lines))
     done = subprocess.run([os.environ.get("MMB", "target/release/mmb"), "check", path], capture_output=True, text=True)
@@ -67,6 +75,24 @@ def test_five_tuples_in_the_words_of_each_system(monkeypatch):
     assert "-A FORWARD -s 11.2.3.4 -d 99.0.0.1 -p udp --sport 53 --dport 65535 -j DROP" in list(kernel.iptables(policy))
     assert kernel.element(RULE) == "11.2.3.4 . 99.0.0.1 . udp . 53 . 65535"
     assert xdp.key(RULE) == "0b 02 03 04 63 00 00 01 00 35 ff ff 11 00 00 00"
+
+
+def test_no_literal_is_in_the_payload_of_the_loads():
+    payload = text(max(loads.Web.sizes_kb) << 10).decode()
+    # Files are this text again and again.
+    payload += payload[:16]
+    literals = Policy("patterns", 10_000).literals()
+    assert len(set(literals)) == 10_000
+    assert all(10 <= len(literal) <= 16 and literal not in payload for literal in literals)
+    assert Policy("chain", 3).literals() == literals[:SEARCHED]
+
+
+def test_literals_in_the_words_of_suricata():
+    (first, second) = suricata.rules(Policy("patterns", 2))
+    literals = Policy("patterns", 2).literals()
+    assert first == f'drop tcp any any -> any any (msg:"1"; content:"{literals[0]}"; sid:1;)'
+    assert f'content:"{literals[1]}"; sid:2;' in second
+    assert list(suricata.rules(Policy("none"))) == []
 
 
 def test_values_of_one_kind_of_option_share_a_set(monkeypatch):
@@ -83,6 +109,9 @@ def test_values_of_one_kind_of_option_share_a_set(monkeypatch):
         ("forward", Policy("firewall", 1), "does no firewall"),
         ("iptables", Policy("options", 1), "not its value"),
         ("iptables", Policy("firewall", 100_000), "10,000 show what that costs"),
+        ("nftables", Policy("chain", 2), "no chain that ends with reassembly"),
+        ("haproxy", Policy("chain", 3), "no chain that ends with search"),
+        ("suricata", Policy("chain", 1), "does no chain"),
     ],
 )
 def test_a_system_says_what_it_cannot_do(tmp_path, system, policy, why):

@@ -85,6 +85,11 @@ ALL = results(
     point("firewall", "iptables", x=10_000, axis="rules", absent="no kernel for it"),
     point("rtt", "mmb-af_xdp", "ping", x=10_000, axis="rules", rtt_p50_us=[50], rtt_p99_us=[99], rtt_quantiles_s=[[1e-6] * 101]),
     point("cycles", "mmb", "five-tuple", x=100_000, axis="rules", cycles_per_packet=[51.0], mpps=[40.0], classify_cycles=[17.0]),
+    point("chain", "mmb-af_xdp", x=1, axis="functions", gbit_s=[3.0], cycles_per_packet=[700], middle_busy=[0.5]),
+    point("chain", "mmb-af_xdp", x=2, axis="functions", gbit_s=[2.0], cycles_per_packet=[900], middle_busy=[0.5]),
+    point("streams", "mmb", "chain: NAT", x=1, axis="cores", gbit_s=[160.0], cycles_per_byte=[0.125], cycles_per_packet=[123.0]),
+    point("streams", "mmb", "chain: NAT", x=2, axis="cores", gbit_s=[320.0], scaling=[2.0]),
+    point("streams", "mmb", "chain: + digest", x=1, axis="cores", gbit_s=["no | memory"], cycles_per_byte=[1.0]),
     point("memif", "mmb", "none", x=64, axis="bytes", mpps=[6.5], gbit_s=[3.3], middle_busy=[1.0], cycles_per_packet=[300]),
     point("vpp", "vpp-acl", absent="not installed here"),
 )
@@ -118,6 +123,11 @@ def test_who_is_absent_has_a_row_that_says_why(page):
     assert re.search(r"vpp-acl.*not installed here", page)
 
 
+def test_functions_on_streams_have_a_row_each_with_one_core_and_two(page):
+    assert "| NAT | **0.125** (0.125–0.125) | **160** (160–160) | **320** (320–320) | 2.00 |  |" in page
+    assert "| + digest | – | – | – | – | 1 of 1 runs failed |" in page
+
+
 def test_losing_is_shown_with_its_reason(page):
     row = "| title of firewall, by rules | load iperf | <nftables> | 100: **behind** 0.268; 10 K: **behind** 0.268 | 100: 2.22; 10 K: 2.22 |"
     assert row in page
@@ -132,7 +142,7 @@ def test_the_machine_and_the_versions_are_told(page):
 
 def test_every_picture_of_the_page_is_there_and_no_other(folder, page):
     linked = set(re.findall(r"\]\((\w+\.svg)\)", page))
-    assert linked == {path.name for path in folder.glob("*.svg")} == {"firewall.svg", "rtt.svg", "cycles.svg"}
+    assert linked == {path.name for path in folder.glob("*.svg")} == {"firewall.svg", "rtt.svg", "chain.svg", "cycles.svg"}
 
 
 def test_the_same_results_give_the_same_bytes(folder, tmp_path):

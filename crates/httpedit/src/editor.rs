@@ -66,6 +66,12 @@ impl HttpEditor {
         }
     }
 
+    /// Whether a message leaves in another framing than it came in, so that bytes which are not shown would not be understood.
+    #[must_use]
+    pub fn has_own_framing(&self) -> bool {
+        self.bodies.iter().flatten().any(|body| body.plan == BodyPlan::Chunks)
+    }
+
     /// Gives back the states of scans to the worker's scanner. They return by themselves, a little later, if the editor is dropped.
     pub fn close(&mut self, scanner: &mut Scanner) {
         for scan in &mut self.scans {
@@ -118,9 +124,7 @@ impl HttpEditor {
                 Err(Refusal::NoRoom) => return HttpProgress::NoRoom,
                 Err(Refusal::Ended(rule)) => return HttpProgress::Ended(rule),
                 Err(Refusal::Unfit(reason)) => {
-                    let has_own_framing =
-                        self.bodies.iter().flatten().any(|body| body.plan == BodyPlan::Chunks);
-                    if rules.settings.unfit == UnfitTreatment::Close || has_own_framing {
+                    if rules.settings.unfit == UnfitTreatment::Close || self.has_own_framing() {
                         return HttpProgress::Unfit(reason);
                     }
                     out.note(HttpNote::UnfitPassed(reason));

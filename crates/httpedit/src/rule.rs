@@ -18,26 +18,38 @@ pub const MOST_REPLACED: usize = 64 << 10;
 /// The most bytes that a rule adds at a body's end.
 pub const MOST_TAIL: usize = 4096;
 
-/// Why a rule is not compiled.
+/// Why a rule, by the caller's number, is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpRuleError {
     /// A rule has too many constraints.
-    #[error("rule {0} has more than {MOST_CONSTRAINTS} constraints on HTTP; write two rules")]
+    #[error("more than {MOST_CONSTRAINTS} constraints on HTTP; write two rules")]
     TooManyConstraints(u32),
     /// A rule names a list that is not there.
-    #[error("rule {0} names a list that there is not: {1}")]
+    #[error("there is no list {1}")]
     NoList(u32, String),
     /// A pattern is refused, of this rule or of all together.
-    #[error("rule {0}: {1}")]
+    #[error("{1}")]
     Pattern(u32, PatternError),
     /// A match may become too long.
     #[error(
-        "rule {0}: a match may become {1} bytes, more than {MOST_REPLACED}; shorten the text or name `\\m` less often"
+        "a match may become {1} bytes, more than {MOST_REPLACED}; shorten the text or name `\\m` less often"
     )]
     LongReplacement(u32, usize),
     /// A rule adds too much to bodies.
-    #[error("rule {0} adds {1} bytes to bodies, more than {MOST_TAIL}; shorten the text")]
+    #[error("the rule adds {1} bytes to bodies, more than {MOST_TAIL}; shorten the text")]
     LongTail(u32, usize),
+}
+
+impl HttpRuleError {
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> u32 {
+        match self {
+            HttpRuleError::TooManyConstraints(rule) | HttpRuleError::NoList(rule, _) => *rule,
+            HttpRuleError::Pattern(rule, _) | HttpRuleError::LongReplacement(rule, _) => *rule,
+            HttpRuleError::LongTail(rule, _) => *rule,
+        }
+    }
 }
 
 /// The rules on HTTP of one policy.

@@ -74,9 +74,13 @@ impl MatchDfa {
         Run { longest, is_open: state != 0, read: rest.len() }
     }
 
-    /// Whether some match begins with a byte.
-    pub(super) fn can_begin_with(&self, byte: u8) -> bool {
-        self.starts.iter().any(|start| self.next(*start, byte) != 0)
+    /// Whether some match begins with these bytes, or is the first of them.
+    pub(super) fn can_begin_with(&self, bytes: &[u8]) -> bool {
+        let goes_on = |state: u32, byte: &u8| match state {
+            state if state >= self.first_match => state,
+            state => self.next(state, *byte),
+        };
+        self.starts.iter().any(|start| bytes.iter().fold(*start, goes_on) != 0)
     }
 
     /// Whether a byte begins a match, and is not the whole of it.

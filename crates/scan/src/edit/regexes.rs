@@ -166,15 +166,29 @@ mod tests {
         }
     }
 
-    fn group(sources: &[&str]) -> RegexGroup {
+    fn parse(sources: &[impl AsRef<str>]) -> Vec<EditHir> {
         let mut parser = ParserBuilder::new();
         parser.unicode(false).utf8(false);
-        let regexes = sources.iter().zip(0..).map(|(source, pattern)| EditHir {
-            hir: parser.build().parse(source).expect("a regex"),
-            pattern,
-        });
-        let regexes: Vec<_> = regexes.collect();
-        RegexGroup::new(&regexes).expect("regexes").expect("few states")
+        let parse = |source: &str| parser.build().parse(source).expect("a regex");
+        sources
+            .iter()
+            .zip(0..)
+            .map(|(source, pattern)| EditHir { hir: parse(source.as_ref()), pattern })
+            .collect()
+    }
+
+    fn group(sources: &[&str]) -> RegexGroup {
+        RegexGroup::new(&parse(sources)).expect("regexes").expect("few states")
+    }
+
+    /// tests/edits.rs has them too.
+    #[test]
+    fn regexes_that_are_too_large_together_come_in_groups() {
+        let regex = |letter: u8| format!("[^{0}xy]{{1,90}}{0}{{2}}[xy]?", char::from(letter));
+        let regexes: Vec<_> = (b'a'..b'n').map(regex).collect();
+        let groups = regex_groups(&parse(&regexes)).expect("groups");
+        assert_eq!(groups.len(), 2);
+        assert!(groups.iter().all(|group| group.dfa.longest() == 93));
     }
 
     #[test]
