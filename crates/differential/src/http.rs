@@ -1,4 +1,5 @@
-//! The bytes of both directions of an HTTP connection: the reader against a plain model of the grammar, and cut against whole.
+//! The bytes of both directions of an HTTP connection: the reader against a plain model of the grammar, and cut against whole; editors of the
+//! connection too.
 //!
 //! An input is a byte that selects the length of pieces, and a script: 0xFE begins bytes of the client, 0xFD bytes of the server, and 0xFC says that
 //! the one whose bytes come closes behind them. The model knows whole heads only, as regexes from RFC 9110 and RFC 9112; it
@@ -9,6 +10,7 @@ use mmb_http::{HeadBuffer, HttpConnection, HttpDirection, HttpPiece, HttpUnfit};
 use model::Model;
 use pieces::{Kind, Pieces, Step, other};
 
+mod editing;
 mod model;
 mod pieces;
 
@@ -30,7 +32,9 @@ pub fn http(data: &[u8]) -> Result<(), String> {
     let lengths = [usize::MAX, 1, 1 + usize::from(first & 63)];
     let mut readers = lengths.map(|_| Reader::new());
     let mut model = Model::new(HEAD_LIMIT as usize);
-    for step in steps(&script[..script.len().min(MOST_BYTES)]) {
+    let steps = steps(&script[..script.len().min(MOST_BYTES)]);
+    editing::edit(&steps, &lengths)?;
+    for step in steps {
         for (reader, length) in readers.iter_mut().zip(lengths) {
             reader.read(&step, length);
         }

@@ -27,8 +27,8 @@ mod worker;
 pub use compiled::{AffectedConnections, PublishError, StatefulChange};
 pub use conntrack::{
     CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, Endpoints,
-    LeftOutConnection, LoadSummary, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap,
-    StateWriter, StreamEvent, StreamEventKind, WatchedEvent,
+    LeftOutConnection, LoadSummary, STREAM_BYTES, SavedCounter, SavedPort, SavedRule, SavedState,
+    StateHeader, StateMap, StateWriter, StreamEvent, StreamEventKind, WatchedEvent,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, RuleCount, StageCount};

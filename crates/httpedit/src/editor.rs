@@ -25,7 +25,7 @@ pub struct HttpTools<'t> {
     pub memory: &'t mut HttpMemory,
 }
 
-/// What an editor has decided.
+/// What an editor has decided. Bytes that were decided before it could not go on were told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpProgress {
     /// All bytes are decided.

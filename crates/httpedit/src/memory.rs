@@ -4,9 +4,10 @@ use crate::body::{Found, Run};
 use crate::exchange::MOST_LIVE_RULES;
 use crate::head_edit::HeadTable;
 use crate::limits::{MOST_FOUND, MOST_GATHERED, MOST_RUNS, MOST_WRITTEN};
+use crate::rule::MOST_TAIL;
 use mmb_http::HeadBuffer;
 
-/// The working memory of a worker: some 700 KiB. Made off the packet path; used on it without allocation.
+/// The working memory of a worker: some 1.2 MiB. Made off the packet path; used on it without allocation.
 #[derive(Debug, Default)]
 pub struct HttpMemory {
     pub(crate) buffer: HeadBuffer,
@@ -37,8 +38,8 @@ impl Default for Work {
             runs: Vec::with_capacity(MOST_RUNS),
             content: Vec::with_capacity(MOST_GATHERED),
             found: Vec::with_capacity(MOST_FOUND),
-            // All that is written at once may be neighbours: two bodies' worth of matches, what rules add, and the head.
-            text: Vec::with_capacity(6 * MOST_WRITTEN),
+            // All that is written at once may be neighbours: matches, what rules add, and a head.
+            text: Vec::with_capacity(3 * MOST_WRITTEN + MOST_LIVE_RULES * MOST_TAIL),
         }
     }
 }

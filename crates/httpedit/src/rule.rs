@@ -15,6 +15,9 @@ pub const MOST_CONSTRAINTS: usize = 14;
 /// The most bytes that stand in the place of a match in a body.
 pub const MOST_REPLACED: usize = 64 << 10;
 
+/// The most bytes that a rule adds at a body's end.
+pub const MOST_TAIL: usize = 4096;
+
 /// Why a rule, by the caller's number, is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpRuleError {
@@ -32,6 +35,9 @@ pub enum HttpRuleError {
         "a match may become {1} bytes, more than {MOST_REPLACED}; shorten the text or name `\\m` less often"
     )]
     LongReplacement(u32, usize),
+    /// A rule adds too much to bodies.
+    #[error("the rule adds {1} bytes to bodies, more than {MOST_TAIL}; shorten the text")]
+    LongTail(u32, usize),
 }
 
 impl HttpRuleError {
@@ -41,6 +47,7 @@ impl HttpRuleError {
         match self {
             HttpRuleError::TooManyConstraints(rule) | HttpRuleError::NoList(rule, _) => *rule,
             HttpRuleError::Pattern(rule, _) | HttpRuleError::LongReplacement(rule, _) => *rule,
+            HttpRuleError::LongTail(rule, _) => *rule,
         }
     }
 }
@@ -292,6 +299,9 @@ impl<'p> Compiler<'_, 'p> {
         };
         // An edit of what ends the connection has no effect.
         let action = self.targets(rule, &mut compiled).filter(|_| !compiled.ends);
+        if compiled.tail.len() > MOST_TAIL {
+            return Err(HttpRuleError::LongTail(number, compiled.tail.len()));
+        }
         for constraint in rule.stream_matches() {
             let Some(part) = part_of(constraint) else { continue };
             let place = compiled.constraints.len();

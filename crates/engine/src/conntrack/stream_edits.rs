@@ -7,7 +7,7 @@ use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
 use super::stream_ref::FollowedId;
 use super::stream_search::StreamSearch;
-use super::streams::{FollowedStream, ReceiverReset, StreamEnd, Streams};
+use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -137,12 +137,21 @@ impl Conntrack {
         self.state.streams.table.due_ms()
     }
 
+    /// Keeps the quick pass, which compares numbers as they come, from a connection whose ends count differently.
+    pub(super) fn forget_numbers(&mut self, member: ConnId, stream: StreamId) {
+        if !self.state.streams.table.is_unshifted(stream) {
+            [Direction::Forward, Direction::Reply]
+                .into_iter()
+                .for_each(|known| self.table.forget(member, known));
+        }
+    }
+
     /// Asks about the other direction of a packet again, if it waits for what this one brings.
     pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
         let Streams { followed, tools, .. } = &self.state.streams;
-        let FollowedStream { stream: Some(stream), search, .. } = &followed[id] else { return };
-        if search.http.is_some_and(|http| tools.http.waits_for_other(http, 1 - direction)) {
-            self.release_stream(snapshot, *stream, 1 - direction);
+        let Some(stream) = followed[id].stream else { return };
+        if followed[id].http().is_some_and(|http| tools.http.waits_for_other(http, 1 - direction)) {
+            self.release_stream(snapshot, stream, 1 - direction);
         }
     }
 
@@ -157,11 +166,13 @@ impl Conntrack {
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let mut search = StreamSearch::new(rules, &mut followed[id].search, tools);
+        let StreamPhase::Searched(search) = &mut followed[id].phase else { return };
+        let mut search = StreamSearch::new(rules, search, tools);
         let released = table.release(stream, direction, state.now_ms, &mut search);
         let is_unfit = search.is_unfit;
         state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
+        self.forget_numbers(member, stream);
         for fired in &fired {
             self.tell_alert(snapshot, member, *fired);
         }

@@ -9,7 +9,7 @@ use super::stream_event::StreamEventKind;
 use super::stream_header::{change_segment, stream_segment};
 use super::stream_ref::{FollowedId, StreamRef};
 use super::stream_search::{Fired, StreamSearch};
-use super::streams::{ReceiverReset, StreamEnd, Streams};
+use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::{Snapshot, StreamRule};
 use crate::drop::DropReason;
@@ -94,7 +94,7 @@ impl Conntrack {
             return Err(StreamRefusal::of(DropReason::ConnInvalid));
         };
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
-        if let Some(end) = self.state.streams.followed[followed].end {
+        if let Some(end) = self.state.streams.followed[followed].end() {
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
                 self.answer(of, &segment, packet, layout);
                 self.tell_receiver((of, followed), end, &segment, packet, layout);
@@ -125,6 +125,7 @@ impl Conntrack {
                     self.edit_packet(of, stream, &outcome, packet, layout)
                 }
             };
+            self.forget_numbers(id, stream);
             self.release_other(snapshot, followed, direction as usize);
             return Ok(done);
         }
@@ -149,9 +150,13 @@ impl Conntrack {
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let followed = &mut followed[id];
-        let Some(stream) = followed.stream else { return Ok(Outcome::PASS) };
+        let FollowedStream { stream: Some(stream), phase: StreamPhase::Searched(search), .. } = followed
+        else {
+            return Ok(Outcome::PASS);
+        };
+        let stream = *stream;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let mut search = StreamSearch::new(rules, &mut followed.search, tools);
+        let mut search = StreamSearch::new(rules, search, tools);
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
         let (has_no_room, is_unfit) = (search.has_no_room, search.is_unfit);
@@ -285,7 +290,7 @@ impl Conntrack {
                     reset(segment.seq.wrapping_add(segment.payload));
                 }
                 let told = StreamEnd { tells: ReceiverReset::Never, ..end };
-                self.state.streams.followed[id].end = Some(told);
+                self.state.streams.followed[id].phase = StreamPhase::Ended(told);
                 self.table.reset(of.member.0);
             }
             ReceiverReset::Each(seqs) => {

@@ -61,11 +61,44 @@ pub(super) enum ReceiverReset {
 pub(super) struct FollowedStream {
     serial: u32,
     pub(super) stream: Option<StreamId>,
-    pub(super) end: Option<StreamEnd>,
-    pub(super) search: SearchState,
+    pub(super) phase: StreamPhase,
     pub(super) digests: bool,
     /// What made packets need, of a stream with edits.
     pub(super) edited: Option<EditedId>,
+}
+
+/// What the engine does with the packets of a stream.
+#[derive(Debug)]
+pub(super) enum StreamPhase {
+    /// It searches them.
+    Searched(SearchState),
+    /// It drops them.
+    Ended(StreamEnd),
+}
+
+impl Default for StreamPhase {
+    fn default() -> Self {
+        StreamPhase::Searched(SearchState::default())
+    }
+}
+
+impl FollowedStream {
+    /// How it has ended.
+    #[inline]
+    pub(super) fn end(&self) -> Option<StreamEnd> {
+        match self.phase {
+            StreamPhase::Searched(_) => None,
+            StreamPhase::Ended(end) => Some(end),
+        }
+    }
+
+    /// Its messages, if it has rules on HTTP.
+    pub(super) fn http(&self) -> Option<HttpId> {
+        match &self.phase {
+            StreamPhase::Searched(search) => search.http,
+            StreamPhase::Ended(_) => None,
+        }
+    }
 }
 
 /// Where the searches of a stream are.
@@ -188,8 +221,10 @@ impl Streams {
     /// Gives up the searches with sets that are not in force any more, for the memory of a new one.
     fn close_old_scans(&mut self) {
         for number in 1..=self.followed.highest() {
-            if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some()) {
-                self.followed[id].search.scans = [None, None];
+            if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some())
+                && let StreamPhase::Searched(search) = &mut self.followed[id].phase
+            {
+                search.scans = [None, None];
             }
         }
         self.tools.adopt_set();
@@ -235,15 +270,9 @@ impl Streams {
             search.http = Some(self.tools.http.open().ok_or(DropReason::ConnNoMemory)?);
         }
         self.serials = self.serials.wrapping_add(1);
-        let serial = self.serials;
-        let id = self.followed.insert(FollowedStream {
-            serial,
-            stream,
-            end,
-            search,
-            digests: wanted.digests,
-            edited,
-        });
+        let (serial, digests) = (self.serials, wanted.digests);
+        let phase = end.map_or(StreamPhase::Searched(search), StreamPhase::Ended);
+        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests, edited });
         stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
         Ok(Some(StreamRef { id, serial, is_edited }))
     }
@@ -259,14 +288,20 @@ impl Streams {
         self.followed[self.live(stream)?].stream
     }
 
+    /// Whether tracking sees the numbers that both ends have.
+    pub(super) fn is_unshifted(&self, stream: StreamRef) -> bool {
+        let stream = if stream.is_edited { self.edited(stream) } else { None };
+        stream.is_none_or(|stream| self.table.is_unshifted(stream))
+    }
+
     /// What a stream adds to the numbers of each direction; `None` if that is no constant.
     pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
         let Some(id) = self.live(stream) else { return Some([0; 2]) };
-        let FollowedStream { stream, search, .. } = &self.followed[id];
-        if search.http.is_some_and(|http| self.tools.http.is_within_message(http)) {
+        let followed = &self.followed[id];
+        if followed.http().is_some_and(|http| self.tools.http.is_within_message(http)) {
             return None;
         }
-        stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))
+        followed.stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))
     }
 
     /// Prefetches the record of a stream.
@@ -278,16 +313,18 @@ impl Streams {
     /// Ends the following of a stream, and keeps its record: all later packets are dropped.
     pub(super) fn stop(&mut self, id: FollowedId, end: StreamEnd) {
         self.release(id);
-        self.followed[id].end = Some(end);
+        self.followed[id].phase = StreamPhase::Ended(end);
     }
 
     /// Gives back what a record holds.
     fn release(&mut self, id: FollowedId) {
         let followed = &mut self.followed[id];
-        let (stream, search) = (followed.stream.take(), std::mem::take(&mut followed.search));
+        let (stream, phase) = (followed.stream.take(), std::mem::take(&mut followed.phase));
         followed.edited.take().into_iter().for_each(|edited| self.edited.free(edited));
         stream.into_iter().for_each(|stream| self.table.end(stream));
-        self.tools.close(search);
+        if let StreamPhase::Searched(search) = phase {
+            self.tools.close(search);
+        }
     }
 
     /// Removes the record of a connection that has ended.
@@ -301,7 +338,7 @@ impl Streams {
     /// What is known of a stream, and how it has ended.
     pub(super) fn info(&self, stream: StreamRef) -> Option<(Option<StreamInfo>, Option<StreamEnd>)> {
         let followed = &self.followed[self.live(stream)?];
-        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end))
+        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end()))
     }
 }
 

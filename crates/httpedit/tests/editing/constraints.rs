@@ -199,6 +199,7 @@ fn rules_that_cannot_be_compiled_are_refused() {
         "{:?}",
         compile(&rule(vec![body(regex("a{1,4000}"))], vec![mod_body("~")]))
     );
+    assert!(refused(rule(vec![http()], vec![add_body(&"x".repeat(5000))])).contains("5000 bytes"));
     let other = rule(vec![is(mmb_policy::field::FieldId::Stream, Test::Patterns(vec![text("x")]))], vec![]);
     assert!(compile(&other).is_ok_and(|rules| rules.is_empty() && rules.index_of(7).is_none()));
 }

@@ -100,10 +100,15 @@ fn random_rule() -> impl Strategy<Value = RandomRule> {
         prop_oneof![Just(Does::MaskBody), select(vec!["", "X", "<~>", "~~"]).prop_map(Does::ModBody)],
     ));
     (vec(asks(), 1..3), vec(does(), 0..3), edits_body).prop_map(|(mut asks, mut does, edits_body)| {
+        // One pattern for bodies a rule.
+        let mut has_pattern = edits_body.is_some();
+        asks.retain(|asks| !matches!(asks, Asks::Body(_)) || !std::mem::replace(&mut has_pattern, true));
         if let Some((pattern, edit)) = edits_body {
-            asks.retain(|asks| !matches!(asks, Asks::Body(_)));
             asks.push(Asks::Body(pattern));
             does.push(edit);
+        }
+        if asks.is_empty() {
+            asks.push(Asks::Any);
         }
         RandomRule { asks, does }
     })

@@ -14,7 +14,7 @@ use std::fmt::{Formatter, Result, Write as _};
 
 pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "FIELD [VALUE]",
-    help: "appends a TCP option, an HTTP header field, or bytes to an HTTP body",
+    help: "appends a TCP option, a header field of HTTP, or bytes to a body",
     reference: "`add OPTION` appends an option, even if there is one of the kind. Without a value it has no data. The 40 bytes of \
                 the options area are the bound: what does not fit is left out and counted. \
                 `add http-header \"NAME\" \"VALUE\"` appends a header field to heads, `add http-body \"TEXT\"` bytes to bodies (\"Edits\").",

@@ -10,7 +10,7 @@ use std::fmt::{Formatter, Result};
 
 pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "[!] FIELD|all",
-    help: "removes a TCP option or an HTTP header field, with ! all but the named ones; all options; what is found in a stream",
+    help: "removes TCP options or header fields, with ! all but these; or what a rule finds",
     reference: "Several `strip OPTION` of one rule make a list of what goes; several `strip ! OPTION` a list of what stays. The two \
                 do not mix. Header fields are selected like options: `strip http-header \"NAME\"`. `strip` of a stream or of a body removes what \
                 the rule finds there (\"Edits\").",

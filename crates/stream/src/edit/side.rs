@@ -72,6 +72,8 @@ pub(crate) struct EditSide {
     pub(crate) again: AgainRanges,
     /// Bytes of output that packets may be made of before the next packet comes.
     pub(crate) credit: u32,
+    /// An edit has changed the length: numbers of input and output have differed since.
+    pub(crate) is_shifted: bool,
     /// The FIN follows the output.
     pub(crate) has_ended: bool,
     /// The sender is to get an acknowledgment.

@@ -61,6 +61,7 @@ impl<'t> EditSink<'t> {
         self.side.map.add(self.lists, (at, replaced as u32), (out, by.len() as u32));
         self.side.out_next += by.len() as u64;
         self.side.edits += 1;
+        self.side.is_shifted |= replaced != by.len();
         self.side.removed += replaced as u64;
         self.side.added += by.len() as u64;
     }

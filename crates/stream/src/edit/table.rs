@@ -323,6 +323,13 @@ impl StreamTable {
         Some(shifts)
     }
 
+    /// Whether the numbers of a stream are those of its ends in both directions: it has no edits, or none that changed a length.
+    #[inline]
+    pub fn is_unshifted(&self, id: StreamId) -> bool {
+        let is_shifted = |edit: EditId| self.edit.streams[edit].sides.iter().any(|side| side.is_shifted);
+        !self.streams[id].edit.is_some_and(is_shifted)
+    }
+
     /// Whether some direction of a stream is edited.
     pub fn is_edited(&self, id: StreamId) -> bool {
         self.streams[id].edit.is_some()

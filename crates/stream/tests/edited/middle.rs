@@ -135,7 +135,8 @@ impl Middle {
         }
         let other = 1 - direction;
         if let Some(first) = self.first[other].filter(|_| segment.has(flag::ACK)) {
-            let acked = segment.ack.wrapping_sub(first) as usize;
+            // What lies before the first byte acknowledges nothing.
+            let acked = segment.ack.wrapping_sub(first).cast_signed().max(0) as usize;
             let ends = &self.editor.decided[other].ends;
             let needed = match acked {
                 _ if self.levels[other] != Level::Edit => acked,

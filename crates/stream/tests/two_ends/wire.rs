@@ -3,7 +3,8 @@
 use mmb_stream::{EditedPayload, MadeSegment, Outcome, Segment, StreamId, StreamTable, flag};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    IpAddress, Ipv4Packet, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber, TcpTimestampRepr,
+    IpAddress, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber,
+    TcpTimestampRepr,
 };
 
 /// Bytes of an IPv4 header without options, the only ones that the ends send.
@@ -14,6 +15,28 @@ const IP_HEADER: usize = 20;
 pub(crate) struct Datagram(pub(crate) Vec<u8>);
 
 impl Datagram {
+    /// The packet of an end with a TCP segment.
+    pub(crate) fn new(number: usize, repr: &TcpRepr<'_>) -> Datagram {
+        let [src_addr, dst_addr] = [super::ADDRESSES[number], super::ADDRESSES[1 - number]];
+        let (next_header, payload_len) = (IpProtocol::Tcp, repr.buffer_len());
+        let ip = Ipv4Repr { src_addr, dst_addr, next_header, payload_len, hop_limit: 64 };
+        let mut bytes = vec![0; IP_HEADER + payload_len];
+        ip.emit(&mut Ipv4Packet::new_unchecked(&mut bytes), &ChecksumCapabilities::default());
+        let mut packet = Datagram(bytes);
+        let (source, destination) = packet.addresses();
+        repr.emit(&mut packet.tcp_mut(), &source, &destination, &ChecksumCapabilities::default());
+        packet
+    }
+
+    /// Reads the TCP segment, if it can be read.
+    pub(crate) fn read(&self, mut reader: impl FnMut(&TcpRepr<'_>)) {
+        let (source, destination) = self.addresses();
+        if let Ok(repr) = TcpRepr::parse(&self.tcp(), &source, &destination, &ChecksumCapabilities::default())
+        {
+            reader(&repr);
+        }
+    }
+
     fn addresses(&self) -> (IpAddress, IpAddress) {
         let ip = Ipv4Packet::new_unchecked(&self.0);
         (ip.src_addr().into(), ip.dst_addr().into())
@@ -177,6 +200,12 @@ impl Datagram {
         let mut packet = Datagram(bytes);
         repr.emit(&mut packet.tcp_mut(), &source, &destination, &ChecksumCapabilities::default());
         packet
+    }
+
+    /// Tells another window.
+    pub(crate) fn set_window(&mut self, window: u16) {
+        self.tcp_mut().set_window_len(window);
+        self.mend_checksum();
     }
 
     /// The same header with another number, other bytes, and a FIN or none.

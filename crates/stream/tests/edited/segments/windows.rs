@@ -210,8 +210,7 @@ fn options_beside_the_usual_ones_leave_less_room() {
         (segment.header.options, segment.header.has_sack) = (32, true);
         segment
     };
-    let mut conn =
-        EditedConn::established_with(limits, &[("up", "UPPER")], &|segment| segment.times(100, 0));
+    let mut conn = EditedConn::established_with(limits, &[("up", "UPPER")], &|segment| segment.times(100, 0));
     assert_eq!(lengths(&conn.send(seg(0, 0, &[b'a'; 988]).times(100, 0))), [988]);
     assert_eq!(lengths(&conn.send(seg(0, 988, &[b'b'; 988]).times(100, 0))), [988]);
     // What is sent again brings all that it may carry.
