@@ -236,10 +236,17 @@ fn a_full_head_has_room_for_the_framing() {
          add-stateful tcp-dport 80 http mod http-header \"X\" \"\\m\\m\\m\\m\\m\\m\\m\\m\\m\\m\\m\\m\"",
     );
     let lines = format!("X: {}\r\n", "y".repeat(60)).repeat(126);
-    site.send(0, &format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: 11\r\n\r\nbad is what"), SIZE);
+    site.send(
+        0,
+        &format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: 11\r\n\r\nbad is what"),
+        SIZE,
+    );
     site.later(200);
     let text = site.text(1);
-    assert!(text.ends_with("\r\nTransfer-Encoding: chunked\r\n\r\nd\r\nworse is what\r\n0\r\n\r\n"), "{text}");
+    assert!(
+        text.ends_with("\r\nTransfer-Encoding: chunked\r\n\r\nd\r\nworse is what\r\n0\r\n\r\n"),
+        "{text}"
+    );
     assert!(!text.contains("Content-Length"));
 }
 

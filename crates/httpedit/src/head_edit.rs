@@ -115,7 +115,9 @@ impl<'h> HeadEdit<'h> {
 
     /// Appends a header.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
-        if self.table.lines.len() >= MOST_HEADERS || self.table.text.len() + name.len() + value.len() > MOST_TEXT {
+        if self.table.lines.len() >= MOST_HEADERS
+            || self.table.text.len() + name.len() + value.len() > MOST_TEXT
+        {
             return self.note(HttpNote::LongHead);
         }
         let (name, value) = (self.new_text(name), self.new_text(value));

@@ -186,13 +186,13 @@ fn other_rules() {
 fn rules_that_cannot_be_compiled_are_refused() {
     let compile = |rule: &Rule| {
         HttpRules::compile([(7, rule)], &|_| None, &HttpSettings::default(), None)
-            .map_err(|error| error.to_string())
+            .map_err(|error| format!("{}: {error}", error.rule()))
     };
     let refused = |rule: Rule| compile(&rule).err().unwrap_or_default();
-    assert!(refused(rule(vec![http(); 15], vec![])).starts_with("rule 7 has more than 14 constraints"));
+    assert!(refused(rule(vec![http(); 15], vec![])).starts_with("7: more than 14 constraints"));
     let list = rule(vec![patterns(HttpUri, vec![PatternItem::List("none".to_owned())])], vec![]);
     assert!(refused(list).contains("none"));
-    assert!(refused(rule(vec![body(regex("a(?=b)"))], vec![Target::Close])).starts_with("rule 7:"));
+    assert!(refused(rule(vec![body(regex("a(?=b)"))], vec![Target::Close])).starts_with("7: "));
     let long = rule(vec![body(regex("a{1,4000}"))], vec![mod_body(&"~".repeat(17))]);
     assert!(
         refused(long).contains("68000 bytes"),
