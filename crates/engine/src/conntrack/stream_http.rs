@@ -12,6 +12,7 @@ use mmb_httpedit::{
 use mmb_rewrite::NotApplied;
 use mmb_scan::Scanner;
 use mmb_stream::{EditSink, Undecided};
+use std::collections::TryReserveError;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -85,10 +86,14 @@ impl HttpWork {
         rules.sets().for_each(|set| drop(scanner.prepare(set)));
     }
 
-    /// Begins with a connection; `None` without memory.
-    pub(super) fn open(&mut self) -> Option<HttpId> {
-        self.messages.try_reserve().ok()?;
-        Some(self.messages.insert(HttpMessages::default()))
+    /// Gets the memory for one more connection.
+    pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
+        self.messages.try_reserve()
+    }
+
+    /// Begins with a connection; memory was reserved.
+    pub(super) fn open(&mut self) -> HttpId {
+        self.messages.insert(HttpMessages::default())
     }
 
     /// Ends with a connection.
@@ -121,17 +126,24 @@ impl StreamSearch<'_> {
         let Undecided { direction, offset, bytes, is_end, waited_ms, .. } = undecided;
         let live = self.live();
         let hold_ms = self.snapshot().stream_settings.hold_ms;
+        let has_rules = self.snapshot().streams.http.is_some();
         let tools = self.tools();
         let HttpWork { messages, rules, number, scanner, memory, .. } = &mut tools.http;
-        let (Some(rules), Some(scanner), Some(memory)) =
-            (rules.as_deref(), scanner.as_mut(), memory.as_deref_mut())
-        else {
-            // The policy has no rules on HTTP any more.
+        let Some(rules) = rules.as_deref() else {
             sink.pass(bytes.len());
             return ControlFlow::Continue(());
         };
-        let mut own: ArrayVec<u32, MOST_LIVE_RULES> =
-            live.iter().filter_map(|slot| rules.index_of(slot.number())).take(MOST_LIVE_RULES).collect();
+        let (Some(scanner), Some(memory)) = (scanner.as_mut(), memory.as_deref_mut()) else {
+            self.has_no_room = true;
+            return ControlFlow::Break(());
+        };
+        // Rules that are kept for the framing of bodies only, match nothing.
+        let mut own: ArrayVec<u32, MOST_LIVE_RULES> = match has_rules {
+            true => {
+                live.iter().filter_map(|slot| rules.index_of(slot.number())).take(MOST_LIVE_RULES).collect()
+            }
+            false => ArrayVec::new(),
+        };
         own.sort_unstable();
         let messages = &mut messages[id];
         let editor = messages.editor.get_or_insert_with(|| HttpEditor::new(rules, own.len()));

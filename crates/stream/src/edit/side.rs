@@ -54,6 +54,8 @@ pub(crate) struct EditSide {
     pub(crate) held: Rope,
     /// When the first of them came.
     pub(crate) held_since_ms: u64,
+    /// `held_since_ms` when it was queued.
+    pub(crate) queued_since_ms: u64,
     /// When the direction is due, if it is in the queue of those that wait.
     pub(crate) due_ms: u64,
     /// Places in the queues.
@@ -68,6 +70,8 @@ pub(crate) struct EditSide {
     pub(crate) edge: u64,
     /// The output from `acked` to `out_next`.
     pub(crate) kept: Rope,
+    /// The most bytes that are kept: a stream whose edits make more cannot go on.
+    pub(crate) most_kept: usize,
     pub(crate) map: EditMap,
     pub(crate) again: AgainRanges,
     /// Bytes of output that packets may be made of before the next packet comes.

@@ -16,6 +16,9 @@ use crate::side::{Level, Side};
 use crate::table::{EditStats, Stream, StreamId, StreamTable};
 use std::collections::TryReserveError;
 
+/// How much more than the bytes that it keeps otherwise a packet's output may be.
+const MOST_GROWN: usize = 2 << 20;
+
 /// Packets that a direction makes before others have their turn.
 const TURN: u32 = 16;
 
@@ -37,11 +40,15 @@ pub(crate) struct EditTable {
 
 impl EditTable {
     /// Gets what edits need of a stream.
-    pub(crate) fn open(&mut self) -> Result<EditId, TryReserveError> {
+    pub(crate) fn open(&mut self, window: u64) -> Result<EditId, TryReserveError> {
         self.streams.try_reserve()?;
+        self.scratch.clear();
+        self.payload.clear();
         self.scratch.try_reserve(MOST_UNDECIDED)?;
         self.payload.try_reserve(usize::from(u16::MAX))?;
-        Ok(self.streams.insert(EditStream::default()))
+        // Twice the window, and what the edits of a packet may make of it.
+        let side = EditSide { most_kept: 2 * window as usize + MOST_GROWN, ..EditSide::default() };
+        Ok(self.streams.insert(EditStream { sides: [side; 2], ..EditStream::default() }))
     }
 
     /// Bytes of records.
@@ -78,16 +85,20 @@ impl EditTable {
             let EditStream { sides: edits, .. } = &mut self.streams[id];
             let mss = edits[1 - direction].mss;
             let edit = &mut edits[direction];
-            let due_ms = edit.held_since_ms + u64::from(hold_ms.max(1));
+            let (since_ms, queued_ms) = (edit.held_since_ms, edit.queued_since_ms);
+            let due_ms = since_ms + u64::from(hold_ms.max(1));
             let (holds, work) =
                 (edit.held.len() > 0, edit.work(&sides[direction], &sides[1 - direction], mss));
             if work.is_some() {
                 self.ready.push(&mut self.streams, queued);
             }
-            if !holds {
+            if !holds || since_ms != queued_ms {
+                // What waits now began to just now: its place is at the end.
                 self.waiting.remove(&mut self.streams, queued);
-            } else if self.waiting.push(&mut self.streams, queued) {
-                self.streams[id].sides[direction].due_ms = due_ms;
+            }
+            if holds && self.waiting.push(&mut self.streams, queued) {
+                let edit = &mut self.streams[id].sides[direction];
+                (edit.due_ms, edit.queued_since_ms) = (due_ms, since_ms);
             }
         }
     }
