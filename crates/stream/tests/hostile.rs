@@ -2,10 +2,10 @@
 //!
 //! A sender sends bytes of several texts for the same numbers, in any order, with false headers, and again. What the guard passes may be lost
 //! behind it. Held, for every receiver: it never gets the whole pattern, and what it gets is what the scanner saw. `MMB_STREAM_SCRIPTS` is the
-//! number of scripts.
+//! number of scripts, `MMB_STREAM_FIRST` the first one's seed.
 
 use crate::support::receiver::{Habits, OVERLAPS, Overlap, Receiver};
-use crate::support::{Conn, LIMITS, Seg, contains, seg, syn, syn_ack};
+use crate::support::{Conn, LIMITS, Seg, contains, seeds, seg, syn, syn_ack};
 use mmb_random::RepeatableRandom;
 use mmb_stream::{
     Level::{Guard, Watch},
@@ -143,12 +143,8 @@ fn run(seed: u64, overlap: Overlap, has_middle: bool) -> Fate {
     Fate { delivered: receiver.delivered, scanned }
 }
 
-fn scripts() -> u64 {
-    std::env::var("MMB_STREAM_SCRIPTS").ok().and_then(|number| number.parse().ok()).unwrap_or(SCRIPTS)
-}
-
 fn holds(overlap: Overlap) {
-    for seed in 0..scripts() {
+    for seed in seeds(SCRIPTS) {
         let Fate { delivered, scanned } = run(seed, overlap, true);
         let shown = format!(
             "script {seed}: {:?} of {:?}",

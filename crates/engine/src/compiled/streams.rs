@@ -3,8 +3,11 @@
 //! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
 //! for a connection only if the connection has the rule.
 
+use super::stream_edit::StreamEditRule;
+use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
+use mmb_httpedit::HttpRules;
 use mmb_policy::field::{FieldPlace, StreamPart};
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Target};
@@ -22,6 +25,8 @@ pub(crate) const MOST_CONSTRAINTS: usize = 16;
 pub(crate) struct StreamRule {
     /// How closely the bytes of the initiator and of the responder are followed.
     pub(crate) levels: [Level; 2],
+    /// It is about messages of HTTP.
+    pub(crate) is_http: bool,
     /// The number of its constraints on streams, all of which must be met.
     pub(crate) constraints: u8,
     /// A match ends the connection, and tells both ends.
@@ -57,6 +62,7 @@ impl StreamRule {
         let constraints = rule.stream_matches().count();
         let mut stream = StreamRule {
             levels: [Level::None; 2],
+            is_http: rule.stream_matches().any(is_http),
             constraints: constraints as u8,
             closes: has(&Target::Close),
             drops: constraints > 0 && rule.targets.iter().any(|target| matches!(target, Target::Drop(_))),
@@ -77,7 +83,12 @@ impl StreamRule {
         // A RST needs the numbers of both directions.
         let least = if stream.digests || stream.closes { Level::Watch } else { Level::None };
         stream.levels = [least; 2];
-        let level = if stream.ends() { Level::Guard } else { Level::Watch };
+        let edits = rule.targets.iter().any(|target| matches!(target, Target::Edit(_)));
+        let level = match stream.ends() {
+            _ if edits => Level::Edit,
+            true => Level::Guard,
+            false => Level::Watch,
+        };
         for constraint in rule.stream_matches() {
             let is_name = part(constraint) == Some(StreamPart::ServerName);
             for (direction, is_followed) in directions(constraint).into_iter().enumerate() {
@@ -86,6 +97,10 @@ impl StreamRule {
                     stream.searches[direction] |= !is_name;
                 }
             }
+        }
+        if stream.is_http {
+            // What a message is, is known when its head is complete.
+            stream.levels = [Level::Edit; 2];
         }
         Some(Box::new(stream))
     }
@@ -96,13 +111,37 @@ impl StreamRule {
     }
 }
 
+fn is_http(constraint: &Match) -> bool {
+    part(constraint).is_some_and(StreamPart::is_http)
+}
+
+/// Compiles the rules on HTTP, in the order of (priority, id).
+fn http_rules(
+    policy: &Policy,
+    rules: &[(RuleId, RuleSlot, Rule)],
+    before: &StreamPatterns,
+) -> Result<Option<Arc<HttpRules>>, (RuleId, String)> {
+    let mut about: Vec<_> = rules.iter().filter(|(_, _, rule)| rule.stream_matches().any(is_http)).collect();
+    if about.is_empty() {
+        return Ok(None);
+    }
+    about.sort_by_key(|(id, _, rule)| (rule.prio, *id));
+    let numbered = about.iter().map(|(_, slot, rule)| (slot.number(), rule));
+    let lists = |name: &str| policy.lists.get(name);
+    let compiled = HttpRules::compile(numbered, &lists, &policy.settings.http, before.http.as_deref());
+    let compiled = compiled.map_err(|error| {
+        let at = about.iter().find(|(_, slot, _)| slot.number() == error.rule());
+        (at.map_or(RuleId(0), |(id, _, _)| *id), error.to_string())
+    })?;
+    Ok(Some(Arc::new(compiled)))
+}
+
 fn part(constraint: &Match) -> Option<StreamPart> {
     if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
 }
 
-/// Whether a constraint is about the initiator's bytes, and about the responder's. Constraints on HTTP are about neither: they are not compiled
-/// ([`StreamPatterns::build`]), so that their rules' matches are never complete. Neither are targets that edit ([`StreamRule::compile`]).
-fn directions(constraint: &Match) -> [bool; 2] {
+/// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.
+pub(super) fn directions(constraint: &Match) -> [bool; 2] {
     match part(constraint) {
         Some(StreamPart::Both) => [true, true],
         Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
@@ -123,6 +162,8 @@ pub(crate) struct PatternUse {
     pub(crate) constraint: u8,
     /// Whether it is about the initiator's bytes, and about the responder's.
     pub(crate) directions: [bool; 2],
+    /// The rule edits what matches.
+    pub(crate) edits: bool,
 }
 
 /// The patterns of a policy.
@@ -139,6 +180,10 @@ pub(crate) struct StreamPatterns {
     exact: HashMap<Vec<u8>, Vec<PatternUse>>,
     /// Domains, without the leading dot, for the names below them and their own.
     domains: HashMap<Vec<u8>, Vec<PatternUse>>,
+    /// The rules that edit plain bytes, by slot.
+    edits: Vec<StreamEditRule>,
+    /// The rules on HTTP, in their order.
+    pub(crate) http: Option<Arc<HttpRules>>,
 }
 
 /// Patterns of one kind while they are gathered.
@@ -217,9 +262,17 @@ impl StreamPatterns {
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
+            let edit =
+                StreamEditRule::compile(policy, (*slot, *id, rule), before).map_err(|why| (*id, why))?;
+            let edits = edit.is_some();
+            built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
-                let of =
-                    PatternUse { slot: *slot, constraint: number as u8, directions: directions(constraint) };
+                let of = PatternUse {
+                    slot: *slot,
+                    constraint: number as u8,
+                    directions: directions(constraint),
+                    edits,
+                };
                 if part(constraint).is_some_and(StreamPart::is_http) {
                     continue;
                 }
@@ -243,9 +296,15 @@ impl StreamPatterns {
                 }
             }
         }
+        built.http = http_rules(policy, &rules, before)?;
         (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
         (built.names, built.name_uses) = names.compile(before.names.as_ref())?;
         Ok(built)
+    }
+
+    /// The rules that edit plain bytes.
+    pub(crate) fn edits(&self) -> &[StreamEditRule] {
+        &self.edits
     }
 
     fn add_name(&mut self, text: &[u8], of: PatternUse) {

@@ -1,12 +1,20 @@
 //! A connection whose segments are easy to write: offsets instead of sequence numbers.
 
+pub(crate) mod edited;
 pub(crate) mod receiver;
 
 use mmb_stream::{
     InOrder, Level, Outcome, ResetTarget, Segment, SideStats, StreamDrop, StreamId, StreamInfo, StreamLimits,
     StreamTable, StreamVerdict, Unfit, flag,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+
+/// The seeds of a judge's scripts: as many as `MMB_STREAM_SCRIPTS` says, from `MMB_STREAM_FIRST` on, so that a long run can be split.
+pub(crate) fn seeds(scripts: u64) -> Range<u64> {
+    let asked = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number of scripts"));
+    let first = asked("MMB_STREAM_FIRST").unwrap_or(0);
+    first..first + asked("MMB_STREAM_SCRIPTS").unwrap_or(scripts)
+}
 
 /// Limits with little memory, so that a table costs nothing.
 pub(crate) const LIMITS: StreamLimits = StreamLimits {
@@ -15,6 +23,7 @@ pub(crate) const LIMITS: StreamLimits = StreamLimits {
     window: 64 << 10,
     reorder: 16 << 10,
     urgent: mmb_stream::Urgent::Clear,
+    hold_ms: 100,
 };
 
 /// A segment of the initiator (0) or of the responder (1). Numbers are offsets: 0 is the byte behind the SYN.
@@ -75,6 +84,21 @@ impl Seg {
 
     pub(crate) fn time(mut self, value: u32) -> Seg {
         self.header.timestamps = Some([value, 0]);
+        self
+    }
+
+    pub(crate) fn times(mut self, value: u32, echo: u32) -> Seg {
+        self.header.timestamps = Some([value, echo]);
+        self
+    }
+
+    pub(crate) fn marked(mut self) -> Seg {
+        self.header.is_marked = true;
+        self
+    }
+
+    pub(crate) fn mss(mut self, mss: u16) -> Seg {
+        self.header.mss = Some(mss);
         self
     }
 
