@@ -124,7 +124,11 @@ impl TcpTake<'_> {
         let out = self.acked_output.unwrap_or(0).max(0).cast_unsigned();
         let edit = self.edit.as_mut().filter(|_| self.theirs.level == Level::Edit)?;
         let theirs = &mut *edit.theirs;
+        let was_shut = theirs.is_shut();
         theirs.edge = theirs.edge.max(out + (u64::from(segment.window) << scale));
+        if was_shut && !theirs.is_shut() {
+            theirs.held_since_ms = self.now_ms;
+        }
         Some((theirs.decided + theirs.edge).saturating_sub(theirs.out_next))
     }
 

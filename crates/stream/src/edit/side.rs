@@ -131,6 +131,11 @@ impl EditSide {
         self.acked >= self.sent
     }
 
+    /// The receiver has no room for what is undecided. It loses nothing by a wait, and the sender may have no leave to send the rest of a match.
+    pub(crate) fn is_shut(&self) -> bool {
+        0 < self.edge && self.edge <= self.out_next
+    }
+
     /// Up to where output may be let go.
     pub(crate) fn limit(&self) -> u64 {
         self.out_next.min(self.edge.max(self.acked))

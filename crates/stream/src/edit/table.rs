@@ -158,12 +158,13 @@ impl StreamTable {
                 return None;
             }
             let stream = *stream;
-            let due_ms = edit.held_since_ms + u64::from(self.limits.hold_ms.max(1));
+            let hold_ms = u64::from(self.limits.hold_ms.max(1));
+            let due_ms = if edit.is_shut() { now_ms + hold_ms } else { edit.held_since_ms + hold_ms };
             waiting.remove(streams, id);
             if due_ms <= now_ms && stream.is_some() {
                 return stream.map(|stream| (stream, id.direction()));
             }
-            // Bytes before these were decided meanwhile.
+            // Bytes before these were decided meanwhile, or the receiver has no room.
             waiting.push(streams, id);
             streams[id.edit()].sides[id.direction()].due_ms = due_ms;
         }

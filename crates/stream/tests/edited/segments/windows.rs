@@ -143,6 +143,38 @@ fn a_fin_behind_output_that_waits_drives_the_receiver() {
     conn.end();
 }
 
+/// A connection that holds the beginning of a word back, and whose receiver has no room any more.
+fn shut() -> EditedConn {
+    let mut conn = narrow(5);
+    assert_eq!(conn.send(seg(0, 0, b"upu")), ["> 0 \"UPPER\" ack 0"]);
+    conn.now_ms = 50;
+    assert_eq!(conn.window(ack(1, 0, 5).window(0)), 0, "the sender may not send the rest of the word");
+    conn
+}
+
+#[test]
+fn a_hold_lasts_while_the_receiver_has_no_room() {
+    let mut conn = shut();
+    assert_eq!(conn.release(1000), NOTHING);
+    conn.now_ms = 1060;
+    assert_eq!(conn.send(ack(1, 0, 5).window(50)), ["< 0 \"\" ack 2"]);
+    // There is as much time as ever when the sender may.
+    assert_eq!(conn.release(1159), NOTHING);
+    assert_eq!(conn.send(seg(0, 3, b"p")), ["> 5 \"UPPER\" ack 0"]);
+    conn.end();
+}
+
+#[test]
+fn a_hold_ends_in_time_when_the_receiver_has_room_again() {
+    let mut conn = shut();
+    assert_eq!(conn.release(1000), NOTHING);
+    conn.now_ms = 1060;
+    conn.send(ack(1, 0, 5).window(50));
+    conn.release(1100);
+    assert_eq!(conn.release(1160), ["+> 5 \"u\" ack 0"]);
+    conn.end();
+}
+
 #[test]
 fn growth_beyond_the_largest_segment_makes_more_of_them() {
     let word = "w".repeat(900);
