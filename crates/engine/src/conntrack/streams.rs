@@ -8,8 +8,8 @@
 //!
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
+use super::edited::{EditedConnection, EditedConnections, EditedId};
 use super::rule_sets::MOST_RULES;
-use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
