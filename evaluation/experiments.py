@@ -7,6 +7,7 @@ from typing import NamedTuple
 from . import loads
 from .policies import Policy
 
+REWRITERS = ("forward", "mmb-no-rules", "mmb-af_xdp", "mmb-af_packet")
 MMB = ("mmb-af_xdp", "mmb-af_packet")
 FILTERS = (*MMB, "nftables", "iptables", "xdp")
 TRACKERS = (*MMB, "nftables", "iptables")
@@ -175,6 +176,50 @@ TABLE = (
         axis="literals",
         quick={"sizes": (100,), "loads": ("iperf",)},
     ),
+    Experiment(
+        name="rewrite-http-body",
+        title="A word in pages replaced by a longer text",
+        paper="beyond",
+        kind="rewrite-body",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=loads.Pages.pages_kb,
+        quick={"systems": ("mmb-af_xdp", "nginx"), "files": (8,)},
+    ),
+    Experiment(
+        name="rewrite-http-latency",
+        title="The time that replacing a word adds",
+        paper="beyond",
+        kind="rewrite-body",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-one-page",),
+        axis="KB",
+        files=(1, 8),
+        quick=None,
+    ),
+    Experiment(
+        name="rewrite-http-mask",
+        title="A word in pages replaced by as many bytes",
+        paper="beyond",
+        kind="rewrite-mask",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=loads.Pages.pages_kb,
+        quick=None,
+    ),
+    Experiment(
+        name="rewrite-http-head",
+        title="A header field of responses changed",
+        paper="beyond",
+        kind="rewrite-head",
+        systems=(*REWRITERS, "haproxy-http", "squid"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=(1, 64),
+        quick=None,
+    ),
 )
 
 LOADS = {
@@ -183,6 +228,8 @@ LOADS = {
     "wrk-8k": loads.Requests,
     "wrk-balanced": loads.Balanced,
     "wrk-balanced-files": loads.BalancedFiles,
+    "wrk-pages": loads.Pages,
+    "wrk-one-page": loads.OnePage,
     "udp": loads.Small,
     "ping": loads.Ping,
 }
@@ -204,11 +251,11 @@ class Plan(NamedTuple):
     experiments: tuple
 
 
-def plan(quick, runs=None):
-    """The quick evaluation takes less than ten minutes on two cores."""
+def plan(quick, runs=None, seconds=None):
+    """The quick evaluation takes less than ten minutes on two cores. `seconds` are those of a run between namespaces."""
     if quick:
-        return Plan("quick", runs or 5, 0.6, 0.2, tuple(_quick(kept) for kept in TABLE if kept.quick is not None))
-    return Plan("full", runs or 5, 4.0, 2.0, TABLE)
+        return Plan("quick", runs or 5, seconds or 0.6, 0.2, tuple(_quick(kept) for kept in TABLE if kept.quick is not None))
+    return Plan("full", runs or 5, seconds or 4.0, 2.0, TABLE)
 
 
 def _quick(experiment):

@@ -14,6 +14,7 @@ MISHAPS = (Failed, AssertionError, OSError, subprocess.TimeoutExpired)
 FORMS = {
     "gbit_s": "{:.2f} Gbit/s",
     "mpps": "{:.3f} Mpps",
+    "requests_s": "{:,.0f} requests/s",
     "rtt_p50_us": "{:.0f} µs",
     "middle_busy": "{:.0%} busy",
     "cycles_per_packet": "{:.0f} cycles",

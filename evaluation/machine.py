@@ -29,6 +29,8 @@ VERSIONS = {
     "iptables": ["iptables-legacy", "--version"],
     "conntrack": ["conntrack", "--version"],
     "haproxy": ["haproxy", "-v"],
+    "apache2": ["apache2", "-v"],
+    "squid": ["squid", "-v"],
     "suricata": ["suricata", "-V"],
     "clang": ["clang", "--version"],
     "bpftool": ["bpftool", "version"],

@@ -163,15 +163,15 @@ class Mmb:
         return at_ports + sum(drops.get(reason, 0) for reason in ("tx-full", "no-buffer"))
 
     def balance(self):
-        """Packets received or made and not yet accounted for: in + made - out - drops, without the fragments that wait for their first one."""
+        """Packets received or made and not yet accounted for: in + made - out - drops - absorbed, without the fragments that wait for their first one."""
         ports = self.ask("show", "ports")["ports"]
         received = sum(port["rx"]["packets"] for port in ports)
         sent = sum(port["tx"]["packets"] for port in ports)
         held = self.ask("show", "conn", "summary")["held"]
         errors = self.ask("show", "errors")
         made = sum(errors["made"].values())
-        return received + made - sent - sum(errors["drops"].values()) - held
+        return received + made - sent - sum(errors["drops"].values()) - errors["absorbed"] - held
 
     def wait_until_settled(self):
         """Waits for packets in flight, until in + made = out + drops."""
-        wait_until(lambda: self.balance() == 0, "in + made = out + drops")
+        wait_until(lambda: self.balance() == 0, "in + made = out + drops + absorbed")

@@ -35,6 +35,14 @@ ABOUT = {
     "patterns": "Both directions are searched for random literals of 10 to 16 letters; iperf3 sends random bytes, nginx random words."
     " Suricata runs inline between the same two interfaces (AF_PACKET), with streams of any length, without its parsers of application"
     " protocols; its rules drop, mmb's close.",
+    "rewrite-http-body": "Each KB of a page has a word that becomes a longer text, so that almost every segment changes and every page grows: mmb"
+    " changes bodies inside the connection between client and server (`mod http-body`), nginx (`sub_filter`) and Apache (`mod_substitute`)"
+    " are reverse proxies. Before each run one page is compared with what must arrive, byte for byte. Kernel forwarding and mmb without"
+    " rules rewrite nothing: they are the path.",
+    "rewrite-http-latency": "The same with one connection, a request at a time: what rewriting adds is the difference to the path without.",
+    "rewrite-http-mask": "The word becomes as many stars: mmb masks plain bytes of streams (`mask stream-reply`), without parsing HTTP.",
+    "rewrite-http-head": "The header field `Server` of responses becomes another: `mod http-header` of mmb, `http-response set-header` of"
+    " HAProxy, `reply_header_replace` of squid, which caches nothing.",
 }
 
 
@@ -84,6 +92,7 @@ def _answers(shown):
         ("Which device type", answers.devices(shown)),
         ("What to expect of a core", answers.per_core(shown)),
         ("Where the knees are", answers.knees(shown)),
+        ("Rewriting HTTP", answers.rewriting(shown)),
         ("Ahead and behind", answers.comparison(shown)),
     )
     text = "\n".join(f"### {title}\n\n{body}" for title, body in sections if body)
@@ -105,7 +114,7 @@ def _experiment(shown, name, point, folder):
     parts += [f"![{point['title']}]({picture})\n"] if measured else []
     for load, chosen in tables.by_load(points).items():
         parts.append(
-            f"{chosen[0]['load_title'] if chosen[0]['axis'] != 'KB' else 'wrk and nginx'}:\n\n{tables.live(chosen)}"
+            f"{chosen[0]['load_title'] if chosen[0]['axis'] != 'KB' else tables.WEB.get(load, 'wrk and nginx')}:\n\n{tables.live(chosen)}"
         )
     return "\n".join(parts)
 

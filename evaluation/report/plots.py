@@ -10,7 +10,7 @@ from evaluation import method  # noqa: E402
 from .data import cost_metric, in_order, main_metric  # noqa: E402
 from .tables import by_load  # noqa: E402
 
-# One colour for each system, in every plot. The colours are distinguishable with colour blindness (Okabe and Ito), and so are the
+# One colour for each system, in every plot that has it. The colours are distinguishable with colour blindness (Okabe and Ito), and so are the
 # marks.
 LOOKS = {
     "direct": ("#999999", "x"),
@@ -23,6 +23,11 @@ LOOKS = {
     "xdp": ("#009E73", "P"),
     "haproxy": ("#CC79A7", "*"),
     "suricata": ("#8C6BB1", "h"),
+    "mmb-no-rules": ("#F0B7A0", "p"),
+    "nginx": ("#0072B2", "^"),
+    "apache": ("#56B4E9", "v"),
+    "haproxy-http": ("#CC79A7", "*"),
+    "squid": ("#8C6BB1", "h"),
 }
 STYLE = {
     "svg.hashsalt": "mmb",
@@ -34,7 +39,15 @@ STYLE = {
     "grid.alpha": 0.3,
     "legend.frameon": False,
 }
-LOAD_NAMES = {"iperf": "iperf3", "wrk": "wrk", "wrk-8k": "wrk, 8 KB", "wrk-balanced": "wrk", "udp": "64-byte UDP"}
+LOAD_NAMES = {
+    "iperf": "iperf3",
+    "wrk": "wrk",
+    "wrk-8k": "wrk, 8 KB",
+    "wrk-balanced": "wrk",
+    "wrk-pages": "wrk",
+    "wrk-one-page": "wrk, one connection",
+    "udp": "64-byte UDP",
+}
 
 
 def draw(path, shape, fill):

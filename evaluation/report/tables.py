@@ -2,7 +2,11 @@
 
 from evaluation import method
 
-from .data import cost_metric, in_order, large, main_metric, median, number
+from .data import cost_metric, in_order, is_rewriting, large, main_metric, median, number
+
+
+# What is told of loads whose size is that of a file.
+WEB = {"wrk-one-page": "wrk with one connection, and nginx"}
 
 
 def rows(head, body):
@@ -32,6 +36,8 @@ def notes(point):
 
 def live(points):
     """The points of one experiment under one load: a row for each size and system."""
+    if is_rewriting(points[0]["load"]):
+        return rewriting(points)
     metric, unit, _ = main_metric(points[0]["load"])
     axis = points[0]["axis"]
     rtt = points[0]["load"].startswith("ping")
@@ -52,6 +58,34 @@ def live(points):
                 *([with_spread(point, "rtt_p99_us")] if rtt else []),
                 "–" if busy is None else f"{busy:.0%}",
                 "–" if rtt or point["system"] == "direct" else with_spread(point, cost),
+                notes(point),
+            ]
+        )
+    return rows(head, body)
+
+
+def rewriting(points):
+    """Pages that are rewritten: a row for each size and system."""
+    metrics = {
+        "requests/s": "requests_s",
+        "MB/s": "mbyte_s",
+        "median µs": "latency_p50_us",
+        "99th percentile µs": "latency_p99_us",
+    }
+    head = ["KB", "system", *metrics, "middle's core busy", "µs of the core a request", "notes"]
+    body = []
+    for point in sorted(points, key=lambda point: point["x"]):
+        start = [large(point["x"]), point["system_title"]]
+        if point["absent"]:
+            body.append([*start, *["–"] * (len(metrics) + 2), point["absent"]])
+            continue
+        busy = median(point, "middle_busy")
+        body.append(
+            [
+                *start,
+                *(with_spread(point, metric) for metric in metrics.values()),
+                "–" if busy is None else f"{busy:.0%}",
+                with_spread(point, "middle_us_per_request"),
                 notes(point),
             ]
         )

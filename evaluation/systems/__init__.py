@@ -1,13 +1,15 @@
 """The systems that are compared, in the order of tables."""
 
+from . import proxies
 from .base import Direct, System, Unable
 from .haproxy import Haproxy
 from .kernel import Forwarding, Iptables, Nftables
-from .mmb import AfPacket, AfXdp
+from .mmb import AfPacket, AfXdp, WithoutRules
 from .suricata import Suricata
 from .xdp import Xdp
 
-ALL = {kind.name: kind for kind in (Direct, Forwarding, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata)}
+KINDS = (Direct, Forwarding, WithoutRules, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata, *proxies.KINDS)
+ALL = {kind.name: kind for kind in KINDS}
 
 
 def takes_part(system, policy):

@@ -1,6 +1,6 @@
 """Linux in the middle: plain forwarding, iptables, nftables."""
 
-from evaluation.policies import TCP
+from evaluation.policies import REWRITING, TCP
 from evaluation.topology import BALANCED, CLIENT, SERVERS, TRANSLATED
 
 from .base import System
@@ -9,12 +9,12 @@ LOADED_AT_ONCE = 50_000
 
 
 class Forwarding(System):
-    """The kernel routes without filters."""
+    """The kernel routes without filters. Where others rewrite, it is the path without that."""
 
     name = "forward"
     title = "kernel forwarding"
     routed = True
-    kinds = ("none", "chain")
+    kinds = ("none", "chain", *REWRITING)
     functions = (0,)
 
 

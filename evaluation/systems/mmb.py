@@ -1,7 +1,7 @@
 """mmb in the middle, a bump in the wire with one worker."""
 
 import lab.daemon
-from evaluation.policies import FUNCTIONS, TCP
+from evaluation.policies import FUNCTIONS, REWRITING, SERVER_NAME, TCP, WORD, Policy
 from evaluation.topology import BALANCED, CLIENT, SERVERS, TRANSLATED
 from lab.process import CommandFailed
 
@@ -19,7 +19,7 @@ class Mmb(System):
     backend = ""
     driver = ""
     daemon = None
-    kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance", "chain", "patterns")
+    kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance", "chain", "patterns", *REWRITING)
     functions = tuple(range(len(FUNCTIONS)))
 
     def open(self):
@@ -45,6 +45,7 @@ class Mmb(System):
             self.daemon.client("apply", path, timeout=120)
         except CommandFailed as error:
             raise Unable(str(error)[:300]) from error
+        self.site.rewriting = policy if policy.kind in REWRITING else None
 
     def forget(self):
         self.daemon("conn kill all")
@@ -64,6 +65,17 @@ class AfXdp(Mmb):
     def open(self):
         super().open()
         self.site.thread_napi()
+
+
+class WithoutRules(AfXdp):
+    """The path of `AfXdp` without rules: what rules add is the difference."""
+
+    name = "mmb-no-rules"
+    title = "mmb, AF_XDP, no rules"
+    kinds = REWRITING
+
+    def install(self, policy):
+        super().install(Policy("none"))
 
 
 class AfPacket(Mmb):
@@ -101,3 +113,9 @@ def rules(policy, literals="literals.txt"):
     if policy.kind == "patterns" or policy.kind == "chain" and policy.size >= 3:
         yield f"patterns literals {literals}"
         yield "add-stateful ip-proto tcp stream @literals close"
+    if policy.kind == "rewrite-body":
+        yield f'add-stateful tcp-dport 80 http-body "{WORD}" mod http-body "{policy.replacement()}"'
+    if policy.kind == "rewrite-mask":
+        yield f'add-stateful tcp-dport 80 stream-reply "{WORD}" mask stream-reply'
+    if policy.kind == "rewrite-head":
+        yield f'add-stateful tcp-dport 80 http-header "Server" mod http-header "Server" "{SERVER_NAME}"'

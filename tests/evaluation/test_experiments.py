@@ -26,11 +26,11 @@ def can(system, policy):
     return True
 
 
-@pytest.mark.parametrize("quick", [True, False])
-def test_every_point_is_there_once(quick):
+@pytest.mark.parametrize(("quick", "omitted"), [(True, {"mmb-no-rules", "apache", "haproxy-http", "squid"}), (False, set())])
+def test_every_point_is_there_once(quick, omitted):
     keys = [(experiment.name, x, load.name, system) for experiment, x, _, load, system in points(experiments.plan(quick))]
     assert len(keys) == len(set(keys))
-    assert {system for *_, system in keys} == set(ALL)
+    assert {system for *_, system in keys} == set(ALL) - omitted
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -54,9 +54,10 @@ def test_the_full_plan_has_the_sizes_of_the_paper():
 
 def test_files_change_the_load_and_not_the_policy():
     by_name = {experiment.name: experiment for experiment in experiments.plan(quick=False).experiments}
-    for name in ("files", "balance-files"):
+    for name in ("files", "balance-files", "rewrite-http-body", "rewrite-http-latency", "rewrite-http-mask", "rewrite-http-head"):
         made = list(by_name[name].points(1.0))
         assert [x for x, _, _ in made] == [load.size_kb for *_, load in made] == list(by_name[name].files)
         assert len({policy for _, policy, _ in made}) == 1
         # Files that nginx has.
-        assert set(by_name[name].files) <= {*loads.Web.sizes_kb, *loads.Web.large_kb}
+        pages = name.startswith("rewrite")
+        assert set(by_name[name].files) <= set(loads.Web.pages_kb if pages else (*loads.Web.sizes_kb, *loads.Web.large_kb))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evaluation import systems, topology
-from evaluation.loads import Small
-from evaluation.policies import FUNCTIONS, TCP, Policy, Tuple
+from evaluation.loads import Failed, OnePage, Pages, Small
+from evaluation.policies import FUNCTIONS, REWRITING, TCP, Policy, Tuple
 from evaluation.systems import Unable
 from evaluation.topology import BALANCED, CLIENT, MIDDLE, SERVER, SERVERS, TRANSLATED
 from lab.process import Background, run, wait_until
@@ -156,6 +156,43 @@ def test_a_literal_does_not_arrive_and_other_bytes_do(opened, name, policy):
     with Listening(opened(name, policy).site) as server:
         assert server.got(b"something else") == b"something else"
         assert server.got(policy.literals()[-1].encode()) == b""
+
+
+REWRITERS = [
+    *((name, kind) for kind in REWRITING for name in ("forward", "mmb-no-rules", "mmb-af_xdp", "mmb-af_packet")),
+    *((name, kind) for kind in ("rewrite-body", "rewrite-mask") for name in ("nginx", "apache")),
+    *((name, "rewrite-head") for name in ("haproxy-http", "squid")),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), REWRITERS)
+def test_pages_arrive_as_the_policy_wants_them(opened, name, kind):
+    site = opened(name, Policy(kind)).site
+    for size_kb in Pages.pages_kb:
+        load = Pages(0.2, size_kb)
+        load.prepare(site)
+        load.check(site)
+
+
+@pytest.mark.parametrize("name", ["mmb-af_xdp", "nginx"])
+@pytest.mark.parametrize("load", [Pages, OnePage])
+def test_a_short_run_of_rewriting(opened, name, load):
+    metrics = load(0.3, 8).run(opened(name, Policy("rewrite-body")).site, tsc_hz=1e9)
+    assert metrics["requests_s"] > 0 and metrics["mbyte_s"] > 0 and metrics["middle_us_per_request"] > 0
+    assert 0 < metrics["latency_p50_us"] <= metrics["latency_p99_us"]
+    assert metrics["errors"] == 0
+
+
+def test_a_page_that_is_not_rewritten_is_a_run_that_failed(opened):
+    site = opened("forward", Policy("rewrite-body")).site
+    load = Pages(0.2, 1)
+    load.prepare(site)
+    site.rewriting = Policy("rewrite-body")
+    with pytest.raises(Failed, match="a wrong page: 1024 bytes instead of 1031"):
+        load.check(site)
+    site.rewriting = Policy("rewrite-head")
+    with pytest.raises(Failed, match="a wrong head: Server is nginx"):
+        load.check(site)
 
 
 @pytest.mark.parametrize("name", ["forward", "mmb-af_packet"])

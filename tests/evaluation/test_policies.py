@@ -8,8 +8,8 @@ import pytest
 
 from evaluation import topology
 from evaluation import loads
-from evaluation.policies import SEARCHED, Policy, Tuple, text
-from evaluation.systems import ALL, Unable, kernel, mmb, suricata, xdp
+from evaluation.policies import LONGER, REWRITING, SEARCHED, STARS, WORD, Policy, Tuple, page, text
+from evaluation.systems import ALL, Unable, kernel, mmb, proxies, suricata, xdp
 
 RULE = Tuple("11.2.3.4", "99.0.0.1", 17, 53, 65535)
 OURS = [ipaddress.ip_network(network) for network in ("10.0.0.0/8", "200.0.0.1/32")]
@@ -55,6 +55,7 @@ def test_there_are_only_so_many_masks():
         ("chain", 2, 2),
         ("chain", 3, 4),
         ("patterns", 10_000, 2),
+        *((kind, 0, 1) for kind in REWRITING),
     ],
 )
 def test_mmb_takes_its_rules(tmp_path, kind, size, rules):
@@ -95,6 +96,32 @@ def test_literals_in_the_words_of_suricata():
     assert list(suricata.rules(Policy("none"))) == []
 
 
+@pytest.mark.parametrize("size_kb", loads.Web.pages_kb)
+def test_each_kb_of_a_page_has_the_word_once(size_kb):
+    made = page(size_kb)
+    assert len(made) == size_kb << 10 and made == page(size_kb)
+    assert {made[at : at + 1024].upper().count(WORD.encode()) for at in range(0, len(made), 1024)} == {1}
+    assert {len(line) for line in made.split(b"\n")[:-1]} == {63}
+
+
+@pytest.mark.parametrize(
+    ("kind", "grown", "left"), [("rewrite-body", len(LONGER) - len(WORD), 8), ("rewrite-mask", 0, 0), ("rewrite-head", 0, 8)]
+)
+def test_what_must_arrive_of_a_page(kind, grown, left):
+    made = loads.rewritten(page(8), Policy(kind))
+    assert (len(made), made.count(WORD.encode())) == (8192 + 8 * grown, left)
+    assert made.count(STARS.encode()) == (8 if kind == "rewrite-mask" else 0)
+
+
+def test_rewriting_in_the_words_of_proxies(tmp_path):
+    body, head = Policy("rewrite-body"), Policy("rewrite-head")
+    made = {kind.name: kind(tmp_path, None).filled(body if body.kind in kind.kinds else head) for kind in proxies.KINDS}
+    assert 'sub_filter "WORD" "LONGER WORD"; sub_filter_once off;' in made["nginx"]
+    assert 'Substitute "s/WORD/LONGER WORD/n"' in made["apache"]
+    assert "http-response set-header Server evaluated" in made["haproxy-http"]
+    assert "reply_header_replace Server evaluated" in made["squid"]
+
+
 def test_values_of_one_kind_of_option_share_a_set(monkeypatch):
     monkeypatch.setattr(Policy, "options", lambda self: [(70, 1), (254, 2), (70, 3)])
     table = kernel.nftables(Policy("options", 3))
@@ -112,6 +139,9 @@ def test_values_of_one_kind_of_option_share_a_set(monkeypatch):
         ("nftables", Policy("chain", 2), "no chain that ends with reassembly"),
         ("haproxy", Policy("chain", 3), "no chain that ends with search"),
         ("suricata", Policy("chain", 1), "does no chain"),
+        ("haproxy-http", Policy("rewrite-body"), "does no rewrite-body"),
+        ("nginx", Policy("rewrite-head"), "does no rewrite-head"),
+        ("nftables", Policy("rewrite-mask"), "does no rewrite-mask"),
     ],
 )
 def test_a_system_says_what_it_cannot_do(tmp_path, system, policy, why):

@@ -173,7 +173,7 @@ impl RuleDraft {
                 let equal = *equality == Equality::Eq;
                 (if equal { named } else { named.complement(ones(width)) }, equal && !negated)
             }
-            Test::Bytes(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
+            Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => return Err(CompileError::Impossible),
         };
         self.allow(bit, width, if negated { bounds.complement(ones(width)) } else { bounds }, listed);
         Ok(())
@@ -202,7 +202,9 @@ impl RuleDraft {
         let bounds = match test {
             Test::Present => Intervals::of_width(width),
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
-            Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
+            Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
+                return Err(CompileError::Impossible);
+            }
         };
         if !negated {
             self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
@@ -236,7 +238,9 @@ impl RuleDraft {
                 let begins = (*equality == Equality::Eq) != negated;
                 self.checks.push(RuleCheck::Payload { of, prefixes, empty: negated, begins });
             }
-            Test::Number(..) | Test::Port(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
+            Test::Number(..) | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => {
+                return Err(CompileError::Impossible);
+            }
         }
         Ok(())
     }
@@ -251,7 +255,7 @@ impl RuleDraft {
                 data: strings.iter().map(|string| string[..].into()).collect(),
                 differs: *equality == Equality::Ne,
             },
-            Test::Port(..) | Test::Patterns(_) => return Err(CompileError::Impossible),
+            Test::Port(..) | Test::Patterns(_) | Test::Header(..) => return Err(CompileError::Impossible),
         };
         self.option(negated, |none| RuleCheck::Option { kind, test, none })
     }

@@ -61,6 +61,7 @@ fn errors(daemon: &Daemon) -> Vec<Answer> {
     let line = |reason: &str, count| ReasonLine { reason: reason.to_owned(), count };
     let drops = engine.drops().into_iter().map(|(reason, count)| Answer::Drop(line(reason.name(), count)));
     let made = engine.made().into_iter().map(|(kind, count)| Answer::Made(line(kind.name(), count)));
+    let absorbed = Some(engine.absorbed()).filter(|count| *count > 0).map(Answer::Absorbed);
     let others =
         engine.not_applied().into_iter().map(|(why, count)| Answer::NotApplied(line(why.name(), count)));
     let lossy = daemon.ports().into_iter().filter(|port| port.losses != PortLosses::default());
@@ -68,7 +69,7 @@ fn errors(daemon: &Daemon) -> Vec<Answer> {
         let PortLosses { rx_missed, rx_errors, tx_errors } = losses;
         Answer::PortLoss(PortLossLine { port: name, rx_missed, rx_errors, tx_errors })
     });
-    drops.chain(made).chain(others).chain(losses).collect()
+    drops.chain(made).chain(absorbed).chain(others).chain(losses).collect()
 }
 
 fn tables(daemon: &Daemon) -> Vec<Answer> {

@@ -258,7 +258,7 @@ impl Tally {
         match expected.verdict {
             Verdict::Drop(reason) => *self.drops.entry(reason).or_default() += 1,
             // There is one worker, and fragments of connections are not sent.
-            Verdict::Hand(_) | Verdict::Held(_) => {}
+            Verdict::Hand(_) | Verdict::Held(_) | Verdict::Absorbed => {}
             Verdict::Send(port) => add(&mut self.ports[usize::from(port.0)].tx, one(&expected.bytes)),
         }
     }

@@ -37,6 +37,7 @@ pub fn stream(data: &[u8]) -> Result<(), String> {
         window: [1, 100, 2000, 1 << 17][usize::from(limits >> 2 & 3)],
         reorder: [0, 50, 1500, 1 << 16][usize::from(limits >> 4 & 3)],
         urgent,
+        hold_ms: 100,
     };
     let mut steps =
         steps.chunks_exact(8).take(MOST_STEPS).map(|bytes| Step(bytes.try_into().unwrap_or([0; 8])));
@@ -204,6 +205,7 @@ impl Run {
             is_multipath: is_syn && step.has(7),
             is_signed: false,
             is_corrupt: step.has(5),
+            ..Segment::default()
         };
         let len = i64::from(step.0[5]) * unit(4, 4);
         let content = u32::from(step.0[6] & 3);

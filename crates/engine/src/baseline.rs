@@ -18,6 +18,7 @@ pub(crate) struct Baseline {
     pub(crate) drops: [u64; DropReason::ALL.len()],
     /// By kind.
     pub(crate) made: [u64; MadeKind::ALL.len()],
+    pub(crate) absorbed: u64,
     pub(crate) not_applied: [u64; NotApplied::ALL.len()],
     /// By number; those beyond the end are zero.
     pub(crate) ports: Vec<PortCount>,
@@ -39,6 +40,7 @@ impl Default for Baseline {
         Baseline {
             drops: [0; DropReason::ALL.len()],
             made: Default::default(),
+            absorbed: 0,
             not_applied: Default::default(),
             ports: Vec::new(),
             stages: Vec::new(),
@@ -58,6 +60,7 @@ impl Baseline {
             for kind in MadeKind::ALL {
                 now.made[kind as usize] += worker.made(kind);
             }
+            now.absorbed += worker.absorbed();
             for reason in NotApplied::ALL {
                 now.not_applied[reason as usize] += worker.not_applied(reason);
             }

@@ -153,6 +153,7 @@ struct PortCells {
 pub(crate) struct WorkerCells {
     drops: [CounterCell; DropReason::ALL.len()],
     made: [CounterCell; MadeKind::ALL.len()],
+    absorbed: CounterCell,
     not_applied: [CounterCell; NotApplied::ALL.len()],
     stages: [StageCells; STAGES.len()],
     connections: ConnectionCells,
@@ -164,6 +165,7 @@ impl WorkerCells {
         WorkerCells {
             drops: std::array::from_fn(|_| CounterCell::default()),
             made: Default::default(),
+            absorbed: CounterCell::default(),
             not_applied: Default::default(),
             stages: Default::default(),
             connections: ConnectionCells::default(),
@@ -185,6 +187,14 @@ impl WorkerCells {
 
     pub(crate) fn made(&self, kind: MadeKind) -> u64 {
         self.made[kind as usize].read()
+    }
+
+    pub(crate) fn count_absorbed(&self, packets: u64) {
+        self.absorbed.add(packets);
+    }
+
+    pub(crate) fn absorbed(&self) -> u64 {
+        self.absorbed.read()
     }
 
     /// Adds the counts of targets not applied, by their index in [`NotApplied::ALL`].

@@ -165,6 +165,12 @@ drop_reasons! {
     StreamFragment "stream-fragment":
         "a fragment of a guarded stream: its bytes cannot be searched",
         "a lower MTU on the path; TCP senders avoid fragments by themselves";
+    StreamHeld "stream-held":
+        "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`: the connection is closed",
+        "`set stream hold`, `set stream hold-over`";
+    HttpUnfit "http-unfit":
+        "a message of a connection with rules on HTTP is not understood for certain, or its head is too long or too slow, under `set http unfit close`: the connection is closed",
+        "`set http unfit`, `set http head`";
     StreamUnfit "stream-unfit":
         "a connection whose stream cannot be followed (picked up midway, with signed segments, or without room), under `set stream unfit close` or `drop`",
         "`set stream unfit`, `set stream max`, `set stream memory`";

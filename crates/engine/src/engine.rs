@@ -291,6 +291,11 @@ impl Engine {
             name: kind.name().to_owned(),
             count: Count { packets, bytes: 0 },
         });
+        let absorbed = Some(self.absorbed()).filter(|packets| *packets > 0).map(|packets| SavedCounter {
+            kind: CounterKind::Absorbed,
+            name: String::new(),
+            count: Count { packets, bytes: 0 },
+        });
         let ports = self.ports.0.iter().zip(self.port_counts()).filter(|(port, _)| !port.name.is_empty());
         let ports = ports.flat_map(|(port, PortCount { rx, tx })| {
             [(CounterKind::Rx, rx), (CounterKind::Tx, tx)].map(|(kind, count)| SavedCounter {
@@ -301,7 +306,7 @@ impl Engine {
         });
         let name = DropReason::Rule.name().to_owned();
         let former = SavedCounter { kind: CounterKind::Drop, name, count: self.dropped_by_former_rules() };
-        drops.chain([former]).chain(made).chain(ports).collect()
+        drops.chain([former]).chain(made).chain(absorbed).chain(ports).collect()
     }
 
     /// Adds the counters of drops, made packets and ports of an earlier run to those of this one; what is not known here is left out.
@@ -323,6 +328,9 @@ impl Engine {
                         let made = &mut self.baseline.made[kind as usize];
                         *made = made.wrapping_sub(count.packets);
                     }
+                }
+                CounterKind::Absorbed => {
+                    self.baseline.absorbed = self.baseline.absorbed.wrapping_sub(count.packets);
                 }
                 CounterKind::Rx => {
                     if let Some(port) = port() {
@@ -361,13 +369,19 @@ impl Engine {
     }
 
     /// Packets that workers made, by kind, those above zero. The account of all packets: those that came in and those that were made are as many
-    /// as those that left, those that were dropped and those that wait ([`ConnectionSummary::held`](crate::ConnectionSummary::held)).
+    /// as those that left, those that were dropped or absorbed and those that wait ([`ConnectionSummary::held`](crate::ConnectionSummary::held)).
     pub fn made(&self) -> Vec<(MadeKind, u64)> {
         self.above_zero(
             MadeKind::ALL,
             |worker, kind| worker.made(kind),
             |baseline, kind| baseline.made[kind as usize],
         )
+    }
+
+    /// Packets that were absorbed: what they said lives on in the streams of their connections.
+    pub fn absorbed(&self) -> u64 {
+        let now: u64 = self.workers.iter().map(|worker| worker.absorbed()).sum();
+        now.wrapping_sub(self.baseline.absorbed)
     }
 
     /// Targets not applied, those above zero.

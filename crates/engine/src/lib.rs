@@ -38,7 +38,7 @@ pub use host::{PacketHost, drive, drive_returned};
 pub use made::MadeKind;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::{Side, Vlans, Wire};
-pub use mmb_stream::{Level, SideStats, StreamInfo};
+pub use mmb_stream::{AckSpace, EditStats, Level, SideStats, StreamInfo};
 pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;

@@ -1,13 +1,15 @@
-//! Packets that a worker makes itself: resets of connections that a rule closes.
+//! Packets that a worker makes itself: resets of connections that a rule closes, and what streams with edits have to say beyond the packets
+//! at hand.
 //!
 //! A made packet looks as the packets of one end of a connection looked when they came in: the same port, link header, addresses and ports. It
-//! then takes the way of those, so that translation and edits need no special case. It waits in a bounded queue until the host
-//! gives it a buffer ([`Worker::give_back`](crate::Worker::give_back)). A packet that finds no room, or no buffer, is lost as if the network had lost it, and not
-//! counted as made.
+//! then takes the way of those, so that translation and edits need no special case. Resets wait in a bounded queue until the host
+//! gives them buffers ([`Worker::give_back`](crate::Worker::give_back)); the packets of streams are made when it does. A packet that finds no room, or no buffer, is lost as
+//! if the network had lost it, and not counted as made.
 
 use arrayvec::ArrayVec;
 use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
 use mmb_packet::{Class, Layout, LinkType, Packet, PortId};
+use mmb_stream::MadeSegment;
 use std::collections::VecDeque;
 
 /// The kind of a made packet.
@@ -15,16 +17,22 @@ use std::collections::VecDeque;
 pub enum MadeKind {
     /// A RST to an end of a connection that a rule closes.
     Reset,
+    /// Bytes of a stream with edits, or its FIN.
+    Data,
+    /// An acknowledgment to a sender whose bytes are edited.
+    Acknowledgment,
 }
 
 impl MadeKind {
     /// Every kind, in the order in which counters are shown.
-    pub const ALL: [MadeKind; 1] = [MadeKind::Reset];
+    pub const ALL: [MadeKind; 3] = [MadeKind::Reset, MadeKind::Data, MadeKind::Acknowledgment];
 
     /// The kind's name in counters: stable.
     pub const fn name(self) -> &'static str {
         match self {
             MadeKind::Reset => "reset",
+            MadeKind::Data => "data",
+            MadeKind::Acknowledgment => "ack",
         }
     }
 }
@@ -128,6 +136,50 @@ impl HeaderTemplate {
         reversed
     }
 
+    /// The port that these packets come in by.
+    pub(crate) fn port(&self) -> PortId {
+        self.port
+    }
+
+    /// The type of their link header.
+    pub(crate) fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// Writes a segment of a stream from the end whose packets have these headers. `ack_shift` is taken off its acknowledgment number.
+    pub(crate) fn segment(&self, ports: [u16; 2], ack_shift: u32, made: &MadeSegment<'_>, out: &mut Vec<u8>) {
+        const MARK: u8 = 0b11;
+        out.clear();
+        let link_len = usize::from(self.link_len);
+        let ip_len = if self.is_ip6 { IP6_HEADER } else { IP4_HEADER };
+        out.extend_from_slice(&self.bytes[..link_len + ip_len]);
+        let tcp_at = out.len();
+        let [source, destination] = ports;
+        out.extend_from_slice(&source.to_be_bytes());
+        out.extend_from_slice(&destination.to_be_bytes());
+        out.extend_from_slice(&made.seq.to_be_bytes());
+        out.extend_from_slice(&made.ack.wrapping_sub(ack_shift).to_be_bytes());
+        out.extend_from_slice(&[0, made.flags]);
+        out.extend_from_slice(&made.window.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        push_options(made, ack_shift, out);
+        out[tcp_at + 12] = (((out.len() - tcp_at) / 4) << 4) as u8;
+        out.extend_from_slice(made.payload);
+        let (headers, tcp) = out.split_at_mut(tcp_at);
+        let ip = &mut headers[link_len..];
+        let pseudo = if self.is_ip6 { finish_ip6(ip, tcp.len()) } else { finish_ip4(ip, tcp.len()) };
+        let checksum = pseudo.bytes(tcp).checksum();
+        tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+        if made.is_marked && !self.is_ip6 {
+            ip[1] |= MARK;
+            ip[10..12].fill(0);
+            let checksum = ChecksumSum::default().bytes(ip).checksum();
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        } else if made.is_marked {
+            ip[1] |= MARK << 4;
+        }
+    }
+
     /// A RST from the end whose packets have these headers.
     pub(crate) fn reset(&self, ports: [u16; 2], numbers: ResetNumbers) -> MadePacket {
         let mut bytes = ArrayVec::new();
@@ -137,10 +189,27 @@ impl HeaderTemplate {
         bytes.extend([0; TCP_HEADER]);
         let (ip, tcp) = bytes[link_len..].split_at_mut(ip_len);
         write_tcp(tcp, ports, numbers);
-        let pseudo = if self.is_ip6 { finish_ip6(ip) } else { finish_ip4(ip) };
+        let pseudo = if self.is_ip6 { finish_ip6(ip, TCP_HEADER) } else { finish_ip4(ip, TCP_HEADER) };
         let checksum = pseudo.bytes(tcp).checksum();
         tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
         MadePacket { kind: MadeKind::Reset, port: self.port, link: self.link, bytes }
+    }
+}
+
+/// Appends the options of a segment: timestamps and SACK blocks, aligned as RFC 7323 appendix A and RFC 2018 have it.
+fn push_options(made: &MadeSegment<'_>, ack_shift: u32, out: &mut Vec<u8>) {
+    const NOP: u8 = 1;
+    const SACK: u8 = 5;
+    const TIMESTAMPS: u8 = 8;
+    if let Some(values) = made.timestamps {
+        out.extend_from_slice(&[NOP, NOP, TIMESTAMPS, 10]);
+        values.iter().for_each(|value| out.extend_from_slice(&value.to_be_bytes()));
+    }
+    if !made.sack.is_empty() {
+        out.extend_from_slice(&[NOP, NOP, SACK, 2 + 8 * made.sack.len() as u8]);
+        for edge in made.sack.as_flattened() {
+            out.extend_from_slice(&edge.wrapping_sub(ack_shift).to_be_bytes());
+        }
     }
 }
 
@@ -156,12 +225,13 @@ fn write_tcp(tcp: &mut [u8], [source, destination]: [u16; 2], ResetNumbers { seq
     tcp[13] = if ack.is_some() { RST | ACK } else { RST };
 }
 
-/// Turns an IPv4 header into that of a packet with a TCP header only: no options, no fragment, no congestion mark. Returns the pseudo header.
-fn finish_ip4(ip: &mut [u8]) -> ChecksumSum {
+/// Turns an IPv4 header into that of a packet with a TCP segment of this length: no options, no fragment, no congestion mark. Returns the
+/// pseudo header.
+fn finish_ip4(ip: &mut [u8], tcp_len: usize) -> ChecksumSum {
     const DO_NOT_FRAGMENT: u8 = 0x40;
     ip[0] = 0x45;
     ip[1] &= 0xfc;
-    ip[2..4].copy_from_slice(&((IP4_HEADER + TCP_HEADER) as u16).to_be_bytes());
+    ip[2..4].copy_from_slice(&((IP4_HEADER + tcp_len) as u16).to_be_bytes());
     // An atomic datagram needs no identification (RFC 6864 section 4.1).
     ip[4..8].copy_from_slice(&[0, 0, DO_NOT_FRAGMENT, 0]);
     ip[9] = mmb_packet::proto::TCP;
@@ -169,14 +239,14 @@ fn finish_ip4(ip: &mut [u8]) -> ChecksumSum {
     let checksum = ChecksumSum::default().bytes(ip).checksum();
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
     let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
-    pseudo4(address(12), address(16), mmb_packet::proto::TCP, TCP_HEADER as u16)
+    pseudo4(address(12), address(16), mmb_packet::proto::TCP, tcp_len as u16)
 }
 
 /// The same for an IPv6 header: no extension headers.
-fn finish_ip6(ip: &mut [u8]) -> ChecksumSum {
+fn finish_ip6(ip: &mut [u8], tcp_len: usize) -> ChecksumSum {
     ip[1] &= 0xcf;
-    ip[4..6].copy_from_slice(&(TCP_HEADER as u16).to_be_bytes());
+    ip[4..6].copy_from_slice(&(tcp_len as u16).to_be_bytes());
     ip[6] = mmb_packet::proto::TCP;
     let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
-    pseudo6(address(8), address(24), mmb_packet::proto::TCP, TCP_HEADER as u32)
+    pseudo6(address(8), address(24), mmb_packet::proto::TCP, tcp_len as u32)
 }

@@ -18,6 +18,9 @@ pub enum Verdict {
     /// the worker keeps a copy. [`Worker::give_back`](crate::Worker::give_back) gives it out again under this number, which is unique until then, unless it is counted
     /// as dropped first.
     Held(u16),
+    /// Free its buffer, and count it neither as sent nor as dropped: its bytes live on in the stream of its connection, and it is counted as absorbed
+    /// already.
+    Absorbed,
 }
 
 /// The result for a packet: its verdict, and its place in its buffer after rewriting.

@@ -14,6 +14,7 @@ use arrayvec::ArrayVec;
 use mmb_conn::fragment::{HeldLosses, Released};
 use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
+use mmb_stream::AckSpace;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -178,6 +179,12 @@ impl Worker {
         }
     }
 
+    /// Sets which bytes the acknowledgments of edited bytes are about: for a host whose packets answer what was sent once, not what this worker
+    /// sends.
+    pub fn set_ack_space(&mut self, acks: AckSpace) {
+        self.pipeline.conntrack().set_ack_space(acks);
+    }
+
     /// Discards outstanding tickets, for a host that lost their packets.
     pub fn discard_tickets(&mut self) {
         self.pipeline.discard_tickets();
@@ -213,7 +220,17 @@ impl Worker {
 
     fn give_made(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
         let mut given = None;
-        for _ in 0..VECTOR {
+        let mut left = VECTOR;
+        while left > 0
+            && let Some(kind) = self.pipeline.conntrack().give_segment(out)
+        {
+            if let Some(kind) = kind {
+                self.pipeline.cells().count_made(kind);
+                given = Some(Origin::Made);
+                left -= 1;
+            }
+        }
+        for _ in 0..left {
             let Some(made) = self.pipeline.conntrack().take_made() else { break };
             let MadePacket { kind, port, link, ref bytes } = made;
             if out(ReturnedPacket { held: None, port, link, bytes }) {
@@ -252,6 +269,12 @@ impl Worker {
         is_asked || conntrack.is_behind() || conntrack.folding().1 > 0
     }
 
+    /// When this worker has something to do without packets, beside what idle workers do anyway: streams let go what they have held back for long
+    /// enough. For a host whose clock is not the time of day.
+    pub fn due_ns(&mut self) -> Option<u64> {
+        self.pipeline.conntrack().streams_due_ms().map(|due_ms| due_ms * 1_000_000)
+    }
+
     /// Picks up a newer policy, unless tickets of the current one are outstanding.
     #[inline]
     fn pick_up_policy(&mut self) {
@@ -268,6 +291,7 @@ impl Worker {
     fn begin(&mut self, now_ns: u64, is_idle: bool) -> usize {
         self.pick_up_policy();
         self.pipeline.conntrack().advance(now_ns, is_idle);
+        self.pipeline.conntrack().release_streams(&self.snapshot);
         self.now_ns = now_ns;
         while let Ok(task) = self.tasks.try_recv() {
             task(&mut self.pipeline, &self.snapshot);

@@ -1,12 +1,19 @@
 //! Heads of application protocols, read from the bytes of a connection as they come.
 //!
-//! [`ClientHello`] finds the server name that a TLS client asks for; [`host_matches`] compares host names with the patterns of rules.
-//! Parsers own their state, which has a fixed size: they do no I/O, know no clock and allocate nothing.
+//! [`ClientHello`] finds the server name that a TLS client asks for; [`HttpConnection`] reads the messages of HTTP/1.x in both directions of a
+//! connection; [`host_matches`] compares host names with the patterns of rules. Parsers own their state, which has a fixed size: they do no
+//! I/O, know no clock and allocate nothing.
 
 #![forbid(unsafe_code)]
 
 mod host;
+mod http1;
 mod tls_sni;
 
 pub use host::{host_matches, name_key};
+pub use http1::{
+    BodyFraming, BodyPlace, DEFAULT_HEAD_LIMIT, FramingKind, HeadBuffer, HeaderLine, Headers, HttpConnection,
+    HttpDirection, HttpPiece, HttpUnfit, HttpVersion, MOST_HEADERS, MOST_OUTSTANDING, RequestHead,
+    ResponseHead, Span, is_host_and_port, list_items, trim_blanks,
+};
 pub use tls_sni::{ClientHello, HelloProgress};

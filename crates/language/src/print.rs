@@ -4,6 +4,7 @@
 //! `format_args!`.
 
 pub(crate) mod command;
+mod edit;
 pub(crate) mod value;
 
 use crate::target;
@@ -57,6 +58,15 @@ impl Print for Match {
                 f.write_char(' ')?;
                 several(f, items, PatternItem::print)
             }
+            Test::Header(name, items) => {
+                f.write_char(' ')?;
+                name.print(f)?;
+                if items.is_empty() {
+                    return Ok(());
+                }
+                f.write_char(' ')?;
+                several(f, items, PatternItem::print)
+            }
         }
     }
 }
@@ -87,6 +97,7 @@ impl Print for Target {
             Target::Alert(text) => target::alert::print(f, text.as_deref()),
             Target::Close => f.write_str("close"),
             Target::Digest => f.write_str("digest"),
+            Target::Edit(edit) => edit.print(f),
         }
     }
 }

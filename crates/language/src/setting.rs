@@ -10,6 +10,7 @@ static SUBJECTS: &[(&str, &str)] = &[
     ("timeout", "lifetimes of connections without packets"),
     ("nat", "translation of addresses and ports"),
     ("stream", "the bytes of connections: how many are followed, and the memory for them"),
+    ("http", "messages of HTTP/1.x: heads, and messages that are not understood or not to be changed"),
 ];
 
 /// Reads a value of a setting.
@@ -20,9 +21,10 @@ pub(crate) fn read(info: &'static SettingInfo, text: &str) -> Option<Setting> {
         (None, Values::Words(_)) => None,
         // What stands for 0 is the word.
         (None, Values::WordOr(..)) => info.set_to(number(text).filter(|n| *n > 0)?),
-        (None, Values::Number(..) | Values::Seconds(..) | Values::Kibibytes(..) | Values::Mebibytes(..)) => {
+        (None, Values::Number(..) | Values::Seconds(..) | Values::Milliseconds(..)) => {
             info.set_to(number(text)?)
         }
+        (None, Values::Kibibytes(..) | Values::Mebibytes(..)) => info.set_to(number(text)?),
     }
 }
 
@@ -55,6 +57,7 @@ mod tests {
         let text = match info.values {
             Values::Number(least, most)
             | Values::Seconds(least, most)
+            | Values::Milliseconds(least, most)
             | Values::Kibibytes(least, most)
             | Values::Mebibytes(least, most) => {
                 vec![least.to_string(), most.to_string()]

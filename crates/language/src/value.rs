@@ -1,7 +1,8 @@
 //! The forms of values: text to numbers, addresses, prefixes, ranges, percentages.
 
+use crate::diagnostic::{Diagnostic, TextSpan};
 use mmb_policy::field::ones;
-use mmb_policy::field::{FieldInfo, ValueKind};
+use mmb_policy::field::{FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::rule::{DropRate, NumberItem};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -104,7 +105,9 @@ fn single(info: &FieldInfo, word: &str) -> Result<u128, ValueError> {
         },
         ValueKind::State => info.names.value(word).map(u128::from).ok_or(ValueError::Unknown),
         ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => Err(ValueError::Unknown),
-        ValueKind::Pattern | ValueKind::ServerName => Err(ValueError::Unknown),
+        ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => {
+            Err(ValueError::Unknown)
+        }
         ValueKind::Number | ValueKind::OptionData(_) => match info.names.value(word) {
             Some(value) => Ok(value.into()),
             None => match number(word)? {
@@ -126,7 +129,9 @@ fn address_width(info: &FieldInfo) -> Option<u8> {
         | ValueKind::State
         | ValueKind::Nothing
         | ValueKind::Pattern
-        | ValueKind::ServerName => None,
+        | ValueKind::ServerName
+        | ValueKind::Method
+        | ValueKind::Header => None,
     }
 }
 
@@ -146,7 +151,7 @@ fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<Value
 /// Returns whether a word is written like a value of the field, so that it is no mistyped field or target.
 pub(crate) fn looks_like_value(info: &FieldInfo, word: &str) -> bool {
     info.values == ValueKind::Port
-        || (word.starts_with('@') && matches!(info.values, ValueKind::Pattern | ValueKind::ServerName))
+        || (word.starts_with('@') && info.values.has_patterns())
         || word.starts_with(|c: char| c.is_ascii_digit())
         || word.contains([':', '/'])
         || number(word).is_ok()
@@ -185,12 +190,29 @@ pub(crate) fn expectation(info: &FieldInfo) -> String {
         (ValueKind::State, _) => "`new`, `established`, `related`, `reply` or `invalid`".to_owned(),
         (ValueKind::Bytes, _) => "a \"text\" or |bytes|".to_owned(),
         (ValueKind::Pattern, _) => "a \"text\", |bytes|, a /regex/ or a @LIST".to_owned(),
+        (ValueKind::Method, _) => "a \"METHOD\", a /regex/ or a @LIST".to_owned(),
+        (ValueKind::Header, _) => "a \"value\", a /regex/ or a @LIST".to_owned(),
         (ValueKind::ServerName, _) => "a \"name\", a \".domain\", a /regex/ or a @LIST".to_owned(),
         (ValueKind::OptionData(_), None) => "|bytes|".to_owned(),
         (ValueKind::OptionData(_), Some(max)) => format!("a number 0 to {max}, a \"text\" or |bytes|"),
         (ValueKind::Number | ValueKind::Nothing, Some(max)) => format!("a number 0 to {max}{names}"),
         (ValueKind::Number | ValueKind::Nothing, None) => "no value".to_owned(),
     }
+}
+
+/// The form of what a target writes into the field, as a text for people.
+pub(crate) fn written_form(info: &FieldInfo) -> String {
+    match info.place {
+        FieldPlace::Stream(_) => "a \"text\" or |bytes|".to_owned(),
+        FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Option(_) => expectation(info),
+        FieldPlace::NamedOption | FieldPlace::Payload(_) | FieldPlace::Connection => expectation(info),
+    }
+}
+
+/// The error of a text with `\m` where nothing is replaced.
+pub(crate) fn nothing_matched(at: TextSpan) -> Diagnostic {
+    let error = Diagnostic::new(at, "`\\m` stands for what `mod` replaces, and nothing is replaced here");
+    error.expected("a text without `\\m`; a backslash is `\\\\`")
 }
 
 /// The bytes that somebody meant who forgot the quotes.

@@ -118,4 +118,15 @@ impl<'a> Packet<'a> {
         self.len += by as u32;
         true
     }
+
+    /// Moves the end `by` bytes back into the tailroom; the new bytes hold whatever lay there. False, with nothing done, if the tailroom is
+    /// smaller.
+    #[inline]
+    pub fn grow_back(&mut self, by: usize) -> bool {
+        if by > self.buffer.len() - self.start as usize - self.len as usize {
+            return false;
+        }
+        self.len += by as u32;
+        true
+    }
 }

@@ -5,6 +5,7 @@
 //! CONTRIBUTING.md lists the other places.
 
 pub use crate::names::{ValueFormat, ValueNames};
+pub use crate::stream_part::StreamPart;
 
 use crate::names::{
     CT_STATES, DSCP, ECN, ETH_TYPES, FAMILIES, HEX, ICMP_TYPES, ICMP6_TYPES, IP_FLAGS, NEXT_HEADERS, NONE,
@@ -36,6 +37,25 @@ pub enum ValueKind {
     Pattern,
     /// Names of servers: a text is a whole name, or with a leading dot a domain and all below it; regexes and lists.
     ServerName,
+    /// Methods of HTTP: a text is the whole method; regexes and lists.
+    Method,
+    /// The name of a header field, alone or with patterns: a text is the whole value of the header field.
+    Header,
+}
+
+impl ValueKind {
+    /// Whether the values are patterns, and so may be regexes and lists.
+    pub const fn has_patterns(self) -> bool {
+        match self {
+            ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => true,
+            ValueKind::Number
+            | ValueKind::Ip4
+            | ValueKind::Ip6
+            | ValueKind::Port
+            | ValueKind::OptionData(_) => false,
+            ValueKind::Bytes | ValueKind::State | ValueKind::Nothing => false,
+        }
+    }
 }
 
 /// The meaning of a field that stands alone, without a value.
@@ -98,19 +118,6 @@ pub enum FieldPlace {
     Stream(StreamPart),
 }
 
-/// The bytes of a connection in which a field is searched for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamPart {
-    /// Those of both directions, each by itself.
-    Both,
-    /// Those of the initiator: the end that sent the first packet.
-    Forward,
-    /// Those of the other end.
-    Reply,
-    /// The server name in the initiator's TLS ClientHello (RFC 6066, section 3).
-    ServerName,
-}
-
 /// The header that a payload field follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
@@ -133,6 +140,12 @@ pub enum Writable {
     Option,
     /// The payload's first bytes are overwritten.
     Payload,
+    /// What is found of a stream or of a body is masked, replaced or removed.
+    Stream,
+    /// An HTTP header field: changed, added, stripped.
+    Header,
+    /// The whole of an HTTP message's part is replaced.
+    Whole,
 }
 
 /// One row of the table.
@@ -273,7 +286,11 @@ const fn map_shuffle_lb(part: MappedPart) -> StatefulUses {
 
 const PORT_RO: Writable = Writable::No("the port a packet uses is decided by the wiring");
 const ECN_RO: Writable = Writable::No("write ip-ecn instead");
-const STREAM_RO: Writable = Writable::No("this version does not edit streams");
+const SNI_RO: Writable = Writable::No("TLS protects its handshake, and another name would break it");
+const HTTP_RO: Writable =
+    Writable::No("name the part that changes, such as `http-header \"Server\"` or `http-body`");
+const METHOD_RO: Writable = Writable::No("a request keeps its method");
+const STATUS_RO: Writable = Writable::No("a response keeps its status");
 const EH_RO: Writable = Writable::No("extension headers are matched, not written");
 
 macro_rules! fields {
@@ -310,8 +327,8 @@ use MappedPart::{
     AckNumber, DestinationAddress, DestinationPort, FlowLabel, SequenceNumber, SourceAddress, SourcePort,
 };
 use ValueKind::{
-    Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Pattern, Port as PortValue,
-    ServerName, State,
+    Bytes, Header, Ip4 as Ip4Value, Ip6 as Ip6Value, Method, Nothing, Number, OptionData, Pattern,
+    Port as PortValue, ServerName, State,
 };
 use Writable::{InPlace, Raw};
 
@@ -469,14 +486,28 @@ fields! {
     Payload "payload" Payload FieldPlace::Payload(Payload::Transport), Transport, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the transport header, compared as a prefix";
 
-    Stream "stream" Stream FieldPlace::Stream(StreamPart::Both), TcpOrUdp, Pattern, Protocol, STREAM_RO, NO_BINDING, NONE,
+    Stream "stream" Stream FieldPlace::Stream(StreamPart::Both), TcpOrUdp, Pattern, Protocol, Writable::Stream, NO_BINDING, NONE,
         "the bytes of a connection in either direction, searched anywhere, also across packets";
-    StreamForward "stream-forward" Stream FieldPlace::Stream(StreamPart::Forward), TcpOrUdp, Pattern, Protocol, STREAM_RO, NO_BINDING,
+    StreamForward "stream-forward" Stream FieldPlace::Stream(StreamPart::Forward), TcpOrUdp, Pattern, Protocol, Writable::Stream, NO_BINDING,
         NONE, "the bytes that the connection's initiator sends, searched anywhere";
-    StreamReply "stream-reply" Stream FieldPlace::Stream(StreamPart::Reply), TcpOrUdp, Pattern, Protocol, STREAM_RO, NO_BINDING, NONE,
+    StreamReply "stream-reply" Stream FieldPlace::Stream(StreamPart::Reply), TcpOrUdp, Pattern, Protocol, Writable::Stream, NO_BINDING, NONE,
         "the bytes that the connection's other end sends, searched anywhere";
-    TlsSni "tls-sni" Stream FieldPlace::Stream(StreamPart::ServerName), Tcp, ServerName, Protocol, STREAM_RO, NO_BINDING, NONE,
+    TlsSni "tls-sni" Stream FieldPlace::Stream(StreamPart::ServerName), Tcp, ServerName, Protocol, SNI_RO, NO_BINDING, NONE,
         "server name that a TLS client asks for; with a leading dot: the domain and all below it";
+    Http "http" Stream FieldPlace::Stream(StreamPart::Http), Tcp, Nothing, Protocol, HTTP_RO, NO_BINDING, NONE,
+        "a request of HTTP/1.x and its response";
+    HttpMethod "http-method" Stream FieldPlace::Stream(StreamPart::HttpMethod), Tcp, Method, Protocol, METHOD_RO, NO_BINDING, NONE,
+        "method of a request; a text is the whole method";
+    HttpHost "http-host" Stream FieldPlace::Stream(StreamPart::HttpHost), Tcp, ServerName, Protocol, Writable::Whole, NO_BINDING, NONE,
+        "host that a request is for, without port; with a leading dot: the domain and all below it";
+    HttpUri "http-uri" Stream FieldPlace::Stream(StreamPart::HttpUri), Tcp, Pattern, Protocol, Writable::Whole, NO_BINDING, NONE,
+        "target of a request, as the request line has it; a text is its beginning";
+    HttpStatus "http-status" Stream FieldPlace::Stream(StreamPart::HttpStatus), Tcp, Number, Protocol, STATUS_RO, NO_BINDING, NONE,
+        "status code of a response, 100-999";
+    HttpHeader "http-header" Stream FieldPlace::Stream(StreamPart::HttpHeader), Tcp, Header, Protocol, Writable::Header, NO_BINDING,
+        NONE, "header field of that name, in a request or a response; a text is its whole value";
+    HttpBody "http-body" Stream FieldPlace::Stream(StreamPart::HttpBody), Tcp, Pattern, Protocol, Writable::Stream, NO_BINDING, NONE,
+        "body of a request or a response, searched anywhere";
 }
 
 /// The invariants on which readers of the table rely without a check of their own.
@@ -570,6 +601,7 @@ impl FieldInfo {
             (ValueKind::Port, _) => None,
             (_, FieldPlace::Key { width, .. }) => Some(width),
             (_, FieldPlace::Connection) => Some(3),
+            (ValueKind::Number, FieldPlace::Stream(_)) => Some(10),
             (_, FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption) => None,
             (_, FieldPlace::Payload(_) | FieldPlace::Stream(_)) => None,
         }
@@ -578,12 +610,14 @@ impl FieldInfo {
     /// The greatest number that can be compared with the field or written to it; `None` if it takes no number.
     pub fn max(&self) -> Option<u128> {
         match self.values {
+            // Three digits (RFC 9110, section 15).
+            ValueKind::Number if matches!(self.place, FieldPlace::Stream(_)) => Some(999),
             ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => self.width().map(ones),
             ValueKind::State => self.names.list.last().map(|(_, last)| u128::from(*last)),
             ValueKind::OptionData(Some(0)) => None,
             ValueKind::OptionData(_) => Some(ones(self.width().unwrap_or(64))),
             ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => None,
-            ValueKind::Pattern | ValueKind::ServerName => None,
+            ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => None,
         }
     }
 }

@@ -203,7 +203,9 @@ impl Policy {
         let mut targets = self.rules.iter().flat_map(|rule| rule.targets);
         targets.any(|target| match target {
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => true,
-            Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
+            Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Edit(_) => {
+                true
+            }
             Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => false,
         })
     }

@@ -183,6 +183,8 @@ enum WriteKey {
     Options,
     /// The payload.
     Payload,
+    /// The bytes of connections: edits of one place take it in the order of their rules.
+    Stream,
 }
 
 fn write_keys(targets: &[Target]) -> Vec<WriteKey> {
@@ -197,8 +199,8 @@ fn key(target: &Target) -> Option<WriteKey> {
         _ if field.id == FieldId::Ip6Next => WriteKey::Header(Implies::Ip, key::PROTO as u16),
         FieldPlace::Key { bit, .. } => WriteKey::Header(field.info().implies, bit / 8),
         FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption => WriteKey::Options,
-        // Nothing writes it.
-        FieldPlace::Payload(_) | FieldPlace::Connection | FieldPlace::Stream(_) => WriteKey::Payload,
+        FieldPlace::Payload(_) | FieldPlace::Connection => WriteKey::Payload,
+        FieldPlace::Stream(_) => WriteKey::Stream,
     };
     match target {
         Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {
@@ -207,6 +209,7 @@ fn key(target: &Target) -> Option<WriteKey> {
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => {
             Some(WriteKey::Options)
         }
+        Target::Edit(_) => Some(WriteKey::Stream),
         Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => None,
     }
 }

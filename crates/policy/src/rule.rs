@@ -1,7 +1,8 @@
 //! Checked rules, on which the rest of mmb works. Text becomes a [`Rule`] through the parser and the checker,
 //! and only through them, so that the invariants in the comments hold of every rule.
 
-use crate::field::{Field, FieldPlace, ones};
+use crate::field::{Field, FieldId, FieldPlace, ones};
+use crate::http::{HeaderName, Replacement};
 use crate::pattern::PatternItem;
 
 /// A rule's number: stable, never reused while the rule lives, at least 1.
@@ -76,10 +77,10 @@ impl Match {
 }
 
 impl Test {
-    /// The patterns, of [`Test::Patterns`] only.
+    /// The patterns, of [`Test::Patterns`] and [`Test::Header`] only.
     pub fn patterns(&self) -> &[PatternItem] {
         match self {
-            Test::Patterns(items) => items,
+            Test::Patterns(items) | Test::Header(_, items) => items,
             Test::Present | Test::Number(..) | Test::Port(..) | Test::Bytes(..) => &[],
         }
     }
@@ -89,7 +90,7 @@ impl Target {
     /// Whether it acts on the bytes of a connection, whatever the rule's constraints. `drop` acts on them only beside constraints on them.
     pub fn is_of_stream(&self) -> bool {
         match self {
-            Target::Alert(_) | Target::Close | Target::Digest => true,
+            Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => true,
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
             Target::StripAll | Target::Drop(_) | Target::Accept => false,
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
@@ -123,6 +124,8 @@ pub enum Test {
     Bytes(Equality, Vec<Vec<u8>>),
     /// Some of the patterns is found in the field, which is of a stream; not empty.
     Patterns(Vec<PatternItem>),
+    /// A message has a header field of this name, in whose value some of the patterns is found; without patterns: it has one.
+    Header(HeaderName, Vec<PatternItem>),
 }
 
 /// The comparison of a number.
@@ -195,6 +198,59 @@ pub enum Target {
     Close,
     /// `digest`, stateful rules only: bytes and CRC-32C of each direction are told when the connection ends.
     Digest,
+    /// `mask`, and `mod`, `strip` and `add` on streams and HTTP: the bytes of the rule's connections change.
+    Edit(StreamEdit),
+}
+
+/// A change of the bytes of connections, beside constraints on them only.
+///
+/// [`StreamEdit::Mask`], [`StreamEdit::Mod`] and [`StreamEdit::Strip`] act on what the rule's one constraint on their field finds; the field is
+/// [writable](crate::field::Writable::Stream) as a stream. The others act on messages of HTTP: on every head that is complete when the rule's
+/// constraints are met, or on every body of such a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEdit {
+    /// `mask FIELD ["TEXT"]`: the text stands in the place of what was found, repeated or cut to its length; no text: `*`.
+    Mask(Field, Vec<u8>),
+    /// `mod FIELD "TEXT"`: the text, at least one part, stands in the place of what was found.
+    Mod(Field, Replacement),
+    /// `strip FIELD`: what was found goes.
+    Strip(Field),
+    /// `mod http-header NAME "TEXT"`: the text stands in the place of the value of every such header field; `\m` is the old value.
+    ModHeader(HeaderName, Replacement),
+    /// `add http-header NAME "TEXT"`: a header field at the end of the head.
+    AddHeader(HeaderName, Vec<u8>),
+    /// `strip http-header NAME`: every such header field goes.
+    StripHeader(HeaderName),
+    /// `strip ! http-header NAME`: header fields that no `KeepHeader` of the rule names go, but for those of
+    /// [`fixed_header`](crate::http::fixed_header).
+    KeepHeader(HeaderName),
+    /// `mod http-host "TEXT"`, `mod http-uri "TEXT"`: the text, at least one part, stands in the place of the whole value; `\m` is the old value.
+    ModHttp(Field, Replacement),
+    /// `add http-body "TEXT"`: bytes, at least one, at the body's end.
+    AddBody(Vec<u8>),
+}
+
+impl StreamEdit {
+    /// The field that it changes.
+    pub fn field(&self) -> Field {
+        match self {
+            StreamEdit::Mask(field, _) | StreamEdit::Mod(field, _) | StreamEdit::Strip(field) => *field,
+            StreamEdit::ModHttp(field, _) => *field,
+            StreamEdit::ModHeader(..) | StreamEdit::AddHeader(..) => Field::new(FieldId::HttpHeader),
+            StreamEdit::StripHeader(_) | StreamEdit::KeepHeader(_) => Field::new(FieldId::HttpHeader),
+            StreamEdit::AddBody(_) => Field::new(FieldId::HttpBody),
+        }
+    }
+
+    /// Whether it acts on what a constraint of the rule finds, and not on whole parts of messages.
+    pub fn is_of_matches(&self) -> bool {
+        match self {
+            StreamEdit::Mask(..) | StreamEdit::Mod(..) | StreamEdit::Strip(_) => true,
+            StreamEdit::ModHeader(..) | StreamEdit::AddHeader(..) => false,
+            StreamEdit::StripHeader(_) | StreamEdit::KeepHeader(_) => false,
+            StreamEdit::ModHttp(..) | StreamEdit::AddBody(_) => false,
+        }
+    }
 }
 
 /// The value that `mod` writes.

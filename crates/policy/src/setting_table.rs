@@ -4,7 +4,8 @@
 //! of one subject begin alike and stand together.
 
 use crate::settings::{
-    InvalidPackets, NatFiltering, Pickup, Poll, PortsPerHost, Settings, StreamUnfit, StreamUrgent, Zone,
+    HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, NatFiltering, Pickup, Poll, PortsPerHost,
+    Settings, StreamHoldOver, StreamUnfit, StreamUrgent, Zone,
 };
 
 /// One setting. Its value is a number; of words, the place of the word.
@@ -28,6 +29,8 @@ pub enum Values {
     Number(u32, u32),
     /// A number of seconds in this range.
     Seconds(u32, u32),
+    /// A number of milliseconds in this range.
+    Milliseconds(u32, u32),
     /// A number of units of 1,024 bytes in this range.
     Kibibytes(u32, u32),
     /// A number of units of 1,048,576 bytes in this range.
@@ -206,7 +209,7 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "stream window",
         values: Values::Kibibytes(64, 16_384),
-        help: "the most unacknowledged bytes in KiB that are kept of each direction where a rule may close or drop; the windows that receivers advertise are lowered to it",
+        help: "the most unacknowledged bytes in KiB that are kept of each direction where a rule may close, drop or edit; the windows that receivers advertise are lowered to it",
         get: |settings| settings.streams.window_kib,
         put: |settings, n| settings.streams.window_kib = n,
     },
@@ -216,6 +219,23 @@ pub static SETTINGS: &[SettingInfo] = &[
         help: "the most bytes in KiB that are kept of each direction until the bytes before them arrive",
         get: |settings| settings.streams.reorder_kib,
         put: |settings, n| settings.streams.reorder_kib = n,
+    },
+    SettingInfo {
+        name: "stream hold",
+        values: Values::Milliseconds(0, 10_000),
+        help: "the time in ms for which bytes that may be the beginning of a match are held back where a rule edits; 0: they are not",
+        get: |settings| settings.streams.hold_ms,
+        put: |settings, n| settings.streams.hold_ms = n,
+    },
+    SettingInfo {
+        name: "stream hold-over",
+        values: Values::Words(&[
+            ("pass", "they pass unedited"),
+            ("close", "their connection is closed: both ends get a RST"),
+        ]),
+        help: "the treatment of bytes that were held back for `stream hold`",
+        get: |settings| settings.streams.hold_over as u32,
+        put: |settings, n| settings.streams.hold_over = nth(&StreamHoldOver::ALL, n),
     },
     SettingInfo {
         name: "stream unfit",
@@ -235,9 +255,46 @@ pub static SETTINGS: &[SettingInfo] = &[
             ("pass", "they pass as they are"),
             ("drop", "segments with the URG flag are dropped"),
         ]),
-        help: "the treatment of TCP's urgent data where a rule may close or drop",
+        help: "the treatment of TCP's urgent data where a rule may close, drop or edit",
         get: |settings| settings.streams.urgent as u32,
         put: |settings, n| settings.streams.urgent = nth(&StreamUrgent::ALL, n),
+    },
+    SettingInfo {
+        name: "http head",
+        values: Values::Kibibytes(1, 64),
+        help: "the limit of a message's head in KiB; a connection with a longer one is treated as `http unfit` says",
+        get: |settings| settings.http.head_kib,
+        put: |settings, n| settings.http.head_kib = n,
+    },
+    SettingInfo {
+        name: "http unfit",
+        values: Values::Words(&[
+            ("close", "they are closed: both ends get a RST"),
+            ("pass", "they pass, and rules on HTTP see no more of their messages"),
+        ]),
+        help: "the treatment of connections with a message whose borders are not certain, or whose head is too long or takes more than 5 s",
+        get: |settings| settings.http.unfit as u32,
+        put: |settings, n| settings.http.unfit = nth(&HttpUnfit::ALL, n),
+    },
+    SettingInfo {
+        name: "http encodings",
+        values: Values::Words(&[
+            ("strip", "they are taken from the request, so that the body is plain and whole"),
+            ("pass", "they stay, and rules do not see into encoded bodies"),
+        ]),
+        help: "the treatment of Accept-Encoding, Range and If-Range in requests whose response's body a rule searches",
+        get: |settings| settings.http.encodings as u32,
+        put: |settings, n| settings.http.encodings = nth(&HttpEncodings::ALL, n),
+    },
+    SettingInfo {
+        name: "http no-transform",
+        values: Values::Words(&[
+            ("obey", "their bodies stay as they are"),
+            ("ignore", "their bodies are edited like others"),
+        ]),
+        help: "the treatment of messages with `Cache-Control: no-transform` (RFC 9110, section 7.7)",
+        get: |settings| settings.http.no_transform as u32,
+        put: |settings, n| settings.http.no_transform = nth(&HttpNoTransform::ALL, n),
     },
 ];
 
@@ -276,7 +333,7 @@ impl Setting {
         match self.info().values {
             Values::Words(words) => Some(nth(words, self.value).0),
             Values::WordOr([(word, _)], _) if self.value == 0 => Some(word),
-            Values::WordOr(..) | Values::Number(..) | Values::Seconds(..) => None,
+            Values::WordOr(..) | Values::Number(..) | Values::Seconds(..) | Values::Milliseconds(..) => None,
             Values::Kibibytes(..) | Values::Mebibytes(..) => None,
         }
     }
@@ -300,7 +357,7 @@ impl SettingInfo {
         match self.values {
             Values::Words(words) => words,
             Values::WordOr(word, _) => word,
-            Values::Number(..) | Values::Seconds(..) => &[],
+            Values::Number(..) | Values::Seconds(..) | Values::Milliseconds(..) => &[],
             Values::Kibibytes(..) | Values::Mebibytes(..) => &[],
         }
     }
@@ -310,6 +367,7 @@ impl SettingInfo {
         let fits = match self.values {
             Values::Number(least, most)
             | Values::Seconds(least, most)
+            | Values::Milliseconds(least, most)
             | Values::Kibibytes(least, most)
             | Values::Mebibytes(least, most) => (least..=most).contains(&value),
             Values::WordOr(_, most) => value <= most,
@@ -329,6 +387,7 @@ impl Values {
         match self {
             Values::Number(least, most) => format!("{least} to {most}"),
             Values::Seconds(least, most) => format!("{least} to {most} seconds"),
+            Values::Milliseconds(least, most) => format!("{least} to {most} ms"),
             Values::Kibibytes(least, most) => format!("{least} to {most} KiB"),
             Values::Mebibytes(least, most) => format!("{least} to {most} MiB"),
             Values::WordOr([(word, _)], most) => format!("{word} or 1 to {most}"),

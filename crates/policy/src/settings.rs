@@ -1,12 +1,14 @@
 //! The values of settings, as `set` changes them and as the rooms that obey them take them.
 
 mod connections;
+mod http;
 mod streams;
 
 pub use connections::{
     ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
 };
-pub use streams::{StreamSettings, StreamUnfit, StreamUrgent};
+pub use http::{HttpEncodings, HttpNoTransform, HttpSettings, HttpUnfit};
+pub use streams::{StreamHoldOver, StreamSettings, StreamUnfit, StreamUrgent};
 
 /// The values that `set NAME VALUE` changes. [`crate::setting_table`] holds the table of names and ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Settings {
     pub connections: ConnectionSettings,
     /// `stream …`: how the bytes of connections are followed.
     pub streams: StreamSettings,
+    /// `http …`: how messages of HTTP are followed and changed.
+    pub http: HttpSettings,
 }
 
 /// The way in which an idle worker waits.
@@ -43,6 +47,7 @@ impl Default for Settings {
             poll: Poll::default(),
             connections: ConnectionSettings::default(),
             streams: StreamSettings::default(),
+            http: HttpSettings::default(),
         }
     }
 }

@@ -30,7 +30,9 @@ fn words_mean_one_thing() {
     assert!(keywords.is_disjoint(&fields));
     for info in FIELDS {
         for (name, _) in info.names.list {
-            assert!(!keywords.contains(name) && !fields.contains(name), "{}: {name}", info.name);
+            // A port's name right behind a field of ports, else a field.
+            let is_field = *name != "http" && fields.contains(name);
+            assert!(!keywords.contains(name) && !is_field, "{}: {name}", info.name);
         }
     }
 }
@@ -69,7 +71,9 @@ fn the_columns_of_a_row_agree() {
                     ValueKind::Ip6 => assert_eq!(width, 128, "{name}"),
                     ValueKind::Nothing => assert!(matches!(info.alone, BareMeaning::Equals(_)), "{name}"),
                     ValueKind::OptionData(_) | ValueKind::Bytes | ValueKind::State => panic!("{name}"),
-                    ValueKind::Pattern | ValueKind::ServerName => panic!("{name}"),
+                    ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => {
+                        panic!("{name}")
+                    }
                 }
             }
             FieldPlace::AnyOption => {
@@ -88,17 +92,26 @@ fn the_columns_of_a_row_agree() {
                 assert!(matches!(info.writable, Writable::No(_)), "{name}");
             }
             FieldPlace::Stream(part) => {
-                let is_name = part == StreamPart::ServerName;
-                let (values, implies) = match is_name {
-                    true => (ValueKind::ServerName, Implies::Tcp),
-                    false => (ValueKind::Pattern, Implies::TcpOrUdp),
+                let implies = if part.is_bytes() { Implies::TcpOrUdp } else { Implies::Tcp };
+                let values = match part {
+                    StreamPart::Both | StreamPart::Forward | StreamPart::Reply => ValueKind::Pattern,
+                    StreamPart::HttpUri | StreamPart::HttpBody => ValueKind::Pattern,
+                    StreamPart::ServerName | StreamPart::HttpHost => ValueKind::ServerName,
+                    StreamPart::Http => ValueKind::Nothing,
+                    StreamPart::HttpMethod => ValueKind::Method,
+                    StreamPart::HttpStatus => ValueKind::Number,
+                    StreamPart::HttpHeader => ValueKind::Header,
                 };
                 assert_eq!(
                     (info.values, info.implies, info.group),
                     (values, implies, FieldGroup::Stream),
                     "{name}"
                 );
-                assert!(matches!(info.writable, Writable::No(_)), "{name}");
+                let is_edited = part.is_bytes() || part == StreamPart::HttpBody;
+                assert_eq!(info.writable == Writable::Stream, is_edited, "{name}");
+                assert!(!matches!(info.writable, Writable::InPlace | Writable::Raw), "{name}");
+                assert!(!matches!(info.writable, Writable::Option | Writable::Payload), "{name}");
+                assert_eq!(info.writable == Writable::Header, part == StreamPart::HttpHeader, "{name}");
             }
         }
         let is_in_packet = !matches!(info.place, FieldPlace::Connection | FieldPlace::Stream(_));
@@ -141,7 +154,8 @@ fn every_field_can_stand_in_a_rule() {
         let constraint = match info.values {
             ValueKind::Port => format!("{} lan", info.name),
             ValueKind::State => format!("{} new", info.name),
-            ValueKind::Pattern | ValueKind::ServerName => format!("{} \"a\"", info.name),
+            ValueKind::Number if info.group == FieldGroup::Stream => format!("{} 200", info.name),
+            _ if info.values.has_patterns() => format!("{} \"a\"", info.name),
             _ => info.name.replace("KIND", "22"),
         };
         let command = if info.group == FieldGroup::Stream { "add-stateful" } else { "add" };

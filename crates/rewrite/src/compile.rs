@@ -52,7 +52,7 @@ impl Edit {
             },
             Target::StripAll => self.options.push(OptionStep::Clear),
             Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
-            Target::Alert(_) | Target::Close | Target::Digest => {}
+            Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
         }
     }
 
@@ -67,6 +67,7 @@ impl Edit {
                     Writable::InPlace => self.fields.push(step),
                     // The checker has refused the one; the others are not in the key.
                     Writable::No(_) | Writable::Option | Writable::Payload => {}
+                    Writable::Stream | Writable::Header | Writable::Whole => {}
                 }
             }
             (FieldPlace::Option(_) | FieldPlace::NamedOption, write) => {

@@ -1,8 +1,8 @@
 //! Why patterns are refused.
 
 use crate::{
-    MOST_PATTERNS, MOST_POSITIONS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS, MOST_SET_POSITIONS, MOST_STATE,
-    MOST_TEXT,
+    MOST_EDIT_MATCH, MOST_EDIT_TEXTS, MOST_PATTERNS, MOST_POSITIONS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS,
+    MOST_SET_POSITIONS, MOST_STATE, MOST_TEXT,
 };
 use thiserror::Error;
 
@@ -34,6 +34,16 @@ pub enum PatternError {
         "the regexes are too large together: {0} bytes and classes with repetitions, at most {MOST_SET_POSITIONS}; use lower counts in repetitions"
     )]
     TooLarge(u64),
+    /// The texts of an edit have too many bytes.
+    #[error(
+        "the texts have {0} bytes, and those of an edit at most {MOST_EDIT_TEXTS} together; use shorter ones"
+    )]
+    LongTexts(usize),
+    /// The regexes of an edit have too many states together.
+    #[error(
+        "the regexes are too large together for an edit: use lower counts in repetitions, or several rules"
+    )]
+    TooManyStates,
     /// The state of each stream would be too large.
     #[error(
         "the patterns need {0} bytes for each stream, at most {MOST_STATE}; use fewer regexes with counted repetitions, or lower counts"
@@ -107,6 +117,24 @@ pub enum PatternRefusal {
         "too large: {0} bytes and classes with repetitions, at most {MOST_POSITIONS}; use lower counts in repetitions, or * and +"
     )]
     TooLarge(u64),
+    /// A regex of an edit whose matches have no bound.
+    #[error(
+        "its matches have no longest one, and an edit needs a whole match: write a count, as [^>]{{0,200}} for [^>]*"
+    )]
+    UnboundedMatch,
+    /// A regex of an edit whose matches are too long.
+    #[error(
+        "it matches up to {0} bytes, and an edit at most {MOST_EDIT_MATCH}: use lower counts in repetitions"
+    )]
+    LongMatch(usize),
+    /// A regex of an edit that speaks of the end of the stream.
+    #[error("an edit cannot wait for the end of the stream; leave out $ and \\z")]
+    EditAtEnd,
+    /// A regex of an edit with too many states.
+    #[error(
+        "too many parts of it match the same bytes at a time; make what is repeated exclude what comes behind it, as <[^>]{{0,200}}> for <.{{0,200}}>"
+    )]
+    TooManyStates,
     /// The library's own limits.
     #[error("too large for the matcher; use lower counts in repetitions, or * and +")]
     TooComplex,

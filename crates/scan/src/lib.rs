@@ -17,8 +17,12 @@
 //!
 //! The matcher is Vectorscan in streaming mode; all texts and regexes of a set are one database of it (measured: one is faster than a
 //! database of texts beside one of regexes, and compiles as fast). `ffi` has all unsafe code.
+//!
+//! Where matches start, which of them an edit replaces, and what of one is begun at the end of the bytes, is told by [`EditPatterns`], without
+//! Vectorscan.
 #![deny(unsafe_code)]
 
+mod edit;
 mod error;
 mod ffi;
 mod pattern;
@@ -27,6 +31,7 @@ mod scanner;
 mod set;
 mod translate;
 
+pub use edit::{EditPatterns, EditScratch, EditStep};
 pub use error::{PatternError, PatternRefusal};
 pub use pattern::{Pattern, PatternKind};
 pub use pool::POOL_PAGE;
@@ -50,3 +55,7 @@ pub const MOST_POSITIONS: u64 = 4096;
 pub const MOST_SET_POSITIONS: u64 = 32 * 1024;
 /// The most bytes of the state of a stream.
 pub const MOST_STATE: usize = POOL_PAGE;
+/// The most bytes of a match of a regex that is edited.
+pub const MOST_EDIT_MATCH: usize = 4096;
+/// The most bytes of all texts of an edit.
+pub const MOST_EDIT_TEXTS: usize = 1 << 20;

@@ -4,7 +4,7 @@
 //! matcher reads the same way: bytes, classes of bytes, groups, alternations, repetitions and anchors.
 
 use crate::error::PatternRefusal;
-use crate::{MOST_POSITIONS, MOST_REGEX, MOST_REPEATS, MOST_TEXT};
+use crate::{MOST_EDIT_MATCH, MOST_POSITIONS, MOST_REGEX, MOST_REPEATS, MOST_TEXT};
 use regex_syntax::ast::ErrorKind;
 use regex_syntax::hir::{Class, ClassBytes, Hir, HirKind, Look, Repetition};
 use regex_syntax::{Error, ParserBuilder, hir};
@@ -41,12 +41,7 @@ pub(crate) fn escape(bytes: &[u8], ignores_case: bool) -> Result<Translation, Pa
 
 /// A regex.
 pub(crate) fn translate(regex: &str, ignores_case: bool) -> Result<Translation, PatternRefusal> {
-    if regex.len() > MOST_REGEX {
-        return Err(PatternRefusal::LongRegex(regex.len()));
-    }
-    let mut parser = ParserBuilder::new();
-    parser.unicode(false).utf8(false).case_insensitive(ignores_case).nest_limit(DEEPEST);
-    let hir = parser.build().parse(regex).map_err(refusal)?;
+    let hir = parse(regex, ignores_case)?;
     let positions = positions(&hir)?;
     match hir.properties().minimum_len() {
         None => return Err(PatternRefusal::MatchesNothing),
@@ -67,6 +62,43 @@ pub(crate) fn translate(regex: &str, ignores_case: bool) -> Result<Translation, 
         return Err(PatternRefusal::TooLarge(positions));
     }
     Ok(Translation { source, ignores_case: false, positions: positions.max(1) })
+}
+
+/// A regex whose matches are edited.
+#[derive(Debug)]
+pub(crate) enum EditRegex {
+    /// It is this text.
+    Text { bytes: Vec<u8>, ignores_case: bool },
+    /// It is not one. Its size is that of [`Translation::positions`].
+    Regex { hir: Hir, positions: u64 },
+}
+
+/// A regex whose matches are edited: what [`translate`] takes, if its matches do not depend on the end of the stream and have a bound.
+pub(crate) fn edit_regex(regex: &str, ignores_case: bool) -> Result<EditRegex, PatternRefusal> {
+    let Translation { positions, .. } = translate(regex, ignores_case)?;
+    let hir = parse(regex, ignores_case)?;
+    if let Some((bytes, ignores_case)) = text(&hir)
+        && bytes.len() <= MOST_TEXT
+    {
+        return Ok(EditRegex::Text { bytes, ignores_case });
+    }
+    if hir.properties().look_set().contains(Look::End) {
+        return Err(PatternRefusal::EditAtEnd);
+    }
+    match hir.properties().maximum_len() {
+        None => Err(PatternRefusal::UnboundedMatch),
+        Some(longest) if longest > MOST_EDIT_MATCH => Err(PatternRefusal::LongMatch(longest)),
+        Some(_) => Ok(EditRegex::Regex { hir, positions }),
+    }
+}
+
+fn parse(regex: &str, ignores_case: bool) -> Result<Hir, PatternRefusal> {
+    if regex.len() > MOST_REGEX {
+        return Err(PatternRefusal::LongRegex(regex.len()));
+    }
+    let mut parser = ParserBuilder::new();
+    parser.unicode(false).utf8(false).case_insensitive(ignores_case).nest_limit(DEEPEST);
+    parser.build().parse(regex).map_err(refusal)
 }
 
 /// Why the parser refuses a regex.

@@ -43,6 +43,11 @@ impl EarlyBytes {
         Some(range.at..range.end())
     }
 
+    /// All ranges, in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ranges.iter().map(|range| range.at..range.end())
+    }
+
     /// The bytes of one range from an offset in it on, at most `count`.
     pub(crate) fn slices<'p>(
         &'p self,

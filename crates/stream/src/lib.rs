@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod early;
+mod edit;
 mod limits;
 mod rope;
 mod segment;
@@ -24,7 +25,12 @@ mod side;
 mod table;
 mod tcp;
 
-pub use limits::{StreamLimits, Urgent};
-pub use segment::{InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
+pub use edit::made::{MadeFor, MadeSegment};
+pub use edit::sink::{EditSink, Undecided};
+pub use limits::{AckSpace, StreamLimits, Urgent};
+pub use segment::{
+    EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamReader,
+    StreamVerdict, flag,
+};
 pub use side::{Level, SideStats};
-pub use table::{StreamId, StreamInfo, StreamProto, StreamTable, Unfit};
+pub use table::{EditStats, StreamId, StreamInfo, StreamProto, StreamTable, Unfit};

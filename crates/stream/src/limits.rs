@@ -12,6 +12,16 @@ pub enum Urgent {
     Drop,
 }
 
+/// Which bytes the receivers of edited bytes acknowledge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckSpace {
+    /// Those that they get: receivers on a wire.
+    #[default]
+    Wire,
+    /// Those that were sent: the packets of a capture answer what was sent then.
+    Original,
+}
+
 /// Limits of one worker's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
@@ -25,6 +35,8 @@ pub struct StreamLimits {
     pub reorder: usize,
     /// What becomes of urgent data.
     pub urgent: Urgent,
+    /// For how many milliseconds bytes are held back before the editor is asked again.
+    pub hold_ms: u32,
 }
 
 impl Default for StreamLimits {
@@ -35,6 +47,7 @@ impl Default for StreamLimits {
             window: 1 << 20,
             reorder: 1 << 20,
             urgent: Urgent::Clear,
+            hold_ms: 100,
         }
     }
 }

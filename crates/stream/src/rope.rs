@@ -91,7 +91,7 @@ impl Rope {
         let end = self.start as usize + self.len as usize;
         let room = if self.len == 0 { 0 } else { (CHUNK - end % CHUNK) % CHUNK };
         let wanted = bytes.len().saturating_sub(room).div_ceil(CHUNK);
-        if wanted > pool.chunks() - pool.taken() {
+        if wanted > pool.chunks() - pool.taken() || end + bytes.len() > u32::MAX as usize {
             return false;
         }
         if self.len == 0 {

@@ -1,5 +1,8 @@
 //! What a table gets of a segment, and what it answers.
 
+use crate::edit::sink::{EditSink, Undecided};
+use std::ops::ControlFlow;
+
 /// TCP flags.
 pub mod flag {
     /// FIN
@@ -35,6 +38,20 @@ pub struct Segment {
     pub is_signed: bool,
     /// Its checksum is wrong: no receiver takes it.
     pub is_corrupt: bool,
+    /// The option maximum segment size of a SYN.
+    pub mss: Option<u16>,
+    /// The SYN has the option SACK-permitted (RFC 2018).
+    pub knows_sack: bool,
+    /// It has SACK blocks.
+    pub has_sack: bool,
+    /// Its packet has the congestion mark CE (RFC 3168).
+    pub is_marked: bool,
+    /// Bytes of its TCP options.
+    pub options: u8,
+    /// The most bytes of payload with these headers on the link that it leaves by, if that is known.
+    pub most_payload: Option<u16>,
+    /// Bytes of its payload.
+    pub payload: u32,
 }
 
 impl Segment {
@@ -79,8 +96,10 @@ pub enum StreamDrop {
     OutOfWindow,
     /// It has urgent data, which are not allowed.
     Urgent,
-    /// The scanner said stop.
+    /// The scanner or the editor said stop.
     Stopped,
+    /// There is no memory to go on with a stream that is edited: the caller ends its connection.
+    Broken,
 }
 
 /// Whether a segment goes on.
@@ -90,6 +109,8 @@ pub enum StreamVerdict {
     Pass,
     /// It is dropped.
     Drop(StreamDrop),
+    /// Its bytes live on in the stream, and it says nothing else.
+    Absorb,
 }
 
 /// What becomes of a segment.
@@ -105,6 +126,57 @@ pub struct Outcome {
     pub clear_urgent: bool,
     /// The option MP_CAPABLE is to be overwritten with NOPs.
     pub blank_multipath: bool,
+    /// The numbers and the payload of a segment of a stream with edits.
+    pub edited: Option<EditedSegment>,
+}
+
+/// How a segment of a stream with edits goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EditedSegment {
+    /// Its sequence number.
+    pub seq: u32,
+    /// Its acknowledgment number.
+    pub ack: u32,
+    /// Its payload.
+    pub payload: EditedPayload,
+    /// Whether it has a FIN.
+    pub has_fin: bool,
+    /// It only asks the receiver for an acknowledgment.
+    pub(crate) is_probe: bool,
+}
+
+/// The payload of a segment of a stream with edits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EditedPayload {
+    /// The one that it has.
+    #[default]
+    Same,
+    /// Bytes that the stream keeps: see [`StreamTable::kept`](crate::StreamTable::kept).
+    Kept {
+        /// Where they begin.
+        offset: u64,
+        /// Their number.
+        len: usize,
+    },
+}
+
+/// Reads the bytes of a stream.
+pub trait StreamReader {
+    /// Reads bytes that are in order. If it breaks, the packet is dropped, and the caller should end the connection.
+    fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()>;
+
+    /// Decides about bytes of a direction that is edited: all of them or some, from the first one on. If it breaks, the packet is dropped, and the
+    /// caller should end the connection. Without an implementation all go on as they are.
+    fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
+        sink.pass(undecided.bytes.len());
+        ControlFlow::Continue(())
+    }
+}
+
+impl<F: FnMut(InOrder<'_>) -> ControlFlow<()>> StreamReader for F {
+    fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
+        self(in_order)
+    }
 }
 
 impl Outcome {
@@ -115,6 +187,7 @@ impl Outcome {
         window: None,
         clear_urgent: false,
         blank_multipath: false,
+        edited: None,
     };
 
     /// The segment is dropped.

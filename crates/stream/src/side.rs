@@ -2,7 +2,7 @@
 
 use crate::early::EarlyBytes;
 use crate::rope::{ChunkPool, Rope};
-use crate::segment::InOrder;
+use crate::segment::{InOrder, StreamReader};
 use crc_fast::{CrcAlgorithm, Digest};
 use mmb_base::{Chunks, Slab, id_types};
 use std::ops::ControlFlow;
@@ -17,6 +17,8 @@ pub enum Level {
     Watch,
     /// What is scanned is what the receiver gets.
     Guard,
+    /// The receiver gets what an editor makes of it.
+    Edit,
 }
 
 impl Level {
@@ -26,6 +28,7 @@ impl Level {
             Level::None => "none",
             Level::Watch => "watch",
             Level::Guard => "guard",
+            Level::Edit => "edit",
         }
     }
 }
@@ -109,8 +112,8 @@ pub(crate) struct SideCounts {
     pub(crate) gaps: u32,
 }
 
-/// A scanner of bytes that are in order.
-pub(crate) type Scan<'s> = dyn FnMut(InOrder<'_>) -> ControlFlow<()> + 's;
+/// A reader of bytes that are in order.
+pub(crate) type Scan<'s> = dyn StreamReader + 's;
 
 /// Why bytes were not taken.
 #[derive(Debug)]
@@ -127,8 +130,27 @@ impl Side {
         Side { level, direction, digests, ..Side::default() }
     }
 
+    /// Whether what no receiver would take must not go on.
     pub(crate) fn is_guarded(&self) -> bool {
-        self.level == Level::Guard
+        self.level >= Level::Guard
+    }
+
+    /// 0 for the initiator's bytes, 1 for the responder's.
+    pub(crate) fn direction(&self) -> usize {
+        usize::from(self.direction)
+    }
+
+    /// TSval of the last segment in order.
+    pub(crate) fn timestamp_value(&self) -> Option<u32> {
+        self.has_timestamp.then_some(self.timestamp.0)
+    }
+
+    /// Takes the next bytes of a direction that is edited; the editor has seen them.
+    pub(crate) fn take_input(&mut self, bytes: &[u8]) {
+        if self.digests {
+            self.crc32c = crc32c(self.crc32c, bytes);
+        }
+        self.next += bytes.len() as u64;
     }
 
     /// Begins with the byte of a sequence number.
@@ -377,7 +399,7 @@ impl Side {
         let in_order =
             InOrder { direction: usize::from(self.direction), offset: self.next, is_behind_gap, bytes };
         self.next += bytes.len() as u64;
-        match scan(in_order) {
+        match scan.scan(in_order) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(NotTaken::Stopped),
         }

@@ -3,13 +3,15 @@
 //! Life-cycle of the table: [`StreamTable::configure`] gets the memory for payload, again when the limits change and no stream keeps
 //! bytes. Life-cycle of a stream: see the crate.
 
-use crate::limits::StreamLimits;
+use crate::edit::side::EditId;
+use crate::edit::table::{EditTable, edit_stats, keeps};
+use crate::edit::take::EditTake;
+use crate::limits::{AckSpace, StreamLimits};
 use crate::rope::ChunkPool;
-use crate::segment::{InOrder, Outcome, ResetTarget, Segment, StreamDrop, flag};
+use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamReader, StreamVerdict, flag};
 use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats};
 use crate::tcp::TcpTake;
 use mmb_base::{Chunks, Slab, id_types};
-use std::ops::ControlFlow;
 
 id_types! {
     /// A worker's stream.
@@ -50,6 +52,23 @@ pub struct StreamInfo {
     pub early: [usize; 2],
     /// CRC-32C of the scanned bytes by direction, if it was asked for.
     pub crc32c: [u32; 2],
+    /// What was edited, by direction.
+    pub edits: [EditStats; 2],
+}
+
+/// What was edited in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EditStats {
+    /// Places.
+    pub edits: u64,
+    /// Bytes of input in them.
+    pub removed: u64,
+    /// Bytes of output in them.
+    pub added: u64,
+    /// Bytes that are held back now.
+    pub held: usize,
+    /// Bytes of output that wait for the receiver's window.
+    pub waiting: u64,
 }
 
 /// A connection's stream.
@@ -57,7 +76,9 @@ pub struct StreamInfo {
 pub(crate) struct Stream {
     pub(crate) sides: [Side; 2],
     proto: StreamProto,
-    owner: u32,
+    /// With edits.
+    pub(crate) edit: Option<EditId>,
+    pub(crate) owner: u32,
     /// When its last segment was taken.
     last_s: u32,
 }
@@ -70,10 +91,12 @@ const IDLE_S: u32 = 10;
 /// The streams of one worker; see the crate.
 #[derive(Debug, Default)]
 pub struct StreamTable {
-    limits: StreamLimits,
-    pool: ChunkPool,
-    streams: Slab<StreamId, Stream, Chunks<Stream, 256>>,
-    early: EarlyTable,
+    pub(crate) limits: StreamLimits,
+    pub(crate) pool: ChunkPool,
+    pub(crate) streams: Slab<StreamId, Stream, Chunks<Stream, 256>>,
+    pub(crate) early: EarlyTable,
+    pub(crate) edit: EditTable,
+    pub(crate) acks: AckSpace,
     /// Where the search for a stream that may be given up goes on.
     hand: u32,
 }
@@ -95,6 +118,11 @@ impl StreamTable {
         self.limits == *limits && self.pool.chunks() == limits.memory / crate::rope::CHUNK
     }
 
+    /// Sets which bytes acknowledgments are about.
+    pub fn set_ack_space(&mut self, acks: AckSpace) {
+        self.acks = acks;
+    }
+
     /// Number of streams.
     pub fn len(&self) -> usize {
         self.streams.len()
@@ -112,7 +140,7 @@ impl StreamTable {
 
     /// Bytes of all records.
     pub fn record_memory(&self) -> usize {
-        self.streams.memory() + self.early.memory()
+        self.streams.memory() + self.early.memory() + self.edit.memory()
     }
 
     /// Whether less than an eighth of the memory for payload is left: no window grows, and no stream is guarded any more.
@@ -132,7 +160,7 @@ impl StreamTable {
         first: Option<&Segment>,
         now_ms: u64,
     ) -> Result<StreamId, Unfit> {
-        let guards = levels.contains(&Level::Guard);
+        let guards = levels.iter().any(|level| *level >= Level::Guard);
         if let Some(first) = first
             && guards
         {
@@ -148,13 +176,17 @@ impl StreamTable {
         if is_full || self.streams.try_reserve().is_err() {
             return Err(Unfit::NoRoom);
         }
+        let edit = match levels.contains(&Level::Edit) {
+            true => Some(self.edit.open(self.limits.window).map_err(|_| Unfit::NoRoom)?),
+            false => None,
+        };
         let proto = if first.is_some() { StreamProto::Tcp } else { StreamProto::Udp };
         let sides = [Side::new(0, levels[0], digests), Side::new(1, levels[1], digests)];
-        Ok(self.streams.insert(Stream { sides, proto, owner: 0, last_s: (now_ms / 1000) as u32 }))
+        Ok(self.streams.insert(Stream { sides, proto, edit, owner: 0, last_s: (now_ms / 1000) as u32 }))
     }
 
-    /// Takes a packet of a connection that would pass. `scan` gets bytes that are in order; if it breaks, the packet is dropped, and the caller
-    /// should end the connection. `segment` of UDP is not looked at. The checksum of a changed payload is the caller's to mend.
+    /// Takes a packet of a connection that would pass. `reader` gets bytes that are in order; if it breaks, the packet is dropped, and the caller
+    /// should end the connection. Of the `segment` of UDP only [`Segment::is_corrupt`] is looked at. The checksum of a changed payload is the caller's to mend.
     pub fn take(
         &mut self,
         id: StreamId,
@@ -162,18 +194,61 @@ impl StreamTable {
         segment: &Segment,
         payload: &mut [u8],
         now_ms: u64,
-        scan: &mut dyn FnMut(InOrder<'_>) -> ControlFlow<()>,
+        reader: &mut dyn StreamReader,
     ) -> Outcome {
+        self.forget_last_datagram();
+        if let Some(why) = self.edit.over(self.streams[id].edit) {
+            return Outcome::drop(why);
+        }
         let is_short = self.is_short();
-        let StreamTable { limits, pool, streams, early, .. } = self;
-        let stream = &mut streams[id];
+        let direction = direction & 1;
+        let stream = &mut self.streams[id];
         stream.last_s = (now_ms / 1000) as u32;
         if stream.proto == StreamProto::Udp {
-            return take_datagram(&mut stream.sides[direction & 1], payload, segment.is_corrupt, scan);
+            let side = &mut stream.sides[direction];
+            return match side.level {
+                Level::Edit => {
+                    let at = (segment.is_corrupt, now_ms);
+                    self.take_edited_datagram((id, direction), payload, at, reader)
+                }
+                Level::None | Level::Watch | Level::Guard => {
+                    take_datagram(side, payload, segment.is_corrupt, reader)
+                }
+            };
         }
+        let StreamTable { limits, pool, early, edit, .. } = self;
         let [first, second] = &mut stream.sides;
         let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
-        TcpTake { limits, pool, early, ours, theirs, is_short, now_ms }.take(segment, payload, scan)
+        let EditTable { streams, lists, scratch, .. } = edit;
+        let edit = stream.edit.map(|edit| {
+            let [first, second] = &mut streams[edit].sides;
+            let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
+            EditTake { lists, ours, theirs, scratch, acks: self.acks }
+        });
+        let has_edit = edit.is_some();
+        let segment = Segment { payload: payload.len() as u32, ..*segment };
+        let mut take = TcpTake {
+            limits,
+            pool,
+            early,
+            ours,
+            theirs,
+            edit,
+            is_short,
+            now_ms,
+            acked_output: None,
+            is_partial: false,
+        };
+        let outcome = take.take(&segment, payload, reader);
+        if has_edit {
+            take.settle();
+            let failed = match outcome.verdict {
+                StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => Some(why),
+                StreamVerdict::Drop(_) | StreamVerdict::Pass | StreamVerdict::Absorb => None,
+            };
+            self.note_edit(id, failed);
+        }
+        outcome
     }
 
     /// The numbers of a RST that an end accepts: 0 for the initiator, 1 for the responder. `None` if the end has nothing to reset.
@@ -183,6 +258,9 @@ impl StreamTable {
             return None;
         }
         let (own, other) = (&sides[end & 1], &sides[1 - (end & 1)]);
+        if let Some((other, edit)) = self.states(id, 1 - (end & 1)) {
+            return Some(ResetTarget { seq: other.seq(edit.sent), ack: other.told() });
+        }
         if other.has_begun {
             return Some(ResetTarget { seq: other.expected(), ack: other.told() });
         }
@@ -193,6 +271,9 @@ impl StreamTable {
     /// Ends a stream and gives back its memory.
     pub fn end(&mut self, id: StreamId) {
         let mut stream = self.streams.remove(id);
+        if let Some(edit) = stream.edit {
+            self.end_edit(edit);
+        }
         for side in &mut stream.sides {
             side.clear(&mut self.pool);
             if let Some(early) = side.early.take() {
@@ -222,13 +303,18 @@ impl StreamTable {
     /// What is known of a stream.
     pub fn info(&self, id: StreamId) -> StreamInfo {
         let sides = &self.streams[id].sides;
-        let each = |of: fn(&Side) -> usize| [of(&sides[0]), of(&sides[1])];
+        let edits = self.streams[id].edit.map(|edit| &self.edit.streams[edit]);
         StreamInfo {
             levels: [sides[0].level, sides[1].level],
             stats: [sides[0].stats(), sides[1].stats()],
-            kept: each(Side::kept),
+            kept: [0, 1].map(|direction| {
+                sides[direction].kept() + edits.map_or(0, |edit| edit.sides[direction].kept.len())
+            }),
             early: sides.map(|side| side.early.map_or(0, |early| self.early[early].len())),
             crc32c: [sides[0].crc32c, sides[1].crc32c],
+            edits: [0, 1].map(|direction| {
+                edits.map_or_else(EditStats::default, |edits| edit_stats(&edits.sides[direction]))
+            }),
         }
     }
 
@@ -242,8 +328,10 @@ impl StreamTable {
             let Some(id) = <StreamId as mmb_base::Id>::new(self.hand) else { continue };
             let stream = &self.streams[id];
             let idle_s = now_s.saturating_sub(stream.last_s);
-            let keeps = stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some());
-            if keeps && idle_s >= IDLE_S && found.is_none_or(|(longest, _)| idle_s > longest) {
+            let edit = stream.edit.map(|edit| &self.edit.streams[edit]);
+            let is_kept = stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some())
+                || edit.is_some_and(keeps);
+            if is_kept && idle_s >= IDLE_S && found.is_none_or(|(longest, _)| idle_s > longest) {
                 found = Some((idle_s, id));
             }
         }

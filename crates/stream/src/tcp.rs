@@ -3,9 +3,10 @@
 //! The order of the checks is that of RFC 9293 section 3.10.7.4 and RFC 7323 section 5.3, as far as they concern one who stands between the ends:
 //! a segment that no receiver would take must not become the first copy of its bytes.
 
+use crate::edit::take::EditTake;
 use crate::limits::{StreamLimits, Urgent};
 use crate::rope::ChunkPool;
-use crate::segment::{Outcome, Segment, StreamDrop, flag};
+use crate::segment::{EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict, flag};
 use crate::side::{EarlyTable, Level, NotTaken, Scan, Side};
 
 /// The largest window scale (RFC 7323 section 2.3).
@@ -23,20 +24,26 @@ pub(crate) struct TcpTake<'t> {
     pub(crate) early: &'t mut EarlyTable,
     pub(crate) ours: &'t mut Side,
     pub(crate) theirs: &'t mut Side,
+    /// What edits need, of a stream with edits.
+    pub(crate) edit: Option<EditTake<'t>>,
     /// There is little memory for payload left.
     pub(crate) is_short: bool,
     pub(crate) now_ms: u64,
+    /// The output that the segment acknowledges, if the other direction is edited.
+    pub(crate) acked_output: Option<i64>,
+    /// It acknowledges some output, and no more input than before.
+    pub(crate) is_partial: bool,
 }
 
 /// Where a segment's bytes lie, by offset.
 #[derive(Clone, Copy)]
-struct Place {
-    at: i64,
-    end: i64,
+pub(crate) struct Place {
+    pub(crate) at: i64,
+    pub(crate) end: i64,
 }
 
 impl Place {
-    fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.at == self.end
     }
 
@@ -52,11 +59,47 @@ impl TcpTake<'_> {
         if segment.is_corrupt {
             return self.refuse(StreamDrop::BadChecksum);
         }
-        if segment.has(flag::RST) {
-            return Outcome::PASS;
+        if self.edit.is_none() {
+            return self.take_sound(segment, payload, scan).0;
         }
+        let mapped = self.in_input(segment);
+        let told = self.ours.told();
+        let outcome = match self.take_sound(&mapped, payload, scan) {
+            (outcome, edited) if outcome.verdict == StreamVerdict::Pass => {
+                self.finish_edited((segment, &mapped), outcome, edited, told)
+            }
+            (outcome, _) => outcome,
+        };
+        if !matches!(outcome.verdict, StreamVerdict::Drop(_)) {
+            self.note_segment(&mapped, outcome.window);
+        }
+        outcome
+    }
+
+    /// Takes a segment whose checksum is right. An acknowledgment is one of input.
+    fn take_sound(
+        &mut self,
+        segment: &Segment,
+        payload: &mut [u8],
+        scan: &mut Scan<'_>,
+    ) -> (Outcome, Option<EditedSegment>) {
+        if segment.has(flag::RST) {
+            return (Outcome::PASS, self.reset_edited(segment));
+        }
+        let mut edited = None;
+        let outcome = self.take_open(segment, payload, scan, &mut edited);
+        (outcome, edited)
+    }
+
+    fn take_open(
+        &mut self,
+        segment: &Segment,
+        payload: &mut [u8],
+        scan: &mut Scan<'_>,
+        edited: &mut Option<EditedSegment>,
+    ) -> Outcome {
         if segment.has(flag::SYN) {
-            return self.take_syn(segment, payload, scan);
+            return self.take_syn(segment, payload, scan, edited);
         }
         if !segment.has(flag::ACK) {
             return self.refuse(StreamDrop::OutOfWindow);
@@ -94,7 +137,13 @@ impl TcpTake<'_> {
             return Outcome::drop(StreamDrop::Stopped);
         }
         outcome.window = self.clamp_window(segment);
-        let changed = self.take_payload(place, payload, scan);
+        let changed = match self.ours.level {
+            Level::Edit => self.take_edited(segment, place, payload, scan).map(|taken| {
+                *edited = Some(taken);
+                false
+            }),
+            Level::None | Level::Watch | Level::Guard => self.take_payload(place, payload, scan),
+        };
         match changed {
             Ok(is_changed) => outcome.is_changed = is_changed,
             Err(why) => return Outcome::drop(why),
@@ -111,7 +160,13 @@ impl TcpTake<'_> {
 
     /// A SYN, perhaps with data (RFC 7413). A guard takes the data at once: if the responder refuses them, the initiator sends the same again. A
     /// watcher waits for what the SYN-ACK says.
-    fn take_syn(&mut self, segment: &Segment, payload: &mut [u8], scan: &mut Scan<'_>) -> Outcome {
+    fn take_syn(
+        &mut self,
+        segment: &Segment,
+        payload: &mut [u8],
+        scan: &mut Scan<'_>,
+        edited: &mut Option<EditedSegment>,
+    ) -> Outcome {
         if self.is_urgent(segment, Urgent::Drop) {
             return Outcome::drop(StreamDrop::Urgent);
         }
@@ -172,6 +227,10 @@ impl TcpTake<'_> {
             }
             Level::Watch => Ok(false),
             Level::None | Level::Guard => self.take_payload(place, payload, scan),
+            Level::Edit => self.take_edited(segment, place, payload, scan).map(|taken| {
+                *edited = Some(EditedSegment { seq: segment.seq, ..taken });
+                false
+            }),
         };
         match taken {
             Ok(is_changed) => outcome.is_changed = is_changed,
@@ -205,6 +264,9 @@ impl TcpTake<'_> {
             Level::None => return true,
             Level::Watch => (theirs.sent, MOST_WINDOW),
             Level::Guard => (theirs.end(), self.limits.window.max(LEAST_WINDOW)),
+            Level::Edit => {
+                return self.acknowledges_output(self.limits.window.max(LEAST_WINDOW)).unwrap_or(true);
+            }
         };
         acked <= most.cast_signed() && acked >= theirs.acked.cast_signed() - window.cast_signed()
     }
@@ -218,7 +280,7 @@ impl TcpTake<'_> {
                 place.end <= edge || place.at < edge || place.is_probe(edge) || place.is_empty()
             }
             Level::Watch => true,
-            Level::Guard => self.is_in_guarded_window(segment, place),
+            Level::Guard | Level::Edit => self.is_in_guarded_window(segment, place),
         }
     }
 
@@ -242,7 +304,7 @@ impl TcpTake<'_> {
     }
 
     /// Whether this is a keep-alive with a byte in the place of a FIN that the receiver has.
-    fn is_keep_alive_behind_fin(&self, place: Place) -> bool {
+    pub(crate) fn is_keep_alive_behind_fin(&self, place: Place) -> bool {
         let ours = &*self.ours;
         ours.fin()
             .is_some_and(|fin| ours.acked > fin && place.at == fin.cast_signed() && place.end == place.at + 1)
@@ -251,6 +313,10 @@ impl TcpTake<'_> {
     /// The receiver's progress: what it has acknowledged need not be kept.
     fn take_acknowledgment(&mut self, segment: &Segment, scan: &mut Scan<'_>) -> Result<(), NotTaken> {
         self.ours.tell(segment.ack);
+        if self.theirs.level == Level::Edit {
+            self.take_output_acknowledgment();
+            return Ok(());
+        }
         let theirs = &mut *self.theirs;
         if !theirs.has_begun {
             return Ok(());
@@ -277,19 +343,25 @@ impl TcpTake<'_> {
             (Some(scale), Some(_)) if !segment.has(flag::SYN) => scale,
             _ => 0,
         };
+        let edited_edge = self.window_edge(segment, scale);
         let theirs = &mut *self.theirs;
         let acked = match segment.has(flag::ACK) && theirs.has_begun {
             true => theirs.offset(segment.ack).max(0).cast_unsigned(),
             false => 0,
         };
+        let most = theirs.widest(if self.is_short { 0 } else { self.limits.window });
+        if let Some(room) = edited_edge {
+            // Rounded down, as by every end whose windows are scaled (RFC 7323 section 2.4).
+            theirs.edge = theirs.edge.max(room.min(most));
+            return Some((theirs.edge.saturating_sub(acked) >> scale).min(u64::from(u16::MAX)) as u16);
+        }
         let offered = acked + (u64::from(segment.window) << scale);
         let told = theirs.edge;
-        let most = theirs.widest(if self.is_short { 0 } else { self.limits.window });
         if !theirs.is_guarded() || offered <= most {
             theirs.edge = told.max(offered);
             return None;
         }
-        // What was told is rounded up, so that the edge does not move left; that is not more than what was offered. The sender ignores the
+        // What was told is rounded up, so that the edge does not move left; under guard that is not more than what was offered. The sender ignores the
         // window of an acknowledgment that others have overtaken (RFC 9293 section 3.10.7.4): if it were rounded up too, each one could move
         // the edge on.
         let told_by_this = told.saturating_sub(acked);
@@ -297,7 +369,7 @@ impl TcpTake<'_> {
             true => told_by_this >> scale,
             false => told_by_this.div_ceil(1 << scale),
         };
-        let window = (most.saturating_sub(acked) >> scale).max(before);
+        let window = (most.min(offered).saturating_sub(acked) >> scale).max(before).min(u64::from(u16::MAX));
         theirs.edge = told.max(acked + (window << scale));
         Some(window as u16)
     }
@@ -348,7 +420,7 @@ impl TcpTake<'_> {
     }
 
     /// Keeps bytes beyond a hole. Returns whether all found room.
-    fn add_early(&mut self, Place { at, .. }: Place, payload: &[u8]) -> bool {
+    pub(crate) fn add_early(&mut self, Place { at, .. }: Place, payload: &[u8]) -> bool {
         if payload.is_empty() {
             return true;
         }
@@ -373,7 +445,7 @@ impl TcpTake<'_> {
         has_room
     }
 
-    fn clear_early(&mut self) {
+    pub(crate) fn clear_early(&mut self) {
         clear_early(self.pool, self.early, self.ours);
     }
 
@@ -396,7 +468,7 @@ impl TcpTake<'_> {
 }
 
 /// Frees the record of early bytes when there are none any more.
-fn free_early(table: &mut EarlyTable, side: &mut Side) {
+pub(crate) fn free_early(table: &mut EarlyTable, side: &mut Side) {
     if let Some(early) = side.early.filter(|early| table[*early].is_empty()) {
         table.free(early);
         side.early = None;

@@ -51,7 +51,12 @@ fn target(target: &Target) -> Option<(&'static str, &'static str)> {
                 .then_some(("VPP has taken the tags off before a rule sees a packet", field.name))
         }
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => None,
-        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => None,
+        Target::Drop(_)
+        | Target::Accept
+        | Target::Alert(_)
+        | Target::Close
+        | Target::Digest
+        | Target::Edit(_) => None,
     }
 }
 

@@ -150,7 +150,9 @@ fn proposal(constraint: &Match, width: u8, random: &mut RepeatableRandom) -> u12
             };
             random.within(low, high)
         }
-        Test::Present | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) => any(random),
+        Test::Present | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
+            any(random)
+        }
     }
 }
 
@@ -162,7 +164,7 @@ fn holds(constraint: &Match, number: u128, width: u8) -> bool {
             BareMeaning::Protocol | BareMeaning::Optional => true,
         },
         Test::Number(cond, set) => Intervals::compared(*cond, set, width).contains(number),
-        Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) => false,
+        Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => false,
     };
     passes != constraint.negated
 }
@@ -190,7 +192,7 @@ fn set_option(
             number.to_be_bytes()[8 - if width > 0 { width } else { needed }..].to_vec()
         }
         Test::Number(Cond::Ne | Cond::Lt | Cond::Le | Cond::Gt | Cond::Ge, _) => return None,
-        Test::Bytes(Equality::Ne, _) | Test::Port(..) | Test::Patterns(_) => return None,
+        Test::Bytes(Equality::Ne, _) | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => return None,
     };
     header.options.retain(|(other, _)| *other != kind);
     header.options.truncate(MOST_OPTIONS - 1);

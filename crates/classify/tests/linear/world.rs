@@ -119,7 +119,7 @@ fn number_passes(number: u128, width: u8, alone: BareMeaning, test: &Test) -> bo
             let named = names.iter().any(|name| PORTS[..].get(number as usize) == Some(&name.as_str()));
             named == (*equality == Equality::Eq)
         }
-        Test::Bytes(..) | Test::Patterns(_) => panic!("a number asked for bytes"),
+        Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => panic!("a number asked for bytes"),
     }
 }
 

@@ -45,6 +45,7 @@ enum HumanSection {
     Errors {
         drops: Vec<ReasonLine>,
         made: Vec<ReasonLine>,
+        absorbed: u64,
         not_applied: Vec<ReasonLine>,
         losses: Vec<PortLossLine>,
     },
@@ -91,6 +92,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Port(line), HumanSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), HumanSection::Errors { drops, .. }) => drops.push(line),
             (Answer::Made(line), HumanSection::Errors { made, .. }) => made.push(line),
+            (Answer::Absorbed(count), HumanSection::Errors { absorbed, .. }) => *absorbed += count,
             (Answer::NotApplied(line), HumanSection::Errors { not_applied, .. }) => not_applied.push(line),
             (Answer::PortLoss(line), HumanSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), HumanSection::Runtime { workers, .. }) => workers.push(line),
@@ -284,9 +286,13 @@ impl HumanPrinter<'_> {
             }
             HumanSection::Tables(tables) => show_tables(screen, &tables),
             HumanSection::Ports(ports) => show_ports(screen, ports),
-            HumanSection::Errors { drops, made, not_applied, losses } => {
+            HumanSection::Errors { drops, made, absorbed, not_applied, losses } => {
                 show_reasons(screen, drops, ["DROPPED", "REASON"], "no packet was dropped\n");
                 show_reasons(screen, made, ["MADE", "KIND"], "");
+                if absorbed > 0 {
+                    screen
+                        .text(&format!("{absorbed} packets were absorbed: their bytes live on in streams\n"));
+                }
                 show_reasons(screen, not_applied, ["NOT APPLIED", "REASON"], "");
                 show_losses(screen, losses);
             }
@@ -315,6 +321,7 @@ impl HumanSection {
             Topic::Errors => HumanSection::Errors {
                 drops: Vec::new(),
                 made: Vec::new(),
+                absorbed: 0,
                 not_applied: Vec::new(),
                 losses: Vec::new(),
             },

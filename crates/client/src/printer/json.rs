@@ -37,6 +37,7 @@ enum JsonSection {
     Errors {
         drops: Map<String, Value>,
         made: Map<String, Value>,
+        absorbed: u64,
         not_applied: Map<String, Value>,
         losses: Vec<PortLossLine>,
     },
@@ -110,6 +111,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::Made(line), JsonSection::Errors { made, .. }) => {
                 made.insert(line.reason, json!(line.count));
             }
+            (Answer::Absorbed(count), JsonSection::Errors { absorbed, .. }) => *absorbed += count,
             (Answer::NotApplied(line), JsonSection::Errors { not_applied, .. }) => {
                 not_applied.insert(line.reason, json!(line.count));
             }
@@ -207,8 +209,8 @@ impl JsonPrinter<'_> {
             JsonSection::Summary(summary) => summary,
             JsonSection::Tables(tables) => json!({ "tables": tables }),
             JsonSection::Ports(ports) => json!({ "ports": ports }),
-            JsonSection::Errors { drops, made, not_applied, losses } => {
-                json!({ "drops": drops, "made": made, "not_applied": not_applied, "port_losses": losses })
+            JsonSection::Errors { drops, made, absorbed, not_applied, losses } => {
+                json!({ "drops": drops, "made": made, "absorbed": absorbed, "not_applied": not_applied, "port_losses": losses })
             }
             JsonSection::Runtime { workers, stages } => json!({ "workers": workers, "stages": stages }),
             JsonSection::Settings(settings) => json!({ "settings": settings }),
@@ -232,6 +234,7 @@ impl JsonSection {
             Topic::Errors => JsonSection::Errors {
                 drops: Map::new(),
                 made: Map::new(),
+                absorbed: 0,
                 not_applied: Map::new(),
                 losses: Vec::new(),
             },

@@ -202,7 +202,7 @@ impl Passage<'_> {
                 left.ends.src
             );
         }
-        if matches!(self.verdict, Verdict::Drop(_) | Verdict::Held(_)) {
+        if matches!(self.verdict, Verdict::Drop(_) | Verdict::Held(_) | Verdict::Absorbed) {
             ensure!(counted.is_empty(), "a packet that is not sent counts for {counted:?}");
             let held = matches!(self.verdict, Verdict::Held(_));
             ensure!(came.later || !held, "{:?}, and it is no later fragment", self.verdict);

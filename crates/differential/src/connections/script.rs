@@ -228,6 +228,7 @@ impl ScriptRun {
     ) -> Result<(), String> {
         match verdict {
             Verdict::Drop(_) | Verdict::Held(_) => Ok(()),
+            Verdict::Absorbed => Err("absorbed without a stream that is edited".to_owned()),
             Verdict::Hand(worker) => Err(format!("a packet is to be handed to {worker}, and on from there")),
             Verdict::Send(port) => {
                 ensure!(port.0 < 2, "sent by port {port:?}");

@@ -129,6 +129,9 @@ pub(super) fn place(field: Field) -> OraclePlace {
         In => OraclePlace::InPort,
         Out => OraclePlace::OutPort,
         Ct | Stream | StreamForward | StreamReply | TlsSni => OraclePlace::Connection,
+        Http | HttpMethod | HttpHost | HttpUri | HttpStatus | HttpHeader | HttpBody => {
+            OraclePlace::Connection
+        }
         EthType => OraclePlace::EtherType,
         // IEEE 802.1Q section 9.6.
         VlanId => number(Start::Tag, 4, 12),

@@ -127,7 +127,7 @@ impl Reading<'_> {
                 | Reading::Port(_)
                 | Reading::Options(_)
                 | Reading::Payload(_),
-                Test::Number(..) | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_),
+                Test::Number(..) | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..),
             ) => {
                 debug_assert!(false, "{field} cannot be asked {test:?}");
                 false

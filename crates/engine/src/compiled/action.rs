@@ -137,7 +137,7 @@ impl RuleVerdictBits {
             Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
-            Target::Alert(_) | Target::Close | Target::Digest => None,
+            Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
         });
         // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = verdicts.next_back().unwrap_or(RuleVerdictBits(0));

@@ -179,7 +179,7 @@ impl PolicyCompiler {
     fn names_ports(&self, rule: &Rule, known: &PortTable) -> Result<(), PublishError> {
         let names = rule.matches.iter().filter_map(|constraint| match &constraint.test {
             Test::Port(_, names) => Some(names),
-            Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_) => None,
+            Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => None,
         });
         names.flatten().try_for_each(|name| match self.ports.number(name) {
             Ok(_) => Ok(()),

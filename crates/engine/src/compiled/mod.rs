@@ -15,6 +15,7 @@ mod slots;
 mod snapshot;
 mod stateful;
 mod stateful_change;
+mod stream_edit;
 mod streams;
 
 pub(crate) use action::{Action, EditId, RuleVerdict};
@@ -25,4 +26,5 @@ pub(crate) use snapshot::{RuleLineage, Snapshot};
 pub(crate) use stateful::StatefulRule;
 pub(crate) use stateful_change::RuleFate;
 pub use stateful_change::{AffectedConnections, StatefulChange};
+pub(crate) use stream_edit::{MOST_REPLACED, StreamEditRule};
 pub(crate) use streams::{StreamPatterns, StreamRule};

@@ -57,7 +57,12 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
         Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
         Target::Mod(field, _) => field.info().bindings.part.is_some(),
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => false,
-        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => false,
+        Target::Drop(_)
+        | Target::Accept
+        | Target::Alert(_)
+        | Target::Close
+        | Target::Digest
+        | Target::Edit(_) => false,
     }
 }
 
@@ -134,7 +139,7 @@ impl StatefulRule {
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Drop(_) | Target::Accept => {}
                 // Decided on the stream.
-                Target::Alert(_) | Target::Close | Target::Digest => {}
+                Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
             }
         }
         stateful.mapping.prepare();

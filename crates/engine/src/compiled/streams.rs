@@ -3,15 +3,19 @@
 //! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
 //! for a connection only if the connection has the rule.
 
+use super::stream_edit::StreamEditRule;
+use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
+use mmb_httpedit::HttpRules;
 use mmb_policy::field::{FieldPlace, StreamPart};
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Target};
-use mmb_policy::{Policy, Rule, RuleId};
+use mmb_policy::settings::HttpSettings;
+use mmb_policy::{PatternList, Policy, Rule, RuleId};
 use mmb_scan::{Pattern, PatternError, PatternKind, PatternSet};
 use mmb_stream::Level;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The most constraints on streams that one rule may have.
@@ -22,6 +26,8 @@ pub(crate) const MOST_CONSTRAINTS: usize = 16;
 pub(crate) struct StreamRule {
     /// How closely the bytes of the initiator and of the responder are followed.
     pub(crate) levels: [Level; 2],
+    /// It is about messages of HTTP.
+    pub(crate) is_http: bool,
     /// The number of its constraints on streams, all of which must be met.
     pub(crate) constraints: u8,
     /// A match ends the connection, and tells both ends.
@@ -57,6 +63,7 @@ impl StreamRule {
         let constraints = rule.stream_matches().count();
         let mut stream = StreamRule {
             levels: [Level::None; 2],
+            is_http: rule.stream_matches().any(is_http),
             constraints: constraints as u8,
             closes: has(&Target::Close),
             drops: constraints > 0 && rule.targets.iter().any(|target| matches!(target, Target::Drop(_))),
@@ -77,7 +84,12 @@ impl StreamRule {
         // A RST needs the numbers of both directions.
         let least = if stream.digests || stream.closes { Level::Watch } else { Level::None };
         stream.levels = [least; 2];
-        let level = if stream.ends() { Level::Guard } else { Level::Watch };
+        let edits = rule.targets.iter().any(|target| matches!(target, Target::Edit(_)));
+        let level = match stream.ends() {
+            _ if edits => Level::Edit,
+            true => Level::Guard,
+            false => Level::Watch,
+        };
         for constraint in rule.stream_matches() {
             let is_name = part(constraint) == Some(StreamPart::ServerName);
             for (direction, is_followed) in directions(constraint).into_iter().enumerate() {
@@ -86,6 +98,10 @@ impl StreamRule {
                     stream.searches[direction] |= !is_name;
                 }
             }
+        }
+        if stream.is_http {
+            // What a message is, is known when its head is complete.
+            stream.levels = [Level::Edit; 2];
         }
         Some(Box::new(stream))
     }
@@ -96,16 +112,71 @@ impl StreamRule {
     }
 }
 
+fn is_http(constraint: &Match) -> bool {
+    part(constraint).is_some_and(StreamPart::is_http)
+}
+
+/// What rules on HTTP are made of: while it stays, connections keep what they know of their messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct HttpSource {
+    /// With their slots, in the order of (priority, id).
+    rules: Vec<(u32, Rule)>,
+    settings: HttpSettings,
+    /// The lists that they name.
+    lists: Vec<PatternList>,
+}
+
+impl HttpSource {
+    fn of(policy: &Policy, rules: &[(RuleId, RuleSlot, Rule)]) -> HttpSource {
+        let mut about: Vec<_> =
+            rules.iter().filter(|(_, _, rule)| rule.stream_matches().any(is_http)).collect();
+        about.sort_by_key(|(id, _, rule)| (rule.prio, *id));
+        let names: BTreeSet<&str> = about.iter().flat_map(|(_, _, rule)| rule.lists()).collect();
+        HttpSource {
+            lists: names.into_iter().filter_map(|name| policy.lists.get(name)).cloned().collect(),
+            rules: about.into_iter().map(|(_, slot, rule)| (slot.number(), rule.clone())).collect(),
+            settings: policy.settings.http,
+        }
+    }
+
+    /// Compiles them; those of `before` if they are made of the same.
+    fn compile(
+        &self,
+        policy: &Policy,
+        rules: &[(RuleId, RuleSlot, Rule)],
+        before: &StreamPatterns,
+    ) -> Result<Option<Arc<HttpRules>>, (RuleId, String)> {
+        if self.rules.is_empty() {
+            return Ok(None);
+        }
+        if *self == before.http_source {
+            return Ok(before.http.clone());
+        }
+        let numbered = self.rules.iter().map(|(slot, rule)| (*slot, rule));
+        let lists = |name: &str| policy.lists.get(name);
+        let compiled = HttpRules::compile(numbered, &lists, &self.settings, before.http.as_deref());
+        let compiled = compiled.map_err(|error| {
+            let at = rules.iter().find(|(_, slot, _)| slot.number() == error.rule());
+            (at.map_or(RuleId(0), |(id, _, _)| *id), error.to_string())
+        })?;
+        Ok(Some(Arc::new(compiled)))
+    }
+}
+
 fn part(constraint: &Match) -> Option<StreamPart> {
     if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
 }
 
-/// Whether a constraint is about the initiator's bytes, and about the responder's.
-fn directions(constraint: &Match) -> [bool; 2] {
+/// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.
+pub(super) fn directions(constraint: &Match) -> [bool; 2] {
     match part(constraint) {
         Some(StreamPart::Both) => [true, true],
         Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
         Some(StreamPart::Reply) => [false, true],
+        Some(StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri) => {
+            [false, false]
+        }
+        Some(StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody) => [false, false],
         None => [false, false],
     }
 }
@@ -118,6 +189,8 @@ pub(crate) struct PatternUse {
     pub(crate) constraint: u8,
     /// Whether it is about the initiator's bytes, and about the responder's.
     pub(crate) directions: [bool; 2],
+    /// The rule edits what matches.
+    pub(crate) edits: bool,
 }
 
 /// The patterns of a policy.
@@ -134,6 +207,12 @@ pub(crate) struct StreamPatterns {
     exact: HashMap<Vec<u8>, Vec<PatternUse>>,
     /// Domains, without the leading dot, for the names below them and their own.
     domains: HashMap<Vec<u8>, Vec<PatternUse>>,
+    /// The rules that edit plain bytes, by slot.
+    edits: Vec<StreamEditRule>,
+    /// The rules on HTTP, in their order.
+    pub(crate) http: Option<Arc<HttpRules>>,
+    /// What they are made of.
+    http_source: HttpSource,
 }
 
 /// Patterns of one kind while they are gathered.
@@ -212,9 +291,20 @@ impl StreamPatterns {
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
+            let edit =
+                StreamEditRule::compile(policy, (*slot, *id, rule), before).map_err(|why| (*id, why))?;
+            let edits = edit.is_some();
+            built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
-                let of =
-                    PatternUse { slot: *slot, constraint: number as u8, directions: directions(constraint) };
+                let of = PatternUse {
+                    slot: *slot,
+                    constraint: number as u8,
+                    directions: directions(constraint),
+                    edits,
+                };
+                if part(constraint).is_some_and(StreamPart::is_http) {
+                    continue;
+                }
                 let is_name = part(constraint) == Some(StreamPart::ServerName);
                 for item in constraint.test.patterns() {
                     match item {
@@ -235,9 +325,16 @@ impl StreamPatterns {
                 }
             }
         }
+        built.http_source = HttpSource::of(policy, &rules);
+        built.http = built.http_source.compile(policy, &rules, before)?;
         (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
         (built.names, built.name_uses) = names.compile(before.names.as_ref())?;
         Ok(built)
+    }
+
+    /// The rules that edit plain bytes.
+    pub(crate) fn edits(&self) -> &[StreamEditRule] {
+        &self.edits
     }
 
     fn add_name(&mut self, text: &[u8], of: PatternUse) {

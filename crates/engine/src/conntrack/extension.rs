@@ -36,10 +36,16 @@ impl ConnectionExtension {
         }
     }
 
-    /// Whether it has a stream, and changes nothing of packets.
+    /// Whether it has a stream, and changes nothing of packets beside what a guard changes.
     #[inline]
     pub(crate) fn is_only_stream(&self) -> bool {
         *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
+    }
+
+    /// Adds a constant to the sequence numbers of each direction, as its receiver counts them.
+    pub(crate) fn shift(&mut self, [forward, reply]: [u32; 2]) {
+        self.seq = self.seq.wrapping_add(forward);
+        self.ack = self.ack.wrapping_sub(reply);
     }
 
     /// Adds this extension to the translation of one direction.

@@ -155,10 +155,13 @@ pub enum CounterKind {
     Tx,
     /// Packets of a kind that workers made.
     Made,
+    /// Packets that workers absorbed.
+    Absorbed,
 }
 
 impl CounterKind {
-    const ALL: [CounterKind; 4] = [CounterKind::Drop, CounterKind::Rx, CounterKind::Tx, CounterKind::Made];
+    const ALL: [CounterKind; 5] =
+        [CounterKind::Drop, CounterKind::Rx, CounterKind::Tx, CounterKind::Made, CounterKind::Absorbed];
 }
 
 /// A counter of the daemon that saved a state.

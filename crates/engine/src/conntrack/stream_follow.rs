@@ -31,6 +31,15 @@ pub(crate) struct StreamPacket {
     pub(crate) out: PortId,
 }
 
+/// What becomes of a packet of a stream that is not dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Followed {
+    /// It goes on.
+    Passes,
+    /// What it says lives on in the stream.
+    Absorbed,
+}
+
 /// Why a packet of a stream is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRefusal {
@@ -68,7 +77,7 @@ impl Conntrack {
         self.state.streams.prefetch(of.stream);
     }
 
-    /// Takes a packet that passes, as part of its stream. May change its payload and its TCP header.
+    /// Takes a packet that passes, as part of its stream. May change its payload and its TCP header, and with these its layout.
     ///
     /// # Errors
     /// Why it must not go on.
@@ -77,8 +86,8 @@ impl Conntrack {
         snapshot: &Snapshot,
         of: StreamPacket,
         packet: &mut Packet<'_>,
-        layout: &Layout,
-    ) -> Result<(), StreamRefusal> {
+        layout: &mut Layout,
+    ) -> Result<Followed, StreamRefusal> {
         let (id, direction) = of.member;
         // A later packet of the vector may have ended its connection.
         let Some(followed) = self.state.streams.live(of.stream) else {
@@ -92,16 +101,36 @@ impl Conntrack {
             }
             return Err(end.into());
         }
-        let Some(stream) = self.state.streams.followed[followed].stream else { return Ok(()) };
-        let guards = self.state.streams.table.levels(stream)[direction as usize] == Level::Guard;
+        let Some(stream) = self.state.streams.followed[followed].stream else { return Ok(Followed::Passes) };
+        let guards = self.state.streams.table.levels(stream)[direction as usize] >= Level::Guard;
         if layout.is_fragment() {
-            return if guards { Err(StreamRefusal::of(DropReason::StreamFragment)) } else { Ok(()) };
+            return match guards {
+                true => Err(StreamRefusal::of(DropReason::StreamFragment)),
+                false => Ok(Followed::Passes),
+            };
+        }
+        if of.stream.is_edited {
+            self.note_headers(&of, followed, packet, layout);
         }
         let mut segment = segment.map(|segment| stream_segment(&segment, packet, layout)).unwrap_or_default();
+        if of.stream.is_edited {
+            segment.most_payload = most_payload(snapshot, packet, layout);
+        }
         segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
         let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
+        if of.stream.is_edited {
+            let done = match outcome.verdict {
+                StreamVerdict::Absorb => Followed::Absorbed,
+                StreamVerdict::Pass | StreamVerdict::Drop(_) => {
+                    self.edit_packet(of, stream, &outcome, packet, layout)
+                }
+            };
+            self.forget_numbers(id, stream);
+            self.release_other(snapshot, followed, direction as usize);
+            return Ok(done);
+        }
         change_segment(&outcome, packet, layout);
-        Ok(())
+        Ok(Followed::Passes)
     }
 
     /// Gives a packet to its stream, and searches the bytes that are in order now.
@@ -129,21 +158,33 @@ impl Conntrack {
         let rules = (snapshot, &snapshot.cells[state.worker], live);
         let mut search = StreamSearch::new(rules, search, tools);
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
-        let outcome =
-            table.take(stream, direction, segment, payload, state.now_ms, &mut |bytes| search.search(bytes));
-        let has_no_room = search.has_no_room;
+        let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
+        let (has_no_room, is_unfit) = (search.has_no_room, search.is_unfit);
+        state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
         for fired in &fired {
-            self.tell_alert(snapshot, of, *fired);
+            self.tell_alert(snapshot, of.member.0, *fired);
         }
         let reason = match outcome.verdict {
-            StreamVerdict::Pass => return Ok(outcome),
+            StreamVerdict::Pass | StreamVerdict::Absorb => return Ok(outcome),
             StreamVerdict::Drop(StreamDrop::BadChecksum) => DropReason::StreamBadChecksum,
             StreamVerdict::Drop(StreamDrop::OutOfWindow) => DropReason::StreamOutOfWindow,
             StreamVerdict::Drop(StreamDrop::Urgent) => DropReason::StreamUrgent,
             StreamVerdict::Drop(StreamDrop::NoRoom) => {
                 self.give_up_idle();
                 DropReason::StreamNoRoom
+            }
+            StreamVerdict::Drop(StreamDrop::Broken) => {
+                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
+                return Err(end.into());
+            }
+            StreamVerdict::Drop(StreamDrop::Stopped) if is_unfit => {
+                let end = self.give_up(of, id, DropReason::HttpUnfit, packet, layout);
+                return Err(end.into());
+            }
+            StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room && of.stream.is_edited => {
+                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
+                return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room => DropReason::StreamNoRoom,
             StreamVerdict::Drop(StreamDrop::Stopped) => {
@@ -154,10 +195,11 @@ impl Conntrack {
         Err(StreamRefusal::of(reason))
     }
 
-    fn tell_alert(&mut self, snapshot: &Snapshot, of: StreamPacket, fired: Fired) {
+    /// Tells that a rule with `alert` has matched.
+    pub(super) fn tell_alert(&mut self, snapshot: &Snapshot, member: ConnId, fired: Fired) {
         let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
         let Some(text) = rule.stream.as_ref().and_then(|stream| stream.alert.clone()) else { return };
-        let connection = self.table.get(of.member.0);
+        let connection = self.table.get(member);
         let place = (fired.direction == 1, fired.end);
         self.state.tell_stream(&connection, rule.id, place, StreamEventKind::Alert { text });
     }
@@ -171,19 +213,41 @@ impl Conntrack {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> StreamEnd {
-        let rule = snapshot.stateful(decided.slot);
-        let closes =
-            rule.and_then(|rule| rule.stream.as_deref()).is_some_and(|stream: &StreamRule| stream.closes);
-        if let Some(rule) = rule.filter(|_| self.state.is_watched()) {
-            let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
-            let connection = self.table.get(of.member.0);
-            self.state.tell_stream(&connection, rule.id, (decided.direction == 1, decided.end), kind);
-        }
+        let closes = self.tell_end(snapshot, of.member.0, decided);
         let tells = match closes && layout.l4_kind == mmb_packet::proto::TCP {
             true => ReceiverReset::Each(self.reset_both(of, id, packet, layout)),
             false => ReceiverReset::Never,
         };
         let end = StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells };
+        self.state.streams.stop(id, end);
+        end
+    }
+
+    /// Tells that a rule ends a connection. Returns whether it closes it.
+    pub(super) fn tell_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Fired) -> bool {
+        let rule = snapshot.stateful(decided.slot);
+        let closes =
+            rule.and_then(|rule| rule.stream.as_deref()).is_some_and(|stream: &StreamRule| stream.closes);
+        if let Some(rule) = rule.filter(|_| self.state.is_watched()) {
+            let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
+            let connection = self.table.get(member);
+            self.state.tell_stream(&connection, rule.id, (decided.direction == 1, decided.end), kind);
+        }
+        closes
+    }
+
+    /// Ends a connection whose stream cannot go on.
+    #[cold]
+    fn give_up(
+        &mut self,
+        of: StreamPacket,
+        id: FollowedId,
+        reason: DropReason,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> StreamEnd {
+        let tells = ReceiverReset::Each(self.reset_both(of, id, packet, layout));
+        let end = StreamEnd { reason, by: None, answers: true, tells };
         self.state.streams.stop(id, end);
         end
     }
@@ -272,7 +336,7 @@ impl Conntrack {
             }
         };
         // As that end counts the numbers of the other one.
-        let shift = self.table.ids(id).extension.map_or(0, |id| self.state.extensions.get(id).ack(direction));
+        let shift = self.ack_shift(id, direction);
         let numbers = ResetNumbers { seq: target.seq, ack: target.ack.map(|ack| ack.wrapping_sub(shift)) };
         self.made.push(headers.reset(tuple.ports, numbers));
     }
@@ -283,8 +347,20 @@ impl Conntrack {
         let streams = &mut self.state.streams;
         let Some(stream) = streams.table.longest_idle(self.state.now_ms) else { return };
         if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
+            let edited = streams.followed[id].edited.and_then(|edited| streams.edited[edited].member());
+            let tells = match edited {
+                // Only the stream knows the numbers of its receivers.
+                Some(member) => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
+                None => ReceiverReset::Once,
+            };
             let reason = DropReason::StreamNoRoom;
-            streams.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Once });
+            self.state.streams.stop(id, StreamEnd { reason, by: None, answers: true, tells });
         }
     }
+}
+
+/// The most bytes of payload of a packet with these headers on the link that it leaves by, if the policy knows that.
+fn most_payload(snapshot: &Snapshot, packet: &Packet<'_>, layout: &Layout) -> Option<u16> {
+    let (_, mtu) = snapshot.route(packet.port).to?;
+    u16::try_from(mtu.saturating_sub(u32::from(layout.payload - layout.ip))).ok()
 }

@@ -1,13 +1,16 @@
-//! TCP headers as streams read and change them. Lengths never change.
+//! TCP headers as streams read and change them, and the payloads of those that are edited.
 
 use mmb_conn::TcpSegment;
-use mmb_packet::checksum::{ChecksumDelta, transport_sum};
-use mmb_packet::{Layout, Packet, options};
-use mmb_stream::{Outcome, Segment, flag};
+use mmb_packet::checksum::{ChecksumDelta, field_offset, transport_sum};
+use mmb_packet::{Class, Layout, Packet, options, proto, resize_payload};
+use mmb_stream::{EditedPayload, EditedSegment, Outcome, Segment, flag};
 
 /// Kinds of TCP options.
 const NOP: u8 = 1;
+const MSS: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 const MD5: u8 = 19;
 const AO: u8 = 29;
@@ -18,8 +21,10 @@ const MP_CAPABLE: u8 = 0;
 /// The header of a segment as streams need it.
 pub(super) fn stream_segment(segment: &TcpSegment, packet: &Packet<'_>, layout: &Layout) -> Segment {
     let TcpSegment { seq, ack, flags, window, .. } = *segment;
-    let mut read = Segment { seq, ack, flags, window, ..Segment::default() };
+    let mut read =
+        Segment { seq, ack, flags, window, is_marked: is_marked(packet, layout), ..Segment::default() };
     let area = options::area(packet, layout);
+    read.options = area.len() as u8;
     // Nearly all segments have nothing but timestamps, aligned (RFC 7323 appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, data @ ..] = area
         && let Some(data) = data.first_chunk::<8>()
@@ -31,6 +36,11 @@ pub(super) fn stream_segment(segment: &TcpSegment, packet: &Packet<'_>, layout: 
     for option in options::walk(area) {
         match option.kind {
             WINDOW_SCALE if read.has(flag::SYN) => read.scale = read.scale.or(option.data.first().copied()),
+            MSS if read.has(flag::SYN) => {
+                read.mss = option.data.first_chunk().map(|mss| u16::from_be_bytes(*mss))
+            }
+            SACK_PERMITTED if read.has(flag::SYN) => read.knows_sack = true,
+            SACK => read.has_sack = true,
             TIMESTAMPS => read.timestamps = option.data.first_chunk().map(timestamps).or(read.timestamps),
             MD5 | AO => read.is_signed = true,
             MULTIPATH if read.has(flag::SYN) => {
@@ -46,24 +56,57 @@ fn timestamps([a, b, c, d, e, f, g, h]: &[u8; 8]) -> [u32; 2] {
     [u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])]
 }
 
+/// Whether a packet has the congestion mark CE (RFC 3168 section 5).
+fn is_marked(packet: &Packet<'_>, layout: &Layout) -> bool {
+    const MARK: u8 = 0b11;
+    let ip = usize::from(layout.ip);
+    let traffic_class = match layout.class {
+        Class::Ip4 => packet.bytes().get(ip + 1).copied(),
+        Class::Ip6 => packet.bytes().get(ip + 1).map(|byte| byte >> 4),
+        Class::Other => None,
+    };
+    traffic_class.is_some_and(|class| class & MARK == MARK)
+}
+
+/// Offsets in a TCP header.
+const FLAGS: usize = 13;
+const WINDOW: usize = 14;
+const CHECKSUM: usize = 16;
+const URGENT: usize = 18;
+
 /// Changes a segment as its stream demands.
 pub(super) fn change_segment(outcome: &Outcome, packet: &mut Packet<'_>, layout: &Layout) {
-    const FLAGS: usize = 13;
-    const WINDOW: usize = 14;
-    const CHECKSUM: usize = 16;
-    const URGENT: usize = 18;
     if !outcome.is_changed && outcome.window.is_none() && !outcome.clear_urgent && !outcome.blank_multipath {
         return;
     }
+    let delta = change_header(outcome, packet, layout);
+    if outcome.is_changed || outcome.blank_multipath {
+        return mend_checksum(packet, layout);
+    }
+    apply(delta, packet, layout);
+}
+
+/// Updates the checksum of a TCP segment.
+fn apply(delta: ChecksumDelta, packet: &mut Packet<'_>, layout: &Layout) {
+    let at = usize::from(layout.l4) + CHECKSUM;
+    if layout.l4_kind == proto::TCP
+        && let Some(place) = packet.bytes_mut().get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>())
+    {
+        *place = delta.apply(*place);
+    }
+}
+
+/// Changes the fields of a header. Returns what that does to the checksum, but for blanked options.
+fn change_header(outcome: &Outcome, packet: &mut Packet<'_>, layout: &Layout) -> ChecksumDelta {
+    let mut delta = ChecksumDelta::default();
     if outcome.blank_multipath {
         blank_multipath(packet, layout);
     }
     let l4 = usize::from(layout.l4);
     let Some(header) = packet.bytes_mut().get_mut(l4..).and_then(|header| header.first_chunk_mut::<20>())
     else {
-        return;
+        return delta;
     };
-    let mut delta = ChecksumDelta::default();
     if let Some(window) = outcome.window {
         let new = window.to_be_bytes();
         delta.word([header[WINDOW], header[WINDOW + 1]], new);
@@ -75,16 +118,116 @@ pub(super) fn change_segment(outcome: &Outcome, packet: &mut Packet<'_>, layout:
         header[FLAGS] &= !flag::URG;
         header[URGENT..URGENT + 2].fill(0);
     }
-    let checksum = [header[CHECKSUM], header[CHECKSUM + 1]];
-    if !outcome.is_changed && !outcome.blank_multipath {
-        header[CHECKSUM..CHECKSUM + 2].copy_from_slice(&delta.apply(checksum));
+    delta
+}
+
+/// Computes the transport checksum anew.
+fn mend_checksum(packet: &mut Packet<'_>, layout: &Layout) {
+    let Some(field) = field_offset(layout.l4_kind) else { return };
+    let at = usize::from(layout.l4) + field;
+    let Some(place) = packet.bytes_mut().get_mut(at..at + 2) else { return };
+    // A datagram without a checksum keeps none (RFC 768).
+    if layout.l4_kind == proto::UDP && *place == [0; 2] {
         return;
     }
-    header[CHECKSUM..CHECKSUM + 2].fill(0);
-    if let Some(sum) = transport_sum(packet.bytes(), layout) {
-        let checksum = sum.checksum().to_be_bytes();
-        packet.bytes_mut()[l4 + CHECKSUM..l4 + CHECKSUM + 2].copy_from_slice(&checksum);
+    place.fill(0);
+    let Some(sum) = transport_sum(packet.bytes(), layout) else { return };
+    let checksum = match sum.checksum() {
+        0 if layout.l4_kind == proto::UDP => u16::MAX,
+        checksum => checksum,
+    };
+    packet.bytes_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Changes a segment or datagram of a stream with edits: its numbers, its payload, its FIN. `shift` is added to acknowledgment numbers and SACK edges to have
+/// those that the sender of the bytes gets. `copy` writes the bytes of the stream from an offset on, `sack` maps a SACK block. Returns false
+/// if the packet has no room for the payload.
+pub(super) fn edit_segment(
+    (outcome, shift): (&Outcome, u32),
+    packet: &mut Packet<'_>,
+    layout: &mut Layout,
+    copy: impl FnOnce(u64, &mut [u8]),
+    sack: impl Fn([u32; 2]) -> Option<[u32; 2]>,
+) -> bool {
+    let Some(edited) = outcome.edited else { return true };
+    let mut is_same = !outcome.blank_multipath;
+    if let EditedPayload::Kept { offset, len } = edited.payload {
+        if len != layout.payload_range().len() && !resize_payload(packet, layout, len) {
+            return false;
+        }
+        let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
+        copy(offset, payload);
+        is_same = false;
     }
+    let mut delta = ChecksumDelta::default();
+    if layout.l4_kind == proto::TCP {
+        delta = change_numbers((&edited, shift), packet, layout);
+        is_same &= !map_sack(packet, layout, |[left, right]| {
+            let mapped = sack([left.wrapping_add(shift), right.wrapping_add(shift)])?;
+            Some(mapped.map(|edge| edge.wrapping_sub(shift)))
+        });
+        delta = delta.and(change_header(outcome, packet, layout));
+    }
+    if is_same {
+        apply(delta, packet, layout)
+    } else {
+        mend_checksum(packet, layout)
+    }
+    true
+}
+
+/// Changes the numbers and the FIN of a TCP header. Returns what that does to the checksum.
+fn change_numbers(
+    (edited, shift): (&EditedSegment, u32),
+    packet: &mut Packet<'_>,
+    layout: &Layout,
+) -> ChecksumDelta {
+    let mut delta = ChecksumDelta::default();
+    let l4 = usize::from(layout.l4);
+    let Some(header) = packet.bytes_mut().get_mut(l4..).and_then(|header| header.first_chunk_mut::<20>())
+    else {
+        return delta;
+    };
+    let has_ack = header[FLAGS] & flag::ACK != 0;
+    let numbers = [(4, Some(edited.seq)), (8, has_ack.then(|| edited.ack.wrapping_sub(shift)))];
+    for (at, new) in numbers {
+        if let (Some(new), Some(place)) = (new, header[at..].first_chunk_mut::<4>()) {
+            let before = std::mem::replace(place, new.to_be_bytes());
+            delta.long(u32::from_ne_bytes(before), u32::from_ne_bytes(*place));
+        }
+    }
+    let flags = if edited.has_fin { header[FLAGS] | flag::FIN } else { header[FLAGS] & !flag::FIN };
+    delta.byte(true, header[FLAGS], flags);
+    header[FLAGS] = flags;
+    delta
+}
+
+/// Maps the SACK blocks of a segment, and returns whether it has some. Blocks without a partner go: the option becomes shorter, and NOPs
+/// take its place.
+fn map_sack(packet: &mut Packet<'_>, layout: &Layout, map: impl Fn([u32; 2]) -> Option<[u32; 2]>) -> bool {
+    let range = layout.tcp_options();
+    let Some(area) = packet.bytes_mut().get_mut(range) else { return false };
+    let found = options::walk(area).find(|option| option.kind == SACK);
+    let Some((at, len)) = found.map(|option| (option.offset, option.data.len())) else { return false };
+    let Some(option) = area.get_mut(at..at + 2 + len) else { return false };
+    let mut kept = 0;
+    for number in 0..len / 8 {
+        let block = 2 + 8 * number;
+        let edge =
+            |at: usize| u32::from_be_bytes([option[at], option[at + 1], option[at + 2], option[at + 3]]);
+        if let Some([left, right]) = map([edge(block), edge(block + 4)]) {
+            let place = 2 + 8 * kept;
+            option[place..place + 4].copy_from_slice(&left.to_be_bytes());
+            option[place + 4..place + 8].copy_from_slice(&right.to_be_bytes());
+            kept += 1;
+        }
+    }
+    let end = if kept == 0 { 0 } else { 2 + 8 * kept };
+    if kept > 0 {
+        option[1] = end as u8;
+    }
+    option[end..].fill(NOP);
+    true
 }
 
 /// Overwrites the options MP_CAPABLE of a SYN with NOPs.

@@ -12,4 +12,6 @@ id_types! {
 pub(crate) struct StreamRef {
     pub(super) id: FollowedId,
     pub(super) serial: u32,
+    /// Its numbers differ between the ends.
+    pub(super) is_edited: bool,
 }

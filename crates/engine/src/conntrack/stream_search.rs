@@ -3,12 +3,15 @@
 //! A match counts only for rules that the connection has. A rule with one constraint fires with each match; one with several fires once, when
 //! all of them were met. Of rules that end the connection, the one whose match ends first decides.
 
+use super::stream_http::{HttpId, not_applied};
 use super::streams::{FoundConstraints, SearchState, SearchTools};
 use crate::cells::RuleCells;
 use crate::compiled::{Snapshot, StatefulRule, StreamRule};
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
 use mmb_http::HelloProgress;
+use mmb_httpedit::HttpNote;
+use mmb_rewrite::NotAppliedCounts;
 use mmb_scan::{PatternSet, Scanner};
 use mmb_stream::InOrder;
 use std::ops::ControlFlow;
@@ -32,6 +35,11 @@ pub(super) struct StreamSearch<'s> {
     tools: &'s mut SearchTools,
     /// There was no memory for a search: the bytes must not go on.
     pub(super) has_no_room: bool,
+    /// A pattern of a rule that edits was found in the bytes that were searched last.
+    pub(super) has_edits_found: bool,
+    /// A message of HTTP is not understood: the connection must not go on.
+    pub(super) is_unfit: bool,
+    pub(super) notes: NotAppliedCounts,
 }
 
 /// The rules of a connection, and what they have found.
@@ -52,7 +60,66 @@ impl<'s> StreamSearch<'s> {
         tools: &'s mut SearchTools,
     ) -> StreamSearch<'s> {
         let rules = Rules { snapshot, cells, live, fired: ArrayVec::new(), decided: None };
-        StreamSearch { rules, search, tools, has_no_room: false }
+        StreamSearch {
+            rules,
+            search,
+            tools,
+            has_no_room: false,
+            has_edits_found: false,
+            is_unfit: false,
+            notes: NotAppliedCounts::default(),
+        }
+    }
+
+    /// The policy in force.
+    pub(super) fn snapshot(&self) -> &'s Snapshot {
+        self.rules.snapshot
+    }
+
+    /// The messages of the connection, if it has rules on HTTP.
+    pub(super) fn http(&self) -> Option<HttpId> {
+        self.search.http
+    }
+
+    /// Counts what was not done to a message.
+    pub(super) fn count_note(&mut self, note: HttpNote) {
+        self.notes.count(not_applied(note));
+    }
+
+    /// A rule ends the connection.
+    pub(super) fn decide_for(&mut self, fired: Fired) {
+        self.rules.decided.get_or_insert(fired);
+    }
+
+    /// The connection's rules.
+    pub(super) fn live(&self) -> &'s [RuleSlot] {
+        self.rules.live
+    }
+
+    /// The memory of searches and edits.
+    pub(super) fn tools(&mut self) -> &mut SearchTools {
+        self.tools
+    }
+
+    /// The byte before the undecided ones of a direction.
+    pub(super) fn last(&self, direction: usize) -> Option<u8> {
+        self.search.last[direction]
+    }
+
+    /// Records the last byte that was decided on.
+    pub(super) fn note_last(&mut self, direction: usize, decided: &[u8]) {
+        if let Some(last) = decided.last() {
+            self.search.last[direction] = Some(*last);
+        }
+    }
+
+    /// Counts an edit, and fires the rule if it tells of its matches.
+    pub(super) fn count_edit(&mut self, fired: Fired) {
+        self.rules.cells.hits(fired.slot).into_iter().for_each(|hits| hits.add(1));
+        let rule = self.rules.rule(fired.slot).and_then(|rule| rule.stream.as_deref());
+        if rule.is_some_and(|rule| rule.alert.is_some()) {
+            let _ = self.rules.fired.try_push(fired);
+        }
     }
 
     /// The rules with `alert` that fired, and the rule that ends the connection.
@@ -79,7 +146,7 @@ impl<'s> StreamSearch<'s> {
 
     fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
         let InOrder { direction, offset, is_behind_gap, bytes } = in_order;
-        let StreamSearch { rules, search, tools, .. } = self;
+        let StreamSearch { rules, search, tools, has_edits_found, .. } = self;
         let SearchTools { scanner, set, found, .. } = &mut **tools;
         let (Some(scanner), Some(set)) = (scanner, set) else {
             self.has_no_room = true;
@@ -105,6 +172,10 @@ impl<'s> StreamSearch<'s> {
         let mut on_match = |pattern, end: u64| {
             for of in patterns.uses(pattern).iter().filter(|of| of.directions[direction]) {
                 let fired = Fired { slot: of.slot, direction, end: begun + end };
+                if of.edits {
+                    *has_edits_found = true;
+                    continue;
+                }
                 let mut constraints = FoundPlace { found_of, found };
                 if rules.hit(fired, of.constraint, &mut constraints).is_break() {
                     result = ControlFlow::Break(());

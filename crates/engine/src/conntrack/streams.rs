@@ -9,9 +9,11 @@
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
 use super::rule_sets::MOST_RULES;
+use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
+use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
-use crate::compiled::{Snapshot, StatefulRule, StreamPatterns};
+use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Id, Slab, id_types};
@@ -19,8 +21,8 @@ use mmb_classify::RuleSlot;
 use mmb_conn::nat::RuleVersion;
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
-use mmb_scan::{PatternSet, ScanState, Scanner};
-use mmb_stream::{Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
+use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
+use mmb_stream::{AckSpace, Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
 use std::sync::Arc;
 
 id_types! {
@@ -61,6 +63,8 @@ pub(super) struct FollowedStream {
     pub(super) stream: Option<StreamId>,
     pub(super) phase: StreamPhase,
     pub(super) digests: bool,
+    /// What made packets need, of a stream with edits.
+    pub(super) edited: Option<EditedId>,
 }
 
 /// What the engine does with the packets of a stream.
@@ -87,6 +91,14 @@ impl FollowedStream {
             StreamPhase::Ended(end) => Some(end),
         }
     }
+
+    /// Its messages, if it has rules on HTTP.
+    pub(super) fn http(&self) -> Option<HttpId> {
+        match &self.phase {
+            StreamPhase::Searched(search) => search.http,
+            StreamPhase::Ended(_) => None,
+        }
+    }
 }
 
 /// Where the searches of a stream are.
@@ -101,6 +113,9 @@ pub(super) struct SearchState {
     pub(super) begun: [u64; 2],
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
+    pub(super) http: Option<HttpId>,
+    /// The byte before those that are undecided, of each direction with edits.
+    pub(super) last: [Option<u8>; 2],
 }
 
 /// Which constraints of rules with several constraints a connection has met: one bit each.
@@ -111,9 +126,11 @@ pub(super) type FoundConstraints = ArrayVec<(RuleVersion, u16), MOST_RULES>;
 pub(crate) struct Streams {
     pub(super) table: StreamTable,
     pub(super) followed: Slab<FollowedId, FollowedStream, Chunks<FollowedStream, 256>>,
+    pub(super) edited: EditedConnections,
     pub(super) tools: SearchTools,
     serials: u32,
     unfit: StreamUnfit,
+    pub(super) acks: AckSpace,
     /// Connections whose stream could not be followed.
     unfit_count: u64,
     pub(super) events: StreamEvents,
@@ -132,6 +149,10 @@ pub(super) struct SearchTools {
     pub(super) names: Option<(Scanner, PatternSet)>,
     pub(super) hellos: Slab<HelloId, ClientHello, Chunks<ClientHello, 64>>,
     pub(super) found: Slab<FoundId, FoundConstraints, Chunks<FoundConstraints, 64>>,
+    pub(super) http: HttpWork,
+    pub(super) edit_scratch: EditScratch,
+    /// What stands in the place of a match.
+    pub(super) replaced: Vec<u8>,
 }
 
 /// What the rules of a new connection ask of its stream.
@@ -141,6 +162,7 @@ pub(super) struct Wanted {
     searches: [bool; 2],
     digests: bool,
     reads_name: bool,
+    reads_http: bool,
 }
 
 impl Wanted {
@@ -154,6 +176,7 @@ impl Wanted {
             }
             wanted.digests |= rule.digests;
             wanted.reads_name |= !rule.names.is_empty();
+            wanted.reads_http |= rule.is_http;
         }
         wanted
     }
@@ -162,14 +185,16 @@ impl Wanted {
 impl Streams {
     /// Applies the settings and patterns of a policy. `workers` share the limits.
     pub(super) fn configure(&mut self, snapshot: &Snapshot, workers: usize) {
-        let StreamSettings { max, memory_mib, window_kib, reorder_kib, unfit, urgent } =
+        let StreamSettings { max, memory_mib, window_kib, reorder_kib, hold_ms, unfit, urgent, .. } =
             snapshot.stream_settings;
         self.unfit = unfit;
         if snapshot.stream_rules == 0 {
             if self.followed.is_empty() {
                 (self.table, self.tools.scanner, self.tools.pool_bytes) = (StreamTable::default(), None, 0);
+                self.table.set_ack_space(self.acks);
             }
             self.tools.set = None;
+            self.tools.http.configure(None, 0, &mut self.tools.edit_scratch);
             return;
         }
         let limits = StreamLimits {
@@ -177,6 +202,7 @@ impl Streams {
             memory: ((memory_mib as usize) << 20) / workers.max(1),
             window: u64::from(window_kib) << 10,
             reorder: (reorder_kib as usize) << 10,
+            hold_ms,
             urgent: match urgent {
                 StreamUrgent::Clear => Urgent::Clear,
                 StreamUrgent::Pass => Urgent::Pass,
@@ -213,6 +239,10 @@ impl Streams {
         now_ms: u64,
     ) -> Result<Option<StreamRef>, DropReason> {
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        self.edited.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        if wanted.reads_http {
+            self.tools.http.reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        }
         let mut end = None;
         let stream = match self.table.open(wanted.levels, wanted.digests, first, now_ms) {
             Ok(stream) => Some(stream),
@@ -232,22 +262,51 @@ impl Streams {
                 None
             }
         };
+        let is_edited = stream.is_some_and(|stream| self.table.is_edited(stream));
+        let edited = is_edited.then(|| self.edited.insert(EditedConnection::default()));
         let mut search = SearchState { wanted: wanted.searches, ..SearchState::default() };
         if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
+        if wanted.reads_http && stream.is_some() {
+            search.http = Some(self.tools.http.open());
+        }
         self.serials = self.serials.wrapping_add(1);
         let (serial, digests) = (self.serials, wanted.digests);
         let phase = end.map_or(StreamPhase::Searched(search), StreamPhase::Ended);
-        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests });
+        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests, edited });
         stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
-        Ok(Some(StreamRef { id, serial }))
+        Ok(Some(StreamRef { id, serial, is_edited }))
     }
 
     /// The record of a stream that has not ended.
     #[inline]
-    pub(super) fn live(&self, StreamRef { id, serial }: StreamRef) -> Option<FollowedId> {
+    pub(super) fn live(&self, StreamRef { id, serial, .. }: StreamRef) -> Option<FollowedId> {
         self.followed.get(id).filter(|followed| followed.serial == serial).map(|_| id)
+    }
+
+    /// The stream of bytes of a connection, if it has not ended.
+    pub(super) fn edited(&self, stream: StreamRef) -> Option<StreamId> {
+        self.followed[self.live(stream)?].stream
+    }
+
+    /// Whether tracking sees the numbers that both ends have.
+    pub(super) fn is_unshifted(&self, stream: StreamRef) -> bool {
+        let stream = if stream.is_edited { self.edited(stream) } else { None };
+        stream.is_none_or(|stream| self.table.is_unshifted(stream))
+    }
+
+    /// What a stream adds to the numbers of each direction; `None` if that is no constant.
+    pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
+        let Some(id) = self.live(stream) else { return Some([0; 2]) };
+        let followed = &self.followed[id];
+        // A connection that a rule has ended must not go on elsewhere.
+        if followed.end().is_some()
+            || followed.http().is_some_and(|http| self.tools.http.is_within_message(http))
+        {
+            return None;
+        }
+        followed.stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))
     }
 
     /// Prefetches the record of a stream.
@@ -266,6 +325,7 @@ impl Streams {
     fn release(&mut self, id: FollowedId) {
         let followed = &mut self.followed[id];
         let (stream, phase) = (followed.stream.take(), std::mem::take(&mut followed.phase));
+        followed.edited.take().into_iter().for_each(|edited| self.edited.free(edited));
         stream.into_iter().for_each(|stream| self.table.end(stream));
         if let StreamPhase::Searched(search) = phase {
             self.tools.close(search);
@@ -301,6 +361,11 @@ impl SearchTools {
             });
             self.set_number = self.set_number.wrapping_add(1);
         }
+        self.http.configure(patterns.http.as_ref(), streams, &mut self.edit_scratch);
+        if !patterns.edits().is_empty() {
+            self.replaced.reserve(MOST_REPLACED);
+        }
+        patterns.edits().iter().for_each(|edit| self.edit_scratch.prepare(&edit.patterns));
         self.names = patterns.names.as_ref().and_then(|set| {
             let mut scanner = Scanner::new(set.pool_bytes(1)).ok()?;
             scanner.prepare(set).ok()?;
@@ -333,6 +398,7 @@ impl SearchTools {
         if let Some(hello) = search.hello {
             self.hellos.free(hello);
         }
+        search.http.into_iter().for_each(|http| self.http.close(http));
         if let Some(found) = search.found {
             self.found[found].clear();
             self.found.free(found);

@@ -22,7 +22,7 @@ impl Conntrack {
         layout: &Layout,
     ) -> Result<(), Invalid> {
         let now = (self.state.now_ms, packet.len());
-        let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
+        let segment = key::segment(packet, layout).map(|segment| self.in_input(id, direction, segment));
         if self.table.touch_if_goes_on(id, direction, now, segment.as_ref()) {
             self.table.note_arrival(id, direction, packet.port);
             return Ok(());
@@ -82,7 +82,7 @@ impl Conntrack {
         self.table.touch_if_sound(id, direction, now, None, || Soundness::Unknown);
     }
 
-    /// The header that tracking inspects. TCP numbers are as both ends count them.
+    /// The header that tracking inspects. TCP numbers are as the sender of the bytes counts them.
     pub(super) fn signal(
         &self,
         id: ConnId,
@@ -91,7 +91,7 @@ impl Conntrack {
         layout: &Layout,
     ) -> Option<TrackedHeader> {
         Some(match key::signal(packet, layout)? {
-            TrackedHeader::Tcp(segment) => TrackedHeader::Tcp(self.shifted(id, direction, segment)),
+            TrackedHeader::Tcp(segment) => TrackedHeader::Tcp(self.in_input(id, direction, segment)),
             other => other,
         })
     }
@@ -103,6 +103,27 @@ impl Conntrack {
             segment.ack = segment.ack.wrapping_add(self.state.extensions.get(extension).ack(direction));
         }
         segment
+    }
+
+    /// A TCP header as tracking has it: numbers are those of the end that has sent the bytes, also if these are edited on their way.
+    #[inline(always)]
+    fn in_input(&self, id: ConnId, direction: Direction, segment: TcpSegment) -> TcpSegment {
+        let mut shifted = self.shifted(id, direction, segment);
+        shifted.ack = self.input_of(id, direction, shifted.ack);
+        shifted
+    }
+
+    /// The number that the sender of edited bytes has for one that packets of the other `direction` acknowledge.
+    #[inline(always)]
+    pub(super) fn input_of(&self, id: ConnId, direction: Direction, number: u32) -> u32 {
+        if let Some(extension) = self.table.ids(id).extension
+            && let Some(stream) =
+                self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
+            && let Some(stream) = self.state.streams.edited(stream)
+        {
+            return self.state.streams.table.input_of(stream, direction.turned() as usize, number);
+        }
+        number
     }
 
     /// Whether packets of a connection are rewritten, or followed as a stream.

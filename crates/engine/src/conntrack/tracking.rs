@@ -35,6 +35,8 @@ const FRAGMENT_AGE_MS: u64 = 15_000;
 /// Fragments that may wait for their first one at once, and the bytes of all of them.
 const HELD: u16 = 4096;
 const HELD_BYTES: usize = 4 << 20;
+/// Bytes of the largest packet that a stream makes.
+const MOST_MADE: usize = 66 << 10;
 
 /// A worker's connections.
 pub(crate) struct Conntrack {
@@ -78,6 +80,8 @@ pub(crate) struct Conntrack {
     enabled_at: u64,
     /// Packets that were made and wait for buffers of the host.
     pub(super) made: MadePackets,
+    /// The packet of a stream that is given out.
+    pub(super) made_bytes: Vec<u8>,
     /// `set conn invalid drop`.
     pub(super) drops_invalid: bool,
 }
@@ -129,6 +133,7 @@ impl Conntrack {
             busy: false,
             enabled_at: 0,
             made: MadePackets::default(),
+            made_bytes: Vec::new(),
             drops_invalid: false,
         }
     }
@@ -149,6 +154,7 @@ impl Conntrack {
         self.state.streams.configure(snapshot, owners.sharing());
         if snapshot.stream_rules > 0 {
             self.made.prepare();
+            self.made_bytes.reserve(MOST_MADE);
         }
         if snapshot.stateful_rules > 0 {
             self.held.prepare();

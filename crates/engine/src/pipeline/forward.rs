@@ -18,6 +18,7 @@ pub(super) fn forward<'l>(
     waits: impl Fn(usize) -> bool,
 ) {
     let mut sent = PortRun::default();
+    let mut absorbed = 0;
     for (at, ((packet, verdict), layout)) in packets.iter().zip(verdicts).zip(layouts).enumerate() {
         if waits(at) {
             continue;
@@ -31,6 +32,7 @@ pub(super) fn forward<'l>(
         match *verdict {
             Verdict::Drop(reason) => drops[reason.index()] += 1,
             Verdict::Hand(_) | Verdict::Held(_) => {}
+            Verdict::Absorbed => absorbed += 1,
             Verdict::Send(port) => {
                 if let Some((port, count)) = sent.add(port, packet.len()) {
                     cells.forwarded(port, count);
@@ -40,6 +42,9 @@ pub(super) fn forward<'l>(
     }
     let (port, count) = sent.end();
     cells.forwarded(port, count);
+    if absorbed > 0 {
+        cells.count_absorbed(absorbed);
+    }
 }
 
 /// Counts of consecutive packets with the same port, so that counters are updated once per run.

@@ -5,8 +5,8 @@ use super::state::Pipeline;
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
 use crate::conntrack::{
-    Assessment, BLOCK, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets, StreamPacket,
-    StreamRefusal, VerdictId,
+    Assessment, BLOCK, CachedOutcome, Committed, Followed, NatTransform, PacketRules, QuotedOffsets,
+    StreamPacket, StreamRefusal, VerdictId,
 };
 use crate::counters::Count;
 use crate::drop::DropReason;
@@ -82,7 +82,7 @@ impl Pipeline {
             streamed.sort_unstable_by_key(|(at, _)| *at);
         }
         streamed.iter().for_each(|(_, of)| self.conntrack.prefetch_stream(of));
-        let mut some_dropped = false;
+        let mut some_gone = false;
         for (number, &(at, of)) in streamed.iter().enumerate() {
             if let Some((next, _)) = streamed.get(number + 1) {
                 let next = usize::from(*next);
@@ -90,17 +90,23 @@ impl Pipeline {
             }
             let at = usize::from(at);
             let packet = &mut packets[at];
-            let refusal = self.conntrack.follow_stream(snapshot, of, packet, &self.work.layouts[at]);
-            if let Err(StreamRefusal { reason, by }) = refusal {
-                let count = Count { packets: 1, bytes: packet.len() as u64 };
-                let cells = &snapshot.cells[self.worker];
-                by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
-                verdicts[at] = Verdict::Drop(reason);
-                some_dropped = true;
+            match self.conntrack.follow_stream(snapshot, of, packet, &mut self.work.layouts[at]) {
+                Ok(Followed::Passes) => {
+                    self.work.followed.add(at);
+                    continue;
+                }
+                Ok(Followed::Absorbed) => verdicts[at] = Verdict::Absorbed,
+                Err(StreamRefusal { reason, by }) => {
+                    let count = Count { packets: 1, bytes: packet.len() as u64 };
+                    let cells = &snapshot.cells[self.worker];
+                    by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
+                    verdicts[at] = Verdict::Drop(reason);
+                }
             }
+            some_gone = true;
         }
-        if some_dropped {
-            self.work.discard(|at| matches!(verdicts[at], Verdict::Drop(_)));
+        if some_gone {
+            self.work.discard(|at| matches!(verdicts[at], Verdict::Drop(_) | Verdict::Absorbed));
         }
         self.work.streamed = streamed;
     }
@@ -476,7 +482,12 @@ impl Pipeline {
         if let (Some(stream), None, Verdict::Send(out)) = (transform.stream, quoted, verdicts[at]) {
             self.work.streamed.push((at as u8, StreamPacket { stream, member, out }));
         }
-        if quoted.is_none() && !transform.changes() {
+        let mut transform = transform;
+        if let Some(quoted) = quoted {
+            self.conntrack.note_mtu(member, quoted, packet, &self.work.layouts[at]);
+            transform.translation.ack =
+                transform.translation.ack.wrapping_add(self.conntrack.quoted_shift(member, quoted, packet));
+        } else if !transform.changes() {
             return;
         }
         // A vector's packets are numbered in a byte.

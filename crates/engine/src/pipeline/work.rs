@@ -16,6 +16,8 @@ pub(super) struct RewriteWork {
     pub(super) transforms: Vec<PacketTransform>,
     /// Packets of streams.
     pub(super) streamed: Vec<(u8, StreamPacket)>,
+    /// Those of them that passed: they may be changed.
+    pub(super) followed: TranslatedPackets,
     /// Packets that matched a rule which rewrites, and are not dropped.
     pub(super) rewrites: Vec<PacketEdits>,
     /// The edits of packets that have several.
@@ -53,6 +55,7 @@ impl RewriteWork {
             translations: Vec::with_capacity(VECTOR),
             transforms: Vec::with_capacity(VECTOR),
             streamed: Vec::with_capacity(VECTOR),
+            followed: TranslatedPackets::default(),
             rewrites: Vec::with_capacity(VECTOR),
             // The most that one vector can have; untouched memory costs nothing.
             listed: Vec::with_capacity(mmb_classify::MATCHES),
@@ -64,6 +67,7 @@ impl RewriteWork {
         self.translations.clear();
         self.transforms.clear();
         self.streamed.clear();
+        self.followed = TranslatedPackets::default();
         self.rewrites.clear();
         self.listed.clear();
     }
@@ -75,10 +79,10 @@ impl RewriteWork {
         self.rewrites.retain(|rewrite| !is_dropped(usize::from(rewrite.packet)));
     }
 
-    /// Translates the packets that the quick pass took, and returns them.
+    /// Translates the packets that the quick pass took. Returns them, and those that streams may have changed.
     pub(super) fn translate_at_once(&mut self, packets: &mut [Packet<'_>]) -> TranslatedPackets {
-        let mut translated = TranslatedPackets::default();
-        let RewriteWork { layouts, translations, .. } = self;
+        let RewriteWork { layouts, translations, followed, .. } = self;
+        let mut translated = *followed;
         for translation in translations.drain(..) {
             let at = usize::from(translation.packet);
             translate(&mut packets[at], &translation, layouts);

@@ -100,12 +100,12 @@ impl<'m> Fact<'m> {
             }
             // Options: several of one kind may be there, so that values say nothing about each other.
             (
-                Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_),
+                Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..),
                 FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption,
             )
             // The checker gives no such tests to the others.
-            | (Test::Present | Test::Number(..) | Test::Patterns(_), FieldPlace::Payload(_))
-            | (Test::Bytes(..) | Test::Patterns(_), FieldPlace::Key { .. }) => {
+            | (Test::Present | Test::Number(..) | Test::Patterns(_) | Test::Header(..), FieldPlace::Payload(_))
+            | (Test::Bytes(..) | Test::Patterns(_) | Test::Header(..), FieldPlace::Key { .. }) => {
                 if m.negated { Predicate::AbsentOr(None) } else { Predicate::There(None) }
             }
         };
@@ -254,7 +254,12 @@ fn written(target: &Target) -> Option<Field> {
         }
         Target::AddOption(kind, _) | Target::Strip(kind) => Some(Field::option(*kind)),
         Target::Keep(_) | Target::StripAll => Some(Field::new(FieldId::TcpOpt)),
-        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => None,
+        Target::Drop(_)
+        | Target::Accept
+        | Target::Alert(_)
+        | Target::Close
+        | Target::Digest
+        | Target::Edit(_) => None,
     }
 }
 

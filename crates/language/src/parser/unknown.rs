@@ -57,6 +57,12 @@ pub(crate) fn is_keyword(word: &str) -> bool {
         && (word == "all" || FieldId::named(word).is_some() || target::named(word).is_some())
 }
 
+/// Returns whether a word behind a field is no value of it, since it begins a constraint or a target. Names of values come first: `http` is a
+/// field, and a port behind `tcp-dport`.
+pub(super) fn ends_value(info: &FieldInfo, word: &str) -> bool {
+    is_keyword(word) && info.names.value(word).is_none()
+}
+
 /// The names of the fields as they are written.
 pub(super) fn field_names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().filter(|info| info.place != FieldPlace::NamedOption).map(|info| info.name)

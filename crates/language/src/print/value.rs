@@ -144,19 +144,23 @@ pub(crate) fn numbers(f: &mut Formatter<'_>, field: Field, set: &NumberSet) -> R
     several(f, &set.0, |item, f| number_item(field.info(), *item).fmt(f))
 }
 
+/// One byte of a text in quotes.
+pub(crate) fn text_byte(f: &mut Formatter<'_>, byte: u8) -> Result {
+    match byte {
+        b'\n' => f.write_str("\\n"),
+        b'\r' => f.write_str("\\r"),
+        b'\t' => f.write_str("\\t"),
+        b'"' | b'\\' => write!(f, "\\{}", char::from(byte)),
+        b' '..=b'~' => f.write_char(char::from(byte)),
+        byte => write!(f, "\\x{byte:02x}"),
+    }
+}
+
 pub(crate) fn bytes(f: &mut Formatter<'_>, bytes: &[u8]) -> Result {
     let is_text = !bytes.is_empty() && bytes.iter().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\r' | b'\t'));
     if is_text {
         f.write_char('"')?;
-        for &byte in bytes {
-            match byte {
-                b'\n' => f.write_str("\\n")?,
-                b'\r' => f.write_str("\\r")?,
-                b'\t' => f.write_str("\\t")?,
-                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
-                byte => f.write_char(char::from(byte))?,
-            }
-        }
+        bytes.iter().try_for_each(|byte| text_byte(f, *byte))?;
         return f.write_char('"');
     }
     f.write_char('|')?;

@@ -16,6 +16,8 @@ pub(super) struct Summary {
     out: ReplayCount,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     made: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "is_zero")]
+    absorbed: u64,
     drops: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     not_applied: BTreeMap<&'static str, u64>,
@@ -67,6 +69,7 @@ impl Summary {
             r#in: done.received.into(),
             out: done.sent.into(),
             made: engine.made().into_iter().map(|(kind, n)| (kind.name(), n)).collect(),
+            absorbed: engine.absorbed(),
             drops: engine.drops().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
             not_applied: engine.not_applied().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
             rules: rules.collect(),
@@ -98,6 +101,9 @@ impl Summary {
             }
         };
         table("made", &self.made);
+        if self.absorbed > 0 {
+            table("absorbed", &BTreeMap::from([("into streams", self.absorbed)]));
+        }
         table("drops", &self.drops);
         table("not done", &self.not_applied);
         if !self.rules.is_empty() {
@@ -110,4 +116,8 @@ impl Summary {
         }
         text
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

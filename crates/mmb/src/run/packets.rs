@@ -215,7 +215,7 @@ impl PacketHost for ThreadHost {
         for ((mut mbuf, port), ProcessedPacket { verdict, headroom, len }) in arrived.zip(processed) {
             let to = match verdict {
                 Verdict::Send(to) => to,
-                Verdict::Drop(_) | Verdict::Held(_) => continue,
+                Verdict::Drop(_) | Verdict::Held(_) | Verdict::Absorbed => continue,
                 Verdict::Hand(owner) => {
                     if !self.exchange.give(owner, mbuf, port) {
                         worker.count_dropped(DropReason::HandoverFull, 1);

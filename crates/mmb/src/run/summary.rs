@@ -34,7 +34,9 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
             .collect();
         let made: Map<String, Value> =
             engine.made().into_iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
-        output::print_json(&json!({ "ports": ports, "drops": drops, "made": made }));
+        output::print_json(
+            &json!({ "ports": ports, "drops": drops, "made": made, "absorbed": engine.absorbed() }),
+        );
         return;
     }
     for ((name, count), losses) in ports {
@@ -50,6 +52,9 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
     }
     for (kind, count) in engine.made() {
         output::report_error(&format!("made ({}): {count}", kind.name()));
+    }
+    if engine.absorbed() > 0 {
+        output::report_error(&format!("absorbed: {}", engine.absorbed()));
     }
     for (reason, count) in engine.drops() {
         output::report_error(&format!("dropped ({}): {count}", reason.name()));

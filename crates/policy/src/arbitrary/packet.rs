@@ -64,7 +64,7 @@ impl PacketSpec {
                     let port = if field.id == FieldId::In { &self.in_port } else { &self.out_port };
                     names.contains(port) == (*equality == Equality::Eq)
                 }
-                Test::Bytes(..) | Test::Patterns(_) => false,
+                Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => false,
             },
             FieldPlace::Connection | FieldPlace::Stream(_) => false,
             FieldPlace::AnyOption => self.options.iter().any(|(kind, _)| *kind > 1),
@@ -77,7 +77,7 @@ impl PacketSpec {
                         big_endian(data).is_some_and(|n| compare(n, *cond, set, info.width().unwrap_or(64)))
                     }
                     Test::Bytes(equality, strings) => strings.contains(data) == (*equality == Equality::Eq),
-                    Test::Present | Test::Port(..) | Test::Patterns(_) => true,
+                    Test::Present | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => true,
                 }),
             FieldPlace::Payload(which) => {
                 let payload = if which == Payload::Ip { &self.ip_payload } else { &self.payload };
@@ -85,16 +85,18 @@ impl PacketSpec {
                 match test {
                     Test::Bytes(Equality::Eq, strings) => begins(strings),
                     Test::Bytes(Equality::Ne, strings) => !payload.is_empty() && !begins(strings),
-                    Test::Present | Test::Number(..) | Test::Port(..) | Test::Patterns(_) => {
-                        !payload.is_empty()
-                    }
+                    Test::Present
+                    | Test::Number(..)
+                    | Test::Port(..)
+                    | Test::Patterns(_)
+                    | Test::Header(..) => !payload.is_empty(),
                 }
             }
         }
     }
 }
 
-fn compare(n: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
+pub(super) fn compare(n: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
     let within = set.0.iter().map(|item| item.bounds(width)).any(|(first, last)| (first..=last).contains(&n));
     let one = set.0.first().map_or(0, |item| item.bounds(width).0);
     match cond {

@@ -8,10 +8,11 @@
 //! the process: reading one trusts it.
 
 use crate::field::{FIELDS, Field, FieldId, FieldPlace};
+use crate::http::{HeaderName, Replacement, ReplacementPart};
 use crate::pattern::{PatternItem, Regex};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Rule, RuleId,
-    ServerList, Target, Test, Write,
+    ServerList, StreamEdit, Target, Test, Write,
 };
 
 const STATEFUL: u8 = 1;
@@ -30,6 +31,7 @@ const PORT: u8 = FIRST_TEST + 1;
 const BYTES: u8 = FIRST_TEST + 3;
 const NUMBERS: u8 = FIRST_TEST + 5;
 const PATTERNS: u8 = NUMBERS + 6;
+const HEADER: u8 = PATTERNS + 1;
 
 /// Forms of items: the kind, plus how many bytes of the first number follow.
 const ONE: u8 = 0;
@@ -61,6 +63,20 @@ const ALERT: u8 = 13;
 const ALERT_TEXT: u8 = 14;
 const CLOSE: u8 = 15;
 const DIGEST: u8 = 16;
+const MASK: u8 = 17;
+const MOD_STREAM: u8 = 18;
+const STRIP_STREAM: u8 = 19;
+const MOD_HTTP: u8 = 20;
+const MOD_HEADER: u8 = 21;
+const ADD_HEADER: u8 = 22;
+const STRIP_HEADER: u8 = 23;
+const KEEP_HEADER: u8 = 24;
+const ADD_BODY: u8 = 25;
+
+/// Parts of replacements.
+const PART_BYTES: u8 = 0;
+const PART_MATCHED: u8 = 1;
+
 /// Set beside the method of an `lb` whose items have weights, which follow the items.
 const WEIGHTED: u8 = 0x80;
 
@@ -154,6 +170,12 @@ fn write_match(constraint: &Match, out: &mut Vec<u8>) {
             write_count(items.len(), out);
             items.iter().for_each(|item| write_pattern(item, out));
         }
+        Test::Header(name, items) => {
+            out.push(HEADER);
+            write_bytes(name.as_str().as_bytes(), out);
+            write_count(items.len(), out);
+            items.iter().for_each(|item| write_pattern(item, out));
+        }
     }
 }
 
@@ -218,6 +240,51 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
         }
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
+        Target::Edit(edit) => {
+            write_edit(edit, out);
+            match edit {
+                StreamEdit::Mask(_, bytes) | StreamEdit::AddHeader(_, bytes) | StreamEdit::AddBody(bytes) => {
+                    write_bytes(bytes, out);
+                }
+                StreamEdit::Mod(_, replacement)
+                | StreamEdit::ModHeader(_, replacement)
+                | StreamEdit::ModHttp(_, replacement) => write_replacement(replacement, out),
+                StreamEdit::Strip(_) | StreamEdit::StripHeader(_) | StreamEdit::KeepHeader(_) => {}
+            }
+        }
+    }
+}
+
+/// Appends what an edit does, without its value.
+fn write_edit(edit: &StreamEdit, out: &mut Vec<u8>) {
+    let (form, name) = match edit {
+        StreamEdit::Mask(..) => (MASK, None),
+        StreamEdit::Mod(..) => (MOD_STREAM, None),
+        StreamEdit::Strip(_) => (STRIP_STREAM, None),
+        StreamEdit::ModHttp(..) => (MOD_HTTP, None),
+        StreamEdit::ModHeader(name, _) => (MOD_HEADER, Some(name)),
+        StreamEdit::AddHeader(name, _) => (ADD_HEADER, Some(name)),
+        StreamEdit::StripHeader(name) => (STRIP_HEADER, Some(name)),
+        StreamEdit::KeepHeader(name) => (KEEP_HEADER, Some(name)),
+        StreamEdit::AddBody(_) => (ADD_BODY, None),
+    };
+    out.push(form);
+    write_field(edit.field(), 0, out);
+    if let Some(name) = name {
+        write_bytes(name.as_str().as_bytes(), out);
+    }
+}
+
+fn write_replacement(replacement: &Replacement, out: &mut Vec<u8>) {
+    write_count(replacement.parts().len(), out);
+    for part in replacement.parts() {
+        match part {
+            ReplacementPart::Bytes(bytes) => {
+                out.push(PART_BYTES);
+                write_bytes(bytes, out);
+            }
+            ReplacementPart::Matched => out.push(PART_MATCHED),
+        }
     }
 }
 
@@ -241,6 +308,7 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
         Target::Alert(_) => out.push(ALERT),
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
+        Target::Edit(edit) => write_edit(edit, out),
     }
 }
 
@@ -375,6 +443,10 @@ impl<'r> RecordReader<'r> {
                 Test::Bytes(equality(form != BYTES), self.several(|reader| reader.bytes().to_vec()))
             }
             PATTERNS => Test::Patterns(self.several(RecordReader::pattern)),
+            HEADER => {
+                let name = self.header_name();
+                Test::Header(name, self.several(RecordReader::pattern))
+            }
             form => Test::Number(CONDS[usize::from(form - NUMBERS)], self.items()),
         };
         Match { negated, field, test }
@@ -405,8 +477,35 @@ impl<'r> RecordReader<'r> {
             ALERT_TEXT => Target::Alert(Some(text(self.bytes()))),
             CLOSE => Target::Close,
             DIGEST => Target::Digest,
+            form @ MASK..=ADD_BODY => Target::Edit(self.edit(form)),
             form => self.field_target(form),
         }
+    }
+
+    fn edit(&mut self, form: u8) -> StreamEdit {
+        let (field, _) = self.field();
+        match form {
+            MASK => StreamEdit::Mask(field, self.bytes().to_vec()),
+            MOD_STREAM => StreamEdit::Mod(field, self.replacement()),
+            STRIP_STREAM => StreamEdit::Strip(field),
+            MOD_HTTP => StreamEdit::ModHttp(field, self.replacement()),
+            MOD_HEADER => StreamEdit::ModHeader(self.header_name(), self.replacement()),
+            ADD_HEADER => StreamEdit::AddHeader(self.header_name(), self.bytes().to_vec()),
+            STRIP_HEADER => StreamEdit::StripHeader(self.header_name()),
+            KEEP_HEADER => StreamEdit::KeepHeader(self.header_name()),
+            _ => StreamEdit::AddBody(self.bytes().to_vec()),
+        }
+    }
+
+    fn header_name(&mut self) -> HeaderName {
+        HeaderName::of_record(&text(self.bytes()))
+    }
+
+    fn replacement(&mut self) -> Replacement {
+        Replacement::new(self.several(|reader| match reader.byte() {
+            PART_BYTES => ReplacementPart::Bytes(reader.bytes().to_vec()),
+            _ => ReplacementPart::Matched,
+        }))
     }
 
     fn field_target(&mut self, form: u8) -> Target {

@@ -13,6 +13,10 @@ pub struct StreamSettings {
     pub window_kib: u32,
     /// `stream reorder`: the most bytes behind a hole that are kept of a direction in KiB.
     pub reorder_kib: u32,
+    /// `stream hold`: how long what may become a match is held back of a direction that a rule edits, in ms; 0: not at all.
+    pub hold_ms: u32,
+    /// `stream hold-over`: the treatment of what was held so long.
+    pub hold_over: StreamHoldOver,
     /// `stream unfit`: the treatment of connections whose streams cannot be followed.
     pub unfit: StreamUnfit,
     /// `stream urgent`: the treatment of urgent data.
@@ -26,10 +30,27 @@ impl Default for StreamSettings {
             memory_mib: 256,
             window_kib: 1024,
             reorder_kib: 1024,
+            hold_ms: 100,
+            hold_over: StreamHoldOver::default(),
             unfit: StreamUnfit::default(),
             urgent: StreamUrgent::default(),
         }
     }
+}
+
+/// The treatment of bytes that were held back for `stream hold`, since they may be the beginning of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum StreamHoldOver {
+    /// They pass unedited.
+    #[default]
+    Pass,
+    /// Their connection is closed: both ends get a RST.
+    Close,
+}
+
+impl StreamHoldOver {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [StreamHoldOver; 2] = [StreamHoldOver::Pass, StreamHoldOver::Close];
 }
 
 /// The treatment of connections whose streams cannot be followed: picked up midway, with TCP-AO or MD5, or without room for them.

@@ -1,5 +1,6 @@
 //! A connection whose segments are easy to write: offsets instead of sequence numbers.
 
+pub(crate) mod edited;
 pub(crate) mod receiver;
 
 use mmb_stream::{
@@ -22,6 +23,7 @@ pub(crate) const LIMITS: StreamLimits = StreamLimits {
     window: 64 << 10,
     reorder: 16 << 10,
     urgent: mmb_stream::Urgent::Clear,
+    hold_ms: 100,
 };
 
 /// A segment of the initiator (0) or of the responder (1). Numbers are offsets: 0 is the byte behind the SYN.
@@ -82,6 +84,21 @@ impl Seg {
 
     pub(crate) fn time(mut self, value: u32) -> Seg {
         self.header.timestamps = Some([value, 0]);
+        self
+    }
+
+    pub(crate) fn times(mut self, value: u32, echo: u32) -> Seg {
+        self.header.timestamps = Some([value, echo]);
+        self
+    }
+
+    pub(crate) fn marked(mut self) -> Seg {
+        self.header.is_marked = true;
+        self
+    }
+
+    pub(crate) fn mss(mut self, mss: u16) -> Seg {
+        self.header.mss = Some(mss);
         self
     }
 

@@ -1,5 +1,6 @@
-//! A TCP end: smoltcp's, with an application that sends a stream and reads what comes.
+//! A TCP end, smoltcp's or our own model, with an application that sends a stream and reads what comes.
 
+use super::model::ModelEnd;
 use super::wire::Datagram;
 use mmb_random::RepeatableRandom;
 use mmb_stream::{Segment, flag};
@@ -28,8 +29,12 @@ pub(crate) struct Manner {
     pub(crate) keep_alive: bool,
     /// The most bytes that the application reads at once.
     pub(crate) reads: usize,
-    /// It sends bytes beyond the window, as smoltcp does when it repeats a segment that seems to be lost.
+    /// smoltcp's end sends bytes beyond the window, as it does when it repeats a segment that seems to be lost.
     pub(crate) overshoots: bool,
+    /// It is our own model: whether it knows SACK, and how many segments it puts into one packet.
+    pub(crate) is_model: bool,
+    pub(crate) sack: bool,
+    pub(crate) bundle: i64,
 }
 
 impl Manner {
@@ -42,6 +47,65 @@ impl Manner {
             keep_alive: random.chance(0.2),
             reads: random.of(&[50, 1000, 100_000]),
             overshoots: true,
+            is_model: random.chance(0.5),
+            sack: random.chance(0.7),
+            bundle: random.of(&[1, 1, 3, 10]),
+        }
+    }
+}
+
+/// A TCP end.
+pub(crate) enum End {
+    Smoltcp(Box<SmoltcpEnd>),
+    Model(Box<ModelEnd>),
+}
+
+impl End {
+    /// The end of this number, which sends a stream.
+    pub(crate) fn new(number: usize, seed: u64, manner: Manner, stream: Vec<u8>) -> End {
+        match manner.is_model {
+            true => End::Model(Box::new(ModelEnd::new(number, seed, manner, stream))),
+            false => End::Smoltcp(Box::new(SmoltcpEnd::new(number, seed, manner, stream))),
+        }
+    }
+
+    /// What its application has got.
+    pub(crate) fn received(&self) -> &[u8] {
+        match self {
+            End::Smoltcp(end) => &end.received,
+            End::Model(end) => end.received(),
+        }
+    }
+
+    /// A packet arrives.
+    pub(crate) fn receive(&mut self, packet: Datagram, now_ms: u64) {
+        match self {
+            End::Smoltcp(end) => end.receive(packet),
+            End::Model(end) => end.receive(&packet, now_ms),
+        }
+    }
+
+    /// Lets TCP and the application do what they can. Returns the packets that leave.
+    pub(crate) fn poll(&mut self, now_ms: u64) -> Vec<Datagram> {
+        match self {
+            End::Smoltcp(end) => end.poll(now_ms),
+            End::Model(end) => end.poll(now_ms),
+        }
+    }
+
+    /// When TCP or the application has something to do.
+    pub(crate) fn next_ms(&mut self, now_ms: u64) -> Option<u64> {
+        match self {
+            End::Smoltcp(end) => end.next_ms(now_ms),
+            End::Model(end) => end.next_ms(now_ms),
+        }
+    }
+
+    /// Whether both directions have ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        match self {
+            End::Smoltcp(end) => end.is_closed(),
+            End::Model(end) => end.is_closed(),
         }
     }
 }
@@ -93,17 +157,21 @@ impl Device for Queues {
     }
 }
 
-/// A TCP end.
-pub(crate) struct End {
+/// smoltcp's end.
+pub(crate) struct SmoltcpEnd {
     interface: Interface,
     queues: Queues,
     sockets: SocketSet<'static>,
     socket: SocketHandle,
     stream: Vec<u8>,
     written: usize,
-    pub(crate) received: Vec<u8>,
-    manner: Manner,
-    /// The scales of its windows and of its peer's, and the edge of the widest window that the peer told.
+    received: Vec<u8>,
+    reads: usize,
+    /// The window that the peer told last, and the one that this end told last in a packet that is no probe.
+    peer_window: u16,
+    told: u16,
+    overshoots: bool,
+    /// The window scales of this end's SYN and of the peer's, and the edge of the window that the peer has told.
     scales: [Option<u8>; 2],
     edge: Option<u32>,
 }
@@ -112,9 +180,8 @@ fn instant(now_ms: u64) -> Instant {
     Instant::from_millis(now_ms.cast_signed())
 }
 
-impl End {
-    /// The end of this number, which sends a stream.
-    pub(crate) fn new(number: usize, seed: u64, manner: Manner, stream: Vec<u8>) -> End {
+impl SmoltcpEnd {
+    fn new(number: usize, seed: u64, manner: Manner, stream: Vec<u8>) -> SmoltcpEnd {
         let mut queues = Queues { mtu: manner.mtu, incoming: VecDeque::new(), outgoing: Vec::new() };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
@@ -138,7 +205,7 @@ impl End {
         }
         let mut sockets = SocketSet::new(Vec::new());
         let socket = sockets.add(socket);
-        End {
+        SmoltcpEnd {
             interface,
             queues,
             sockets,
@@ -146,23 +213,25 @@ impl End {
             stream,
             written: 0,
             received: Vec::new(),
-            manner,
+            reads: manner.reads,
+            peer_window: u16::MAX,
+            told: 0,
+            overshoots: manner.overshoots,
             scales: [None; 2],
             edge: None,
         }
     }
 
-    /// A packet arrives.
-    pub(crate) fn receive(&mut self, packet: Datagram) {
+    fn receive(&mut self, packet: Datagram) {
         let segment = packet.segment();
+        self.peer_window = segment.window;
         if !segment.is_corrupt {
             self.learn_edge(&segment);
         }
         self.queues.incoming.push_back(packet.0);
     }
 
-    /// Lets TCP and the application do what they can. Returns the packets that leave.
-    pub(crate) fn poll(&mut self, now_ms: u64) -> Vec<Datagram> {
+    fn poll(&mut self, now_ms: u64) -> Vec<Datagram> {
         NOW_MS.set(now_ms as u32);
         self.interface.poll(instant(now_ms), &mut self.queues, &mut self.sockets);
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
@@ -174,7 +243,7 @@ impl End {
                 socket.close();
             }
         }
-        let mut left = self.manner.reads;
+        let mut left = self.reads;
         while left > 0 && socket.can_recv() {
             let mut bytes = vec![0; left.min(2000)];
             let count = socket.recv_slice(&mut bytes).unwrap_or(0);
@@ -184,7 +253,9 @@ impl End {
         self.interface.poll(instant(now_ms), &mut self.queues, &mut self.sockets);
         let has_unacknowledged = self.sockets.get::<tcp::Socket<'_>>(self.socket).send_queue() > 0;
         let packets: Vec<Datagram> = self.queues.outgoing.drain(..).map(Datagram).collect();
-        packets.into_iter().filter(|packet| self.is_sound(packet, has_unacknowledged)).collect()
+        let sound = packets.into_iter().filter(|packet| self.is_sound(packet, has_unacknowledged));
+        let sound: Vec<Datagram> = sound.collect();
+        sound.into_iter().map(|packet| self.corrected(packet)).collect()
     }
 
     /// Learns the edge of the window that the peer tells.
@@ -218,11 +289,25 @@ impl End {
         // The probe of a closed window is the byte behind its edge.
         let end = segment.seq.wrapping_add(payload.len() as u32).wrapping_sub(u32::from(payload.len() == 1));
         let is_beyond = self.edge.is_some_and(|edge| end.wrapping_sub(edge).cast_signed() > 0);
-        self.manner.overshoots || payload.is_empty() || !is_beyond
+        self.overshoots || payload.is_empty() || !is_beyond
     }
 
-    /// When TCP or the application has something to do.
-    pub(crate) fn next_ms(&mut self, now_ms: u64) -> Option<u64> {
+    /// A probe of smoltcp tells a window that it forgets: of a segment in it, it cuts off the end, but takes the FIN. So a probe tells here what
+    /// was told before.
+    fn corrected(&mut self, mut packet: Datagram) -> Datagram {
+        let is_probe = match packet.payload() {
+            [0] => true,
+            [_] => self.peer_window == 0,
+            _ => false,
+        };
+        match is_probe {
+            true => packet.set_window(self.told),
+            false => self.told = packet.segment().window,
+        }
+        packet
+    }
+
+    fn next_ms(&mut self, now_ms: u64) -> Option<u64> {
         if self.sockets.get::<tcp::Socket<'_>>(self.socket).can_recv() {
             return Some(now_ms + 5);
         }
@@ -230,8 +315,7 @@ impl End {
         Some(at.total_millis().max(now_ms.cast_signed() + 1).cast_unsigned())
     }
 
-    /// Whether both directions have ended.
-    pub(crate) fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         let state = self.sockets.get::<tcp::Socket<'_>>(self.socket).state();
         matches!(state, tcp::State::Closed | tcp::State::TimeWait)
     }

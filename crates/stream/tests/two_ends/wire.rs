@@ -1,7 +1,11 @@
 //! IPv4 packets with a TCP segment: read, changed, cut anew.
 
-use mmb_stream::{Outcome, Segment, flag};
-use smoltcp::wire::{IpAddress, Ipv4Packet, TcpOption, TcpPacket, TcpSeqNumber};
+use mmb_stream::{EditedPayload, MadeSegment, Outcome, Segment, StreamId, StreamTable, flag};
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    IpAddress, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber,
+    TcpTimestampRepr,
+};
 
 /// Bytes of an IPv4 header without options, the only ones that the ends send.
 const IP_HEADER: usize = 20;
@@ -11,6 +15,28 @@ const IP_HEADER: usize = 20;
 pub(crate) struct Datagram(pub(crate) Vec<u8>);
 
 impl Datagram {
+    /// The packet of an end with a TCP segment.
+    pub(crate) fn new(number: usize, repr: &TcpRepr<'_>) -> Datagram {
+        let [src_addr, dst_addr] = [super::ADDRESSES[number], super::ADDRESSES[1 - number]];
+        let (next_header, payload_len) = (IpProtocol::Tcp, repr.buffer_len());
+        let ip = Ipv4Repr { src_addr, dst_addr, next_header, payload_len, hop_limit: 64 };
+        let mut bytes = vec![0; IP_HEADER + payload_len];
+        ip.emit(&mut Ipv4Packet::new_unchecked(&mut bytes), &ChecksumCapabilities::default());
+        let mut packet = Datagram(bytes);
+        let (source, destination) = packet.addresses();
+        repr.emit(&mut packet.tcp_mut(), &source, &destination, &ChecksumCapabilities::default());
+        packet
+    }
+
+    /// Reads the TCP segment, if it can be read.
+    pub(crate) fn read(&self, mut reader: impl FnMut(&TcpRepr<'_>)) {
+        let (source, destination) = self.addresses();
+        if let Ok(repr) = TcpRepr::parse(&self.tcp(), &source, &destination, &ChecksumCapabilities::default())
+        {
+            reader(&repr);
+        }
+    }
+
     fn addresses(&self) -> (IpAddress, IpAddress) {
         let ip = Ipv4Packet::new_unchecked(&self.0);
         (ip.src_addr().into(), ip.dst_addr().into())
@@ -70,6 +96,9 @@ impl Datagram {
             match option {
                 TcpOption::WindowScale(scale) => segment.scale = Some(scale),
                 TcpOption::TimeStamp { tsval, tsecr } => segment.timestamps = Some([tsval, tsecr]),
+                TcpOption::MaxSegmentSize(mss) => segment.mss = Some(mss),
+                TcpOption::SackPermitted => segment.knows_sack = true,
+                TcpOption::SackRange(_) => segment.has_sack = true,
                 TcpOption::EndOfList => break,
                 _ => {}
             }
@@ -96,6 +125,86 @@ impl Datagram {
             tcp.set_urg(false);
             tcp.set_urgent_at(0);
         }
+        self.mend_checksum();
+    }
+
+    /// The packet as the table has edited it.
+    pub(crate) fn edited(
+        &self,
+        outcome: &Outcome,
+        payload: &[u8],
+        table: &StreamTable,
+        id: StreamId,
+    ) -> Datagram {
+        let (edited, direction) = (outcome.edited.expect("an edited segment"), self.direction());
+        let bytes = match edited.payload {
+            EditedPayload::Same => payload.to_vec(),
+            EditedPayload::Kept { offset, len } => {
+                let mut bytes = vec![0; len];
+                table.copy_kept(id, direction, offset, &mut bytes);
+                bytes
+            }
+        };
+        self.with(
+            |repr| {
+                repr.seq_number = TcpSeqNumber(edited.seq.cast_signed());
+                repr.ack_number = repr.ack_number.map(|_| TcpSeqNumber(edited.ack.cast_signed()));
+                repr.window_len = outcome.window.unwrap_or(repr.window_len);
+                for range in &mut repr.sack_ranges {
+                    let mapped =
+                        range.and_then(|(left, right)| table.sack_of(id, 1 - direction, [left, right]));
+                    *range = mapped.map(|[left, right]| (left, right));
+                }
+                repr.sack_ranges.sort_by_key(Option::is_none);
+                if repr.control != TcpControl::Syn && repr.control != TcpControl::Rst {
+                    repr.control = if edited.has_fin { TcpControl::Fin } else { TcpControl::None };
+                }
+            },
+            &bytes,
+        )
+    }
+
+    /// A packet that the table has made, with the headers of this one.
+    pub(crate) fn made(&self, made: &MadeSegment<'_>) -> Datagram {
+        self.with(
+            |repr| {
+                repr.control = if made.flags & flag::FIN != 0 { TcpControl::Fin } else { TcpControl::None };
+                repr.seq_number = TcpSeqNumber(made.seq.cast_signed());
+                repr.ack_number = Some(TcpSeqNumber(made.ack.cast_signed()));
+                repr.window_len = made.window;
+                (repr.window_scale, repr.max_seg_size, repr.sack_permitted) = (None, None, false);
+                repr.sack_ranges = [None; 3];
+                for (range, [left, right]) in repr.sack_ranges.iter_mut().zip(&made.sack) {
+                    *range = Some((*left, *right));
+                }
+                repr.timestamp = made.timestamps.map(|[value, echo]| TcpTimestampRepr::new(value, echo));
+            },
+            made.payload,
+        )
+    }
+
+    /// The packet with a changed TCP header, and other bytes.
+    fn with(&self, change: impl FnOnce(&mut TcpRepr<'_>), payload: &[u8]) -> Datagram {
+        let (source, destination) = self.addresses();
+        let tcp = self.tcp();
+        let mut repr = TcpRepr::parse(&tcp, &source, &destination, &ChecksumCapabilities::default())
+            .expect("a sound packet");
+        repr.payload = payload;
+        change(&mut repr);
+        let mut bytes = self.0[..IP_HEADER].to_vec();
+        bytes.resize(IP_HEADER + repr.buffer_len(), 0);
+        let total = bytes.len() as u16;
+        let mut ip = Ipv4Packet::new_unchecked(&mut bytes);
+        ip.set_total_len(total);
+        ip.fill_checksum();
+        let mut packet = Datagram(bytes);
+        repr.emit(&mut packet.tcp_mut(), &source, &destination, &ChecksumCapabilities::default());
+        packet
+    }
+
+    /// Tells another window.
+    pub(crate) fn set_window(&mut self, window: u16) {
+        self.tcp_mut().set_window_len(window);
         self.mend_checksum();
     }
 

@@ -1,10 +1,11 @@
 //! Deciding on a vector: `ip4-mmb-classify`, `ip4-mmb-handed` and the same for IPv6.
 
+use super::rewrite::write_back;
 use super::thread_state::{ThreadBuffers, VectorColumns};
 use crate::runtime::Runtime;
 use crate::sys::{
     AHEAD, Buffer, BufferIndex, BufferPool, ChainCopies, ChainView, DROP, NextFeature, NodeCall, NodeError,
-    NodeTrace, NodeTsc, REWRITE, TracedVerdict, VppThread, put_back,
+    NodeTrace, NodeTsc, REWRITE, TracedVerdict, VppThread,
 };
 use arrayvec::ArrayVec;
 use mmb_engine::{
@@ -168,8 +169,7 @@ fn one_vector(
             Verdict::Send(_) => {
                 let ticket = tickets[number];
                 if translated.has(number)
-                    && buffer.is_chained()
-                    && !put_back(call.thread, buffer, &vector.packets[number])
+                    && !write_back(call.thread, buffer, &vector.packets[number], buffer.len() as u32)
                 {
                     call.set_error(buffer, NodeError::For(DropReason::NoBuffer));
                     continue;
@@ -192,6 +192,10 @@ fn one_vector(
             }
             Verdict::Hand(owner) => {
                 nexts.handed.push((frame[at], runtime.threads.thread(owner)));
+                NONE
+            }
+            Verdict::Absorbed => {
+                nexts.freed.push(frame[at]);
                 NONE
             }
             Verdict::Held(number) => {
@@ -330,6 +334,7 @@ fn add_traces(
             Verdict::Drop(reason) => TracedVerdict::Drop(reason),
             Verdict::Hand(worker) => TracedVerdict::Hand(worker),
             Verdict::Held(_) => TracedVerdict::Held,
+            Verdict::Absorbed => TracedVerdict::Absorbed,
         };
         call.add_trace(
             *buffer,

@@ -5,7 +5,7 @@ use super::thread_state::{ThreadBuffers, ThreadState};
 use crate::runtime::Runtime;
 use crate::sys::{
     AHEAD, Buffer, BufferIndex, BufferPool, ChainCopies, ChainView, DROP, NextFeature, NodeCall, NodeError,
-    NodeTrace, NodeTsc, TracedVerdict, put_back,
+    NodeTrace, NodeTsc, TracedVerdict, VppThread, put_back,
 };
 use arrayvec::ArrayVec;
 use mmb_engine::{DropReason, PacketTrace, RewriteTicket, VECTOR, Verdict};
@@ -135,12 +135,12 @@ struct RewritePlace {
     len: u32,
 }
 
-/// Updates the buffer to the rewritten packet. False if the packet does not fit.
+/// Updates the buffer to a changed packet, which had `before` bytes. False if the packet does not fit.
 #[inline(always)]
-fn finish(call: &NodeCall<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> bool {
+pub(super) fn write_back(thread: VppThread<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> bool {
     let moved = buffer.headroom() as i32 - packet.headroom() as i32;
     if buffer.is_chained() {
-        if !put_back(call.thread, buffer, packet) {
+        if !put_back(thread, buffer, packet) {
             return false;
         }
     } else if moved != 0 || packet.len() as u32 != before {
@@ -148,6 +148,15 @@ fn finish(call: &NodeCall<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32)
     }
     if moved != 0 && buffer.is_described() {
         buffer.moved(moved, packet.len() as i32 - before as i32);
+    }
+    true
+}
+
+/// Updates the buffer to the rewritten packet. False if the packet does not fit.
+#[inline(always)]
+fn finish(call: &NodeCall<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> bool {
+    if !write_back(call.thread, buffer, packet, before) {
+        return false;
     }
     if call.is_traced() && buffer.is_traced() {
         let verdict = TracedVerdict::Rewritten(before);

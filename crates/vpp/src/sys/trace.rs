@@ -29,6 +29,8 @@ pub(crate) enum TracedVerdict {
     Hand(u16),
     /// The worker holds it until its datagram's first fragment comes.
     Held,
+    /// Its bytes live on in the stream of its connection.
+    Absorbed,
     /// It was rewritten; its bytes before.
     Rewritten(u32),
 }
@@ -45,6 +47,7 @@ impl fmt::Display for NodeTrace {
             TracedVerdict::Rewrite => write!(f, "is rewritten")?,
             TracedVerdict::Drop(reason) => write!(f, "dropped, {}", reason.name())?,
             TracedVerdict::Hand(worker) => write!(f, "handed to worker {worker}")?,
+            TracedVerdict::Absorbed => write!(f, "absorbed into its stream")?,
             TracedVerdict::Held => write!(f, "held until its first fragment comes")?,
         }
         match trace.count {

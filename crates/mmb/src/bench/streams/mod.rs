@@ -51,7 +51,7 @@ pub(super) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<()> {
         if !engine.instructions().is_empty() {
             instructions = engine.instructions();
         }
-        let measured = plan.measure(&engine, worker, effort(args)).context(chain.name)?;
+        let measured = plan.measure(chain, &engine, worker, effort(args)).context(chain.name)?;
         chains.push(MeasuredChain { chain, measured });
     }
     let idle = match report::IDLE.contains(only) {
@@ -124,14 +124,23 @@ impl Plan {
     }
 
     /// Measures rounds of all connections.
-    fn measure(&self, engine: &Engine, worker: Worker, effort: Effort) -> anyhow::Result<Measured> {
+    fn measure(
+        &self,
+        chain: &Chain,
+        engine: &Engine,
+        worker: Worker,
+        effort: Effort,
+    ) -> anyhow::Result<Measured> {
         let mut pipeline = MeasuredPipeline::new(engine, worker, BETWEEN_ROUNDS);
         let mut flows = self.flows.clone();
         traffic::establish(&mut flows, &mut pipeline)?;
-        let mut round = Round::new(&flows, TRAINS, &self.text);
+        let mut round = Round::new(&flows, TRAINS, &chain.text(&self.text));
         traffic::pass(&mut pipeline, &mut round.arena, |_, _, _| ())?;
         let mut recorder = Recorder::new(pipeline.names(), round.arena.len());
         while recorder.goes_on(effort) {
+            if chain.changes_payload() {
+                round.arena.restore();
+            }
             round.advance();
             let note = |vector, spent: &[u64], whole| recorder.note(vector, spent, whole);
             traffic::pass(&mut pipeline, &mut round.arena, note)?;

@@ -1,0 +1,142 @@
+//! Compiled edits of streams: what a rule puts in the place of its matches.
+
+use super::streams::directions;
+use crate::compiled::StreamPatterns;
+use mmb_classify::RuleSlot;
+use mmb_policy::pattern::{PatternItem, Regex};
+use mmb_policy::rule::{Match, Prio, StreamEdit, Target};
+use mmb_policy::{Policy, Replacement, ReplacementPart, Rule, RuleId};
+use mmb_scan::{EditPatterns, Pattern, PatternKind, PatternSet};
+
+/// The most bytes of a match's replacement.
+pub(crate) const MOST_REPLACED: usize = 64 << 10;
+
+/// What a rule changes in the bytes of its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamEditRule {
+    pub(crate) slot: RuleSlot,
+    /// Whether it changes the initiator's bytes, and the responder's.
+    pub(crate) directions: [bool; 2],
+    pub(crate) patterns: EditPatterns,
+    pub(crate) action: EditAction,
+    /// Of two rules with the same match, the one with the lower order edits it.
+    pub(crate) order: (Prio, RuleId),
+}
+
+/// What becomes of a match.
+#[derive(Clone, Debug)]
+pub(crate) enum EditAction {
+    /// A text stands in its place, repeated or cut to its length.
+    Mask(Vec<u8>),
+    /// Other bytes stand in its place.
+    Replace(Replacement),
+}
+
+impl EditAction {
+    /// What a target makes of matches in streams; `None` for a target that changes messages of HTTP.
+    fn of(edit: &StreamEdit) -> Option<EditAction> {
+        match edit {
+            StreamEdit::Mask(_, text) if text.is_empty() => Some(EditAction::Mask(b"*".to_vec())),
+            StreamEdit::Mask(_, text) => Some(EditAction::Mask(text.clone())),
+            StreamEdit::Mod(_, replacement) => Some(EditAction::Replace(replacement.clone())),
+            StreamEdit::Strip(_) => Some(EditAction::Replace(Replacement::default())),
+            StreamEdit::ModHeader(..) | StreamEdit::AddHeader(..) | StreamEdit::StripHeader(_) => None,
+            StreamEdit::KeepHeader(_) | StreamEdit::ModHttp(..) | StreamEdit::AddBody(_) => None,
+        }
+    }
+
+    /// Appends what stands in the place of a match.
+    pub(crate) fn write(&self, matched: &[u8], into: &mut Vec<u8>) {
+        match self {
+            EditAction::Mask(text) => into.extend(text.iter().cycle().take(matched.len())),
+            EditAction::Replace(replacement) => {
+                for part in replacement.parts() {
+                    match part {
+                        ReplacementPart::Bytes(bytes) => into.extend_from_slice(bytes),
+                        ReplacementPart::Matched => into.extend_from_slice(matched),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The most bytes that it puts in the place of a match of at most `longest` bytes.
+    fn longest(&self, longest: usize) -> usize {
+        let of_part = |part: &ReplacementPart| match part {
+            ReplacementPart::Bytes(bytes) => bytes.len(),
+            ReplacementPart::Matched => longest,
+        };
+        match self {
+            EditAction::Mask(_) => longest,
+            EditAction::Replace(replacement) => replacement.parts().iter().map(of_part).sum(),
+        }
+    }
+}
+
+impl StreamEditRule {
+    /// Compiles a rule's edit of plain bytes; `None` if it has none. `before` may have the same patterns.
+    ///
+    /// # Errors
+    /// The reason why it cannot be done.
+    pub(crate) fn compile(
+        policy: &Policy,
+        (slot, id, rule): (RuleSlot, RuleId, &Rule),
+        before: &StreamPatterns,
+    ) -> Result<Option<StreamEditRule>, String> {
+        let edits = rule.targets.iter().filter_map(|target| {
+            let Target::Edit(edit) = target else { return None };
+            Some((edit, EditAction::of(edit)?))
+        });
+        for (edit, action) in edits {
+            let constraint = rule.stream_matches().find(|constraint| constraint.field == edit.field());
+            let Some(constraint) = constraint.filter(|constraint| directions(constraint) != [false; 2])
+            else {
+                continue;
+            };
+            let patterns = patterns(policy, constraint);
+            let digest = PatternSet::digest_of(&patterns);
+            let known = before.edits().iter().find(|known| known.patterns.digest() == digest);
+            let patterns = match known {
+                Some(known) => known.patterns.clone(),
+                None => EditPatterns::compile(&patterns).map_err(|error| error.to_string())?,
+            };
+            let most = action.longest(patterns.longest());
+            if most > MOST_REPLACED {
+                return Err(format!(
+                    "a match may become {most} bytes, more than {MOST_REPLACED}: shorten the text or name `\\m` less often"
+                ));
+            }
+            let order = (rule.prio, id);
+            return Ok(Some(StreamEditRule {
+                slot,
+                directions: directions(constraint),
+                patterns,
+                action,
+                order,
+            }));
+        }
+        Ok(None)
+    }
+}
+
+/// The patterns of a constraint, in their order.
+fn patterns(policy: &Policy, constraint: &Match) -> Vec<Pattern> {
+    let mut patterns = Vec::new();
+    let mut add =
+        |kind, ignores_case| patterns.push(Pattern { kind, ignores_case, id: patterns.len() as u32 });
+    for item in constraint.test.patterns() {
+        match item {
+            PatternItem::Text(text) => add(PatternKind::Text(text.clone()), false),
+            PatternItem::Regex(Regex { source, ignores_case }) => {
+                add(PatternKind::Regex(source.clone()), *ignores_case);
+            }
+            PatternItem::List(list) => {
+                let texts = policy.lists.get(list).map(|list| &list.patterns);
+                for text in texts.into_iter().flat_map(|texts| texts.iter()) {
+                    add(PatternKind::Text(text.clone()), false);
+                }
+            }
+        }
+    }
+    patterns
+}

@@ -1,0 +1,232 @@
+//! Packets of streams with edits: those at hand, those that are made, and bytes that were held back for long enough.
+//!
+//! A packet that a stream makes has the headers that the last packets of its end had when they came in ([`EditedConnection`]), and the numbers
+//! and bytes that the stream gives it.
+
+use super::stream_follow::{Followed, StreamPacket};
+use super::stream_header::edit_segment;
+use super::stream_ref::FollowedId;
+use super::stream_search::StreamSearch;
+use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
+use super::tracking::Conntrack;
+use crate::compiled::Snapshot;
+use crate::drop::DropReason;
+use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
+use crate::verdict::ReturnedPacket;
+use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_conn::{ConnId, Direction};
+use mmb_packet::{Layout, Packet};
+use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
+
+id_types! {
+    /// What made packets need of a connection.
+    pub(super) struct EditedId;
+}
+
+/// What made packets need of a connection with an edited stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EditedConnection {
+    /// The connection, known from its first packet of a stream on.
+    member: Option<ConnId>,
+    /// The headers of the packets of each direction when they come in.
+    headers: [Option<HeaderTemplate>; 2],
+}
+
+impl EditedConnection {
+    /// The connection, if a packet of it was seen.
+    pub(super) fn member(&self) -> Option<ConnId> {
+        self.member
+    }
+}
+
+/// The connections of a worker whose streams are edited.
+pub(super) type EditedConnections = Slab<EditedId, EditedConnection, Chunks<EditedConnection, 64>>;
+
+impl Conntrack {
+    /// See [`Worker::set_ack_space`](crate::Worker::set_ack_space).
+    pub(crate) fn set_ack_space(&mut self, acks: AckSpace) {
+        self.state.streams.acks = acks;
+        self.state.streams.table.set_ack_space(acks);
+    }
+
+    /// Changes a packet as its stream demands.
+    pub(super) fn edit_packet(
+        &mut self,
+        of: StreamPacket,
+        stream: StreamId,
+        outcome: &Outcome,
+        packet: &mut Packet<'_>,
+        layout: &mut Layout,
+    ) -> Followed {
+        let (id, direction) = of.member;
+        let shift = self.ack_shift(id, direction);
+        let table = &mut self.state.streams.table;
+        let back = 1 - direction as usize;
+        let has_room = edit_segment(
+            (outcome, shift),
+            packet,
+            layout,
+            |offset, bytes| table.copy_kept(stream, direction as usize, offset, bytes),
+            |block| table.sack_of(stream, back, block),
+        );
+        if has_room {
+            return Followed::Passes;
+        }
+        if let Some(edited) = &outcome.edited {
+            table.take_back(stream, direction as usize, edited);
+        }
+        Followed::Absorbed
+    }
+
+    /// What is added to the acknowledgment numbers of a direction, and its SACK edges, to have those of the end that sent the bytes.
+    pub(super) fn ack_shift(&self, id: ConnId, direction: Direction) -> u32 {
+        self.table.ids(id).extension.map_or(0, |id| self.state.extensions.get(id).ack(direction))
+    }
+
+    /// Remembers the headers of a packet of a stream with edits.
+    #[inline]
+    pub(super) fn note_headers(
+        &mut self,
+        of: &StreamPacket,
+        id: FollowedId,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
+        let Streams { followed, edited, .. } = &mut self.state.streams;
+        let Some(edited) = followed[id].edited.map(|id| &mut edited[id]) else { return };
+        let (member, direction) = of.member;
+        edited.member = Some(member);
+        let headers = &mut edited.headers[direction as usize];
+        *headers = HeaderTemplate::of(packet, layout).or(*headers);
+    }
+
+    /// Gives out the next packet that a stream makes; `None` if there are none. `out` returns false without a free buffer: the packet is lost
+    /// as if the network had lost it, and not counted.
+    pub(crate) fn give_segment(
+        &mut self,
+        out: &mut impl FnMut(ReturnedPacket<'_>) -> bool,
+    ) -> Option<Option<MadeKind>> {
+        let Conntrack { table, state, made_bytes, .. } = self;
+        let Streams { table: streams, followed, edited, .. } = &mut state.streams;
+        let made = streams.make()?;
+        let kind = match made.purpose {
+            MadeFor::Data => MadeKind::Data,
+            MadeFor::Acknowledgment => MadeKind::Acknowledgment,
+        };
+        let direction = if made.direction == 0 { Direction::Forward } else { Direction::Reply };
+        let known = FollowedId::new(made.owner).and_then(|id| followed[id].edited).map(|id| edited[id]);
+        let Some((EditedConnection { headers, .. }, member)) =
+            known.and_then(|known| known.member.map(|member| (known, member)))
+        else {
+            return Some(None);
+        };
+        // Both ends have sent something before anything is made.
+        let Some(headers) = headers[direction as usize] else { return Some(None) };
+        let ports = table.tuples(member)[direction as usize].ports;
+        let shift = table.ids(member).extension.map_or(0, |id| state.extensions.get(id).ack(direction));
+        headers.segment(ports, shift, &made, made_bytes);
+        let returned =
+            ReturnedPacket { held: None, port: headers.port(), link: headers.link(), bytes: made_bytes };
+        Some(out(returned).then_some(kind))
+    }
+
+    /// Asks about the bytes that streams have held back for long enough.
+    pub(crate) fn release_streams(&mut self, snapshot: &Snapshot) {
+        while let Some((stream, direction)) = self.state.streams.table.next_due(self.state.now_ms) {
+            self.release_stream(snapshot, stream, direction);
+        }
+    }
+
+    /// When [`Conntrack::release_streams`] has something to do.
+    pub(crate) fn streams_due_ms(&self) -> Option<u64> {
+        self.state.streams.table.due_ms()
+    }
+
+    /// Keeps the quick pass, which compares numbers as they come, from a connection whose ends count differently.
+    pub(super) fn forget_numbers(&mut self, member: ConnId, stream: StreamId) {
+        if !self.state.streams.table.is_unshifted(stream) {
+            [Direction::Forward, Direction::Reply]
+                .into_iter()
+                .for_each(|known| self.table.forget(member, known));
+        }
+    }
+
+    /// Asks about the other direction of a packet again, if it waits for what this one brings.
+    pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
+        let Streams { followed, tools, .. } = &self.state.streams;
+        let Some(stream) = followed[id].stream else { return };
+        if followed[id].http().is_some_and(|http| tools.http.waits_for_other(http, 1 - direction)) {
+            self.release_stream(snapshot, stream, 1 - direction);
+        }
+    }
+
+    fn release_stream(&mut self, snapshot: &Snapshot, stream: StreamId, direction: usize) {
+        let state = &mut self.state;
+        let Some(id) = FollowedId::new(state.streams.table.owner(stream)) else { return };
+        let member = state.streams.followed[id].edited.and_then(|id| state.streams.edited[id].member);
+        let Some(member) = member else { return };
+        let live = match self.table.ids(member).rule_set {
+            Some(set) => state.sets.live(snapshot, set),
+            None => &[],
+        };
+        let Streams { table, followed, tools, .. } = &mut state.streams;
+        let rules = (snapshot, &snapshot.cells[state.worker], live);
+        let StreamPhase::Searched(search) = &mut followed[id].phase else { return };
+        let mut search = StreamSearch::new(rules, search, tools);
+        let released = table.release(stream, direction, state.now_ms, &mut search);
+        let (is_unfit, has_no_room) = (search.is_unfit, search.has_no_room);
+        state.cells.not_applied_add(&search.notes.0);
+        let (fired, decided) = search.into_result();
+        self.forget_numbers(member, stream);
+        for fired in &fired {
+            self.tell_alert(snapshot, member, *fired);
+        }
+        let end = match (released, decided) {
+            (Ok(()), _) => return,
+            (Err(_), Some(decided)) => {
+                let closes = self.tell_end(snapshot, member, decided);
+                let tells = match closes {
+                    true => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
+                    false => ReceiverReset::Never,
+                };
+                StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells }
+            }
+            (Err(why), None) => {
+                let reason = match why {
+                    StreamDrop::Broken => DropReason::StreamNoRoom,
+                    _ if is_unfit => DropReason::HttpUnfit,
+                    _ if has_no_room => DropReason::StreamNoRoom,
+                    _ => DropReason::StreamHeld,
+                };
+                let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
+                StreamEnd { reason, by: None, answers: true, tells }
+            }
+        };
+        self.state.streams.stop(id, end);
+    }
+
+    /// Makes a RST for each end, with the headers that are known of its packets.
+    pub(super) fn reset_both_by_headers(&mut self, member: ConnId, id: FollowedId) -> [Option<u32>; 2] {
+        let mut seqs = [None; 2];
+        let FollowedStream { stream: Some(stream), edited: Some(edited), .. } =
+            self.state.streams.followed[id]
+        else {
+            return seqs;
+        };
+        let headers = self.state.streams.edited[edited].headers;
+        for direction in [Direction::Forward, Direction::Reply] {
+            let end = direction.turned() as usize;
+            let Some(ResetTarget { seq, ack }) = self.state.streams.table.reset_target(stream, end) else {
+                continue;
+            };
+            let Some(headers) = headers[direction as usize] else { continue };
+            seqs[direction as usize] = Some(seq);
+            let shift = self.ack_shift(member, direction);
+            let ports = self.table.tuples(member)[direction as usize].ports;
+            let numbers = ResetNumbers { seq, ack: ack.map(|ack| ack.wrapping_sub(shift)) };
+            self.made.push(headers.reset(ports, numbers));
+        }
+        self.table.reset(member);
+        seqs
+    }
+}

@@ -1,0 +1,271 @@
+//! Rules that edit streams, from outside: the packets that go on and those that are made. Expected packets are built anew.
+
+mod host;
+
+use host::{Middlebox, pass_among};
+use mmb_engine::{DropReason, MadeKind, NoCycles, Verdict};
+use mmb_packet::PortId;
+use mmb_policy::RuleId;
+use mmb_testkit::{Ip4, Tcp, Udp, Upper};
+use std::net::Ipv4Addr;
+
+const CLIENT: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 5000);
+const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 80), 80);
+const A: u16 = 0;
+const B: u16 = 1;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+/// The first number behind each end's SYN.
+const FORWARD: u32 = 101;
+const REPLY: u32 = 201;
+
+type End = (Ipv4Addr, u16);
+
+fn segment(source: End, destination: End, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Vec<u8> {
+    let payload = payload.to_vec();
+    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, payload, ..Tcp::default() };
+    Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
+}
+
+/// The fields of a TCP frame over IPv4.
+#[derive(Debug, PartialEq, Eq)]
+struct Read {
+    flags: u8,
+    seq: u32,
+    ack: u32,
+    payload: Vec<u8>,
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let pair = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    let mut sum: u32 = bytes.chunks(2).map(pair).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum
+}
+
+/// Reads a frame whose checksums are right.
+fn read(frame: &[u8]) -> Read {
+    let long = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+    let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+    let tcp = &frame[34..end];
+    assert_eq!(sum(&frame[14..34]), 0xffff, "the checksum of the IP header");
+    let pseudo = [&frame[26..34], &[0, 6], &(tcp.len() as u16).to_be_bytes(), tcp].concat();
+    assert_eq!(sum(&pseudo), 0xffff, "the checksum of TCP");
+    let header = usize::from(tcp[12] >> 4) * 4;
+    Read { flags: frame[47], seq: long(38), ack: long(42), payload: tcp[header..].to_vec() }
+}
+
+/// What becomes of frames, and of what the middlebox makes of them.
+fn all(mmb: &mut Middlebox, port: u16, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>)> {
+    pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, frames)
+}
+
+/// What the middlebox does when time has passed.
+fn later(mmb: &mut Middlebox, ms: u64) -> Vec<(Verdict, Vec<u8>)> {
+    mmb.now_ms += ms;
+    mmb.worker.process(mmb.now_ms * 1_000_000, &NoCycles, &mut [], &mut []);
+    all(mmb, A, &[])
+}
+
+/// Those that are sent by a port, in order.
+fn sent(done: &[(Verdict, Vec<u8>)], port: u16) -> Vec<Read> {
+    let to = Verdict::Send(PortId(port));
+    done.iter().filter(|(verdict, _)| *verdict == to).map(|(_, frame)| read(frame)).collect()
+}
+
+fn handshake(mmb: &mut Middlebox) {
+    all(mmb, A, &[segment(CLIENT, SERVER, SYN, (FORWARD - 1, 0), b"")]);
+    all(mmb, B, &[segment(SERVER, CLIENT, SYN | ACK, (REPLY - 1, FORWARD), b"")]);
+    all(mmb, A, &[segment(CLIENT, SERVER, ACK, (FORWARD, REPLY), b"")]);
+}
+
+fn request(offset: u32, payload: &[u8]) -> Vec<u8> {
+    segment(CLIENT, SERVER, ACK, (FORWARD + offset, REPLY), payload)
+}
+
+fn answer(ack: u32) -> Vec<u8> {
+    segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + ack), b"")
+}
+
+#[test]
+fn a_mask_keeps_the_length() {
+    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" mask stream");
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"an ATTACK here")]);
+    let payload = b"an ****** here".to_vec();
+    assert_eq!(sent(&done, B), [Read { flags: ACK, seq: FORWARD, ack: REPLY, payload }]);
+    assert_eq!(mmb.engine.rule_count(RuleId(1)).hits, 1);
+    // What is sent again is edited again, however it is cut.
+    let done = all(&mut mmb, A, &[request(6, b"ACK h")]);
+    assert_eq!(sent(&done, B)[0].payload, b"****** h");
+    assert_eq!(mmb.engine.rule_count(RuleId(1)).hits, 1, "counted once");
+}
+
+#[test]
+fn a_mask_has_a_text() {
+    let mut mmb =
+        Middlebox::new("add-stateful tcp-dport 80 stream-forward \"ATTACK\" mask stream-forward \"BLOCKED\"");
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"ATTACK")]);
+    assert_eq!(sent(&done, B)[0].payload, b"BLOCKE");
+}
+
+#[test]
+fn numbers_follow_what_grows() {
+    let mut mmb = Middlebox::new(
+        "add-stateful tcp-dport 80 stream-forward \"cat\" mod stream-forward \"elephant \\m\"",
+    );
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"a cat ")]);
+    assert_eq!(sent(&done, B)[0].payload, b"a elephant cat ");
+    let done = all(&mut mmb, A, &[request(6, b"sat")]);
+    let [next] = &sent(&done, B)[..] else { panic!("{done:?}") };
+    assert_eq!((next.seq, &next.payload[..]), (FORWARD + 15, &b"sat"[..]));
+    // The server acknowledges what it got.
+    let done = all(&mut mmb, B, &[answer(15)]);
+    assert_eq!(sent(&done, A)[0].ack, FORWARD + 6);
+    let done = all(&mut mmb, B, &[answer(18)]);
+    assert_eq!(sent(&done, A)[0].ack, FORWARD + 9);
+    let [info] = &mmb.list()[..] else { panic!("one connection") };
+    assert_eq!(info.state, "established");
+}
+
+#[test]
+fn what_is_removed_is_acknowledged() {
+    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" strip stream");
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"ATTACK")]);
+    assert_eq!(sent(&done, B), []);
+    let acknowledgment = Read { flags: ACK, seq: REPLY, ack: FORWARD + 6, payload: Vec::new() };
+    assert_eq!(sent(&done, A), [acknowledgment]);
+    assert_eq!(done[0].0, Verdict::Absorbed);
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (1, vec![(MadeKind::Acknowledgment, 1)]));
+    let done = all(&mut mmb, A, &[request(6, b"rest")]);
+    assert_eq!(sent(&done, B)[0].seq, FORWARD);
+}
+
+#[test]
+fn what_is_begun_waits_for_its_time() {
+    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" strip stream");
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"an ATT")]);
+    assert_eq!(sent(&done, B)[0].payload, b"an ");
+    assert_eq!(later(&mut mmb, 50), []);
+    let done = later(&mut mmb, 60);
+    assert_eq!(sent(&done, B)[0].payload, b"ATT");
+    // It passed: the rest of it does too.
+    let done = all(&mut mmb, A, &[request(6, b"ACK")]);
+    assert_eq!(sent(&done, B)[0].payload, b"ACK");
+}
+
+#[test]
+fn what_is_begun_may_end_the_connection() {
+    let policy = "set stream hold-over close\nadd-stateful tcp-dport 80 stream \"ATTACK\" strip stream";
+    let mut mmb = Middlebox::new(policy);
+    handshake(&mut mmb);
+    all(&mut mmb, A, &[request(0, b"an ATT")]);
+    let done = later(&mut mmb, 110);
+    assert_eq!((sent(&done, A).len(), sent(&done, B).len()), (1, 1), "{done:?}");
+    assert_eq!(sent(&done, B)[0].seq, FORWARD + 3, "the number that the server expects");
+    let done = all(&mut mmb, A, &[request(6, b"ACK")]);
+    assert_eq!(done[0].0, Verdict::Drop(DropReason::StreamHeld));
+}
+
+#[test]
+fn a_fin_is_behind_all_bytes() {
+    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" mod stream \"(gone)(gone)\"");
+    handshake(&mut mmb);
+    let done = all(
+        &mut mmb,
+        A,
+        &[request(0, b"ATT"), segment(CLIENT, SERVER, FIN | ACK, (FORWARD + 3, REPLY), b"ACK")],
+    );
+    let got = sent(&done, B);
+    let bytes: Vec<u8> = got.iter().flat_map(|segment| segment.payload.clone()).collect();
+    assert_eq!(bytes, b"(gone)(gone)");
+    assert_eq!(got.last().map(|last| last.flags & FIN), Some(FIN));
+    let done = all(&mut mmb, B, &[answer(13)]);
+    assert_eq!(sent(&done, A)[0].ack, FORWARD + 7, "six bytes and the FIN");
+}
+
+#[test]
+fn what_does_not_fit_is_made() {
+    let mut mmb = Middlebox::new(&format!(
+        "add-stateful tcp-dport 80 stream \"x\" mod stream \"{}\"",
+        "y".repeat(1000)
+    ));
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"xx")]);
+    let got = sent(&done, B);
+    assert_eq!(got.iter().map(|segment| segment.payload.len()).sum::<usize>(), 2000);
+    assert!(got.iter().all(|segment| segment.payload.len() <= 60), "the MTU of the port");
+    assert_eq!(got.last().map(|last| last.flags), Some(ACK | PSH));
+    let mut next = FORWARD;
+    for segment in &got {
+        assert_eq!(segment.seq, next);
+        next += segment.payload.len() as u32;
+    }
+    assert!(mmb.engine.made().iter().any(|(kind, _)| *kind == MadeKind::Data));
+}
+
+#[test]
+fn the_longest_of_those_that_begin_first_is_edited_over_all_rules() {
+    let mut mmb = Middlebox::new(
+        "add-stateful tcp-dport 80 stream-forward \"bcd\" strip stream-forward\n\
+         add-stateful tcp-dport 80 stream-forward {\"ab\", \"abcdef\"} mod stream-forward \"<\\m>\"",
+    );
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"xabcd")]);
+    assert_eq!(sent(&done, B)[0].payload, b"x", "it may become longer");
+    let done = all(&mut mmb, A, &[request(5, b"ebcdz")]);
+    assert_eq!(sent(&done, B)[0].payload, b"<ab>cdez");
+    assert_eq!((mmb.engine.rule_count(RuleId(1)).hits, mmb.engine.rule_count(RuleId(2)).hits), (1, 1));
+}
+
+#[test]
+fn close_beats_an_edit() {
+    let mut mmb = Middlebox::new(
+        "add-stateful tcp-dport 80 stream-forward \"ATTACK\" strip stream-forward\n\
+         add-stateful tcp-dport 80 stream-forward \"TACK\" close",
+    );
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"an ATTACK")]);
+    assert_eq!(done[0].0, Verdict::Drop(DropReason::Rule));
+    assert!(sent(&done, B).iter().all(|segment| segment.payload.is_empty()));
+}
+
+#[test]
+fn translated_connections_are_edited() {
+    let mut mmb = Middlebox::new(
+        "add-stateful tcp-dport 80 stream \"ATTACK\" map ip-saddr 200.0.0.1 shuffle tcp-seq-num shuffle tcp-ack-num mod stream \"(gone)!\"",
+    );
+    let syn = &sent(&all(&mut mmb, A, &[segment(CLIENT, SERVER, SYN, (FORWARD - 1, 0), b"")]), B)[0];
+    let outside = mmb.list()[0].clone();
+    let port = outside.sent.sport;
+    let seen = (Ipv4Addr::new(200, 0, 0, 1), port);
+    let reply = segment(SERVER, seen, SYN | ACK, (REPLY - 1, syn.seq + 1), b"");
+    let accepted = &sent(&all(&mut mmb, B, &[reply]), A)[0];
+    let reply_seq = accepted.seq + 1;
+    all(&mut mmb, A, &[segment(CLIENT, SERVER, ACK, (FORWARD, reply_seq), b"")]);
+    let done = all(&mut mmb, A, &[segment(CLIENT, SERVER, ACK, (FORWARD, reply_seq), b"an ATTACK")]);
+    let [got] = &sent(&done, B)[..] else { panic!("{done:?}") };
+    assert_eq!((got.seq, got.ack, &got.payload[..]), (syn.seq + 1, REPLY, &b"an (gone)!"[..]));
+    let done = all(&mut mmb, B, &[segment(SERVER, seen, ACK, (REPLY, syn.seq + 11), b"")]);
+    assert_eq!(sent(&done, A)[0].ack, FORWARD + 9);
+}
+
+#[test]
+fn datagrams_are_edited() {
+    let mut mmb = Middlebox::new("add-stateful udp-dport 5000 stream \"ATTACK\" strip stream");
+    let datagram = |payload: &[u8]| {
+        let udp = Udp { sport: 5000, dport: 5000, payload: payload.to_vec(), ..Udp::default() };
+        Ip4 { source: CLIENT.0, destination: SERVER.0, ..Ip4::new(Upper::Udp(udp)) }.frame().bytes()
+    };
+    let done = all(&mut mmb, A, &[datagram(b"an ATTACK here"), datagram(b"nothing")]);
+    assert_eq!(done[0], (Verdict::Send(PortId(B)), datagram(b"an  here")));
+    assert_eq!(done[1], (Verdict::Send(PortId(B)), datagram(b"nothing")));
+}

@@ -1,0 +1,144 @@
+//! The editor is asked about bytes that are in order.
+
+use super::map::EditLists;
+use super::side::{EditSide, MOST_HELD};
+use super::sink::{EditSink, Undecided};
+use crate::early::EarlyBytes;
+use crate::rope::ChunkPool;
+use crate::segment::{StreamDrop, StreamReader};
+use crate::side::Side;
+use std::ops::ControlFlow;
+
+/// The most early bytes that are decided at once: between them is asked whether there is room for more output.
+const MOST_EARLY: usize = 4 << 10;
+
+/// Bytes that the editor is asked about at once: those that are held, and new ones.
+pub(crate) const MOST_UNDECIDED: usize = MOST_HELD + (64 << 10);
+
+/// One direction, while its bytes are decided.
+pub(crate) struct Decider<'d> {
+    pub(crate) side: &'d mut Side,
+    pub(crate) edit: &'d mut EditSide,
+    pub(crate) pool: &'d mut ChunkPool,
+    pub(crate) lists: &'d mut EditLists,
+    /// For undecided bytes in one piece.
+    pub(crate) scratch: &'d mut Vec<u8>,
+    pub(crate) now_ms: u64,
+}
+
+impl Decider<'_> {
+    /// A question of a direction without its bytes.
+    pub(crate) fn question(&self) -> Undecided<'static> {
+        let direction = self.side.direction();
+        Undecided { direction, offset: 0, bytes: &[], known: 0, is_end: false, waited_ms: None }
+    }
+
+    /// Takes new bytes, and asks the editor about all undecided ones. `asked` is the question without the bytes.
+    pub(crate) fn decide(
+        &mut self,
+        new: &[u8],
+        asked: Undecided<'_>,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), StreamDrop> {
+        let known = self.edit.held.len();
+        if known == 0 {
+            return self.decide_all(new, Undecided { known, ..asked }, reader);
+        }
+        // Moved out while it is borrowed.
+        let mut scratch = self.held_bytes();
+        scratch.extend_from_slice(new);
+        let decided = self.decide_all(&scratch, Undecided { known, ..asked }, reader);
+        *self.scratch = scratch;
+        decided
+    }
+
+    /// Takes the early bytes that are in order now, some of them at a time. Returns whether there were any.
+    pub(crate) fn decide_early(
+        &mut self,
+        early: &mut EarlyBytes,
+        reader: &mut dyn StreamReader,
+    ) -> Result<bool, StreamDrop> {
+        let next = self.side.next;
+        early.remove_before(self.pool, next);
+        let Some(range) = early.first_behind(next).filter(|range| range.start <= next) else {
+            return Ok(false);
+        };
+        let count = ((range.end - next) as usize).min(MOST_EARLY);
+        let known = self.edit.held.len();
+        let mut scratch = self.held_bytes();
+        early.slices(self.pool, next, count).for_each(|slice| scratch.extend_from_slice(slice));
+        // Makes room for the copies that are kept.
+        early.remove_before(self.pool, next + count as u64);
+        let decided = self.decide_all(&scratch, Undecided { known, ..self.question() }, reader);
+        *self.scratch = scratch;
+        decided.map(|()| true)
+    }
+
+    /// The bytes that are held, in the memory of `scratch`.
+    fn held_bytes(&mut self) -> Vec<u8> {
+        let mut scratch = std::mem::take(self.scratch);
+        scratch.clear();
+        let held = &self.edit.held;
+        held.slices(self.pool, 0, held.len()).for_each(|slice| scratch.extend_from_slice(slice));
+        scratch
+    }
+
+    /// Asks the editor about all undecided bytes, of which the first ones are known.
+    fn decide_all(
+        &mut self,
+        bytes: &[u8],
+        asked: Undecided<'_>,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), StreamDrop> {
+        let known = asked.known;
+        let mut count = self.ask(Undecided { bytes, ..asked }, reader)?;
+        if bytes.len() - count > MOST_HELD {
+            let bytes = &bytes[count..];
+            let left = Undecided { bytes, known: bytes.len(), waited_ms: Some(u32::MAX), ..asked };
+            count += self.ask(left, reader)?;
+        }
+        self.hold(count, bytes, known)
+    }
+
+    /// Asks the editor. Returns the number of bytes about which it has decided.
+    fn ask(&mut self, asked: Undecided<'_>, reader: &mut dyn StreamReader) -> Result<usize, StreamDrop> {
+        let Decider { edit, pool, lists, .. } = self;
+        let undecided = Undecided { offset: edit.decided, ..asked };
+        let must_decide = asked.is_end || asked.waited_ms == Some(u32::MAX);
+        let mut sink = EditSink { pool, lists, side: edit, bytes: asked.bytes, count: 0, is_broken: false };
+        let flow = reader.edit(undecided, &mut sink);
+        if must_decide && flow.is_continue() {
+            let rest = sink.rest().len();
+            sink.pass(rest);
+        }
+        match (flow, sink.is_broken) {
+            (ControlFlow::Break(()), _) => Err(StreamDrop::Stopped),
+            (_, true) => Err(StreamDrop::Broken),
+            (ControlFlow::Continue(()), false) => Ok(sink.count),
+        }
+    }
+
+    /// Holds what is not decided: of `bytes`, of which the first `known` were held before, all behind the first `count`.
+    fn hold(&mut self, count: usize, bytes: &[u8], known: usize) -> Result<(), StreamDrop> {
+        let Decider { side, edit, pool, now_ms, .. } = self;
+        edit.held.pop(pool, count.min(known));
+        let fresh = &bytes[count.max(known)..];
+        if !edit.held.push(pool, fresh) {
+            return Err(StreamDrop::Broken);
+        }
+        // What began before goes on to wait; what is undecided behind decided bytes begins to.
+        if known == 0 || count > 0 {
+            edit.held_since_ms = *now_ms;
+        }
+        side.take_input(&bytes[known..]);
+        Ok(())
+    }
+
+    /// Ends the input: all is decided, and the FIN follows.
+    pub(crate) fn end(&mut self, reader: &mut dyn StreamReader) -> Result<(), StreamDrop> {
+        let asked = Undecided { is_end: true, ..self.question() };
+        self.decide(&[], asked, reader)?;
+        self.edit.has_ended = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! Packets that a stream with edits makes: output that the packet at hand could not carry, and acknowledgments to senders.
+//!
+//! They are made when they are asked for, from what the stream then knows: the queue has directions, not packets. A packet that is lost on its way
+//! is sent again when its sender sends again.
+//!
+//! How many: a packet that comes lets at most [`CREDIT`](super::side::CREDIT) bytes of output of each direction go in packets that are made,
+//! and one packet more; what is left waits for the next packet, which is the receiver's acknowledgment of these, or the sender's
+//! retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made packet comes back.
+
+use super::map::EditLists;
+use super::side::{EditSide, Work};
+use crate::early::EarlyBytes;
+use crate::rope::ChunkPool;
+use crate::segment::flag;
+use crate::side::{EarlyTable, Level, Side};
+use crate::table::StreamId;
+use arrayvec::ArrayVec;
+
+/// PSH
+const PSH: u8 = 0x08;
+
+/// SACK blocks of a packet with timestamps (RFC 2018 section 3).
+const BLOCKS: usize = 3;
+
+/// What a packet takes of a direction's credit at least, so that small ones are not many.
+const LEAST_COST: u32 = 512;
+
+/// What a made packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeFor {
+    /// It carries bytes or a FIN.
+    Data,
+    /// It acknowledges.
+    Acknowledgment,
+}
+
+/// A segment that a stream makes, as if an end had sent it. Numbers are as its receiver counts them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MadeSegment<'b> {
+    /// The stream.
+    pub stream: StreamId,
+    /// What the caller knows it by.
+    pub owner: u32,
+    /// Whose segment it seems to be: 0 for the initiator's.
+    pub direction: usize,
+    /// Its purpose.
+    pub purpose: MadeFor,
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgment number.
+    pub ack: u32,
+    /// Flags, ACK among them.
+    pub flags: u8,
+    /// The window field.
+    pub window: u16,
+    /// TSval and TSecr, if its end uses them.
+    pub timestamps: Option<[u32; 2]>,
+    /// SACK blocks: left and right edges.
+    pub sack: ArrayVec<[u32; 2], BLOCKS>,
+    /// Its packet gets the congestion mark CE.
+    pub is_marked: bool,
+    /// Its bytes.
+    pub payload: &'b [u8],
+}
+
+/// What packets are made of: the direction whose bytes are sent or acknowledged, and the other one.
+pub(crate) struct Maker<'m> {
+    pub(crate) pool: &'m ChunkPool,
+    pub(crate) lists: &'m EditLists,
+    pub(crate) early: &'m EarlyTable,
+    pub(crate) sides: &'m mut [Side; 2],
+    pub(crate) edits: &'m mut [EditSide; 2],
+    /// The stream, and what the caller knows it by.
+    pub(crate) stream: (StreamId, u32),
+    pub(crate) direction: usize,
+    pub(crate) buffer: &'m mut Vec<u8>,
+}
+
+impl<'m> Maker<'m> {
+    /// Makes a packet.
+    pub(crate) fn make(mut self, work: Work) -> MadeSegment<'m> {
+        match work {
+            Work::Acknowledgment => self.acknowledgment(),
+            Work::Data(from, to) => {
+                let made = self.data(from, to);
+                MadeSegment { payload: self.buffer, ..made }
+            }
+        }
+    }
+
+    /// An acknowledgment to the sender of the direction.
+    fn acknowledgment(&mut self) -> MadeSegment<'m> {
+        let [own, other] = split(self.sides, self.direction);
+        let [edit, from] = split(self.edits, self.direction);
+        let mut sack = ArrayVec::new();
+        if edit.duplicates > 0 {
+            edit.duplicates -= 1;
+            if edit.knows_sack
+                && from.knows_sack
+                && let Some(early) = own.early.map(|early| &self.early[early])
+            {
+                sack = blocks(own, early, edit.latest_early);
+            }
+        }
+        edit.owes_ack = false;
+        own.acked = own.acked.max(edit.acked_input(own, self.lists, edit.acked));
+        let ack = own.seq(own.acked);
+        other.tell(ack);
+        let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
+        from.window = (own.edge.saturating_sub(own.acked) >> scale).min(u64::from(u16::MAX)) as u16;
+        MadeSegment {
+            stream: self.stream.0,
+            owner: self.stream.1,
+            direction: 1 - self.direction,
+            purpose: MadeFor::Acknowledgment,
+            seq: next_number(other, from),
+            ack,
+            flags: flag::ACK,
+            window: from.window,
+            timestamps: from.timestamps.map(|[value, echo]| [value, own.timestamp_value().unwrap_or(echo)]),
+            sack,
+            is_marked: false,
+            payload: &[],
+        }
+    }
+
+    /// Output, in the place of the sender of the direction.
+    fn data(&mut self, from: u64, to: u64) -> MadeSegment<'m> {
+        let [own, other] = split(self.sides, self.direction);
+        let [edit, _] = split(self.edits, self.direction);
+        let len = (to - from) as usize;
+        edit.again.remove_before(if from < edit.sent_data() { to } else { 0 });
+        edit.credit = edit.credit.saturating_sub((len as u32).max(LEAST_COST));
+        edit.sent = edit.sent.max(to);
+        self.buffer.clear();
+        for slice in edit.kept.slices(self.pool, from.saturating_sub(edit.acked) as usize, len) {
+            self.buffer.extend_from_slice(slice);
+        }
+        debug_assert_eq!(self.buffer.len(), len);
+        let is_last = to == edit.out_next;
+        let mut flags = flag::ACK;
+        if edit.has_ended && is_last {
+            edit.sent = edit.out_next + 1;
+            flags |= flag::FIN;
+        }
+        if len > 0 && is_last {
+            flags |= PSH;
+        }
+        MadeSegment {
+            stream: self.stream.0,
+            owner: self.stream.1,
+            direction: self.direction,
+            purpose: MadeFor::Data,
+            seq: own.seq(from),
+            ack: own.told().unwrap_or_else(|| other.seq(0)),
+            flags,
+            window: edit.window,
+            timestamps: edit.timestamps,
+            sack: ArrayVec::new(),
+            is_marked: std::mem::take(&mut edit.is_marked),
+            payload: &[],
+        }
+    }
+}
+
+/// The number of the next byte of a direction, as its receiver counts.
+fn next_number(side: &Side, edit: &EditSide) -> u32 {
+    match side.level {
+        Level::Edit => side.seq(edit.sent),
+        _ => side.seq(side.sent),
+    }
+}
+
+/// One of two, and the other.
+fn split<T>(both: &mut [T; 2], which: usize) -> [&mut T; 2] {
+    let [first, second] = both;
+    if which == 0 { [first, second] } else { [second, first] }
+}
+
+/// The SACK blocks of early bytes: the one with the latest first (RFC 2018 section 4).
+fn blocks(side: &Side, early: &EarlyBytes, latest: u64) -> ArrayVec<[u32; 2], BLOCKS> {
+    let is_latest = |range: &std::ops::Range<u64>| range.contains(&latest);
+    let first = early.ranges().find(is_latest);
+    let others = early.ranges().filter(|range| !is_latest(range));
+    first
+        .into_iter()
+        .chain(others)
+        .take(BLOCKS)
+        .map(|range| [side.seq(range.start), side.seq(range.end)])
+        .collect()
+}

@@ -1,0 +1,262 @@
+//! Which bytes of the output belong to which bytes of the input, while the receiver has not acknowledged them.
+//!
+//! Two number spaces: *input* offsets count the sender's bytes, *output* offsets those that the receiver gets. Between edits they differ by a
+//! constant. An [`Edit`] replaces at least one byte of input by any number of bytes of output. Numbers inside an edit have no partner: they
+//! are rounded so that no byte of input counts as acknowledged before all of its output is.
+//!
+//! Only edits whose output is not acknowledged are recorded, at most [`EDITS`]. If there are more, two neighbours become one, those which then
+//! span the fewest bytes: acknowledgments between them are rounded down to the first one's start, what is sent again from between them begins
+//! there, and nothing else changes. So the sender of a full window with many edits still learns every few percent of it what has arrived.
+
+use arrayvec::ArrayVec;
+use mmb_base::{Chunks, Slab, id_types};
+
+/// The most edits of a direction that are recorded.
+pub(crate) const EDITS: usize = 64;
+
+id_types! {
+    /// The recorded edits of a direction; valid while there are some.
+    pub(crate) struct EditListId;
+}
+
+/// Bytes of input that were replaced, or between two such places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edit {
+    /// The first byte of input.
+    at: u64,
+    /// Where its output begins.
+    out: u64,
+    /// Bytes of input, at least one.
+    len: u32,
+    /// Bytes of output.
+    out_len: u32,
+}
+
+impl Edit {
+    fn end(&self) -> u64 {
+        self.at + u64::from(self.len)
+    }
+
+    fn out_end(&self) -> u64 {
+        self.out + u64::from(self.out_len)
+    }
+}
+
+/// The edits of one direction, in order.
+type EditList = ArrayVec<Edit, EDITS>;
+
+/// The edits of directions that have some.
+pub(crate) type EditLists = Slab<EditListId, EditList, Chunks<EditList, 16>>;
+
+/// How far the output is ahead of the input, and the edits that are not acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EditMap {
+    /// Output less input, before the first recorded edit; wraps around.
+    shift: u64,
+    list: Option<EditListId>,
+}
+
+impl EditMap {
+    fn edits<'l>(&self, lists: &'l EditLists) -> &'l [Edit] {
+        self.list.map_or(&[], |list| lists[list].as_slice())
+    }
+
+    /// Output less input, if no edit is recorded; wraps around.
+    pub(crate) fn constant(&self) -> Option<u64> {
+        self.list.is_none().then_some(self.shift)
+    }
+
+    /// Gets the memory for one more edit. False if there is none.
+    pub(crate) fn reserve(&self, lists: &mut EditLists) -> bool {
+        self.list.is_some() || lists.try_reserve().is_ok()
+    }
+
+    /// Records that `len` bytes of input from `at` on, which begin behind all others that were recorded, become `out_len` bytes of output at
+    /// `out`. Memory was reserved.
+    pub(crate) fn add(&mut self, lists: &mut EditLists, (at, len): (u64, u32), (out, out_len): (u64, u32)) {
+        let edit = Edit { at, out, len, out_len };
+        let list = *self.list.get_or_insert_with(|| {
+            lists.insert_reusing(|mut before| {
+                before.clear();
+                before
+            })
+        });
+        let edits = &mut lists[list];
+        if edits.is_full() {
+            merge_shortest(edits);
+        }
+        edits.push(edit);
+    }
+
+    /// Forgets the edits whose output lies before an acknowledged offset of the output.
+    pub(crate) fn acknowledge(&mut self, lists: &mut EditLists, acked: u64) {
+        let Some(list) = self.list else { return };
+        let edits = &mut lists[list];
+        let done = edits.iter().take_while(|edit| edit.out_end() <= acked).count();
+        if let Some(last) = edits[..done].last() {
+            self.shift = last.out_end().wrapping_sub(last.end());
+        }
+        edits.drain(..done);
+        if edits.is_empty() {
+            self.clear(lists);
+        }
+    }
+
+    /// Gives up all edits.
+    pub(crate) fn clear(&mut self, lists: &mut EditLists) {
+        if let Some(list) = self.list.take() {
+            lists.free(list);
+        }
+    }
+
+    /// What holds at all times: the edits are in order, and lie in what is decided.
+    pub(crate) fn assert_sound(&self, lists: &EditLists, decided: u64, out_next: u64) {
+        let edits = self.edits(lists);
+        let ordered = |pair: &[Edit]| pair[0].end() <= pair[1].at && pair[0].out_end() <= pair[1].out;
+        debug_assert!(edits.windows(2).all(ordered));
+        debug_assert!(edits.last().is_none_or(|last| last.end() <= decided && last.out_end() <= out_next));
+    }
+
+    /// The last edit that begins at or before an offset of the input, and the shift behind all edits before it.
+    fn before(&self, edits: &[Edit], begins_by: impl Fn(&Edit) -> bool) -> (Option<Edit>, u64) {
+        let count = edits.partition_point(begins_by);
+        let last = count.checked_sub(1).map(|last| edits[last]);
+        let shift = last.map_or(self.shift, |edit| edit.out_end().wrapping_sub(edit.end()));
+        (last, shift)
+    }
+
+    /// The offset of the output at which the output of the byte at `at` begins; of one inside an edit, that of the edit.
+    pub(crate) fn output_floor(&self, lists: &EditLists, at: u64) -> u64 {
+        match self.before(self.edits(lists), |edit| edit.at <= at) {
+            (Some(edit), _) if at < edit.end() => edit.out,
+            (_, shift) => at.wrapping_add(shift),
+        }
+    }
+
+    /// The offset of the output that lies behind the output of all bytes before `at`; `None` inside an edit.
+    pub(crate) fn output_at(&self, lists: &EditLists, at: u64) -> Option<u64> {
+        match self.before(self.edits(lists), |edit| edit.at < at) {
+            (Some(edit), _) if at < edit.end() => None,
+            (_, shift) => Some(at.wrapping_add(shift)),
+        }
+    }
+
+    /// The offset of the output at which the output of all bytes before `at` ends; with one inside an edit, the whole edit.
+    pub(crate) fn output_ceil(&self, lists: &EditLists, at: u64) -> u64 {
+        match self.before(self.edits(lists), |edit| edit.at < at) {
+            (Some(edit), _) if at < edit.end() => edit.out_end(),
+            (_, shift) => at.wrapping_add(shift),
+        }
+    }
+
+    /// How many bytes of input have all of their output before `out`: what an acknowledgment of `out` acknowledges.
+    pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
+        match self.before(self.edits(lists), |edit| edit.out <= out) {
+            (Some(edit), _) if out < edit.out_end() => edit.at,
+            (_, shift) => out.wrapping_sub(shift),
+        }
+    }
+
+    /// The first byte of input whose output begins at or behind `out`: the left edge of a SACK block.
+    pub(crate) fn input_ceil(&self, lists: &EditLists, out: u64) -> u64 {
+        match self.before(self.edits(lists), |edit| edit.out < out) {
+            (Some(edit), _) if out < edit.out_end() => edit.end(),
+            (_, shift) => out.wrapping_sub(shift),
+        }
+    }
+}
+
+/// Makes one of the two neighbours that span the fewest bytes of input. What lies between belongs to it.
+fn merge_shortest(edits: &mut EditList) {
+    let span = |pair: &[Edit]| pair[1].end() - pair[0].at;
+    let Some((first, _)) = edits.windows(2).enumerate().min_by_key(|(_, pair)| span(pair)) else { return };
+    let second = edits.remove(first + 1);
+    let edit = &mut edits[first];
+    edit.len = (second.end() - edit.at) as u32;
+    edit.out_len = (second.out_end() - edit.out) as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The plain model: for each byte of input, where its output begins and ends.
+    struct Model {
+        /// Start and end of the output of the edit or byte that each byte of input belongs to, and the input's bounds.
+        bytes: Vec<([u64; 2], [u64; 2])>,
+        out: u64,
+    }
+
+    impl Model {
+        fn put(&mut self, len: u64, out_len: u64) {
+            let at = self.bytes.len() as u64;
+            for _ in 0..len {
+                self.bytes.push(([at, at + len], [self.out, self.out + out_len]));
+            }
+            self.out += out_len;
+        }
+
+        /// Bytes of input, from the first on, whose output ends by `out`.
+        fn acknowledged(&self, out: u64) -> u64 {
+            self.bytes.iter().take_while(|(_, [_, end])| *end <= out).count() as u64
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_those_of_the_bytes(
+            steps in prop::collection::vec((0..30u64, 1..5u64, 0..8u64), 0..40), acked in 0..400u64,
+        ) {
+            let (mut lists, mut map) = (EditLists::default(), EditMap::default());
+            let mut model = Model { bytes: Vec::new(), out: 0 };
+            for (pass, len, out_len) in steps {
+                (0..pass).for_each(|_| model.put(1, 1));
+                prop_assert!(map.reserve(&mut lists));
+                map.add(&mut lists, (model.bytes.len() as u64, len as u32), (model.out, out_len as u32));
+                model.put(len, out_len);
+            }
+            (0..20).for_each(|_| model.put(1, 1));
+            let acked = acked.min(model.out);
+            let first = model.acknowledged(acked);
+            map.acknowledge(&mut lists, acked);
+            for (at, (bounds, [start, end])) in model.bytes.iter().enumerate().skip(first as usize) {
+                let at = at as u64;
+                prop_assert_eq!(map.output_floor(&lists, at), *start);
+                if at > first {
+                    // All before `at`: its own edit is whole if it lies inside.
+                    let before = if at > bounds[0] { *end } else { *start };
+                    prop_assert_eq!(map.output_ceil(&lists, at), before);
+                }
+            }
+            for out in acked..=model.out {
+                prop_assert_eq!(map.input_floor(&lists, out), model.acknowledged(out));
+                let behind = model.bytes.iter().take_while(|(_, [start, _])| *start < out).count() as u64;
+                if out > acked {
+                    prop_assert_eq!(map.input_ceil(&lists, out), behind);
+                }
+            }
+            map.acknowledge(&mut lists, model.out);
+            prop_assert_eq!(lists.len(), 0);
+            prop_assert_eq!(map.constant(), Some(model.out.wrapping_sub(model.bytes.len() as u64)));
+        }
+    }
+
+    #[test]
+    fn more_edits_than_are_recorded_become_coarse_and_never_early() {
+        let (mut lists, mut map) = (EditLists::default(), EditMap::default());
+        // Every tenth byte becomes three.
+        for number in 0..200u64 {
+            assert!(map.reserve(&mut lists));
+            map.add(&mut lists, (10 * number + 9, 1), (12 * number + 9, 3));
+        }
+        assert_eq!(map.edits(&lists).len(), EDITS);
+        for out in 0..2400u64 {
+            let exact = out / 12 * 10 + (out % 12).min(9);
+            assert!(map.input_floor(&lists, out) <= exact, "{out}");
+        }
+        assert_eq!((map.input_floor(&lists, 2400), map.output_ceil(&lists, 2000)), (2000, 2400));
+        map.clear(&mut lists);
+        assert_eq!(lists.len(), 0);
+    }
+}

@@ -1,0 +1,144 @@
+//! Acknowledgments, windows and resets of directions that are edited: numbers of output for those of input, and back.
+//!
+//! What lies before or behind what is in flight does so in the other numbers too. An old acknowledgment is old for the sender, and repeats no other
+//! one; a RST with a number that nobody would believe (RFC 5961) does not get one that somebody does.
+
+use super::map::EditLists;
+use super::side::EditSide;
+use super::take::EditTake;
+use crate::limits::AckSpace;
+use crate::segment::{EditedSegment, Segment, flag};
+use crate::side::{Level, Side};
+use crate::tcp::TcpTake;
+
+impl EditSide {
+    /// The offset of a number of output.
+    pub(crate) fn output_offset(&self, side: &Side, number: u32) -> i64 {
+        let ahead = number.wrapping_sub(side.seq(self.sent)).cast_signed();
+        self.sent.cast_signed() + i64::from(ahead)
+    }
+
+    /// The output that a receiver of the bytes that were sent acknowledges: no more than was let go.
+    fn original_output(&self, side: &Side, lists: &EditLists, number: u32) -> i64 {
+        let at = side.offset(number).max(side.acked.cast_signed()).cast_unsigned();
+        let out = match side.fin() {
+            Some(fin) if self.has_ended && at > fin => self.out_next + 1,
+            _ => self.map.output_ceil(lists, at.min(self.decided)),
+        };
+        out.clamp(self.acked, self.sent).cast_signed()
+    }
+
+    /// How many bytes of input a receiver acknowledges that acknowledges output up to `out`: never fewer than before. The FIN counts as a byte.
+    pub(crate) fn acked_input(&self, side: &Side, lists: &EditLists, out: u64) -> u64 {
+        let out = out.max(self.acked);
+        if self.has_ended && out > self.out_next {
+            return side.end();
+        }
+        self.input_floor(lists, out.min(self.out_next)).max(side.acked)
+    }
+
+    /// How many bytes of input have all of their output before `out`.
+    pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
+        self.map.input_floor(lists, out).min(self.decided)
+    }
+
+    /// The number of input for an offset of output that its receiver tells.
+    pub(crate) fn told_input(&self, side: &Side, lists: &EditLists, out: i64) -> u32 {
+        let (acked, sent) = (self.acked.cast_signed(), self.sent.cast_signed());
+        let offset = match out {
+            _ if out < acked => side.acked.cast_signed() - 1,
+            _ if out > sent => side.end().cast_signed() + (out - sent),
+            _ => self.acked_input(side, lists, out.cast_unsigned()).cast_signed(),
+        };
+        side.seq(offset.cast_unsigned())
+    }
+
+    /// The number of output for the number of a RST at an offset of input. Its sender has sent all input, its receiver no more than what was let go.
+    fn reset_output(&self, side: &Side, lists: &EditLists, at: i64) -> u32 {
+        let (acked, decided) = (side.acked.cast_signed(), self.decided.cast_signed());
+        let out = match at {
+            _ if at == side.end().cast_signed() => self.sent.cast_signed(),
+            _ if at == decided => self.sent_data().cast_signed(),
+            _ if at < acked => self.acked.cast_signed() - (acked - at),
+            _ if at < decided => match self.map.output_at(lists, at.cast_unsigned()) {
+                Some(out) => out.max(self.acked).cast_signed(),
+                // No end has told such a number.
+                None => self.sent.cast_signed() + 1,
+            },
+            _ => self.sent.cast_signed() + (at - decided),
+        };
+        side.seq(out.cast_unsigned())
+    }
+}
+
+impl TcpTake<'_> {
+    /// The output offset that a segment acknowledges, of a direction that is edited.
+    fn acked_output(&self, segment: &Segment) -> Option<i64> {
+        let edit = self.edit.as_ref()?;
+        if self.theirs.level != Level::Edit || !segment.has(flag::ACK) || !self.theirs.has_begun {
+            return None;
+        }
+        Some(match edit.acks {
+            AckSpace::Wire => edit.theirs.output_offset(self.theirs, segment.ack),
+            AckSpace::Original => edit.theirs.original_output(self.theirs, edit.lists, segment.ack),
+        })
+    }
+
+    /// The segment with an acknowledgment of the sender's own bytes, if these are edited.
+    pub(crate) fn in_input(&mut self, segment: &Segment) -> Segment {
+        let mut mapped = *segment;
+        self.acked_output = self.acked_output(segment);
+        if let (Some(out), Some(edit)) = (self.acked_output, &self.edit)
+            && edit.acks == AckSpace::Wire
+        {
+            mapped.ack = edit.theirs.told_input(self.theirs, edit.lists, out);
+        }
+        mapped
+    }
+
+    /// Whether an acknowledgment is one of what was let go, and not too old.
+    pub(crate) fn acknowledges_output(&self, window: u64) -> Option<bool> {
+        let out = self.acked_output?;
+        let edit = self.edit.as_ref()?;
+        let (sent, acked) = (edit.theirs.sent.cast_signed(), edit.theirs.acked.cast_signed());
+        Some(out <= sent && out >= acked - window.cast_signed())
+    }
+
+    /// Takes the acknowledgment of output.
+    pub(crate) fn take_output_acknowledgment(&mut self) {
+        let (Some(out), Some(edit)) = (self.acked_output, &mut self.edit) else { return };
+        let out = out.max(0).cast_unsigned();
+        let EditTake { lists, theirs, .. } = edit;
+        let (before, input) = (theirs.acked, self.theirs.acked);
+        theirs.acknowledge(self.pool, lists, out);
+        let acked = theirs.acked_input(self.theirs, lists, out);
+        self.theirs.acked = self.theirs.acked.max(acked);
+        self.is_partial = theirs.acked > before && self.theirs.acked == input;
+        if theirs.is_acked() && self.theirs.early.is_some() {
+            theirs.duplicates = theirs.duplicates.saturating_add(std::mem::take(&mut theirs.owed));
+        }
+    }
+
+    /// The window that the sender of edited bytes may be told: where the output of the last byte has its place in the receiver's window.
+    pub(crate) fn window_edge(&mut self, segment: &Segment, scale: u8) -> Option<u64> {
+        let out = self.acked_output.unwrap_or(0).max(0).cast_unsigned();
+        let edit = self.edit.as_mut().filter(|_| self.theirs.level == Level::Edit)?;
+        let theirs = &mut *edit.theirs;
+        let was_shut = theirs.is_shut();
+        theirs.edge = theirs.edge.max(out + (u64::from(segment.window) << scale));
+        if was_shut && !theirs.is_shut() {
+            theirs.held_since_ms = self.now_ms;
+        }
+        Some((theirs.decided + theirs.edge).saturating_sub(theirs.out_next))
+    }
+
+    /// The numbers of a RST. What is held or waits goes with the connection.
+    pub(crate) fn reset_edited(&self, segment: &Segment) -> Option<EditedSegment> {
+        let edit = self.edit.as_ref().filter(|_| self.ours.level == Level::Edit && self.ours.has_begun)?;
+        let at = self.ours.offset(segment.seq);
+        Some(EditedSegment {
+            seq: edit.ours.reset_output(self.ours, edit.lists, at),
+            ..EditedSegment::default()
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Queues of directions: of those that hold bytes back, and of those that have packets to make.
+//!
+//! The links are in the records of the directions. So a queue needs no memory of its own, a direction is in it once at most, and leaves it from
+//! any place when its stream ends.
+
+use super::side::{EditId, EditSide, EditStreams};
+use mmb_base::Id;
+use std::num::NonZeroU32;
+
+/// The queue of directions that hold bytes back, in the order in which they are due.
+pub(crate) const WAITING: usize = 0;
+/// The queue of directions that have packets to make.
+pub(crate) const READY: usize = 1;
+
+/// A direction of a stream with edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirectionId(NonZeroU32);
+
+impl DirectionId {
+    /// A direction of a stream: ids of streams are below 2^31, as each takes some hundred bytes.
+    pub(crate) fn new(edit: EditId, direction: usize) -> Option<DirectionId> {
+        NonZeroU32::new(edit.number() << 1 | (direction & 1) as u32).map(DirectionId)
+    }
+
+    pub(crate) fn edit(self) -> EditId {
+        EditId::new(self.0.get() >> 1).unwrap_or(EditId::FIRST)
+    }
+
+    pub(crate) fn direction(self) -> usize {
+        (self.0.get() & 1) as usize
+    }
+}
+
+/// Where a direction is in a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Links {
+    before: Option<DirectionId>,
+    behind: Option<DirectionId>,
+    is_in: bool,
+}
+
+/// One of the queues.
+#[derive(Debug, Default)]
+pub(crate) struct DirectionQueue<const QUEUE: usize> {
+    first: Option<DirectionId>,
+    last: Option<DirectionId>,
+}
+
+fn links<const QUEUE: usize>(streams: &mut EditStreams, id: DirectionId) -> &mut Links {
+    let side: &mut EditSide = &mut streams[id.edit()].sides[id.direction()];
+    &mut side.links[QUEUE]
+}
+
+impl<const QUEUE: usize> DirectionQueue<QUEUE> {
+    /// The first one.
+    pub(crate) fn first(&self) -> Option<DirectionId> {
+        self.first
+    }
+
+    /// Adds a direction at the end, if it is not in the queue. Returns whether it was not.
+    pub(crate) fn push(&mut self, streams: &mut EditStreams, id: DirectionId) -> bool {
+        if links::<QUEUE>(streams, id).is_in {
+            return false;
+        }
+        *links::<QUEUE>(streams, id) = Links { before: self.last, behind: None, is_in: true };
+        match self.last {
+            Some(last) => links::<QUEUE>(streams, last).behind = Some(id),
+            None => self.first = Some(id),
+        }
+        self.last = Some(id);
+        true
+    }
+
+    /// Removes a direction, if it is in the queue.
+    pub(crate) fn remove(&mut self, streams: &mut EditStreams, id: DirectionId) {
+        let Links { before, behind, is_in } = std::mem::take(links::<QUEUE>(streams, id));
+        if !is_in {
+            return;
+        }
+        match before {
+            Some(before) => links::<QUEUE>(streams, before).behind = behind,
+            None => self.first = behind,
+        }
+        match behind {
+            Some(behind) => links::<QUEUE>(streams, behind).before = before,
+            None => self.last = before,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edit::side::EditStream;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn queues_keep_the_order_of_those_that_are_left(
+            steps in prop::collection::vec((0..3u8, 0..8usize, 0..2usize), 0..120),
+        ) {
+            let mut streams = EditStreams::default();
+            let ids: Vec<EditId> = (0..8)
+                .map(|_| {
+                    streams.try_reserve().expect("memory");
+                    streams.insert(EditStream::default())
+                })
+                .collect();
+            let (mut queue, mut model) = (DirectionQueue::<READY>::default(), VecDeque::new());
+            for (step, stream, direction) in steps {
+                let id = DirectionId::new(ids[stream], direction).expect("a direction");
+                prop_assert_eq!((id.edit(), id.direction()), (ids[stream], direction));
+                match step {
+                    0 | 1 => {
+                        let is_new = !model.contains(&id);
+                        prop_assert_eq!(queue.push(&mut streams, id), is_new);
+                        model.extend(is_new.then_some(id));
+                    }
+                    _ => {
+                        queue.remove(&mut streams, id);
+                        model.retain(|each| *each != id);
+                    }
+                }
+                prop_assert_eq!(queue.first(), model.front().copied());
+            }
+            while let Some(id) = queue.first() {
+                prop_assert_eq!(Some(id), model.pop_front());
+                queue.remove(&mut streams, id);
+            }
+            prop_assert!(model.is_empty());
+        }
+    }
+}

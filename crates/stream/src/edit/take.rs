@@ -1,0 +1,217 @@
+//! Payload and FIN of segments of directions that are edited.
+
+use super::decide::Decider;
+use super::map::EditLists;
+use super::side::{EditSide, MOST_OWED};
+use crate::limits::AckSpace;
+use crate::segment::{EditedSegment, Segment, StreamDrop, StreamReader, flag};
+use crate::side::Level;
+use crate::tcp::{Place, TcpTake, free_early};
+
+/// What a segment needs of a stream with edits.
+pub(crate) struct EditTake<'t> {
+    pub(crate) lists: &'t mut EditLists,
+    pub(crate) ours: &'t mut EditSide,
+    pub(crate) theirs: &'t mut EditSide,
+    /// For undecided bytes in one piece.
+    pub(crate) scratch: &'t mut Vec<u8>,
+    pub(crate) acks: AckSpace,
+}
+
+/// How the output follows from the input of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Production {
+    /// The payload goes on as it is.
+    Same,
+    /// Otherwise.
+    Other,
+}
+
+impl TcpTake<'_> {
+    /// Takes the payload and the FIN of a segment of a direction that is edited. Returns how it goes on.
+    pub(crate) fn take_edited(
+        &mut self,
+        segment: &Segment,
+        place: Place,
+        payload: &[u8],
+        reader: &mut dyn StreamReader,
+    ) -> Result<EditedSegment, StreamDrop> {
+        if let Some(EditTake { ours, .. }) = &mut self.edit {
+            ours.largest = ours.largest.max(payload.len().min(usize::from(u16::MAX)) as u16);
+        }
+        let before = self.ours.next;
+        let production = self.take_input(segment, place, payload, reader)?;
+        self.end_input(segment, place, reader)?;
+        Ok(self.let_go(segment, place, (before, production)))
+    }
+
+    fn decider(&mut self) -> Option<Decider<'_>> {
+        let EditTake { lists, ours, scratch, .. } = self.edit.as_mut()?;
+        let (side, pool, now_ms) = (&mut *self.ours, &mut *self.pool, self.now_ms);
+        Some(Decider { side, edit: ours, pool, lists, scratch, now_ms })
+    }
+
+    /// Takes the bytes of a payload.
+    fn take_input(
+        &mut self,
+        segment: &Segment,
+        place: Place,
+        payload: &[u8],
+        reader: &mut dyn StreamReader,
+    ) -> Result<Production, StreamDrop> {
+        let next = self.ours.next.cast_signed();
+        if payload.is_empty() || self.is_keep_alive_behind_fin(place) || place.at < 0 {
+            return Ok(Production::Other);
+        }
+        if place.at < next {
+            self.ours.counts.repeated += (place.end.min(next) - place.at).cast_unsigned();
+        }
+        if place.end <= next {
+            return Ok(Production::Other);
+        }
+        // Output may be longer than input: what is taken must find room for it.
+        if self.is_full() {
+            // Bytes that come again go on: without them nothing would be acknowledged, and no room made.
+            return if place.at < next { Ok(Production::Other) } else { Err(StreamDrop::NoRoom) };
+        }
+        if place.at > next {
+            return self.take_early(segment, place, payload).map(|()| Production::Other);
+        }
+        let Some(edit) = &self.edit else { return Err(StreamDrop::Broken) };
+        let was_plain = edit.ours.held.len() == 0
+            && edit.ours.sent == edit.ours.out_next
+            && self.ours.early.is_none()
+            && place.at == next;
+        let (out, edits) = (edit.ours.out_next, edit.ours.edits);
+        let Some(mut decider) = self.decider() else { return Err(StreamDrop::Broken) };
+        let asked = decider.question();
+        decider.decide(&payload[(next - place.at) as usize..], asked, reader)?;
+        self.take_what_was_early(reader)?;
+        let Some(edit) = &self.edit else { return Err(StreamDrop::Broken) };
+        let is_same = was_plain
+            && edit.ours.edits == edits
+            && edit.ours.out_next == out + payload.len() as u64
+            && (edit.ours.out_next <= edit.ours.limit() || !self.theirs.has_begun);
+        Ok(if is_same { Production::Same } else { Production::Other })
+    }
+
+    /// Whether there is no room for the output of further bytes.
+    fn is_full(&self) -> bool {
+        let kept = self.edit.as_ref().map_or(0, |edit| edit.ours.kept.len());
+        self.pool.chunks() - self.pool.taken() < (self.pool.chunks() / 16).max(1)
+            || kept as u64 >= 2 * self.limits.window
+    }
+
+    /// Keeps bytes beyond a hole. The sender learns of the hole by duplicate acknowledgments: the receiver, which does not get these bytes, sends
+    /// none.
+    fn take_early(&mut self, segment: &Segment, place: Place, payload: &[u8]) -> Result<(), StreamDrop> {
+        self.ours.counts.early += 1;
+        if !self.add_early(place, payload) {
+            return Err(StreamDrop::NoRoom);
+        }
+        let Some(EditTake { ours, .. }) = &mut self.edit else { return Ok(()) };
+        (ours.is_marked, ours.latest_early) = (ours.is_marked | segment.is_marked, place.at.cast_unsigned());
+        match ours.is_acked() {
+            true => ours.duplicates = ours.duplicates.saturating_add(1),
+            false => ours.owed = (ours.owed + 1).min(MOST_OWED),
+        }
+        Ok(())
+    }
+
+    /// Takes the early bytes that are in order now.
+    fn take_what_was_early(&mut self, reader: &mut dyn StreamReader) -> Result<(), StreamDrop> {
+        while let Some(id) = self.ours.early {
+            if self.is_full() {
+                // The sender keeps what is not acknowledged, although it was told that it is there (RFC 2018 section 8).
+                self.clear_early();
+                return Ok(());
+            }
+            let Some(EditTake { lists, ours: edit, scratch, .. }) = &mut self.edit else { return Ok(()) };
+            let (side, pool, now_ms) = (&mut *self.ours, &mut *self.pool, self.now_ms);
+            let taken = Decider { side, edit, pool, lists, scratch, now_ms }
+                .decide_early(&mut self.early[id], reader);
+            free_early(self.early, self.ours);
+            if self.ours.early.is_none() {
+                // There is no hole of which the sender would have to know.
+                (edit.duplicates, edit.owed) = (0, 0);
+            }
+            if !taken? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the output when all bytes before the FIN were taken.
+    fn end_input(
+        &mut self,
+        segment: &Segment,
+        place: Place,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), StreamDrop> {
+        if segment.has(flag::FIN) && self.ours.fin().is_none() {
+            self.ours.set_fin(Some(place.end.max(0).cast_unsigned()));
+        }
+        let is_due = self.ours.fin() == Some(self.ours.next);
+        match self.decider().filter(|decider| is_due && !decider.edit.has_ended) {
+            Some(mut decider) => decider.end(reader),
+            None => Ok(()),
+        }
+    }
+
+    /// Records what made packets need of the last segment of an end: of one that its receiver takes, as far as can be seen.
+    pub(crate) fn note_segment(&mut self, segment: &Segment, window: Option<u16>) {
+        let told = self.ours.told();
+        let is_syn = segment.has(flag::SYN);
+        let is_other = is_syn && self.ours.offset(segment.seq.wrapping_add(1)) != 0;
+        if segment.has(flag::RST) || is_other {
+            return;
+        }
+        let scale = self.ours.scale.unwrap_or(0);
+        let in_order = self.ours.timestamp_value();
+        let Some(EditTake { ours, .. }) = &mut self.edit else { return };
+        // An old duplicate; but a sender that was silent for weeks has any time.
+        if let (Some([value, _]), Some([last, _])) = (segment.timestamps, ours.timestamps)
+            && value.wrapping_sub(last).cast_signed() < 0
+            && in_order != Some(value)
+        {
+            return;
+        }
+        ours.timestamps = segment.timestamps.or(ours.timestamps);
+        if !is_syn && !segment.has_sack {
+            ours.room = segment.most_payload;
+        }
+        let window = window.unwrap_or(segment.window);
+        if is_syn {
+            ours.knows_sack = segment.knows_sack;
+            ours.mss = segment.mss.or(ours.mss);
+            // A SYN's window is not scaled, those of made packets are.
+            ours.window = window >> scale;
+        } else if told == Some(segment.ack) {
+            ours.window = window;
+        }
+    }
+
+    /// Checks what is due to either end, when a segment was taken.
+    pub(crate) fn settle(&mut self) {
+        let told = [self.theirs.told(), self.ours.told()];
+        let Some(EditTake { lists, ours, theirs, .. }) = &mut self.edit else { return };
+        ours.settle(self.ours, lists, told[0]);
+        theirs.settle(self.theirs, lists, told[1]);
+    }
+}
+
+impl EditSide {
+    /// Acknowledges to the sender, which was told `told`, what needs no acknowledgment of the receiver: bytes whose output is all acknowledged,
+    /// perhaps since there is none.
+    pub(crate) fn settle(&mut self, side: &mut crate::side::Side, lists: &mut EditLists, told: Option<u32>) {
+        if side.level != Level::Edit {
+            return;
+        }
+        let acked = self.acked_input(side, lists, self.acked);
+        side.acked = side.acked.max(acked);
+        let is_behind = told.is_none_or(|told| side.seq(acked).wrapping_sub(told).cast_signed() > 0);
+        self.owes_ack = is_behind && acked > 0;
+        self.map.acknowledge(lists, self.acked);
+    }
+}

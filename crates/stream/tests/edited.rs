@@ -1,0 +1,139 @@
+//! Two TCP ends over a bad link with a table between them that edits what they send.
+//!
+//! Held: each end receives the edited bytes of the other one; whatever goes on for a number of the output, has the same bytes; no acknowledgment
+//! goes on for input whose output the receiver does not have; both ends close; nothing is kept at the end. `MMB_STREAM_SCRIPTS` is the number
+//! of scripts for each test.
+
+mod editor;
+mod middle;
+mod segments;
+
+use self::editor::{Editor, Replacement};
+use self::middle::Middle;
+use super::two_ends::MOST_MS;
+use super::two_ends::end::{End, Manner};
+use super::two_ends::link::{Link, Quality, Stop};
+use mmb_random::RepeatableRandom;
+use mmb_stream::{Level, StreamLimits};
+
+/// Scripts for each test, if nothing else is asked for.
+const SCRIPTS: u64 = 150;
+/// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends.
+const SCRIPTS_TO_A_STALL: u64 = 100;
+
+/// What a script chooses.
+#[derive(Clone, Debug)]
+struct Script {
+    levels: [Level; 2],
+    limits: StreamLimits,
+    quality: Quality,
+    manner: [Manner; 2],
+    lengths: [usize; 2],
+    replacements: Vec<Replacement>,
+}
+
+impl Script {
+    fn random(levels: [Level; 2], hold_ms: u32, random: &mut RepeatableRandom) -> Script {
+        let window = random.of(&[3000, 5000, 64 << 10, 1 << 20]);
+        let limits = StreamLimits { streams: 1, memory: 4 << 20, window, hold_ms, ..StreamLimits::default() };
+        let mut manner = [Manner::random(random), Manner::random(random)];
+        if levels.contains(&Level::Watch) {
+            manner.iter_mut().for_each(|manner| manner.timestamps = false);
+            let most = 60 * (manner[0].mtu.min(manner[1].mtu) - 40);
+            manner.iter_mut().for_each(|manner| manner.receive_buffer = manner.receive_buffer.min(most));
+        }
+        let mut length = || random.log_uniform(1, 40_000) as usize * usize::from(random.chance(0.9));
+        let lengths = [length(), length()];
+        let replacements = Replacement::several(random);
+        Script { levels, limits, quality: Quality::random(random), manner, lengths, replacements }
+    }
+}
+
+/// Runs a script. Returns whether it ended.
+fn run(script: &Script, mut random: RepeatableRandom) -> bool {
+    let streams = script.lengths.map(|length| editor::stream(length, &mut random));
+    let mut end =
+        |number: usize| End::new(number, random.word(), script.manner[number], streams[number].clone());
+    let mut ends = [end(0), end(1)];
+    let editor = Editor::new(script.replacements.clone(), streams.clone());
+    let mut middle = Middle::new(script.levels, script.limits, editor);
+    let mut link = Link::new(script.quality, random, streams.clone());
+    let mut now_ms = 0;
+    while !ends.iter().all(End::is_closed) {
+        while let Some((stop, packet)) = link.arrived(now_ms) {
+            match stop {
+                Stop::Middle => {
+                    middle.take(packet, now_ms).into_iter().for_each(|packet| link.forward(now_ms, packet))
+                }
+                Stop::End => {
+                    middle.delivered(&packet);
+                    ends[1 - packet.direction()].receive(packet, now_ms);
+                }
+            }
+        }
+        middle.release(now_ms).into_iter().for_each(|packet| link.forward(now_ms, packet));
+        for end in &mut ends {
+            for packet in end.poll(now_ms) {
+                link.send(now_ms, packet);
+            }
+        }
+        let next = ends.iter_mut().filter_map(|end| end.next_ms(now_ms));
+        let next = next.chain(link.next_ms()).chain(middle.due_ms()).min();
+        now_ms = next.unwrap_or(MOST_MS).max(now_ms + 1);
+        if now_ms >= MOST_MS && !ends.iter().all(End::is_closed) {
+            return false;
+        }
+    }
+    for (number, end) in ends.iter_mut().enumerate() {
+        let expected = middle.expected(1 - number);
+        // The application may not have read all.
+        for _ in 0..5000 {
+            if end.received().len() < expected.len() {
+                end.poll(now_ms);
+            }
+        }
+        assert!(end.received() == expected, "received {} of {} bytes", end.received().len(), expected.len());
+    }
+    middle.end();
+    true
+}
+
+fn runs(name: &str, levels: [Level; 2], hold_ms: u32) {
+    let scripts =
+        std::env::var("MMB_STREAM_SCRIPTS").ok().and_then(|number| number.parse().ok()).unwrap_or(SCRIPTS);
+    let first = std::env::var("MMB_STREAM_FIRST").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let mut stalls = 0;
+    for number in first..first + scripts {
+        let mut random = RepeatableRandom::for_purpose(number, name);
+        let script = Script::random(levels, hold_ms, &mut random);
+        match std::panic::catch_unwind(|| run(&script, random.clone())) {
+            Ok(is_over) => {
+                let may_stall = !script.manner.iter().all(|manner| manner.is_model);
+                assert!(is_over || may_stall, "script {number} does not end: {script:?}");
+                stalls += u64::from(!is_over);
+            }
+            Err(_) => panic!("script {number}: {script:?}"),
+        }
+        assert!(stalls <= scripts / SCRIPTS_TO_A_STALL, "script {number} does not end: {script:?}");
+    }
+}
+
+/// So long that nearly nothing is let go for time: only where Nagle's algorithm (RFC 9293 section 3.7.4) waits for the acknowledgment of what is
+/// held.
+const LONG_MS: u32 = 5000;
+
+#[test]
+fn ends_receive_what_the_editor_makes() {
+    runs("edited ends", [Level::Edit; 2], LONG_MS);
+}
+
+#[test]
+fn ends_receive_what_the_editor_makes_in_one_direction() {
+    runs("edited forward", [Level::Edit, Level::Guard], LONG_MS);
+    runs("edited reply", [Level::Watch, Level::Edit], LONG_MS);
+}
+
+#[test]
+fn ends_receive_what_is_released() {
+    runs("released", [Level::Edit; 2], 20);
+}

@@ -1,0 +1,261 @@
+//! Memory, datagrams, ends of streams in any state.
+
+use super::*;
+use mmb_stream::{
+    EditedPayload, Level, StreamDrop, StreamId, StreamLimits, StreamTable, StreamVerdict, Unfit,
+};
+
+/// A table under limits, and a stream of datagrams that is edited in both directions.
+fn datagrams(limits: StreamLimits) -> (StreamTable, StreamId) {
+    let mut table = StreamTable::default();
+    assert!(table.configure(limits));
+    let id = table.open([Level::Edit; 2], true, None, 0).expect("room");
+    (table, id)
+}
+
+/// The payload of a datagram as it goes on.
+fn datagram(table: &mut StreamTable, id: StreamId, direction: usize, payload: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = payload.to_vec();
+    let mut editor = Words::new(&WORDS);
+    let outcome = table.take(id, direction, &mmb_stream::Segment::default(), &mut bytes, 0, &mut editor);
+    if outcome.verdict != StreamVerdict::Pass {
+        return None;
+    }
+    if let EditedPayload::Kept { offset, len } = outcome.edited.expect("a payload").payload {
+        bytes = vec![0; len];
+        table.copy_kept(id, direction, offset, &mut bytes);
+    }
+    Some(bytes)
+}
+
+#[test]
+fn datagrams_are_edited_and_keep_their_borders() {
+    let (mut table, id) = datagrams(LIMITS);
+    assert_eq!(datagram(&mut table, id, 0, b"an up").as_deref(), Some(&b"an UPPER"[..]));
+    assert_eq!(datagram(&mut table, id, 1, b"cut").as_deref(), Some(&b""[..]));
+    // A word over two datagrams is none: each is decided as it comes.
+    assert_eq!(datagram(&mut table, id, 0, b"u").as_deref(), Some(&b"u"[..]));
+    assert_eq!(datagram(&mut table, id, 0, b"p").as_deref(), Some(&b"p"[..]));
+    let info = table.info(id);
+    assert_eq!((info.edits[0].edits, info.edits[0].removed, info.edits[0].added), (1, 2, 5));
+    assert_eq!(info.edits.map(|edits| (edits.held, edits.waiting)), [(0, 0); 2]);
+    assert_eq!(info.crc32c[0], crc32c::crc32c(b"an upup"), "of what came");
+    assert_eq!([0, 1].map(|end| table.reset_target(id, end)), [None; 2]);
+    table.end(id);
+    assert_eq!((table.payload_memory(), table.edit_records()), (0, 0));
+}
+
+#[test]
+fn idle_streams_of_datagrams_keep_no_memory() {
+    let (mut table, id) = datagrams(LIMITS);
+    let other = table.open([Level::Edit; 2], false, None, 0).expect("room");
+    datagram(&mut table, id, 0, b"unchanged");
+    assert_eq!(table.payload_memory(), 0);
+    datagram(&mut table, id, 0, b"an up");
+    assert!(table.payload_memory() > 0, "until it was copied");
+    datagram(&mut table, other, 0, b"unchanged");
+    assert_eq!(table.payload_memory(), 0);
+    datagram(&mut table, id, 0, b"an up");
+    table.end(id);
+    assert_eq!(table.payload_memory(), 0);
+    datagram(&mut table, other, 0, b"an up");
+    table.end(other);
+    assert_eq!((table.payload_memory(), table.edit_records()), (0, 0));
+}
+
+#[test]
+fn corrupt_datagrams_are_dropped() {
+    let (mut table, id) = datagrams(LIMITS);
+    let header = mmb_stream::Segment { is_corrupt: true, ..mmb_stream::Segment::default() };
+    let outcome = table.take(id, 0, &header, &mut [b'a'; 3], 0, &mut Words::new(&WORDS));
+    assert_eq!(outcome.verdict, StreamVerdict::Drop(StreamDrop::BadChecksum));
+    table.end(id);
+}
+
+#[test]
+fn a_datagram_for_which_there_is_no_room_breaks() {
+    let word = "w".repeat(10_000);
+    let (mut table, id) = datagrams(StreamLimits { memory: 8 << 10, ..LIMITS });
+    let mut editor = Words::new(&[("up", &word)]);
+    let header = mmb_stream::Segment::default();
+    let outcome = table.take(id, 0, &header, &mut b"up".to_vec(), 0, &mut editor);
+    assert_eq!(outcome.verdict, StreamVerdict::Drop(StreamDrop::Broken));
+    assert_eq!(table.payload_memory(), 0);
+    table.end(id);
+}
+
+/// Limits with so many chunks of 2 KiB.
+fn chunks(count: usize) -> StreamLimits {
+    StreamLimits { memory: count * 2048, ..LIMITS }
+}
+
+#[test]
+fn bytes_for_which_there_is_no_room_are_dropped_and_come_again() {
+    let mut conn = EditedConn::established_with(chunks(8), &WORDS, &|segment| segment);
+    let mut at = 0;
+    while conn.take(seg(0, at, &[b'a'; 1000])).is_some() {
+        at += 1000;
+        assert!(at < 16_000);
+    }
+    assert_eq!(conn.outcome.verdict, StreamVerdict::Drop(StreamDrop::NoRoom));
+    assert!(at >= 14_000, "{at} of 16,384 bytes of memory");
+    // What the receiver lacks goes again meanwhile.
+    assert_eq!(conn.send(seg(0, 0, &[b'a'; 1000])).len(), 1);
+    conn.send(ack(1, 0, 4000));
+    assert!(conn.take(seg(0, at, &[b'a'; 1000])).is_some());
+    conn.end();
+}
+
+#[test]
+fn output_that_is_too_long_for_the_memory_breaks_the_stream() {
+    let word = "w".repeat(20_000);
+    let mut conn = EditedConn::established_with(chunks(8), &[("up", &word)], &|segment| segment);
+    conn.drops(seg(0, 0, b"up"), StreamDrop::Broken);
+    // It is over, whatever comes.
+    conn.drops(seg(0, 2, b"more"), StreamDrop::Broken);
+    conn.drops(ack(1, 0, 0), StreamDrop::Broken);
+    assert_eq!(conn.made(), NOTHING);
+    conn.end();
+}
+
+#[test]
+fn held_bytes_for_which_there_is_no_room_break_the_stream() {
+    let word = "w".repeat(60_000);
+    let mut conn = EditedConn::established_with(chunks(16), &[(&word, "x")], &|segment| segment);
+    let mut at = 0;
+    while conn.take(seg(0, at, &word.as_bytes()[..1000])).is_none() && at < 40_000 {
+        if conn.outcome.verdict == StreamVerdict::Drop(StreamDrop::NoRoom) {
+            break;
+        }
+        at += 1000;
+    }
+    // 16 chunks of 2,048 bytes.
+    assert_eq!(at, 31_000);
+    // To let them go takes memory, too.
+    conn.now_ms = 100;
+    assert_eq!(conn.table.next_due(100), Some((conn.id, 0)));
+    let released = conn.table.release(conn.id, 0, 100, &mut conn.editor);
+    assert_eq!(released, Err(StreamDrop::Broken));
+    assert_eq!(conn.table.release(conn.id, 0, 100, &mut conn.editor), Err(StreamDrop::Broken));
+    assert_eq!((conn.table.due_ms(), conn.made()), (None, vec![]));
+    conn.end();
+}
+
+#[test]
+fn kept_output_is_bounded_whatever_it_grows_to() {
+    let word = "w".repeat(1000);
+    let limits = StreamLimits { window: 10_000, ..LIMITS };
+    let mut conn = EditedConn::established_with(limits, &[("up", &word)], &|segment| segment.window(5000));
+    let mut at = 0;
+    for _ in 0..100 {
+        if conn.take(seg(0, at, b"upup")).is_some() || conn.outcome.verdict == StreamVerdict::Absorb {
+            at += 4;
+        }
+        while conn.table.make().is_some() {}
+        // Twice the window, and the output of one packet.
+        assert!(conn.info().kept[0] <= 22_000, "{}", conn.info().kept[0]);
+    }
+    assert_eq!(conn.outcome.verdict, StreamVerdict::Drop(StreamDrop::NoRoom));
+    conn.end();
+}
+
+#[test]
+fn early_bytes_are_bounded() {
+    let limits = StreamLimits { reorder: 2000, ..LIMITS };
+    let mut conn = EditedConn::established_with(limits, &WORDS, &|segment| segment);
+    conn.take(seg(0, 1000, &[b'a'; 1000]));
+    conn.take(seg(0, 3000, &[b'a'; 1000]));
+    conn.drops(seg(0, 5000, &[b'a'; 1000]), StreamDrop::NoRoom);
+    assert_eq!(conn.info().early[0], 2000);
+    conn.end();
+}
+
+#[test]
+fn the_longest_idle_stream_with_held_or_kept_bytes_is_the_one_to_give_up() {
+    let mut conn = conn();
+    assert_eq!(conn.table.longest_idle(1_000_000), None);
+    conn.send(seg(0, 0, b"u"));
+    assert_eq!(conn.table.longest_idle(1_000_000), Some(conn.id), "it holds a byte");
+    conn.send(seg(0, 1, b"p"));
+    assert_eq!(conn.table.longest_idle(1_000_000), Some(conn.id), "it keeps five");
+    conn.send(ack(1, 0, 5));
+    assert_eq!(conn.table.longest_idle(1_000_000), None);
+    conn.end();
+}
+
+#[test]
+fn little_memory_makes_new_streams_unfit() {
+    let mut conn = EditedConn::established_with(chunks(8), &WORDS, &|segment| segment);
+    conn.send(seg(0, 0, &[b'a'; 14_000]));
+    let opened = conn.table.open([Level::Edit, Level::None], false, Some(&syn(b"").header), 0);
+    assert_eq!(opened, Err(Unfit::NoRoom));
+    assert_eq!(conn.table.edit_records(), 1);
+    conn.end();
+}
+
+#[test]
+fn a_stream_ends_in_any_state() {
+    let steps: [&dyn Fn(&mut EditedConn); 9] = [
+        &|conn| drop(conn.take(seg(0, 0, b"up"))),
+        &|conn| drop(conn.take(seg(0, 2, b"u"))),
+        &|conn| drop(conn.take(seg(0, 100, b"early"))),
+        &|conn| drop(conn.take(ack(1, 0, 3))),
+        &|conn| drop(conn.take(seg(0, 3, &[b'a'; 60]))),
+        &|conn| drop(conn.release(100)),
+        &|conn| drop(conn.take(seg(0, 0, b"upu"))),
+        &|conn| drop(conn.take(seg(0, 63, b"cut").fin())),
+        &|conn| assert_ne!(conn.table.next_due(0), Some((conn.id, 1))),
+    ];
+    for makes in [false, true] {
+        for count in 0..=steps.len() {
+            let mut conn = EditedConn::established_with(LIMITS, &WORDS, &|segment| segment.window(40));
+            for step in &steps[..count] {
+                step(&mut conn);
+                if makes {
+                    conn.made();
+                }
+            }
+            conn.end();
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_takes_the_place_of_another_inherits_nothing() {
+    let mut conn = conn();
+    for _ in 0..5 {
+        conn.take(seg(0, 0, b"up"));
+        conn.take(seg(0, 2, b"u"));
+        let before = conn.id;
+        conn.table.end(before);
+        conn.id = conn.table.open([Level::Edit, Level::None], false, Some(&syn(b"").header), 0).unwrap();
+        assert_eq!(conn.id, before, "the same place");
+        assert_eq!((conn.table.due_ms(), conn.made()), (None, vec![]));
+        conn.send(syn(b""));
+        conn.send(syn_ack());
+        conn.send(ack(0, 0, 0));
+        // What it holds is due a hold after it came, not before.
+        conn.now_ms += 50;
+        assert_eq!(conn.send(seg(0, 0, b"u")), NOTHING);
+        assert_eq!(conn.table.due_ms(), Some(conn.now_ms + 100));
+        assert_eq!(conn.send(seg(0, 0, b"up")), ["> 0 \"UPPER\" ack 0"]);
+        conn.send(ack(1, 0, 5));
+        conn.table.end(conn.id);
+        conn.id = conn.table.open([Level::Edit, Level::None], false, Some(&syn(b"").header), 0).unwrap();
+        conn.send(syn(b""));
+        conn.send(syn_ack());
+        conn.send(ack(0, 0, 0));
+    }
+    conn.end();
+}
+
+#[test]
+fn what_a_packet_could_not_carry_is_made() {
+    let mut conn = conn();
+    let shown = conn.take(seg(0, 0, b"up").fin());
+    assert_eq!(shown.as_deref(), Some("> 0 \"UPPER\" ack 0 fin"));
+    let edited = conn.outcome.edited.expect("numbers");
+    conn.table.take_back(conn.id, 0, &edited);
+    assert_eq!(conn.made(), ["+> 0 \"UPPER\" ack 0 fin"]);
+    conn.end();
+}
