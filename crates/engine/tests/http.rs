@@ -224,3 +224,50 @@ fn a_removed_rule_leaves_whole_messages() {
         assert!(response.ends_with("\r\n0\r\n\r\n"), "{response}");
     }
 }
+
+#[test]
+fn what_waits_for_responses_does_not_pass_by_a_fin() {
+    let connect = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
+    for before in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(64), connect.to_owned()] {
+        let mut site = Site::new("add-stateful tcp-dport 80 http-uri \"/admin\" close");
+        site.send(0, &before, SIZE);
+        site.send(0, "GET /admin HTTP/1.1\r\nHost: a\r\n\r\n", SIZE);
+        site.segment(0, 0x01 | ACK, b"");
+        site.later(200);
+        assert!(!site.text(1).contains("/admin"), "{}", site.text(1));
+        assert!(site.resets >= 2);
+    }
+}
+
+#[test]
+fn a_full_head_has_room_for_the_framing() {
+    let mut site = Site::new(
+        "add-stateful tcp-dport 80 http-body \"bad\" mod http-body \"worse\"\n\
+         add-stateful tcp-dport 80 http mod http-header \"X\" \"\\m\\m\\m\\m\\m\\m\\m\\m\\m\\m\\m\\m\"",
+    );
+    let lines = format!("X: {}\r\n", "y".repeat(60)).repeat(126);
+    site.send(
+        0,
+        &format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: 11\r\n\r\nbad is what"),
+        SIZE,
+    );
+    // Each acknowledgment lets some more of the packets go that this makes.
+    (0..40).for_each(|_| site.segment(1, ACK, b""));
+    let text = site.text(1);
+    assert!(
+        text.ends_with("\r\nTransfer-Encoding: chunked\r\n\r\nd\r\nworse is what\r\n0\r\n\r\n"),
+        "{text}"
+    );
+    assert!(!text.contains("Content-Length"));
+}
+
+#[test]
+fn any_length_may_be_announced() {
+    for length in [u64::MAX, u64::MAX - 15, 1 << 63] {
+        let mut site = Site::new("add-stateful tcp-dport 80 http-body \"bad\" mod http-body \"worse\"");
+        let request = format!("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\nbad");
+        site.send(0, &request, SIZE);
+        site.later(6000);
+        assert_eq!(site.text(1), request);
+    }
+}

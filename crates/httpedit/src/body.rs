@@ -38,13 +38,15 @@ pub(crate) enum Ending {
     End,
     /// The sender has closed; so many bytes of framing are left.
     Truncated(usize),
+    /// What follows is refused.
+    Refused,
 }
 
 impl Ending {
     /// Whether no content follows.
     pub(crate) fn is_last(self) -> bool {
         match self {
-            Ending::LastChunk(_) | Ending::End | Ending::Truncated(_) => true,
+            Ending::LastChunk(_) | Ending::End | Ending::Truncated(_) | Ending::Refused => true,
             Ending::More | Ending::Full => false,
         }
     }
@@ -108,7 +110,9 @@ pub(crate) fn gather(
                 at += len;
                 break Ending::Truncated(len);
             }
-            HttpPiece::Unfit(reason) => return Err(reason),
+            HttpPiece::Unfit(reason) if at == 0 => return Err(reason),
+            // What comes before it is still content.
+            HttpPiece::Unfit(_) => break Ending::Refused,
             HttpPiece::More | HttpPiece::Wait | HttpPiece::Opaque => break Ending::More,
             HttpPiece::Request(_) | HttpPiece::Response(_) | HttpPiece::Trailers(_) => break Ending::More,
         }
@@ -147,7 +151,7 @@ impl Gathered {
         (count, decided): (usize, usize),
         buffer: &mut HeadBuffer,
     ) {
-        if count == self.len && !self.is_cut {
+        if (count == self.len && !self.is_cut) || self.ending == Ending::Refused {
             return;
         }
         connection.set_place(direction, self.begin);

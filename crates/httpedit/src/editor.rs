@@ -34,7 +34,7 @@ pub enum HttpProgress {
     Held(Held),
     /// A rule that ends the connection, by the caller's number, is met.
     Ended(u32),
-    /// All bytes are decided and none that follows, of both directions, need be shown: they pass.
+    /// All bytes are decided, and all that follow pass, in both directions; so do those that are held of the other one, when it is asked again.
     Opaque,
     /// The bytes are not read, and `http unfit` is `close`, or a body that leaves in other framing cannot go on.
     Unfit(HttpUnfit),

@@ -36,7 +36,8 @@ struct Line {
 /// A head while it is changed. Its memory is used again for the next one.
 #[derive(Debug)]
 pub(crate) struct HeadTable {
-    lines: ArrayVec<Line, MOST_HEADERS>,
+    /// One more than a head has at most: for Transfer-Encoding.
+    lines: ArrayVec<Line, { MOST_HEADERS + 1 }>,
     /// A part of the first line, and what stands in its place.
     target: Option<(Span, Place)>,
     /// The host within an absolute target.
@@ -114,10 +115,18 @@ impl<'h> HeadEdit<'h> {
 
     /// Appends a header.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
-        if self.table.lines.is_full() || self.table.text.len() + name.len() + value.len() > MOST_TEXT {
+        if self.table.lines.len() >= MOST_HEADERS
+            || self.table.text.len() + name.len() + value.len() > MOST_TEXT
+        {
             return self.note(HttpNote::LongHead);
         }
         let (name, value) = (self.new_text(name), self.new_text(value));
+        let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false });
+    }
+
+    /// Appends the header that says that the body is in chunks. There always is room: what rules add comes behind it.
+    pub(crate) fn add_chunked(&mut self) {
+        let (name, value) = (self.new_text(b"Transfer-Encoding"), self.new_text(b"chunked"));
         let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false });
     }
 

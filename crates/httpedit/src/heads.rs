@@ -224,8 +224,9 @@ impl HttpEditor {
                 let new_length = if body_plan == BodyPlan::Empty { Some(tail as u64) } else { None };
                 let work = &mut *kit.work;
                 let mut edit = HeadEdit::new(head.headers(), &mut work.table);
-                edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
+                // First, while there is room for it: without it nobody would find the end of the body.
                 frame(&mut edit, head, body_plan, new_length);
+                edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
                 let mut emitter = Emitter::new(&bytes[..len], &mut work.text, out);
                 edit.emit(&mut emitter);
                 if body_plan == BodyPlan::Empty && has_body {
@@ -274,10 +275,11 @@ impl HttpEditor {
         let is_changed = !is_long && (tail > 0 || !work.found.is_empty());
         let new_length = is_changed.then(|| (editing.len(&work.found, count) + tail) as u64);
         let mut edit = HeadEdit::new(head.headers(), &mut work.table);
-        edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
+        // First, while there is room for it: see `leave`.
         if is_changed {
             frame(&mut edit, head, BodyPlan::Whole(content.len() as u64), new_length);
         }
+        edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
         let mut emitter = Emitter::new(bytes, &mut work.text, out);
         edit.emit(&mut emitter);
         if is_changed {
@@ -302,14 +304,18 @@ fn edit_head(
     head: &MessageHead<'_>,
 ) {
     let live_rules = || live.iter().filter_map(|index| rules.rules.get(*index as usize)).zip(slots);
+    if let MessageHead::Request(request) = head {
+        edit.strip_http2(request);
+    }
     let request = if let MessageHead::Request(head) = head { Some(head) } else { None };
     for (rule, slot) in live_rules() {
         if *slot == rule.met() {
             rule.head_edits.iter().for_each(|change| edit.apply(change, &rule.head_edits, request));
         }
     }
-    let Some(request) = request else { return };
-    edit.strip_http2(request);
+    if request.is_none() {
+        return;
+    }
     let strips = rules.settings.encodings == HttpEncodings::Strip;
     if strips && live_rules().any(|(rule, slot)| *slot != FAILED && rule.is_about_bodies()) {
         ENCODINGS.into_iter().for_each(|name| edit.strip(name));
@@ -336,7 +342,7 @@ fn frame(edit: &mut HeadEdit<'_>, head: &MessageHead<'_>, body_plan: BodyPlan, n
         (BodyPlan::Chunks, None) => {
             edit.strip(b"content-length");
             if !is_not_modified && head.headers().first(b"transfer-encoding").is_none() {
-                edit.add(b"Transfer-Encoding", b"chunked");
+                edit.add_chunked();
             }
         }
     }

@@ -72,7 +72,8 @@ pub(crate) fn plan(
         BodyFraming::UntilClose => BodyPlan::InPlace,
         _ if !changes_length => BodyPlan::InPlace,
         BodyFraming::Length(length) if message.version == HttpVersion::Http10 => {
-            if length + message.headers.len() as u64 > MOST_WHOLE {
+            // The length may be any that has 64 bits.
+            if length.saturating_add(message.headers.len() as u64) > MOST_WHOLE {
                 return pass(Some(HttpNote::LongBody));
             }
             BodyPlan::Whole(length)

@@ -125,7 +125,7 @@ fn every_answer_has_its_shape_in_json() {
     );
     assert_eq!(
         mmb.json(&["show", "errors"]),
-        json!({"drops": {}, "made": {}, "not_applied": {}, "port_losses": []})
+        json!({"drops": {}, "made": {}, "absorbed": 0, "not_applied": {}, "port_losses": []})
     );
     assert_eq!(
         mmb.json(&["show", "settings"]),

@@ -14,12 +14,36 @@ use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Cond, Match, NumberItem, NumberSet, Rule, StreamEdit, Target, Test};
 use mmb_policy::settings::{HttpSettings, HttpUnfit};
 use mmb_scan::{EditScratch, Scanner};
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
 /// A set of rules, and whether its edits keep every framing.
 struct RuleSet {
     rules: HttpRules,
     keeps_framing: bool,
+}
+
+/// What a worker has, for all sets.
+struct Worker {
+    scanner: Scanner,
+    scratch: EditScratch,
+    memory: HttpMemory,
+}
+
+impl Worker {
+    fn new() -> Worker {
+        let mut scanner = Scanner::new(1 << 16).expect("memory");
+        let mut scratch = EditScratch::new();
+        for set in &*SETS {
+            set.rules.sets().for_each(|set| scanner.prepare(set).expect("memory"));
+            set.rules.edit_patterns().for_each(|patterns| scratch.prepare(patterns));
+        }
+        Worker { scanner, scratch, memory: HttpMemory::default() }
+    }
+}
+
+thread_local! {
+    static WORKER: RefCell<Worker> = RefCell::new(Worker::new());
 }
 
 static SETS: LazyLock<[RuleSet; 3]> = LazyLock::new(|| {
@@ -106,7 +130,8 @@ impl EditOutput for Left {
 /// An end sees something else when the bytes are cut otherwise.
 pub(super) fn edit(steps: &[Step], lengths: &[usize]) -> Result<(), String> {
     for set in &*SETS {
-        let mut runs = lengths.iter().map(|length| (length, run(&set.rules, steps, *length)));
+        let run = |length| WORKER.with_borrow_mut(|worker| run(worker, &set.rules, steps, length));
+        let mut runs = lengths.iter().map(|length| (length, run(*length)));
         let Some((_, (whole, whole_unfit))) = runs.next() else { return Ok(()) };
         for (length, (cut, unfit)) in runs {
             let is_same = match (unfit || whole_unfit, set.keeps_framing) {
@@ -133,12 +158,8 @@ fn begins(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// What leaves in both directions, and whether the connection was refused.
-fn run(rules: &HttpRules, steps: &[Step], length: usize) -> ([Left; 2], bool) {
-    let mut scanner = Scanner::new(1 << 16).expect("memory");
-    rules.sets().for_each(|set| scanner.prepare(set).expect("memory"));
-    let mut scratch = EditScratch::new();
-    rules.edit_patterns().for_each(|patterns| scratch.prepare(patterns));
-    let mut memory = HttpMemory::default();
+fn run(worker: &mut Worker, rules: &HttpRules, steps: &[Step], length: usize) -> ([Left; 2], bool) {
+    let Worker { scanner, scratch, memory } = worker;
     let live = [0, 1, 2];
     let mut editor = HttpEditor::new(rules, live.len());
     let (mut left, mut has_ended) = ([Left::default(), Left::default()], [false; 2]);
@@ -149,16 +170,10 @@ fn run(rules: &HttpRules, steps: &[Step], length: usize) -> ([Left; 2], bool) {
             rest = behind;
             left[step.direction as usize].undecided.extend(piece);
             has_ended[step.direction as usize] |= step.is_end && rest.is_empty();
-            for direction in [step.direction, other(step.direction), step.direction] {
+            for direction in [step.direction, other(step.direction), step.direction, other(step.direction)] {
                 let index = direction as usize;
                 let bytes = left[index].undecided.clone();
-                let mut tools = HttpTools {
-                    rules,
-                    live: &live,
-                    scanner: &mut scanner,
-                    scratch: &mut scratch,
-                    memory: &mut memory,
-                };
+                let mut tools = HttpTools { rules, live: &live, scanner, scratch, memory };
                 let input = HttpInput { direction, bytes: &bytes, is_end: has_ended[index], release: false };
                 let progress = editor.edit(&mut tools, input, &mut left[index]);
                 let undecided = left[index].undecided.len();
@@ -170,7 +185,7 @@ fn run(rules: &HttpRules, steps: &[Step], length: usize) -> ([Left; 2], bool) {
                     }
                     HttpProgress::Ended(_) | HttpProgress::NoRoom => panic!("{progress:?}"),
                     HttpProgress::Unfit(_) => {
-                        editor.close(&mut scanner);
+                        editor.close(scanner);
                         return (left, true);
                     }
                 }
@@ -180,7 +195,7 @@ fn run(rules: &HttpRules, steps: &[Step], length: usize) -> ([Left; 2], bool) {
             }
         }
     }
-    editor.close(&mut scanner);
+    editor.close(scanner);
     (left, false)
 }
 

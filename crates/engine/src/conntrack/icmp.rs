@@ -86,6 +86,8 @@ impl Conntrack {
             (proto::ICMP6, Some([2, _, _, _, mtu @ ..])) => u32::from_be_bytes(*mtu),
             _ => return,
         };
+        // Below what every path carries it is an old router's (RFC 1191 section 5), or a forgery that would make many packets of one.
+        let mtu = mtu.max(if layout.l4_kind == proto::ICMP6 { 1280 } else { 576 });
         let headers = u32::from(quoted.l4 - quoted.ip) + TCP_HEADER;
         let most = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
         self.state.streams.table.bound_payload(stream, direction.turned() as usize, most);

@@ -164,7 +164,8 @@ impl StreamSearch<'_> {
         }
         match progress {
             HttpProgress::All | HttpProgress::Opaque => ControlFlow::Continue(()),
-            HttpProgress::Held(_) if waited_ms == Some(u32::MAX) => {
+            // Nothing is undecided for longer: what was not read must not pass.
+            HttpProgress::Held(_) if is_end || waited_ms == Some(u32::MAX) => {
                 self.is_unfit = true;
                 ControlFlow::Break(())
             }

@@ -88,7 +88,7 @@ impl BackwardNfa {
 
     /// What reading a byte costs, in bytes that a deterministic automaton reads.
     pub(super) fn cost(&self) -> usize {
-        1 + self.words / 8
+        1 + self.words / 8 + self.jump_words.len() / 16
     }
 
     /// The earliest place in `starts` where something wanted starts. `None` too if there is too little working memory.

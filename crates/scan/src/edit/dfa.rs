@@ -5,13 +5,14 @@
 
 use super::nfa::{Behind, PositionNfa};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// The most states before equal ones are merged.
 const MOST_STATES: usize = 1 << 18;
 /// The most transitions before equal states are merged.
 const MOST_TRANSITIONS: usize = 1 << 21;
 /// The most positions that are moved while states are made.
-const MOST_WORK: usize = 1 << 25;
+const MOST_WORK: usize = 1 << 23;
 
 /// More states than an automaton may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +153,8 @@ struct Determinizer<'nfa> {
     classes: usize,
     /// The class of the end of a line, if it matters.
     newline: Option<usize>,
-    numbers: HashMap<Subset, u32>,
-    waiting: Vec<Subset>,
+    numbers: HashMap<Rc<Subset>, u32>,
+    waiting: Vec<Rc<Subset>>,
     /// The last round in which a position of each family was seen.
     rounds: Vec<usize>,
     round: usize,
@@ -229,7 +230,8 @@ impl Determinizer<'_> {
 
     fn number(&mut self, subset: Subset) -> Result<u32, TooManyStates> {
         let next = self.waiting.len() as u32 + 1;
-        let number = *self.numbers.entry(subset.clone()).or_insert(next);
+        let subset = Rc::new(subset);
+        let number = *self.numbers.entry(Rc::clone(&subset)).or_insert(next);
         if number == next {
             if self.waiting.len() == MOST_STATES {
                 return Err(TooManyStates);

@@ -10,20 +10,21 @@
 //! What is edited: the leftmost match; of those that start there the longest; of those equally long the one of the pattern that comes first in the
 //! list. The search goes on behind its end. The result does not depend on how the stream is cut into pieces.
 //!
-//! How: [`texts`] are searched by `aho-corasick`, many by their first bytes; whether one is begun is told by filters on the last bytes ([`begun`]), then by an
-//! automaton of all prefixes. A regex is made a deterministic automaton ([`dfa`]) that runs from each place where a match may begin; if that reads much in vain, one
-//! pass backward ([`backward`]) finds the earliest start. All tables are made by `compile`; nothing is allocated later.
+//! How: [`texts`] are searched by `aho-corasick`, many of them by their first bytes. Whether one is begun is told by filters of the last bytes
+//! ([`begun`]), then by an automaton of all prefixes. Regexes become a deterministic automaton ([`dfa`]) that runs from each place where a match may
+//! begin. If that reads much in vain, one pass backward ([`backward`]) finds the earliest start. `compile` makes all tables.
 //!
-//! What it costs, with *n* bytes, a longest match of *L*, and regexes of *P* positions (their bytes and classes, each as often as it is repeated):
+//! What it costs at most, with *n* bytes, a longest match of *L*, and regexes of *P* positions (their bytes and classes, each as often as it is
+//! repeated):
 //!
 //! | | most |
 //! | --- | --- |
-//! | `begun`, texts | a look into a filter for each of the last *L*, and two steps of an automaton; mostly six looks in all, whatever the number of texts |
-//! | `next`, texts | a look into a filter and four steps of an automaton for each byte up to the match, and `begun` if it is among the last *L* |
-//! | `begun`, regexes | for each of the last *L*, 2 + *P* / 512 steps and *P* / 64 operations on words; mostly a look for a first byte |
-//! | `next`, regexes | the same for each of *n*, and up to *L* steps behind the match |
+//! | `begun`, texts | for each of the last *L*, a look into a filter and two steps of an automaton; mostly six looks in all |
+//! | `next`, texts | for each byte up to the match, a look into a filter and four steps; `begun` if the match is among the last *L* |
+//! | `begun`, regexes | for each of the last *L*, 2 + *P* / 512 steps, *P* / 64 operations on words and one for each part that may be left out; mostly a search for a first byte |
+//! | `next`, regexes | the same for each of *n*; *L* steps from the start of the match |
 //!
-//! Hence matches that are short, but could have been long (`a(?:.{0,999}z)?`), cost *L* each. In regexes with more than 16,384 positions or with
+//! Hence many short matches that could have been long ones (`a(?:.{0,999}z)?`) cost *L* each. In regexes of more than 16,384 positions, or with
 //! `(?m)^` behind their begin, each place may read *L*. `examples/edit_cycles.rs` measures usual and hostile streams.
 
 mod backward;
@@ -111,7 +112,8 @@ impl EditScratch {
 
 impl EditPatterns {
     /// Compiles patterns; of equally long matches, that of the one that comes first counts. Refuses the regexes that [`PatternSet::compile`] refuses, and
-    /// those whose matches depend on the stream's end, have no bound or one above [`MOST_EDIT_MATCH`](crate::MOST_EDIT_MATCH).
+    /// those whose matches depend on the stream's end, have no bound or one above [`MOST_EDIT_MATCH`](crate::MOST_EDIT_MATCH). Takes a tenth of
+    /// a second for 10,000 texts, half of one for a large regex, and some seconds at most.
     ///
     /// # Errors
     /// A pattern is refused, or they are too many or too large.

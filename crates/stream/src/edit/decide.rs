@@ -9,11 +9,11 @@ use crate::segment::{StreamDrop, StreamReader};
 use crate::side::Side;
 use std::ops::ControlFlow;
 
-/// The most early bytes that are decided at once: as many as a packet can have.
-const MOST_EARLY: usize = 64 << 10;
+/// The most early bytes that are decided at once: between them is asked whether there is room for more output.
+const MOST_EARLY: usize = 4 << 10;
 
 /// Bytes that the editor is asked about at once: those that are held, and new ones.
-pub(crate) const MOST_UNDECIDED: usize = MOST_HELD + MOST_EARLY;
+pub(crate) const MOST_UNDECIDED: usize = MOST_HELD + (64 << 10);
 
 /// One direction, while its bytes are decided.
 pub(crate) struct Decider<'d> {
