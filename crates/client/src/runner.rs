@@ -221,17 +221,27 @@ impl CommandRunner<'_> {
     }
 
     fn save_state(&self, name: &str, json: bool) -> Result<(), CommandError> {
-        let mut saved = 0;
+        let (mut saved, mut notes) = (0, Vec::new());
         self.save_as((&Request::SaveState, FileContent::State), name, json, |answer| match answer {
             Answer::State(piece) => hex::decode(&piece).ok_or(CommandError::NotAState).map(Some),
             Answer::Saved(line) => {
                 saved = line.connections;
                 Ok(None)
             }
+            Answer::Note(note) => {
+                notes.push(note.message);
+                Ok(None)
+            }
             _ => Ok(None),
         })?;
-        let line = json!({ "saved": name, "connections": saved });
+        let mut line = json!({ "saved": name, "connections": saved });
+        if !notes.is_empty() {
+            line["notes"] = json!(notes);
+        }
         self.report_saved(name, json, &line, &counted(saved, "connection"));
+        if name != "-" && !json {
+            notes.iter().for_each(|note| print(self.sink, &format!("{name}: {note}\n")));
+        }
         Ok(())
     }
 
