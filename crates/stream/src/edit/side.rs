@@ -54,7 +54,7 @@ pub(crate) struct EditStream {
     pub(crate) over: Option<StreamDrop>,
 }
 
-/// One direction. Offsets of input are those of [`Side`]; output is counted from the same first number.
+/// One direction. Offsets of input are those of the plain direction (`crate::side::Side`); output is counted from the same first number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EditSide {
     /// Input before this is decided.
