@@ -271,3 +271,28 @@ fn any_length_may_be_announced() {
         assert_eq!(site.text(1), request);
     }
 }
+
+/// What a rule on HTTP does, ends with its policy, and what is about another rule leaves it alone.
+#[test]
+fn rules_end_with_their_policy() {
+    let mut site = Site::new("add-stateful id 2 tcp-dport 80 http-host \"a.org\" close");
+    site.send(0, REQUEST, SIZE);
+    site.send(1, RESPONSE, SIZE);
+    site.mmb.engine.publish(&host::policy("add-stateful id 2 tcp-dport 80 accept")).expect("a policy");
+    site.send(0, "GET / HTTP/1.1\r\nHost: a.org\r\n\r\n", SIZE);
+    assert!(site.text(1).ends_with("Host: a.org\r\n\r\n"), "{}", site.text(1));
+    assert_eq!(site.resets, 0);
+}
+
+#[test]
+fn other_rules_that_change_leave_a_body_alone() {
+    let rule = "add-stateful id 1 tcp-dport 80 http-body \"hello\" mod http-body \"hello hello\"";
+    let mut site = Site::new(rule);
+    site.send(0, REQUEST, SIZE);
+    let (head, body) = RESPONSE.split_at(RESPONSE.len() - 20);
+    site.send(1, head, SIZE);
+    site.mmb.engine.publish(&host::policy(&format!("{rule}\nadd id 9 udp-dport 53 drop"))).expect("a policy");
+    site.send(1, body, SIZE);
+    site.later(200);
+    assert!(site.text(0).contains("hello hello"), "{}", site.text(0));
+}

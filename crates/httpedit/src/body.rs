@@ -2,7 +2,7 @@
 
 use crate::limits::{MOST_FOUND, MOST_GATHERED, MOST_RUNS, MOST_WRITTEN};
 use crate::output::Emitter;
-use crate::plan::RuleBits;
+use crate::plan::{RuleBits, places};
 use crate::rule::{BodyAction, BodyEdit, HttpRule, HttpRules};
 use arrayvec::ArrayVec;
 use mmb_http::{BodyPlace, FramingKind, HeadBuffer, HttpConnection, HttpDirection, HttpPiece, HttpUnfit};
@@ -192,8 +192,8 @@ impl<'e> Editing<'e> {
     }
 
     fn rules(&self) -> impl Iterator<Item = (usize, &'e HttpRule)> {
-        let places = (0..RuleBits::BITS as usize).filter(|place| self.bits >> place & 1 != 0);
-        places.filter_map(|place| Some((place, self.rules.rules.get(*self.live.get(place)? as usize)?)))
+        places(self.bits)
+            .filter_map(|place| Some((place, self.rules.rules.get(*self.live.get(place)? as usize)?)))
     }
 
     /// Whether a rule may add something at the end.

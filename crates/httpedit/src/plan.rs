@@ -27,6 +27,15 @@ pub(crate) enum BodyPlan {
 /// Rules of a connection as bits, by their places.
 pub(crate) type RuleBits = u128;
 
+/// The places of the bits that are set, the lowest first: a step each, however many there may be.
+pub(crate) fn places(mut bits: RuleBits) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.checked_sub(1)?;
+        Some(place)
+    })
+}
+
 /// What is known of a message when its head is complete.
 pub(crate) struct Message<'m> {
     pub(crate) headers: Headers<'m>,
@@ -130,6 +139,14 @@ pub(crate) fn decimal(mut number: u64) -> arrayvec::ArrayVec<u8, 20> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_are_those_of_the_bits_that_are_set_and_no_others() {
+        for bits in [0, 1, 2, 0b1011_0100, 1 << 63, 1 << 64, 1 << 127, 1 | 1 << 127, RuleBits::MAX] {
+            let set = (0..RuleBits::BITS as usize).filter(|place| bits >> place & 1 != 0);
+            assert!(places(bits).eq(set), "{bits:#x}");
+        }
+    }
 
     #[test]
     fn numbers_are_written_as_they_are_read() {

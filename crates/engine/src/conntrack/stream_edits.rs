@@ -3,6 +3,7 @@
 //! A packet that a stream makes has the headers that the last packets of its end had when they came in ([`EditedConnection`]), and the numbers
 //! and bytes that the stream gives it.
 
+use super::edited::EditedConnection;
 use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
 use super::stream_ref::FollowedId;
@@ -13,27 +14,10 @@ use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
 use crate::verdict::ReturnedPacket;
-use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_base::Id;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::{Layout, Packet};
 use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
-
-id_types! {
-    /// What made packets need of a connection.
-    pub(super) struct EditedId;
-}
-
-/// What made packets need of a connection with an edited stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EditedConnection {
-    /// The connection, known from its first packet of a stream on.
-    member: Option<ConnId>,
-    /// The headers of the packets of each direction when they come in.
-    headers: [Option<HeaderTemplate>; 2],
-}
-
-/// The connections of a worker whose streams are edited.
-pub(super) type EditedConnections = Slab<EditedId, EditedConnection, Chunks<EditedConnection, 64>>;
 
 impl Conntrack {
     /// See [`Worker::set_ack_space`](crate::Worker::set_ack_space).
@@ -76,7 +60,7 @@ impl Conntrack {
         self.table.ids(id).extension.map_or(0, |id| self.state.extensions.get(id).ack(direction))
     }
 
-    /// Remembers the headers of a packet of a stream with edits, unless those of its direction are known.
+    /// Remembers the headers of a packet of a stream with edits.
     #[inline]
     pub(super) fn note_headers(
         &mut self,
@@ -90,9 +74,7 @@ impl Conntrack {
         let (member, direction) = of.member;
         edited.member = Some(member);
         let headers = &mut edited.headers[direction as usize];
-        if headers.as_ref().is_none_or(|headers| headers.port() != packet.port) {
-            *headers = HeaderTemplate::of(packet, layout).or(*headers);
-        }
+        *headers = HeaderTemplate::of(packet, layout).or(*headers);
     }
 
     /// Gives out the next packet that a stream makes; `None` if there are none. `out` returns false without a free buffer: the packet is lost
@@ -169,7 +151,7 @@ impl Conntrack {
         let StreamPhase::Searched(search) = &mut followed[id].phase else { return };
         let mut search = StreamSearch::new(rules, search, tools);
         let released = table.release(stream, direction, state.now_ms, &mut search);
-        let is_unfit = search.is_unfit;
+        let (is_unfit, has_no_room) = (search.is_unfit, search.has_no_room);
         state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
         self.forget_numbers(member, stream);
@@ -190,6 +172,7 @@ impl Conntrack {
                 let reason = match why {
                     StreamDrop::Broken => DropReason::StreamNoRoom,
                     _ if is_unfit => DropReason::HttpUnfit,
+                    _ if has_no_room => DropReason::StreamNoRoom,
                     _ => DropReason::StreamHeld,
                 };
                 let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
@@ -200,7 +183,7 @@ impl Conntrack {
     }
 
     /// Makes a RST for each end, with the headers that are known of its packets.
-    fn reset_both_by_headers(&mut self, member: ConnId, id: FollowedId) -> [Option<u32>; 2] {
+    pub(super) fn reset_both_by_headers(&mut self, member: ConnId, id: FollowedId) -> [Option<u32>; 2] {
         let mut seqs = [None; 2];
         let FollowedStream { stream: Some(stream), edited: Some(edited), .. } =
             self.state.streams.followed[id]

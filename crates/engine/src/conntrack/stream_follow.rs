@@ -182,6 +182,10 @@ impl Conntrack {
                 let end = self.give_up(of, id, DropReason::HttpUnfit, packet, layout);
                 return Err(end.into());
             }
+            StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room && of.stream.is_edited => {
+                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
+                return Err(end.into());
+            }
             StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room => DropReason::StreamNoRoom,
             StreamVerdict::Drop(StreamDrop::Stopped) => {
                 let by = decided.map(|decided| self.decide(snapshot, (of, id), decided, packet, layout));
@@ -343,8 +347,14 @@ impl Conntrack {
         let streams = &mut self.state.streams;
         let Some(stream) = streams.table.longest_idle(self.state.now_ms) else { return };
         if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
+            let edited = streams.followed[id].edited.and_then(|edited| streams.edited[edited].member());
+            let tells = match edited {
+                // Only the stream knows the numbers of its receivers.
+                Some(member) => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
+                None => ReceiverReset::Once,
+            };
             let reason = DropReason::StreamNoRoom;
-            streams.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Once });
+            self.state.streams.stop(id, StreamEnd { reason, by: None, answers: true, tells });
         }
     }
 }

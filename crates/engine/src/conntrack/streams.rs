@@ -8,8 +8,8 @@
 //!
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
+use super::edited::{EditedConnection, EditedConnections, EditedId};
 use super::rule_sets::MOST_RULES;
-use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
@@ -194,6 +194,7 @@ impl Streams {
                 self.table.set_ack_space(self.acks);
             }
             self.tools.set = None;
+            self.tools.http.configure(None, 0, &mut self.tools.edit_scratch);
             return;
         }
         let limits = StreamLimits {
@@ -238,6 +239,10 @@ impl Streams {
         now_ms: u64,
     ) -> Result<Option<StreamRef>, DropReason> {
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        self.edited.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        if wanted.reads_http {
+            self.tools.http.reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        }
         let mut end = None;
         let stream = match self.table.open(wanted.levels, wanted.digests, first, now_ms) {
             Ok(stream) => Some(stream),
@@ -258,16 +263,13 @@ impl Streams {
             }
         };
         let is_edited = stream.is_some_and(|stream| self.table.is_edited(stream));
-        let edited = match is_edited && self.edited.try_reserve().is_ok() {
-            true => Some(self.edited.insert(EditedConnection::default())),
-            false => None,
-        };
+        let edited = is_edited.then(|| self.edited.insert(EditedConnection::default()));
         let mut search = SearchState { wanted: wanted.searches, ..SearchState::default() };
         if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
         if wanted.reads_http && stream.is_some() {
-            search.http = Some(self.tools.http.open().ok_or(DropReason::ConnNoMemory)?);
+            search.http = Some(self.tools.http.open());
         }
         self.serials = self.serials.wrapping_add(1);
         let (serial, digests) = (self.serials, wanted.digests);
@@ -298,7 +300,10 @@ impl Streams {
     pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
         let Some(id) = self.live(stream) else { return Some([0; 2]) };
         let followed = &self.followed[id];
-        if followed.http().is_some_and(|http| self.tools.http.is_within_message(http)) {
+        // A connection that a rule has ended must not go on elsewhere.
+        if followed.end().is_some()
+            || followed.http().is_some_and(|http| self.tools.http.is_within_message(http))
+        {
             return None;
         }
         followed.stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))

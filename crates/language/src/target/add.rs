@@ -8,7 +8,7 @@ use crate::print::value::bytes;
 use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemKind, ValueSyntax};
 use crate::value;
-use mmb_policy::field::{Field, FieldId, FieldPlace, ValueKind, Writable};
+use mmb_policy::field::{Field, FieldPlace, ValueKind};
 use mmb_policy::rule::Target;
 use std::fmt::{Formatter, Result, Write as _};
 
@@ -19,7 +19,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
                 the options area are the bound: what does not fit is left out and counted. \
                 `add http-header \"NAME\" \"VALUE\"` appends a header field to heads, `add http-body \"TEXT\"` bytes to bodies (\"Edits\").",
     slots: &[Slot::Field("a TCP option, `http-header` or `http-body`"), Slot::OptionalValue],
-    takes: |info| matches!(info.writable, Writable::Option | Writable::Header) || info.id == FieldId::HttpBody,
+    takes: edit::adds,
     ..TargetInfo::new("add", check)
 };
 

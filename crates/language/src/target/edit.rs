@@ -10,13 +10,28 @@ use mmb_policy::field::{FIELDS, FieldId, FieldInfo, Writable};
 use mmb_policy::http::{HeaderName, Replacement, ReplacementPart, fixed_header};
 use mmb_policy::rule::StreamEdit;
 
+/// Whether `mask` takes a field.
+pub(super) fn masks(info: &FieldInfo) -> bool {
+    info.writable == Writable::Stream
+}
+
+/// Whether `strip` takes a field.
+pub(super) fn strips(info: &FieldInfo) -> bool {
+    matches!(info.writable, Writable::Option | Writable::Header | Writable::Stream)
+}
+
+/// Whether `add` takes a field.
+pub(super) fn adds(info: &FieldInfo) -> bool {
+    matches!(info.writable, Writable::Option | Writable::Header) || info.id == FieldId::HttpBody
+}
+
 /// `mask FIELD ["TEXT"]`
 pub(super) fn mask(
     field: &FieldSyntax<'_>,
     value: Option<&ValueSyntax<'_>>,
     report: &mut CheckReport<'_>,
 ) -> Option<StreamEdit> {
-    takes(field, "mask", super::mask::INFO.takes, report)?;
+    takes(field, "mask", masks, report)?;
     let Some(value) = value else { return Some(StreamEdit::Mask(field.field, Vec::new())) };
     let item = one(field, value, report)?;
     let text = plain(replacement(item, report)?, item.span, report)?;
@@ -70,7 +85,7 @@ pub(super) fn strip(
     negated: bool,
     report: &mut CheckReport<'_>,
 ) -> Option<StreamEdit> {
-    takes(field, "strip", super::strip::INFO.takes, report)?;
+    takes(field, "strip", strips, report)?;
     let is_header = field.field.info().writable == Writable::Header;
     match (is_header, negated) {
         // What stays may be any.
@@ -92,7 +107,7 @@ pub(super) fn add(
     value: Option<&ValueSyntax<'_>>,
     report: &mut CheckReport<'_>,
 ) -> Option<StreamEdit> {
-    takes(field, "add", super::add::INFO.takes, report)?;
+    takes(field, "add", adds, report)?;
     let Some(value) = value else {
         let error = Diagnostic::new(field.span, format!("what is added to `{}` is missing", field.field));
         report.error(error.expected(value::written_form(field.field.info())));

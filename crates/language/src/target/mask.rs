@@ -3,7 +3,6 @@
 use super::edit;
 use super::info::{Slot, TargetArguments, TargetInfo};
 use crate::report::CheckReport;
-use mmb_policy::field::Writable;
 use mmb_policy::rule::Target;
 
 pub(super) const INFO: TargetInfo = TargetInfo {
@@ -14,7 +13,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
                 that no length changes (\"Edits\").",
     synonyms: &["hide", "redact", "censor"],
     slots: &[Slot::Field("a field of streams or `http-body`"), Slot::OptionalValue],
-    takes: |info| info.writable == Writable::Stream,
+    takes: edit::masks,
     ..TargetInfo::new("mask", check)
 };
 

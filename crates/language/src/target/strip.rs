@@ -4,7 +4,7 @@ use super::edit;
 use super::info::{Slot, TargetArguments, TargetInfo};
 use super::operand::option_kind;
 use crate::report::CheckReport;
-use mmb_policy::field::{Field, FieldPlace, Writable};
+use mmb_policy::field::{Field, FieldPlace};
 use mmb_policy::rule::Target;
 use std::fmt::{Formatter, Result};
 
@@ -16,7 +16,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
                 the rule finds there (\"Edits\").",
     synonyms: &["remove"],
     slots: &[Slot::Selection],
-    takes: |info| matches!(info.writable, Writable::Option | Writable::Header | Writable::Stream),
+    takes: edit::strips,
     clash,
     ..TargetInfo::new("strip", check)
 };

@@ -53,7 +53,8 @@ impl<'t> EditSink<'t> {
             return;
         }
         let out = self.side.out_next;
-        if !self.side.kept.push(self.pool, by) || !self.side.map.reserve(self.lists) {
+        let is_too_much = self.side.kept.len() + by.len() > self.side.most_kept;
+        if is_too_much || !self.side.kept.push(self.pool, by) || !self.side.map.reserve(self.lists) {
             self.is_broken = true;
             return;
         }
