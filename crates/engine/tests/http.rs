@@ -201,6 +201,16 @@ fn a_slow_head_has_its_time() {
 }
 
 #[test]
+fn settings_come_into_force_without_other_rules() {
+    let rule = "add-stateful tcp-dport 80 http-body \"hello\" mod http-body \"bye\"";
+    let mut site = Site::new(rule);
+    let changed = host::policy(&format!("set http encodings pass\n{rule}"));
+    site.mmb.engine.publish(&changed).expect("a policy");
+    site.send(0, REQUEST, SIZE);
+    assert!(site.text(1).contains("Accept-Encoding"), "{}", site.text(1));
+}
+
+#[test]
 fn a_removed_rule_leaves_whole_messages() {
     let mut site = Site::new("add-stateful tcp-dport 80 http-body \"x\" mod http-body \"yyy\"");
     site.send(0, REQUEST, SIZE);

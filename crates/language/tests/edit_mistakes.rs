@@ -528,15 +528,19 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "add-stateful http mod http-host \"a b\"",
-        &["33: `http-host` holds neither blanks nor control characters; expected a text without them"],
+        &["33: `http-host` is a name or an address; expected a host, with or without a port"],
     ),
     (
         "add-stateful http mod http-uri \"/a b\"",
-        &["32: `http-uri` holds neither blanks nor control characters; expected `%20` for a blank"],
+        &[
+            "32: `http-uri` holds neither blanks nor control characters, and only ASCII; expected an encoded text, such as `%20` for a blank",
+        ],
     ),
     (
         "add-stateful http mod http-uri \"/\\m\\n\"",
-        &["32: `http-uri` holds neither blanks nor control characters; expected `%20` for a blank"],
+        &[
+            "32: `http-uri` holds neither blanks nor control characters, and only ASCII; expected an encoded text, such as `%20` for a blank",
+        ],
     ),
     ("add-stateful http mod http-uri \"/a\" mod http-uri \"/b\"", &["37: `http-uri` is written already"]),
     (

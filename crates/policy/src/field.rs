@@ -501,7 +501,7 @@ fields! {
     HttpHost "http-host" Stream FieldPlace::Stream(StreamPart::HttpHost), Tcp, ServerName, Protocol, Writable::Whole, NO_BINDING, NONE,
         "host that a request is for, without port; with a leading dot: the domain and all below it";
     HttpUri "http-uri" Stream FieldPlace::Stream(StreamPart::HttpUri), Tcp, Pattern, Protocol, Writable::Whole, NO_BINDING, NONE,
-        "target of a request, as the request line has it; a text is its beginning";
+        "target of a request, without scheme and authority; a text is its beginning";
     HttpStatus "http-status" Stream FieldPlace::Stream(StreamPart::HttpStatus), Tcp, Number, Protocol, STATUS_RO, NO_BINDING, NONE,
         "status code of a response, 100-999";
     HttpHeader "http-header" Stream FieldPlace::Stream(StreamPart::HttpHeader), Tcp, Header, Protocol, Writable::Header, NO_BINDING,

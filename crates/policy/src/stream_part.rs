@@ -17,7 +17,7 @@ pub enum StreamPart {
     HttpMethod,
     /// The host that a request is for, without port and without a dot at its end: as [`StreamPart::ServerName`].
     HttpHost,
-    /// The target of a request, as it stands in the request line: a text is its beginning.
+    /// The target of a request, without scheme and authority: a text is its beginning.
     HttpUri,
     /// The status code of a response.
     HttpStatus,

@@ -14,6 +14,8 @@ pub enum NotApplied {
     PayloadShort,
     /// The packet's buffer has no headroom, or the IP length would exceed 65,535.
     NoRoom,
+    /// A connection passes without rules on its bytes: its stream cannot be followed, and `stream unfit` is `pass`.
+    StreamUnfit,
     /// Messages of HTTP pass unedited: their connection is not read as HTTP/1.x, and `http unfit` is `pass`.
     HttpUnfit,
     /// A body of HTTP passes unedited: it has a content coding.
@@ -40,12 +42,13 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 14] = [
+    pub const ALL: [NotApplied; 15] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
         NotApplied::PayloadShort,
         NotApplied::NoRoom,
+        NotApplied::StreamUnfit,
         NotApplied::HttpUnfit,
         NotApplied::HttpEncodedBody,
         NotApplied::HttpPartialBody,
@@ -65,6 +68,7 @@ impl NotApplied {
             NotApplied::Fragment => "fragment",
             NotApplied::PayloadShort => "payload-short",
             NotApplied::NoRoom => "no-room",
+            NotApplied::StreamUnfit => "stream-unfit",
             NotApplied::HttpUnfit => "http-unfit",
             NotApplied::HttpEncodedBody => "http-encoded-body",
             NotApplied::HttpPartialBody => "http-partial-body",

@@ -3,20 +3,18 @@
 //! Life-cycle of the table: [`StreamTable::configure`] gets the memory for payload, again when the limits change and no stream keeps
 //! bytes. Life-cycle of a stream: see the crate.
 
-use crate::edit::side::EditId;
-use crate::edit::table::{EditTable, edit_stats, keeps};
-use crate::edit::take::EditTake;
+use crate::edit::links::EditId;
+use crate::edit::pair::EditTake;
+use crate::edit::side::{EditStats, EditStream};
+use crate::edit::table::EditTable;
+use crate::id::StreamId;
 use crate::limits::{AckSpace, StreamLimits};
+use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
-use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamReader, StreamVerdict, flag};
+use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
 use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats};
 use crate::tcp::TcpTake;
-use mmb_base::{Chunks, Slab, id_types};
-
-id_types! {
-    /// A worker's stream.
-    pub struct StreamId;
-}
+use mmb_base::{Chunks, Slab};
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,21 +52,6 @@ pub struct StreamInfo {
     pub crc32c: [u32; 2],
     /// What was edited, by direction.
     pub edits: [EditStats; 2],
-}
-
-/// What was edited in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EditStats {
-    /// Places.
-    pub edits: u64,
-    /// Bytes of input in them.
-    pub removed: u64,
-    /// Bytes of output in them.
-    pub added: u64,
-    /// Bytes that are held back now.
-    pub held: usize,
-    /// Bytes of output that wait for the receiver's window.
-    pub waiting: u64,
 }
 
 /// A connection's stream.
@@ -313,7 +296,7 @@ impl StreamTable {
             early: sides.map(|side| side.early.map_or(0, |early| self.early[early].len())),
             crc32c: [sides[0].crc32c, sides[1].crc32c],
             edits: [0, 1].map(|direction| {
-                edits.map_or_else(EditStats::default, |edits| edit_stats(&edits.sides[direction]))
+                edits.map_or_else(EditStats::default, |edits| edits.sides[direction].stats())
             }),
         }
     }
@@ -330,7 +313,7 @@ impl StreamTable {
             let idle_s = now_s.saturating_sub(stream.last_s);
             let edit = stream.edit.map(|edit| &self.edit.streams[edit]);
             let is_kept = stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some())
-                || edit.is_some_and(keeps);
+                || edit.is_some_and(EditStream::keeps);
             if is_kept && idle_s >= IDLE_S && found.is_none_or(|(longest, _)| idle_s > longest) {
                 found = Some((idle_s, id));
             }

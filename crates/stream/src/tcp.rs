@@ -3,7 +3,7 @@
 //! The order of the checks is that of RFC 9293 section 3.10.7.4 and RFC 7323 section 5.3, as far as they concern one who stands between the ends:
 //! a segment that no receiver would take must not become the first copy of its bytes.
 
-use crate::edit::take::EditTake;
+use crate::edit::pair::EditTake;
 use crate::limits::{StreamLimits, Urgent};
 use crate::rope::ChunkPool;
 use crate::segment::{EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict, flag};

@@ -195,7 +195,7 @@ impl Read for StateReaderLines<'_> {
 
 /// Says how many connections a state lacks.
 fn left_out_note(connections: u64) -> String {
-    format!(
-        "{connections} connections are left out: their bytes are being edited, which a state does not keep"
-    )
+    let (what, whose) =
+        if connections == 1 { ("connection is", "its") } else { ("connections are", "their") };
+    format!("{connections} {what} left out: {whose} bytes are being edited, which a state does not keep")
 }

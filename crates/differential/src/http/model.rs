@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 const TOKEN: &str = r"[!#$%&'*+.^_`|~0-9A-Za-z-]";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The first bytes of a connection of another protocol.
+const OTHERS: [&[u8]; 2] = [PREFACE, b"\x16\x03"];
 const MOST_OUTSTANDING: usize = 64;
 const MOST_HEADERS: usize = 128;
 
@@ -270,11 +272,12 @@ impl Model {
         if bytes.is_empty() || self.waits {
             return None;
         }
+        let begins = |other: &&&[u8]| other.starts_with(&bytes[..bytes.len().min(other.len())]);
         if side.messages == 0
             && side.blanks == 0
-            && PREFACE.starts_with(&bytes[..bytes.len().min(PREFACE.len())])
+            && let Some(other) = OTHERS.iter().find(begins)
         {
-            self.is_opaque = bytes.len() >= PREFACE.len();
+            self.is_opaque = bytes.len() >= other.len();
             return None;
         }
         if bytes.starts_with(b"\r\n") {

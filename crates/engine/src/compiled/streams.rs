@@ -3,12 +3,12 @@
 //! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
 //! for a connection only if the connection has the rule.
 
-use super::stream_edit::StreamEditRule;
+use super::stream_edit::{StreamEditRule, directions, part};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
 use mmb_httpedit::HttpRules;
-use mmb_policy::field::{FieldPlace, StreamPart};
+use mmb_policy::field::StreamPart;
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Target};
 use mmb_policy::settings::HttpSettings;
@@ -163,24 +163,6 @@ impl HttpSource {
     }
 }
 
-fn part(constraint: &Match) -> Option<StreamPart> {
-    if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
-}
-
-/// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.
-pub(super) fn directions(constraint: &Match) -> [bool; 2] {
-    match part(constraint) {
-        Some(StreamPart::Both) => [true, true],
-        Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
-        Some(StreamPart::Reply) => [false, true],
-        Some(StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri) => {
-            [false, false]
-        }
-        Some(StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody) => [false, false],
-        None => [false, false],
-    }
-}
-
 /// A constraint that a pattern meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PatternUse {
@@ -291,8 +273,8 @@ impl StreamPatterns {
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
-            let edit =
-                StreamEditRule::compile(policy, (*slot, *id, rule), before).map_err(|why| (*id, why))?;
+            let edit = StreamEditRule::compile(policy, (*slot, *id, rule), before.edits())
+                .map_err(|why| (*id, why))?;
             let edits = edit.is_some();
             built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {

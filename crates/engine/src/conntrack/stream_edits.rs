@@ -3,6 +3,7 @@
 //! A packet that a stream makes has the headers that the last packets of its end had when they came in ([`EditedConnection`]), and the numbers
 //! and bytes that the stream gives it.
 
+use super::edited::EditedConnection;
 use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
 use super::stream_ref::FollowedId;
@@ -13,34 +14,10 @@ use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
 use crate::verdict::ReturnedPacket;
-use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_base::Id;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::{Layout, Packet};
 use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
-
-id_types! {
-    /// What made packets need of a connection.
-    pub(super) struct EditedId;
-}
-
-/// What made packets need of a connection with an edited stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EditedConnection {
-    /// The connection, known from its first packet of a stream on.
-    member: Option<ConnId>,
-    /// The headers of the packets of each direction when they come in.
-    headers: [Option<HeaderTemplate>; 2],
-}
-
-impl EditedConnection {
-    /// The connection, if a packet of it was seen.
-    pub(super) fn member(&self) -> Option<ConnId> {
-        self.member
-    }
-}
-
-/// The connections of a worker whose streams are edited.
-pub(super) type EditedConnections = Slab<EditedId, EditedConnection, Chunks<EditedConnection, 64>>;
 
 impl Conntrack {
     /// See [`Worker::set_ack_space`](crate::Worker::set_ack_space).

@@ -8,8 +8,8 @@
 //!
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
+use super::edited::{EditedConnection, EditedConnections, EditedId};
 use super::rule_sets::MOST_RULES;
-use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
@@ -131,8 +131,6 @@ pub(crate) struct Streams {
     serials: u32,
     unfit: StreamUnfit,
     pub(super) acks: AckSpace,
-    /// Connections whose stream could not be followed.
-    unfit_count: u64,
     pub(super) events: StreamEvents,
 }
 
@@ -247,7 +245,6 @@ impl Streams {
         let stream = match self.table.open(wanted.levels, wanted.digests, first, now_ms) {
             Ok(stream) => Some(stream),
             Err(Unfit::NoRoom | Unfit::Midway | Unfit::Signed) => {
-                self.unfit_count += 1;
                 let answers = match self.unfit {
                     StreamUnfit::Pass => return Ok(None),
                     StreamUnfit::Close => true,

@@ -42,6 +42,9 @@ pub use unfit::HttpUnfit;
 /// What a client sends first if it knows that the server speaks HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// How TLS begins: a record of the handshake, of version 3.x (RFC 8446, section 5.1). No request does.
+const TLS: &[u8] = &[22, 3];
+
 /// The usual limit of a head.
 pub const DEFAULT_HEAD_LIMIT: u32 = 16 * 1024;
 
@@ -162,12 +165,14 @@ impl HttpConnection {
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         let side = &mut self.requests;
         side.has_waiting = false;
-        if side.is_at_start() && bytes.starts_with(HTTP2_PREFACE) {
+        let others = [HTTP2_PREFACE, TLS];
+        if side.is_at_start() && others.iter().any(|other| bytes.starts_with(other)) {
             self.over = Some(Over::Opaque);
             return Ok(HttpPiece::Opaque);
         }
-        let may_be_preface = side.is_at_start() && !bytes.is_empty() && HTTP2_PREFACE.starts_with(bytes);
-        let progress = if may_be_preface {
+        let may_be_other =
+            side.is_at_start() && !bytes.is_empty() && others.iter().any(|other| other.starts_with(bytes));
+        let progress = if may_be_other {
             HeadProgress::More
         } else {
             side.head(HttpDirection::Requests, bytes, self.head_limit as usize)?

@@ -195,13 +195,17 @@ fn what_is_found(syntax: &RuleSyntax<'_>, edit: &PlacedEdit<'_, '_>, report: &mu
 
 /// Reports a change of a request that waits for what comes behind the request's head.
 fn in_time(syntax: &RuleSyntax<'_>, edit: &PlacedEdit<'_, '_>, report: &mut CheckReport<'_>) {
-    let is_late = |constraint: &&MatchSyntax<'_>| {
-        matches!(part(constraint), Some(StreamPart::HttpStatus | StreamPart::HttpBody))
+    // That no head has a header field is known with the response's.
+    let is_late = |constraint: &&MatchSyntax<'_>| match part(constraint) {
+        Some(StreamPart::HttpStatus | StreamPart::HttpBody) => true,
+        Some(StreamPart::HttpHeader) => constraint.negated,
+        _ => false,
     };
     let Some(late) = syntax.matches.iter().find(is_late) else { return };
-    let what = if late.field.field.id == FieldId::HttpStatus { "the response" } else { "a body" };
+    let what = if late.field.field.id == FieldId::HttpBody { "a body" } else { "the response" };
+    let not = if late.negated { "! " } else { "" };
     let message = format!(
-        "`{}` can never apply: the head of the request has passed when {what} is there for `{}`",
+        "`{}` can never apply: the head of the request has passed when {what} is there for `{not}{}`",
         edit.name(),
         late.field.field
     );

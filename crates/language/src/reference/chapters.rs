@@ -248,8 +248,8 @@ add-stateful tcp-dport http http-status >= 500 http-header \"Server\" alert
 add-stateful tcp-dport http http-header \"User-Agent\" /curl/i http-body \"VIRUS\" drop
 ```
 
-- `http` is any exchange. Of `http-method`, a text is the whole method, whose case counts. Of `http-uri`, a text is the beginning of the request target, as the request
-  line has it; nothing is decoded. `http-status` is a number, of the response that is no interim one (1xx).
+- `http` is any exchange. Of `http-method`, a text is the whole method, whose case counts. Of `http-uri`, a text is the beginning of the request target, without a
+  scheme and an authority before the path; nothing is decoded. `http-status` is a number, of the response that is no interim one (1xx).
 - Of `http-host`, a text is the whole name, or with a leading dot the domain and all below it, in either case of letters. The host is that of the request target, else that of
   the `Host` header field; its port and a dot at its end do not count.
 - `http-header NAME` alone asks whether the request or the response has such a header field, in either case of letters. With patterns, a text is the whole value, without the
@@ -257,7 +257,8 @@ add-stateful tcp-dport http http-header \"User-Agent\" /curl/i http-body \"VIRUS
 - `http-body` is the body of the request or of the response, each by itself, without what frames it; it is searched anywhere.
 - A regex searches, wherever a text is a whole or a beginning. `^` and `$` are both ends of what it searches; `$` is refused of bodies.
 - `!` stands before `http-method`, `http-host` and `http-uri`, which are decided with the head of the request, before `http-status`, decided with that of the response, and
-  before `http-header`: `! http-header` holds at a head if neither it nor the request's head has what is asked for. `! http-host` also holds for a request without a host.
+  before `http-header`: `! http-header` is decided with the head of the response, and holds if neither head has what is asked for. `! http-host` also holds for a request
+  without a host.
 - Where a connection is not, or no longer, of HTTP/1 (TLS, an HTTP/2 preface, behind CONNECT and 101), no constraint on HTTP holds, negated or not. What happens to messages whose
   borders are not certain, `set http unfit` says.
 
@@ -286,14 +287,14 @@ add-stateful tcp-dport http http-host \"old.org\" mod http-host \"new.org\" mod 
   long as `set stream hold` says.
 - A text of an edit has at most 4,096 bytes; in one of `mod`, `\\m` is what it replaces (at most 16 times). The escapes are those of all texts.
 - Edits of header fields, of `http-host` and `http-uri`, and `add http-body` need a constraint on HTTP, such as `http`. They act on every head of an exchange whose
-  constraints are met when that head is complete, and on every body of one whose constraints are met when the body ends: with `http` on requests and responses, with
-  `http-status 200` on responses.
+  constraints are met when that head is complete: with `http` on requests and responses, with `http-status 200` on responses. Bodies are edited, and something is added at
+  their end, if all other constraints of the rule are met with the head before them.
 - Header fields are edited in the order written. `mod http-header` writes the value of every header field of the name and leaves a head without one alone; `\\m` is the old value. `add
   http-header` appends one, even if there is one of the name. Several `strip ! http-header` make a list of what stays.
 - These header fields are not written, and `strip !` keeps them, whatever it names: @FIXED@. They frame messages, belong to one hop, or are written
   by `mod http-host`. Names are tokens; values hold no line ends and no other control characters.
-- `mod http-host` writes the `Host` header field, and the host in a request target that has one; `mod http-uri` writes the request target. `\\m` is the whole old value. Neither takes
-  blanks. Both need constraints that the head of a request meets.
+- `mod http-host` writes the host of the `Host` header field, and of a request target that has one; the port stays unless the text has one. `mod http-uri` writes the request
+  target, behind a scheme and an authority if there are any; it begins with `/`. `\\m` is the whole old host or target. Both need constraints that the head of a request meets.
 - `add http-body` appends to bodies; a message that has none gets none. Lengths, chunks and validators follow a body that changes.
 - `mod tls-sni` is refused: TLS protects its handshake. A rule that edits does not `close` or `drop`, which would end the connection at the same match.
 

@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
 use crate::value;
-use mmb_policy::field::{FIELDS, FieldId, FieldInfo, Writable};
+use mmb_policy::field::{FIELDS, Field, FieldId, FieldInfo, Writable};
 use mmb_policy::http::{HeaderName, Replacement, ReplacementPart, fixed_header};
 use mmb_policy::rule::StreamEdit;
 
@@ -63,12 +63,7 @@ pub(super) fn modify(
     } else if replacement.parts().is_empty() {
         Diagnostic::new(item.span, "an empty text removes what was found")
             .expected(format!("`strip {}`, or at least one byte", field.field))
-    } else if is_whole && replacement.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        let message = format!("`{}` holds neither blanks nor control characters", field.field);
-        let expected = match field.field.id {
-            FieldId::HttpUri => "`%20` for a blank",
-            _ => "a text without them",
-        };
+    } else if let Some((message, expected)) = whole_fault(field.field, &replacement).filter(|_| is_whole) {
         Diagnostic::new(item.span, message).expected(expected)
     } else if is_whole {
         return Some(StreamEdit::ModHttp(field.field, replacement));
@@ -77,6 +72,30 @@ pub(super) fn modify(
     };
     report.error(error);
     None
+}
+
+/// What is wrong with a text in the place of the host or of the target of a request, and the remedy.
+fn whole_fault(field: Field, replacement: &Replacement) -> Option<(String, &'static str)> {
+    let has = |is_bad: fn(u8) -> bool| replacement.bytes().any(is_bad);
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    let begins_target = match replacement.parts() {
+        // The old target begins so.
+        [ReplacementPart::Matched, ..] | [] => true,
+        [ReplacementPart::Bytes(bytes), ..] => bytes.starts_with(b"/") || bytes == b"*",
+    };
+    match field.id {
+        FieldId::HttpUri if has(|byte| !byte.is_ascii_graphic()) => {
+            let message = "`http-uri` holds neither blanks nor control characters, and only ASCII";
+            Some((message.to_owned(), "an encoded text, such as `%20` for a blank"))
+        }
+        FieldId::HttpUri if !begins_target => {
+            Some(("the target of a request begins with `/`".to_owned(), "a text such as `/new\\m`"))
+        }
+        FieldId::HttpHost if !replacement.bytes().all(is_of_host) => {
+            Some(("`http-host` is a name or an address".to_owned(), "a host, with or without a port"))
+        }
+        _ => None,
+    }
 }
 
 /// `strip [!] FIELD`, of a field of streams.

@@ -84,7 +84,10 @@ fn fit_edits(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
         matches.iter().map(|m| m.field).find(|field| part(*field).is_some_and(is))
     };
     let found = found(if is_http { |part| part == StreamPart::HttpBody } else { StreamPart::is_bytes });
-    let is_late = matches.iter().any(|m| matches!(m.field.id, FieldId::HttpStatus | FieldId::HttpBody));
+    let is_late = matches.iter().any(|m| {
+        let is_absent = m.negated && m.field.id == FieldId::HttpHeader;
+        is_absent || matches!(m.field.id, FieldId::HttpStatus | FieldId::HttpBody)
+    });
     let (mut done, mut selection) = (HashSet::new(), None);
     targets.retain_mut(|target| {
         let Target::Edit(edit) = target else { return true };
@@ -226,8 +229,6 @@ impl Draw {
         let field = Field::new(fields[usize::from(self.small[1]) % fields.len()]);
         let some = || if self.bytes.is_empty() { vec![self.small[2]] } else { self.bytes.clone() };
         let value = || -> Vec<u8> { some().into_iter().filter(|byte| !byte.is_ascii_control()).collect() };
-        let of_uri =
-            || -> Vec<u8> { value().into_iter().filter(|byte| *byte != b' ').chain([b'/']).collect() };
         let line = [FieldId::HttpHost, FieldId::HttpUri][usize::from(self.small[1]) % 2];
         Target::Edit(match self.small[0] % 9 {
             0 => StreamEdit::Mask(field, if self.negated { Vec::new() } else { some() }),
@@ -237,9 +238,17 @@ impl Draw {
             4 => StreamEdit::AddHeader(self.header_name(), value()),
             5 => StreamEdit::StripHeader(self.header_name()),
             6 => StreamEdit::KeepHeader(self.header_name()),
-            7 => StreamEdit::ModHttp(Field::new(line), self.replacement(of_uri())),
+            7 => StreamEdit::ModHttp(Field::new(line), self.replacement(self.whole(line))),
             _ => StreamEdit::AddBody(some()),
         })
+    }
+
+    /// Bytes that may stand in the place of a request's host or target.
+    fn whole(&self, field: FieldId) -> Vec<u8> {
+        if field == FieldId::HttpHost {
+            return format!("w-{}.example:80", self.small[2]).into_bytes();
+        }
+        b"/".iter().chain(&self.bytes).copied().filter(u8::is_ascii_graphic).collect()
     }
 
     /// A replacement with these bytes, in which what was matched may stand.

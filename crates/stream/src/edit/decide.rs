@@ -4,8 +4,9 @@ use super::map::EditLists;
 use super::side::{EditSide, MOST_HELD};
 use super::sink::{EditSink, Undecided};
 use crate::early::EarlyBytes;
+use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
-use crate::segment::{StreamDrop, StreamReader};
+use crate::segment::StreamDrop;
 use crate::side::Side;
 use std::ops::ControlFlow;
 

@@ -1,8 +1,9 @@
 //! What the packet at hand carries on.
 
 use super::map::EditLists;
+use super::pair::EditTake;
 use super::side::EditSide;
-use super::take::{EditTake, Production};
+use super::take::Production;
 use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamVerdict, flag};
 use crate::side::Side;
 use crate::tcp::{Place, TcpTake};

@@ -8,12 +8,13 @@
 //! retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made packet comes back.
 
 use super::map::EditLists;
-use super::side::{EditSide, Work};
+use super::side::EditSide;
+use super::work::Work;
 use crate::early::EarlyBytes;
+use crate::id::StreamId;
 use crate::rope::ChunkPool;
 use crate::segment::flag;
 use crate::side::{EarlyTable, Level, Side};
-use crate::table::StreamId;
 use arrayvec::ArrayVec;
 
 /// PSH

@@ -4,8 +4,8 @@
 //! one; a RST with a number that nobody would believe (RFC 5961) does not get one that somebody does.
 
 use super::map::EditLists;
+use super::pair::EditTake;
 use super::side::EditSide;
-use super::take::EditTake;
 use crate::limits::AckSpace;
 use crate::segment::{EditedSegment, Segment, flag};
 use crate::side::{Level, Side};

@@ -2,21 +2,12 @@
 
 use super::decide::Decider;
 use super::map::EditLists;
+use super::pair::EditTake;
 use super::side::{EditSide, MOST_OWED};
-use crate::limits::AckSpace;
-use crate::segment::{EditedSegment, Segment, StreamDrop, StreamReader, flag};
+use crate::reader::StreamReader;
+use crate::segment::{EditedSegment, Segment, StreamDrop, flag};
 use crate::side::Level;
 use crate::tcp::{Place, TcpTake, free_early};
-
-/// What a segment needs of a stream with edits.
-pub(crate) struct EditTake<'t> {
-    pub(crate) lists: &'t mut EditLists,
-    pub(crate) ours: &'t mut EditSide,
-    pub(crate) theirs: &'t mut EditSide,
-    /// For undecided bytes in one piece.
-    pub(crate) scratch: &'t mut Vec<u8>,
-    pub(crate) acks: AckSpace,
-}
 
 /// How the output follows from the input of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
