@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// From so many streams on, what the tables take in any case is little beside them.
-const FEW: u32 = 10_000;
+const FEW: u32 = 20_000;
 /// Tables that double do so in between.
 const MANY: u32 = 40_000;
 /// Streams between two looks at the memory.

@@ -48,22 +48,24 @@ fn some_policies_on_streams_are_measured_alone() {
 fn two_workers_are_measured_alone_and_together() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let words = ["--workload", "streams", "--flows", "40", "--workers", "2", "--seconds", "0.01"];
-    let run = bench(&[&words[..], &["--only", "chain"]].concat());
-    if cores < 2 {
-        assert!(String::from_utf8_lossy(&run.stderr).contains("2 workers need a core each"));
-        return;
-    }
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let report: Value = serde_json::from_slice(&run.stdout).expect("JSON");
-    let rows = report["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 5);
-    for row in rows {
-        for speeds in [&row["gbit_s_alone"], &row["gbit_s_together"]] {
-            let speeds: Vec<f64> =
-                speeds.as_array().expect("speeds").iter().filter_map(Value::as_f64).collect();
-            assert!(speeds.len() == 2 && speeds.iter().all(|speed| *speed > 0.0), "{row}");
+    for (only, count) in [("chain", 5), ("edit", 3)] {
+        let run = bench(&[&words[..], &["--only", only]].concat());
+        if cores < 2 {
+            assert!(String::from_utf8_lossy(&run.stderr).contains("2 workers need a core each"));
+            continue;
         }
-        assert!(row["scaling"].as_f64() > Some(0.0), "{row}");
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        let report: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+        let rows = report["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), count);
+        for row in rows {
+            for speeds in [&row["gbit_s_alone"], &row["gbit_s_together"]] {
+                let speeds: Vec<f64> =
+                    speeds.as_array().expect("speeds").iter().filter_map(Value::as_f64).collect();
+                assert!(speeds.len() == 2 && speeds.iter().all(|speed| *speed > 0.0), "{row}");
+            }
+            assert!(row["scaling"].as_f64() > Some(0.0), "{row}");
+        }
     }
 }
 

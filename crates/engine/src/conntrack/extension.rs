@@ -9,7 +9,25 @@ use mmb_conn::{Direction, ExtensionId, TrackedHeader, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
 use std::collections::TryReserveError;
+use std::num::NonZeroU32;
 use std::sync::Arc;
+
+/// A flow label of IPv6, or a larger number, which no packet can have. Not 0, so that an option of it takes four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FlowLabel(NonZeroU32);
+
+impl FlowLabel {
+    /// The largest.
+    const MOST: u32 = (1 << 20) - 1;
+
+    fn new(label: u32) -> FlowLabel {
+        FlowLabel(NonZeroU32::MIN.saturating_add(label))
+    }
+
+    fn number(self) -> u32 {
+        self.0.get() - 1
+    }
+}
 
 /// The extension of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +37,7 @@ pub(crate) struct ConnectionExtension {
     /// Added to the initiator's acknowledgment numbers.
     ack: u32,
     ip_id: Option<u16>,
-    flow_label: Option<u32>,
+    flow_label: Option<FlowLabel>,
     /// If its packets hairpin: the MAC addresses that forward packets and replies are sent to.
     pub(crate) hairpin: Option<[[u8; 6]; 2]>,
     /// Its stream, if rules follow it.
@@ -56,7 +74,7 @@ impl ConnectionExtension {
             Direction::Forward => {
                 translation.seq = self.seq;
                 translation.ip_id = self.ip_id;
-                translation.flow_label = self.flow_label;
+                translation.flow_label = self.flow_label.map(FlowLabel::number);
             }
             Direction::Reply => translation.seq = self.ack.wrapping_neg(),
         }
@@ -72,7 +90,7 @@ impl ConnectionExtension {
         bytes[1..5].copy_from_slice(&self.seq.to_be_bytes());
         bytes[5..9].copy_from_slice(&self.ack.to_be_bytes());
         bytes[9..11].copy_from_slice(&self.ip_id.unwrap_or_default().to_be_bytes());
-        bytes[11..15].copy_from_slice(&self.flow_label.unwrap_or_default().to_be_bytes());
+        bytes[11..15].copy_from_slice(&self.flow_label.map_or(0, FlowLabel::number).to_be_bytes());
         bytes[15..].copy_from_slice(self.hairpin.unwrap_or_default().as_flattened());
         bytes
     }
@@ -86,7 +104,7 @@ impl ConnectionExtension {
             seq: long(1),
             ack: long(5),
             ip_id: given(0).then(|| u16::from_be_bytes([bytes[9], bytes[10]])),
-            flow_label: given(1).then(|| long(11)),
+            flow_label: given(1).then(|| FlowLabel::new(long(11))),
             hairpin: given(2).then_some(macs),
             stream: None,
         })
@@ -102,7 +120,7 @@ impl ConnectionExtension {
         let is_translated = (reply.addresses, reply.ports) != (back.addresses, back.ports);
         (!shifts || forward.proto == proto::TCP)
             && (self.ip_id.is_none() || forward.family == 4)
-            && self.flow_label.is_none_or(|label| forward.family == 6 && label < 1 << 20)
+            && self.flow_label.is_none_or(|label| forward.family == 6 && label.number() <= FlowLabel::MOST)
             && (self.hairpin.is_none() || is_translated)
     }
 }
@@ -151,7 +169,7 @@ impl Extensions {
             if let Some(choice) = &rule.flow_label
                 && tuple.family == 6
             {
-                extension.flow_label = Some(choice.draw(self.random.word()));
+                extension.flow_label = Some(FlowLabel::new(choice.draw(self.random.word())));
             }
             if let (Some(choice), Some(segment), proto::TCP) = (&rule.seq, begins, tuple.proto) {
                 let initial = if choice.is_any() {

@@ -5,11 +5,10 @@
 //! bytes are restored between rounds, which is not measured.
 
 use super::arena::Arena;
-use crate::tsc::Tsc;
-use mmb_engine::{AckSpace, DropReason, Engine, ReturnedPacket, StageCount, Verdict, Worker};
-use mmb_engine::{Cycles, VECTOR};
+use super::bench_worker::BenchWorker;
+use mmb_engine::{Engine, StageCount, VECTOR, Verdict, Worker};
 use mmb_io::cycles;
-use mmb_packet::{LinkType, Packet, PortId};
+use mmb_packet::{Packet, PortId};
 use mmb_random::RepeatableRandom;
 use std::time::{Duration, Instant};
 
@@ -252,47 +251,11 @@ fn median(values: &mut [u64]) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// A copy of a packet that a worker gave back.
-struct ReturnedCopy {
-    buffer: Vec<u8>,
-    len: usize,
-    port: PortId,
-    link: LinkType,
-}
-
-impl ReturnedCopy {
-    fn new() -> ReturnedCopy {
-        ReturnedCopy { buffer: Vec::new(), len: 0, port: PortId(0), link: LinkType::Ethernet }
-    }
-
-    /// Bytes in front of the packet, for edits.
-    const HEADROOM: usize = 64;
-
-    fn put(&mut self, ReturnedPacket { port, link, bytes, .. }: &ReturnedPacket<'_>) {
-        let needed = ReturnedCopy::HEADROOM + bytes.len();
-        if self.buffer.len() < needed {
-            self.buffer.resize(needed, 0);
-        }
-        self.buffer[ReturnedCopy::HEADROOM..needed].copy_from_slice(bytes);
-        (self.len, self.port, self.link) = (bytes.len(), *port, *link);
-    }
-
-    fn packet(&mut self) -> Option<Packet<'_>> {
-        Packet::new(&mut self.buffer, ReturnedCopy::HEADROOM, self.len, self.port, self.link)
-    }
-}
-
 /// The engine with one worker.
 pub(super) struct MeasuredPipeline<'a> {
     engine: &'a Engine,
-    worker: Worker,
-    verdicts: [Verdict; VECTOR],
-    /// Packets that the worker gave back.
-    returned: Vec<ReturnedCopy>,
+    worker: BenchWorker,
     before: Vec<StageCount>,
-    /// The engine's time, and its step between rounds.
-    now_ns: u64,
-    step_ns: u64,
 }
 
 impl<'a> MeasuredPipeline<'a> {
@@ -302,37 +265,13 @@ impl<'a> MeasuredPipeline<'a> {
     }
 
     /// Creates the pipeline of an engine's only worker. The time advances by `step` between rounds.
-    pub(super) fn new(engine: &'a Engine, mut worker: Worker, step: Duration) -> MeasuredPipeline<'a> {
-        // What packets acknowledge does not depend on the policy.
-        worker.set_ack_space(AckSpace::Original);
-        let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
-        let step_ns = step.as_nanos() as u64;
-        let before = engine.stage_counts();
-        MeasuredPipeline { engine, worker, verdicts, returned: Vec::new(), before, now_ns: 0, step_ns }
-    }
-
-    /// Has the packets processed that the worker gives back.
-    fn process_returned(&mut self) {
-        let MeasuredPipeline { worker, returned, now_ns, .. } = self;
-        loop {
-            let mut count = 0;
-            let origin = worker.give_back(|packet| {
-                if returned.len() == count {
-                    returned.push(ReturnedCopy::new());
-                }
-                returned[count].put(&packet);
-                count += 1;
-                true
-            });
-            let Some(origin) = origin else { return };
-            let views = returned[..count].iter_mut().filter_map(ReturnedCopy::packet);
-            worker.process_views(origin, *now_ns, &Tsc, views);
-        }
+    pub(super) fn new(engine: &'a Engine, worker: Worker, step: Duration) -> MeasuredPipeline<'a> {
+        MeasuredPipeline { engine, worker: BenchWorker::new(worker, step), before: engine.stage_counts() }
     }
 
     /// Returns the verdicts of the last vector.
     pub(super) fn verdicts(&self) -> &[Verdict; VECTOR] {
-        &self.verdicts
+        self.worker.verdicts()
     }
 }
 
@@ -342,7 +281,7 @@ impl Stages for MeasuredPipeline<'_> {
     }
 
     fn begin(&mut self) {
-        self.now_ns += self.step_ns;
+        self.worker.begin_round();
     }
 
     fn has_connections(&self) -> bool {
@@ -350,15 +289,12 @@ impl Stages for MeasuredPipeline<'_> {
     }
 
     fn answer(&mut self, packets: &mut [Packet<'_>]) {
-        self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
+        self.worker.process(packets);
         self.before = self.engine.stage_counts();
     }
 
     fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64 {
-        let begin = Tsc.now();
-        self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
-        self.process_returned();
-        let whole = Tsc.now().wrapping_sub(begin);
+        let whole = self.worker.process(packets);
         let now = self.engine.stage_counts();
         for ((spent, now), before) in spent.iter_mut().zip(&now).zip(&self.before) {
             *spent = now.cycles.wrapping_sub(before.cycles);
@@ -419,7 +355,7 @@ mod tests {
         fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64 {
             packets.iter().for_each(|packet| self.by_port[usize::from(packet.port.0)] += 1);
             let cycles = self.pipeline.take(packets, spent);
-            let verdicts = &self.pipeline.verdicts[..packets.len()];
+            let verdicts = &self.pipeline.verdicts()[..packets.len()];
             self.dropped += verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Drop(_))).count();
             cycles
         }

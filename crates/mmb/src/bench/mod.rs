@@ -6,6 +6,7 @@
 //! own. No port is opened: the figures exclude reception and transmission.
 
 mod arena;
+mod bench_worker;
 mod linear;
 mod measure;
 mod memory;

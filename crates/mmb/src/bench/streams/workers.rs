@@ -3,14 +3,14 @@
 //! A network card that knows the engine's hash gives each worker the packets of its own connections, and so does this. Each worker is measured
 //! alone, and then all at the same time, on cores of their own. As with one worker, the cost of a vector is the median over all rounds.
 
+use super::super::bench_worker::BenchWorker;
 use super::super::measure::{Effort, Measured, Recorder, Stages};
 use super::super::report::{BenchOutput, rounded};
 use super::chain::{self, Chain};
 use super::traffic::{self, Flow, Round, StreamStages, TRAINS};
 use super::{BETWEEN_ROUNDS, Plan};
-use crate::tsc::Tsc;
 use anyhow::{Context, ensure};
-use mmb_engine::{Cycles, DropReason, VECTOR, Verdict, Worker};
+use mmb_engine::{VECTOR, Verdict, Worker};
 use mmb_io::kernel;
 use mmb_packet::Packet;
 use serde_json::{Value, json};
@@ -37,14 +37,12 @@ struct ScaledChain {
 struct Lane {
     pipeline: LanePipeline,
     round: Round,
+    /// The policy changes its packets.
+    changes_payload: bool,
 }
 
 /// A worker, whose stages are not told apart: their counters are those of all workers.
-struct LanePipeline {
-    worker: Worker,
-    verdicts: [Verdict; VECTOR],
-    now_ns: u64,
-}
+struct LanePipeline(BenchWorker);
 
 /// Measures the policies whose name contains a text.
 ///
@@ -86,7 +84,7 @@ fn row(
     let (_engine, workers) = plan.start(chain, connections, dealt.len())?;
     let mut lanes = Vec::new();
     for (worker, flows) in workers.into_iter().zip(dealt) {
-        lanes.push(Lane::new(worker, flows.clone(), &plan.text)?);
+        lanes.push(Lane::new(chain, worker, flows.clone(), &plan.text)?);
     }
     let payload = plan.text.len();
     let mut alone = Vec::new();
@@ -116,19 +114,21 @@ fn at_once(lanes: &mut [Lane], cores: &[usize], effort: Effort, payload: usize) 
 
 impl Lane {
     /// A worker with connections that have sent once.
-    fn new(worker: Worker, mut flows: Vec<Flow>, text: &[u8]) -> anyhow::Result<Lane> {
-        let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
-        let mut pipeline = LanePipeline { worker, verdicts, now_ns: 0 };
+    fn new(chain: &Chain, worker: Worker, mut flows: Vec<Flow>, text: &[u8]) -> anyhow::Result<Lane> {
+        let mut pipeline = LanePipeline(BenchWorker::new(worker, BETWEEN_ROUNDS));
         traffic::establish(&mut flows, &mut pipeline)?;
-        let mut round = Round::new(&flows, TRAINS, text);
+        let mut round = Round::new(&flows, TRAINS, &chain.text(text));
         traffic::pass(&mut pipeline, &mut round.arena, |_, _, _| ())?;
-        Ok(Lane { pipeline, round })
+        Ok(Lane { pipeline, round, changes_payload: chain.changes_payload() })
     }
 
     fn measure(&mut self, effort: Effort) -> anyhow::Result<Measured> {
-        let Lane { pipeline, round } = self;
+        let Lane { pipeline, round, changes_payload } = self;
         let mut recorder = Recorder::new(Vec::new(), round.arena.len());
         while recorder.goes_on(effort) {
+            if *changes_payload {
+                round.arena.restore();
+            }
             round.advance();
             let note = |vector, spent: &[u64], whole| recorder.note(vector, spent, whole);
             traffic::pass(pipeline, &mut round.arena, note)?;
@@ -144,19 +144,17 @@ impl Stages for LanePipeline {
     }
 
     fn begin(&mut self) {
-        self.now_ns += BETWEEN_ROUNDS.as_nanos() as u64;
+        self.0.begin_round();
     }
 
     fn take(&mut self, packets: &mut [Packet<'_>], _spent: &mut [u64]) -> u64 {
-        let begin = Tsc.now();
-        self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
-        Tsc.now().wrapping_sub(begin)
+        self.0.process(packets)
     }
 }
 
 impl StreamStages for LanePipeline {
     fn verdicts(&self) -> &[Verdict; VECTOR] {
-        &self.verdicts
+        self.0.verdicts()
     }
 }
 
