@@ -129,7 +129,8 @@ impl TcpTake<'_> {
         // Only what begins at or before the last acknowledgment sets the timestamp, and nothing that lies before the window (RFC 7323 section
         // 4.3): segments behind it may come in another order.
         let is_new = place.end + i64::from(place.is_empty()) > self.ours.next.cast_signed();
-        let is_due = is_new && place.at <= self.ours.acked.cast_signed();
+        let acked = self.edit.as_ref().map_or(self.ours.acked, |edit| edit.ours.told_acked(self.ours));
+        let is_due = is_new && place.at <= acked.cast_signed();
         if is_due && !is_old {
             self.ours.note_timestamp(segment.timestamps, self.now_ms);
         }
