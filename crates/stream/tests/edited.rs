@@ -5,6 +5,7 @@
 //! of scripts for each test.
 
 mod editor;
+mod goodput;
 mod middle;
 mod segments;
 
@@ -30,6 +31,7 @@ struct Script {
     manner: [Manner; 2],
     lengths: [usize; 2],
     replacements: Vec<Replacement>,
+    vectors: bool,
 }
 
 impl Script {
@@ -45,7 +47,47 @@ impl Script {
         let mut length = || random.log_uniform(1, 40_000) as usize * usize::from(random.chance(0.9));
         let lengths = [length(), length()];
         let replacements = Replacement::several(random);
-        Script { levels, limits, quality: Quality::random(random), manner, lengths, replacements }
+        let (quality, vectors) = (Quality::random(random), random.chance(0.5));
+        Script { levels, limits, quality, manner, lengths, replacements, vectors }
+    }
+}
+
+/// Lets two ends talk until both are closed. Returns when that is; `None` if it never is. Packets are made behind those that arrive together if
+/// these are `vectors`, else behind each.
+fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool) -> Option<u64> {
+    let mut now_ms = 0;
+    loop {
+        while let Some((stop, packet)) = link.arrived(now_ms) {
+            match stop {
+                Stop::Middle => {
+                    let mut passed = middle.take(packet, now_ms);
+                    if !vectors {
+                        passed.extend(middle.made());
+                    }
+                    passed.into_iter().for_each(|packet| link.forward(now_ms, packet));
+                }
+                Stop::End => {
+                    middle.delivered(&packet);
+                    ends[1 - packet.direction()].receive(packet, now_ms);
+                }
+            }
+        }
+        middle.made().into_iter().for_each(|packet| link.forward(now_ms, packet));
+        middle.release(now_ms).into_iter().for_each(|packet| link.forward(now_ms, packet));
+        for end in &mut *ends {
+            for packet in end.poll(now_ms) {
+                link.send(now_ms, packet);
+            }
+        }
+        if ends.iter().all(End::is_closed) {
+            return Some(now_ms);
+        }
+        let next = ends.iter_mut().filter_map(|end| end.next_ms(now_ms));
+        let next = next.chain(link.next_ms()).chain(middle.due_ms()).min();
+        now_ms = next.unwrap_or(MOST_MS).max(now_ms + 1);
+        if now_ms >= MOST_MS {
+            return None;
+        }
     }
 }
 
@@ -58,32 +100,7 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
     let editor = Editor::new(script.replacements.clone(), streams.clone());
     let mut middle = Middle::new(script.levels, script.limits, editor);
     let mut link = Link::new(script.quality, random, streams.clone());
-    let mut now_ms = 0;
-    while !ends.iter().all(End::is_closed) {
-        while let Some((stop, packet)) = link.arrived(now_ms) {
-            match stop {
-                Stop::Middle => {
-                    middle.take(packet, now_ms).into_iter().for_each(|packet| link.forward(now_ms, packet))
-                }
-                Stop::End => {
-                    middle.delivered(&packet);
-                    ends[1 - packet.direction()].receive(packet, now_ms);
-                }
-            }
-        }
-        middle.release(now_ms).into_iter().for_each(|packet| link.forward(now_ms, packet));
-        for end in &mut ends {
-            for packet in end.poll(now_ms) {
-                link.send(now_ms, packet);
-            }
-        }
-        let next = ends.iter_mut().filter_map(|end| end.next_ms(now_ms));
-        let next = next.chain(link.next_ms()).chain(middle.due_ms()).min();
-        now_ms = next.unwrap_or(MOST_MS).max(now_ms + 1);
-        if now_ms >= MOST_MS && !ends.iter().all(End::is_closed) {
-            return false;
-        }
-    }
+    let Some(now_ms) = play(&mut ends, &mut middle, &mut link, script.vectors) else { return false };
     for (number, end) in ends.iter_mut().enumerate() {
         let expected = middle.expected(1 - number);
         // The application may not have read all.

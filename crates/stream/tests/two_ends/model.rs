@@ -72,11 +72,6 @@ impl ModelEnd {
         &self.receiver.bytes[..self.receiver.read]
     }
 
-    /// Retransmission timeouts.
-    pub(crate) fn timeouts(&self) -> u32 {
-        self.sender.timeouts
-    }
-
     /// Whether both directions have ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_reset || self.sender.is_done() && self.receiver.is_done()
