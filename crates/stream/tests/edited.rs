@@ -12,12 +12,13 @@ mod segments;
 
 use self::editor::{Editor, Replacement};
 use self::middle::Middle;
-use super::two_ends::MOST_MS;
 use super::two_ends::end::{End, Manner};
 use super::two_ends::link::{Link, Quality, Stop};
 use mmb_random::RepeatableRandom;
 use mmb_stream::{Level, StreamLimits};
 
+/// A script that is not over by then never ends: output may be a hundred times as long as input.
+const MOST_MS: u64 = 30_000_000;
 /// Scripts for each test, if nothing else is asked for.
 const SCRIPTS: u64 = 150;
 /// Of so many scripts one may not end, and two more: smoltcp does not always probe a closed window or send again what is lost while its peer
@@ -122,11 +123,10 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
 }
 
 fn runs(name: &str, levels: [Level; 2], hold_ms: u32) {
-    let scripts =
-        std::env::var("MMB_STREAM_SCRIPTS").ok().and_then(|number| number.parse().ok()).unwrap_or(SCRIPTS);
-    let first = std::env::var("MMB_STREAM_FIRST").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let numbers = crate::hostile::scripts(SCRIPTS);
+    let scripts = numbers.end - numbers.start;
     let mut stalls = 0;
-    for number in first..first + scripts {
+    for number in numbers {
         let mut random = RepeatableRandom::for_purpose(number, name);
         let script = Script::random(levels, hold_ms, &mut random);
         match std::panic::catch_unwind(|| run(&script, random.clone())) {

@@ -279,9 +279,7 @@ fn random_strategy(seed: u64) -> String {
 
 #[test]
 fn random_strategies_do_not_get_the_pattern_past_a_guard() {
-    let scripts =
-        std::env::var("MMB_STREAM_SCRIPTS").ok().and_then(|number| number.parse().ok()).unwrap_or(SCRIPTS);
-    for seed in 0..scripts {
+    for seed in crate::hostile::scripts(SCRIPTS) {
         let strategy = random_strategy(seed);
         std::panic::catch_unwind(|| holds(&strategy, seed))
             .unwrap_or_else(|_| panic!("script {seed}: {strategy}"));

@@ -147,12 +147,15 @@ fn run(seed: u64, overlap: Overlap, has_middle: bool) -> Fate {
     Fate { delivered: receiver.delivered, scanned }
 }
 
-pub(crate) fn scripts() -> u64 {
-    std::env::var("MMB_STREAM_SCRIPTS").ok().and_then(|number| number.parse().ok()).unwrap_or(SCRIPTS)
+/// The numbers of the scripts, as `MMB_STREAM_FIRST` and `MMB_STREAM_SCRIPTS` ask for them, else that many.
+pub(crate) fn scripts(usual: u64) -> std::ops::Range<u64> {
+    let asked = |name| std::env::var(name).ok().and_then(|number: String| number.parse::<u64>().ok());
+    let first = asked("MMB_STREAM_FIRST").unwrap_or(0);
+    first..first + asked("MMB_STREAM_SCRIPTS").unwrap_or(usual)
 }
 
 fn holds(overlap: Overlap) {
-    for seed in 0..scripts() {
+    for seed in scripts(SCRIPTS) {
         let Fate { delivered, scanned } = run(seed, overlap, true);
         let shown = format!(
             "script {seed}: {:?} of {:?}",

@@ -2,7 +2,7 @@
 //!
 //! Held: each end receives what the other one sent; the scanner gets the same, in order and once; no acknowledgment goes on for bytes that the
 //! receiver does not have; both ends close; the table keeps no more than its limits, and nothing at the end. `MMB_STREAM_SCRIPTS` is the
-//! number of scripts for each pair of levels.
+//! number of scripts for each pair of levels, `MMB_STREAM_FIRST` the first one.
 
 pub(crate) mod end;
 pub(crate) mod link;
@@ -27,7 +27,7 @@ pub(crate) const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), I
 /// Scripts for each pair of levels, if nothing else is asked for.
 const SCRIPTS: u64 = 100;
 /// A script that is not over by then never ends.
-pub(crate) const MOST_MS: u64 = 3_000_000;
+const MOST_MS: u64 = 3_000_000;
 /// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends.
 const SCRIPTS_TO_A_STALL: u64 = 200;
 
@@ -243,10 +243,10 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
 }
 
 fn runs(levels: [Level; 2]) {
-    let scripts =
-        std::env::var("MMB_STREAM_SCRIPTS").ok().and_then(|number| number.parse().ok()).unwrap_or(SCRIPTS);
+    let numbers = crate::hostile::scripts(SCRIPTS);
+    let scripts = numbers.end - numbers.start;
     let mut stalls = 0;
-    for number in 0..scripts {
+    for number in numbers {
         let mut random = RepeatableRandom::for_purpose(number, "two ends");
         let script = Script::random(levels, &mut random);
         match std::panic::catch_unwind(|| run(&script, random.clone())) {
