@@ -31,6 +31,7 @@ def main():
     run.add_argument("--quick", action="store_true", help="fewer points and shorter runs: ten minutes at most on two cores")
     run.add_argument("--only", default="", metavar="TEXT", help="only experiments with TEXT in their name")
     run.add_argument("--runs", type=int, metavar="N", help="runs of each point")
+    run.add_argument("--seconds", type=float, metavar="S", help="seconds of a run between namespaces")
     run.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the order of runs")
     run.add_argument("--middle-core", type=int, metavar="N", help="the core of the device under test")
     made = commands.add_parser("report", help="make the pages again")
@@ -87,7 +88,7 @@ def _undisturbed():
 
 def _measured(options, cores, folder):
     begun = time.time()
-    plan = experiments.plan(options.quick, options.runs)
+    plan = experiments.plan(options.quick, options.runs, options.seconds)
     idle = machine.idle(cores)
     if max(idle.values()) > machine.QUIET:
         busy = f"{idle['middle_busy']:.0%} of the middle's core, {idle['ends_busy']:.0%} of the others"

@@ -1,4 +1,5 @@
-"""The measurements: the experiments of section 4 of the paper (arXiv 1904.11277) and further ones, in two sizes."""
+"""The measurements: the experiments of section 4 of the paper (arXiv 1904.11277), those of the paper on MiddleClick (HPSR 2018) with
+chains of functions, and further ones, in two sizes."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -6,6 +7,7 @@ from typing import NamedTuple
 from . import loads
 from .policies import Policy
 
+REWRITERS = ("forward", "mmb-no-rules", "mmb-af_xdp", "mmb-af_packet")
 MMB = ("mmb-af_xdp", "mmb-af_packet")
 FILTERS = (*MMB, "nftables", "iptables", "xdp")
 TRACKERS = (*MMB, "nftables", "iptables")
@@ -141,9 +143,96 @@ TABLE = (
         systems=(*TRACKERS, "haproxy"),
         loads=("wrk-balanced",),
     ),
+    Experiment(
+        name="balance-files",
+        title="Files through a load balancer, by their size",
+        paper="MiddleClick, figure 12",
+        kind="balance",
+        systems=(*MMB, "nftables", "haproxy"),
+        loads=("wrk-balanced-files",),
+        axis="KB",
+        files=(1, 8, 64, 256, *loads.Web.large_kb),
+        quick=None,
+    ),
+    Experiment(
+        name="chain",
+        title="A chain of functions",
+        paper="MiddleClick, figure 13",
+        kind="chain",
+        systems=("forward", *MMB, "nftables", "haproxy"),
+        loads=("iperf", "wrk-8k"),
+        sizes=(0, 1, 2, 3),
+        axis="functions",
+        quick={"systems": ("mmb-af_xdp", "nftables", "haproxy"), "sizes": (1, 2, 3), "loads": ("iperf",)},
+    ),
+    Experiment(
+        name="patterns",
+        title="Literals in streams, none found",
+        paper="MiddleClick, figure 13",
+        kind="patterns",
+        systems=(*MMB, "suricata"),
+        loads=("iperf", "wrk-8k"),
+        sizes=(1, 100, 1000, 10_000),
+        axis="literals",
+        quick={"sizes": (100,), "loads": ("iperf",)},
+    ),
+    Experiment(
+        name="rewrite-http-body",
+        title="A word in pages replaced by a longer text",
+        paper="beyond",
+        kind="rewrite-body",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=loads.Pages.pages_kb,
+        quick={"systems": ("mmb-af_xdp", "nginx"), "files": (8,)},
+    ),
+    Experiment(
+        name="rewrite-http-latency",
+        title="The time that replacing a word adds",
+        paper="beyond",
+        kind="rewrite-body",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-one-page",),
+        axis="KB",
+        files=(1, 8),
+        quick=None,
+    ),
+    Experiment(
+        name="rewrite-http-mask",
+        title="A word in pages replaced by as many bytes",
+        paper="beyond",
+        kind="rewrite-mask",
+        systems=(*REWRITERS, "nginx", "apache"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=loads.Pages.pages_kb,
+        quick=None,
+    ),
+    Experiment(
+        name="rewrite-http-head",
+        title="A header field of responses changed",
+        paper="beyond",
+        kind="rewrite-head",
+        systems=(*REWRITERS, "haproxy-http", "squid"),
+        loads=("wrk-pages",),
+        axis="KB",
+        files=(1, 64),
+        quick=None,
+    ),
 )
 
-LOADS = {"iperf": loads.Iperf, "wrk": loads.Web, "wrk-balanced": loads.Balanced, "udp": loads.Small, "ping": loads.Ping}
+LOADS = {
+    "iperf": loads.Iperf,
+    "wrk": loads.Web,
+    "wrk-8k": loads.Requests,
+    "wrk-balanced": loads.Balanced,
+    "wrk-balanced-files": loads.BalancedFiles,
+    "wrk-pages": loads.Pages,
+    "wrk-one-page": loads.OnePage,
+    "udp": loads.Small,
+    "ping": loads.Ping,
+}
 
 
 def make_load(name, seconds, file=None):
@@ -162,11 +251,11 @@ class Plan(NamedTuple):
     experiments: tuple
 
 
-def plan(quick, runs=None):
-    """The quick evaluation takes less than ten minutes on two cores."""
+def plan(quick, runs=None, seconds=None):
+    """The quick evaluation takes less than ten minutes on two cores. `seconds` are those of a run between namespaces."""
     if quick:
-        return Plan("quick", runs or 5, 0.6, 0.2, tuple(_quick(kept) for kept in TABLE if kept.quick is not None))
-    return Plan("full", runs or 5, 4.0, 2.0, TABLE)
+        return Plan("quick", runs or 5, seconds or 0.6, 0.2, tuple(_quick(kept) for kept in TABLE if kept.quick is not None))
+    return Plan("full", runs or 5, seconds or 4.0, 2.0, TABLE)
 
 
 def _quick(experiment):

@@ -14,6 +14,7 @@ MISHAPS = (Failed, AssertionError, OSError, subprocess.TimeoutExpired)
 FORMS = {
     "gbit_s": "{:.2f} Gbit/s",
     "mpps": "{:.3f} Mpps",
+    "requests_s": "{:,.0f} requests/s",
     "rtt_p50_us": "{:.0f} µs",
     "middle_busy": "{:.0%} busy",
     "cycles_per_packet": "{:.0f} cycles",
@@ -42,7 +43,8 @@ class Live:
         ready, installed = {}, None
         for x, policy, load in experiment.points(self.plan.seconds):
             if policy != installed:
-                ready = {name: self._installed(experiment, name, policy) for name in experiment.systems}
+                chosen = [name for name in experiment.systems if systems.takes_part(systems.ALL[name], policy)]
+                ready = {name: self._installed(experiment, name, policy) for name in chosen}
                 installed = policy
             here = {name: self._point(experiment, x, load, name, why) for name, why in ready.items()}
             able = [name for name, why in ready.items() if why is None]

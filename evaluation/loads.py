@@ -11,6 +11,7 @@ from lab.process import run, wait_until
 
 from . import parse
 from .accounting import Snapshot, between
+from .policies import SERVER_NAME, WORD, page, text
 from .topology import BALANCED, CLIENT, SERVER
 
 NATIVE = Path(__file__).parent / "native"
@@ -149,6 +150,8 @@ class Web(Load):
 
     connections = 64
     sizes_kb = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    large_kb = (1024,)
+    pages_kb = (1, 8, 64, 1024)
 
     def __init__(self, seconds, size_kb=128, address=SERVER):
         super().__init__(seconds)
@@ -161,13 +164,17 @@ class Web(Load):
             return
         root = site.folder / "www"
         root.mkdir(exist_ok=True)
-        for size in self.sizes_kb:
-            (root / f"{size}k").write_bytes(b"m" * (size << 10))
+        payload = text(max(self.sizes_kb) << 10)
+        for size in (*self.sizes_kb, *self.large_kb):
+            times = -(-(size << 10) // len(payload))
+            (root / f"{size}k").write_bytes((payload * times)[: size << 10])
+        for size in self.pages_kb:
+            (root / f"{size}k.html").write_bytes(page(size))
         config = site.folder / "nginx.conf"
         config.write_text(
             f"daemon off; master_process off; pid {site.folder}/nginx.pid; error_log stderr;\n"
             f"events {{ worker_connections 4096; }}\n"
-            f"http {{ access_log off; keepalive_requests 1000000000; sendfile on;\n"
+            f"http {{ access_log off; types {{ text/html html; }} keepalive_requests 1000000000; sendfile on;\n"
             f"server {{ listen 80 backlog=4096; root {root}; }} }}\n"
         )
         words = ["nginx", "-p", site.folder, "-e", "stderr", "-c", config]
@@ -176,9 +183,11 @@ class Web(Load):
     def start(self, site):
         log = site.folder / "wrk.log"
         log.unlink(missing_ok=True)
-        url = f"http://{self.address}/{self.size_kb}k"
-        words = ["wrk", "-t", 1, "-c", self.connections, "-d", f"{LASTING}s", "--latency", url]
+        words = ["wrk", "-t", 1, "-c", self.connections, "-d", f"{LASTING}s", "--latency", self.url(site)]
         return [site.client.start(words, log)]
+
+    def url(self, site):
+        return f"http://{self.address}/{self.size_kb}k"
 
     def result(self, processes):
         measured = parse.wrk(processes[0].output())
@@ -192,6 +201,89 @@ class Balanced(Web):
 
     def __init__(self, seconds, size_kb=128):
         super().__init__(seconds, size_kb, BALANCED)
+
+
+class Requests(Web):
+    """Small files, as the paper on MiddleClick has them."""
+
+    connections = 128
+
+    def __init__(self, seconds, size_kb=8):
+        super().__init__(seconds, size_kb)
+        self.name = "wrk-8k"
+
+
+class BalancedFiles(Balanced):
+    """Files of several sizes over as many connections as that paper has."""
+
+    connections = 128
+
+
+class Pages(Web):
+    """Pages with a word that the middle rewrites, over 128 connections that stay open. Each run begins with a page that is compared with
+    what must arrive, byte for byte."""
+
+    connections = 128
+
+    def __init__(self, seconds, size_kb=8):
+        super().__init__(seconds, size_kb)
+        self.name = "wrk-pages"
+        self.title = f"wrk and nginx, pages of {size_kb} KB"
+
+    def url(self, site):
+        return f"http://{site.entrance}/{self.size_kb}k.html"
+
+    def start(self, site):
+        self.check(site)
+        return super().start(site)
+
+    def check(self, site):
+        """Raises `Failed` if a page does not arrive as the policy wants it. squid answers its first requests with 502: a 5xx is asked for
+        again, a wrong page is not."""
+        body, head = site.folder / "page", site.folder / "page.head"
+        words = ["curl", "-sS", "--fail", "--retry", "8", "--retry-max-time", END_TIMEOUT_S, "--max-time", END_TIMEOUT_S]
+        done = site.client.run(*words, "-D", head, "-o", body, self.url(site), check=False, timeout=3 * END_TIMEOUT_S)
+        if done.returncode != 0:
+            raise Failed(f"no page: {' '.join(done.stderr.split())[-200:]}")
+        wanted = page(self.size_kb)
+        if site.rewriting:
+            wanted = rewritten(wanted, site.rewriting)
+        got = body.read_bytes()
+        if got != wanted:
+            same = next((at for at, pair in enumerate(zip(got, wanted)) if pair[0] != pair[1]), min(len(got), len(wanted)))
+            raise Failed(f"a wrong page: {len(got)} bytes instead of {len(wanted)}, another one at {same}")
+        # Of the head behind those of answers that were asked for again.
+        server = parse.header(head.read_bytes().decode(errors="replace").strip().split("\r\n\r\n")[-1], "Server")
+        if site.rewriting and site.rewriting.kind == "rewrite-head" and server != SERVER_NAME:
+            raise Failed(f"a wrong head: Server is {server}")
+
+    def result(self, processes):
+        measured = super().result(processes)
+        measured["mbyte_s"] = measured["gbit_s"] * 1000 / 8
+        for quantile in (50, 99):
+            measured[f"latency_p{quantile}_us"] = measured[f"latency_p{quantile}_s"] * 1e6
+        return measured
+
+    def run(self, site, tsc_hz):
+        measured = super().run(site, tsc_hz)
+        measured["middle_us_per_request"] = measured["middle_busy"] / measured["requests_s"] * 1e6
+        return measured
+
+
+class OnePage(Pages):
+    """The same with one connection: a request at a time."""
+
+    connections = 1
+
+    def __init__(self, seconds, size_kb=8):
+        super().__init__(seconds, size_kb)
+        self.name = "wrk-one-page"
+        self.title = f"wrk with one connection, pages of {size_kb} KB"
+
+
+def rewritten(body, policy):
+    """What must arrive of a page."""
+    return body.replace(WORD.encode(), policy.replacement().encode())
 
 
 class Small(Load):

@@ -1,5 +1,7 @@
 """The cost of mmb without the kernel: `mmb bench` in one process, and packets over two memifs from a generator on another core.
 
+The chain of functions on streams has a row for each function, all measured by one process, on one core and on two.
+
 The points have the shape of the live ones; the runs of all cases take turns likewise.
 """
 
@@ -58,6 +60,8 @@ class Memory:
     def run(self):
         if self.only in "cycles":
             self._cycles()
+        if self.only in "streams":
+            self._streams()
         if self.only in "memif":
             self._memif()
         return self.points
@@ -77,6 +81,43 @@ class Memory:
             measured = json.loads(run(command, timeout=300).stdout)
         stages = {f"{stage['name']}_cycles": stage["cycles_per_packet"] for stage in measured["stages"]}
         return {key: measured[key] for key in ("cycles_per_packet", "mpps", "rules", "tables")} | stages
+
+    def _streams(self):
+        print("A chain of functions on streams (MiddleClick, figure 13)", flush=True)
+        points = {}
+
+        def point(name, cores):
+            if (name, cores) not in points:
+                title = f"Streams: {name.removeprefix('chain: ')}"
+                points[name, cores] = _point("streams", title, name, "cores", cores, "mmb", "mmb bench", "MiddleClick, figure 13")
+            return points[name, cores]
+
+        for cores in (number for chosen in method.rounds([1, 2], self.runs, f"{self.seed} streams") for number in chosen):
+            self.order += 1
+            try:
+                for name, metrics in self._bench_streams(cores).items():
+                    point(name, cores)["runs"].append({"order": self.order, "ok": True, "metrics": metrics})
+            except (CommandFailed, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
+                run_failed = {"order": self.order, "ok": False, "error": " ".join(str(error).split())[:300]}
+                point("all", cores)["runs"].append(run_failed)
+        self.points += points.values()
+        for point in points.values():
+            _show_streams(point)
+
+    def _bench_streams(self, cores):
+        """The metrics of each function, by name: of one worker, or of several at the same time."""
+        found = {}
+        for only in ("no rules", "chain"):
+            words = ["bench", "--json", "--workload", "streams", "--seconds", self.seconds, "--only", only, "--workers", cores]
+            with self.cores.on_middle() if cores == 1 else self.cores.on_all():
+                measured = json.loads(run([daemon.BINARY, *map(str, words)], timeout=300).stdout)
+            for row in measured["rows"]:
+                name = "forwarding" if row["name"] == "no rules" else row["name"]
+                if cores == 1:
+                    found[name] = {key: row[key] for key in ("gbit_s", "cycles_per_byte", "cycles_per_packet")}
+                else:
+                    found[name] = {"gbit_s": sum(row["gbit_s_together"]), "scaling": row["scaling"]}
+        return found
 
     def _memif(self):
         print("Packets over memif", flush=True)
@@ -114,11 +155,11 @@ class Memory:
             _show(point)
 
 
-def _point(experiment, title, load, axis, x, system, system_title):
+def _point(experiment, title, load, axis, x, system, system_title, paper=None):
     return {
         "experiment": experiment,
         "title": title,
-        "paper": "figure 11" if experiment == "cycles" else "beyond",
+        "paper": paper or ("figure 11" if experiment == "cycles" else "beyond"),
         "load": load,
         "load_title": load,
         "axis": axis,
@@ -137,6 +178,12 @@ def _show(point):
     else:
         shown = point["absent"] or point["runs"][-1]["error"]
     print(f"  {point['load']:12} {point['x']:>9,} {point['axis']:6}{shown}", flush=True)
+
+
+def _show_streams(point):
+    rate = method.values(point, "gbit_s")
+    shown = f"{method.spread(rate)[1]:9.1f} Gbit/s" if rate else point["runs"][-1]["error"]
+    print(f"  {point['load']:24} {point['x']:>3} {point['axis']:6}{shown}", flush=True)
 
 
 class Wire:

@@ -24,13 +24,19 @@ def wrk(text):
     if not rate or not volume:
         raise Unreadable(f"wrk: {text[-300:]}")
     found = {"requests_s": float(rate[1]), "gbit_s": float(volume[1]) * SIZES[volume[2]] * 8 / 1e9}
-    for quantile, value, unit in re.findall(r"^\s+(50|75|90|99)%\s+([\d.]+)(us|ms|s|m|h)$", text, re.M):
+    for quantile, value, unit in re.findall(r"^\s+(50|75|90|99)%\s+([\d.]+)(us|ms|s|m|h) *$", text, re.M):
         found[f"latency_p{quantile}_s"] = float(value) * UNITS[unit]
     errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
     found["errors"] = sum(map(int, errors.groups())) if errors else 0
     found["errors"] += int(refused[1]) if refused else 0
     return found
+
+
+def header(text, name):
+    """The value of a header field in a head; None if there is none, values with a comma between them if there are several."""
+    found = re.findall(rf"^{re.escape(name)}:[ \t]*(.*?)[ \t]*\r?$", text, re.M | re.I)
+    return ", ".join(found) if found else None
 
 
 def ping(text):

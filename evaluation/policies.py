@@ -17,6 +17,20 @@ FIRST_OCTETS = [octet for octet in range(11, 224) if octet not in (127, 200)]
 KINDS = (*range(70, 254), 254)
 
 
+# A chain of functions, each a further one: what a policy of the kind `chain` of that size does.
+FUNCTIONS = ("forwarding", "source NAT", "reassembly", "search")
+# The literals of the last function.
+SEARCHED = 100
+# The letters of literals, which the payload of the loads has too.
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# Rewriting of what servers answer: a word in bodies becomes a longer text, or as many stars, or the value of a header field changes.
+REWRITING = ("rewrite-body", "rewrite-mask", "rewrite-head")
+# The bytes of a line of a page, with its end.
+PAGE_LINE = 64
+WORD, LONGER, STARS = "WORD", "LONGER WORD", "****"
+SERVER_NAME = "evaluated"
+
+
 class Tuple(NamedTuple):
     source: str
     destination: str
@@ -37,7 +51,8 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """`kind`: none, firewall, stateful, nat, options, masks or balance; `size` is the number of rules, if the kind has several."""
+    """`kind`: none, firewall, stateful, nat, options, masks, balance, chain, patterns or one of `REWRITING`; `size` is the number of rules,
+    of functions (of the chain) or of literals, if the kind has several."""
 
     kind: str
     size: int = 0
@@ -56,6 +71,17 @@ class Policy:
         while len(drawn) < self.size:
             drawn[chance.choice(KINDS), chance.getrandbits(32)] = None
         return list(drawn)
+
+    def literals(self):
+        """Distinct texts that no payload of the loads has."""
+        chance, drawn = random.Random(f"literals {self.seed}"), {}
+        while len(drawn) < (SEARCHED if self.kind == "chain" else self.size):
+            drawn["".join(chance.choices(LETTERS, k=chance.randint(10, 16)))] = None
+        return list(drawn)
+
+    def replacement(self):
+        """What becomes of the word in bodies."""
+        return {"rewrite-body": LONGER, "rewrite-mask": STARS}.get(self.kind, WORD)
 
     def shapes(self):
         """Rules with distinct masks."""
@@ -81,6 +107,25 @@ def _tuples(policy):
     while len(drawn) < policy.size:
         drawn[Tuple(_address(chance), _address(chance), chance.choice((TCP, UDP)), _port(chance), _port(chance))] = None
     return list(drawn)
+
+
+def text(size, seed=1):
+    """Payload in which a search has something to do: random words."""
+    return "".join(random.Random(f"text {seed}").choices(LETTERS + "   ", k=size)).encode()
+
+
+def page(size_kb, seed=1):
+    """A page of lines of random words: each KB has the word once, at a random place, so that it is in almost every segment. Without one
+    of its letters nothing else is the word in another case of letters, which nginx does not tell apart."""
+    chance, lines = random.Random(f"page {size_kb} {seed}"), []
+    letters = LETTERS.replace(WORD[0].lower(), "") + "   "
+    for _ in range(size_kb * 1024 // PAGE_LINE):
+        lines.append("".join(chance.choices(letters, k=PAGE_LINE - 1)))
+    a_kb = 1024 // PAGE_LINE
+    for first in range(0, len(lines), a_kb):
+        number, at = first + chance.randrange(a_kb), chance.randrange(PAGE_LINE - len(WORD))
+        lines[number] = lines[number][:at] + WORD + lines[number][at + len(WORD) :]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _address(chance):

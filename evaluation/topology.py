@@ -55,6 +55,16 @@ class Cores:
             os.sched_setaffinity(0, self.ends)
 
 
+    @contextlib.contextmanager
+    def on_all(self):
+        """Processes that start in the meantime run on any of the cores."""
+        os.sched_setaffinity(0, [self.middle, *self.ends])
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, self.ends)
+
+
 def mask(cores):
     """The format of RPS: hexadecimal words of 32 bits with commas."""
     bits = sum(1 << core for core in cores)
@@ -74,6 +84,8 @@ class Site(Cabled):
         self.cores, self.direct = cores, direct
         self.folder.mkdir(parents=True, exist_ok=True)
         self._prepared = set()
+        # Where the client finds the web server, and the policy that rewrites what it answers (None: it arrives as it is).
+        self.entrance, self.rewriting = SERVER, None
         with self._undone_if_it_fails() as undo:
             self.client, self.middle, self.server = (self._namespace(undo, role) for role in ("client", "middle", "server"))
             self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
@@ -145,6 +157,8 @@ class Site(Cabled):
             self.steer(self.middle, device, [])
         for pid in _napi_threads() - before:
             os.sched_setaffinity(pid, [self.cores.middle])
+            # Under `nice` they take turns with the middle's processes as they do without.
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def _napi_threads():

@@ -22,7 +22,11 @@ BEHIND = {
 AHEAD = {
     "iptables": "iptables holds a packet against one rule after the other; mmb finds all rules that match by few lookups.",
     "nftables": "what no set can hold (options of several kinds, differing masks) nftables tries rule after rule; mmb looks it up.",
+    "suricata": "Suricata decodes each packet, keeps a flow and a stream for it and searches each stream when enough bytes are there; mmb"
+    " searches each packet once, where it lies.",
     "haproxy": "HAProxy ends each connection and begins another: two passages of TCP, every byte copied; mmb rewrites addresses.",
+    "nginx": "a reverse proxy ends each connection and begins another, and copies every byte out of one and into the other; mmb changes"
+    " what it finds, where it lies, and leaves TCP to the ends.",
     "xdp": "the XDP filter stands before the kernel's forwarding, and packets pay for both.",
 }
 
@@ -138,7 +142,7 @@ def comparison(results):
             size = f"{large(point['x'])}: " if point["axis"] else ""
             stand = how if how == "level" else f"**{how}**"
             # Files differ by their load, which is the size in this case.
-            load = "wrk and nginx" if point["axis"] == "KB" else point["load_title"]
+            load = tables.WEB.get(point["load"], "wrk and nginx") if point["axis"] == "KB" else point["load_title"]
             work = point["title"] + (f", by {point['axis']}" if point["axis"] else "")
             rates, costs = lines.setdefault((work, load, peer["system_title"]), ([], []))
             rates.append(f"{size}{stand} {number(ratio)}")
@@ -151,6 +155,34 @@ def comparison(results):
         median(point, "middle_busy") for point in results.find(system=OURS, load="ping-iperf") if median(point, "middle_busy")
     ]
     return tables.rows(head, body) + "\n" + _why(stands, bool(waiting) and max(waiting) > FULL)
+
+
+def rewriting(results):
+    """Rewriting beside nginx: requests per second, the work of a request, and the time that it adds to one."""
+    body = []
+    for point in results.find(system=OURS, experiment="rewrite-http-body"):
+        at = {"experiment": "rewrite-http-body", "load": point["load"], "x": point["x"]}
+        nginx = results.one(system="nginx", **at)
+        ratios = [_ratio(point, nginx, metric) for metric in ("requests_s", "middle_us_per_request")]
+        if ratios[0] is None:
+            continue
+        one = {"experiment": "rewrite-http-latency", "load": "wrk-one-page", "x": point["x"]}
+        with_it, without = (results.median("latency_p50_us", system=system, **one) for system in (OURS, "mmb-no-rules"))
+        added = "–" if with_it is None or without is None else f"{with_it - without:+.0f} µs"
+        body.append([f"{large(point['x'])} KB", *map(number, ratios), added])
+    head = [
+        "pages",
+        "requests/s, mmb's / nginx's",
+        "work of the core a request, mmb's / nginx's",
+        "median latency that the rule adds to mmb, one connection",
+    ]
+    return tables.rows(head, body) if body else ""
+
+
+def _ratio(point, peer, metric):
+    """A median over that of a peer; None if one of them is missing."""
+    ours, theirs = median(point, metric), peer and median(peer, metric)
+    return ours / theirs if ours is not None and theirs else None
 
 
 def _peers(results, point):

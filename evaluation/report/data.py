@@ -42,14 +42,26 @@ def main_metric(load):
     """The subject of a load: the metric, its unit, whether more is better."""
     if load.startswith("ping"):
         return "rtt_p50_us", "µs", False
+    if load == "wrk-pages":
+        return "requests_s", "requests/s", True
+    if load == "wrk-one-page":
+        return "latency_p50_us", "µs", False
     if load == "udp":
         return "mpps", "Mpps", True
     return "gbit_s", "Gbit/s", True
 
 
 def cost_metric(point):
-    """The divisor of the middle's work: packets, or bytes if packets have any size up to 64 KB."""
+    """The divisor of the middle's work: packets, or bytes if packets have any size up to 64 KB, or requests if what the middle sends is not
+    what it receives."""
+    if is_rewriting(point["load"]):
+        return "middle_us_per_request", "µs of the core a request"
     return ("cycles_per_kb", "cycles a KB") if point["experiment"] == "offloads" else ("cycles_per_packet", "cycles a packet")
+
+
+def is_rewriting(load):
+    """Whether it is a load of pages that the middle rewrites."""
+    return load in ("wrk-pages", "wrk-one-page")
 
 
 def in_order(found):

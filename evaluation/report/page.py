@@ -7,6 +7,9 @@ from evaluation.machine import QUIET
 from . import answers, plots, tables
 from .data import Results
 
+# The beginning of what points to the other paper.
+MIDDLECLICK = "MiddleClick, "
+
 ABOUT = {
     "forwarding": "No rules: what each system can forward on one core. `no middle` is what the generators can do by themselves.",
     "offloads": "The ends and the middle keep the offloads that the kernel sets: it moves segments of up to 64 KB as one packet,"
@@ -23,6 +26,23 @@ ABOUT = {
     "rtt": "Pings a millisecond apart, alone and beside seven TCP streams.",
     "files": "wrk and nginx, no rules, files of several sizes.",
     "balance": "Connections to one address go to three servers in turn.",
+    "balance-files": "The same with 128 connections that stay open, and files of several sizes. HAProxy ends each connection and begins"
+    " another.",
+    "chain": "Each function is one more: 0 forwards; 1 is source NAT, with bytes counted for each connection; 2 has the bytes of both"
+    " directions in order, counts and checksums them (CRC-32C); 3 searches them for 100 literals, and holds receivers to what was"
+    " searched. A kernel's filter ends at 1. HAProxy ends TCP, so that it has the bytes in order (without a checksum), and hides the"
+    " client: it stands at 2.",
+    "patterns": "Both directions are searched for random literals of 10 to 16 letters; iperf3 sends random bytes, nginx random words."
+    " Suricata runs inline between the same two interfaces (AF_PACKET), with streams of any length, without its parsers of application"
+    " protocols; its rules drop, mmb's close.",
+    "rewrite-http-body": "Each KB of a page has a word that becomes a longer text, so that almost every segment changes and every page grows: mmb"
+    " changes bodies inside the connection between client and server (`mod http-body`), nginx (`sub_filter`) and Apache (`mod_substitute`)"
+    " are reverse proxies. Before each run one page is compared with what must arrive, byte for byte. Kernel forwarding and mmb without"
+    " rules rewrite nothing: they are the path.",
+    "rewrite-http-latency": "The same with one connection, a request at a time: what rewriting adds is the difference to the path without.",
+    "rewrite-http-mask": "The word becomes as many stars: mmb masks plain bytes of streams (`mask stream-reply`), without parsing HTTP.",
+    "rewrite-http-head": "The header field `Server` of responses becomes another: `mod http-header` of mmb, `http-response set-header` of"
+    " HAProxy, `reply_header_replace` of squid, which caches nothing.",
 }
 
 
@@ -72,6 +92,7 @@ def _answers(shown):
         ("Which device type", answers.devices(shown)),
         ("What to expect of a core", answers.per_core(shown)),
         ("Where the knees are", answers.knees(shown)),
+        ("Rewriting HTTP", answers.rewriting(shown)),
         ("Ahead and behind", answers.comparison(shown)),
     )
     text = "\n".join(f"### {title}\n\n{body}" for title, body in sections if body)
@@ -93,13 +114,17 @@ def _experiment(shown, name, point, folder):
     parts += [f"![{point['title']}]({picture})\n"] if measured else []
     for load, chosen in tables.by_load(points).items():
         parts.append(
-            f"{chosen[0]['load_title'] if load != 'wrk' or name != 'files' else 'wrk and nginx'}:\n\n{tables.live(chosen)}"
+            f"{chosen[0]['load_title'] if chosen[0]['axis'] != 'KB' else tables.WEB.get(load, 'wrk and nginx')}:\n\n{tables.live(chosen)}"
         )
     return "\n".join(parts)
 
 
 def _paper(point):
-    return "Not in the paper." if point["paper"] == "beyond" else f"In the paper: {point['paper']}."
+    if point["paper"] == "beyond":
+        return "Not in the paper."
+    if point["paper"].startswith(MIDDLECLICK):
+        return f"In the paper on MiddleClick (HPSR 2018): {point['paper'].removeprefix(MIDDLECLICK)}."
+    return f"In the paper: {point['paper']}."
 
 
 def _in_memory(shown, folder):
@@ -109,6 +134,13 @@ def _in_memory(shown, folder):
         parts.append(
             "### Cycles of a packet\n\n`mmb bench` on random packets that lie in memory, 64 bytes on a wire unless a rule needs"
             " more. In the paper: figure 11.\n\n![Cycles of a packet](cycles.svg)\n\n" + tables.cycles(found)
+        )
+    if found := shown.find(experiment="streams"):
+        parts.append(
+            "### A chain of functions on streams\n\n`mmb bench --workload streams`: 1,000 TCP connections that send segments of 1,448"
+            " bytes, each function one more. Gbit/s are payload. In the paper on MiddleClick (HPSR 2018): figure 13, which has 34 Gbit/s"
+            " for NAT with statistics on one core, the limit of its testbed, and 20 with reassembly, on other machines, with network"
+            " cards and 8 KB requests.\n\n" + tables.streams(found)
         )
     if found := shown.find(experiment="memif"):
         parts.append(

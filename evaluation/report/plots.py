@@ -10,7 +10,7 @@ from evaluation import method  # noqa: E402
 from .data import cost_metric, in_order, main_metric  # noqa: E402
 from .tables import by_load  # noqa: E402
 
-# One colour for each system, in every plot. The colours are distinguishable with colour blindness (Okabe and Ito), and so are the
+# One colour for each system, in every plot that has it. The colours are distinguishable with colour blindness (Okabe and Ito), and so are the
 # marks.
 LOOKS = {
     "direct": ("#999999", "x"),
@@ -22,6 +22,12 @@ LOOKS = {
     "iptables": ("#56B4E9", "v"),
     "xdp": ("#009E73", "P"),
     "haproxy": ("#CC79A7", "*"),
+    "suricata": ("#8C6BB1", "h"),
+    "mmb-no-rules": ("#F0B7A0", "p"),
+    "nginx": ("#0072B2", "^"),
+    "apache": ("#56B4E9", "v"),
+    "haproxy-http": ("#CC79A7", "*"),
+    "squid": ("#8C6BB1", "h"),
 }
 STYLE = {
     "svg.hashsalt": "mmb",
@@ -33,7 +39,15 @@ STYLE = {
     "grid.alpha": 0.3,
     "legend.frameon": False,
 }
-LOAD_NAMES = {"iperf": "iperf3", "wrk": "wrk", "wrk-balanced": "wrk", "udp": "64-byte UDP"}
+LOAD_NAMES = {
+    "iperf": "iperf3",
+    "wrk": "wrk",
+    "wrk-8k": "wrk, 8 KB",
+    "wrk-balanced": "wrk",
+    "wrk-pages": "wrk",
+    "wrk-one-page": "wrk, one connection",
+    "udp": "64-byte UDP",
+}
 
 
 def draw(path, shape, fill):
@@ -82,6 +96,8 @@ def _cost(point, name):
 
 
 def _curves(axes, points, metric, title):
+    # Functions are one more each; other sizes grow by factors.
+    counts = points[0]["axis"] == "functions"
     for system in in_order(point["system"] for point in points):
         colour, mark = LOOKS[system]
         chosen = sorted(_measured([point for point in points if point["system"] == system], metric), key=lambda point: point["x"])
@@ -90,9 +106,12 @@ def _curves(axes, points, metric, title):
         spreads = [method.spread(method.values(point, metric)) for point in chosen]
         middles = [middle for _, middle, _ in spreads]
         bars = [[middle - low for low, middle, _ in spreads], [high - middle for _, middle, high in spreads]]
-        xs = [max(point["x"], 1) for point in chosen]
+        xs = [point["x"] if counts else max(point["x"], 1) for point in chosen]
         axes.errorbar(xs, middles, yerr=bars, color=colour, marker=mark, markersize=4, capsize=2, label=chosen[0]["system_title"])
-    axes.set_xscale("log")
+    if counts:
+        axes.set_xticks(sorted({point["x"] for point in points}))
+    else:
+        axes.set_xscale("log")
     axes.set_xlabel(points[0]["axis"])
     axes.set_title(title, fontsize=9)
 

@@ -2,7 +2,11 @@
 
 from evaluation import method
 
-from .data import cost_metric, in_order, large, main_metric, median, number
+from .data import cost_metric, in_order, is_rewriting, large, main_metric, median, number
+
+
+# What is told of loads whose size is that of a file.
+WEB = {"wrk-one-page": "wrk with one connection, and nginx"}
 
 
 def rows(head, body):
@@ -32,6 +36,8 @@ def notes(point):
 
 def live(points):
     """The points of one experiment under one load: a row for each size and system."""
+    if is_rewriting(points[0]["load"]):
+        return rewriting(points)
     metric, unit, _ = main_metric(points[0]["load"])
     axis = points[0]["axis"]
     rtt = points[0]["load"].startswith("ping")
@@ -58,6 +64,34 @@ def live(points):
     return rows(head, body)
 
 
+def rewriting(points):
+    """Pages that are rewritten: a row for each size and system."""
+    metrics = {
+        "requests/s": "requests_s",
+        "MB/s": "mbyte_s",
+        "median µs": "latency_p50_us",
+        "99th percentile µs": "latency_p99_us",
+    }
+    head = ["KB", "system", *metrics, "middle's core busy", "µs of the core a request", "notes"]
+    body = []
+    for point in sorted(points, key=lambda point: point["x"]):
+        start = [large(point["x"]), point["system_title"]]
+        if point["absent"]:
+            body.append([*start, *["–"] * (len(metrics) + 2), point["absent"]])
+            continue
+        busy = median(point, "middle_busy")
+        body.append(
+            [
+                *start,
+                *(with_spread(point, metric) for metric in metrics.values()),
+                "–" if busy is None else f"{busy:.0%}",
+                with_spread(point, "middle_us_per_request"),
+                notes(point),
+            ]
+        )
+    return rows(head, body)
+
+
 def cycles(points):
     """`mmb bench`: a row for each set, by stage."""
     stages = ("parse", "classify", "connections", "rewrite")
@@ -76,6 +110,26 @@ def cycles(points):
             ]
         )
     return rows(head, body)
+
+
+def streams(points):
+    """The chain of functions in memory: a row for each function, on one core and on two."""
+    by_name = {}
+    for point in points:
+        by_name.setdefault(point["load"], {})[point["x"]] = point
+    body = []
+    for name, by_cores in by_name.items():
+        one, two = by_cores.get(1), by_cores.get(2)
+        told = "; ".join(found for found in (notes(point) for point in by_cores.values()) if found)
+        body.append(
+            [
+                name.removeprefix("chain: "),
+                *([with_spread(one, "cycles_per_byte"), with_spread(one, "gbit_s")] if one else ["–", "–"]),
+                *([with_spread(two, "gbit_s"), number(median(two, "scaling"))] if two else ["–", "–"]),
+                told,
+            ]
+        )
+    return rows(["function", "cycles a byte", "Gbit/s, one core", "Gbit/s, two cores", "two cores / one", "notes"], body)
 
 
 def memif(points):

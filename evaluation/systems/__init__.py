@@ -1,11 +1,20 @@
 """The systems that are compared, in the order of tables."""
 
+from . import proxies
 from .base import Direct, System, Unable
 from .haproxy import Haproxy
 from .kernel import Forwarding, Iptables, Nftables
-from .mmb import AfPacket, AfXdp
+from .mmb import AfPacket, AfXdp, WithoutRules
+from .suricata import Suricata
 from .xdp import Xdp
 
-ALL = {kind.name: kind for kind in (Direct, Forwarding, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy)}
+KINDS = (Direct, Forwarding, WithoutRules, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata, *proxies.KINDS)
+ALL = {kind.name: kind for kind in KINDS}
 
-__all__ = ["ALL", "System", "Unable"]
+
+def takes_part(system, policy):
+    """Whether a system has a row for a policy. Of the chain it has those that it supports: the others would say nothing."""
+    return policy.kind != "chain" or policy.size in system.functions
+
+
+__all__ = ["ALL", "System", "Unable", "takes_part"]

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from evaluation.policies import FUNCTIONS
 from evaluation.topology import Site
 
 
@@ -22,6 +23,8 @@ class System:
     # The kinds of policies that it supports, and the maximum number of rules of a kind that a run waits for.
     kinds = ("none",)
     most = {}
+    # The sizes of the chain of functions that it supports.
+    functions = ()
 
     def __init__(self, folder, cores, offloads=False):
         self.folder, self.cores, self.offloads = Path(folder) / self.name, cores, offloads
@@ -40,6 +43,8 @@ class System:
         """Raises `Unable` for a policy that the system does not support."""
         if policy.kind not in self.kinds:
             raise Unable(self.why_not(policy.kind))
+        if policy.kind == "chain" and policy.size not in self.functions:
+            raise Unable(f"{self.title} does no chain that ends with {FUNCTIONS[policy.size]}")
         if policy.size > self.most.get(policy.kind, policy.size):
             raise Unable(f"left out: holds each packet against every rule, {self.most[policy.kind]:,} show what that costs")
 

@@ -1,6 +1,7 @@
 """HAProxy in TCP mode in the middle: it terminates connections and opens new ones."""
 
-from evaluation.topology import BALANCED, SERVERS
+from evaluation.loads import FIRST_PORT, Iperf
+from evaluation.topology import BALANCED, MIDDLE, SERVER, SERVERS
 
 from .base import System
 
@@ -19,6 +20,21 @@ frontend balanced
 backend servers
     balance roundrobin
 {servers}
+frontend diverted
+    bind {diverted}
+    default_backend server
+backend server
+    server s {server}
+"""
+
+# Connections to the server itself reach it too. Its connection to the server has the same port.
+PORTS = (80, *range(FIRST_PORT, FIRST_PORT + Iperf.pairs))
+DIVERT = """table ip evaluation {{
+chain before {{
+type nat hook prerouting priority dstnat;
+iifname "vl" ip daddr {server} tcp dport {{ {ports} }} dnat to {middle}
+}}
+}}
 """
 
 
@@ -27,16 +43,22 @@ class Haproxy(System):
 
     name = "haproxy"
     title = "HAProxy"
-    programs = ("haproxy",)
+    programs = ("haproxy", "nft")
     routed = True
-    kinds = ("balance",)
+    kinds = ("balance", "chain")
+    # It hides the client's address, and has the bytes of both directions in order.
+    functions = (2,)
 
     def open(self):
         super().open()
         self.site.middle.ip("addr", "add", f"{BALANCED}/32", "dev", "lo")
         servers = "\n".join(f"    server s{n} {address}:80" for n, address in enumerate(SERVERS))
         config = self.folder / "haproxy.cfg"
-        config.write_text(CONFIG.format(balanced=BALANCED, servers=servers))
+        near = MIDDLE["vl"]
+        diverted = ",".join(f"{near}:{port}" for port in PORTS)
+        config.write_text(CONFIG.format(balanced=BALANCED, servers=servers, diverted=diverted, server=SERVER))
+        ports = ", ".join(map(str, PORTS))
+        self.loader(["nft", "-f", "-"], DIVERT.format(server=SERVER, ports=ports, middle=near))
         with self.cores.on_middle():
             process = self.site.start(self.site.middle, ["haproxy", "-db", "-f", config], "haproxy")
         process.wait_listening(80)

@@ -1,6 +1,6 @@
 """Linux in the middle: plain forwarding, iptables, nftables."""
 
-from evaluation.policies import TCP
+from evaluation.policies import REWRITING, TCP
 from evaluation.topology import BALANCED, CLIENT, SERVERS, TRANSLATED
 
 from .base import System
@@ -9,11 +9,13 @@ LOADED_AT_ONCE = 50_000
 
 
 class Forwarding(System):
-    """The kernel routes without filters."""
+    """The kernel routes without filters. Where others rewrite, it is the path without that."""
 
     name = "forward"
     title = "kernel forwarding"
     routed = True
+    kinds = ("none", "chain", *REWRITING)
+    functions = (0,)
 
 
 class Tracking(System):
@@ -85,10 +87,13 @@ class Nftables(Tracking):
     name = "nftables"
     title = "nftables"
     programs = ("nft", "conntrack")
-    kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance")
+    kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance", "chain")
+    functions = (1,)
 
     def install(self, policy):
         super().install(policy)
+        # Bytes for each connection, which mmb always counts.
+        self.site.middle.sysctl(net__netfilter__nf_conntrack_acct=int(policy.kind == "chain"))
         self.loader(["nft", "-f", "-"], "flush ruleset\n" + nftables(policy))
         if policy.kind in ("firewall", "stateful"):
             elements = [element(rule) for rule in policy.tuples()]
@@ -122,7 +127,7 @@ def nftables(policy):
         for kind, value in policy.options():
             values.setdefault(kind, []).append(f"{value:#x}")
         forward += [f"tcp option @{kind},16,32 {{ {', '.join(chosen)} }} drop" for kind, chosen in values.items()]
-    if policy.kind == "nat":
+    if policy.kind in ("nat", "chain"):
         behind.append(f"ip saddr {CLIENT}/24 ip protocol tcp snat to {TRANSLATED} random")
     if policy.kind == "balance":
         pool = ", ".join(f"{n} : {server}" for n, server in enumerate(SERVERS))

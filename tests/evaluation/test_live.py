@@ -1,5 +1,6 @@
 """Systems between namespaces: each does its work, one tiny run of a load, and the state after an interruption."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -8,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from evaluation import systems, topology
-from evaluation.loads import Small
-from evaluation.policies import TCP, Policy, Tuple
+from evaluation.loads import Failed, OnePage, Pages, Small
+from evaluation.policies import FUNCTIONS, REWRITING, TCP, Policy, Tuple
 from evaluation.systems import Unable
-from evaluation.topology import BALANCED, CLIENT, SERVER, SERVERS, TRANSLATED
+from evaluation.topology import BALANCED, CLIENT, MIDDLE, SERVER, SERVERS, TRANSLATED
 from lab.process import Background, run, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +70,18 @@ class Listening:
     def __exit__(self, *_):
         self.socket.close()
 
+    def got(self, sent, timeout=2):
+        """What the server gets of these bytes."""
+        with self.site.client.socket(socket.AF_INET, socket.SOCK_STREAM) as near:
+            near.settimeout(10)
+            near.connect((SERVER, PORT))
+            far, _ = self.socket.accept()
+            with far, contextlib.suppress(TimeoutError, ConnectionResetError):
+                far.settimeout(timeout)
+                near.sendall(sent)
+                return far.recv(100)
+            return b""
+
     def reached(self, address, sport=0, timeout=10):
         """A connection to an address: the peer that the server saw, and the server's own address."""
         with self.site.client.socket(socket.AF_INET, socket.SOCK_STREAM) as near:
@@ -80,7 +93,7 @@ class Listening:
                 return seen[0], far.getsockname()[0]
 
 
-@pytest.mark.parametrize("name", ["direct", "forward", "mmb-af_xdp", "mmb-af_packet", "nftables", "iptables", "xdp"])
+@pytest.mark.parametrize("name", ["direct", "forward", "mmb-af_xdp", "mmb-af_packet", "nftables", "iptables", "xdp", "suricata"])
 def test_without_rules_the_ends_reach_each_other(opened, name):
     with Listening(opened(name, Policy("none")).site) as server:
         assert server.reached(SERVER) == (CLIENT, SERVER)
@@ -114,6 +127,72 @@ def test_a_nat_hides_the_client(opened, name):
 def test_a_balancer_uses_all_servers(opened, name):
     with Listening(opened(name, Policy("balance")).site) as server:
         assert {server.reached(BALANCED)[1] for _ in range(6)} == set(SERVERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "seen"),
+    [
+        ("forward", 0, CLIENT),
+        *((name, size, TRANSLATED if size else CLIENT) for name in ("mmb-af_xdp", "mmb-af_packet") for size in range(len(FUNCTIONS))),
+        ("nftables", 1, TRANSLATED),
+        ("haproxy", 2, MIDDLE["vr"]),
+    ],
+)
+def test_a_chain_translates_from_its_first_function_on(opened, name, size, seen):
+    with Listening(opened(name, Policy("chain", size)).site) as server:
+        assert server.reached(SERVER) == (seen, SERVER)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("mmb-af_xdp", Policy("chain", 3)),
+        ("mmb-af_xdp", Policy("patterns", 100)),
+        ("mmb-af_packet", Policy("patterns", 100)),
+        ("suricata", Policy("patterns", 100)),
+    ],
+)
+def test_a_literal_does_not_arrive_and_other_bytes_do(opened, name, policy):
+    with Listening(opened(name, policy).site) as server:
+        assert server.got(b"something else") == b"something else"
+        assert server.got(policy.literals()[-1].encode()) == b""
+
+
+REWRITERS = [
+    *((name, kind) for kind in REWRITING for name in ("forward", "mmb-no-rules", "mmb-af_xdp", "mmb-af_packet")),
+    *((name, kind) for kind in ("rewrite-body", "rewrite-mask") for name in ("nginx", "apache")),
+    *((name, "rewrite-head") for name in ("haproxy-http", "squid")),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), REWRITERS)
+def test_pages_arrive_as_the_policy_wants_them(opened, name, kind):
+    site = opened(name, Policy(kind)).site
+    for size_kb in Pages.pages_kb:
+        load = Pages(0.2, size_kb)
+        load.prepare(site)
+        load.check(site)
+
+
+@pytest.mark.parametrize("name", ["mmb-af_xdp", "nginx"])
+@pytest.mark.parametrize("load", [Pages, OnePage])
+def test_a_short_run_of_rewriting(opened, name, load):
+    metrics = load(0.3, 8).run(opened(name, Policy("rewrite-body")).site, tsc_hz=1e9)
+    assert metrics["requests_s"] > 0 and metrics["mbyte_s"] > 0 and metrics["middle_us_per_request"] > 0
+    assert 0 < metrics["latency_p50_us"] <= metrics["latency_p99_us"]
+    assert metrics["errors"] == 0
+
+
+def test_a_page_that_is_not_rewritten_is_a_run_that_failed(opened):
+    site = opened("forward", Policy("rewrite-body")).site
+    load = Pages(0.2, 1)
+    load.prepare(site)
+    site.rewriting = Policy("rewrite-body")
+    with pytest.raises(Failed, match="a wrong page: 1024 bytes instead of 1031"):
+        load.check(site)
+    site.rewriting = Policy("rewrite-head")
+    with pytest.raises(Failed, match="a wrong head: Server is nginx"):
+        load.check(site)
 
 
 @pytest.mark.parametrize("name", ["forward", "mmb-af_packet"])

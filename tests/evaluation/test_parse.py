@@ -27,6 +27,18 @@ def test_wrk_counts_errors():
     assert parse.wrk(sample("wrk").replace("Requests/sec:", lines))["errors"] == 4326
 
 
+def test_wrk_with_seconds_which_it_writes_with_a_blank_behind():
+    measured = parse.wrk(sample("wrk").replace(" 99%  115.86ms", " 99%    1.79s "))
+    assert (measured["latency_p50_s"], measured["latency_p99_s"]) == pytest.approx((0.03029, 1.79))
+
+
+def test_a_header_field_of_a_head():
+    head = "HTTP/1.1 200 OK\r\nserver:  a b \r\nX-Server: c\r\nVia: 1\r\nVia: 2\r\n\r\n"
+    assert parse.header(head, "Server") == "a b"
+    assert parse.header(head, "Via") == "1, 2"
+    assert parse.header(head, "Age") is None
+
+
 def test_ping():
     measured = parse.ping(sample("ping"))
     assert measured["times_s"][:3] == pytest.approx([0.000222, 0.000115, 0.000088])

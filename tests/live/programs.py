@@ -14,14 +14,14 @@ BIG = 20 << 20
 
 
 class Nginx:
-    """A web server in a site's server namespace, on ports 80 and 8080 of both families."""
+    """A web server in a site's server namespace, on ports 80 and 8080 of both families; with more files and settings, if some are given."""
 
     PORTS = (80, 8080)
 
-    def __init__(self, site):
+    def __init__(self, site, files=None, settings=""):
         self.root = site.folder / "www"
         self.root.mkdir(exist_ok=True)
-        self.files = {"small": b"mmb was here\n", "big": os.urandom(1 << 20) * (BIG >> 20)}
+        self.files = {"small": b"mmb was here\n", "big": os.urandom(1 << 20) * (BIG >> 20), **(files or {})}
         for name, content in self.files.items():
             (self.root / name).write_bytes(content)
         config = site.folder / "nginx.conf"
@@ -29,7 +29,7 @@ class Nginx:
         config.write_text(
             f"daemon off; master_process off; pid {site.folder}/nginx.pid; error_log stderr;\n"
             f"events {{ worker_connections 12000; }}\n"
-            f"http {{ access_log off; server {{ {listen} root {self.root}; }} }}\n"
+            f"http {{ access_log off; {settings} server {{ {listen} root {self.root}; }} }}\n"
         )
         words = ["nginx", "-p", site.folder, "-e", "stderr", "-c", config]
         self.process = site.start(site.server, words, "nginx")

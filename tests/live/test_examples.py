@@ -35,6 +35,7 @@ from .topology import CLIENT6, SERVER6
 pytestmark = pytest.mark.needs_no_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+STREAMS = sorted(f"streams/{path.stem}" for path in EXAMPLES.glob("streams/*.mmb"))
 LAN, WAN = "lan", "wan"
 DROPPED = None
 
@@ -336,10 +337,10 @@ def test_every_example_has_cases():
 
 def test_every_example_is_in_the_index():
     index = (EXAMPLES / "README.md").read_text()
-    assert [name for name in CASES if f"({name}.mmb)" not in index] == []
+    assert [name for name in [*CASES, *STREAMS] if f"({name}.mmb)" not in index] == []
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("name", sorted(CASES) + STREAMS)
 def test_the_example_is_a_good_policy_that_says_what_it_does(name):
     path = EXAMPLES / f"{name}.mmb"
     assert path.read_text().startswith("# ")

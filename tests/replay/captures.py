@@ -47,6 +47,12 @@ def replay(mmb, folder, policy, frames, *arguments):
 def replay_wire(mmb, folder, policy, lan, wan):
     """The frames that leave by each port of a wire, by the number in their timestamps, for input frames as (number, frame) pairs;
     and the summary."""
+    left, summary = replay_both(mmb, folder, policy, lan, wan)
+    return {name: dict(frames) for name, frames in left.items()}, summary
+
+
+def replay_both(mmb, folder, policy, lan, wan):
+    """The same with all frames in their order. A frame that mmb makes has the number of the one that made it do so."""
     rules = folder / "policy.mmb"
     rules.write_text("".join(f"{rule}\n" for rule in policy))
     words = [mmb, "replay", "--json", "--rules", rules]
@@ -56,5 +62,6 @@ def replay_wire(mmb, folder, policy, lan, wan):
     run = subprocess.run(words, capture_output=True, text=True)
     assert run.returncode == 0, f"{run.stdout}{run.stderr}"
     summary = json.loads(run.stdout)
-    assert summary["in"]["packets"] == summary["out"]["packets"] + sum(summary["drops"].values())
-    return {name: dict(read_pcap(folder / f"{name}-out.pcap")) for name in ("lan", "wan")}, summary
+    made, dropped = (sum(summary.get(key, {}).values()) for key in ("made", "drops"))
+    assert summary["in"]["packets"] + made == summary["out"]["packets"] + dropped
+    return {name: read_pcap(folder / f"{name}-out.pcap") for name in ("lan", "wan")}, summary

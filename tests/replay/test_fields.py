@@ -213,7 +213,10 @@ def test_conditions_match_what_scapy_reads(mmb, tmp_path, name):
 # Fields that the models know without a table: ports, connections, the frame, the protocol, presence of headers and options.
 WITHOUT_TABLE = ("in", "out", "ct", "eth-type", "vlan-id", "net-proto", "ip-proto", "ip6-eh", "tcp-opt", "tcp-opt KIND")
 # Fields of connections, not of packets.
-OF_STREAMS = ("stream", "stream-forward", "stream-reply", "tls-sni")
+OF_STREAMS = (
+    "stream", "stream-forward", "stream-reply", "tls-sni", "http", "http-method", "http-host", "http-uri", "http-status", "http-header",
+    "http-body",
+)
 
 
 def test_the_model_knows_every_field():

@@ -221,16 +221,27 @@ impl CommandRunner<'_> {
     }
 
     fn save_state(&self, name: &str, json: bool) -> Result<(), CommandError> {
-        let mut saved = 0;
+        let (mut saved, mut notes) = (0, Vec::new());
         self.save_as((&Request::SaveState, FileContent::State), name, json, |answer| match answer {
             Answer::State(piece) => hex::decode(&piece).ok_or(CommandError::NotAState).map(Some),
+            Answer::Note(note) => {
+                notes.push(note);
+                Ok(None)
+            }
             Answer::Saved(line) => {
                 saved = line.connections;
                 Ok(None)
             }
             _ => Ok(None),
         })?;
-        let line = json!({ "saved": name, "connections": saved });
+        let source = SourceText::command("");
+        let mut line = json!({ "saved": name, "connections": saved });
+        if !notes.is_empty() {
+            line["notes"] = notes.iter().map(|note| report::note_object(note, source)).collect();
+        }
+        if !json {
+            notes.iter().for_each(|note| report::note(self.sink, note, source));
+        }
         self.report_saved(name, json, &line, &counted(saved, "connection"));
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! A connection as lines of answers describe it.
 
 use mmb_engine::{
-    ConnectionInfo, ConnectionStream, Endpoints, SideStats, StreamEvent, StreamEventKind, Vlans,
+    ConnectionInfo, ConnectionStream, EditStats, Endpoints, Level, SideStats, StreamEvent, StreamEventKind,
+    Vlans,
 };
 use mmb_policy::FieldId;
 use mmb_protocol::answer::{
-    ConnectionLine, ConnectionPlace, DigestLine, EndsLine, StreamEventLine, StreamLine, StreamSideLine,
-    TrafficLine,
+    ConnectionLine, ConnectionPlace, DigestLine, EndsLine, StreamEditsLine, StreamEventLine, StreamLine,
+    StreamSideLine, TrafficLine,
 };
 
 /// Describes a connection; `verbose` adds its place in the table.
@@ -46,10 +47,17 @@ fn stream_line(stream: &ConnectionStream) -> StreamLine {
                 overwritten,
                 kept: info.kept[direction] as u64,
                 waiting: info.early[direction] as u64,
+                edits: (info.levels[direction] == Level::Edit).then(|| edits_line(&info.edits[direction])),
             }
         })
     };
     StreamLine { ended: stream.ended.map(str::to_owned), forward: side(0), reply: side(1) }
+}
+
+fn edits_line(stats: &EditStats) -> StreamEditsLine {
+    let EditStats { edits, removed, added, held, waiting } = *stats;
+    let delta = added.wrapping_sub(removed).cast_signed();
+    StreamEditsLine { edits, delta, held: held as u64, unsent: waiting }
 }
 
 /// Describes an event of a stream.

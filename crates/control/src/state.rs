@@ -34,11 +34,16 @@ pub enum LoadError {
     Memory(#[from] MemoryShortage),
 }
 
-/// Writes the state of a daemon, whose connections these are; returns the number of connections. The daemon is locked for short times.
+/// Writes the state of a daemon, whose connections these are; returns the number of connections, and of those that were left out since their
+/// bytes are being edited. The daemon is locked for short times.
 ///
 /// # Errors
 /// An error of `out`, or a worker does not answer.
-pub fn save(daemon: &Mutex<Daemon>, connections: &Connections, out: &mut dyn Write) -> io::Result<u64> {
+pub fn save(
+    daemon: &Mutex<Daemon>,
+    connections: &Connections,
+    out: &mut dyn Write,
+) -> io::Result<(u64, u64)> {
     connections.fold_counters().map_err(io::Error::other)?;
     let header = lock(daemon).engine().state_header(now_ms());
     let mut writer = StateWriter::new(out, &header)?;

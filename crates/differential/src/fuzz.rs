@@ -31,7 +31,9 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "fragments", run: fragments },
     FuzzTarget { name: "state", run: state },
     FuzzTarget { name: "scan", run: scan },
+    FuzzTarget { name: "edit_patterns", run: edit_patterns },
     FuzzTarget { name: "stream", run: stream },
+    FuzzTarget { name: "http", run: http },
 ];
 
 /// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that
@@ -190,9 +192,23 @@ pub fn scan(data: &[u8]) {
     }
 }
 
+/// Patterns and a stream in pieces whose matches are edited: see [`crate::edit_patterns`].
+pub fn edit_patterns(data: &[u8]) {
+    if let Err(difference) = crate::edit_patterns::edit_patterns(data) {
+        panic!("{difference}");
+    }
+}
+
 /// Segments of a connection: see [`crate::stream`].
 pub fn stream(data: &[u8]) {
     if let Err(broken) = crate::stream::stream(data) {
         panic!("{broken}");
+    }
+}
+
+/// Bytes of both ends of an HTTP connection: see [`crate::http`].
+pub fn http(data: &[u8]) {
+    if let Err(difference) = crate::http::http(data) {
+        panic!("{difference}");
     }
 }

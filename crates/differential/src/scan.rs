@@ -45,7 +45,7 @@ pub fn scan(data: &[u8]) -> Result<(), String> {
 }
 
 /// Reads an input: patterns, stream, lengths of pieces.
-fn read(data: &[u8]) -> Option<(Vec<Pattern>, &[u8], [usize; 2])> {
+pub(crate) fn read(data: &[u8]) -> Option<(Vec<Pattern>, &[u8], [usize; 2])> {
     let (first, mut rest) = data.split_first()?;
     let mut patterns = Vec::new();
     loop {

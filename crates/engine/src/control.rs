@@ -217,23 +217,25 @@ impl Connections {
         Ok(affected)
     }
 
-    /// Writes all connections, for [`Connections::load`]; returns how many. Packets are processed meanwhile, so the state is not of one
-    /// moment.
+    /// Writes all connections, for [`Connections::load`]; returns how many, and how many were left out: their bytes are being edited, which
+    /// is not saved. Packets are processed meanwhile, so the state is not of one moment.
     ///
     /// # Errors
     /// An error of the writer, or a worker does not answer.
-    pub fn save(&self, writer: &mut StateWriter<'_>) -> io::Result<u64> {
+    pub fn save(&self, writer: &mut StateWriter<'_>) -> io::Result<(u64, u64)> {
+        let mut left_out = 0;
         for worker in 0..self.workers.len() {
             let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
                 let saved =
                     self.ask(worker, move |conntrack, snapshot| conntrack.save(snapshot, first, CHUNK));
-                let (next, found) = saved.map_err(io::Error::other)?;
+                let (next, found, others) = saved.map_err(io::Error::other)?;
+                left_out += others;
                 found.iter().try_for_each(|saved| writer.connection(saved))?;
                 from = next;
             }
         }
-        writer.end_connections()
+        Ok((writer.end_connections()?, left_out))
     }
 
     /// Restores the connections of a state, with those of their rules that the current policy has. `map` is called after the rules

@@ -168,6 +168,9 @@ drop_reasons! {
     StreamHeld "stream-held":
         "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`: the connection is closed",
         "`set stream hold`, `set stream hold-over`";
+    HttpUnfit "http-unfit":
+        "a message of a connection with rules on HTTP is not understood for certain, or its head is too long or too slow, under `set http unfit close`: the connection is closed",
+        "`set http unfit`, `set http head`";
     StreamUnfit "stream-unfit":
         "a connection whose stream cannot be followed (picked up midway, with signed segments, or without room), under `set stream unfit close` or `drop`",
         "`set stream unfit`, `set stream max`, `set stream memory`";

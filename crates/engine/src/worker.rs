@@ -14,6 +14,7 @@ use arrayvec::ArrayVec;
 use mmb_conn::fragment::{HeldLosses, Released};
 use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
+use mmb_stream::AckSpace;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -178,6 +179,12 @@ impl Worker {
         }
     }
 
+    /// Sets which bytes the acknowledgments of edited bytes are about: for a host whose packets answer what was sent once, not what this worker
+    /// sends.
+    pub fn set_ack_space(&mut self, acks: AckSpace) {
+        self.pipeline.conntrack().set_ack_space(acks);
+    }
+
     /// Discards outstanding tickets, for a host that lost their packets.
     pub fn discard_tickets(&mut self) {
         self.pipeline.discard_tickets();
@@ -260,6 +267,12 @@ impl Worker {
         let is_asked = self.last_task_ns > 0 && self.now_ns.saturating_sub(self.last_task_ns) < NEXT_TASK_NS;
         let conntrack = self.pipeline.conntrack();
         is_asked || conntrack.is_behind() || conntrack.folding().1 > 0
+    }
+
+    /// When this worker has something to do without packets, beside what idle workers do anyway: streams let go what they have held back for long
+    /// enough. For a host whose clock is not the time of day.
+    pub fn due_ns(&mut self) -> Option<u64> {
+        self.pipeline.conntrack().streams_due_ms().map(|due_ms| due_ms * 1_000_000)
     }
 
     /// Picks up a newer policy, unless tickets of the current one are outstanding.

@@ -3,7 +3,7 @@
 mod host;
 
 use host::{Middlebox, pass_among};
-use mmb_engine::{DropReason, MadeKind, Verdict};
+use mmb_engine::{DropReason, MadeKind, NoCycles, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
@@ -62,6 +62,13 @@ fn read(frame: &[u8]) -> Read {
 /// What becomes of frames, and of what the middlebox makes of them.
 fn all(mmb: &mut Middlebox, port: u16, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>)> {
     pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, frames)
+}
+
+/// What the middlebox does when time has passed.
+fn later(mmb: &mut Middlebox, ms: u64) -> Vec<(Verdict, Vec<u8>)> {
+    mmb.now_ms += ms;
+    mmb.worker.process(mmb.now_ms * 1_000_000, &NoCycles, &mut [], &mut []);
+    all(mmb, A, &[])
 }
 
 /// Those that are sent by a port, in order.
@@ -147,10 +154,8 @@ fn what_is_begun_waits_for_its_time() {
     handshake(&mut mmb);
     let done = all(&mut mmb, A, &[request(0, b"an ATT")]);
     assert_eq!(sent(&done, B)[0].payload, b"an ");
-    mmb.now_ms += 50;
-    assert_eq!(all(&mut mmb, A, &[]), []);
-    mmb.now_ms += 60;
-    let done = all(&mut mmb, A, &[]);
+    assert_eq!(later(&mut mmb, 50), []);
+    let done = later(&mut mmb, 60);
     assert_eq!(sent(&done, B)[0].payload, b"ATT");
     // It passed: the rest of it does too.
     let done = all(&mut mmb, A, &[request(6, b"ACK")]);
@@ -163,8 +168,7 @@ fn what_is_begun_may_end_the_connection() {
     let mut mmb = Middlebox::new(policy);
     handshake(&mut mmb);
     all(&mut mmb, A, &[request(0, b"an ATT")]);
-    mmb.now_ms += 110;
-    let done = all(&mut mmb, A, &[]);
+    let done = later(&mut mmb, 110);
     assert_eq!((sent(&done, A).len(), sent(&done, B).len()), (1, 1), "{done:?}");
     assert_eq!(sent(&done, B)[0].seq, FORWARD + 3, "the number that the server expects");
     let done = all(&mut mmb, A, &[request(6, b"ACK")]);
@@ -198,7 +202,7 @@ fn what_does_not_fit_is_made() {
     let done = all(&mut mmb, A, &[request(0, b"xx")]);
     let got = sent(&done, B);
     assert_eq!(got.iter().map(|segment| segment.payload.len()).sum::<usize>(), 2000);
-    assert!(got.iter().all(|segment| segment.payload.len() <= 500), "the payload that any path carries");
+    assert!(got.iter().all(|segment| segment.payload.len() <= 60), "the MTU of the port");
     assert_eq!(got.last().map(|last| last.flags), Some(ACK | PSH));
     let mut next = FORWARD;
     for segment in &got {
@@ -237,7 +241,7 @@ fn close_beats_an_edit() {
 #[test]
 fn translated_connections_are_edited() {
     let mut mmb = Middlebox::new(
-        "add-stateful tcp-dport 80 map ip-saddr 200.0.0.1 shuffle tcp-seq shuffle tcp-ack stream \"ATTACK\" mod stream \"(gone)!\"",
+        "add-stateful tcp-dport 80 stream \"ATTACK\" map ip-saddr 200.0.0.1 shuffle tcp-seq-num shuffle tcp-ack-num mod stream \"(gone)!\"",
     );
     let syn = &sent(&all(&mut mmb, A, &[segment(CLIENT, SERVER, SYN, (FORWARD - 1, 0), b"")]), B)[0];
     let outside = mmb.list()[0].clone();

@@ -308,6 +308,8 @@ fn without_room_a_connection_is_unfit() {
         let resets =
             done.iter().filter(|(_, frame)| frame.get(47).is_some_and(|flags| flags & RST != 0)).count();
         assert_eq!(resets > 0, setting == "close", "{done:?}");
+        let passed = mmb.engine.not_applied();
+        assert_eq!(passed.iter().any(|(why, _)| why.name() == "stream-unfit"), !is_dropped);
     }
 }
 

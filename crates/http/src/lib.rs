@@ -12,8 +12,8 @@ mod tls_sni;
 
 pub use host::{host_matches, name_key};
 pub use http1::{
-    BodyFraming, DEFAULT_HEAD_LIMIT, FramingKind, HeadBuffer, HeaderLine, Headers, HttpConnection,
+    BodyFraming, BodyPlace, DEFAULT_HEAD_LIMIT, FramingKind, HeadBuffer, HeaderLine, Headers, HttpConnection,
     HttpDirection, HttpPiece, HttpUnfit, HttpVersion, MOST_HEADERS, MOST_OUTSTANDING, RequestHead,
-    ResponseHead, Span, list_items, trim_blanks,
+    ResponseHead, Span, is_host_and_port, list_items, trim_blanks,
 };
 pub use tls_sni::{ClientHello, HelloProgress};

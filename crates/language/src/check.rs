@@ -5,7 +5,9 @@
 
 pub(crate) mod conflict;
 mod constraint;
+mod edit;
 pub(crate) mod filter;
+mod host;
 mod packet_class;
 mod regex;
 pub(crate) mod stream;
@@ -32,6 +34,8 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
     if report.errors.len() == errors_before && !syntax.broken {
         go_together(syntax, &targets, report);
         stream::go_together(syntax, &targets, report);
+        stream::statuses(syntax, &matches, report);
+        edit::go_together(syntax, &targets, report);
         conflict::check(syntax, &matches, &targets, report);
         if report.is_typed {
             note_bare_field(syntax, &targets, report);
@@ -53,6 +57,7 @@ fn note_bare_field(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut Che
     let Some(last) = syntax.matches.last() else { return };
     let field = last.field.field;
     let is_bare = last.value.is_none() && field.info().alone == BareMeaning::Protocol;
+    let is_bare = is_bare && stream::part_of(field).is_none();
     if is_bare && targets.iter().any(|target| matches!(target, Target::Drop(_))) {
         let packets = packet_class::packets(field);
         let message = format!(

@@ -94,9 +94,9 @@ pub(crate) fn fields_of(stateful: bool) -> impl Iterator<Item = &'static FieldIn
     fields().filter(move |info| stateful || !matches!(info.place, FieldPlace::Stream(_)))
 }
 
-/// The fields that a target takes; `tcp-opt` stands for the options that are named by their kind.
-pub(crate) fn target_fields(target: &TargetInfo) -> impl Iterator<Item = &'static FieldInfo> {
-    fields().filter(|info| {
+/// The fields that a target of a stateful rule, or of another, takes; `tcp-opt` stands for the options that are named by their kind.
+pub(crate) fn target_fields(target: &TargetInfo, stateful: bool) -> impl Iterator<Item = &'static FieldInfo> {
+    fields_of(stateful).filter(|info| {
         let of_any = info.place == FieldPlace::AnyOption;
         (target.takes)(if of_any { FieldId::TcpOptKind.info() } else { info })
     })
@@ -117,8 +117,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::All => give("all", "every IP packet"),
         Expect::Field(stateful) => fields_of(stateful).for_each(|info| give(info.name, info.help)),
-        Expect::TargetField(target) => {
-            target_fields(target).for_each(|info| give(info.name, info.help));
+        Expect::TargetField(target, stateful) => {
+            target_fields(target, stateful).for_each(|info| give(info.name, info.help));
         }
         Expect::Value(info) if info.values == ValueKind::Port => {
             context.ports.iter().for_each(|port| give(port, "a port"));
@@ -143,6 +143,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         | Expect::Bang(_)
         | Expect::Cond(_)
         | Expect::OptionKind
+        | Expect::HeaderName
+        | Expect::Written(_)
         | Expect::InSet
         | Expect::Weight
         | Expect::Percentage
@@ -222,7 +224,7 @@ mod tests {
         assert_eq!(texts("conn kill rule "), ["3", "34"]);
         assert_eq!(texts("del 3 "), ["--kill", "--keep"]);
         assert_eq!(texts("mon"), ["monitor"]);
-        assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream"]);
+        assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream", "http"]);
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);
         assert_eq!(texts("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
@@ -259,6 +261,9 @@ mod tests {
         assert_eq!(texts("pat"), ["patterns"]);
         assert_eq!(texts("patterns "), ["bad"]);
         assert_eq!(texts("set stream u"), ["unfit", "urgent"]);
+        assert_eq!(texts("set stream hold"), ["hold", "hold-over"]);
+        assert_eq!(texts("set stream hold-over "), ["pass", "close"]);
+        assert_eq!(texts("set http "), ["head", "unfit", "encodings", "no-transform"]);
         assert_eq!(texts("add tcp-dport 80 sh"), [""; 0]);
         assert_eq!(texts("add-stateful all shuffle tcp-d"), ["tcp-dport"]);
         assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1} h"), ["hash"]);
@@ -269,11 +274,47 @@ mod tests {
         assert_eq!(texts("add all strip al"), ["all"]);
         assert_eq!(texts("add all strip ! tcp-opt-sackp"), ["tcp-opt-sackp"]);
         assert_eq!(texts("add all mod eth"), [""; 0]);
+        assert_eq!(texts("add all mod str"), [""; 0]);
         assert_eq!(texts("add id 5 na"), ["name"]);
         assert_eq!(texts("add-stateful id 5 dra"), ["draining"]);
         assert_eq!(texts("add id 5 dra"), [""; 0]);
         assert_eq!(texts("add payload \"tcp"), [""; 0]);
         assert_eq!(texts("flush "), [""; 0]);
+    }
+
+    #[test]
+    fn words_of_edits() {
+        let streams = ["stream", "stream-forward", "stream-reply"];
+        assert_eq!(texts("add-stateful stream \"a\" ma"), ["map", "mask"]);
+        assert_eq!(texts("add-stateful stream \"a\" mask "), [&streams[..], &["http-body"]].concat());
+        assert_eq!(texts("add-stateful stream \"a\" mask stream al"), ["alert"]);
+        assert_eq!(texts("add-stateful stream \"a\" mask stream \"b\" al"), ["alert"]);
+        assert_eq!(texts("add-stateful stream \"a\" mod stream-"), ["stream-forward", "stream-reply"]);
+        assert_eq!(texts("add-stateful stream \"a\" mod stream "), [""; 0]);
+        assert_eq!(texts("add-stateful stream \"a\" mod stream \"b\\m\" al"), ["alert"]);
+        assert_eq!(texts("add-stateful stream \"a\" strip str"), streams);
+        assert_eq!(texts("add-stateful http mod h"), ["http-host", "http-uri", "http-header", "http-body"]);
+        assert_eq!(texts("add-stateful http add h"), ["http-header", "http-body"]);
+        assert_eq!(texts("add-stateful http add http-body "), [""; 0]);
+        assert_eq!(texts("add-stateful http strip ! http-h"), ["http-header"]);
+        for value in ["", "\"Server\"", "Server"] {
+            // A name, or a value: neither is known.
+            let line = format!("add-stateful http mod http-header {value} ");
+            assert_eq!(texts(&line), [""; 0], "{line}");
+        }
+        assert_eq!(texts("add-stateful http mod http-header \"Server\" \"mmb\" dig"), ["digest"]);
+        assert_eq!(texts("add-stateful http strip http-header Server dig"), ["digest"]);
+        assert_eq!(texts("add-stateful http-header "), [""; 0]);
+        assert_eq!(texts("add-stateful http-header accept "), texts("add-stateful http-header \"a\" "));
+        assert_eq!(texts("add-stateful http-header Server @"), ["@bad"]);
+        assert_eq!(texts("add-stateful http-header Server /a/ {\"a\", @"), [""; 0]);
+        assert_eq!(texts("add-stateful http-header Server {\"a\", @"), ["@bad"]);
+        assert_eq!(texts("add-stateful http-header \"Server\" clo"), ["close"]);
+        // A value behind a field of ports, else a field.
+        assert_eq!(texts("add-stateful tcp-dport http http http-st"), ["http-status"]);
+        assert_eq!(texts("add-stateful tcp-dport http clo"), ["close"]);
+        assert_eq!(texts("add-stateful tcp-dport {http, https} http-m"), ["http-method"]);
+        assert_eq!(texts("add all mod tcp-dport http dr"), ["drop"]);
     }
 
     #[test]

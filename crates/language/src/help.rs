@@ -72,8 +72,8 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::All => give("all", "every IP packet"),
         Expect::Bang(help) => give("!", help),
         Expect::Field(stateful) => fields_of(stateful).for_each(|info| give(info.name, info.help)),
-        Expect::TargetField(target) => {
-            target_fields(target).for_each(|info| give(info.name, info.help));
+        Expect::TargetField(target, stateful) => {
+            target_fields(target, stateful).for_each(|info| give(info.name, info.help));
         }
         Expect::Cond(info) => conditions(info, give),
         Expect::OptionKind => give("<KIND>", "a number 0 to 255: the option of that kind"),
@@ -95,6 +95,11 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
                     info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
                 }
             }
+        }
+        Expect::HeaderName => give("\"NAME\"", "the name of a header field, in either case of letters"),
+        Expect::Written(false) => give("\"TEXT\"", "what is written, a text or |bytes|"),
+        Expect::Written(true) => {
+            give("\"TEXT\"", "what is written, a text or |bytes|; `\\m` is what it replaces")
         }
         Expect::Weight => give("<N>", "a weight, 0 to 100; 0: no new connections"),
         Expect::InSet => {
@@ -134,7 +139,7 @@ mod tests {
     #[test]
     fn help_of_each_place() {
         assert_eq!(words("").len(), COMMANDS.len());
-        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream"]);
+        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream", "http"]);
         assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
         assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
@@ -155,8 +160,8 @@ mod tests {
             [
                 "<PERCENT>",
                 "mod FIELD VALUE",
-                "add OPTION [VALUE]",
-                "strip [!] OPTION|all",
+                "add FIELD [VALUE]",
+                "strip [!] FIELD|all",
                 "drop [PERCENT]",
                 "accept",
                 "<end>"
@@ -165,6 +170,13 @@ mod tests {
         assert_eq!(words("add prio "), ["<N>"]);
         assert_eq!(words("add-stateful stream "), ["<VALUE>"]);
         assert_eq!(words("add-stateful stream \"a\" alert ")[0], "\"TEXT\"");
+        assert_eq!(words("add-stateful stream \"a\" mask stream ")[0], "\"TEXT\"");
+        assert_eq!(words("add-stateful http mod http-header "), ["\"NAME\""]);
+        assert_eq!(words("add-stateful http mod http-header \"a\" "), ["\"TEXT\""]);
+        assert_eq!(words("add-stateful http-header "), ["\"NAME\""]);
+        assert_eq!(words("add-stateful http-header \"a\" ")[0], "<VALUE>");
+        assert_eq!(words("add-stateful http-status ")[..2], ["<VALUE>", "=="]);
+        assert_eq!(words("set stream hold "), ["<VALUE>"]);
         assert_eq!(words("patterns "), ["<LIST>"]);
         assert_eq!(words("patterns a "), ["<FILE>"]);
         assert_eq!(words("patterns a b "), ["<end>"]);

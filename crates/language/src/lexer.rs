@@ -7,7 +7,8 @@
 //! the checker does not complain again.
 
 use crate::diagnostic::{Diagnostic, Errors, TextSpan};
-use mmb_policy::field::FieldId;
+use mmb_policy::field::{FieldId, ValueKind};
+use mmb_policy::http::{Replacement, ReplacementPart};
 use mmb_policy::pattern::Regex;
 use mmb_policy::rule::Cond;
 use std::borrow::Cow;
@@ -36,6 +37,8 @@ pub(crate) enum TokenKind<'a> {
     Word(Cow<'a, str>),
     /// `"text"`, unescaped.
     Text(Vec<u8>),
+    /// `"text"` with `\m` in it.
+    Replacement(Replacement),
     /// `|de ad|`
     Bytes(Vec<u8>),
     /// `/regex/` or `/regex/i`, with `\/` as `/`.
@@ -196,10 +199,10 @@ impl<'a> Lexer<'a> {
         TokenKind::Word(if is_ascii { Cow::Borrowed(word) } else { word.replace(DASHES, "-").into() })
     }
 
-    /// `"…"` with the escapes `\n \r \t \0 \\ \" \xNN`, on one line.
+    /// `"…"` with the escapes `\n \r \t \0 \\ \" \xNN` and `\m`, on one line.
     fn text(&mut self, errors: &mut Errors) -> TokenKind<'a> {
         let (start, errors_before) = (self.at, errors.len());
-        let mut bytes = Vec::new();
+        let (mut bytes, mut parts) = (Vec::new(), Vec::new());
         let mut chars = self.rest().char_indices().skip(1);
         loop {
             match chars.next() {
@@ -213,6 +216,13 @@ impl<'a> Lexer<'a> {
                     self.at = start + at + 1;
                     break;
                 }
+                Some((at, '\\')) if self.rest()[at + 1..].starts_with('m') => {
+                    chars.next();
+                    parts.extend([
+                        ReplacementPart::Bytes(std::mem::take(&mut bytes)),
+                        ReplacementPart::Matched,
+                    ]);
+                }
                 Some((at, '\\')) => match self.escape(start + at + 1) {
                     Some((byte, len)) => {
                         bytes.push(byte);
@@ -224,7 +234,7 @@ impl<'a> Lexer<'a> {
                     None => {
                         let span = TextSpan { start: start + at, end: start + at + 1 };
                         errors.push(Diagnostic::new(span, "unknown escape").expected(
-                            "one of \\n \\r \\t \\0 \\\\ \\\" and \\xNN with two hexadecimal digits",
+                            "one of \\n \\r \\t \\0 \\\\ \\\", \\xNN with two hexadecimal digits, and \\m in what `mod` writes",
                         ));
                     }
                 },
@@ -234,7 +244,11 @@ impl<'a> Lexer<'a> {
         if errors.len() > errors_before {
             bytes.push(0);
         }
-        TokenKind::Text(bytes)
+        if parts.is_empty() {
+            return TokenKind::Text(bytes);
+        }
+        parts.push(ReplacementPart::Bytes(bytes));
+        TokenKind::Replacement(Replacement::new(parts))
     }
 
     /// The byte that the escape at `at` (behind its `\`) stands for, and the escape's length in bytes.
@@ -328,14 +342,19 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Whether the last tokens are a field that takes patterns, and maybe a condition.
+/// Whether the last tokens are a field that takes patterns, the name of a header field where it takes one, and maybe a condition.
 fn is_behind_pattern_field(tokens: &[Token<'_>]) -> bool {
     let before = match tokens {
         [before @ .., Token { kind: TokenKind::Cond(_) | TokenKind::Assign, .. }] => before,
         tokens => tokens,
     };
-    let field = before.last().and_then(|token| FieldId::named(token.word()));
-    field.is_some_and(|id| id.info().values.has_patterns())
+    let values = |token: &Token<'_>| FieldId::named(token.word()).map(|id| id.info().values);
+    let of_header = |token: &Token<'_>| values(token) == Some(ValueKind::Header);
+    match before {
+        [.., field, Token { kind: TokenKind::Word(_) | TokenKind::Text(_), .. }] if of_header(field) => true,
+        [.., field] => values(field).is_some_and(ValueKind::has_patterns),
+        [] => false,
+    }
 }
 
 /// Most words are made of these alone, and files are long.

@@ -5,13 +5,13 @@ use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
 use crate::value;
 use crate::value::ValueError;
-use mmb_policy::field::{Field, FieldInfo};
+use mmb_policy::field::{Field, FieldInfo, ones};
 use mmb_policy::rule::{NumberItem, NumberSet};
 use std::fmt::Display;
 
 /// The numbers of a value, each within the field's width.
 pub(crate) fn numbers(
-    field: &FieldSyntax,
+    field: &FieldSyntax<'_>,
     value: &ValueSyntax<'_>,
     report: &mut CheckReport<'_>,
 ) -> Option<NumberSet> {
@@ -78,6 +78,9 @@ fn refused(
             }),
         ),
         ValueError::TooLarge => match info.width() {
+            Some(width) if info.max() != Some(ones(width)) => {
+                error(format!("`{word}` is too large for `{name}`")).expected(expected)
+            }
             Some(width) if width % 8 == 0 && info.max() != Some(1) => {
                 let bytes = width / 8;
                 let plural = if bytes == 1 { "" } else { "s" };

@@ -16,7 +16,7 @@ use crate::target::info::{Slot, TargetInfo};
 use crate::verb;
 use crate::verb::{Argument, SHOWS};
 use crate::{parser, phrase, value};
-use mmb_policy::field::{FieldId, FieldInfo, ValueKind};
+use mmb_policy::field::{FieldId, FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::setting_table::{self, SettingInfo};
 
 /// A kind of word that may stand at a place.
@@ -54,14 +54,18 @@ pub(crate) enum Expect {
     Bang(&'static str),
     /// A field to compare; `true`: in a stateful rule, which may also be about streams.
     Field(bool),
-    /// A field that a target takes.
-    TargetField(&'static TargetInfo),
+    /// A field that a target takes; `true`: in a stateful rule.
+    TargetField(&'static TargetInfo, bool),
     /// A comparison.
     Cond(&'static FieldInfo),
     /// The kind behind `tcp-opt`.
     OptionKind,
     /// A value of a field.
     Value(&'static FieldInfo),
+    /// The name of a header field.
+    HeaderName,
+    /// What a target writes into a stream; `true`: `\m` may be in it.
+    Written(bool),
     /// The number behind `weight`.
     Weight,
     /// `,` or `}`
@@ -117,9 +121,10 @@ pub(crate) fn at(line: &str, cursor: usize) -> Position<'_> {
             tokens.pop().map(|t| t.span.start)
         }
         // Inside a text, bytes or a comment there is nothing to say.
-        Some(Token { kind: TokenKind::Text(_) | TokenKind::Bytes(_) | TokenKind::Regex(_), span })
-            if span.end == cursor =>
-        {
+        Some(Token {
+            kind: TokenKind::Text(_) | TokenKind::Replacement(_) | TokenKind::Bytes(_) | TokenKind::Regex(_),
+            span,
+        }) if span.end == cursor => {
             return Position { start: cursor, word: "", expects: Vec::new() };
         }
         _ => None,
@@ -251,6 +256,10 @@ enum PositionState {
     Bang,
     /// Behind a field.
     Field(&'static FieldInfo),
+    /// Behind `http-header`, which a name follows; of a target: behind its so many arguments.
+    HeaderName(&'static FieldInfo, Option<(&'static TargetInfo, usize)>),
+    /// Behind the name of a header field in a constraint.
+    Header(&'static FieldInfo),
     /// Behind a comparison.
     Cond(&'static FieldInfo),
     /// In a set; `true`: behind a member; of a target: behind so many of its arguments.
@@ -292,16 +301,27 @@ impl PositionWalk {
     fn step(&mut self, token: &TokenKind<'_>) {
         self.state = match (self.state, token) {
             (PositionState::Attribute(_), _) => PositionState::Between,
+            (PositionState::HeaderName(info, None), TokenKind::Word(_) | TokenKind::Text(_)) => {
+                PositionState::Header(info)
+            }
+            (
+                PositionState::HeaderName(info, Some((target, at))),
+                TokenKind::Word(_) | TokenKind::Text(_),
+            ) => PositionState::Target(target, at, Some(info)),
             (PositionState::Target(target, 0, _), TokenKind::Bang)
                 if matches!(target.slots.first(), Some(Slot::Selection)) =>
             {
                 PositionState::Selection(target)
             }
             (_, TokenKind::Bang) => PositionState::Bang,
-            (PositionState::Field(info), TokenKind::Cond(_) | TokenKind::Assign) => PositionState::Cond(info),
-            (PositionState::Field(info) | PositionState::Cond(info), TokenKind::Open) => {
-                PositionState::Set(info, false, None)
-            }
+            (
+                PositionState::Field(info) | PositionState::Header(info),
+                TokenKind::Cond(_) | TokenKind::Assign,
+            ) => PositionState::Cond(info),
+            (
+                PositionState::Field(info) | PositionState::Header(info) | PositionState::Cond(info),
+                TokenKind::Open,
+            ) => PositionState::Set(info, false, None),
             (PositionState::Target(target, at, Some(info)), TokenKind::Open) => {
                 PositionState::Set(info, false, Some((target, at)))
             }
@@ -353,15 +373,20 @@ impl PositionWalk {
             _ => {}
         }
         if let Some(id) = FieldId::named(word) {
-            return match state {
+            let info = id.info();
+            let is_header = info.values == ValueKind::Header;
+            let target = match state {
                 PositionState::Target(target, 0, _) if target.slots.first().is_some_and(Slot::is_field) => {
-                    PositionState::Target(target, 1, Some(id.info()))
+                    Some(target)
                 }
-                PositionState::Selection(target) => PositionState::Target(target, 1, Some(id.info())),
-                _ => {
-                    self.constrained = true;
-                    PositionState::Field(id.info())
-                }
+                PositionState::Selection(target) => Some(target),
+                _ => None,
+            };
+            self.constrained |= target.is_none();
+            return match target {
+                _ if is_header => PositionState::HeaderName(info, target.map(|target| (target, 1))),
+                Some(target) => PositionState::Target(target, 1, Some(info)),
+                None => PositionState::Field(info),
             };
         }
         if let Some(attribute) = ATTRIBUTES.into_iter().find(|attribute| *attribute == word) {
@@ -389,6 +414,8 @@ impl PositionWalk {
         match self.state {
             PositionState::Attribute(attribute) => return vec![Expect::AttributeValue(attribute)],
             PositionState::Bang => return vec![Expect::Field(self.stateful)],
+            PositionState::HeaderName(..) => return vec![Expect::HeaderName],
+            PositionState::Header(info) => expects.push(Expect::Value(info)),
             PositionState::Cond(info) => return vec![Expect::Value(info)],
             PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
             PositionState::Set(_, true, Some((target, at)))
@@ -398,21 +425,28 @@ impl PositionWalk {
             }
             PositionState::Set(_, true, _) => return vec![Expect::InSet],
             PositionState::Weight(..) => return vec![Expect::Weight],
-            PositionState::Selection(target) => return vec![Expect::TargetField(target)],
+            PositionState::Selection(target) => return vec![Expect::TargetField(target, self.stateful)],
             PositionState::Target(target, at, Some(info)) if is_behind_any_option(target, at, info) => {
                 return vec![Expect::OptionKind];
             }
             PositionState::Target(target, at, field) => match (target.slots.get(at), field) {
-                (Some(Slot::Field(_)), _) => return vec![Expect::TargetField(target)],
+                (Some(Slot::Field(_)), _) => return vec![Expect::TargetField(target, self.stateful)],
                 (Some(Slot::Selection), _) => {
                     return vec![
-                        Expect::TargetField(target),
-                        Expect::Bang("keeps the option and removes those that are not named so"),
+                        Expect::TargetField(target, self.stateful),
+                        Expect::Bang(
+                            "keeps the option or header field and removes those that are not named so",
+                        ),
                         Expect::SelectAll,
                     ];
                 }
-                (Some(Slot::Value | Slot::WeightedValue), Some(info)) => return vec![Expect::Value(info)],
-                (Some(Slot::OptionalValue), Some(info)) => expects.push(Expect::Value(info)),
+                (Some(Slot::Value | Slot::WeightedValue), Some(info)) => return vec![written(target, info)],
+                (Some(Slot::OptionalValue), Some(info)) => {
+                    expects.push(written(target, info));
+                    if matches!(info.place, FieldPlace::Stream(_)) && target.name == "add" {
+                        return expects;
+                    }
+                }
                 (Some(Slot::Percentage), _) => expects.push(Expect::Percentage),
                 (Some(Slot::OptionalText), _) => expects.push(Expect::Text),
                 (Some(Slot::Choice(_, words)), _) => expects.push(Expect::Choice(words)),
@@ -457,6 +491,15 @@ impl PositionWalk {
         if self.targeted {
             expects.push(Expect::End);
         }
+    }
+}
+
+/// What a target writes into a field.
+fn written(target: &TargetInfo, info: &'static FieldInfo) -> Expect {
+    match info.place {
+        FieldPlace::Stream(_) => Expect::Written(target.name == "mod"),
+        FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Option(_) => Expect::Value(info),
+        FieldPlace::NamedOption | FieldPlace::Payload(_) | FieldPlace::Connection => Expect::Value(info),
     }
 }
 

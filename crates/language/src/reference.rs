@@ -15,6 +15,7 @@ use mmb_policy::field::{
     ValueNames, Writable,
 };
 use mmb_policy::filter::STATES;
+use mmb_policy::http;
 use mmb_policy::setting_table::Setting;
 use mmb_policy::settings::Settings;
 use std::fmt::Write as _;
@@ -67,7 +68,7 @@ pub fn blocks() -> Vec<Block> {
     blocks.push(Block::List(TARGETS.iter().map(|target| target.reference.to_owned()).collect()));
     chapters::push(&mut blocks, chapters::SEMANTICS);
     connections(&mut blocks);
-    chapters::push(&mut blocks, chapters::STREAMS);
+    chapters::push(&mut blocks, &chapters::STREAMS.replace("@FIXED@", &fixed_headers()));
     blocks.push(heading(2, "Settings"));
     blocks.push(settings());
     blocks.push(heading(2, "Examples"));
@@ -151,6 +152,12 @@ fn target_grammar() -> String {
     format!("{}\n         | {}", line(false), line(true))
 }
 
+/// The header fields that rules do not write.
+fn fixed_headers() -> String {
+    let names: Vec<_> = http::fixed_headers().map(code).collect();
+    names.join(", ")
+}
+
 fn settings() -> Block {
     let row = |setting: Setting| {
         let info = setting.info();
@@ -227,6 +234,7 @@ fn field_row(info: &FieldInfo) -> Vec<String> {
 
 fn values(info: &FieldInfo) -> String {
     match info.values {
+        ValueKind::Number if matches!(info.place, FieldPlace::Stream(_)) => "100–999".to_owned(),
         ValueKind::Number => match info.max() {
             Some(max) => format!("0–{max}"),
             None => String::new(),
@@ -317,6 +325,8 @@ fn alone(info: &FieldInfo) -> String {
         }
         (_, ValueKind::Method) => "needs a value".to_owned(),
         (_, ValueKind::Header) => "needs a name; with it: it is there".to_owned(),
+        (_, ValueKind::Nothing) if matches!(info.place, FieldPlace::Stream(_)) => "any exchange".to_owned(),
+        (_, ValueKind::Number) if matches!(info.place, FieldPlace::Stream(_)) => "needs a value".to_owned(),
         (BareMeaning::Protocol, _) => match info.implies {
             Implies::Frame => "any frame".to_owned(),
             implies => format!("any {} packet", about(implies)),

@@ -70,7 +70,7 @@ pub(crate) struct RuleSyntax<'t> {
 #[derive(Debug)]
 pub(crate) struct MatchSyntax<'t> {
     pub(crate) negated: bool,
-    pub(crate) field: FieldSyntax,
+    pub(crate) field: FieldSyntax<'t>,
     pub(crate) cond: Option<(Cond, TextSpan)>,
     pub(crate) value: Option<ValueSyntax<'t>>,
     pub(crate) span: TextSpan,

@@ -4,6 +4,7 @@
 //! function that prints it. The parser, completion, help and the reference are made from [`TARGETS`]; nothing else knows a
 //! target by its name.
 
+mod edit;
 pub(crate) mod info;
 mod operand;
 
@@ -18,7 +19,7 @@ macro_rules! targets {
     };
 }
 
-targets! { modify add strip drop accept map shuffle lb alert close digest }
+targets! { modify add strip drop accept map shuffle lb alert close mask digest }
 
 /// The target of that name.
 pub fn named(name: &str) -> Option<&'static TargetInfo> {

@@ -2,8 +2,8 @@
 
 use crate::{Command, Print, parse_command, parse_policy, parse_policy_with};
 use mmb_policy::arbitrary::{RuleOptions, rule};
-use mmb_policy::field::{ValueKind, Writable};
-use mmb_policy::{PatternList, Policy, Target, Test};
+use mmb_policy::field::Writable;
+use mmb_policy::{FieldId, PatternList, Policy, Target, Test};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -13,7 +13,7 @@ use std::mem::discriminant;
 /// Rules over the whole language.
 fn whole() -> RuleOptions {
     let lists = vec!["bad".to_owned(), "x-1".to_owned()];
-    RuleOptions { stateful: true, streams: true, lists, ..RuleOptions::default() }
+    RuleOptions { stateful: true, streams: true, edits: true, lists, ..RuleOptions::default() }
 }
 
 /// The list of a file that has its own name in it.
@@ -74,7 +74,7 @@ fn rules_are_drawn_over_the_whole_language() {
     let strategy = rule(whole());
     let (mut matched, mut written) = (HashSet::new(), HashSet::new());
     let (mut targets, mut tests) = (HashSet::new(), HashSet::new());
-    let mut target_words = HashSet::new();
+    let (mut target_words, mut edits) = (HashSet::new(), HashSet::new());
     for _ in 0..20_000 {
         let rule = strategy.new_tree(&mut runner).expect("draws").current();
         matched.extend(rule.matches.iter().map(|m| (m.field.id, m.negated)));
@@ -90,13 +90,25 @@ fn rules_are_drawn_over_the_whole_language() {
         target_words.extend(rule.targets.iter().map(word));
         written.extend(rule.targets.iter().filter_map(|target| match target {
             Target::Mod(field, _) => Some(field.id),
+            Target::Edit(edit) => Some(edit.field().id),
+            _ => None,
+        }));
+        edits.extend(rule.targets.iter().filter_map(|target| match target {
+            Target::Edit(edit) => Some(discriminant(edit)),
             _ => None,
         }));
     }
     // What a packet is to connections does not stand in it.
     for info in mmb_policy::FIELDS.iter().filter(|info| info.id != mmb_policy::FieldId::Ct) {
-        // Streams are searched for what is there.
-        let is_negated = info.values != ValueKind::Pattern;
+        // Streams and bodies are searched for what is there.
+        let is_negated = !matches!(
+            info.id,
+            FieldId::Stream
+                | FieldId::StreamForward
+                | FieldId::StreamReply
+                | FieldId::Http
+                | FieldId::HttpBody
+        );
         assert!(matched.contains(&(info.id, false)), "{}", info.name);
         assert_eq!(matched.contains(&(info.id, true)), is_negated, "{}", info.name);
         assert_eq!(written.contains(&info.id), !matches!(info.writable, Writable::No(_)), "{}", info.name);
@@ -104,7 +116,7 @@ fn rules_are_drawn_over_the_whole_language() {
     for target in crate::target::TARGETS {
         assert!(target_words.contains(target.name), "no rule is drawn with `{}`", target.name);
     }
-    assert_eq!((targets.len(), tests.len()), (13, 10));
+    assert_eq!((targets.len(), tests.len(), edits.len()), (14, 11, 9));
 }
 
 /// Words of the language, and anything else, in any order.
@@ -116,7 +128,7 @@ fn any_text() -> impl Strategy<Value = String> {
         .chain(crate::target::TARGETS.iter().map(|info| info.name))
         .chain([
             "all", "id", "prio", "name", "!", "==", "!=", "<", ">=", "{", "}", ",", "\"a\"", "|00 ff|",
-            "/a/i", "/b", "@bad",
+            "/a/i", "/b", "@bad", "\"a\\m\"",
         ])
         .chain([
             "1",

@@ -1,7 +1,8 @@
 //! The forms of values: text to numbers, addresses, prefixes, ranges, percentages.
 
+use crate::diagnostic::{Diagnostic, TextSpan};
 use mmb_policy::field::ones;
-use mmb_policy::field::{FieldInfo, ValueKind};
+use mmb_policy::field::{FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::rule::{DropRate, NumberItem};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -197,6 +198,21 @@ pub(crate) fn expectation(info: &FieldInfo) -> String {
         (ValueKind::Number | ValueKind::Nothing, Some(max)) => format!("a number 0 to {max}{names}"),
         (ValueKind::Number | ValueKind::Nothing, None) => "no value".to_owned(),
     }
+}
+
+/// The form of what a target writes into the field, as a text for people.
+pub(crate) fn written_form(info: &FieldInfo) -> String {
+    match info.place {
+        FieldPlace::Stream(_) => "a \"text\" or |bytes|".to_owned(),
+        FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Option(_) => expectation(info),
+        FieldPlace::NamedOption | FieldPlace::Payload(_) | FieldPlace::Connection => expectation(info),
+    }
+}
+
+/// The error of a text with `\m` where nothing is replaced.
+pub(crate) fn nothing_matched(at: TextSpan) -> Diagnostic {
+    let error = Diagnostic::new(at, "`\\m` stands for what `mod` replaces, and nothing is replaced here");
+    error.expected("a text without `\\m`; a backslash is `\\\\`")
 }
 
 /// The bytes that somebody meant who forgot the quotes.

@@ -23,15 +23,15 @@ fn every_policy_on_streams_is_measured() {
     let report = report(&[]);
     let rows = report["rows"].as_array().expect("rows");
     let literals: Vec<_> = rows.iter().filter_map(|row| row["literals"].as_u64()).collect();
-    assert_eq!(literals, [0, 0, 0, 0, 0, 0, 1, 100, 1000, 10_000, 100]);
+    assert_eq!(literals, [0, 0, 0, 0, 0, 0, 1, 100, 1000, 10_000, 1, 0, 0, 0, 0, 0, 0, 100]);
     assert_eq!(report["payload_bytes"], 40 * 8 * 1448);
     assert_eq!(report["packets"], 40 * 12);
     for row in rows {
         assert!(row["cycles_per_byte"].as_f64().is_some_and(|cycles| cycles > 0.0), "{row}");
         let stages = row["stages"].as_array().expect("stages");
         let streams = stages.iter().find(|stage| stage["name"] == "streams").expect("a stage of streams");
-        let follows =
-            !["no rules", "connections", "NAT and balancing"].map(Value::from).contains(&row["name"]);
+        let without = ["no rules", "connections", "NAT and balancing", "chain: NAT"];
+        let follows = !without.map(Value::from).contains(&row["name"]);
         assert_eq!(streams["cycles_per_packet"].as_f64() > Some(0.0), follows, "{row}");
     }
     assert_eq!(report["idle"]["streams"], 4000);
@@ -40,8 +40,31 @@ fn every_policy_on_streams_is_measured() {
 #[test]
 fn some_policies_on_streams_are_measured_alone() {
     let report = report(&["--only", "digest"]);
-    assert_eq!(report["rows"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["rows"].as_array().map(Vec::len), Some(3));
     assert!(report["idle"].is_null());
+}
+
+#[test]
+fn two_workers_are_measured_alone_and_together() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let words = ["--workload", "streams", "--flows", "40", "--workers", "2", "--seconds", "0.01"];
+    let run = bench(&[&words[..], &["--only", "chain"]].concat());
+    if cores < 2 {
+        assert!(String::from_utf8_lossy(&run.stderr).contains("2 workers need a core each"));
+        return;
+    }
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        for speeds in [&row["gbit_s_alone"], &row["gbit_s_together"]] {
+            let speeds: Vec<f64> =
+                speeds.as_array().expect("speeds").iter().filter_map(Value::as_f64).collect();
+            assert!(speeds.len() == 2 && speeds.iter().all(|speed| *speed > 0.0), "{row}");
+        }
+        assert!(row["scaling"].as_f64() > Some(0.0), "{row}");
+    }
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn every_answer_has_its_shape_in_json() {
     );
     assert_eq!(
         mmb.json(&["show", "errors"]),
-        json!({"drops": {}, "made": {}, "not_applied": {}, "port_losses": []})
+        json!({"drops": {}, "made": {}, "absorbed": 0, "not_applied": {}, "port_losses": []})
     );
     assert_eq!(
         mmb.json(&["show", "settings"]),
@@ -138,7 +138,8 @@ fn every_answer_has_its_shape_in_json() {
             "nat filtering": "address-dependent", "nat parity": "on", "nat contiguity": "on",
             "nat ports-per-host": "share",
             "stream max": 100_000, "stream memory": 256, "stream window": 1024, "stream reorder": 1024,
-            "stream unfit": "pass", "stream urgent": "clear"
+            "stream hold": 100, "stream hold-over": "pass", "stream unfit": "pass", "stream urgent": "clear",
+            "http head": 16, "http unfit": "close", "http encodings": "strip", "http no-transform": "obey"
         }})
     );
     assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));

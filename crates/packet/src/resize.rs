@@ -10,8 +10,8 @@ use crate::view::Packet;
 /// Offset of the length field in a UDP header.
 const UDP_LENGTH: usize = 4;
 
-/// Changes the length of the payload of a TCP segment or a UDP datagram that is no fragment: the headers before it move, what lies behind it
-/// stays. The lengths in the headers and the checksum of the IPv4 header are right then; bytes of the payload and the transport checksum are the caller's to
+/// Changes the length of the payload of a TCP segment or a UDP datagram that is no fragment: the headers before it move, or, without room
+/// in front, what lies behind it. The lengths in the headers and the checksum of the IPv4 header are right then; bytes of the payload and the transport checksum are the caller's to
 /// write. Returns false, with nothing changed, if there is no room in front or behind, or a length exceeds its field.
 pub fn resize_payload(packet: &mut Packet<'_>, layout: &mut Layout, len: usize) -> bool {
     let (headers, old) = (usize::from(layout.payload), layout.payload_range().len());

@@ -27,6 +27,8 @@ pub struct RuleOptions {
     pub stateful: bool,
     /// Constraints on streams and their targets, of stateful rules.
     pub streams: bool,
+    /// Beside them also constraints on HTTP, and targets that edit streams and HTTP.
+    pub edits: bool,
     /// The lists that patterns may be of; none: no such patterns.
     pub lists: Vec<String>,
     /// `in` and `out`, with these names and no others; none: no such constraints.
@@ -42,6 +44,7 @@ impl Default for RuleOptions {
         RuleOptions {
             stateful: false,
             streams: false,
+            edits: false,
             lists: Vec::new(),
             ports: vec!["a".to_owned(), "b".to_owned()],
             max_matches: 5,
@@ -127,13 +130,14 @@ impl Draws {
         let mut targets = Vec::new();
         for draw in &self.targets {
             let of_stream = options.streams && self.stateful;
+            let of_stream = of_stream.then_some(options);
             if let Some(target) = draw.target(witness, self.stateful, of_stream)
                 && goes_with(&target, &targets)
             {
                 targets.push(target);
             }
         }
-        stream::fit(&matches, &mut targets);
+        stream::fit(&mut matches, &mut targets);
         if targets.is_empty() {
             targets.push(Target::Drop(DropRate::ALL));
         }
@@ -179,7 +183,7 @@ impl Draw {
             // What a packet is to connections does not stand in it.
             .filter(|info| info.values != ValueKind::State)
             .filter(|info| options.streams && stateful || !matches!(info.place, FieldPlace::Stream(_)))
-            .filter(|info| !matches!(info.place, FieldPlace::Stream(part) if part.is_http()))
+            .filter(|info| options.edits || !matches!(info.place, FieldPlace::Stream(part) if part.is_http()))
             .collect();
         let info = *self.field.get(&usable);
         let field = if info.place == FieldPlace::NamedOption {
@@ -303,9 +307,15 @@ impl Draw {
     }
 
     /// A target that applies to the witness.
-    fn target(&self, witness: &PacketSpec, stateful: bool, of_stream: bool) -> Option<Target> {
+    fn target(
+        &self,
+        witness: &PacketSpec,
+        stateful: bool,
+        of_stream: Option<&RuleOptions>,
+    ) -> Option<Target> {
         match self.form % 10 {
-            5 if of_stream => Some(self.stream_target()),
+            5 if of_stream.is_some() => Some(self.stream_target()),
+            6 | 7 if of_stream.is_some_and(|options| options.edits) => Some(self.edit_target()),
             0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
             1 => Some(Target::Accept),
             2 | 3 if witness.is_about(Implies::Tcp) => Some(self.option_target(witness)),

@@ -5,6 +5,7 @@
 //! CONTRIBUTING.md lists the other places.
 
 pub use crate::names::{ValueFormat, ValueNames};
+pub use crate::stream_part::StreamPart;
 
 use crate::names::{
     CT_STATES, DSCP, ECN, ETH_TYPES, FAMILIES, HEX, ICMP_TYPES, ICMP6_TYPES, IP_FLAGS, NEXT_HEADERS, NONE,
@@ -115,57 +116,6 @@ pub enum FieldPlace {
     Connection,
     /// In the bytes of a connection, over all its packets: it is decided later than the classifier decides, which sees only what it implies.
     Stream(StreamPart),
-}
-
-/// The bytes of a connection in which a field is searched for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamPart {
-    /// Those of both directions, each by itself.
-    Both,
-    /// Those of the initiator: the end that sent the first packet.
-    Forward,
-    /// Those of the other end.
-    Reply,
-    /// The server name in the initiator's TLS ClientHello (RFC 6066, section 3).
-    ServerName,
-    /// Any message of HTTP/1.x. The `Http…` constraints of a rule are about one request and its response.
-    Http,
-    /// The method of a request: its whole text.
-    HttpMethod,
-    /// The host that a request is for, without port and without a dot at its end: as [`StreamPart::ServerName`].
-    HttpHost,
-    /// The target of a request, as it stands in the request line: a text is its beginning.
-    HttpUri,
-    /// The status code of a response.
-    HttpStatus,
-    /// The value of a header field of a request or a response, without blanks around it.
-    HttpHeader,
-    /// The body of a request or a response, without what frames it.
-    HttpBody,
-}
-
-impl StreamPart {
-    /// Whether it is a part of HTTP messages.
-    pub const fn is_http(self) -> bool {
-        match self {
-            StreamPart::Both | StreamPart::Forward | StreamPart::Reply | StreamPart::ServerName => false,
-            StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri => true,
-            StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody => true,
-        }
-    }
-
-    /// Whether it is the plain bytes of one direction or of both.
-    pub const fn is_bytes(self) -> bool {
-        match self {
-            StreamPart::Both | StreamPart::Forward | StreamPart::Reply => true,
-            StreamPart::ServerName | StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost => {
-                false
-            }
-            StreamPart::HttpUri | StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody => {
-                false
-            }
-        }
-    }
 }
 
 /// The header that a payload field follows.
@@ -551,7 +501,7 @@ fields! {
     HttpHost "http-host" Stream FieldPlace::Stream(StreamPart::HttpHost), Tcp, ServerName, Protocol, Writable::Whole, NO_BINDING, NONE,
         "host that a request is for, without port; with a leading dot: the domain and all below it";
     HttpUri "http-uri" Stream FieldPlace::Stream(StreamPart::HttpUri), Tcp, Pattern, Protocol, Writable::Whole, NO_BINDING, NONE,
-        "target of a request, as the request line has it; a text is its beginning";
+        "target of a request, without scheme and authority; a text is its beginning";
     HttpStatus "http-status" Stream FieldPlace::Stream(StreamPart::HttpStatus), Tcp, Number, Protocol, STATUS_RO, NO_BINDING, NONE,
         "status code of a response, 100-999";
     HttpHeader "http-header" Stream FieldPlace::Stream(StreamPart::HttpHeader), Tcp, Header, Protocol, Writable::Header, NO_BINDING,

@@ -93,6 +93,11 @@ pub enum ReplacementPart {
 }
 
 impl Replacement {
+    /// The most bytes, `\m` aside.
+    pub const MAX_BYTES: usize = 4096;
+    /// The most parts that are what was matched.
+    pub const MAX_MATCHED: usize = 16;
+
     /// The replacement of these parts, in the order given. Neighbouring bytes become one part.
     pub fn new(parts: impl IntoIterator<Item = ReplacementPart>) -> Replacement {
         let mut replacement = Replacement::default();
@@ -125,6 +130,11 @@ impl Replacement {
                 ReplacementPart::Matched => &[],
             })
             .copied()
+    }
+
+    /// The number of parts that are what was matched.
+    pub fn matched(&self) -> usize {
+        self.parts.iter().filter(|part| **part == ReplacementPart::Matched).count()
     }
 
     /// Appends what stands in the place of `matched`.

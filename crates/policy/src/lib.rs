@@ -22,6 +22,7 @@ pub mod rule;
 pub mod rules;
 pub mod setting_table;
 pub mod settings;
+mod stream_part;
 
 pub use ct::{CtState, CtStates};
 pub use field::{FIELDS, Field, FieldId, FieldInfo};

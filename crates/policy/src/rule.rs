@@ -224,7 +224,8 @@ pub enum StreamEdit {
     /// `strip ! http-header NAME`: header fields that no `KeepHeader` of the rule names go, but for those of
     /// [`fixed_header`](crate::http::fixed_header).
     KeepHeader(HeaderName),
-    /// `mod http-host "TEXT"`, `mod http-uri "TEXT"`: the text, at least one part, stands in the place of the whole value; `\m` is the old value.
+    /// `mod http-host "TEXT"`, `mod http-uri "TEXT"`: the text, at least one part, stands in the place of the whole host without its port (which
+    /// stays unless the text has one), or of the request target without scheme and authority; `\m` is what was there.
     ModHttp(Field, Replacement),
     /// `add http-body "TEXT"`: bytes, at least one, at the body's end.
     AddBody(Vec<u8>),

@@ -44,6 +44,36 @@ fn draining_rules_bring_the_lists_that_they_name() {
     assert!(parse_policy_with("add-stateful stream @one close", &list).is_err());
 }
 
+/// Edits of one place are made in the order of their rules, and their texts are values.
+#[test]
+fn edits_keep_their_numbers_and_their_order() {
+    let old = "add-stateful stream \"a\" mod stream \"b\"\nadd-stateful stream \"ab\" strip stream\n\
+               add-stateful http add http-header \"A\" \"1\" mod http-uri \"/x\"\n";
+    let new = "add-stateful stream \"a\" mod stream \"c\\m\"\nadd-stateful stream \"ab\" strip stream\n\
+               add-stateful http add http-header \"A\" \"2\" mod http-uri \"/\\m\"\n";
+    assert_eq!(PolicyDiff::new(&policy(old), policy(new)).policy.rules.keys().map(|id| id.0).max(), Some(3));
+    let pairs = successors(&policy(old).rules, &policy(new).rules);
+    assert!((1..=3).map(RuleId).all(|id| pairs.get(&id) == Some(&id)), "{pairs:?}");
+    let other = "add-stateful http add http-header \"B\" \"1\" mod http-uri \"/x\"\n\
+                 add-stateful stream \"a\" mask stream \"b\"\n";
+    assert!(
+        successors(&policy(old).rules, &policy(other).rules).is_empty(),
+        "another header field, another target"
+    );
+    let swapped = "add-stateful stream \"ab\" strip stream\nadd-stateful stream \"a\" mod stream \"b\"\n";
+    let (kept, added, _, text) = plan(old, swapped);
+    assert_eq!((kept, added), (vec![2], vec![4]), "{text}");
+}
+
+/// A list is also named by patterns of header fields.
+#[test]
+fn a_list_of_values_of_a_header_field_is_needed() {
+    let list = |file: &str| Ok(PatternList::new(file.to_owned(), vec![b"a".to_vec()]));
+    let rule = "add-stateful http-header \"A\" {@one, \"b\"} close\n";
+    assert!(parse_policy_with(rule, &list).is_err());
+    assert!(parse_policy_with(&format!("patterns one /1\n{rule}"), &list).is_ok());
+}
+
 #[test]
 fn lists_are_bounded_together() {
     let mut policy = Policy::default();

@@ -154,6 +154,7 @@ fn every_field_can_stand_in_a_rule() {
         let constraint = match info.values {
             ValueKind::Port => format!("{} lan", info.name),
             ValueKind::State => format!("{} new", info.name),
+            ValueKind::Number if info.group == FieldGroup::Stream => format!("{} 200", info.name),
             _ if info.values.has_patterns() => format!("{} \"a\"", info.name),
             _ => info.name.replace("KIND", "22"),
         };

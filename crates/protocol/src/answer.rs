@@ -397,7 +397,7 @@ pub struct StreamLine {
 /// One direction of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSideLine {
-    /// `none`, `watch` or `guard`.
+    /// `none`, `watch`, `guard` or `edit`.
     pub level: String,
     /// Bytes in order, each counted once: the useful ones.
     pub bytes: u64,
@@ -415,6 +415,22 @@ pub struct StreamSideLine {
     pub kept: u64,
     /// Bytes behind a hole that are kept.
     pub waiting: u64,
+    /// Edits, of level `edit` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edits: Option<StreamEditsLine>,
+}
+
+/// The edits of one direction of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamEditsLine {
+    /// Places that were edited.
+    pub edits: u64,
+    /// How many bytes more than the sender sent the receiver gets; below 0 for fewer.
+    pub delta: i64,
+    /// Bytes that are held back since they may be the beginning of a match, or of a message's head.
+    pub held: u64,
+    /// Edited bytes that wait until the receiver's window has room for them.
+    pub unsent: u64,
 }
 
 /// An event of a stream.

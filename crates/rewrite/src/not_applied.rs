@@ -14,6 +14,26 @@ pub enum NotApplied {
     PayloadShort,
     /// The packet's buffer has no headroom, or the IP length would exceed 65,535.
     NoRoom,
+    /// A connection passes without rules on its bytes: its stream cannot be followed, and `stream unfit` is `pass`.
+    StreamUnfit,
+    /// Messages of HTTP pass unedited: their connection is not read as HTTP/1.x, and `http unfit` is `pass`.
+    HttpUnfit,
+    /// A body of HTTP passes unedited: it has a content coding.
+    HttpEncodedBody,
+    /// A body of HTTP passes unedited: it is a part of another one.
+    HttpPartialBody,
+    /// A body of HTTP passes unedited: its message forbids changes.
+    HttpNoTransform,
+    /// A body of HTTP/1.0 passes unedited: it is longer than can be held.
+    HttpLongBody,
+    /// A body of HTTP/1.0 passes unedited: it came too slowly.
+    HttpSlowBody,
+    /// What is added to a body of HTTP is left out: the last byte had left before its end was known.
+    HttpLostTail,
+    /// A change of a head of HTTP is left out: the head would become too long.
+    HttpLongHead,
+    /// A change of a head of HTTP is left out: the new value cannot stand there.
+    HttpBadValue,
 }
 
 /// How often targets were not applied, by reason.
@@ -22,12 +42,22 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 5] = [
+    pub const ALL: [NotApplied; 15] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
         NotApplied::PayloadShort,
         NotApplied::NoRoom,
+        NotApplied::StreamUnfit,
+        NotApplied::HttpUnfit,
+        NotApplied::HttpEncodedBody,
+        NotApplied::HttpPartialBody,
+        NotApplied::HttpNoTransform,
+        NotApplied::HttpLongBody,
+        NotApplied::HttpSlowBody,
+        NotApplied::HttpLostTail,
+        NotApplied::HttpLongHead,
+        NotApplied::HttpBadValue,
     ];
 
     /// The reason's name in counters.
@@ -38,6 +68,16 @@ impl NotApplied {
             NotApplied::Fragment => "fragment",
             NotApplied::PayloadShort => "payload-short",
             NotApplied::NoRoom => "no-room",
+            NotApplied::StreamUnfit => "stream-unfit",
+            NotApplied::HttpUnfit => "http-unfit",
+            NotApplied::HttpEncodedBody => "http-encoded-body",
+            NotApplied::HttpPartialBody => "http-partial-body",
+            NotApplied::HttpNoTransform => "http-no-transform",
+            NotApplied::HttpLongBody => "http-long-body",
+            NotApplied::HttpSlowBody => "http-slow-body",
+            NotApplied::HttpLostTail => "http-lost-tail",
+            NotApplied::HttpLongHead => "http-long-head",
+            NotApplied::HttpBadValue => "http-bad-value",
         }
     }
 }

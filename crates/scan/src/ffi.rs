@@ -345,6 +345,8 @@ pub(crate) struct Scratch {
 struct Binding {
     database: Arc<Database>,
     run_time: &'static RunTime,
+    /// Where the streams of the scratch are. It changes only while there are none.
+    memory: Option<Arc<StreamMemory>>,
 }
 
 // SAFETY: a scratch may be used by any thread, one at a time: all uses need it mutably.
@@ -359,8 +361,15 @@ impl Scratch {
         // SAFETY: the database is one; no scratch yet means a new one.
         let code = unsafe { hs_alloc_scratch(database.pointer.as_ptr(), &raw mut scratch) };
         let pointer = NonNull::new(scratch).filter(|_| code == HS_SUCCESS)?;
-        let binding = Binding { database: Arc::clone(database), run_time: RunTime::select() };
+        let binding = Binding { database: Arc::clone(database), run_time: RunTime::select(), memory: None };
         Some(Scratch { pointer, binding: Arc::new(binding) })
+    }
+
+    /// Says where its streams will be. False if it has streams.
+    pub(crate) fn bind(&mut self, memory: &Arc<StreamMemory>) -> bool {
+        let Some(binding) = Arc::get_mut(&mut self.binding) else { return false };
+        binding.memory = Some(Arc::clone(memory));
+        true
     }
 
     /// Whether a stream that was opened with it still is.
@@ -475,7 +484,6 @@ impl Drop for StreamMemory {
 /// An open stream.
 pub(crate) struct Stream {
     pointer: NonNull<HsStream>,
-    memory: Arc<StreamMemory>,
     binding: Arc<Binding>,
 }
 
@@ -485,8 +493,10 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Opens a stream whose memory begins at that line. `None` if these lines are not free, or the library uses other memory.
-    pub(crate) fn open(scratch: &Scratch, memory: &Arc<StreamMemory>, line: u32) -> Option<Stream> {
+    /// Opens a stream whose memory begins at that line. `None` if these lines are not free, the scratch is bound to no memory, or the library
+    /// uses other memory.
+    pub(crate) fn open(scratch: &Scratch, line: u32) -> Option<Stream> {
+        let memory = scratch.binding.memory.as_ref()?;
         let lines = scratch.stream_lines();
         let place = memory.claim(line, lines)?;
         let mut stream = null_mut();
@@ -499,7 +509,7 @@ impl Stream {
         let pointer = NonNull::new(stream).filter(|_| code == HS_SUCCESS);
         match pointer {
             Some(pointer) if pointer.cast() == place => {
-                Some(Stream { pointer, memory: Arc::clone(memory), binding: Arc::clone(&scratch.binding) })
+                Some(Stream { pointer, binding: Arc::clone(&scratch.binding) })
             }
             foreign => {
                 if let Some(foreign) = foreign {
@@ -599,8 +609,11 @@ impl Drop for Stream {
         // `deallocate`.
         unsafe { (self.binding.run_time.close)(place, null_mut(), None, null_mut()) };
         PLACE.set((null_mut(), 0));
-        let line = (place.addr() - self.memory.first.as_ptr().addr()) / LINE;
-        self.memory.give_back(line as u32, self.binding.database.stream_size.max(1).div_ceil(LINE));
+        // It was opened in this memory, to which the scratch is bound as long as it has streams.
+        if let Some(memory) = &self.binding.memory {
+            let line = (place.addr() - memory.first.as_ptr().addr()) / LINE;
+            memory.give_back(line as u32, self.binding.database.stream_size.max(1).div_ceil(LINE));
+        }
     }
 }
 

@@ -18,10 +18,11 @@
 //! The matcher is Vectorscan in streaming mode; all texts and regexes of a set are one database of it (measured: one is faster than a
 //! database of texts beside one of regexes, and compiles as fast). `ffi` has all unsafe code.
 //!
-//! Where matches start, which of them an edit replaces, and what of a match is begun at the end of the bytes, is [`edit`]'s part.
+//! Where matches start, which of them an edit replaces, and what of one is begun at the end of the bytes, is told by [`EditPatterns`], without
+//! Vectorscan.
 #![deny(unsafe_code)]
 
-pub mod edit;
+mod edit;
 mod error;
 mod ffi;
 mod pattern;

@@ -88,8 +88,9 @@ impl Scanner {
     ///
     /// # Errors
     /// Gives it back if the set is prepared here already, or if there are 16 sets.
-    pub fn adopt(&mut self, prepared: PreparedSet) -> Result<(), PreparedSet> {
-        if self.sets.len() == MOST_SETS || self.index(&prepared.set).is_some() {
+    pub fn adopt(&mut self, mut prepared: PreparedSet) -> Result<(), PreparedSet> {
+        let has_place = self.sets.len() < MOST_SETS && self.index(&prepared.set).is_none();
+        if !has_place || !prepared.scratch.bind(&self.memory) {
             return Err(prepared);
         }
         self.sets.push(prepared);
@@ -124,7 +125,7 @@ impl Scanner {
         let scratch = &self.sets[index].scratch;
         let lines = scratch.stream_lines();
         let line = self.pool.take(lines)?;
-        match Stream::open(scratch, &self.memory, line) {
+        match Stream::open(scratch, line) {
             Some(stream) => Some(ScanState { stream }),
             None => {
                 self.pool.give(line);

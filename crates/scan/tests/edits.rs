@@ -205,6 +205,11 @@ proptest! {
         }
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
     #[test]
     fn pieces_of_any_size_are_edited_as_the_whole(
         patterns in patterns(),
@@ -231,6 +236,8 @@ fn hostile_streams_are_edited_as_the_whole() {
         &["a.{0,8}b", "b.{0,8}a"],
         &["(?m)^a{1,3}", "^b"],
         &["[ab]{3}a[ab]{3}"],
+        &["a.{0,3}b.{1,4}a", "(?:a.{0,2}b){1,3}"],
+        &["(?:[ab]{1,3}c?){2,4}c"],
     ];
     let streams: &[&[u8]] = &[
         b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -245,6 +252,78 @@ fn hostile_streams_are_edited_as_the_whole() {
         let patterns: Vec<_> =
             sources.iter().zip(0..).map(|(source, id)| Pattern::regex(id, *source)).collect();
         streams.iter().for_each(|stream| compare(&patterns, stream, &[3, 5]));
+    }
+}
+
+/// Compares with the oracle's steps, for streams that are too long for all lengths of matches.
+fn compare_long(patterns: &[Pattern], stream: &[u8]) -> usize {
+    let compiled = EditPatterns::compile(patterns).expect("patterns");
+    let oracle = StepOracle::new(patterns);
+    let (mut expected, mut from) = (Vec::new(), 0);
+    while let EditStep::Match { start, end, id } = oracle.next(stream, from, None, true) {
+        expected.push((start, end, id));
+        from = end;
+    }
+    let (mut scratch, mut edits) = (EditScratch::new(), Vec::new());
+    scratch.prepare(&compiled);
+    for length in [1448, 300, 1_000_000] {
+        edits.clear();
+        let (mut begin, mut end) = (0, 0);
+        while begin < stream.len() {
+            end = stream.len().min(end + length);
+            let before = begin.checked_sub(1).map(|last| stream[last]);
+            let (bytes, is_end) = (&stream[begin..end], end == stream.len());
+            let mut from = 0;
+            begin += loop {
+                match compiled.next(&mut scratch, bytes, from, before, is_end) {
+                    EditStep::Nothing => break bytes.len(),
+                    EditStep::Begun { start } => break start,
+                    EditStep::Match { start, end, id } => {
+                        edits.push((begin + start, begin + end, id));
+                        from = end;
+                    }
+                }
+            };
+        }
+        assert_eq!(edits, expected, "{patterns:?} in pieces of {length} bytes");
+    }
+    expected.len()
+}
+
+/// Texts, texts in either case and regexes look at the stream in turn.
+#[test]
+fn several_searches_take_turns() {
+    let patterns = [
+        Pattern::text(0, "abcabd"),
+        Pattern::text(1, "cab"),
+        Pattern::text(2, "BAC").ignoring_case(),
+        Pattern::regex(3, "<[^>]{0,400}>"),
+        Pattern::regex(4, "(?m)^d[a-d]{2,300}d"),
+        Pattern::text(5, "dddddddddd"),
+    ];
+    let mut random = Sequence(5);
+    let mut matches = 0;
+    for letters in
+        [&b"ABCDxyzefghiabcd<>"[..], b"xxxxxxxxxxxxxxxxxxxxxxxabcd<\n", b"xy<z\ndddddddd", b"abcABCd"]
+    {
+        let stream: Vec<u8> = (0..6000).map(|_| letters[random.next(letters.len())]).collect();
+        matches += compare_long(&patterns, &stream);
+    }
+    assert!(matches > 100, "{matches}");
+}
+
+/// Regexes whose automaton would be too large together: each can count while others have ended.
+#[test]
+fn regexes_in_groups_are_edited_as_the_whole() {
+    let regex = |id: u32| {
+        let letter = char::from(b'a' + id as u8);
+        Pattern::regex(id, format!("[^{letter}xy]{{1,90}}{letter}{{2}}[xy]?"))
+    };
+    let patterns: Vec<_> = (0..13).map(regex).collect();
+    let mut random = Sequence(6);
+    for letters in [&b"abcdefghijklmxyyyxxxxxxxx"[..], b"aabbccdefghijklmmxy", b"abx"] {
+        let stream: Vec<u8> = (0..3000).map(|_| letters[random.next(letters.len())]).collect();
+        assert!(compare_long(&patterns, &stream) > 20);
     }
 }
 

@@ -1,9 +1,11 @@
-//! Opening, scanning, finishing and closing streams allocate nothing, in Rust or in the library: this program has the `malloc` of the process.
+//! Opening, scanning, finishing and closing streams, and looking for edits, allocate nothing, in Rust or in the library: this program has the `malloc` of the process.
 //!
 //! The only unsafe code outside of `ffi`: the C library's allocator cannot be counted without it. Every function hands its arguments to the C
 //! library's own and counts the calls of the thread that asks.
 
-use mmb_scan::{POOL_PAGE, Pattern, PatternSet, PreparedSet, ScanEnd, Scanner};
+use mmb_scan::{
+    EditPatterns, EditScratch, EditStep, POOL_PAGE, Pattern, PatternSet, PreparedSet, ScanEnd, Scanner,
+};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -136,4 +138,34 @@ fn the_packet_path_calls_no_allocator() {
     let released = scanner.release(&sets[0]);
     assert_eq!(calls(), before, "calls of the allocator");
     assert!(released.is_some() && found > 100_000, "{found} matches");
+}
+
+#[test]
+fn looking_for_edits_calls_no_allocator() {
+    let texts: Vec<_> = (0..2000).map(|id| Pattern::text(id, format!("attack {id}!"))).collect();
+    let long = [Pattern::text(0, "attack ".repeat(30)).ignoring_case(), Pattern::text(1, "17")];
+    let regexes = ["<[^>]{0,200}>", "at.{0,30}k", "(?i)cmd\\.exe[0-9]{1,3}"];
+    let regexes: Vec<_> = regexes.iter().zip(0..).map(|(source, id)| Pattern::regex(id, *source)).collect();
+    let all = [&texts[..], &long, &regexes].concat();
+    let mut scratch = EditScratch::new();
+    let edits = [&texts[..], &long, &regexes, &all].map(|list| {
+        let edit = EditPatterns::compile(list).expect("patterns");
+        scratch.prepare(&edit);
+        edit
+    });
+    let stream = [&b"attack 17! <<<a> CMD.EXE1 attack 1999!<xx".repeat(40)[..], &b"<".repeat(9000)].concat();
+    let (mut matches, mut begun) = (0, 0);
+    let before = calls();
+    for edit in &edits {
+        for piece in stream.chunks(1448) {
+            begun += usize::from(edit.begun(&mut scratch, piece, 0, Some(b'x')).is_some());
+            let mut from = 0;
+            while let EditStep::Match { end, .. } = edit.next(&mut scratch, piece, from, Some(b'x'), false) {
+                matches += 1;
+                from = end;
+            }
+        }
+    }
+    assert_eq!(calls(), before, "calls of the allocator");
+    assert!(matches > 200 && begun > 10, "{matches} matches, {begun} begun");
 }

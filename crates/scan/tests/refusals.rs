@@ -1,8 +1,8 @@
 //! What is refused, and why; limits; digests.
 
 use mmb_scan::{
-    MOST_PATTERNS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS, MOST_TEXT, Pattern, PatternError, PatternRefusal,
-    PatternSet,
+    EditPatterns, MOST_EDIT_MATCH, MOST_EDIT_TEXTS, MOST_PATTERNS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS,
+    MOST_TEXT, Pattern, PatternError, PatternRefusal, PatternSet,
 };
 use std::time::Instant;
 
@@ -150,4 +150,94 @@ fn digests_are_equal_for_equal_lists_only() {
             assert_eq!(digest(list) == digest(other), number == other_number);
         }
     }
+}
+
+/// Why an edit refuses a regex behind a good one.
+fn edit_refusal(source: &str) -> PatternRefusal {
+    match EditPatterns::compile(&[Pattern::text(0, "good"), Pattern::regex(1, source)]) {
+        Err(PatternError::Refused { index: 1, refusal }) => refusal,
+        other => panic!("{source}: {other:?}"),
+    }
+}
+
+#[test]
+fn edits_refuse_what_has_no_longest_match_or_ends_with_the_stream() {
+    for source in ["a+", "ab*", "<[^>]*>", "a{3,}", "a(b|c+)"] {
+        assert_eq!(edit_refusal(source), PatternRefusal::UnboundedMatch, "{source}");
+    }
+    for source in ["ab$", "ab\\z", "(a|b$)"] {
+        assert_eq!(edit_refusal(source), PatternRefusal::EditAtEnd, "{source}");
+    }
+    assert_eq!(edit_refusal("<[^>]{0,4095}>"), PatternRefusal::LongMatch(MOST_EDIT_MATCH + 1));
+    let longest = EditPatterns::compile(&[Pattern::regex(0, "<[^>]{0,4094}>")]).expect("a regex");
+    assert_eq!(longest.longest(), MOST_EDIT_MATCH);
+    for source in ["a^b", "ab^", "a\\Ab", "(?:^|a){2}b"] {
+        assert_eq!(edit_refusal(source), PatternRefusal::InnerAnchor, "{source}");
+    }
+    let begun = Instant::now();
+    for source in ["[ab]{0,100}a[ab]{100}", "x.{0,99}a.{50}c"] {
+        assert_eq!(edit_refusal(source), PatternRefusal::TooManyStates, "{source}");
+    }
+    for source in [
+        "(a?){2000}b",
+        "a.{0,20}a.{0,20}a.{0,20}b",
+        "<a[^>]{0,200}href=.{0,100}>",
+        "<a[^>]{0,50}>.{0,2000}</a>",
+        "a(?:x{0,200}|y{0,200}){20}",
+    ] {
+        assert!(EditPatterns::compile(&[Pattern::regex(0, source)]).is_ok(), "{source}");
+    }
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn edits_refuse_what_sets_refuse() {
+    for source in [
+        "a(?=b)",
+        "(a)\\1",
+        "\\bfoo",
+        "(?m)foo$",
+        "\\pL",
+        "a?",
+        "a[^\\x00-\\xff]",
+        "(",
+        "xa{0,5000}",
+        "(ab){4096}",
+    ] {
+        assert_eq!(edit_refusal(source), regex_refusal(source), "{source}");
+    }
+    assert_eq!(EditPatterns::compile(&[]).err(), Some(PatternError::NoPatterns));
+    let many = vec![Pattern::text(0, "a"); MOST_PATTERNS + 1];
+    assert_eq!(EditPatterns::compile(&many).err(), Some(PatternError::TooManyPatterns(MOST_PATTERNS + 1)));
+    let regexes = vec![Pattern::regex(0, "ab?"); MOST_REGEXES + 1];
+    assert_eq!(EditPatterns::compile(&regexes).err(), Some(PatternError::TooManyRegexes(MOST_REGEXES + 1)));
+    let texts = vec![Pattern::text(0, vec![1; MOST_TEXT]); MOST_EDIT_TEXTS / MOST_TEXT + 1];
+    assert_eq!(
+        EditPatterns::compile(&texts).err(),
+        Some(PatternError::LongTexts(MOST_EDIT_TEXTS + MOST_TEXT))
+    );
+    let empty = EditPatterns::compile(&[Pattern::text(0, "")]).err();
+    assert_eq!(empty, Some(PatternError::Refused { index: 0, refusal: PatternRefusal::EmptyText }));
+}
+
+/// Regexes that make too many states together are matched apart.
+#[test]
+fn many_regexes_are_taken() {
+    let list = |count: u32| -> Vec<_> {
+        (0..count)
+            .map(|id| Pattern::regex(id, format!("[^{}]{{2,150}}x{{2}}{id}", char::from(b'a' + id as u8))))
+            .collect()
+    };
+    assert_eq!(EditPatterns::compile(&list(3)).map(|patterns| patterns.longest()), Ok(153));
+    let words: Vec<_> =
+        (0..MOST_REGEXES as u32).map(|id| Pattern::regex(id, format!("cmd{id}[0-9]{{1,3}}x"))).collect();
+    assert_eq!(EditPatterns::compile(&words).map(|patterns| patterns.longest()), Ok(10));
+}
+
+#[test]
+fn equal_edits_have_equal_digests() {
+    let digest = |patterns: &[Pattern]| EditPatterns::compile(patterns).expect("patterns").digest();
+    let (one, other) = (Pattern::text(0, "one"), Pattern::regex(1, "tw{1,2}o"));
+    assert_eq!(digest(&[one.clone(), other.clone()]), digest(&[one.clone(), other.clone()]));
+    assert_ne!(digest(&[one.clone(), other.clone()]), digest(&[other, one]));
 }

@@ -18,7 +18,9 @@
 
 mod early;
 mod edit;
+mod id;
 mod limits;
+mod reader;
 mod rope;
 mod segment;
 mod side;
@@ -26,11 +28,13 @@ mod table;
 mod tcp;
 
 pub use edit::made::{MadeFor, MadeSegment};
+pub use edit::side::EditStats;
 pub use edit::sink::{EditSink, Undecided};
-pub use limits::{StreamLimits, Urgent};
+pub use id::StreamId;
+pub use limits::{AckSpace, StreamLimits, Urgent};
+pub use reader::StreamReader;
 pub use segment::{
-    EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamReader,
-    StreamVerdict, flag,
+    EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag,
 };
 pub use side::{Level, SideStats};
-pub use table::{EditStats, StreamId, StreamInfo, StreamProto, StreamTable, Unfit};
+pub use table::{StreamInfo, StreamProto, StreamTable, Unfit};

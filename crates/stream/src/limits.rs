@@ -12,6 +12,16 @@ pub enum Urgent {
     Drop,
 }
 
+/// Which bytes the receivers of edited bytes acknowledge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckSpace {
+    /// Those that they get: receivers on a wire.
+    #[default]
+    Wire,
+    /// Those that were sent: the packets of a capture answer what was sent then.
+    Original,
+}
+
 /// Limits of one worker's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {

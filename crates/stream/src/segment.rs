@@ -1,8 +1,5 @@
 //! What a table gets of a segment, and what it answers.
 
-use crate::edit::sink::{EditSink, Undecided};
-use std::ops::ControlFlow;
-
 /// TCP flags.
 pub mod flag {
     /// FIN
@@ -46,6 +43,10 @@ pub struct Segment {
     pub has_sack: bool,
     /// Its packet has the congestion mark CE (RFC 3168).
     pub is_marked: bool,
+    /// Bytes of its TCP options.
+    pub options: u8,
+    /// The most bytes of payload with these headers on the link that it leaves by, if that is known.
+    pub most_payload: Option<u16>,
     /// Bytes of its payload.
     pub payload: u32,
 }
@@ -147,32 +148,13 @@ pub enum EditedPayload {
     /// The one that it has.
     #[default]
     Same,
-    /// Bytes that the stream keeps: see [`StreamTable::kept`](crate::StreamTable::kept).
+    /// Bytes that the stream keeps: see [`StreamTable::copy_kept`](crate::StreamTable::copy_kept).
     Kept {
         /// Where they begin.
         offset: u64,
         /// Their number.
         len: usize,
     },
-}
-
-/// Reads the bytes of a stream.
-pub trait StreamReader {
-    /// Reads bytes that are in order. If it breaks, the packet is dropped, and the caller should end the connection.
-    fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()>;
-
-    /// Decides about bytes of a direction that is edited: all of them or some, from the first one on. If it breaks, the packet is dropped, and the
-    /// caller should end the connection. Without an implementation all go on as they are.
-    fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
-        sink.pass(undecided.bytes.len());
-        ControlFlow::Continue(())
-    }
-}
-
-impl<F: FnMut(InOrder<'_>) -> ControlFlow<()>> StreamReader for F {
-    fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
-        self(in_order)
-    }
 }
 
 impl Outcome {

@@ -1,8 +1,9 @@
 //! One direction of a stream.
 
 use crate::early::EarlyBytes;
+use crate::reader::StreamReader;
 use crate::rope::{ChunkPool, Rope};
-use crate::segment::{InOrder, StreamReader};
+use crate::segment::InOrder;
 use crc_fast::{CrcAlgorithm, Digest};
 use mmb_base::{Chunks, Slab, id_types};
 use std::ops::ControlFlow;

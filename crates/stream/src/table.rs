@@ -3,20 +3,18 @@
 //! Life-cycle of the table: [`StreamTable::configure`] gets the memory for payload, again when the limits change and no stream keeps
 //! bytes. Life-cycle of a stream: see the crate.
 
-use crate::edit::side::EditId;
-use crate::edit::table::{EditTable, edit_stats, keeps};
-use crate::edit::take::EditTake;
-use crate::limits::StreamLimits;
+use crate::edit::links::EditId;
+use crate::edit::pair::EditTake;
+use crate::edit::side::{EditStats, EditStream};
+use crate::edit::table::EditTable;
+use crate::id::StreamId;
+use crate::limits::{AckSpace, StreamLimits};
+use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
-use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamReader, StreamVerdict, flag};
+use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
 use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats};
 use crate::tcp::TcpTake;
-use mmb_base::{Chunks, Slab, id_types};
-
-id_types! {
-    /// A worker's stream.
-    pub struct StreamId;
-}
+use mmb_base::{Chunks, Slab};
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,21 +54,6 @@ pub struct StreamInfo {
     pub edits: [EditStats; 2],
 }
 
-/// What was edited in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EditStats {
-    /// Places.
-    pub edits: u64,
-    /// Bytes of input in them.
-    pub removed: u64,
-    /// Bytes of output in them.
-    pub added: u64,
-    /// Bytes that are held back now.
-    pub held: usize,
-    /// Bytes of output that wait for the receiver's window.
-    pub waiting: u64,
-}
-
 /// A connection's stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
@@ -96,6 +79,7 @@ pub struct StreamTable {
     pub(crate) streams: Slab<StreamId, Stream, Chunks<Stream, 256>>,
     pub(crate) early: EarlyTable,
     pub(crate) edit: EditTable,
+    pub(crate) acks: AckSpace,
     /// Where the search for a stream that may be given up goes on.
     hand: u32,
 }
@@ -115,6 +99,11 @@ impl StreamTable {
     /// Whether the table has these limits, and the memory that they ask for.
     pub fn is_configured(&self, limits: &StreamLimits) -> bool {
         self.limits == *limits && self.pool.chunks() == limits.memory / crate::rope::CHUNK
+    }
+
+    /// Sets which bytes acknowledgments are about.
+    pub fn set_ack_space(&mut self, acks: AckSpace) {
+        self.acks = acks;
     }
 
     /// Number of streams.
@@ -171,7 +160,7 @@ impl StreamTable {
             return Err(Unfit::NoRoom);
         }
         let edit = match levels.contains(&Level::Edit) {
-            true => Some(self.edit.open().map_err(|_| Unfit::NoRoom)?),
+            true => Some(self.edit.open(self.limits.window).map_err(|_| Unfit::NoRoom)?),
             false => None,
         };
         let proto = if first.is_some() { StreamProto::Tcp } else { StreamProto::Udp };
@@ -217,7 +206,7 @@ impl StreamTable {
         let edit = stream.edit.map(|edit| {
             let [first, second] = &mut streams[edit].sides;
             let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
-            EditTake { lists, ours, theirs, scratch }
+            EditTake { lists, ours, theirs, scratch, acks: self.acks }
         });
         let has_edit = edit.is_some();
         let segment = Segment { payload: payload.len() as u32, ..*segment };
@@ -252,7 +241,7 @@ impl StreamTable {
             return None;
         }
         let (own, other) = (&sides[end & 1], &sides[1 - (end & 1)]);
-        if let Some((other, edit)) = self.edited(id, 1 - (end & 1)) {
+        if let Some((other, edit)) = self.states(id, 1 - (end & 1)) {
             return Some(ResetTarget { seq: other.seq(edit.sent), ack: other.told() });
         }
         if other.has_begun {
@@ -307,7 +296,7 @@ impl StreamTable {
             early: sides.map(|side| side.early.map_or(0, |early| self.early[early].len())),
             crc32c: [sides[0].crc32c, sides[1].crc32c],
             edits: [0, 1].map(|direction| {
-                edits.map_or_else(EditStats::default, |edits| edit_stats(&edits.sides[direction]))
+                edits.map_or_else(EditStats::default, |edits| edits.sides[direction].stats())
             }),
         }
     }
@@ -324,7 +313,7 @@ impl StreamTable {
             let idle_s = now_s.saturating_sub(stream.last_s);
             let edit = stream.edit.map(|edit| &self.edit.streams[edit]);
             let is_kept = stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some())
-                || edit.is_some_and(keeps);
+                || edit.is_some_and(EditStream::keeps);
             if is_kept && idle_s >= IDLE_S && found.is_none_or(|(longest, _)| idle_s > longest) {
                 found = Some((idle_s, id));
             }

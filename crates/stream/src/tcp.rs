@@ -3,7 +3,7 @@
 //! The order of the checks is that of RFC 9293 section 3.10.7.4 and RFC 7323 section 5.3, as far as they concern one who stands between the ends:
 //! a segment that no receiver would take must not become the first copy of its bytes.
 
-use crate::edit::take::EditTake;
+use crate::edit::pair::EditTake;
 use crate::limits::{StreamLimits, Urgent};
 use crate::rope::ChunkPool;
 use crate::segment::{EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict, flag};
@@ -174,9 +174,10 @@ impl TcpTake<'_> {
         let is_other = self.ours.has_begun && self.ours.offset(base) != 0;
         if is_other {
             // Another initial sequence number: the connection begins anew, or somebody guesses. An end that has a connection answers a SYN with
-            // its acknowledgment, and takes nothing (RFC 5961 section 4): so an end that has lost the connection gets to know.
+            // its acknowledgment, and takes nothing (RFC 5961 section 4): so an end that has lost the connection gets to know. An end that has
+            // not answered yet may begin with this SYN, behind bytes of another one that were scanned and that it never got.
             if self.ours.next > 0 || self.theirs.has_begun {
-                let is_harmless = payload.is_empty() && !segment.has(flag::ACK);
+                let is_harmless = self.theirs.has_begun && payload.is_empty() && !segment.has(flag::ACK);
                 return if is_harmless { Outcome::PASS } else { self.refuse(StreamDrop::OutOfWindow) };
             }
             self.clear_early();
@@ -368,8 +369,14 @@ impl TcpTake<'_> {
             theirs.edge = told.max(offered);
             return None;
         }
-        // What was told is rounded up, so that the edge does not move left; under guard that is not more than what was offered.
-        let before = told.saturating_sub(acked).div_ceil(1 << scale);
+        // What was told is rounded up, so that the edge does not move left; under guard that is not more than what was offered. The sender ignores the
+        // window of an acknowledgment that others have overtaken (RFC 9293 section 3.10.7.4): if it were rounded up too, each one could move
+        // the edge on.
+        let told_by_this = told.saturating_sub(acked);
+        let before = match acked < theirs.acked {
+            true => told_by_this >> scale,
+            false => told_by_this.div_ceil(1 << scale),
+        };
         let window = (most.min(offered).saturating_sub(acked) >> scale).max(before).min(u64::from(u16::MAX));
         theirs.edge = told.max(acked + (window << scale));
         Some(window as u16)

@@ -123,7 +123,7 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
 }
 
 fn runs(name: &str, levels: [Level; 2], hold_ms: u32) {
-    let numbers = crate::hostile::scripts(SCRIPTS);
+    let numbers = crate::support::seeds(SCRIPTS);
     let scripts = numbers.end - numbers.start;
     let mut stalls = 0;
     for number in numbers {

@@ -7,7 +7,7 @@ mod strategy;
 use self::strategy::{PSH, Packet, Strategy};
 use crate::support::edited::{self, EditedConn, Words};
 use crate::support::receiver::{Habits, OVERLAPS, Receiver};
-use crate::support::{Conn, LIMITS, ack, contains, seg, syn, syn_ack};
+use crate::support::{Conn, LIMITS, ack, contains, seeds, seg, syn, syn_ack};
 use mmb_random::RepeatableRandom;
 use mmb_stream::{
     Level::{Edit, Guard},
@@ -279,7 +279,7 @@ fn random_strategy(seed: u64) -> String {
 
 #[test]
 fn random_strategies_do_not_get_the_pattern_past_a_guard() {
-    for seed in crate::hostile::scripts(SCRIPTS) {
+    for seed in seeds(SCRIPTS) {
         let strategy = random_strategy(seed);
         std::panic::catch_unwind(|| holds(&strategy, seed))
             .unwrap_or_else(|_| panic!("script {seed}: {strategy}"));

@@ -2,10 +2,10 @@
 //!
 //! A sender sends bytes of several texts for the same numbers, in any order, with false headers, and again. What the guard passes may be lost
 //! behind it. Held, for every receiver: it never gets the whole pattern, and what it gets is what the scanner saw. `MMB_STREAM_SCRIPTS` is the
-//! number of scripts. At level edit, the same senders: `edited/hostile.rs`.
+//! number of scripts, `MMB_STREAM_FIRST` the first one's seed. At level edit, the same senders: `edited/hostile.rs`.
 
 use crate::support::receiver::{Habits, OVERLAPS, Overlap, Receiver};
-use crate::support::{Conn, LIMITS, Seg, contains, seg, syn, syn_ack};
+use crate::support::{Conn, LIMITS, Seg, contains, seeds, seg, syn, syn_ack};
 use mmb_random::RepeatableRandom;
 use mmb_stream::{
     Level::{Guard, Watch},
@@ -147,15 +147,8 @@ fn run(seed: u64, overlap: Overlap, has_middle: bool) -> Fate {
     Fate { delivered: receiver.delivered, scanned }
 }
 
-/// The numbers of the scripts, as `MMB_STREAM_FIRST` and `MMB_STREAM_SCRIPTS` ask for them, else that many.
-pub(crate) fn scripts(usual: u64) -> std::ops::Range<u64> {
-    let asked = |name| std::env::var(name).ok().and_then(|number: String| number.parse::<u64>().ok());
-    let first = asked("MMB_STREAM_FIRST").unwrap_or(0);
-    first..first + asked("MMB_STREAM_SCRIPTS").unwrap_or(usual)
-}
-
 fn holds(overlap: Overlap) {
-    for seed in scripts(SCRIPTS) {
+    for seed in seeds(SCRIPTS) {
         let Fate { delivered, scanned } = run(seed, overlap, true);
         let shown = format!(
             "script {seed}: {:?} of {:?}",

@@ -34,12 +34,15 @@ impl StreamListing {
             both(stream, |side| side.repeated.to_string()),
             both(stream, |side| side.early.to_string()),
             both(stream, |side| side.gaps.to_string()),
-            both(stream, |side| (side.kept + side.waiting).to_string()),
+            both(stream, |side| (side.kept + side.waiting + held(side)).to_string()),
+            edits(stream),
             rules(line),
         ];
         if let Some(place) = line.place {
             cells.push(both(stream, |side| side.gap_bytes.to_string()));
             cells.push(both(stream, |side| side.overwritten.to_string()));
+            cells.push(both(stream, |side| held(side).to_string()));
+            cells.push(both(stream, |side| side.edits.as_ref().map_or(0, |edits| edits.delta).to_string()));
             cells.push(place.worker.to_string());
             cells.push(place.id.to_string());
         }
@@ -59,7 +62,7 @@ impl StreamListing {
 }
 
 fn columns(verbose: bool) -> &'static [(&'static str, Align)] {
-    const COLUMNS: [(&str, Align); 14] = [
+    const COLUMNS: [(&str, Align); 17] = [
         ("PROTO", Align::Left),
         ("STATE", Align::Left),
         ("CONNECTION", Align::Left),
@@ -69,13 +72,28 @@ fn columns(verbose: bool) -> &'static [(&'static str, Align)] {
         ("EARLY", Align::Right),
         ("GAPS", Align::Right),
         ("KEPT", Align::Right),
+        ("EDITS", Align::Right),
         ("RULES", Align::Left),
         ("GAP BYTES", Align::Right),
         ("OVERWRITTEN", Align::Right),
+        ("HELD", Align::Right),
+        ("DELTA", Align::Right),
         ("WORKER", Align::Right),
         ("ID", Align::Right),
     ];
-    if verbose { &COLUMNS } else { &COLUMNS[..10] }
+    if verbose { &COLUMNS } else { &COLUMNS[..11] }
+}
+
+/// Bytes that are held back, or wait for the receiver's window.
+fn held(side: &StreamSideLine) -> u64 {
+    side.edits.as_ref().map_or(0, |edits| edits.held + edits.unsent)
+}
+
+/// The edits of both directions; nothing for a stream without edits.
+fn edits(line: &StreamLine) -> String {
+    let is_edited = [&line.forward, &line.reply].into_iter().flatten().any(|side| side.edits.is_some());
+    let count = |side: &StreamSideLine| side.edits.as_ref().map_or(0, |edits| edits.edits).to_string();
+    if is_edited { both(line, count) } else { String::new() }
 }
 
 /// Formats what is known of both directions: `120/4096`.

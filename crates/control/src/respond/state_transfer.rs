@@ -27,7 +27,10 @@ impl Responder<'_> {
         // A failure to write to the client is no failure of the workers.
         pieces.written?;
         match saved {
-            Ok(connections) => {
+            Ok((connections, left_out)) => {
+                if left_out > 0 {
+                    self.send(&Answer::Note(ErrorLine::new(left_out_note(left_out))))?;
+                }
                 self.send(&Answer::Saved(CountLine { connections }))?;
                 Ok(AnswerEnd::new(true))
             }
@@ -188,4 +191,11 @@ impl Read for StateReaderLines<'_> {
         self.read += taken;
         Ok(taken)
     }
+}
+
+/// Says how many connections a state lacks.
+fn left_out_note(connections: u64) -> String {
+    let (what, whose) =
+        if connections == 1 { ("connection is", "its") } else { ("connections are", "their") };
+    format!("{connections} {what} left out: {whose} bytes are being edited, which a state does not keep")
 }

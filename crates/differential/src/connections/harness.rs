@@ -171,7 +171,7 @@ impl Harness {
             let saved = connections.save(&mut writer)?;
             writer.end(&[]).map(|()| saved)
         });
-        saved.map(|saved| (file, saved)).map_err(|error: io::Error| error.to_string())
+        saved.map(|(saved, _)| (file, saved)).map_err(|error: io::Error| error.to_string())
     }
 
     /// Loads a state at once, whose rules are those in force.

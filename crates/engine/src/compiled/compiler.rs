@@ -212,7 +212,9 @@ impl PolicyCompiler {
             self.slots.shrink();
         }
         self.rebuild(many);
-        if std::mem::take(&mut self.streams_changed) || before.lists != policy.lists {
+        // Rules on HTTP are compiled with their settings.
+        let others = before.lists != policy.lists || before.settings.http != policy.settings.http;
+        if std::mem::take(&mut self.streams_changed) || others {
             self.rebuild_patterns();
         }
         gone

@@ -1,8 +1,7 @@
 //! Compiled edits of streams: what a rule puts in the place of its matches.
 
-use super::streams::directions;
-use crate::compiled::StreamPatterns;
 use mmb_classify::RuleSlot;
+use mmb_policy::field::{FieldPlace, StreamPart};
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Prio, StreamEdit, Target};
 use mmb_policy::{Policy, Replacement, ReplacementPart, Rule, RuleId};
@@ -10,6 +9,25 @@ use mmb_scan::{EditPatterns, Pattern, PatternKind, PatternSet};
 
 /// The most bytes of a match's replacement.
 pub(crate) const MOST_REPLACED: usize = 64 << 10;
+
+/// The part of streams that a constraint is about.
+pub(super) fn part(constraint: &Match) -> Option<StreamPart> {
+    if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
+}
+
+/// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.
+pub(super) fn directions(constraint: &Match) -> [bool; 2] {
+    match part(constraint) {
+        Some(StreamPart::Both) => [true, true],
+        Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
+        Some(StreamPart::Reply) => [false, true],
+        Some(StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri) => {
+            [false, false]
+        }
+        Some(StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody) => [false, false],
+        None => [false, false],
+    }
+}
 
 /// What a rule changes in the bytes of its connections.
 #[derive(Clone, Debug)]
@@ -74,18 +92,18 @@ impl EditAction {
 }
 
 impl StreamEditRule {
-    /// Compiles a rule's edit of plain bytes; `None` if it has none. `before` may have the same patterns.
+    /// Compiles a rule's edit of plain bytes; `None` if it has none. `known` may have the same patterns.
     ///
     /// # Errors
     /// The reason why it cannot be done.
     pub(crate) fn compile(
         policy: &Policy,
         (slot, id, rule): (RuleSlot, RuleId, &Rule),
-        before: &StreamPatterns,
+        known: &[StreamEditRule],
     ) -> Result<Option<StreamEditRule>, String> {
-        let edits = rule.targets.iter().filter_map(|target| match target {
-            Target::Edit(edit) => Some((edit, EditAction::of(edit)?)),
-            _ => None,
+        let edits = rule.targets.iter().filter_map(|target| {
+            let Target::Edit(edit) = target else { return None };
+            Some((edit, EditAction::of(edit)?))
         });
         for (edit, action) in edits {
             let constraint = rule.stream_matches().find(|constraint| constraint.field == edit.field());
@@ -95,7 +113,7 @@ impl StreamEditRule {
             };
             let patterns = patterns(policy, constraint);
             let digest = PatternSet::digest_of(&patterns);
-            let known = before.edits().iter().find(|known| known.patterns.digest() == digest);
+            let known = known.iter().find(|known| known.patterns.digest() == digest);
             let patterns = match known {
                 Some(known) => known.patterns.clone(),
                 None => EditPatterns::compile(&patterns).map_err(|error| error.to_string())?,

@@ -3,16 +3,19 @@
 //! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
 //! for a connection only if the connection has the rule.
 
-use super::stream_edit::StreamEditRule;
+use super::stream_edit::{StreamEditRule, directions, part};
+use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
-use mmb_policy::field::{FieldPlace, StreamPart};
+use mmb_httpedit::HttpRules;
+use mmb_policy::field::StreamPart;
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Target};
-use mmb_policy::{Policy, Rule, RuleId};
+use mmb_policy::settings::HttpSettings;
+use mmb_policy::{PatternList, Policy, Rule, RuleId};
 use mmb_scan::{Pattern, PatternError, PatternKind, PatternSet};
 use mmb_stream::Level;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The most constraints on streams that one rule may have.
@@ -23,6 +26,8 @@ pub(crate) const MOST_CONSTRAINTS: usize = 16;
 pub(crate) struct StreamRule {
     /// How closely the bytes of the initiator and of the responder are followed.
     pub(crate) levels: [Level; 2],
+    /// It is about messages of HTTP.
+    pub(crate) is_http: bool,
     /// The number of its constraints on streams, all of which must be met.
     pub(crate) constraints: u8,
     /// A match ends the connection, and tells both ends.
@@ -58,6 +63,7 @@ impl StreamRule {
         let constraints = rule.stream_matches().count();
         let mut stream = StreamRule {
             levels: [Level::None; 2],
+            is_http: rule.stream_matches().any(is_http),
             constraints: constraints as u8,
             closes: has(&Target::Close),
             drops: constraints > 0 && rule.targets.iter().any(|target| matches!(target, Target::Drop(_))),
@@ -93,6 +99,10 @@ impl StreamRule {
                 }
             }
         }
+        if stream.is_http {
+            // What a message is, is known when its head is complete.
+            stream.levels = [Level::Edit; 2];
+        }
         Some(Box::new(stream))
     }
 
@@ -102,21 +112,54 @@ impl StreamRule {
     }
 }
 
-fn part(constraint: &Match) -> Option<StreamPart> {
-    if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
+fn is_http(constraint: &Match) -> bool {
+    part(constraint).is_some_and(StreamPart::is_http)
 }
 
-/// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.
-pub(super) fn directions(constraint: &Match) -> [bool; 2] {
-    match part(constraint) {
-        Some(StreamPart::Both) => [true, true],
-        Some(StreamPart::Forward | StreamPart::ServerName) => [true, false],
-        Some(StreamPart::Reply) => [false, true],
-        Some(StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri) => {
-            [false, false]
+/// What rules on HTTP are made of: while it stays, connections keep what they know of their messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct HttpSource {
+    /// With their slots, in the order of (priority, id).
+    rules: Vec<(u32, Rule)>,
+    settings: HttpSettings,
+    /// The lists that they name.
+    lists: Vec<PatternList>,
+}
+
+impl HttpSource {
+    fn of(policy: &Policy, rules: &[(RuleId, RuleSlot, Rule)]) -> HttpSource {
+        let mut about: Vec<_> =
+            rules.iter().filter(|(_, _, rule)| rule.stream_matches().any(is_http)).collect();
+        about.sort_by_key(|(id, _, rule)| (rule.prio, *id));
+        let names: BTreeSet<&str> = about.iter().flat_map(|(_, _, rule)| rule.lists()).collect();
+        HttpSource {
+            lists: names.into_iter().filter_map(|name| policy.lists.get(name)).cloned().collect(),
+            rules: about.into_iter().map(|(_, slot, rule)| (slot.number(), rule.clone())).collect(),
+            settings: policy.settings.http,
         }
-        Some(StreamPart::HttpStatus | StreamPart::HttpHeader | StreamPart::HttpBody) => [false, false],
-        None => [false, false],
+    }
+
+    /// Compiles them; those of `before` if they are made of the same.
+    fn compile(
+        &self,
+        policy: &Policy,
+        rules: &[(RuleId, RuleSlot, Rule)],
+        before: &StreamPatterns,
+    ) -> Result<Option<Arc<HttpRules>>, (RuleId, String)> {
+        if self.rules.is_empty() {
+            return Ok(None);
+        }
+        if *self == before.http_source {
+            return Ok(before.http.clone());
+        }
+        let numbered = self.rules.iter().map(|(slot, rule)| (*slot, rule));
+        let lists = |name: &str| policy.lists.get(name);
+        let compiled = HttpRules::compile(numbered, &lists, &self.settings, before.http.as_deref());
+        let compiled = compiled.map_err(|error| {
+            let at = rules.iter().find(|(_, slot, _)| slot.number() == error.rule());
+            (at.map_or(RuleId(0), |(id, _, _)| *id), error.to_string())
+        })?;
+        Ok(Some(Arc::new(compiled)))
     }
 }
 
@@ -148,6 +191,10 @@ pub(crate) struct StreamPatterns {
     domains: HashMap<Vec<u8>, Vec<PatternUse>>,
     /// The rules that edit plain bytes, by slot.
     edits: Vec<StreamEditRule>,
+    /// The rules on HTTP, in their order.
+    pub(crate) http: Option<Arc<HttpRules>>,
+    /// What they are made of.
+    http_source: HttpSource,
 }
 
 /// Patterns of one kind while they are gathered.
@@ -226,8 +273,8 @@ impl StreamPatterns {
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
-            let edit =
-                StreamEditRule::compile(policy, (*slot, *id, rule), before).map_err(|why| (*id, why))?;
+            let edit = StreamEditRule::compile(policy, (*slot, *id, rule), before.edits())
+                .map_err(|why| (*id, why))?;
             let edits = edit.is_some();
             built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
@@ -260,6 +307,8 @@ impl StreamPatterns {
                 }
             }
         }
+        built.http_source = HttpSource::of(policy, &rules);
+        built.http = built.http_source.compile(policy, &rules, before)?;
         (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
         (built.names, built.name_uses) = names.compile(before.names.as_ref())?;
         Ok(built)

@@ -198,7 +198,12 @@ impl Conntrack {
     fn is_plain(&self, id: ConnId, cached: VerdictId) -> bool {
         let passes = self.state.cache.verdict(cached).is_some_and(|verdict| !verdict.drops && !verdict.edits);
         let extension = self.table.ids(id).extension;
-        passes && extension.is_none_or(|extension| self.state.extensions.get(extension).is_only_stream())
+        let is_plain = |extension| {
+            let extension = self.state.extensions.get(extension);
+            extension.is_only_stream()
+                && extension.stream.is_none_or(|stream| self.state.streams.is_unshifted(stream))
+        };
+        passes && extension.is_none_or(is_plain)
     }
 
     /// A packet's cached verdict, and its connection and direction.

@@ -4,7 +4,7 @@
 use super::isn::SequenceNumbers;
 use super::stream_ref::StreamRef;
 use crate::compiled::StatefulRule;
-use mmb_base::Slab;
+use mmb_base::{Chunks, Slab};
 use mmb_conn::{Direction, ExtensionId, TrackedHeader, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
@@ -39,8 +39,13 @@ impl ConnectionExtension {
     /// Whether it has a stream, and changes nothing of packets beside what a guard changes.
     #[inline]
     pub(crate) fn is_only_stream(&self) -> bool {
-        self.stream.is_none_or(|stream| !stream.is_edited)
-            && *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
+        *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
+    }
+
+    /// Adds a constant to the sequence numbers of each direction, as its receiver counts them.
+    pub(crate) fn shift(&mut self, [forward, reply]: [u32; 2]) {
+        self.seq = self.seq.wrapping_add(forward);
+        self.ack = self.ack.wrapping_sub(reply);
     }
 
     /// Adds this extension to the translation of one direction.
@@ -105,7 +110,7 @@ impl ConnectionExtension {
 /// The extensions of a worker's connections.
 #[derive(Debug)]
 pub(crate) struct Extensions {
-    extensions: Slab<ExtensionId, ConnectionExtension>,
+    extensions: Slab<ExtensionId, ConnectionExtension, Chunks<ConnectionExtension, 1024>>,
     random: Generator,
     pub(crate) numbers: SequenceNumbers,
 }

@@ -62,6 +62,37 @@ impl Conntrack {
         }
     }
 
+    /// Lets the stream of a connection make no packets that the path has no room for, if an error says so: `direction` is that of the error.
+    pub(crate) fn note_mtu(
+        &mut self,
+        (id, direction): (ConnId, Direction),
+        quoted: QuotedOffsets,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
+        /// Bytes of a TCP header with timestamps.
+        const TCP_HEADER: u32 = 32;
+        let Some(extension) = self.table.ids(id).extension else { return };
+        let Some(stream) = self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
+        else {
+            return;
+        };
+        let Some(stream) = self.state.streams.edited(stream) else { return };
+        let header = packet.bytes().get(usize::from(layout.l4)..).and_then(|rest| rest.first_chunk::<8>());
+        let mtu = match (layout.l4_kind, header) {
+            // Fragmentation needed (RFC 1191 section 4).
+            (proto::ICMP, Some([3, 4, .., high, low])) => u32::from(u16::from_be_bytes([*high, *low])),
+            // Packet too big (RFC 4443 section 3.2).
+            (proto::ICMP6, Some([2, _, _, _, mtu @ ..])) => u32::from_be_bytes(*mtu),
+            _ => return,
+        };
+        // Below what every path carries it is an old router's (RFC 1191 section 5), or a forgery that would make many packets of one.
+        let mtu = mtu.max(if layout.l4_kind == proto::ICMP6 { 1280 } else { 576 });
+        let headers = u32::from(quoted.l4 - quoted.ip) + TCP_HEADER;
+        let most = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
+        self.state.streams.table.bound_payload(stream, direction.turned() as usize, most);
+    }
+
     /// Whether the quoted packet can be one of the connection's; `None` if too little of it is quoted.
     fn was_sent(
         &self,

@@ -35,6 +35,9 @@ impl StreamReader for StreamSearch<'_> {
             let offset = offset + known as u64;
             self.search(InOrder { direction, offset, is_behind_gap: false, bytes: &bytes[known..] })?;
         }
+        if let Some(http) = self.http() {
+            return self.edit_messages(http, undecided, sink);
+        }
         let snapshot = self.snapshot();
         let live = self.live();
         let edits = snapshot.streams.edits().iter();
@@ -46,9 +49,11 @@ impl StreamReader for StreamSearch<'_> {
         let is_final = is_end || settings.hold_ms == 0 || is_over && !closes;
         // Without a match in the new bytes there is one only in those that were begun.
         let may_match = self.has_edits_found || known > 0;
+        let mut steps: ArrayVec<Option<EditStep>, MOST_EDITS> = edits.iter().map(|_| None).collect();
         let mut at = 0;
         while at < bytes.len() {
-            let (found, begun) = self.first(&edits, bytes, (at, direction), (is_final, may_match));
+            let asked = (is_final, may_match);
+            let (found, begun) = self.first((&edits, &mut steps), bytes, (at, direction), asked);
             let Some(Found { start, end, rule }) =
                 found.filter(|found| begun.is_none_or(|begun| found.start < begun))
             else {
@@ -75,10 +80,11 @@ impl StreamReader for StreamSearch<'_> {
 }
 
 impl StreamSearch<'_> {
-    /// The match that is edited first at or behind a place, and the first place at which one is begun.
+    /// The match that is edited first at or behind a place, and the first place at which one is begun. `steps` has what each rule found before,
+    /// which holds until the place is behind it: else many matches of one rule would make all others search the same bytes as often.
     fn first<'r>(
         &mut self,
-        edits: &[&'r StreamEditRule],
+        (edits, steps): (&[&'r StreamEditRule], &mut [Option<EditStep>]),
         bytes: &[u8],
         (at, direction): (usize, usize),
         (is_final, may_match): (bool, bool),
@@ -86,15 +92,20 @@ impl StreamSearch<'_> {
         let before = self.last(direction);
         let scratch = &mut self.tools().edit_scratch;
         let (mut first, mut begun): (Option<Found<'r>>, Option<usize>) = (None, None);
-        for rule in edits {
-            let step = match may_match {
+        for (rule, known) in edits.iter().zip(steps) {
+            let is_behind = |step: &EditStep| match *step {
+                EditStep::Nothing => true,
+                EditStep::Begun { start } | EditStep::Match { start, .. } => start >= at,
+            };
+            let step = known.filter(is_behind).unwrap_or_else(|| match may_match {
                 true => rule.patterns.next(scratch, bytes, at, before, is_final),
                 false if is_final => EditStep::Nothing,
                 false => match rule.patterns.begun(scratch, bytes, at, before) {
                     Some(start) => EditStep::Begun { start },
                     None => EditStep::Nothing,
                 },
-            };
+            });
+            *known = Some(step);
             match step {
                 EditStep::Nothing => {}
                 EditStep::Begun { start } => begun = Some(begun.map_or(start, |begun| begun.min(start))),

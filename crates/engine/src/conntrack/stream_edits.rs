@@ -3,39 +3,29 @@
 //! A packet that a stream makes has the headers that the last packets of its end had when they came in ([`EditedConnection`]), and the numbers
 //! and bytes that the stream gives it.
 
+use super::edited::EditedConnection;
 use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
 use super::stream_ref::FollowedId;
 use super::stream_search::StreamSearch;
-use super::streams::{FollowedStream, ReceiverReset, StreamEnd, Streams};
+use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
 use crate::verdict::ReturnedPacket;
-use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_base::Id;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::{Layout, Packet};
-use mmb_stream::{MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
-
-id_types! {
-    /// What made packets need of a connection.
-    pub(super) struct EditedId;
-}
-
-/// What made packets need of a connection with an edited stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EditedConnection {
-    /// The connection, known from its first packet of a stream on.
-    member: Option<ConnId>,
-    /// The headers of the packets of each direction when they come in.
-    headers: [Option<HeaderTemplate>; 2],
-}
-
-/// The connections of a worker whose streams are edited.
-pub(super) type EditedConnections = Slab<EditedId, EditedConnection, Chunks<EditedConnection, 64>>;
+use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
 
 impl Conntrack {
+    /// See [`Worker::set_ack_space`](crate::Worker::set_ack_space).
+    pub(crate) fn set_ack_space(&mut self, acks: AckSpace) {
+        self.state.streams.acks = acks;
+        self.state.streams.table.set_ack_space(acks);
+    }
+
     /// Changes a packet as its stream demands.
     pub(super) fn edit_packet(
         &mut self,
@@ -70,7 +60,7 @@ impl Conntrack {
         self.table.ids(id).extension.map_or(0, |id| self.state.extensions.get(id).ack(direction))
     }
 
-    /// Remembers the headers of a packet of a stream with edits, unless those of its direction are known.
+    /// Remembers the headers of a packet of a stream with edits.
     #[inline]
     pub(super) fn note_headers(
         &mut self,
@@ -84,9 +74,7 @@ impl Conntrack {
         let (member, direction) = of.member;
         edited.member = Some(member);
         let headers = &mut edited.headers[direction as usize];
-        if headers.as_ref().is_none_or(|headers| headers.port() != packet.port) {
-            *headers = HeaderTemplate::of(packet, layout).or(*headers);
-        }
+        *headers = HeaderTemplate::of(packet, layout).or(*headers);
     }
 
     /// Gives out the next packet that a stream makes; `None` if there are none. `out` returns false without a free buffer: the packet is lost
@@ -126,6 +114,29 @@ impl Conntrack {
         }
     }
 
+    /// When [`Conntrack::release_streams`] has something to do.
+    pub(crate) fn streams_due_ms(&self) -> Option<u64> {
+        self.state.streams.table.due_ms()
+    }
+
+    /// Keeps the quick pass, which compares numbers as they come, from a connection whose ends count differently.
+    pub(super) fn forget_numbers(&mut self, member: ConnId, stream: StreamId) {
+        if !self.state.streams.table.is_unshifted(stream) {
+            [Direction::Forward, Direction::Reply]
+                .into_iter()
+                .for_each(|known| self.table.forget(member, known));
+        }
+    }
+
+    /// Asks about the other direction of a packet again, if it waits for what this one brings.
+    pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
+        let Streams { followed, tools, .. } = &self.state.streams;
+        let Some(stream) = followed[id].stream else { return };
+        if followed[id].http().is_some_and(|http| tools.http.waits_for_other(http, 1 - direction)) {
+            self.release_stream(snapshot, stream, 1 - direction);
+        }
+    }
+
     fn release_stream(&mut self, snapshot: &Snapshot, stream: StreamId, direction: usize) {
         let state = &mut self.state;
         let Some(id) = FollowedId::new(state.streams.table.owner(stream)) else { return };
@@ -137,9 +148,13 @@ impl Conntrack {
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let mut search = StreamSearch::new(rules, &mut followed[id].search, tools);
+        let StreamPhase::Searched(search) = &mut followed[id].phase else { return };
+        let mut search = StreamSearch::new(rules, search, tools);
         let released = table.release(stream, direction, state.now_ms, &mut search);
+        let (is_unfit, has_no_room) = (search.is_unfit, search.has_no_room);
+        state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
+        self.forget_numbers(member, stream);
         for fired in &fired {
             self.tell_alert(snapshot, member, *fired);
         }
@@ -154,8 +169,12 @@ impl Conntrack {
                 StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells }
             }
             (Err(why), None) => {
-                let reason =
-                    if why == StreamDrop::Broken { DropReason::StreamNoRoom } else { DropReason::StreamHeld };
+                let reason = match why {
+                    StreamDrop::Broken => DropReason::StreamNoRoom,
+                    _ if is_unfit => DropReason::HttpUnfit,
+                    _ if has_no_room => DropReason::StreamNoRoom,
+                    _ => DropReason::StreamHeld,
+                };
                 let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
                 StreamEnd { reason, by: None, answers: true, tells }
             }
@@ -164,7 +183,7 @@ impl Conntrack {
     }
 
     /// Makes a RST for each end, with the headers that are known of its packets.
-    fn reset_both_by_headers(&mut self, member: ConnId, id: FollowedId) -> [Option<u32>; 2] {
+    pub(super) fn reset_both_by_headers(&mut self, member: ConnId, id: FollowedId) -> [Option<u32>; 2] {
         let mut seqs = [None; 2];
         let FollowedStream { stream: Some(stream), edited: Some(edited), .. } =
             self.state.streams.followed[id]

@@ -9,7 +9,7 @@ use super::stream_event::StreamEventKind;
 use super::stream_header::{change_segment, stream_segment};
 use super::stream_ref::{FollowedId, StreamRef};
 use super::stream_search::{Fired, StreamSearch};
-use super::streams::{ReceiverReset, StreamEnd, Streams};
+use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::{Snapshot, StreamRule};
 use crate::drop::DropReason;
@@ -94,7 +94,7 @@ impl Conntrack {
             return Err(StreamRefusal::of(DropReason::ConnInvalid));
         };
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
-        if let Some(end) = self.state.streams.followed[followed].end {
+        if let Some(end) = self.state.streams.followed[followed].end() {
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
                 self.answer(of, &segment, packet, layout);
                 self.tell_receiver((of, followed), end, &segment, packet, layout);
@@ -113,13 +113,21 @@ impl Conntrack {
             self.note_headers(&of, followed, packet, layout);
         }
         let mut segment = segment.map(|segment| stream_segment(&segment, packet, layout)).unwrap_or_default();
+        if of.stream.is_edited {
+            segment.most_payload = most_payload(snapshot, packet, layout);
+        }
         segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
         let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
-        if outcome.verdict == StreamVerdict::Absorb {
-            return Ok(Followed::Absorbed);
-        }
         if of.stream.is_edited {
-            return Ok(self.edit_packet(of, stream, &outcome, packet, layout));
+            let done = match outcome.verdict {
+                StreamVerdict::Absorb => Followed::Absorbed,
+                StreamVerdict::Pass | StreamVerdict::Drop(_) => {
+                    self.edit_packet(of, stream, &outcome, packet, layout)
+                }
+            };
+            self.forget_numbers(id, stream);
+            self.release_other(snapshot, followed, direction as usize);
+            return Ok(done);
         }
         change_segment(&outcome, packet, layout);
         Ok(Followed::Passes)
@@ -142,12 +150,17 @@ impl Conntrack {
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let followed = &mut followed[id];
-        let Some(stream) = followed.stream else { return Ok(Outcome::PASS) };
+        let FollowedStream { stream: Some(stream), phase: StreamPhase::Searched(search), .. } = followed
+        else {
+            return Ok(Outcome::PASS);
+        };
+        let stream = *stream;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let mut search = StreamSearch::new(rules, &mut followed.search, tools);
+        let mut search = StreamSearch::new(rules, search, tools);
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
-        let has_no_room = search.has_no_room;
+        let (has_no_room, is_unfit) = (search.has_no_room, search.is_unfit);
+        state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
         for fired in &fired {
             self.tell_alert(snapshot, of.member.0, *fired);
@@ -162,7 +175,15 @@ impl Conntrack {
                 DropReason::StreamNoRoom
             }
             StreamVerdict::Drop(StreamDrop::Broken) => {
-                let end = self.give_up(of, id, packet, layout);
+                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
+                return Err(end.into());
+            }
+            StreamVerdict::Drop(StreamDrop::Stopped) if is_unfit => {
+                let end = self.give_up(of, id, DropReason::HttpUnfit, packet, layout);
+                return Err(end.into());
+            }
+            StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room && of.stream.is_edited => {
+                let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room => DropReason::StreamNoRoom,
@@ -221,11 +242,12 @@ impl Conntrack {
         &mut self,
         of: StreamPacket,
         id: FollowedId,
+        reason: DropReason,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> StreamEnd {
         let tells = ReceiverReset::Each(self.reset_both(of, id, packet, layout));
-        let end = StreamEnd { reason: DropReason::StreamNoRoom, by: None, answers: true, tells };
+        let end = StreamEnd { reason, by: None, answers: true, tells };
         self.state.streams.stop(id, end);
         end
     }
@@ -272,7 +294,7 @@ impl Conntrack {
                     reset(segment.seq.wrapping_add(segment.payload));
                 }
                 let told = StreamEnd { tells: ReceiverReset::Never, ..end };
-                self.state.streams.followed[id].end = Some(told);
+                self.state.streams.followed[id].phase = StreamPhase::Ended(told);
                 self.table.reset(of.member.0);
             }
             ReceiverReset::Each(seqs) => {
@@ -325,8 +347,20 @@ impl Conntrack {
         let streams = &mut self.state.streams;
         let Some(stream) = streams.table.longest_idle(self.state.now_ms) else { return };
         if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
+            let edited = streams.followed[id].edited.and_then(|edited| streams.edited[edited].member());
+            let tells = match edited {
+                // Only the stream knows the numbers of its receivers.
+                Some(member) => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
+                None => ReceiverReset::Once,
+            };
             let reason = DropReason::StreamNoRoom;
-            streams.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Once });
+            self.state.streams.stop(id, StreamEnd { reason, by: None, answers: true, tells });
         }
     }
+}
+
+/// The most bytes of payload of a packet with these headers on the link that it leaves by, if the policy knows that.
+fn most_payload(snapshot: &Snapshot, packet: &Packet<'_>, layout: &Layout) -> Option<u16> {
+    let (_, mtu) = snapshot.route(packet.port).to?;
+    u16::try_from(mtu.saturating_sub(u32::from(layout.payload - layout.ip))).ok()
 }

@@ -24,6 +24,7 @@ pub(super) fn stream_segment(segment: &TcpSegment, packet: &Packet<'_>, layout: 
     let mut read =
         Segment { seq, ack, flags, window, is_marked: is_marked(packet, layout), ..Segment::default() };
     let area = options::area(packet, layout);
+    read.options = area.len() as u8;
     // Nearly all segments have nothing but timestamps, aligned (RFC 7323 appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, data @ ..] = area
         && let Some(data) = data.first_chunk::<8>()
@@ -191,8 +192,8 @@ fn change_numbers(
     let numbers = [(4, Some(edited.seq)), (8, has_ack.then(|| edited.ack.wrapping_sub(shift)))];
     for (at, new) in numbers {
         if let (Some(new), Some(place)) = (new, header[at..].first_chunk_mut::<4>()) {
-            delta.long(u32::from_be_bytes(*place), new);
-            *place = new.to_be_bytes();
+            let before = std::mem::replace(place, new.to_be_bytes());
+            delta.long(u32::from_ne_bytes(before), u32::from_ne_bytes(*place));
         }
     }
     let flags = if edited.has_fin { header[FLAGS] | flag::FIN } else { header[FLAGS] & !flag::FIN };

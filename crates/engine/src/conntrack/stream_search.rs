@@ -3,12 +3,15 @@
 //! A match counts only for rules that the connection has. A rule with one constraint fires with each match; one with several fires once, when
 //! all of them were met. Of rules that end the connection, the one whose match ends first decides.
 
+use super::stream_http::{HttpId, not_applied};
 use super::streams::{FoundConstraints, SearchState, SearchTools};
 use crate::cells::RuleCells;
 use crate::compiled::{Snapshot, StatefulRule, StreamRule};
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
 use mmb_http::HelloProgress;
+use mmb_httpedit::HttpNote;
+use mmb_rewrite::NotAppliedCounts;
 use mmb_scan::{PatternSet, Scanner};
 use mmb_stream::InOrder;
 use std::ops::ControlFlow;
@@ -34,6 +37,9 @@ pub(super) struct StreamSearch<'s> {
     pub(super) has_no_room: bool,
     /// A pattern of a rule that edits was found in the bytes that were searched last.
     pub(super) has_edits_found: bool,
+    /// A message of HTTP is not understood: the connection must not go on.
+    pub(super) is_unfit: bool,
+    pub(super) notes: NotAppliedCounts,
 }
 
 /// The rules of a connection, and what they have found.
@@ -54,12 +60,35 @@ impl<'s> StreamSearch<'s> {
         tools: &'s mut SearchTools,
     ) -> StreamSearch<'s> {
         let rules = Rules { snapshot, cells, live, fired: ArrayVec::new(), decided: None };
-        StreamSearch { rules, search, tools, has_no_room: false, has_edits_found: false }
+        StreamSearch {
+            rules,
+            search,
+            tools,
+            has_no_room: false,
+            has_edits_found: false,
+            is_unfit: false,
+            notes: NotAppliedCounts::default(),
+        }
     }
 
     /// The policy in force.
     pub(super) fn snapshot(&self) -> &'s Snapshot {
         self.rules.snapshot
+    }
+
+    /// The messages of the connection, if it has rules on HTTP.
+    pub(super) fn http(&self) -> Option<HttpId> {
+        self.search.http
+    }
+
+    /// Counts what was not done to a message.
+    pub(super) fn count_note(&mut self, note: HttpNote) {
+        self.notes.count(not_applied(note));
+    }
+
+    /// A rule ends the connection.
+    pub(super) fn decide_for(&mut self, fired: Fired) {
+        self.rules.decided.get_or_insert(fired);
     }
 
     /// The connection's rules.

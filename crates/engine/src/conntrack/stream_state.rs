@@ -13,6 +13,7 @@ use crate::drop::DropReason;
 use mmb_conn::{Connection, ExtensionId, proto};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::RuleId;
+use mmb_rewrite::{NotApplied, NotAppliedCounts};
 use mmb_stream::{Segment, StreamInfo};
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl WorkerState {
     ) -> Result<Option<StreamRef>, DropReason> {
         let Some(wanted) = Wanted::of(rules) else { return Ok(None) };
         let first = key::segment(packet, layout).map(|segment| stream_segment(&segment, packet, layout));
-        self.streams.begin(&wanted, first.as_ref(), self.now_ms)
+        self.begin_wanted(&wanted, first.as_ref())
     }
 
     /// Begins the stream of a connection that was saved: its bytes so far are not known.
@@ -43,7 +44,21 @@ impl WorkerState {
     ) -> Result<Option<StreamRef>, DropReason> {
         let Some(wanted) = Wanted::of(rules) else { return Ok(None) };
         let first = (proto == proto::TCP).then(Segment::default);
-        self.streams.begin(&wanted, first.as_ref(), self.now_ms)
+        self.begin_wanted(&wanted, first.as_ref())
+    }
+
+    fn begin_wanted(
+        &mut self,
+        wanted: &Wanted,
+        first: Option<&Segment>,
+    ) -> Result<Option<StreamRef>, DropReason> {
+        let stream = self.streams.begin(wanted, first, self.now_ms)?;
+        if stream.is_none() {
+            let mut counts = NotAppliedCounts::default();
+            counts.count(NotApplied::StreamUnfit);
+            self.cells.not_applied_add(&counts.0);
+        }
+        Ok(stream)
     }
 
     /// Frees the extension of a connection, and its stream.

@@ -8,9 +8,10 @@
 //!
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
+use super::edited::{EditedConnection, EditedConnections, EditedId};
 use super::rule_sets::MOST_RULES;
-use super::stream_edits::{EditedConnection, EditedConnections, EditedId};
 use super::stream_event::StreamEvents;
+use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
@@ -21,7 +22,7 @@ use mmb_conn::nat::RuleVersion;
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
-use mmb_stream::{Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
+use mmb_stream::{AckSpace, Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
 use std::sync::Arc;
 
 id_types! {
@@ -60,11 +61,44 @@ pub(super) enum ReceiverReset {
 pub(super) struct FollowedStream {
     serial: u32,
     pub(super) stream: Option<StreamId>,
-    pub(super) end: Option<StreamEnd>,
-    pub(super) search: SearchState,
+    pub(super) phase: StreamPhase,
     pub(super) digests: bool,
     /// What made packets need, of a stream with edits.
     pub(super) edited: Option<EditedId>,
+}
+
+/// What the engine does with the packets of a stream.
+#[derive(Debug)]
+pub(super) enum StreamPhase {
+    /// It searches them.
+    Searched(SearchState),
+    /// It drops them.
+    Ended(StreamEnd),
+}
+
+impl Default for StreamPhase {
+    fn default() -> Self {
+        StreamPhase::Searched(SearchState::default())
+    }
+}
+
+impl FollowedStream {
+    /// How it has ended.
+    #[inline]
+    pub(super) fn end(&self) -> Option<StreamEnd> {
+        match self.phase {
+            StreamPhase::Searched(_) => None,
+            StreamPhase::Ended(end) => Some(end),
+        }
+    }
+
+    /// Its messages, if it has rules on HTTP.
+    pub(super) fn http(&self) -> Option<HttpId> {
+        match &self.phase {
+            StreamPhase::Searched(search) => search.http,
+            StreamPhase::Ended(_) => None,
+        }
+    }
 }
 
 /// Where the searches of a stream are.
@@ -79,6 +113,7 @@ pub(super) struct SearchState {
     pub(super) begun: [u64; 2],
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
+    pub(super) http: Option<HttpId>,
     /// The byte before those that are undecided, of each direction with edits.
     pub(super) last: [Option<u8>; 2],
 }
@@ -95,8 +130,7 @@ pub(crate) struct Streams {
     pub(super) tools: SearchTools,
     serials: u32,
     unfit: StreamUnfit,
-    /// Connections whose stream could not be followed.
-    unfit_count: u64,
+    pub(super) acks: AckSpace,
     pub(super) events: StreamEvents,
 }
 
@@ -113,6 +147,7 @@ pub(super) struct SearchTools {
     pub(super) names: Option<(Scanner, PatternSet)>,
     pub(super) hellos: Slab<HelloId, ClientHello, Chunks<ClientHello, 64>>,
     pub(super) found: Slab<FoundId, FoundConstraints, Chunks<FoundConstraints, 64>>,
+    pub(super) http: HttpWork,
     pub(super) edit_scratch: EditScratch,
     /// What stands in the place of a match.
     pub(super) replaced: Vec<u8>,
@@ -125,6 +160,7 @@ pub(super) struct Wanted {
     searches: [bool; 2],
     digests: bool,
     reads_name: bool,
+    reads_http: bool,
 }
 
 impl Wanted {
@@ -138,6 +174,7 @@ impl Wanted {
             }
             wanted.digests |= rule.digests;
             wanted.reads_name |= !rule.names.is_empty();
+            wanted.reads_http |= rule.is_http;
         }
         wanted
     }
@@ -152,8 +189,10 @@ impl Streams {
         if snapshot.stream_rules == 0 {
             if self.followed.is_empty() {
                 (self.table, self.tools.scanner, self.tools.pool_bytes) = (StreamTable::default(), None, 0);
+                self.table.set_ack_space(self.acks);
             }
             self.tools.set = None;
+            self.tools.http.configure(None, 0, &mut self.tools.edit_scratch);
             return;
         }
         let limits = StreamLimits {
@@ -181,8 +220,10 @@ impl Streams {
     /// Gives up the searches with sets that are not in force any more, for the memory of a new one.
     fn close_old_scans(&mut self) {
         for number in 1..=self.followed.highest() {
-            if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some()) {
-                self.followed[id].search.scans = [None, None];
+            if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some())
+                && let StreamPhase::Searched(search) = &mut self.followed[id].phase
+            {
+                search.scans = [None, None];
             }
         }
         self.tools.adopt_set();
@@ -196,11 +237,14 @@ impl Streams {
         now_ms: u64,
     ) -> Result<Option<StreamRef>, DropReason> {
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        self.edited.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        if wanted.reads_http {
+            self.tools.http.reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        }
         let mut end = None;
         let stream = match self.table.open(wanted.levels, wanted.digests, first, now_ms) {
             Ok(stream) => Some(stream),
             Err(Unfit::NoRoom | Unfit::Midway | Unfit::Signed) => {
-                self.unfit_count += 1;
                 let answers = match self.unfit {
                     StreamUnfit::Pass => return Ok(None),
                     StreamUnfit::Close => true,
@@ -216,24 +260,18 @@ impl Streams {
             }
         };
         let is_edited = stream.is_some_and(|stream| self.table.is_edited(stream));
-        let edited = match is_edited && self.edited.try_reserve().is_ok() {
-            true => Some(self.edited.insert(EditedConnection::default())),
-            false => None,
-        };
+        let edited = is_edited.then(|| self.edited.insert(EditedConnection::default()));
         let mut search = SearchState { wanted: wanted.searches, ..SearchState::default() };
         if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
+        if wanted.reads_http && stream.is_some() {
+            search.http = Some(self.tools.http.open());
+        }
         self.serials = self.serials.wrapping_add(1);
-        let serial = self.serials;
-        let id = self.followed.insert(FollowedStream {
-            serial,
-            stream,
-            end,
-            search,
-            digests: wanted.digests,
-            edited,
-        });
+        let (serial, digests) = (self.serials, wanted.digests);
+        let phase = end.map_or(StreamPhase::Searched(search), StreamPhase::Ended);
+        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests, edited });
         stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
         Ok(Some(StreamRef { id, serial, is_edited }))
     }
@@ -249,6 +287,25 @@ impl Streams {
         self.followed[self.live(stream)?].stream
     }
 
+    /// Whether tracking sees the numbers that both ends have.
+    pub(super) fn is_unshifted(&self, stream: StreamRef) -> bool {
+        let stream = if stream.is_edited { self.edited(stream) } else { None };
+        stream.is_none_or(|stream| self.table.is_unshifted(stream))
+    }
+
+    /// What a stream adds to the numbers of each direction; `None` if that is no constant.
+    pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
+        let Some(id) = self.live(stream) else { return Some([0; 2]) };
+        let followed = &self.followed[id];
+        // A connection that a rule has ended must not go on elsewhere.
+        if followed.end().is_some()
+            || followed.http().is_some_and(|http| self.tools.http.is_within_message(http))
+        {
+            return None;
+        }
+        followed.stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))
+    }
+
     /// Prefetches the record of a stream.
     #[inline]
     pub(super) fn prefetch(&self, stream: StreamRef) {
@@ -258,16 +315,18 @@ impl Streams {
     /// Ends the following of a stream, and keeps its record: all later packets are dropped.
     pub(super) fn stop(&mut self, id: FollowedId, end: StreamEnd) {
         self.release(id);
-        self.followed[id].end = Some(end);
+        self.followed[id].phase = StreamPhase::Ended(end);
     }
 
     /// Gives back what a record holds.
     fn release(&mut self, id: FollowedId) {
         let followed = &mut self.followed[id];
-        let (stream, search) = (followed.stream.take(), std::mem::take(&mut followed.search));
+        let (stream, phase) = (followed.stream.take(), std::mem::take(&mut followed.phase));
         followed.edited.take().into_iter().for_each(|edited| self.edited.free(edited));
         stream.into_iter().for_each(|stream| self.table.end(stream));
-        self.tools.close(search);
+        if let StreamPhase::Searched(search) = phase {
+            self.tools.close(search);
+        }
     }
 
     /// Removes the record of a connection that has ended.
@@ -281,7 +340,7 @@ impl Streams {
     /// What is known of a stream, and how it has ended.
     pub(super) fn info(&self, stream: StreamRef) -> Option<(Option<StreamInfo>, Option<StreamEnd>)> {
         let followed = &self.followed[self.live(stream)?];
-        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end))
+        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end()))
     }
 }
 
@@ -299,6 +358,7 @@ impl SearchTools {
             });
             self.set_number = self.set_number.wrapping_add(1);
         }
+        self.http.configure(patterns.http.as_ref(), streams, &mut self.edit_scratch);
         if !patterns.edits().is_empty() {
             self.replaced.reserve(MOST_REPLACED);
         }
@@ -335,6 +395,7 @@ impl SearchTools {
         if let Some(hello) = search.hello {
             self.hellos.free(hello);
         }
+        search.http.into_iter().for_each(|http| self.http.close(http));
         if let Some(found) = search.found {
             self.found[found].clear();
             self.found.free(found);

@@ -108,17 +108,20 @@ impl Conntrack {
         self.state.sets.affected(snapshot, change, first, most)
     }
 
-    /// The connections of `most` slots from `first`, as they are saved to a file.
+    /// The connections of `most` slots from `first`, as they are saved to a file, and the number of those that cannot be saved.
     pub(crate) fn save(
         &self,
         snapshot: &Snapshot,
         first: ConnId,
         most: usize,
-    ) -> (Option<ConnId>, Vec<SavedConnection>) {
-        let mut found = Vec::new();
+    ) -> (Option<ConnId>, Vec<SavedConnection>, u64) {
+        let (mut found, mut left_out) = (Vec::new(), 0);
         let next =
-            self.table.scan(first, most, &mut |_, connection| found.push(self.saved(snapshot, connection)));
-        (next, found)
+            self.table.scan(first, most, &mut |_, connection| match self.saved(snapshot, connection) {
+                Some(saved) => found.push(saved),
+                None => left_out += 1,
+            });
+        (next, found, left_out)
     }
 
     /// Records that packets of all connections may have been missed until now; some came just before.
@@ -187,13 +190,16 @@ impl Conntrack {
         self.state.info(Some(id), connection, self.table.expires_ms(id, self.state.now_ms))
     }
 
-    /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them.
-    fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> SavedConnection {
+    /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them. `None` if its ends count the
+    /// bytes differently, and not by a constant.
+    fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> Option<SavedConnection> {
         let rules = self.state.sets.ids_in_force(snapshot, connection.ids.rule_set).collect();
         let mut extension =
             connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
-        // Streams are not saved.
-        extension.stream = None;
-        SavedConnection::of(connection, self.state.now_ms, extension, rules)
+        // Streams are not saved; what they added to the numbers is.
+        if let Some(stream) = extension.stream.take() {
+            extension.shift(self.state.streams.shifts(stream)?);
+        }
+        Some(SavedConnection::of(connection, self.state.now_ms, extension, rules))
     }
 }

@@ -484,6 +484,7 @@ impl Pipeline {
         }
         let mut transform = transform;
         if let Some(quoted) = quoted {
+            self.conntrack.note_mtu(member, quoted, packet, &self.work.layouts[at]);
             transform.translation.ack =
                 transform.translation.ack.wrapping_add(self.conntrack.quoted_shift(member, quoted, packet));
         } else if !transform.changes() {

@@ -1,5 +1,6 @@
 //! Where a message ends, and what its headers say of the connection (RFC 9112, sections 6 and 9).
 
+use super::byte_class::{is_address_byte, is_host_byte};
 use super::head::{BodyFraming, HeaderLine, Headers, HttpVersion, Span, list_items};
 use super::outstanding::RequestInfo;
 use super::start_line::{Authority, RequestLine};
@@ -144,6 +145,12 @@ pub(crate) fn check_trailers(headers: &Headers<'_>) -> Result<(), HttpUnfit> {
     if headers.lines.iter().any(is_refused) { Err(HttpUnfit::TrailerName) } else { Ok(()) }
 }
 
+/// Whether a text can stand in Host: a host, perhaps with a port.
+#[must_use]
+pub fn is_host_and_port(text: &[u8]) -> bool {
+    HostPort::read(text).is_some()
+}
+
 /// A host and what port is named with it.
 struct HostPort {
     host: Span,
@@ -151,19 +158,21 @@ struct HostPort {
 }
 
 impl HostPort {
-    /// Reads `host`, `host:` or `host:port`; a host may be an IP address in brackets.
     fn of(headers: &Headers<'_>, span: Span) -> Option<HostPort> {
-        let text = headers.text(span);
-        let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte);
-        let is_address_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b":.-_~%".contains(byte);
+        let (host_len, port) = HostPort::read(headers.text(span))?;
+        Some(HostPort { host: Span { start: span.start, end: span.start + host_len as u32 }, port })
+    }
+
+    /// The bytes of the host, and the port, of `host`, `host:` or `host:port`; a host may be an IP address in brackets.
+    fn read(text: &[u8]) -> Option<(usize, Option<u16>)> {
         let host_len = match text {
             [b'[', rest @ ..] => {
                 let len = rest.iter().position(|byte| *byte == b']')?;
-                rest[..len].iter().all(is_address_byte).then_some(len + 2)?
+                rest[..len].iter().copied().all(is_address_byte).then_some(len + 2)?
             }
             _ => {
                 let len = text.iter().position(|byte| *byte == b':').unwrap_or(text.len());
-                text[..len].iter().all(is_name_byte).then_some(len)?
+                text[..len].iter().copied().all(is_host_byte).then_some(len)?
             }
         };
         let port = match &text[host_len..] {
@@ -171,7 +180,7 @@ impl HostPort {
             [b':', port @ ..] => Some(u16::try_from(decimal(port)?).ok()?),
             _ => return None,
         };
-        Some(HostPort { host: Span { start: span.start, end: span.start + host_len as u32 }, port })
+        Some((host_len, port))
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! The header lines are parsed by httparse; `start_line`, `section` and `framing` are stricter than it.
 
+mod byte_class;
 mod chunk;
 mod framing;
 mod head;
@@ -25,6 +26,7 @@ mod start_line;
 mod unfit;
 
 use framing::FramingHeaders;
+pub use framing::is_host_and_port;
 pub use head::{
     BodyFraming, HeadBuffer, HeaderLine, Headers, HttpVersion, MOST_HEADERS, RequestHead, ResponseHead, Span,
     list_items, trim_blanks,
@@ -39,6 +41,9 @@ pub use unfit::HttpUnfit;
 
 /// What a client sends first if it knows that the server speaks HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How TLS begins: a record of the handshake, of version 3.x (RFC 8446, section 5.1). No request does.
+const TLS: &[u8] = &[22, 3];
 
 /// The usual limit of a head.
 pub const DEFAULT_HEAD_LIMIT: u32 = 16 * 1024;
@@ -63,6 +68,10 @@ pub struct HttpConnection {
     outstanding: Outstanding,
     over: Option<Over>,
 }
+
+/// A place within a body.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyPlace(Side);
 
 /// Why a connection is no longer read.
 #[derive(Clone, Copy, Debug)]
@@ -103,8 +112,7 @@ impl HttpConnection {
         let piece = match (side.place, direction) {
             (Place::Head, HttpDirection::Requests) => self.request(bytes, is_end, buffer),
             (Place::Head, HttpDirection::Responses) => self.response(bytes, is_end, buffer),
-            (Place::Answer, _) if !bytes.is_empty() => Ok(HttpPiece::Wait),
-            (Place::Answer, _) => Ok(HttpPiece::More),
+            (Place::Answer, _) => Ok(side.wait(bytes)),
             _ => side.body(bytes, is_end, limit, buffer),
         };
         piece.unwrap_or_else(|reason| {
@@ -128,6 +136,20 @@ impl HttpConnection {
         }
     }
 
+    /// Where a direction is, within a body. Whoever looks at a body's pieces and decides about fewer of them goes back to it by [`HttpConnection::set_place`].
+    #[must_use]
+    pub fn place(&self, direction: HttpDirection) -> BodyPlace {
+        match direction {
+            HttpDirection::Requests => BodyPlace(self.requests),
+            HttpDirection::Responses => BodyPlace(self.responses),
+        }
+    }
+
+    /// Goes back to a place of the same body, whose bytes are then shown again. Nothing of the other direction may have been read since.
+    pub fn set_place(&mut self, direction: HttpDirection, place: BodyPlace) {
+        *self.side(direction) = place.0;
+    }
+
     fn side(&mut self, direction: HttpDirection) -> &mut Side {
         match direction {
             HttpDirection::Requests => &mut self.requests,
@@ -142,12 +164,15 @@ impl HttpConnection {
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         let side = &mut self.requests;
-        if side.is_at_start() && bytes.starts_with(HTTP2_PREFACE) {
+        side.has_waiting = false;
+        let others = [HTTP2_PREFACE, TLS];
+        if side.is_at_start() && others.iter().any(|other| bytes.starts_with(other)) {
             self.over = Some(Over::Opaque);
             return Ok(HttpPiece::Opaque);
         }
-        let may_be_preface = side.is_at_start() && !bytes.is_empty() && HTTP2_PREFACE.starts_with(bytes);
-        let progress = if may_be_preface {
+        let may_be_other =
+            side.is_at_start() && !bytes.is_empty() && others.iter().any(|other| other.starts_with(bytes));
+        let progress = if may_be_other {
             HeadProgress::More
         } else {
             side.head(HttpDirection::Requests, bytes, self.head_limit as usize)?
@@ -184,7 +209,8 @@ impl HttpConnection {
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         if !bytes.is_empty() && !self.responses.is_last && self.outstanding.oldest().is_none() {
-            return Err(HttpUnfit::ResponseWithoutRequest);
+            let is_known = !self.requests.has_waiting;
+            return if is_known { Err(HttpUnfit::ResponseWithoutRequest) } else { Ok(HttpPiece::Wait) };
         }
         let progress = self.responses.head(HttpDirection::Responses, bytes, self.head_limit as usize)?;
         let HeadProgress::Complete(len) = progress else { return incomplete_head(bytes, is_end) };

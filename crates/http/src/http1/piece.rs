@@ -17,7 +17,8 @@ pub enum HttpDirection {
 pub enum HttpPiece<'b> {
     /// More bytes must come before it can be told: a line, a head or a trailer section is not complete, or there are no bytes.
     More,
-    /// It cannot be told before the other direction has gone on: bytes behind a CONNECT are requests or not by its response.
+    /// It cannot be told before the other direction has gone on: bytes behind a CONNECT are requests or not by its response, and responses
+    /// behind that one need these requests.
     Wait,
     /// The complete head of a request.
     Request(RequestHead<'b>),

@@ -1,9 +1,12 @@
 //! Sections of lines that an empty line ends: heads and trailer sections. Their end, and their headers.
 
+use super::byte_class::is_token_byte;
 use super::head::{HeaderLine, MOST_HEADERS, Span};
-use super::start_line::is_token_byte;
 use super::unfit::HttpUnfit;
 use arrayvec::ArrayVec;
+
+/// The headers that most heads have at most.
+const USUAL_HEADERS: usize = 24;
 
 /// The search for line ends in bytes that are shown again with more of them: it goes on where it has stopped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,9 +72,21 @@ pub(crate) fn read_headers(
     start: usize,
     lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
 ) -> Result<(), HttpUnfit> {
+    match read_up_to::<USUAL_HEADERS>(section, start, lines) {
+        Err(HttpUnfit::TooManyHeaders) => read_up_to::<MOST_HEADERS>(section, start, lines),
+        read => read,
+    }
+}
+
+/// The same for at most so many headers. A place for each is written before they are parsed, so that few are cheaper than many.
+fn read_up_to<const MOST: usize>(
+    section: &[u8],
+    start: usize,
+    lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
+) -> Result<(), HttpUnfit> {
     lines.clear();
     let text = &section[start..];
-    let mut parsed = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut parsed = [httparse::EMPTY_HEADER; MOST];
     let headers = match httparse::parse_headers(text, &mut parsed) {
         Ok(httparse::Status::Complete((len, headers))) if len == text.len() => headers,
         Err(httparse::Error::TooManyHeaders) => return Err(HttpUnfit::TooManyHeaders),

@@ -48,6 +48,8 @@ pub(crate) struct Side {
     pub(crate) is_last: bool,
     /// What follows the message depends on its response.
     awaits_answer: bool,
+    /// Bytes behind the message wait for its response; now they are requests, if it came.
+    pub(crate) has_waiting: bool,
 }
 
 /// How much of the start of a head was checked.
@@ -68,6 +70,7 @@ impl Default for Side {
             is_first: true,
             is_last: false,
             awaits_answer: false,
+            has_waiting: false,
         }
     }
 }
@@ -155,6 +158,12 @@ impl Side {
     /// What follows the message whose head was read depends on its response.
     pub(crate) fn await_answer(&mut self) {
         self.awaits_answer = true;
+    }
+
+    /// At a place that the response decides.
+    pub(crate) fn wait(&mut self, bytes: &[u8]) -> HttpPiece<'static> {
+        self.has_waiting = !bytes.is_empty();
+        if self.has_waiting { HttpPiece::Wait } else { HttpPiece::More }
     }
 
     /// The response came, and messages follow.

@@ -1,5 +1,6 @@
 //! The first line of a message (RFC 9112, sections 3 and 4).
 
+use super::byte_class::is_token_byte;
 use super::head::{HttpVersion, Span};
 use super::unfit::HttpUnfit;
 
@@ -34,11 +35,6 @@ pub(crate) struct StatusLine {
     pub(crate) status: u16,
     pub(crate) reason: Span,
     pub(crate) version: HttpVersion,
-}
-
-/// Whether a byte may stand in a token (RFC 9110, section 5.6.2).
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Refuses bytes that cannot begin a request: what is known of the method. Whether the method is complete.

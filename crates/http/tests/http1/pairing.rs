@@ -142,9 +142,23 @@ fn tunnels_are_opaque() {
         "{:?}",
         reading.requests()
     );
+    let both = server(&[b"HTTP/1.1 407 a\r\nContent-Length: 0\r\n\r\n", OK].concat());
+    let reading = Reading::of(&[connect.clone(), get(""), both]);
+    assert_eq!((statuses(&reading), reading.unfit()), (vec![407, 200], None));
     let refused = server(b"HTTP/1.1 403 a\r\nContent-Length: 0\r\n\r\n");
     let reading = Reading::of(&[connect, refused, get(""), server(OK)]);
     assert_eq!((statuses(&reading), reading.unfit()), (vec![403, 200], None));
+}
+
+/// RFC 8446, section 5.1.
+#[test]
+fn tls_is_opaque() {
+    let hello = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03";
+    let reading = Reading::of(&[client(hello), server(hello)]);
+    assert_eq!((reading.requests(), reading.responses()), (&[Told::Opaque][..], &[Told::Opaque][..]));
+    let reading = Reading::of(&[client(&hello[..1]), client(&hello[1..])]);
+    assert_eq!(reading.requests(), [Told::Opaque]);
+    assert!(unfit(&[client(b"\x16\x04")]).is_some() && unfit(&[get(""), client(hello)]).is_some());
 }
 
 /// RFC 9113, section 3.4.

@@ -82,11 +82,12 @@ impl Reading {
     pub(crate) fn read(&mut self, direction: HttpDirection, bytes: &[u8], is_end: bool) {
         self.undecided[direction as usize].extend_from_slice(bytes);
         self.ask(direction, is_end);
-        for other in [HttpDirection::Requests, HttpDirection::Responses] {
-            if other != direction {
-                self.ask(other, false);
-            }
-        }
+        let other = match direction {
+            HttpDirection::Requests => HttpDirection::Responses,
+            HttpDirection::Responses => HttpDirection::Requests,
+        };
+        self.ask(other, false);
+        self.ask(direction, is_end);
     }
 
     fn ask(&mut self, direction: HttpDirection, is_end: bool) {

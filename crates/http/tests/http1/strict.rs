@@ -80,7 +80,7 @@ fn request_lines() {
         (" GET / HTTP/1.1\r\n", Method),
         ("G\tET / HTTP/1.1\r\n", Method),
         ("G(T / HTTP/1.1\r\n", Method),
-        ("\x16\x03\x01", Method),
+        ("\x16\x04\x01", Method),
         ("\0", Method),
         ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", Method),
         ("head / HTTP/1.1\r\n", Method),

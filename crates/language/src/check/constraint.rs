@@ -7,7 +7,7 @@ use crate::report::CheckReport;
 use crate::syntax::MatchSyntax;
 use crate::syntax::value::{ItemKind, ValueSyntax};
 use crate::value::{self, MAX_OPTION_DATA, MAX_PAYLOAD};
-use mmb_policy::field::{BareMeaning, Field, ValueKind};
+use mmb_policy::field::{BareMeaning, Field, FieldPlace, ValueKind};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, Test};
 
 /// Checks a constraint by itself.
@@ -29,7 +29,15 @@ fn alone(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test>
         ValueKind::Pattern => Some("a pattern"),
         ValueKind::ServerName => Some("a name"),
         ValueKind::Method => Some("a method"),
-        ValueKind::Header => Some("the name of a header field"),
+        ValueKind::Number if matches!(info.place, FieldPlace::Stream(_)) => Some("a number"),
+        ValueKind::Header => {
+            stream::negation(syntax, report)?;
+            return Some(Test::Header(stream::header_name(&syntax.field, report)?, Vec::new()));
+        }
+        ValueKind::Nothing if matches!(info.place, FieldPlace::Stream(_)) => {
+            stream::negation(syntax, report)?;
+            None
+        }
         ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => None,
         ValueKind::OptionData(_) | ValueKind::Bytes | ValueKind::Nothing => None,
     };
@@ -56,6 +64,8 @@ fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRep
             let is_option = field == Field::new(mmb_policy::FieldId::TcpOpt);
             report.error(if is_option {
                 error.expected("the option's kind right behind `tcp-opt`, as in `tcp-opt 22`")
+            } else if stream::part_of(field).is_some() {
+                error.expected(format!("`{field}` alone, or a field of its parts such as `http-host`"))
             } else {
                 error.expected(format!("`{field}` or `! {field}`"))
             });
@@ -69,11 +79,17 @@ fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRep
         ValueKind::Bytes => bytes(syntax, value, report),
         ValueKind::OptionData(_) => match value.items().first()?.kind {
             ItemKind::Bytes(_) => bytes(syntax, value, report),
+            ItemKind::Replacement(_) => bytes(syntax, value, report),
             ItemKind::Word(_) | ItemKind::Regex(_) => number(syntax, cond, value, report),
         },
         ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => number(syntax, cond, value, report),
-        ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method | ValueKind::Header => {
-            stream::patterns(syntax, value, report)
+        ValueKind::Header => {
+            let name = stream::header_name(&syntax.field, report);
+            let patterns = stream::patterns(syntax, value, report);
+            Some(Test::Header(name?, patterns?))
+        }
+        ValueKind::Pattern | ValueKind::ServerName | ValueKind::Method => {
+            stream::patterns(syntax, value, report).map(Test::Patterns)
         }
     }
 }
@@ -122,7 +138,7 @@ fn ports(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRe
     for item in value.items() {
         match item.kind {
             ItemKind::Word(name) => names.push(name.to_owned()),
-            ItemKind::Bytes(_) | ItemKind::Regex(_) => {
+            ItemKind::Bytes(_) | ItemKind::Replacement(_) | ItemKind::Regex(_) => {
                 let error = Diagnostic::new(item.span, "a port's name is a word, without quotes");
                 report.error(error.expected("the name of a port"));
             }
@@ -157,6 +173,7 @@ fn bytes(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRe
                 strings.push(bytes.to_vec());
                 continue;
             }
+            ItemKind::Replacement(_) => value::nothing_matched(item.span),
             ItemKind::Regex(_) => Diagnostic::new(item.span, "a regex is searched for in streams only")
                 .expected(value::expectation(field.info())),
             ItemKind::Word(word) if is_option => {

@@ -48,7 +48,7 @@ fn add(
     }
     let word = match syntax.value.kind {
         ItemKind::Word(word) => word,
-        ItemKind::Bytes(_) | ItemKind::Regex(_) => "",
+        ItemKind::Bytes(_) | ItemKind::Replacement(_) | ItemKind::Regex(_) => "",
     };
     if term.subject == FilterTerm::State {
         let Some(state) = state_named(word) else {

@@ -1,20 +1,18 @@
 //! Checks the regexes of patterns: what they are over, and what no scanner of streams can do.
 
-use mmb_policy::pattern::Regex;
+use mmb_policy::pattern::{PatternList, Regex};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// Checks a regex; an error is the message and the remedy. What it searches is a stream, or known as a whole.
+/// Checks a regex; an error is the message and the remedy. `late_end` is what it searches and why its end is not known; `None`: it is.
 ///
 /// Whether a scanner takes it is known only when it is compiled.
-pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'static str)> {
+pub(super) fn check(regex: &Regex, late_end: Option<&str>) -> Result<(), (String, &'static str)> {
     if regex.source.len() > Regex::MAX_LEN {
         return Err((format!("this regex has {} bytes", regex.source.len()), "at most 4096"));
     }
-    let mut parser =
-        ParserBuilder::new().utf8(false).unicode(false).case_insensitive(regex.ignores_case).build();
-    let hir = parser.parse(&regex.source).map_err(|error| {
-        let reason = match &error {
+    let hir = parse(regex).map_err(|error| {
+        let reason = match &*error {
             regex_syntax::Error::Parse(error) => error.kind().to_string(),
             regex_syntax::Error::Translate(error) => error.kind().to_string(),
             _ => error.to_string(),
@@ -31,11 +29,8 @@ pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'stat
         None => return Err(("this regex can match nothing".into(), "a regex that some bytes match")),
         Some(_) => {}
     }
-    if !is_whole && hir.properties().look_set().contains(Look::End) {
-        return Err((
-            "`$` asks for the end of the stream, which is known only when the connection is over".into(),
-            "the regex without `$`",
-        ));
+    if let Some(late) = late_end.filter(|_| hir.properties().look_set().contains(Look::End)) {
+        return Err((format!("`$` asks for the end of {late}"), "the regex without `$`"));
     }
     if !is_over_bytes(&hir) {
         return Err((
@@ -44,6 +39,28 @@ pub(super) fn check(regex: &Regex, is_whole: bool) -> Result<(), (String, &'stat
         ));
     }
     Ok(())
+}
+
+/// The most bytes of a match that a rule edits: while more bytes may belong to it, the ones before are held back.
+const LONGEST_EDITED: usize = PatternList::MAX_PATTERN;
+
+/// Checks that no match of a regex, which has passed [`check`], has more than [`LONGEST_EDITED`] bytes; an error is the message and the remedy.
+pub(super) fn is_bounded(regex: &Regex) -> Result<(), (String, &'static str)> {
+    // Errors of the regex were told before.
+    let longest = parse(regex).map_or(Some(0), |hir| hir.properties().maximum_len());
+    let reason = match longest {
+        Some(..=LONGEST_EDITED) => return Ok(()),
+        Some(bytes) => format!("a match of this regex has up to {bytes} bytes"),
+        None => "a match of this regex may have any length".to_owned(),
+    };
+    let message = format!("{reason}, and an edit waits for its end: at most {LONGEST_EDITED} bytes");
+    Err((message, "bounds in place of `*` and `+`, as in `[^>]{0,200}` for `[^>]*`"))
+}
+
+fn parse(regex: &Regex) -> Result<Hir, Box<regex_syntax::Error>> {
+    let mut parser =
+        ParserBuilder::new().utf8(false).unicode(false).case_insensitive(regex.ignores_case).build();
+    parser.parse(&regex.source).map_err(Box::new)
 }
 
 /// Whether no class of a regex is of characters. The parser bounds how deeply a regex is nested.
@@ -63,7 +80,7 @@ mod tests {
     use super::*;
 
     fn refusal(source: &str) -> Option<String> {
-        check(&Regex { source: source.to_owned(), ignores_case: false }, false)
+        check(&Regex { source: source.to_owned(), ignores_case: false }, Some("the stream"))
             .err()
             .map(|(message, _)| message)
     }
@@ -88,7 +105,7 @@ mod tests {
     #[test]
     fn a_name_has_an_end() {
         let regex = Regex { source: "\\.org$".to_owned(), ignores_case: false };
-        assert_eq!((check(&regex, true), check(&regex, false).is_err()), (Ok(()), true));
+        assert_eq!((check(&regex, None), check(&regex, Some("the stream")).is_err()), (Ok(()), true));
     }
 
     #[test]

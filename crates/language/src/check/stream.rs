@@ -1,61 +1,95 @@
 //! Checks constraints on the bytes of connections, and that a rule with them makes sense as a whole.
 
-use super::regex;
-use crate::diagnostic::{Diagnostic, TextSpan};
+use super::{host, regex};
+use crate::diagnostic::{Diagnostic, Note, TextSpan};
 use crate::report::CheckReport;
-use crate::syntax::value::{ItemKind, ItemSyntax, ValueSyntax};
+use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
 use crate::syntax::{MatchSyntax, RuleSyntax};
 use crate::value;
-use mmb_policy::field::{FieldPlace, ValueKind};
-use mmb_policy::rule::{Cond, DropRate, Target, Test};
-use mmb_policy::{PatternItem, PatternList};
+use mmb_policy::field::{Field, FieldPlace, StreamPart, ones};
+use mmb_policy::http::{HeaderName, is_token};
+use mmb_policy::rule::{Cond, DropRate, Match, Target, Test};
+use mmb_policy::{Intervals, PatternItem, PatternList};
 
 /// The longest name of a list in bytes.
 const MAX_LIST_NAME: usize = 64;
-/// The longest host name in bytes (RFC 1035, section 2.3.4), with a leading dot.
-const MAX_HOST_NAME: usize = 254;
+
+/// Reports a `!` before a field whose absence is known too late.
+pub(super) fn negation(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<()> {
+    let field = syntax.field.field;
+    let Some(reason) = part(syntax).filter(|_| syntax.negated).and_then(known_late) else { return Some(()) };
+    let error = Diagnostic::new(syntax.span, format!("`! {field}` {reason}"));
+    report.error(error.expected(format!("`{field}` without `!`")));
+    None
+}
+
+/// The reason why a constraint on a part is not negated.
+fn known_late(part: StreamPart) -> Option<&'static str> {
+    match part {
+        StreamPart::Both | StreamPart::Forward | StreamPart::Reply => {
+            Some("would be known only when the connection has ended")
+        }
+        StreamPart::HttpBody => Some("would be known only when the body has ended"),
+        StreamPart::Http => Some("would be about connections without messages, on which nothing decides"),
+        StreamPart::ServerName | StreamPart::HttpMethod | StreamPart::HttpHost | StreamPart::HttpUri => None,
+        StreamPart::HttpStatus | StreamPart::HttpHeader => None,
+    }
+}
 
 /// The patterns of a constraint.
 pub(super) fn patterns(
     syntax: &MatchSyntax<'_>,
     value: &ValueSyntax<'_>,
     report: &mut CheckReport<'_>,
-) -> Option<Test> {
+) -> Option<Vec<PatternItem>> {
     let field = syntax.field.field;
-    let is_name = field.info().values == ValueKind::ServerName;
+    let part = part(syntax)?;
     if let Some((cond, span)) = syntax.cond.filter(|(cond, _)| *cond != Cond::Eq) {
         let error = Diagnostic::new(span, format!("`{field}` is searched, not compared"));
-        let remedy = match (cond, is_name) {
-            (Cond::Ne, true) => format!("`! {field}` before the value"),
+        let remedy = match (cond, known_late(part)) {
+            (Cond::Ne, None) => format!("`! {field}` before the value"),
             _ => format!("the value right behind `{field}`"),
         };
         report.error(error.expected(remedy));
         return None;
     }
-    if syntax.negated && !is_name {
-        let message = format!("`! {field}` would be known only when the connection has ended");
-        report.error(Diagnostic::new(syntax.span, message).expected(format!("`{field}` without `!`")));
-        return None;
-    }
-    let read: Vec<_> = value.items().iter().filter_map(|item| pattern(is_name, item, report)).collect();
-    (read.len() == value.items().len()).then_some(Test::Patterns(read))
+    negation(syntax, report)?;
+    let read: Vec<_> = value.items().iter().filter_map(|item| pattern(part, item, report)).collect();
+    (read.len() == value.items().len()).then_some(read)
 }
 
-fn pattern(is_name: bool, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<PatternItem> {
+/// The name of a constraint's or a target's header field.
+pub(crate) fn header_name(field: &FieldSyntax<'_>, report: &mut CheckReport<'_>) -> Option<HeaderName> {
+    let item = field.header.as_ref()?;
+    let name = match item.kind {
+        ItemKind::Bytes(name) => name,
+        ItemKind::Word(word) => word.as_bytes(),
+        ItemKind::Replacement(_) | ItemKind::Regex(_) => &[],
+    };
+    let read = HeaderName::new(name);
+    if read.is_none() {
+        let message =
+            format!("`{}` is no name of a header field", String::from_utf8_lossy(name).escape_debug());
+        let expected = format!(
+            "at most {} letters, digits and !#$%&'*+-.^_`|~ (RFC 9110, section 5.1)",
+            HeaderName::MAX_LEN
+        );
+        report.error(Diagnostic::new(item.span, message).expected(expected));
+    }
+    read
+}
+
+fn pattern(part: StreamPart, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<PatternItem> {
     let error = match item.kind {
-        ItemKind::Bytes([]) => {
-            Diagnostic::new(item.span, "an empty text is found everywhere").expected("at least one byte")
-        }
-        ItemKind::Bytes(text) if is_name => match host_name(text) {
-            Ok(()) => return Some(PatternItem::Text(text.to_vec())),
+        ItemKind::Bytes(text) => match text_of(part, text) {
+            Ok(()) => {
+                note_method(part, text, item.span, report);
+                return Some(PatternItem::Text(text.to_vec()));
+            }
             Err((message, expected)) => Diagnostic::new(item.span, message).expected(expected),
         },
-        ItemKind::Bytes(text) if text.len() > PatternList::MAX_PATTERN => {
-            let message = format!("this pattern has {} bytes", text.len());
-            Diagnostic::new(item.span, message).expected(format!("at most {}", PatternList::MAX_PATTERN))
-        }
-        ItemKind::Bytes(text) => return Some(PatternItem::Text(text.to_vec())),
-        ItemKind::Regex(source) => match regex::check(source, is_name) {
+        ItemKind::Replacement(_) => value::nothing_matched(item.span),
+        ItemKind::Regex(source) => match regex::check(source, late_end(part)) {
             Ok(()) => return Some(PatternItem::Regex(source.clone())),
             Err((message, expected)) => Diagnostic::new(item.span, message).expected(expected),
         },
@@ -71,6 +105,70 @@ fn pattern(is_name: bool, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -
     None
 }
 
+/// A part that is searched before its end is known, and when that is; `None` for one that is known as a whole.
+fn late_end(part: StreamPart) -> Option<&'static str> {
+    match part {
+        StreamPart::Both | StreamPart::Forward | StreamPart::Reply => {
+            Some("the stream, which is known only when the connection is over")
+        }
+        StreamPart::HttpBody => Some("the body, which is known only when the body has passed"),
+        StreamPart::ServerName | StreamPart::Http | StreamPart::HttpMethod | StreamPart::HttpHost => None,
+        StreamPart::HttpUri | StreamPart::HttpStatus | StreamPart::HttpHeader => None,
+    }
+}
+
+/// Checks a text that a part is compared with or searched for; an error is the message and the remedy.
+fn text_of(part: StreamPart, text: &[u8]) -> Result<(), (String, String)> {
+    let whole = "compare as a whole, and an empty text is no";
+    if text.is_empty() {
+        return Err(match part {
+            StreamPart::HttpMethod => (format!("methods {whole} method"), "a method such as `GET`".into()),
+            StreamPart::HttpHeader => {
+                let message = "an empty text says nothing about a header field".to_owned();
+                (message, "at least one byte, or the name alone for any value".into())
+            }
+            _ => ("an empty text is found everywhere".into(), "at least one byte".into()),
+        });
+    }
+    if text.len() > PatternList::MAX_PATTERN {
+        let message = format!("this pattern has {} bytes", text.len());
+        return Err((message, format!("at most {}", PatternList::MAX_PATTERN)));
+    }
+    let shown = || String::from_utf8_lossy(text).escape_debug().to_string();
+    match part {
+        StreamPart::ServerName => host::server_name(text),
+        StreamPart::HttpHost => host::http_host(text),
+        StreamPart::HttpMethod if !is_token(text) => Err((
+            format!("`{}` is no method", shown()),
+            "a method such as `GET`; patterns are a /regex/".into(),
+        )),
+        StreamPart::HttpUri if text.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) => {
+            let message =
+                format!("`{}`: request targets hold neither blanks nor control characters", shown());
+            Err((message, "`%20` for a blank".into()))
+        }
+        StreamPart::HttpHeader if text.iter().any(|byte| *byte != b'\t' && byte.is_ascii_control()) => {
+            let message = format!("`{}`: values of header fields hold no control characters", shown());
+            Err((message, "a text without them".into()))
+        }
+        StreamPart::HttpHeader if text != text.trim_ascii() => {
+            let message = format!("`{}`: blanks around a header field's value are no part of it", shown());
+            Err((message, "the text without them".into()))
+        }
+        StreamPart::Both | StreamPart::Forward | StreamPart::Reply | StreamPart::Http => Ok(()),
+        StreamPart::HttpMethod | StreamPart::HttpUri | StreamPart::HttpStatus => Ok(()),
+        StreamPart::HttpHeader | StreamPart::HttpBody => Ok(()),
+    }
+}
+
+/// Notes a method in lower case, which no client sends.
+fn note_method(part: StreamPart, text: &[u8], at: TextSpan, report: &mut CheckReport<'_>) {
+    if part == StreamPart::HttpMethod && text.iter().any(u8::is_ascii_lowercase) {
+        let meant = String::from_utf8_lossy(text).to_ascii_uppercase();
+        report.notes.push(Note::new(at, format!("methods differ by case: was `{meant}` meant?")));
+    }
+}
+
 /// Whether a list of patterns may be called so.
 pub(crate) fn is_list_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -83,50 +181,29 @@ pub(crate) fn no_list_name(span: TextSpan, word: &str) -> Diagnostic {
         .expected(format!("at most {MAX_LIST_NAME} letters, digits, `-`, `_` and `.`"))
 }
 
-/// Checks a text that a server name is compared with; an error is the message and the remedy.
-fn host_name(text: &[u8]) -> Result<(), (String, &'static str)> {
-    let domain = text.strip_prefix(b".").unwrap_or(text);
-    let shown = String::from_utf8_lossy(text);
-    if text.starts_with(b"*.") {
-        let message = format!("`{shown}`: a leading dot stands for the domain and all below it");
-        return Err((message, "`.example.com` for `*.example.com`"));
-    }
-    if domain.ends_with(b".") {
-        return Err((
-            format!("`{shown}`: server names have no dot at the end (RFC 6066)"),
-            "the name without it",
-        ));
-    }
-    if !text.is_ascii() {
-        let message = format!("`{shown}`: server names are sent in ASCII (RFC 6066)");
-        return Err((message, "its form with `xn--`"));
-    }
-    let is_good = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let has_labels =
-        domain.split(|byte| *byte == b'.').all(|label| !label.is_empty() && label.iter().all(is_good));
-    if !has_labels || text.len() > MAX_HOST_NAME {
-        return Err((
-            format!("`{shown}` is no host name"),
-            "a name such as `www.example.com`, or `.example.com`",
-        ));
-    }
-    Ok(())
+/// The part of a connection's bytes that a constraint is about; `None` for one on packets.
+pub(super) fn part(constraint: &MatchSyntax<'_>) -> Option<StreamPart> {
+    part_of(constraint.field.field)
 }
 
-/// Returns whether a constraint is one on the bytes of a connection.
-fn is_of_stream(constraint: &MatchSyntax<'_>) -> bool {
-    matches!(constraint.field.field.info().place, FieldPlace::Stream(_))
+/// The part of a connection's bytes that a field is.
+pub(super) fn part_of(field: Field) -> Option<StreamPart> {
+    if let FieldPlace::Stream(part) = field.info().place { Some(part) } else { None }
+}
+
+/// Whether a target acts on what the rule's constraints on streams find.
+fn acts(target: &Target) -> bool {
+    match target {
+        Target::Alert(_) | Target::Close | Target::Edit(_) | Target::Drop(_) | Target::Accept => true,
+        Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
+        Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Digest => false,
+    }
 }
 
 /// Reports what does not go together with constraints on streams, or without them.
 pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
-    let Some(constraint) = syntax.matches.iter().rfind(|constraint| is_of_stream(constraint)) else {
-        for at in syntax.targets.iter().filter(|at| at.info.needs_stream) {
-            let message =
-                format!("`{}` acts on a match in a stream, and the rule searches for none", at.info.name);
-            report
-                .error(Diagnostic::new(at.span, message).expected("a constraint such as `stream \"TEXT\"`"));
-        }
+    let Some(constraint) = syntax.matches.iter().rfind(|constraint| part(constraint).is_some()) else {
+        without_constraints(syntax, targets, report);
         return;
     };
     let field = constraint.field.field;
@@ -148,13 +225,81 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
         };
         report.error(Diagnostic::new(at.span, message).expected(expected));
     }
-    let acts = |target: &Target| {
-        matches!(target, Target::Alert(_) | Target::Close | Target::Drop(_) | Target::Accept)
-    };
     if !targets.iter().any(acts) {
         let message = format!("nothing acts on a match of `{field}`");
-        report.error(
-            Diagnostic::new(constraint.span, message).expected("`alert`, `close` or `drop` in the rule"),
+        let error = Diagnostic::new(constraint.span, message);
+        report.error(error.expected("`alert`, `close`, `drop` or an edit of what is found in the rule"));
+    }
+    one_connection(syntax, report);
+}
+
+/// Reports targets that act on matches in streams, of a rule without constraints on streams.
+fn without_constraints(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
+    for (target, at) in targets.iter().zip(&syntax.targets) {
+        let name = at.info.name;
+        if let (Target::Edit(edit), false, false) = (target, syntax.stateful, at.info.stateful) {
+            let rule = "a rule that follows connections: write `add-stateful` instead of `add`";
+            report.error(Diagnostic::new(at.span, format!("`{name} {}` needs {rule}", edit.field())));
+        }
+        let (message, expected) = match target {
+            Target::Edit(edit) if !edit.is_of_matches() => {
+                let field = edit.field();
+                let message =
+                    format!("`{name} {field}` acts on messages of HTTP, and the rule asks for none");
+                (message, "a constraint such as `http`".to_owned())
+            }
+            Target::Edit(edit) => {
+                let field = edit.field();
+                let message = format!(
+                    "`{name} {field}` acts on what `{field}` finds, and the rule searches for nothing"
+                );
+                (message, format!("a constraint such as `{field} \"TEXT\"`"))
+            }
+            Target::Alert(_) | Target::Close => {
+                let message = format!("`{name}` acts on a match in a stream, and the rule searches for none");
+                (message, "a constraint such as `stream \"TEXT\"`".to_owned())
+            }
+            Target::Mod(..)
+            | Target::AddOption(..)
+            | Target::Strip(_)
+            | Target::Keep(_)
+            | Target::StripAll => continue,
+            Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
+                continue;
+            }
+            Target::Digest => continue,
+        };
+        report.error(Diagnostic::new(at.span, message).expected(expected));
+    }
+}
+
+/// Reports constraints on streams that no connection satisfies together.
+fn one_connection(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) {
+    let last = |is: fn(StreamPart) -> bool| syntax.matches.iter().rfind(|m| part(m).is_some_and(is));
+    let (http, tls) = (last(StreamPart::is_http), last(|part| part == StreamPart::ServerName));
+    if let (Some(http), Some(tls)) = (http, tls) {
+        let at = if http.span.start > tls.span.start { http } else { tls };
+        let (http, tls) = (http.field.field, tls.field.field);
+        let message = format!(
+            "this rule can never match: a connection of TLS (`{tls}`) shows no messages of HTTP (`{http}`)"
         );
+        report.error(Diagnostic::new(at.span, message));
+    }
+}
+
+/// Reports constraints on the status of a response that none satisfies.
+pub(super) fn statuses(syntax: &RuleSyntax<'_>, matches: &[Match], report: &mut CheckReport<'_>) {
+    let is_status = |m: &Match| part_of(m.field) == Some(StreamPart::HttpStatus);
+    let Some(last) = matches.iter().rposition(is_status) else { return };
+    let (width, mut left) = (10, Intervals::range(100, 999));
+    for m in matches.iter().filter(|m| is_status(m)) {
+        let Test::Number(cond, set) = &m.test else { continue };
+        let is = Intervals::compared(*cond, set, width);
+        left = left.intersect(&if m.negated { is.complement(ones(width)) } else { is });
+    }
+    if left.is_empty() {
+        let at = syntax.matches.get(last).map_or(TextSpan::default(), |m| m.span);
+        let message = "this rule can never match: no response has such a status";
+        report.error(Diagnostic::new(at, message).expected("numbers of 100 to 999"));
     }
 }

@@ -104,20 +104,13 @@ impl<'t> Parser<'t, '_, '_> {
             self.next();
         }
         let meant = joined.or_else(|| unknown::keyword(word));
-        let error = match word {
-            "mask" => Diagnostic::new(span, "`mask`: this version does not edit streams")
-                .expected("`alert`, `close` or `drop`"),
-            _ => Diagnostic::new(span, format!("unknown word `{word}`"))
-                .expected("a field, `!` or a target")
-                .suggest(meant),
-        };
-        self.error(error);
+        let error = Diagnostic::new(span, format!("unknown word `{word}`"));
+        self.error(error.expected("a field, `!` or a target").suggest(meant));
         self.recover();
         // A field behind what was meant for a target is that target's.
-        let takes_field = word == "mask"
-            || meant
-                .and_then(target::named)
-                .is_some_and(|target| matches!(target.slots.first(), Some(Slot::Field(_))));
+        let takes_field = meant
+            .and_then(target::named)
+            .is_some_and(|target| matches!(target.slots.first(), Some(Slot::Field(_))));
         if takes_field && self.peek_word().and_then(FieldId::named).is_some() {
             self.next();
             self.recover();
@@ -236,14 +229,14 @@ impl<'t> Parser<'t, '_, '_> {
             _ => {}
         }
         let value = match cond {
-            Some((_, span)) => Some(self.value(info, span)?),
+            Some((_, span)) => Some(self.value(info, span, value::expectation)?),
             None => self.optional_value(info)?,
         };
         Some(MatchSyntax { negated, field, cond, value, span: start.to(self.last_span()) })
     }
 
-    /// A field's name, with the kind of `tcp-opt KIND`.
-    fn field(&mut self, expected: &str) -> Option<FieldSyntax> {
+    /// A field's name, with the kind of `tcp-opt KIND` and the name of `http-header NAME`.
+    fn field(&mut self, expected: &str) -> Option<FieldSyntax<'t>> {
         let token = self.peek();
         let word = self.peek_word().unwrap_or("");
         let Some(id) = FieldId::named(word) else {
@@ -263,7 +256,11 @@ impl<'t> Parser<'t, '_, '_> {
             return None;
         };
         self.next();
-        let plain = FieldSyntax { field: Field::new(id), span: token.span };
+        let plain = FieldSyntax { field: Field::new(id), header: None, span: token.span };
+        if id.info().values == ValueKind::Header {
+            let header = self.header_name(token.span)?;
+            return Some(FieldSyntax { header: Some(header), span: token.span.to(header.span), ..plain });
+        }
         let Some(kind) =
             self.peek_word().filter(|word| id == FieldId::TcpOpt && word.starts_with(is_digit_like))
         else {
@@ -273,7 +270,8 @@ impl<'t> Parser<'t, '_, '_> {
         match value::number(kind) {
             Ok(kind @ 0..=255) => {
                 self.next();
-                Some(FieldSyntax { field: Field::option(kind as u8), span: token.span.to(kind_span) })
+                let field = Field::option(kind as u8);
+                Some(FieldSyntax { field, header: None, span: token.span.to(kind_span) })
             }
             Ok(_) => {
                 self.error(
@@ -291,6 +289,25 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
+    /// The name behind `http-header`, which stands at `behind`.
+    fn header_name(&mut self, behind: TextSpan) -> Option<ItemSyntax<'t>> {
+        let token = self.peek();
+        let kind = match &token.kind {
+            TokenKind::Text(text) => ItemKind::Bytes(text),
+            TokenKind::Word(word) if !unknown::is_keyword(word) => ItemKind::Word(word),
+            kind => {
+                let at = if *kind == TokenKind::End { behind } else { token.span };
+                let error = Diagnostic::new(at, "the name of a header field is missing");
+                self.error(
+                    error.expected("a name right behind `http-header`, as in `http-header \"Server\"`"),
+                );
+                return None;
+            }
+        };
+        self.next();
+        Some(ItemSyntax { kind, span: token.span })
+    }
+
     /// A value where none need be. The outer `None` is an error.
     fn optional_value(&mut self, info: &'static FieldInfo) -> Option<Option<ValueSyntax<'t>>> {
         let token = self.peek();
@@ -302,10 +319,10 @@ impl<'t> Parser<'t, '_, '_> {
                 return None;
             }
             TokenKind::Word(_) | TokenKind::Text(_) | TokenKind::Bytes(_) => {}
-            TokenKind::Regex(_) | TokenKind::Open => {}
+            TokenKind::Replacement(_) | TokenKind::Regex(_) | TokenKind::Open => {}
             _ => return Some(None),
         }
-        self.value(info, token.span).map(Some)
+        self.value(info, token.span, value::expectation).map(Some)
     }
 
     /// Reports a word that is neither a value of the field nor the beginning of something else.
@@ -324,8 +341,13 @@ impl<'t> Parser<'t, '_, '_> {
         self.next();
     }
 
-    /// A value that must be there, behind what stands at `behind`.
-    fn value(&mut self, info: &'static FieldInfo, behind: TextSpan) -> Option<ValueSyntax<'t>> {
+    /// A value that must be there, behind what stands at `behind`; `form` is its form as a text for people.
+    fn value(
+        &mut self,
+        info: &'static FieldInfo,
+        behind: TextSpan,
+        form: fn(&FieldInfo) -> String,
+    ) -> Option<ValueSyntax<'t>> {
         let token = self.peek();
         if let Some(item) = self.item(info) {
             return Some(ValueSyntax::One(item));
@@ -335,7 +357,7 @@ impl<'t> Parser<'t, '_, '_> {
         }
         let at = if token.kind == TokenKind::End { behind } else { token.span };
         let error = Diagnostic::new(at, format!("a value of `{}` is missing", info.name));
-        self.error(error.expected(value::expectation(info)));
+        self.error(error.expected(form(info)));
         None
     }
 
@@ -348,6 +370,7 @@ impl<'t> Parser<'t, '_, '_> {
             }
             TokenKind::Word(word) => ItemKind::Word(word),
             TokenKind::Text(bytes) | TokenKind::Bytes(bytes) => ItemKind::Bytes(bytes),
+            TokenKind::Replacement(replacement) => ItemKind::Replacement(replacement),
             TokenKind::Regex(regex) => ItemKind::Regex(regex),
             _ => return None,
         };
@@ -433,14 +456,15 @@ impl<'t> Parser<'t, '_, '_> {
                 Slot::Selection => self.selection(&mut arguments)?,
                 Slot::Value => {
                     let field = arguments.field?;
-                    arguments.value = Some(self.value(field.field.info(), field.span)?);
+                    arguments.value =
+                        Some(self.value(field.field.info(), field.span, value::written_form)?);
                 }
                 Slot::WeightedValue => {
                     let field = arguments.field?;
                     let info = field.field.info();
                     arguments.value = Some(match self.peek().kind {
                         TokenKind::Open => self.set(info, Some(&mut arguments.weights))?,
-                        _ => self.value(info, field.span)?,
+                        _ => self.value(info, field.span, value::written_form)?,
                     });
                 }
                 Slot::OptionalValue => {
@@ -454,7 +478,7 @@ impl<'t> Parser<'t, '_, '_> {
         Some(arguments)
     }
 
-    /// `all`, or `[!] OPTION`
+    /// `all`, or `[!] FIELD`
     fn selection(&mut self, arguments: &mut TargetArguments<'t>) -> Option<()> {
         arguments.all = self.take_word("all");
         if arguments.all {
@@ -464,7 +488,10 @@ impl<'t> Parser<'t, '_, '_> {
         if arguments.negated {
             self.next();
         }
-        let expected = if arguments.negated { "a TCP option" } else { "a TCP option, `!` or `all`" };
+        let expected = match arguments.negated {
+            true => "a TCP option or `http-header`",
+            false => "a TCP option, `!`, `all`, or a field of streams or HTTP",
+        };
         arguments.field = Some(self.field(expected)?);
         Some(())
     }
@@ -472,7 +499,15 @@ impl<'t> Parser<'t, '_, '_> {
     /// `"text"`, if the next token is one.
     fn text(&mut self) -> Option<(&'t [u8], TextSpan)> {
         let token = self.peek();
-        let TokenKind::Text(text) = &token.kind else { return None };
+        let text = match &token.kind {
+            TokenKind::Text(text) => text,
+            TokenKind::Replacement(_) => {
+                self.error(value::nothing_matched(token.span));
+                self.next();
+                return None;
+            }
+            _ => return None,
+        };
         self.next();
         Some((text, token.span))
     }

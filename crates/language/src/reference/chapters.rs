@@ -61,11 +61,11 @@ pub(super) const RULES: &str = "
 add | add-stateless  [id N] [prio N] [name WORD]             MATCH…  TARGET…
 add-stateful         [id N] [prio N] [name WORD] [draining]  MATCH…  TARGET…
 
-MATCH   := all | [!] FIELD [ [COND] VALUE ] | STREAMFIELD PATTERN | [!] tls-sni PATTERN
+MATCH   := all | [!] FIELD [ [COND] VALUE ] | [!] STREAMFIELD PATTERN | http | [!] http-header NAME [PATTERN]
 COND    := == | != | < | <= | > | >=          without one: ==
 PATTERN := \"TEXT\" | |BYTES| | /REGEX/[i] | @LIST | {PATTERN, …}
 TARGET  := @TARGETS@
-OPTION  := tcp-opt-mss | … | tcp-opt KIND
+FIELD   := ip-ttl | … | tcp-opt KIND | http-header NAME
 ```
 
 - All constraints of a rule must hold. `all`, as the only one, is every IP packet.
@@ -98,6 +98,7 @@ pub(super) const VALUE_FORMS: &[(&str, &str)] = &[
     ("10.0.0.1-10.0.0.9", "a range of addresses"),
     ("{80, 443, 8000-8080}", "a set: one of these"),
     ("\"GET /\"", "a text; its escapes are `\\n`, `\\r`, `\\t`, `\\0`, `\\\\`, `\\\"` and `\\xNN`"),
+    ("\"<b>\\m</b>\"", "a text that `mod` writes into streams and HTTP: `\\m` is what it replaces"),
     ("|de ad be ef|", "bytes"),
     (
         "/cmd\\.exe/i",
@@ -223,15 +224,79 @@ add-stateful tcp-dport https ! tls-sni {\"a.org\", \"b.org\"} close   # no other
 add-stateful tcp-dport http digest
 ```
 
+- The name `http` right behind a field of ports is port 80, elsewhere the field `http`.
 - A pattern is a text or bytes, a regex, a list, or a set of these, of which one is enough. It is found anywhere in the stream. `! stream` and conditions
   but `==` are refused, since what is not there is known only at the end.
 - Several constraints on streams in a rule must all have been found, in any order and each in its own direction; the last one to be found is the match. `alert` counts every
-  match, `close` and `drop` act on the first. A rule with such a constraint needs one of the three; it cannot `accept`, which a packet's header decides.
+  match, `close` and `drop` act on the first. A rule with such a constraint needs one of the three or an edit; it cannot `accept`, which a packet's header decides.
 - Regexes are over bytes: `.` is any byte but a line feed, `\\xff` a byte, `\\w` and the like are those of ASCII. There is no look-around and there are no
   back-references. `^` is the beginning of the stream. A regex that matches the empty string, that has more than 4,096 bytes, or that asks for the end of the stream (`$`) is refused.
 - Of `tls-sni`, a text is the whole name, or with a leading dot the domain and all below it, in either case of letters; a regex searches the name, and `$` is its end. The lines of a list
   are such texts. `! tls-sni` holds if the client asks for another name, or for none; on a connection that does not begin as TLS neither holds.
 - A rule with a constraint on a stream decides nothing by headers: it is never named among the rules that never decide.
+
+### HTTP
+
+The fields `http…` are about the messages of HTTP/1.0 and HTTP/1.1 that a TCP connection carries, on whatever port; its initiator is the client. The constraints on HTTP of
+one rule are about one request and its response, an exchange: all of them must be met within it, and the next exchange begins anew.
+
+```mmb
+add-stateful tcp-dport http http-host \".example.com\" close              # the domain and all below it
+add-stateful tcp-dport http ! http-host {\"a.org\", \"b.org\"} close        # an allow-list
+add-stateful tcp-dport http http-method \"POST\" http-uri /\\.php$/ alert  # a regex searches
+add-stateful tcp-dport http http-status >= 500 http-header \"Server\" alert
+add-stateful tcp-dport http http-header \"User-Agent\" /curl/i http-body \"VIRUS\" drop
+```
+
+- `http` is any exchange. Of `http-method`, a text is the whole method, whose case counts. Of `http-uri`, a text is the beginning of the request target, without a
+  scheme and an authority before the path; nothing is decoded. `http-status` is a number, of the response that is no interim one (1xx).
+- Of `http-host`, a text is the whole name, or with a leading dot the domain and all below it, in either case of letters. The host is that of the request target, else that of
+  the `Host` header field; its port and a dot at its end do not count.
+- `http-header NAME` alone asks whether the request or the response has such a header field, in either case of letters. With patterns, a text is the whole value, without the
+  blanks around it; of several header fields of the name one is enough.
+- `http-body` is the body of the request or of the response, each by itself, without what frames it; it is searched anywhere.
+- A regex searches, wherever a text is a whole or a beginning. `^` and `$` are both ends of what it searches; `$` is refused of bodies.
+- `!` stands before `http-method`, `http-host` and `http-uri`, which are decided with the head of the request, before `http-status`, decided with that of the response, and
+  before `http-header`: `! http-header` is decided with the head of the response, and holds if neither head has what is asked for. `! http-host` also holds for a request
+  without a host.
+- Where a connection is not, or no longer, of HTTP/1 (TLS, an HTTP/2 preface, behind CONNECT and 101), no constraint on HTTP holds, negated or not. What happens to messages whose
+  borders are not certain, `set http unfit` says.
+
+### Edits
+
+A stateful rule may also change what its connections carry, by any number of bytes, while the two ends go on with each other.
+
+```mmb
+patterns badwords /etc/mmb/badwords.txt
+add-stateful tcp-dport http stream-reply @badwords mask stream-reply    # ******
+add-stateful tcp-dport http stream \"ATTACK\" mask stream \"BLOCKED\"       # as many bytes as were found
+add-stateful udp-dport 5000 stream \"ATTACK\" strip stream                # removed
+add-stateful tcp-dport 8000 stream /cmd\\.exe/i mod stream \"(gone: \\m)\"  # any length; \\m is what was found
+add-stateful tcp-dport http http-body \"</body>\" mod http-body \"<p>hi</p>\\m\"
+add-stateful tcp-dport http http-status 200 add http-body \"tail\"
+add-stateful tcp-dport http http-header \"Server\" mod http-header \"Server\" \"mmb\"
+add-stateful tcp-dport http http strip http-header \"Cookie\" add http-header \"X-By\" \"mmb\"
+add-stateful tcp-dport http http-host \"old.org\" mod http-host \"new.org\" mod http-uri \"/old\\m\"
+```
+
+- `mask`, `mod` and `strip` of `stream`, `stream-forward`, `stream-reply` and `http-body` act on what the rule finds in that field: it has one constraint on it, a pattern or a
+  set of them. Beside an edit of `stream…` it has no other constraint on what connections carry. A rule edits plain bytes or HTTP, not both.
+- What is edited: the match that begins first; of those that begin at one byte the longest; of those the one of the rule with the best priority, then with the smaller number, then
+  the one that stands first in the rule. Edits do not overlap, and what an edit wrote is not searched again. `close` and `drop` beat an edit that overlaps their match.
+- A match that is edited has at most 4,096 bytes: a regex such as `<[^>]*>` is refused, `<[^>]{0,200}>` is not. Bytes that may be the beginning of a match wait for the rest, as
+  long as `set stream hold` says.
+- A text of an edit has at most 4,096 bytes; in one of `mod`, `\\m` is what it replaces (at most 16 times). The escapes are those of all texts.
+- Edits of header fields, of `http-host` and `http-uri`, and `add http-body` need a constraint on HTTP, such as `http`. They act on every head of an exchange whose
+  constraints are met when that head is complete: with `http` on requests and responses, with `http-status 200` on responses. Bodies are edited, and something is added at
+  their end, if all other constraints of the rule are met with the head before them.
+- Header fields are edited in the order written. `mod http-header` writes the value of every header field of the name and leaves a head without one alone; `\\m` is the old value. `add
+  http-header` appends one, even if there is one of the name. Several `strip ! http-header` make a list of what stays.
+- These header fields are not written, and `strip !` keeps them, whatever it names: @FIXED@. They frame messages, belong to one hop, or are written
+  by `mod http-host`. Names are tokens; values hold no line ends and no other control characters.
+- `mod http-host` writes the host of the `Host` header field, and of a request target that has one; the port stays unless the text has one. `mod http-uri` writes the request
+  target, behind a scheme and an authority if there are any; it begins with `/`. `\\m` is the whole old host or target. Both need constraints that the head of a request meets.
+- `add http-body` appends to bodies; a message that has none gets none. Lengths, chunks and validators follow a body that changes.
+- `mod tls-sni` is refused: TLS protects its handshake. A rule that edits does not `close` or `drop`, which would end the connection at the same match.
 
 ### Lists of patterns
 
@@ -276,6 +341,7 @@ add eth-type arp vlan-id 5 drop
 add-stateful ip-proto tcp ip-saddr 10.0.0.0/24 accept
 add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-saddr 200.0.0.1
 add-stateful tcp-dport http stream-forward \"/etc/passwd\" close
+add-stateful tcp-dport http http http-header \"Server\" strip http-header \"Server\"
 add-stateful ip-daddr 192.0.2.1 tcp-dport 443 lb ip-daddr {10.0.0.1, 10.0.0.2} least
 set conn max 200000
 set timeout tcp-established 86400                      # seconds

@@ -2,12 +2,15 @@
 
 use crate::diagnostic::TextSpan;
 use mmb_policy::field::Field;
+use mmb_policy::http::Replacement;
 use mmb_policy::pattern::Regex;
 
-/// A field and where it stands, the kind of `tcp-opt KIND` included.
+/// A field and where it stands, the kind of `tcp-opt KIND` and the name of `http-header NAME` included.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FieldSyntax {
+pub(crate) struct FieldSyntax<'t> {
     pub(crate) field: Field,
+    /// The name of the header field, of `http-header` only.
+    pub(crate) header: Option<ItemSyntax<'t>>,
     pub(crate) span: TextSpan,
 }
 
@@ -42,6 +45,8 @@ pub(crate) enum ItemKind<'t> {
     Word(&'t str),
     /// `"text"` or `|bytes|`.
     Bytes(&'t [u8]),
+    /// `"text"` with `\m` in it.
+    Replacement(&'t Replacement),
     /// `/regex/` or `/regex/i`, of fields that take patterns only.
     Regex(&'t Regex),
 }

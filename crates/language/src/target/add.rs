@@ -1,36 +1,44 @@
-//! `add OPTION [VALUE]`: appends a TCP option.
+//! `add OPTION [VALUE]`: appends a TCP option, a header field, or bytes to a body.
 
+use super::edit;
 use super::info::{Slot, TargetArguments, TargetInfo};
 use super::operand::{one, one_number, option_data, option_kind, padding};
 use crate::diagnostic::Diagnostic;
 use crate::print::value::bytes;
 use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemKind, ValueSyntax};
-use mmb_policy::field::{Field, ValueKind, Writable};
+use crate::value;
+use mmb_policy::field::{Field, FieldPlace, ValueKind};
 use mmb_policy::rule::Target;
 use std::fmt::{Formatter, Result, Write as _};
 
 pub(super) const INFO: TargetInfo = TargetInfo {
-    arguments: "OPTION [VALUE]",
-    help: "appends a TCP option",
+    arguments: "FIELD [VALUE]",
+    help: "appends a TCP option, a header field of HTTP, or bytes to a body",
     reference: "`add OPTION` appends an option, even if there is one of the kind. Without a value it has no data. The 40 bytes of \
-                the options area are the bound: what does not fit is left out and counted.",
-    slots: &[Slot::Field("a TCP option"), Slot::OptionalValue],
-    takes: |info| info.writable == Writable::Option,
+                the options area are the bound: what does not fit is left out and counted. \
+                `add http-header \"NAME\" \"VALUE\"` appends a header field to heads, `add http-body \"TEXT\"` bytes to bodies (\"Edits\").",
+    slots: &[Slot::Field("a TCP option, `http-header` or `http-body`"), Slot::OptionalValue],
+    takes: edit::adds,
     ..TargetInfo::new("add", check)
 };
 
 fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Option<Target> {
-    add(arguments.field.as_ref()?, arguments.value.as_ref(), report)
+    let (field, value) = (arguments.field.as_ref()?, arguments.value.as_ref());
+    match field.field.info().place {
+        FieldPlace::Stream(_) => edit::add(field, value, report).map(Target::Edit),
+        FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Option(_) => add(field, value, report),
+        FieldPlace::NamedOption | FieldPlace::Payload(_) | FieldPlace::Connection => add(field, value, report),
+    }
 }
 
-fn add(field: &FieldSyntax, value: Option<&ValueSyntax<'_>>, report: &mut CheckReport<'_>) -> Option<Target> {
+fn add(field: &FieldSyntax<'_>, value: Option<&ValueSyntax<'_>>, report: &mut CheckReport<'_>) -> Option<Target> {
     let kind = option_kind(field, INFO.name, "", report)?;
     if padding(field, report) {
         return None;
     }
     let ValueKind::OptionData(width) = field.field.info().values else { return None };
-    let Some(value) = value else {
+    let Some(given) = value else {
         return match width {
             Some(n @ 1..) => {
                 let plural = if n == 1 { "" } else { "s" };
@@ -41,9 +49,13 @@ fn add(field: &FieldSyntax, value: Option<&ValueSyntax<'_>>, report: &mut CheckR
             _ => Some(Target::AddOption(kind, Vec::new())),
         };
     };
-    let item = one(field, value, report)?;
+    let item = one(field, given, report)?;
     let data = match item.kind {
         ItemKind::Bytes(bytes) => option_data(bytes, item.span, report)?,
+        ItemKind::Replacement(_) => {
+            report.error(value::nothing_matched(item.span));
+            return None;
+        }
         ItemKind::Word(_) | ItemKind::Regex(_) => {
             let bytes = one_number(field, item, report)?.to_be_bytes();
             let len = width.map_or_else(|| shortest(&bytes), usize::from);

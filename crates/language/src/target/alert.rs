@@ -13,7 +13,6 @@ const MAX_TEXT: usize = 256;
 pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "[\"TEXT\"]",
     stateful: true,
-    needs_stream: true,
     help: "tells of a match in a stream",
     reference: "Each match of the rule's stream constraints is counted (`list`) and told (`monitor`), with the text if there is one: \
                 printable ASCII of at most 256 bytes.",

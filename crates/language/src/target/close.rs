@@ -6,7 +6,6 @@ use mmb_policy::rule::Target;
 
 pub(super) const INFO: TargetInfo = TargetInfo {
     stateful: true,
-    needs_stream: true,
     help: "ends the connection at a match in a stream: both ends get a RST",
     reference: "At the first match of the rule's stream constraints, the packet that completes it is dropped, both ends of a TCP connection get a \
                 RST that looks as if the other end had sent it, and later packets of the connection are dropped. UDP has no RST: the \

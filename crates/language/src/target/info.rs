@@ -15,8 +15,6 @@ pub struct TargetInfo {
     pub arguments: &'static str,
     /// Only a stateful rule may hold it.
     pub stateful: bool,
-    /// It acts on matches in a stream, and needs a constraint on one beside it.
-    pub(crate) needs_stream: bool,
     /// One line of help.
     pub help: &'static str,
     /// A paragraph of the reference.
@@ -38,7 +36,7 @@ pub struct TargetInfo {
 pub(crate) enum Slot {
     /// A field; the text names it in errors.
     Field(&'static str),
-    /// `all`, or a TCP option with or without `!` before it.
+    /// `all`, or a field with or without `!` before it.
     Selection,
     /// A value of the field.
     Value,
@@ -66,7 +64,7 @@ pub(crate) struct TargetSyntax<'t> {
 #[derive(Debug, Default)]
 pub(crate) struct TargetArguments<'t> {
     /// The field of [`Slot::Field`] or [`Slot::Selection`]; none with `all`.
-    pub(crate) field: Option<FieldSyntax>,
+    pub(crate) field: Option<FieldSyntax<'t>>,
     /// `all` stands in place of a selection.
     pub(crate) all: bool,
     /// `!` stands before a selection.
@@ -104,7 +102,6 @@ impl TargetInfo {
             name,
             arguments: "",
             stateful: false,
-            needs_stream: false,
             help: "",
             reference: "",
             synonyms: &[],

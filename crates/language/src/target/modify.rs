@@ -1,7 +1,8 @@
-//! `mod FIELD VALUE`: writes a value into a field.
+//! `mod FIELD VALUE`: writes a value into a field, or in the place of what is found in a stream.
 
 use super::info::{Slot, TargetArguments, TargetInfo};
-use super::operand::{refuses_stream, one, one_number, option_data, padding};
+use super::edit;
+use super::operand::{one, one_number, option_data, padding};
 use crate::diagnostic::Diagnostic;
 use crate::print::value::{bytes, number};
 use crate::report::CheckReport;
@@ -16,7 +17,8 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     help: "writes a value into a field; checksums and lengths follow",
     reference: "`mod` writes one value. Checksums follow by themselves. `mod OPTION number` writes into the data that is there, \
                 `mod OPTION |bytes|` gives it other data; an option that is not there is left alone, of several all are changed. \
-                `mod` of a payload overwrites its first bytes. `mod vlan-id` writes the outermost tag.",
+                `mod` of a payload overwrites its first bytes. `mod vlan-id` writes the outermost tag. `mod` of a stream, of a body, of a header field, of \
+                `http-host` and `http-uri` replaces bytes by others of any number (\"Edits\"); `\\m` in its text is what it replaces.",
     synonyms: &["set", "modify", "rewrite"],
     slots: &[Slot::Field("the field to write"), Slot::Value],
     takes: |info| !matches!(info.writable, Writable::No(_)),
@@ -27,12 +29,9 @@ fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Optio
     modify(arguments.field.as_ref()?, arguments.value.as_ref()?, report)
 }
 
-fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Target> {
+fn modify(field: &FieldSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Target> {
     let name = field.field;
     let info = name.info();
-    if refuses_stream(field, report) {
-        return None;
-    }
     match info.writable {
         Writable::No(reason) => {
             report.error(Diagnostic::new(field.span, format!("`{name}` cannot be written: {reason}")));
@@ -49,11 +48,17 @@ fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport
             }
             let write = match item.kind {
                 ItemKind::Bytes(bytes) => Write::Bytes(option_data(bytes, item.span, report)?),
+                ItemKind::Replacement(_) => {
+                    report.error(value::nothing_matched(item.span));
+                    return None;
+                }
                 ItemKind::Word(_) | ItemKind::Regex(_) => Write::Number(one_number(field, item, report)?),
             };
             Some(Target::Mod(name, write))
         }
-        Writable::Stream | Writable::Header | Writable::Whole => None,
+        Writable::Stream | Writable::Header | Writable::Whole => {
+            edit::modify(field, value, report).map(Target::Edit)
+        }
         Writable::Payload => {
             let item = one(field, value, report)?;
             let error = match item.kind {
@@ -65,6 +70,7 @@ fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport
                     Diagnostic::new(item.span, message)
                 }
                 ItemKind::Bytes(bytes) => return Some(Target::Mod(name, Write::Bytes(bytes.to_vec()))),
+                ItemKind::Replacement(_) => value::nothing_matched(item.span),
                 ItemKind::Regex(_) => Diagnostic::new(item.span, "a regex is searched for in streams only")
                     .expected(value::expectation(info)),
                 ItemKind::Word(word) => {

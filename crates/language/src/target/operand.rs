@@ -5,12 +5,12 @@ use crate::number::number_item;
 use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemSyntax, ValueSyntax};
 use crate::value::MAX_OPTION_DATA;
-use mmb_policy::field::{FIELDS, Field, FieldId, FieldInfo, FieldPlace, Writable};
+use mmb_policy::field::{FIELDS, Field, FieldId, FieldInfo};
 use mmb_policy::rule::NumberItem;
 
 /// The value of a target that takes exactly one.
 pub(super) fn one<'v, 't>(
-    field: &FieldSyntax,
+    field: &FieldSyntax<'_>,
     value: &'v ValueSyntax<'t>,
     report: &mut CheckReport<'_>,
 ) -> Option<&'v ItemSyntax<'t>> {
@@ -26,7 +26,7 @@ pub(super) fn one<'v, 't>(
 
 /// The one number of a target that takes exactly one.
 pub(super) fn one_number(
-    field: &FieldSyntax,
+    field: &FieldSyntax<'_>,
     item: &ItemSyntax<'_>,
     report: &mut CheckReport<'_>,
 ) -> Option<u128> {
@@ -41,7 +41,7 @@ pub(super) fn one_number(
 }
 
 /// Reports that padding is neither added nor written.
-pub(super) fn padding(field: &FieldSyntax, report: &mut CheckReport<'_>) -> bool {
+pub(super) fn padding(field: &FieldSyntax<'_>, report: &mut CheckReport<'_>) -> bool {
     let is_padding = matches!(field.field.option_kind(), Some(0 | 1));
     if is_padding {
         let message = format!("`{}` is padding: mmb pads by itself", field.field);
@@ -62,18 +62,18 @@ pub(super) fn option_data(bytes: &[u8], span: TextSpan, report: &mut CheckReport
 
 /// The kind of the option that a target is about. `or` is what the target takes besides, for errors.
 pub(super) fn option_kind(
-    field: &FieldSyntax,
+    field: &FieldSyntax<'_>,
     target: &str,
     or: &str,
     report: &mut CheckReport<'_>,
 ) -> Option<u8> {
     let kind = field.field.option_kind();
-    if kind.is_none() && !refuses_stream(field, report) {
+    if kind.is_none() {
         let is_any = field.field == Field::new(FieldId::TcpOpt);
         let message = if is_any {
             format!("`{target}` needs to know which option")
         } else {
-            format!("`{target}` takes TCP options, `{}` is none", field.field)
+            format!("`{target}` does not take `{}`", field.field)
         };
         let or = if is_any { or } else { "" };
         let expected = format!("an option such as `tcp-opt-mss` or `tcp-opt 22`{or}");
@@ -82,20 +82,9 @@ pub(super) fn option_kind(
     kind
 }
 
-/// Reports that streams are not edited.
-pub(super) fn refuses_stream(field: &FieldSyntax, report: &mut CheckReport<'_>) -> bool {
-    let info = field.field.info();
-    if !matches!(info.place, FieldPlace::Stream(_)) {
-        return false;
-    }
-    let why = if let Writable::No(why) = info.writable { why } else { "this target does not edit streams" };
-    report.error(Diagnostic::new(field.span, why).expected("`alert`, `close` or `drop`"));
-    true
-}
-
 /// Reports a field that a stateful target does not take.
 pub(super) fn bindable(
-    field: &FieldSyntax,
+    field: &FieldSyntax<'_>,
     target: &str,
     takes: fn(&FieldInfo) -> bool,
     report: &mut CheckReport<'_>,
@@ -105,9 +94,6 @@ pub(super) fn bindable(
     }
     let fields: Vec<_> =
         FIELDS.iter().filter(|info| takes(info)).map(|info| format!("`{}`", info.name)).collect();
-    if refuses_stream(field, report) {
-        return None;
-    }
     let error = Diagnostic::new(field.span, format!("`{target}` does not take `{}`", field.field));
     report.error(error.expected(format!("one of {}", fields.join(", "))));
     None

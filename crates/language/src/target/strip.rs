@@ -1,20 +1,22 @@
-//! `strip OPTION`, `strip ! OPTION`, `strip all`: removes TCP options.
+//! `strip OPTION`, `strip ! OPTION`, `strip all`: removes TCP options. `strip FIELD`: removes header fields, and what is found in streams.
 
+use super::edit;
 use super::info::{Slot, TargetArguments, TargetInfo};
 use super::operand::option_kind;
 use crate::report::CheckReport;
-use mmb_policy::field::{Field, Writable};
+use mmb_policy::field::{Field, FieldPlace};
 use mmb_policy::rule::Target;
 use std::fmt::{Formatter, Result};
 
 pub(super) const INFO: TargetInfo = TargetInfo {
-    arguments: "[!] OPTION|all",
-    help: "removes a TCP option; with ! all but the named ones; all of them",
+    arguments: "[!] FIELD|all",
+    help: "removes TCP options or header fields, with ! all but these; or what a rule finds",
     reference: "Several `strip OPTION` of one rule make a list of what goes; several `strip ! OPTION` a list of what stays. The two \
-                do not mix.",
+                do not mix. Header fields are selected like options: `strip http-header \"NAME\"`. `strip` of a stream or of a body removes what \
+                the rule finds there (\"Edits\").",
     synonyms: &["remove"],
     slots: &[Slot::Selection],
-    takes: |info| info.writable == Writable::Option,
+    takes: edit::strips,
     clash,
     ..TargetInfo::new("strip", check)
 };
@@ -24,6 +26,9 @@ fn check(arguments: &TargetArguments<'_>, report: &mut CheckReport<'_>) -> Optio
         return Some(Target::StripAll);
     }
     let field = arguments.field.as_ref()?;
+    if matches!(field.field.info().place, FieldPlace::Stream(_)) {
+        return edit::strip(field, arguments.negated, report).map(Target::Edit);
+    }
     let kind = |name, report| option_kind(field, name, ", or `strip all`", report);
     if arguments.negated { kind("strip !", report).map(Target::Keep) } else { kind("strip", report).map(Target::Strip) }
 }

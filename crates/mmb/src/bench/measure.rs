@@ -6,10 +6,10 @@
 
 use super::arena::Arena;
 use crate::tsc::Tsc;
+use mmb_engine::{AckSpace, DropReason, Engine, ReturnedPacket, StageCount, Verdict, Worker};
 use mmb_engine::{Cycles, VECTOR};
-use mmb_engine::{DropReason, Engine, StageCount, Verdict, Worker};
 use mmb_io::cycles;
-use mmb_packet::{Packet, PortId};
+use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::RepeatableRandom;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,16 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// Returns the cycles for each byte of a round's payload.
+    pub(super) fn cycles_per_byte(&self, payload: usize) -> f64 {
+        self.cycles * self.packets as f64 / payload.max(1) as f64
+    }
+
+    /// Returns the gigabits of payload per second of one worker that does nothing else; a round has `payload` bytes.
+    pub(super) fn gbit_s(&self, payload: usize) -> f64 {
+        self.tsc_hz as f64 * 8.0 / self.cycles_per_byte(payload).max(f64::MIN_POSITIVE) / 1e9
+    }
+
     /// Returns the millions of packets per second of one worker that does nothing else.
     pub(super) fn mpps(&self) -> f64 {
         self.tsc_hz as f64 / self.cycles.max(f64::MIN_POSITIVE) / 1e6
@@ -242,11 +252,43 @@ fn median(values: &mut [u64]) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
+/// A copy of a packet that a worker gave back.
+struct ReturnedCopy {
+    buffer: Vec<u8>,
+    len: usize,
+    port: PortId,
+    link: LinkType,
+}
+
+impl ReturnedCopy {
+    fn new() -> ReturnedCopy {
+        ReturnedCopy { buffer: Vec::new(), len: 0, port: PortId(0), link: LinkType::Ethernet }
+    }
+
+    /// Bytes in front of the packet, for edits.
+    const HEADROOM: usize = 64;
+
+    fn put(&mut self, ReturnedPacket { port, link, bytes, .. }: &ReturnedPacket<'_>) {
+        let needed = ReturnedCopy::HEADROOM + bytes.len();
+        if self.buffer.len() < needed {
+            self.buffer.resize(needed, 0);
+        }
+        self.buffer[ReturnedCopy::HEADROOM..needed].copy_from_slice(bytes);
+        (self.len, self.port, self.link) = (bytes.len(), *port, *link);
+    }
+
+    fn packet(&mut self) -> Option<Packet<'_>> {
+        Packet::new(&mut self.buffer, ReturnedCopy::HEADROOM, self.len, self.port, self.link)
+    }
+}
+
 /// The engine with one worker.
 pub(super) struct MeasuredPipeline<'a> {
     engine: &'a Engine,
     worker: Worker,
     verdicts: [Verdict; VECTOR],
+    /// Packets that the worker gave back.
+    returned: Vec<ReturnedCopy>,
     before: Vec<StageCount>,
     /// The engine's time, and its step between rounds.
     now_ns: u64,
@@ -260,15 +302,37 @@ impl<'a> MeasuredPipeline<'a> {
     }
 
     /// Creates the pipeline of an engine's only worker. The time advances by `step` between rounds.
-    pub(super) fn new(engine: &'a Engine, worker: Worker, step: Duration) -> MeasuredPipeline<'a> {
+    pub(super) fn new(engine: &'a Engine, mut worker: Worker, step: Duration) -> MeasuredPipeline<'a> {
+        // What packets acknowledge does not depend on the policy.
+        worker.set_ack_space(AckSpace::Original);
         let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
         let step_ns = step.as_nanos() as u64;
-        MeasuredPipeline { engine, worker, verdicts, before: engine.stage_counts(), now_ns: 0, step_ns }
+        let before = engine.stage_counts();
+        MeasuredPipeline { engine, worker, verdicts, returned: Vec::new(), before, now_ns: 0, step_ns }
     }
 
-    /// Returns the first verdict of the last vector, which had `count` packets, that is not to send.
-    pub(super) fn unsent(&self, count: usize) -> Option<Verdict> {
-        self.verdicts[..count].iter().copied().find(|verdict| !matches!(verdict, Verdict::Send(_)))
+    /// Has the packets processed that the worker gives back.
+    fn process_returned(&mut self) {
+        let MeasuredPipeline { worker, returned, now_ns, .. } = self;
+        loop {
+            let mut count = 0;
+            let origin = worker.give_back(|packet| {
+                if returned.len() == count {
+                    returned.push(ReturnedCopy::new());
+                }
+                returned[count].put(&packet);
+                count += 1;
+                true
+            });
+            let Some(origin) = origin else { return };
+            let views = returned[..count].iter_mut().filter_map(ReturnedCopy::packet);
+            worker.process_views(origin, *now_ns, &Tsc, views);
+        }
+    }
+
+    /// Returns the verdicts of the last vector.
+    pub(super) fn verdicts(&self) -> &[Verdict; VECTOR] {
+        &self.verdicts
     }
 }
 
@@ -293,6 +357,7 @@ impl Stages for MeasuredPipeline<'_> {
     fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64 {
         let begin = Tsc.now();
         self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
+        self.process_returned();
         let whole = Tsc.now().wrapping_sub(begin);
         let now = self.engine.stage_counts();
         for ((spent, now), before) in spent.iter_mut().zip(&now).zip(&self.before) {

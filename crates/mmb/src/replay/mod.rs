@@ -16,7 +16,7 @@ use crate::cli::{Global, ReplayArgs};
 use crate::output::Terminal;
 use anyhow::Context;
 use mmb_client::policy_file;
-use mmb_engine::{Engine, Forward, PortSpec, PortTable};
+use mmb_engine::{AckSpace, Engine, Forward, PortSpec, PortTable};
 use mmb_packet::PortId;
 use mmb_random::SeedTree;
 use pump::Pump;
@@ -45,7 +45,8 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
             .to_vec(),
     );
     let (mut engine, workers) = Engine::new(ports, 1, &SeedTree::repeatable(args.seed));
-    let worker = workers.into_iter().next().context("the engine has no worker")?;
+    let mut worker = workers.into_iter().next().context("the engine has no worker")?;
+    worker.set_ack_space(AckSpace::Original);
     engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
 
     let streams = files::open(&wiring, &args.rules, policy.rewrites())?;

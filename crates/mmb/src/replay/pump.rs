@@ -154,6 +154,7 @@ impl Pump {
             source.give(&mut self.engine)?;
         }
         self.engine.work()?;
+        self.engine.release(u64::MAX)?;
         let ReplayEngine { mut worker, host } = self.engine;
         worker.drop_held();
         worker.fold_counters();
@@ -294,6 +295,9 @@ impl ReplayEngine {
         if *filled == VECTOR || apart {
             self.work()?;
         }
+        if self.host.filled == 0 {
+            self.release(time(&slot))?;
+        }
         let host = &mut self.host;
         let empty = std::mem::replace(&mut host.slots[host.filled], slot);
         host.filled += 1;
@@ -305,6 +309,15 @@ impl ReplayEngine {
         self.work()?;
         let output = &mut self.host.outputs[source];
         output.writer.block(block).with_context(|| format!("cannot write {}", output.name))
+    }
+
+    /// Has the worker let go what streams have held back for long enough, each at its time, until a time. The vector is empty.
+    fn release(&mut self, until_ns: u64) -> anyhow::Result<()> {
+        while let Some(due_ns) = self.worker.due_ns().filter(|due_ns| *due_ns <= until_ns) {
+            self.host.now_ns = self.host.now_ns.max(due_ns);
+            drive(&mut self.worker, &mut self.host, Origin::Wire)?;
+        }
+        Ok(())
     }
 
     /// Has the worker process the vector, and then the packets that it releases.

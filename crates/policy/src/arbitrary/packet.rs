@@ -96,7 +96,7 @@ impl PacketSpec {
     }
 }
 
-fn compare(n: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
+pub(super) fn compare(n: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
     let within = set.0.iter().map(|item| item.bounds(width)).any(|(first, last)| (first..=last).contains(&n));
     let one = set.0.first().map_or(0, |item| item.bounds(width).0);
     match cond {

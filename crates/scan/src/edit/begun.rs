@@ -1,7 +1,7 @@
 //! Whether some bytes end with a prefix of a text, and how long a one.
 //!
-//! Most ends of bytes are no part of any text. Filters tell that by the last bytes, whatever the number and lengths of the texts; an
-//! automaton is asked about the rest.
+//! Most ends of bytes are no part of any text. Filters tell that by the last bytes, whatever the number and lengths of the texts. What passes them is for
+//! an automaton to decide ([`prefixes`](super::prefixes)).
 //!
 //! - Ends of 1 to 4 bytes are looked up as they are.
 //! - A longer end has 4 bytes from within a text at its own end: a filter has all that lie in the first [`NEAR`] bytes of texts. Only then a second filter,
@@ -9,18 +9,18 @@
 //! - An end of more than [`NEAR`] bytes has 8 bytes from behind these in a text at its own end. Only then a filter of the first 8 bytes of such texts is asked about the places
 //!   before.
 //!
-//! The automaton reads from the first place that passes to the end. In the worst case, bytes that are like texts but not begun ones, the cost is
-//! a look into a filter and a step of the automaton for each of the last bytes, as many as the longest text has.
+//! In the worst case, bytes that are like texts but not begun ones, the cost is a look into a filter for each of the last bytes, as many as the
+//! longest text has.
 
-use super::filter::{StringFilter, StringKey};
-use super::prefixes::PrefixAutomaton;
+use super::filter::{StringFilter, StringKey, last_8};
+use std::ops::Range;
 
 /// The longest ends that begin with 4 bytes of texts and end with 4 bytes of texts; longer ones with 8.
 const NEAR: usize = 64;
 
-/// Finds ends of bytes that are prefixes of texts, and not the whole of them.
+/// Tells which ends of bytes may be prefixes of texts, and not the whole of them.
 #[derive(Debug)]
-pub(super) struct BegunTexts {
+pub(super) struct BegunFilter {
     /// The longest prefix: one less than the bytes of the longest text.
     longest: usize,
     /// The first bytes of texts of more than one byte.
@@ -33,18 +33,20 @@ pub(super) struct BegunTexts {
     far_first: StringFilter,
     /// 8 bytes of prefixes that end behind their first `NEAR`.
     far: StringFilter,
-    automata: Vec<PrefixAutomaton>,
 }
 
-impl BegunTexts {
-    /// For texts that match as they are, and texts that match in either case. `None` if they are too large.
-    pub(super) fn new(exact: &[Vec<u8>], either_case: &[Vec<u8>]) -> Option<BegunTexts> {
-        let mut automata = Vec::new();
-        for (texts, ignores_case) in [(exact, false), (either_case, true)] {
-            if texts.iter().any(|text| text.len() > 1) {
-                automata.push(PrefixAutomaton::new(texts, ignores_case)?);
-            }
-        }
+/// An end that may be a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Candidate {
+    /// The last byte is one; no longer end is.
+    LastByte,
+    /// The end from there on may be one; no longer end is.
+    From(usize),
+}
+
+impl BegunFilter {
+    /// For texts that match as they are, and texts that match in either case.
+    pub(super) fn new(exact: &[Vec<u8>], either_case: &[Vec<u8>]) -> BegunFilter {
         let prefix_of =
             |text| <[u8]>::split_last(text).map(|(_, prefix)| prefix).filter(|prefix| !prefix.is_empty());
         let prefixes: Vec<&[u8]> =
@@ -69,67 +71,64 @@ impl BegunTexts {
         }
         let [short, near, far_first, far] = [short, near, far_first, far].map(StringFilter::new);
         let longest = prefixes.iter().map(|prefix| prefix.len()).max().unwrap_or(0);
-        Some(BegunTexts { longest, first, short, near, far_first, far, automata })
+        BegunFilter { longest, first, short, near, far_first, far }
     }
 
-    /// The earliest place at or behind `from` whence the bytes up to their end are a prefix of a text.
+    /// The longest end that may be a prefix and begins in `starts`. `None` if none is.
     #[inline]
-    pub(super) fn earliest(&self, bytes: &[u8], from: usize) -> Option<usize> {
-        let tail = bytes.get(from.max(bytes.len().saturating_sub(self.longest))..)?;
-        match self.longest_candidate(tail) {
+    pub(super) fn candidate(&self, bytes: &[u8], starts: Range<usize>) -> Option<Candidate> {
+        let from = starts.start.max(bytes.len().saturating_sub(self.longest));
+        // All ends that begin in `starts` are longer.
+        let shorter = bytes.len().saturating_sub(starts.end);
+        match self.longest_candidate(bytes.get(from..)?, shorter) {
             0 => None,
-            1 => Some(bytes.len() - 1),
-            longest => {
-                let candidate = &tail[tail.len() - longest..];
-                let begun = self.automata.iter().map(|automaton| automaton.longest_begun(candidate));
-                begun.max().filter(|begun| *begun > 0).map(|begun| bytes.len() - begun)
-            }
+            1 => Some(Candidate::LastByte),
+            len => Some(Candidate::From(bytes.len() - len)),
         }
     }
 
-    /// No longer end is a prefix. 1 and 0 are exact.
+    /// No longer end is a prefix. 0 if no end is that is longer than `shorter`. 1 is exact.
     #[inline]
-    fn longest_candidate(&self, tail: &[u8]) -> usize {
-        if tail.len() > 4 {
-            if tail.len() > NEAR
-                && let Some(len) = self.longest_far(tail)
-            {
-                return len;
-            }
-            if let Some(len) = self.longest_near(&tail[tail.len().saturating_sub(NEAR)..]) {
+    fn longest_candidate(&self, tail: &[u8], shorter: usize) -> usize {
+        let last_8 = last_8(tail);
+        if tail.len() > NEAR
+            && self.far.may_have(StringKey::last(last_8, 8))
+            && let Some(len) = self.longest_far(tail, shorter)
+        {
+            return len;
+        }
+        if tail.len() > 4
+            && self.near.may_have(StringKey::last(last_8, 4))
+            && let Some(len) = self.longest_near(&tail[tail.len().saturating_sub(NEAR)..], shorter)
+        {
+            return len;
+        }
+        for len in [4, 3, 2] {
+            if len <= tail.len() && len > shorter && self.short.may_have(StringKey::last(last_8, len)) {
                 return len;
             }
         }
-        for len in (2..=tail.len().min(4)).rev() {
-            if self.short.may_have(StringKey::new(&tail[tail.len() - len..])) {
-                return len;
-            }
+        match tail.last() {
+            Some(last) if shorter == 0 => usize::from(self.first[usize::from(*last)]),
+            _ => 0,
         }
-        tail.last().map_or(0, |last| usize::from(self.first[usize::from(*last)]))
     }
 
     /// As before, for ends of 5 to [`NEAR`] bytes.
-    #[inline]
-    fn longest_near(&self, tail: &[u8]) -> Option<usize> {
-        if !self.near.may_have(StringKey::of_4(*tail.last_chunk()?)) {
-            return None;
-        }
-        let mut starts = tail[..tail.len() - 1].windows(4);
-        let start = starts.position(|first| {
+    fn longest_near(&self, tail: &[u8], shorter: usize) -> Option<usize> {
+        let starts = tail.len().checked_sub(shorter.max(4))?;
+        let may_begin = |first: &[u8]| {
             first.first_chunk().is_some_and(|first| self.short.may_have(StringKey::of_4(*first)))
-        });
-        start.map(|start| tail.len() - start)
+        };
+        tail[..starts + 3].windows(4).position(may_begin).map(|start| tail.len() - start)
     }
 
     /// As before, for ends of more than [`NEAR`] bytes.
-    fn longest_far(&self, tail: &[u8]) -> Option<usize> {
-        if !self.far.may_have(StringKey::of_8(*tail.last_chunk()?)) {
-            return None;
-        }
-        let mut starts = tail[..tail.len() - NEAR + 7].windows(8);
-        let start = starts.position(|first| {
+    fn longest_far(&self, tail: &[u8], shorter: usize) -> Option<usize> {
+        let starts = tail.len().checked_sub(shorter.max(NEAR))?;
+        let may_begin = |first: &[u8]| {
             first.first_chunk().is_some_and(|first| self.far_first.may_have(StringKey::of_8(*first)))
-        });
-        start.map(|start| tail.len() - start)
+        };
+        tail[..starts + 7].windows(8).position(may_begin).map(|start| tail.len() - start)
     }
 }

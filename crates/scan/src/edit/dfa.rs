@@ -3,46 +3,20 @@
 //! Since matches have a bound, no state is reached twice from one start. A state is either dead, or more bytes may lead from it to a match, or it
 //! is the end of matches that cannot become longer.
 
-use super::nfa::{Place, PositionNfa};
+use super::nfa::{Behind, PositionNfa};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::rc::Rc;
 
 /// The most states before equal ones are merged.
-const MOST_STATES: usize = 1 << 16;
+const MOST_STATES: usize = 1 << 18;
 /// The most transitions before equal states are merged.
-const MOST_TRANSITIONS: usize = 1 << 20;
+const MOST_TRANSITIONS: usize = 1 << 21;
 /// The most positions that are moved while states are made.
-const MOST_WORK: usize = 1 << 25;
+const MOST_WORK: usize = 1 << 23;
 
 /// More states than an automaton may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManyStates;
-
-/// What the bytes before a place are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
-    Byte,
-    Newline,
-    StreamStart,
-}
-
-impl Behind {
-    pub(super) fn of(byte: Option<u8>) -> Behind {
-        match byte {
-            None => Behind::StreamStart,
-            Some(b'\n') => Behind::Newline,
-            Some(_) => Behind::Byte,
-        }
-    }
-
-    pub(super) fn is(self, place: Place) -> bool {
-        match place {
-            Place::Anywhere => true,
-            Place::LineStart => self != Behind::Byte,
-            Place::StreamStart => self == Behind::StreamStart,
-        }
-    }
-}
 
 /// A deterministic automaton. A state is its number, shifted left by `shift`. They come in this order: the dead one, those without a match that may
 /// lead to one, those with a match that may lead to a longer one, those with a match that may not.
@@ -73,7 +47,7 @@ pub(super) struct Run {
 impl MatchDfa {
     /// The automaton that begins where a match does.
     pub(super) fn new(nfa: &PositionNfa) -> Result<MatchDfa, TooManyStates> {
-        let (class_of, samples) = classes(nfa);
+        let (class_of, samples) = nfa.classes();
         let raw = Determinizer::new(nfa, &samples).run()?;
         Ok(minimal(&raw, class_of, samples.len()))
     }
@@ -101,9 +75,13 @@ impl MatchDfa {
         Run { longest, is_open: state != 0, read: rest.len() }
     }
 
-    /// Whether some match begins with a byte.
-    pub(super) fn can_begin_with(&self, byte: u8) -> bool {
-        self.starts.iter().any(|start| self.next(*start, byte) != 0)
+    /// Whether some match begins with these bytes, or is the first of them.
+    pub(super) fn can_begin_with(&self, bytes: &[u8]) -> bool {
+        let goes_on = |state: u32, byte: &u8| match state {
+            state if state >= self.first_match => state,
+            state => self.next(state, *byte),
+        };
+        self.starts.iter().any(|start| bytes.iter().fold(*start, goes_on) != 0)
     }
 
     /// Whether a byte begins a match, and is not the whole of it.
@@ -153,32 +131,6 @@ impl MatchDfa {
     }
 }
 
-/// Classes of bytes that no position tells apart, and a byte of each class.
-fn classes(nfa: &PositionNfa) -> ([u8; 256], Vec<u8>) {
-    let mut class_of = [0_u8; 256];
-    let mut samples = vec![0];
-    let mut split = |is_in: &dyn Fn(u8) -> bool| {
-        let mut parts: HashMap<(u8, bool), u8> = HashMap::new();
-        samples.clear();
-        for byte in 0..=255_u8 {
-            let next = samples.len() as u8;
-            let class = &mut class_of[usize::from(byte)];
-            *class = match parts.entry((*class, is_in(byte))) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => {
-                    samples.push(byte);
-                    *new.insert(next)
-                }
-            };
-        }
-    };
-    nfa.sets.iter().for_each(|set| split(&|byte| set.contains(byte)));
-    if nfa.has_inner_lines() {
-        split(&|byte| byte == b'\n');
-    }
-    (class_of, samples)
-}
-
 /// States by their numbers, of which 0 is dead. They are complete, not minimal.
 struct RawDfa {
     /// By state and class.
@@ -201,8 +153,11 @@ struct Determinizer<'nfa> {
     classes: usize,
     /// The class of the end of a line, if it matters.
     newline: Option<usize>,
-    numbers: HashMap<Subset, u32>,
-    waiting: Vec<Subset>,
+    numbers: HashMap<Rc<Subset>, u32>,
+    waiting: Vec<Rc<Subset>>,
+    /// The last round in which a position of each family was seen.
+    rounds: Vec<usize>,
+    round: usize,
     work: usize,
 }
 
@@ -220,6 +175,8 @@ impl Determinizer<'_> {
             newline,
             numbers: HashMap::new(),
             waiting: Vec::new(),
+            rounds: vec![0; nfa.family_count()],
+            round: 0,
             work: 0,
         }
     }
@@ -240,6 +197,7 @@ impl Determinizer<'_> {
                 classes.iter().for_each(|class| buckets[*class].push(position));
             }
             for (class, positions) in buckets.into_iter().enumerate() {
+                let positions = self.without_covered(positions);
                 let state = if positions.is_empty() {
                     0
                 } else {
@@ -255,9 +213,25 @@ impl Determinizer<'_> {
         Ok(raw)
     }
 
+    /// Leaves out positions behind which nothing comes that does not come behind others of them too: the later copies of what is repeated.
+    fn without_covered(&mut self, positions: Vec<u32>) -> Vec<u32> {
+        self.round += 1;
+        let is_kept = |position: &u32| {
+            let families = &self.nfa.families[*position as usize];
+            // Not lazily: each has to be marked.
+            let is_covered = families.iter().fold(false, |is_covered, family| {
+                let last_round = std::mem::replace(&mut self.rounds[*family as usize], self.round);
+                is_covered || last_round == self.round
+            });
+            !is_covered
+        };
+        positions.into_iter().filter(is_kept).collect()
+    }
+
     fn number(&mut self, subset: Subset) -> Result<u32, TooManyStates> {
         let next = self.waiting.len() as u32 + 1;
-        let number = *self.numbers.entry(subset.clone()).or_insert(next);
+        let subset = Rc::new(subset);
+        let number = *self.numbers.entry(Rc::clone(&subset)).or_insert(next);
         if number == next {
             if self.waiting.len() == MOST_STATES {
                 return Err(TooManyStates);

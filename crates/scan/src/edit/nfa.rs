@@ -20,6 +20,32 @@ pub(super) enum Place {
     StreamStart,
 }
 
+/// What the bytes before a place are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    Byte,
+    Newline,
+    StreamStart,
+}
+
+impl Behind {
+    pub(super) fn of(byte: Option<u8>) -> Behind {
+        match byte {
+            None => Behind::StreamStart,
+            Some(b'\n') => Behind::Newline,
+            Some(_) => Behind::Byte,
+        }
+    }
+
+    pub(super) fn is(self, place: Place) -> bool {
+        match place {
+            Place::Anywhere => true,
+            Place::LineStart => self != Behind::Byte,
+            Place::StreamStart => self == Behind::StreamStart,
+        }
+    }
+}
+
 /// Positions by number, each with a place.
 type Places = Vec<(u32, Place)>;
 
@@ -51,6 +77,10 @@ pub(super) struct PositionNfa {
     pub follow: Vec<Places>,
     /// Where a match can end, by position: at once, or before what is the start of a line. Never [`Place::StreamStart`].
     pub last: Vec<Option<Place>>,
+    /// The families of each position. What may come behind a position may come behind each position with a lower number in one of its
+    /// families too.
+    pub families: Vec<Vec<u32>>,
+    family_count: u32,
 }
 
 /// A part of a regex.
@@ -71,10 +101,11 @@ impl PositionNfa {
         builder.sets = sets.map(|(set, number)| (*set, number)).collect();
         let whole = builder.part(hir)?;
         for (position, place) in whole.last {
-            if place < Place::StreamStart {
-                let last = &mut self.last[position as usize];
-                *last = weaker(*last, Some(place));
+            if place == Place::StreamStart {
+                return Err(PatternRefusal::InnerAnchor);
             }
+            let last = &mut self.last[position as usize];
+            *last = weaker(*last, Some(place));
         }
         self.first.extend(whole.first);
         for follow in &mut self.follow {
@@ -83,6 +114,35 @@ impl PositionNfa {
             follow.dedup_by_key(|(position, _)| *position);
         }
         Ok(())
+    }
+
+    /// Classes of bytes that no position tells apart, and a byte of each class.
+    pub(super) fn classes(&self) -> ([u8; 256], Vec<u8>) {
+        let mut class_of = [0_u8; 256];
+        let mut samples = vec![0];
+        let mut split = |is_in: &dyn Fn(u8) -> bool| {
+            let mut parts: HashMap<(u8, bool), u8> = HashMap::new();
+            samples.clear();
+            for byte in 0..=255_u8 {
+                let class = &mut class_of[usize::from(byte)];
+                let next = samples.len() as u8;
+                let part = *parts.entry((*class, is_in(byte))).or_insert(next);
+                if part == next && usize::from(next) == samples.len() {
+                    samples.push(byte);
+                }
+                *class = part;
+            }
+        };
+        self.sets.iter().for_each(|set| split(&|byte| set.contains(byte)));
+        if self.has_inner_lines() {
+            split(&|byte| byte == b'\n');
+        }
+        (class_of, samples)
+    }
+
+    /// Families have lower numbers.
+    pub(super) fn family_count(&self) -> usize {
+        self.family_count as usize
     }
 
     /// Whether some transition or end needs the start of a line, behind a match's start.
@@ -158,6 +218,7 @@ impl Builder<'_> {
         self.nfa.pattern_of.push(self.pattern);
         self.nfa.follow.push(Vec::new());
         self.nfa.last.push(None);
+        self.nfa.families.push(Vec::new());
         let here = vec![(position as u32, Place::Anywhere)];
         Ok(Part { empty: None, first: here.clone(), last: here })
     }
@@ -168,10 +229,13 @@ impl Builder<'_> {
             return Err(PatternRefusal::TooManyStates);
         }
         for (from, before) in last {
-            let follow = &mut self.nfa.follow[*from as usize];
-            // Behind a byte is no start of the stream.
-            let possible = first.iter().map(|(to, behind)| (*to, *before.max(behind)));
-            follow.extend(possible.filter(|(_, place)| *place < Place::StreamStart));
+            for (to, behind) in first {
+                let place = *before.max(behind);
+                if place == Place::StreamStart {
+                    return Err(PatternRefusal::InnerAnchor);
+                }
+                self.nfa.follow[*from as usize].push((*to, place));
+            }
         }
         Ok(())
     }
@@ -191,6 +255,7 @@ impl Builder<'_> {
     }
 
     fn repetition(&mut self, repetition: &Repetition) -> Result<Part, PatternRefusal> {
+        let begin = self.nfa.set_of.len();
         let once = match repetition.max {
             Some(0) => return Ok(Part::empty(Place::Anywhere)),
             _ => self.part(&repetition.sub)?,
@@ -202,14 +267,21 @@ impl Builder<'_> {
             None => return Err(PatternRefusal::UnboundedMatch),
         };
         match once.empty {
-            None | Some(Place::Anywhere) => self.chain(once, repetition, most),
+            None | Some(Place::Anywhere) => self.chain(begin, once, repetition, most),
             Some(_) => self.unroll(once, repetition, most),
         }
     }
 
     /// Repeats a part that matches nothing nowhere, or everywhere: each copy follows the one before it, no other.
-    fn chain(&mut self, once: Part, repetition: &Repetition, most: u32) -> Result<Part, PatternRefusal> {
+    fn chain(
+        &mut self,
+        begin: usize,
+        once: Part,
+        repetition: &Repetition,
+        most: u32,
+    ) -> Result<Part, PatternRefusal> {
         let required = if once.empty.is_some() { 0 } else { repetition.min };
+        let len = self.nfa.set_of.len() - begin;
         let mut whole = once.clone();
         let mut before = once.last;
         for copy in 2..=most {
@@ -220,6 +292,13 @@ impl Builder<'_> {
             self.follow(&before, &next.first)?;
             whole.last.extend(&next.last);
             before = next.last;
+        }
+        // Behind an earlier copy more copies may come, unless it is one that others have to follow.
+        let first_family = self.nfa.family_count;
+        self.nfa.family_count += len as u32;
+        let optional = begin + len * required.saturating_sub(1) as usize;
+        for (families, index) in self.nfa.families[optional..].iter_mut().zip(0..) {
+            families.push(first_family + index % len.max(1) as u32);
         }
         whole.empty = (required == 0).then_some(Place::Anywhere);
         Ok(whole)

@@ -1,4 +1,4 @@
-//! The longest end of some bytes with which a text begins: an Aho-Corasick automaton over all of the bytes.
+//! Which texts begin some bytes, and with which prefix of one they end: an Aho-Corasick automaton.
 
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::{Builder, NFA};
@@ -44,6 +44,24 @@ impl PrefixAutomaton {
     /// The bytes of the longest end of `bytes` that is a prefix of a text, and not all of it. One step a byte, each of at most two on average.
     pub(super) fn longest_begun(&self, bytes: &[u8]) -> usize {
         self.begun(bytes.iter().fold(self.start, |state, byte| self.next(state, *byte)))
+    }
+
+    /// The longest text with which `bytes` begin, by its length and its place in the list; and the number of bytes that were read.
+    pub(super) fn longest_text(&self, bytes: &[u8]) -> (Option<(usize, usize)>, usize) {
+        let (mut state, mut longest) = (self.start, None);
+        for (byte, len) in bytes.iter().zip(1..) {
+            state = self.nfa.next_state(Anchored::Yes, state, *byte);
+            if self.nfa.is_dead(state) {
+                return (longest, len);
+            }
+            if self.nfa.is_match(state) {
+                // The others are ends of what was read.
+                let texts = (0..self.nfa.match_len(state)).map(|index| self.nfa.match_pattern(state, index));
+                let mut whole = texts.filter(|text| self.nfa.pattern_len(*text) == len);
+                longest = whole.next().map(|text| (len, text.as_usize())).or(longest);
+            }
+        }
+        (longest, bytes.len())
     }
 
     fn next(&self, state: StateID, byte: u8) -> StateID {

@@ -2,7 +2,8 @@
 
 use super::decide::Decider;
 use super::sink::Undecided;
-use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamReader};
+use crate::reader::StreamReader;
+use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop};
 
 /// Edits a datagram. It is decided as a whole; if it is changed, its output is kept until [`forget_datagram`].
 pub(crate) fn edit_datagram(

@@ -1,8 +1,9 @@
 //! What the packet at hand carries on.
 
 use super::map::EditLists;
+use super::pair::EditTake;
 use super::side::EditSide;
-use super::take::{EditTake, Production};
+use super::take::Production;
 use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamVerdict, flag};
 use crate::side::Side;
 use crate::tcp::{Place, TcpTake};
@@ -87,7 +88,7 @@ impl TcpTake<'_> {
         }
         // Before the receiver's SYN nothing is known of its window.
         let limit = if is_open { edit.limit() } else { edit.out_next };
-        let most = edit.most_payload(theirs.mss);
+        let most = edit.most_payload_of(segment, theirs.mss);
         let Carried { from, to, is_again } = edit.carry(self.ours, lists, (place, before), (limit, most));
         let len = to - from;
         let has_fin = edit.let_fin_go(segment, to, len);

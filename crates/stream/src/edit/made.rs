@@ -8,12 +8,13 @@
 //! retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made packet comes back.
 
 use super::map::EditLists;
-use super::side::{EditSide, Work};
+use super::side::EditSide;
+use super::work::Work;
 use crate::early::EarlyBytes;
+use crate::id::StreamId;
 use crate::rope::ChunkPool;
 use crate::segment::flag;
 use crate::side::{EarlyTable, Level, Side};
-use crate::table::StreamId;
 use arrayvec::ArrayVec;
 
 /// PSH
@@ -21,6 +22,9 @@ const PSH: u8 = 0x08;
 
 /// SACK blocks of a packet with timestamps (RFC 2018 section 3).
 const BLOCKS: usize = 3;
+
+/// What a packet takes of a direction's credit at least, so that small ones are not many.
+const LEAST_COST: u32 = 512;
 
 /// What a made packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +131,7 @@ impl<'m> Maker<'m> {
         let [edit, _] = split(self.edits, self.direction);
         let len = (to - from) as usize;
         edit.again.remove_before(if from < edit.sent_data() { to } else { 0 });
-        edit.credit = edit.credit.saturating_sub(len as u32);
+        edit.credit = edit.credit.saturating_sub((len as u32).max(LEAST_COST));
         edit.sent = edit.sent.max(to);
         self.buffer.clear();
         for slice in edit.kept.slices(self.pool, from.saturating_sub(edit.acked) as usize, len) {

@@ -4,8 +4,9 @@
 //! one; a RST with a number that nobody would believe (RFC 5961) does not get one that somebody does.
 
 use super::map::EditLists;
+use super::pair::EditTake;
 use super::side::EditSide;
-use super::take::EditTake;
+use crate::limits::AckSpace;
 use crate::segment::{EditedSegment, Segment, flag};
 use crate::side::{Level, Side};
 use crate::tcp::TcpTake;
@@ -15,6 +16,16 @@ impl EditSide {
     pub(crate) fn output_offset(&self, side: &Side, number: u32) -> i64 {
         let ahead = number.wrapping_sub(side.seq(self.sent)).cast_signed();
         self.sent.cast_signed() + i64::from(ahead)
+    }
+
+    /// The output that a receiver of the bytes that were sent acknowledges: no more than was let go.
+    fn original_output(&self, side: &Side, lists: &EditLists, number: u32) -> i64 {
+        let at = side.offset(number).max(side.acked.cast_signed()).cast_unsigned();
+        let out = match side.fin() {
+            Some(fin) if self.has_ended && at > fin => self.out_next + 1,
+            _ => self.map.output_ceil(lists, at.min(self.decided)),
+        };
+        out.clamp(self.acked, self.sent).cast_signed()
     }
 
     /// How many bytes of input a receiver acknowledges that acknowledges output up to `out`: never fewer than before. The FIN counts as a byte.
@@ -67,14 +78,19 @@ impl TcpTake<'_> {
         if self.theirs.level != Level::Edit || !segment.has(flag::ACK) || !self.theirs.has_begun {
             return None;
         }
-        Some(edit.theirs.output_offset(self.theirs, segment.ack))
+        Some(match edit.acks {
+            AckSpace::Wire => edit.theirs.output_offset(self.theirs, segment.ack),
+            AckSpace::Original => edit.theirs.original_output(self.theirs, edit.lists, segment.ack),
+        })
     }
 
     /// The segment with an acknowledgment of the sender's own bytes, if these are edited.
     pub(crate) fn in_input(&mut self, segment: &Segment) -> Segment {
         let mut mapped = *segment;
         self.acked_output = self.acked_output(segment);
-        if let (Some(out), Some(edit)) = (self.acked_output, &self.edit) {
+        if let (Some(out), Some(edit)) = (self.acked_output, &self.edit)
+            && edit.acks == AckSpace::Wire
+        {
             mapped.ack = edit.theirs.told_input(self.theirs, edit.lists, out);
         }
         mapped
@@ -108,7 +124,11 @@ impl TcpTake<'_> {
         let out = self.acked_output.unwrap_or(0).max(0).cast_unsigned();
         let edit = self.edit.as_mut().filter(|_| self.theirs.level == Level::Edit)?;
         let theirs = &mut *edit.theirs;
+        let was_shut = theirs.is_shut();
         theirs.edge = theirs.edge.max(out + (u64::from(segment.window) << scale));
+        if was_shut && !theirs.is_shut() {
+            theirs.held_since_ms = self.now_ms;
+        }
         Some((theirs.decided + theirs.edge).saturating_sub(theirs.out_next))
     }
 

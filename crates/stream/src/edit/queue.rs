@@ -3,41 +3,13 @@
 //! The links are in the records of the directions. So a queue needs no memory of its own, a direction is in it once at most, and leaves it from
 //! any place when its stream ends.
 
-use super::side::{EditId, EditSide, EditStreams};
-use mmb_base::Id;
-use std::num::NonZeroU32;
+use super::links::{DirectionId, Links};
+use super::side::{EditSide, EditStreams};
 
 /// The queue of directions that hold bytes back, in the order in which they are due.
 pub(crate) const WAITING: usize = 0;
 /// The queue of directions that have packets to make.
 pub(crate) const READY: usize = 1;
-
-/// A direction of a stream with edits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirectionId(NonZeroU32);
-
-impl DirectionId {
-    /// A direction of a stream: ids of streams are below 2^31, as each takes some hundred bytes.
-    pub(crate) fn new(edit: EditId, direction: usize) -> Option<DirectionId> {
-        NonZeroU32::new(edit.number() << 1 | (direction & 1) as u32).map(DirectionId)
-    }
-
-    pub(crate) fn edit(self) -> EditId {
-        EditId::new(self.0.get() >> 1).unwrap_or(EditId::FIRST)
-    }
-
-    pub(crate) fn direction(self) -> usize {
-        (self.0.get() & 1) as usize
-    }
-}
-
-/// Where a direction is in a queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Links {
-    before: Option<DirectionId>,
-    behind: Option<DirectionId>,
-    is_in: bool,
-}
 
 /// One of the queues.
 #[derive(Debug, Default)]
@@ -91,6 +63,7 @@ impl<const QUEUE: usize> DirectionQueue<QUEUE> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edit::links::EditId;
     use crate::edit::side::EditStream;
     use proptest::prelude::*;
     use std::collections::VecDeque;

@@ -53,7 +53,8 @@ impl<'t> EditSink<'t> {
             return;
         }
         let out = self.side.out_next;
-        if !self.side.kept.push(self.pool, by) || !self.side.map.reserve(self.lists) {
+        let is_too_much = self.side.kept.len() + by.len() > self.side.most_kept;
+        if is_too_much || !self.side.kept.push(self.pool, by) || !self.side.map.reserve(self.lists) {
             self.is_broken = true;
             return;
         }
@@ -61,6 +62,7 @@ impl<'t> EditSink<'t> {
         self.side.map.add(self.lists, (at, replaced as u32), (out, by.len() as u32));
         self.side.out_next += by.len() as u64;
         self.side.edits += 1;
+        self.side.is_shifted |= replaced != by.len();
         self.side.removed += replaced as u64;
         self.side.added += by.len() as u64;
     }

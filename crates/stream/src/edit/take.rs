@@ -2,19 +2,12 @@
 
 use super::decide::Decider;
 use super::map::EditLists;
+use super::pair::EditTake;
 use super::side::{EditSide, MOST_OWED};
-use crate::segment::{EditedSegment, Segment, StreamDrop, StreamReader, flag};
+use crate::reader::StreamReader;
+use crate::segment::{EditedSegment, Segment, StreamDrop, flag};
 use crate::side::Level;
 use crate::tcp::{Place, TcpTake, free_early};
-
-/// What a segment needs of a stream with edits.
-pub(crate) struct EditTake<'t> {
-    pub(crate) lists: &'t mut EditLists,
-    pub(crate) ours: &'t mut EditSide,
-    pub(crate) theirs: &'t mut EditSide,
-    /// For undecided bytes in one piece.
-    pub(crate) scratch: &'t mut Vec<u8>,
-}
 
 /// How the output follows from the input of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,17 +60,15 @@ impl TcpTake<'_> {
         if place.end <= next {
             return Ok(Production::Other);
         }
-        let Some(edit) = &self.edit else { return Err(StreamDrop::Broken) };
         // Output may be longer than input: what is taken must find room for it.
-        let is_full = self.pool.chunks() - self.pool.taken() < (self.pool.chunks() / 16).max(1)
-            || edit.ours.kept.len() as u64 >= 2 * self.limits.window;
-        if is_full {
+        if self.is_full() {
             // Bytes that come again go on: without them nothing would be acknowledged, and no room made.
             return if place.at < next { Ok(Production::Other) } else { Err(StreamDrop::NoRoom) };
         }
         if place.at > next {
             return self.take_early(segment, place, payload).map(|()| Production::Other);
         }
+        let Some(edit) = &self.edit else { return Err(StreamDrop::Broken) };
         let was_plain = edit.ours.held.len() == 0
             && edit.ours.sent == edit.ours.out_next
             && self.ours.early.is_none()
@@ -93,6 +84,13 @@ impl TcpTake<'_> {
             && edit.ours.out_next == out + payload.len() as u64
             && (edit.ours.out_next <= edit.ours.limit() || !self.theirs.has_begun);
         Ok(if is_same { Production::Same } else { Production::Other })
+    }
+
+    /// Whether there is no room for the output of further bytes.
+    fn is_full(&self) -> bool {
+        let kept = self.edit.as_ref().map_or(0, |edit| edit.ours.kept.len());
+        self.pool.chunks() - self.pool.taken() < (self.pool.chunks() / 16).max(1)
+            || kept as u64 >= 2 * self.limits.window
     }
 
     /// Keeps bytes beyond a hole. The sender learns of the hole by duplicate acknowledgments: the receiver, which does not get these bytes, sends
@@ -114,6 +112,11 @@ impl TcpTake<'_> {
     /// Takes the early bytes that are in order now.
     fn take_what_was_early(&mut self, reader: &mut dyn StreamReader) -> Result<(), StreamDrop> {
         while let Some(id) = self.ours.early {
+            if self.is_full() {
+                // The sender keeps what is not acknowledged, although it was told that it is there (RFC 2018 section 8).
+                self.clear_early();
+                return Ok(());
+            }
             let Some(EditTake { lists, ours: edit, scratch, .. }) = &mut self.edit else { return Ok(()) };
             let (side, pool, now_ms) = (&mut *self.ours, &mut *self.pool, self.now_ms);
             let taken = Decider { side, edit, pool, lists, scratch, now_ms }
@@ -166,6 +169,9 @@ impl TcpTake<'_> {
             return;
         }
         ours.timestamps = segment.timestamps.or(ours.timestamps);
+        if !is_syn && !segment.has_sack {
+            ours.room = segment.most_payload;
+        }
         let window = window.unwrap_or(segment.window);
         if is_syn {
             ours.knows_sack = segment.knows_sack;
@@ -181,7 +187,8 @@ impl TcpTake<'_> {
     pub(crate) fn begin_edit_anew(&mut self) {
         if let Some(EditTake { lists, ours, .. }) = &mut self.edit {
             ours.clear(self.pool, lists);
-            **ours = EditSide { links: ours.links, due_ms: ours.due_ms, ..EditSide::default() };
+            let EditSide { links, most_kept, .. } = **ours;
+            **ours = EditSide { links, most_kept, ..EditSide::default() };
         }
     }
 

@@ -23,6 +23,7 @@ const MANNER: Manner = Manner {
     timestamps: true,
     keep_alive: false,
     reads: 1 << 20,
+    overshoots: false,
     is_model: true,
     sack: true,
     bundle: 1,

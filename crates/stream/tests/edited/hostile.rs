@@ -4,10 +4,10 @@
 //! number are always the same. Held of receivers: memory is bounded, so is the number of packets that are made of one that comes; the sender is
 //! told of no byte whose output was not acknowledged, and of none that it has not sent.
 
-use crate::hostile::{PATTERN, Sender, limits, scripts};
+use crate::hostile::{PATTERN, Sender, limits};
 use crate::support::edited::{EditedConn, Words};
 use crate::support::receiver::{Habits, OVERLAPS, Overlap, Receiver};
-use crate::support::{Seg, ack, contains, seg, syn, syn_ack};
+use crate::support::{Seg, ack, contains, seeds, seg, syn, syn_ack};
 use mmb_random::RepeatableRandom;
 use mmb_stream::{
     Level::{Edit, Guard, Watch},
@@ -114,13 +114,13 @@ fn run(seed: u64, overlap: Overlap) -> (Vec<u8>, u64) {
 fn no_receiver_gets_what_is_replaced() {
     for overlap in OVERLAPS {
         let (mut delivered, mut edits) = (0, 0);
-        for seed in scripts(SCRIPTS) {
+        for seed in seeds(SCRIPTS) {
             let (bytes, replaced) = std::panic::catch_unwind(|| run(seed, overlap))
                 .unwrap_or_else(|_| panic!("script {seed} of {overlap:?}"));
             (delivered, edits) = (delivered + u64::from(bytes.len() > 10), edits + replaced);
         }
         // The scripts test something.
-        let count = scripts(SCRIPTS).count() as u64;
+        let count = seeds(SCRIPTS).count() as u64;
         assert!(5 * delivered > count && 10 * edits > count, "{delivered} and {edits}");
     }
 }
@@ -226,7 +226,7 @@ fn run_receiver(seed: u64) {
 
 #[test]
 fn a_receiver_that_lies_gets_no_memory_and_no_flood() {
-    for seed in scripts(SCRIPTS) {
+    for seed in seeds(SCRIPTS) {
         std::panic::catch_unwind(|| run_receiver(seed)).unwrap_or_else(|_| panic!("script {seed}"));
     }
 }

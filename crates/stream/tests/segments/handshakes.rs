@@ -89,6 +89,21 @@ fn a_syn_with_another_number_begins_anew() {
     }
 }
 
+/// The responder could get the second SYN only: its stream would begin in the middle of what was scanned.
+#[test]
+fn a_syn_behind_the_data_of_another_one_is_not_taken_before_the_answer() {
+    let mut conn = Conn::new(GUARD, LIMITS, [7, 9]);
+    conn.passes(syn(b"junk"));
+    let mut second = syn(b"");
+    second.at = 3;
+    conn.drops(second.clone(), StreamDrop::OutOfWindow);
+    conn.passes(syn_ack().ack(4));
+    // Now the responder answers with its acknowledgment.
+    conn.passes(second);
+    assert_eq!(conn.scanned(0), b"junk");
+    conn.end();
+}
+
 #[test]
 fn a_syn_ack_of_another_syn_is_not_taken() {
     for other in [-400, 400] {

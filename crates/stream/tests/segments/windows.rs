@@ -75,6 +75,21 @@ fn the_edge_never_moves_left() {
 }
 
 #[test]
+fn acknowledgments_that_were_overtaken_do_not_move_the_edge() {
+    let mut conn = Conn::new(GUARD, narrow(5000), [7, 9]);
+    conn.shake([syn(b"").scale(0), syn_ack().scale(2)]);
+    conn.passes(seg(0, 0, &[b'a'; 3000]));
+    conn.window(ack(1, 0, 2998));
+    // Their numbers differ by less than the scale, so that none of the edges is a multiple of it behind all of them.
+    for acked in [2998, 2995, 2997, 2996].into_iter().cycle().take(400) {
+        let told = acked + (i64::from(conn.window(ack(1, 0, acked))) << 2);
+        assert!(told <= 2998 + 5000 + 3, "{told} at {acked}");
+    }
+    conn.drops(seg(0, 3000, &[b'a'; 5003]), StreamDrop::OutOfWindow);
+    conn.end();
+}
+
+#[test]
 fn the_receiver_may_take_its_own_window_back() {
     let mut conn = Conn::established(GUARD);
     assert_eq!(conn.window(ack(1, 0, 0).window(10)), 10);

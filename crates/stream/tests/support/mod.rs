@@ -7,7 +7,14 @@ use mmb_stream::{
     InOrder, Level, Outcome, ResetTarget, Segment, SideStats, StreamDrop, StreamId, StreamInfo, StreamLimits,
     StreamTable, StreamVerdict, Unfit, flag,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+
+/// The seeds of a judge's scripts: as many as `MMB_STREAM_SCRIPTS` says, from `MMB_STREAM_FIRST` on, so that a long run can be split.
+pub(crate) fn seeds(scripts: u64) -> Range<u64> {
+    let asked = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number of scripts"));
+    let first = asked("MMB_STREAM_FIRST").unwrap_or(0);
+    first..first + asked("MMB_STREAM_SCRIPTS").unwrap_or(scripts)
+}
 
 /// Limits with little memory, so that a table costs nothing.
 pub(crate) const LIMITS: StreamLimits = StreamLimits {

@@ -3,6 +3,7 @@
 use super::model::ModelEnd;
 use super::wire::Datagram;
 use mmb_random::RepeatableRandom;
+use mmb_stream::{Segment, flag};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, ChecksumCapabilities, Device, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp;
@@ -28,6 +29,8 @@ pub(crate) struct Manner {
     pub(crate) keep_alive: bool,
     /// The most bytes that the application reads at once.
     pub(crate) reads: usize,
+    /// smoltcp's end sends bytes beyond the window, as it does when it repeats a segment that seems to be lost.
+    pub(crate) overshoots: bool,
     /// It is our own model: whether it knows SACK, and how many segments it puts into one packet.
     pub(crate) is_model: bool,
     pub(crate) sack: bool,
@@ -43,6 +46,7 @@ impl Manner {
             timestamps: random.chance(0.5),
             keep_alive: random.chance(0.2),
             reads: random.of(&[50, 1000, 100_000]),
+            overshoots: true,
             is_model: random.chance(0.5),
             sack: random.chance(0.7),
             bundle: random.of(&[1, 1, 3, 10]),
@@ -166,6 +170,10 @@ pub(crate) struct SmoltcpEnd {
     /// The window that the peer told last, and the one that this end told last in a packet that is no probe.
     peer_window: u16,
     told: u16,
+    overshoots: bool,
+    /// The window scales of this end's SYN and of the peer's, and the edge of the window that the peer has told.
+    scales: [Option<u8>; 2],
+    edge: Option<u32>,
 }
 
 fn instant(now_ms: u64) -> Instant {
@@ -208,11 +216,18 @@ impl SmoltcpEnd {
             reads: manner.reads,
             peer_window: u16::MAX,
             told: 0,
+            overshoots: manner.overshoots,
+            scales: [None; 2],
+            edge: None,
         }
     }
 
     fn receive(&mut self, packet: Datagram) {
-        self.peer_window = packet.segment().window;
+        let segment = packet.segment();
+        self.peer_window = segment.window;
+        if !segment.is_corrupt {
+            self.learn_edge(&segment);
+        }
         self.queues.incoming.push_back(packet.0);
     }
 
@@ -236,8 +251,45 @@ impl SmoltcpEnd {
             left -= count;
         }
         self.interface.poll(instant(now_ms), &mut self.queues, &mut self.sockets);
+        let has_unacknowledged = self.sockets.get::<tcp::Socket<'_>>(self.socket).send_queue() > 0;
         let packets: Vec<Datagram> = self.queues.outgoing.drain(..).map(Datagram).collect();
-        packets.into_iter().map(|packet| self.corrected(packet)).collect()
+        let sound = packets.into_iter().filter(|packet| self.is_sound(packet, has_unacknowledged));
+        let sound: Vec<Datagram> = sound.collect();
+        sound.into_iter().map(|packet| self.corrected(packet)).collect()
+    }
+
+    /// Learns the edge of the window that the peer tells.
+    fn learn_edge(&mut self, segment: &Segment) {
+        let is_syn = segment.has(flag::SYN);
+        if is_syn {
+            self.scales[1] = segment.scale;
+        }
+        let scale = match self.scales {
+            [Some(_), Some(scale)] if !is_syn => scale,
+            _ => 0,
+        };
+        let edge = segment.ack.wrapping_add(u32::from(segment.window) << scale);
+        if segment.has(flag::ACK)
+            && self.edge.is_none_or(|before| edge.wrapping_sub(before).cast_signed() > 0)
+        {
+            self.edge = Some(edge);
+        }
+    }
+
+    /// Whether a TCP end should send a packet, which smoltcp does not always ask.
+    fn is_sound(&mut self, packet: &Datagram, has_unacknowledged: bool) -> bool {
+        let (segment, payload) = (packet.segment(), packet.payload());
+        if segment.has(flag::SYN) {
+            self.scales[0] = segment.scale;
+        }
+        // It puts the byte of a keep-alive in front of what it sends next, also where that is no byte that the receiver has.
+        if payload == [0] && has_unacknowledged {
+            return false;
+        }
+        // The probe of a closed window is the byte behind its edge.
+        let end = segment.seq.wrapping_add(payload.len() as u32).wrapping_sub(u32::from(payload.len() == 1));
+        let is_beyond = self.edge.is_some_and(|edge| end.wrapping_sub(edge).cast_signed() > 0);
+        self.overshoots || payload.is_empty() || !is_beyond
     }
 
     /// A probe of smoltcp tells a window that it forgets: of a segment in it, it cuts off the end, but takes the FIN. So a probe tells here what

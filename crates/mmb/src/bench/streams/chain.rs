@@ -10,10 +10,18 @@ use std::collections::HashSet;
 const ACCEPT: &str = "add-stateful tcp-dport 80 accept\n";
 const NAT: &str =
     "add-stateful tcp-dport 80 map ip-saddr 198.51.100.0/24 lb ip-daddr {10.1.0.1, 10.1.0.2, 10.1.0.3}\n";
+const SOURCE_NAT: &str = "add-stateful tcp-dport 80 map ip-saddr 198.51.100.0/24\n";
 const DIGEST: &str = "add-stateful tcp-dport 80 digest\n";
 const SERVER_NAME: &str = "add-stateful tcp-dport 80 tls-sni \"none.example\" close\n";
 const LITERALS: &str =
     "patterns literals literals\nadd-stateful tcp-dport 80 stream-forward @literals close\n";
+
+const STRIPS: &str =
+    "patterns literals literals\nadd-stateful tcp-dport 80 stream-forward @literals strip stream-forward\n";
+const GROWS: &str = "add-stateful tcp-dport 80 stream-forward \"MARK\" mod stream-forward \"replaced \\m\"\n";
+
+/// What the rows that edit replace; the text has no such letters.
+const MARK: &[u8] = b"MARK";
 
 /// Bytes of a literal.
 const SHORTEST: usize = 8;
@@ -27,6 +35,8 @@ pub(super) struct Chain {
     pub(super) literals: usize,
     /// Cycles for a byte of payload that it may cost with AVX-512.
     pub(super) target: Option<f64>,
+    /// Of how many segments one has a match that an edit replaces; 0 for none.
+    marks: usize,
 }
 
 const fn row(
@@ -35,11 +45,16 @@ const fn row(
     literals: usize,
     target: Option<f64>,
 ) -> Chain {
-    Chain { name, commands, literals, target }
+    Chain { name, commands, literals, target, marks: 0 }
 }
 
-/// The rows of the table.
-pub(super) const CHAINS: [Chain; 11] = [
+/// A row whose streams have a match in one of `marks` segments.
+const fn marked(name: &'static str, marks: usize, target: f64) -> Chain {
+    Chain { name, commands: &[GROWS], literals: 0, target: Some(target), marks }
+}
+
+/// The rows of the table. Each row of the chain has the functions of the one before and another one.
+pub(super) const CHAINS: [Chain; 18] = [
     row("no rules", &[], 0, None),
     row("connections", &[ACCEPT], 0, None),
     row("NAT and balancing", &[NAT], 0, Some(0.30)),
@@ -50,7 +65,14 @@ pub(super) const CHAINS: [Chain; 11] = [
     row("guard, 100 literals", &[LITERALS], 100, Some(1.3)),
     row("guard, 1000 literals", &[LITERALS], 1000, Some(1.5)),
     row("guard, 10000 literals", &[LITERALS], 10_000, Some(2.2)),
-    row("NAT, balancing, guard, 100 literals", &[NAT, LITERALS], 100, None),
+    row("edit, no match", &[STRIPS], 1, Some(0.80)),
+    marked("edit, a growing match every 10 KB", 7, 1.2),
+    marked("edit, a growing match in every segment", 1, 2.5),
+    row("chain: NAT", &[SOURCE_NAT], 0, None),
+    row("chain: + reassembly", &[SOURCE_NAT, SERVER_NAME], 0, None),
+    row("chain: + balancing", &[NAT, SERVER_NAME], 0, None),
+    row("chain: + digest", &[NAT, SERVER_NAME, DIGEST], 0, None),
+    row("chain: + 100 literals", &[NAT, SERVER_NAME, DIGEST, LITERALS], 100, None),
 ];
 
 /// The policies of the measurement of memory: with streams, and with the same connections without them.
@@ -58,6 +80,22 @@ pub(super) const WITH_STREAMS: Chain = row("guard, 100 literals", &[LITERALS], 1
 pub(super) const WITHOUT_STREAMS: Chain = row("connections", &[ACCEPT], 0, None);
 
 impl Chain {
+    /// The text of its streams: `text`, with matches.
+    pub(super) fn text(&self, text: &[u8]) -> Vec<u8> {
+        let mut text = text.to_vec();
+        if self.marks > 0 {
+            for segment in text.chunks_mut(SEGMENT).step_by(self.marks) {
+                segment[SEGMENT / 2..][..MARK.len()].copy_from_slice(MARK);
+            }
+        }
+        text
+    }
+
+    /// Whether its packets are changed: an edit holds back what may be the beginning of a match, so that others carry it.
+    pub(super) fn changes_payload(&self) -> bool {
+        self.commands.iter().any(|command| [STRIPS, GROWS].contains(command))
+    }
+
     /// The policy, with room for that many connections.
     ///
     /// # Errors

@@ -1,12 +1,13 @@
 //! `mmb bench --workload streams`: the cost of rules on the bytes of TCP connections.
 //!
 //! Constant packets, as the other sets have them, are no streams: their sequence numbers would stand still. Here connections send
-//! ([`traffic`]), and each of several policies ([`chain`]) processes the same packets. All packets must pass. What the figures exclude is
-//! what [`super`] excludes.
+//! ([`traffic`]), and each of several policies ([`chain`]) processes the same packets. All packets must pass. With several workers, each has
+//! connections of its own ([`workers`]). What the figures exclude is what [`super`] excludes.
 
 mod chain;
 mod report;
 mod traffic;
+mod workers;
 
 use super::measure::{Effort, Measured, MeasuredPipeline, Recorder, Stages};
 use super::{BETWEEN_ROUNDS, effort, memory, wire};
@@ -38,14 +39,19 @@ pub(super) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<()> {
     let count = args.flows.unwrap_or(FLOWS) as usize;
     let plan = Plan::new(count, args.seed);
     let only = args.only.as_deref().unwrap_or_default();
+    if args.workers > 1 {
+        let report = workers::run(&plan, only, usize::from(args.workers), effort(args))?;
+        super::report::show(global, &report);
+        return Ok(());
+    }
     let mut chains = Vec::new();
     let mut instructions = "";
     for chain in chain::CHAINS.iter().filter(|chain| chain.name.contains(only)) {
-        let (engine, worker) = plan.start(chain, count)?;
+        let (engine, worker) = plan.start_alone(chain, count)?;
         if !engine.instructions().is_empty() {
             instructions = engine.instructions();
         }
-        let measured = plan.measure(&engine, worker, effort(args)).context(chain.name)?;
+        let measured = plan.measure(chain, &engine, worker, effort(args)).context(chain.name)?;
         chains.push(MeasuredChain { chain, measured });
     }
     let idle = match report::IDLE.contains(only) {
@@ -71,7 +77,6 @@ fn refuse_others(args: &BenchArgs) {
         (args.one_way, "--one-way"),
         (args.half_replies, "--half-replies"),
         (args.new_connections, "--new-connections"),
-        (args.workers > 1, "--workers"),
         (args.classifier != ClassifierArg::Merged, "--classifier"),
         (args.updates, "--updates"),
         (args.write_rules.is_some(), "--write-rules"),
@@ -99,23 +104,43 @@ impl Plan {
         Plan { flows: traffic::flows(count, seed), text, literals, seed }
     }
 
-    /// An engine with a policy in force.
-    fn start(&self, chain: &Chain, connections: usize) -> anyhow::Result<(Engine, Worker)> {
+    /// An engine with a policy in force, and its workers.
+    fn start(
+        &self,
+        chain: &Chain,
+        connections: usize,
+        workers: usize,
+    ) -> anyhow::Result<(Engine, Vec<Worker>)> {
         let policy = chain.policy(&self.literals, connections)?;
-        let (mut engine, workers) = Engine::new(wire(), 1, &SeedTree::repeatable(self.seed));
+        let (mut engine, workers) = Engine::new(wire(), workers, &SeedTree::repeatable(self.seed));
         engine.publish(&policy).context(chain.name)?;
+        Ok((engine, workers))
+    }
+
+    /// The same with one worker.
+    fn start_alone(&self, chain: &Chain, connections: usize) -> anyhow::Result<(Engine, Worker)> {
+        let (engine, workers) = self.start(chain, connections, 1)?;
         Ok((engine, workers.into_iter().next().context("the engine has no worker")?))
     }
 
     /// Measures rounds of all connections.
-    fn measure(&self, engine: &Engine, worker: Worker, effort: Effort) -> anyhow::Result<Measured> {
+    fn measure(
+        &self,
+        chain: &Chain,
+        engine: &Engine,
+        worker: Worker,
+        effort: Effort,
+    ) -> anyhow::Result<Measured> {
         let mut pipeline = MeasuredPipeline::new(engine, worker, BETWEEN_ROUNDS);
         let mut flows = self.flows.clone();
         traffic::establish(&mut flows, &mut pipeline)?;
-        let mut round = Round::new(&flows, TRAINS, &self.text);
+        let mut round = Round::new(&flows, TRAINS, &chain.text(&self.text));
         traffic::pass(&mut pipeline, &mut round.arena, |_, _, _| ())?;
         let mut recorder = Recorder::new(pipeline.names(), round.arena.len());
         while recorder.goes_on(effort) {
+            if chain.changes_payload() {
+                round.arena.restore();
+            }
             round.advance();
             let note = |vector, spent: &[u64], whole| recorder.note(vector, spent, whole);
             traffic::pass(&mut pipeline, &mut round.arena, note)?;
@@ -128,11 +153,11 @@ impl Plan {
     /// alone.
     fn idle(&self, count: usize) -> anyhow::Result<IdleMemory> {
         // What the process needs once must not count.
-        let (engine, worker) = self.start(&chain::WITHOUT_STREAMS, AT_ONCE)?;
+        let (engine, worker) = self.start_alone(&chain::WITHOUT_STREAMS, AT_ONCE)?;
         self.grow(&engine, worker, AT_ONCE.min(count))?;
-        let (engine, worker) = self.start(&chain::WITHOUT_STREAMS, count)?;
+        let (engine, worker) = self.start_alone(&chain::WITHOUT_STREAMS, count)?;
         let (alone, _without) = self.grow(&engine, worker, count)?;
-        let (engine, worker) = self.start(&chain::WITH_STREAMS, count)?;
+        let (engine, worker) = self.start_alone(&chain::WITH_STREAMS, count)?;
         let (with, _with) = self.grow(&engine, worker, count)?;
         Ok(IdleMemory {
             streams: count,

@@ -39,19 +39,9 @@ pub(super) struct IdleMemory {
 }
 
 impl MeasuredChain {
-    fn cycles_per_byte(&self, payload: usize) -> f64 {
-        self.measured.cycles * self.measured.packets as f64 / payload.max(1) as f64
-    }
-
     /// Cycles of the stage that follows streams, for each packet.
     fn in_streams(&self) -> f64 {
         self.measured.stages.iter().find(|(name, _)| *name == "streams").map_or(0.0, |(_, cycles)| *cycles)
-    }
-
-    /// Gigabits of payload a second that one core processes.
-    fn gbit_s(&self, payload: usize) -> f64 {
-        let cycles = self.cycles_per_byte(payload).max(f64::MIN_POSITIVE);
-        self.measured.tsc_hz as f64 * 8.0 / cycles / 1e9
     }
 
     fn json(&self, payload: usize) -> Value {
@@ -63,10 +53,10 @@ impl MeasuredChain {
             "name": self.chain.name,
             "literals": self.chain.literals,
             "rounds": rounds,
-            "cycles_per_byte": to_thousandths(self.cycles_per_byte(payload)),
+            "cycles_per_byte": to_thousandths(self.measured.cycles_per_byte(payload)),
             "target_cycles_per_byte": self.chain.target,
             "cycles_per_packet": rounded(cycles),
-            "gbit_s": rounded(self.gbit_s(payload)),
+            "gbit_s": rounded(self.measured.gbit_s(payload)),
             "stages": stages.collect::<Vec<_>>(),
         })
     }
@@ -117,7 +107,8 @@ impl BenchOutput for StreamReport {
         heads.iter().for_each(|head| text.push_str(&format!("{head:>11}")));
         text.push('\n');
         for row in &self.chains {
-            let (cycles, speed) = (row.cycles_per_byte(self.payload), row.gbit_s(self.payload));
+            let (cycles, speed) =
+                (row.measured.cycles_per_byte(self.payload), row.measured.gbit_s(self.payload));
             let target = row.chain.target.map(|target| format!("{target:.2}")).unwrap_or_default();
             let Measured { cycles: all, rounds, .. } = row.measured;
             let (name, streams) = (row.chain.name, row.in_streams());

@@ -6,8 +6,9 @@
 
 use super::super::arena::Arena;
 use super::super::measure::{MeasuredPipeline, Stages};
+use crate::tsc::Tsc;
 use anyhow::bail;
-use mmb_engine::Verdict;
+use mmb_engine::{DropReason, VECTOR, Verdict, Worker};
 use mmb_packet::checksum::ChecksumDelta;
 use mmb_packet::proto::TCP;
 use mmb_packet::{LinkType, PortId};
@@ -70,6 +71,18 @@ pub(super) struct Trains {
     pub(super) in_flight: usize,
 }
 
+/// What processes the packets of streams.
+pub(super) trait StreamStages: Stages {
+    /// Returns the verdicts of the last vector.
+    fn verdicts(&self) -> &[Verdict; VECTOR];
+}
+
+impl StreamStages for MeasuredPipeline<'_> {
+    fn verdicts(&self) -> &[Verdict; VECTOR] {
+        MeasuredPipeline::verdicts(self)
+    }
+}
+
 /// The packets of a round.
 pub(super) struct Round {
     pub(super) arena: Arena,
@@ -109,6 +122,23 @@ pub(super) fn text(segments: usize, seed: u64) -> Vec<u8> {
     text
 }
 
+/// Tells which worker owns each connection: the one to which the first worker of several hands its SYN.
+pub(super) fn owners(flows: &[Flow], worker: &mut Worker) -> Vec<usize> {
+    let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
+    let mut arena = Arena::default();
+    flows.iter().for_each(|flow| arena.push_from(CLIENTS, &flow.syn(), LinkType::Ethernet));
+    arena.restore();
+    let mut owners = Vec::with_capacity(flows.len());
+    arena.vectors(|packets| {
+        worker.process(0, &Tsc, packets, &mut verdicts);
+        owners.extend(verdicts[..packets.len()].iter().map(|verdict| match verdict {
+            Verdict::Hand(owner) => usize::from(*owner),
+            _ => 0,
+        }));
+    });
+    owners
+}
+
 /// Returns connections that do not exist yet, all different.
 pub(super) fn flows(count: usize, seed: u64) -> Vec<Flow> {
     let mut random = RepeatableRandom::for_purpose(seed, "connections");
@@ -127,6 +157,11 @@ impl Flow {
         frame([self.client, SERVER], flags, numbers, payload)
     }
 
+    /// Its first packet.
+    fn syn(&self) -> Vec<u8> {
+        self.sent_by_client(SYN, [self.isn[0], 0, self.clock[0], 0], &[])
+    }
+
     /// A packet of the server, which answers to what it sees.
     fn sent_by_server(&self, flags: u8, numbers: [u32; 4]) -> Vec<u8> {
         let [client, server] = self.seen;
@@ -138,15 +173,14 @@ impl Flow {
 ///
 /// # Errors
 /// A packet does not pass.
-pub(super) fn establish(flows: &mut [Flow], pipeline: &mut MeasuredPipeline<'_>) -> anyhow::Result<()> {
+pub(super) fn establish(flows: &mut [Flow], pipeline: &mut impl StreamStages) -> anyhow::Result<()> {
     let mut open = |port, frames: &mut dyn Iterator<Item = Vec<u8>>| {
         let mut arena = Arena::default();
         frames.for_each(|frame| arena.push_from(port, &frame, LinkType::Ethernet));
         arena.restore();
         pass(pipeline, &mut arena, |_, _, _| ()).map(|()| arena)
     };
-    let syn = |flow: &Flow| flow.sent_by_client(SYN, [flow.isn[0], 0, flow.clock[0], 0], &[]);
-    let mut syns = open(CLIENTS, &mut flows.iter().map(syn))?;
+    let mut syns = open(CLIENTS, &mut flows.iter().map(Flow::syn))?;
     for (flow, packet) in flows.iter_mut().zip(syns.packets()) {
         flow.seen = ends(packet.bytes());
     }
@@ -164,7 +198,7 @@ pub(super) fn establish(flows: &mut [Flow], pipeline: &mut MeasuredPipeline<'_>)
 /// # Errors
 /// A packet does not pass.
 pub(super) fn pass(
-    pipeline: &mut MeasuredPipeline<'_>,
+    pipeline: &mut impl StreamStages,
     arena: &mut Arena,
     mut note: impl FnMut(usize, &[u64], u64),
 ) -> anyhow::Result<()> {
@@ -172,7 +206,8 @@ pub(super) fn pass(
     pipeline.begin();
     arena.vectors(|packets| {
         let whole = pipeline.take(packets, &mut spent);
-        unsent = unsent.or_else(|| pipeline.unsent(packets.len()));
+        let mut verdicts = pipeline.verdicts()[..packets.len()].iter().copied();
+        unsent = unsent.or_else(|| verdicts.find(|verdict| !matches!(verdict, Verdict::Send(_))));
         note(number, &spent, whole);
         number += 1;
     });

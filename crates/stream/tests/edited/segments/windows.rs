@@ -143,6 +143,38 @@ fn a_fin_behind_output_that_waits_drives_the_receiver() {
     conn.end();
 }
 
+/// A connection that holds the beginning of a word back, and whose receiver has no room any more.
+fn shut() -> EditedConn {
+    let mut conn = narrow(5);
+    assert_eq!(conn.send(seg(0, 0, b"upu")), ["> 0 \"UPPER\" ack 0"]);
+    conn.now_ms = 50;
+    assert_eq!(conn.window(ack(1, 0, 5).window(0)), 3, "what was told is not taken back");
+    conn
+}
+
+#[test]
+fn a_hold_lasts_while_the_receiver_has_no_room() {
+    let mut conn = shut();
+    assert_eq!(conn.release(1000), NOTHING);
+    conn.now_ms = 1060;
+    assert_eq!(conn.send(ack(1, 0, 5).window(50)), ["< 0 \"\" ack 2"]);
+    // There is as much time as ever when the sender may.
+    assert_eq!(conn.release(1159), NOTHING);
+    assert_eq!(conn.send(seg(0, 3, b"p")), ["> 5 \"UPPER\" ack 0"]);
+    conn.end();
+}
+
+#[test]
+fn a_hold_ends_in_time_when_the_receiver_has_room_again() {
+    let mut conn = shut();
+    assert_eq!(conn.release(1000), NOTHING);
+    conn.now_ms = 1060;
+    conn.send(ack(1, 0, 5).window(50));
+    conn.release(1100);
+    assert_eq!(conn.release(1160), ["+> 5 \"u\" ack 0"]);
+    conn.end();
+}
+
 #[test]
 fn growth_beyond_the_largest_segment_makes_more_of_them() {
     let word = "w".repeat(900);
@@ -164,6 +196,29 @@ fn growth_beyond_the_largest_segment_makes_more_of_them() {
     assert_eq!(lengths(&conn.send(seg(0, 1700, &payload))), [3000]);
     let payload = [&[b'a'; 2998][..], b"up"].concat();
     assert_eq!(lengths(&conn.send(seg(0, 4700, &payload))), [1000, 1000, 1000, 898]);
+    conn.end();
+}
+
+#[test]
+fn options_beside_the_usual_ones_leave_less_room() {
+    // Of 1,000 bytes that the receiver takes timestamps leave 988, and two SACK blocks 968.
+    let limits = StreamLimits { window: 1 << 20, ..LIMITS };
+    let lengths = |went: &[String]| {
+        went.iter().map(|packet| packet.split('"').nth(1).map_or(0, str::len)).collect::<Vec<_>>()
+    };
+    let with_sack = |mut segment: Seg| {
+        (segment.header.options, segment.header.has_sack) = (32, true);
+        segment
+    };
+    let mut conn = EditedConn::established_with(limits, &[("up", "UPPER")], &|segment| segment.times(100, 0));
+    assert_eq!(lengths(&conn.send(seg(0, 0, &[b'a'; 988]).times(100, 0))), [988]);
+    assert_eq!(lengths(&conn.send(seg(0, 988, &[b'b'; 988]).times(100, 0))), [988]);
+    // What is sent again brings all that it may carry.
+    assert_eq!(lengths(&conn.send(with_sack(seg(0, 0, &[b'a'; 968]).times(100, 0)))), [968]);
+    let again = conn.send(with_sack(seg(0, 960, &[b'b'; 968]).times(100, 0)));
+    assert_eq!(lengths(&again)[0], 968);
+    let payload = [&[b'c'; 966][..], b"up"].concat();
+    assert_eq!(lengths(&conn.send(with_sack(seg(0, 1976, &payload).times(100, 0)))), [968, 3]);
     conn.end();
 }
 

@@ -1,0 +1,427 @@
+//! The grammar of HTTP/1.x in the plainest code: whole heads as regexes, bytes one after the other.
+
+use super::pieces::{Kind, Pieces, Step, other};
+use mmb_http::{FramingKind, HttpDirection};
+use regex::bytes::{Captures, Regex};
+use std::sync::LazyLock;
+
+const TOKEN: &str = r"[!#$%&'*+.^_`|~0-9A-Za-z-]";
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The first bytes of a connection of another protocol.
+const OTHERS: [&[u8]; 2] = [PREFACE, b"\x16\x03"];
+const MOST_OUTSTANDING: usize = 64;
+const MOST_HEADERS: usize = 128;
+
+fn regex(text: &str) -> Regex {
+    let headers = format!(r"((?:{TOKEN}+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n");
+    let text = text.replace("TOKEN", TOKEN).replace("HEADERS", &headers);
+    Regex::new(&format!("(?s-u)\\A{text}")).expect("a regex")
+}
+
+static REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(TOKEN{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])\r\nHEADERS"));
+static RESPONSE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r\nHEADERS"));
+static TRAILERS: LazyLock<Regex> = LazyLock::new(|| regex("HEADERS"));
+static CHUNK: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n"));
+static ABSOLUTE: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#@]+)(?:[/?#].*)?\z"));
+static HOST_PORT: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(\[[A-Za-z0-9:._~%-]*\]|[A-Za-z0-9._~%!$&'()*+;=-]*)(?::([0-9]*))?\z"));
+
+/// Where a direction is.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Head,
+    Length(u64),
+    UntilClose,
+    ChunkSize,
+    ChunkData(u64),
+    ChunkEnd,
+    Trailers,
+    End,
+    Over,
+}
+
+#[derive(Default)]
+struct Asked {
+    method: Vec<u8>,
+    is_http10: bool,
+    has_upgrade: bool,
+}
+
+struct Direction {
+    bytes: Vec<u8>,
+    at: usize,
+    has_ended: bool,
+    place: Place,
+    is_last: bool,
+    blanks: usize,
+    messages: usize,
+}
+
+/// The model of a connection.
+pub(super) struct Model {
+    limit: usize,
+    directions: [Direction; 2],
+    asked: Vec<Asked>,
+    waits: bool,
+    is_opaque: bool,
+    /// Something was refused.
+    pub(super) is_bad: bool,
+    pub(super) pieces: [Pieces; 2],
+}
+
+/// The headers of a message by name in small letters.
+struct Fields(Vec<(String, Vec<u8>)>);
+
+impl Fields {
+    fn of(lines: &[u8]) -> Fields {
+        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        Fields(
+            lines
+                .map(|line| {
+                    let colon = line.iter().position(|byte| *byte == b':').expect("the regex has a colon");
+                    let name = String::from_utf8_lossy(&line[..colon]).to_ascii_lowercase();
+                    (name, line[colon + 1..].trim_ascii().to_vec())
+                })
+                .collect(),
+        )
+    }
+
+    fn all(&self, name: &str) -> Vec<&[u8]> {
+        self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| &value[..]).collect()
+    }
+
+    fn options(&self) -> Vec<String> {
+        let values = self.all("connection").join(&b","[..]);
+        String::from_utf8_lossy(&values)
+            .to_ascii_lowercase()
+            .split(',')
+            .map(|text| text.trim().to_owned())
+            .collect()
+    }
+
+    fn is_last(&self, is_http10: bool) -> bool {
+        let options = self.options();
+        let has = |option: &str| options.iter().any(|known| known == option);
+        has("close") || (is_http10 && !has("keep-alive"))
+    }
+
+    /// The place behind the head by the headers alone; `None` if they are bad.
+    fn framing(&self, is_http10: bool) -> Option<Option<Place>> {
+        let options = self.options();
+        let named = ["host", "content-length", "transfer-encoding"];
+        if self.0.len() > MOST_HEADERS || options.iter().any(|option| named.contains(&option.as_str())) {
+            return None;
+        }
+        match (&self.all("content-length")[..], &self.all("transfer-encoding")[..]) {
+            ([], []) => Some(None),
+            ([length], []) if length.iter().all(u8::is_ascii_digit) => {
+                let length: u64 = std::str::from_utf8(length).ok()?.parse().ok()?;
+                Some(Some(if length == 0 { Place::End } else { Place::Length(length) }))
+            }
+            ([], [coding]) if coding.eq_ignore_ascii_case(b"chunked") && !is_http10 => {
+                Some(Some(Place::ChunkSize))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Host and port; `None` if it is neither.
+fn host_port(text: &[u8]) -> Option<(Vec<u8>, Option<u16>)> {
+    let found = HOST_PORT.captures(text)?;
+    let port = match found.get(2).map(|port| port.as_bytes()) {
+        None | Some(b"") => None,
+        Some(port) => Some(std::str::from_utf8(port).ok()?.parse().ok()?),
+    };
+    Some((found[1].to_ascii_lowercase(), port))
+}
+
+/// Whether target and Host go together.
+fn target_is_good(method: &[u8], target: &[u8], hosts: &[&[u8]], is_http10: bool) -> bool {
+    let (authority, default) = if method == b"CONNECT" {
+        let Some(colon) = target.iter().rposition(|byte| *byte == b':') else { return false };
+        let port = &target[colon + 1..];
+        if colon == 0 || port.is_empty() || !port.iter().all(u8::is_ascii_digit) {
+            return false;
+        }
+        (Some(target.to_vec()), None)
+    } else if target.starts_with(b"/") || (target == b"*" && method == b"OPTIONS") {
+        (None, None)
+    } else if let Some(found) = ABSOLUTE.captures(target) {
+        let port = match &found[1].to_ascii_lowercase()[..] {
+            b"http" => Some(80),
+            b"https" => Some(443),
+            _ => None,
+        };
+        (Some(found[2].to_vec()), port)
+    } else {
+        return false;
+    };
+    let target = match &authority {
+        None => None,
+        Some(authority) => match host_port(authority) {
+            None => return false,
+            parts => parts,
+        },
+    };
+    match (hosts, target) {
+        ([], _) => is_http10,
+        ([host], None) => host_port(host).is_some(),
+        ([host], Some((name, port))) => host_port(host).is_some_and(|(host, host_port)| {
+            let ports = (host_port.or(default), port.or(default));
+            host == name && (ports.0.is_none() || ports.0 == ports.1)
+        }),
+        _ => false,
+    }
+}
+
+impl Model {
+    pub(super) fn new(limit: usize) -> Model {
+        let direction = || Direction {
+            bytes: Vec::new(),
+            at: 0,
+            has_ended: false,
+            place: Place::Head,
+            is_last: false,
+            blanks: 0,
+            messages: 0,
+        };
+        Model {
+            limit,
+            directions: [direction(), direction()],
+            asked: Vec::new(),
+            waits: false,
+            is_opaque: false,
+            is_bad: false,
+            pieces: Default::default(),
+        }
+    }
+
+    pub(super) fn read(&mut self, step: &Step) {
+        let direction = &mut self.directions[step.direction as usize];
+        direction.bytes.extend(&step.bytes);
+        direction.has_ended |= step.is_end;
+        self.go_on(step.direction);
+        self.go_on(other(step.direction));
+    }
+
+    fn go_on(&mut self, direction: HttpDirection) {
+        let index = direction as usize;
+        while !self.is_bad && !self.is_opaque {
+            let side = &self.directions[index];
+            let (bytes, has_ended) = (side.bytes[side.at..].to_vec(), side.has_ended);
+            let next = match side.place {
+                Place::Head if direction == HttpDirection::Requests => self.request(&bytes),
+                Place::Head => self.response(&bytes),
+                _ => self.body(index, &bytes),
+            };
+            let (kind, len) = match next {
+                Some(piece) => piece,
+                None if self.is_opaque => break,
+                None if !has_ended || self.is_bad => return,
+                None => {
+                    let place = self.directions[index].place;
+                    match place {
+                        Place::Over => return,
+                        Place::Head => {
+                            self.is_bad |= !bytes.is_empty() && !self.waits;
+                            return;
+                        }
+                        Place::UntilClose => {
+                            self.directions[index].place = Place::Over;
+                            (Kind::End, 0)
+                        }
+                        _ => {
+                            self.directions[index].place = Place::Over;
+                            (Kind::Truncated, bytes.len())
+                        }
+                    }
+                }
+            };
+            self.pieces[index].push(kind, len);
+            self.directions[index].at += len;
+            if direction == HttpDirection::Responses {
+                // They may have waited for this response.
+                self.go_on(HttpDirection::Requests);
+            }
+        }
+        if self.is_opaque {
+            self.pieces[index].push(Kind::Opaque, 0);
+        }
+    }
+
+    /// Refuses. Nothing is read any more.
+    fn bad<T>(&mut self) -> Option<T> {
+        self.is_bad = true;
+        None
+    }
+
+    /// No piece: either more bytes must come, or the section is complete or too long and therefore bad.
+    fn incomplete<T>(&mut self, bytes: &[u8], limit: usize, end: &[u8]) -> Option<T> {
+        let within = &bytes[..bytes.len().min(limit)];
+        self.is_bad |= within.len() == limit || within.windows(end.len()).any(|window| window == end);
+        None
+    }
+
+    fn request(&mut self, bytes: &[u8]) -> Option<(Kind, usize)> {
+        let side = &mut self.directions[0];
+        if bytes.is_empty() || self.waits {
+            return None;
+        }
+        let begins = |other: &&&[u8]| other.starts_with(&bytes[..bytes.len().min(other.len())]);
+        if side.messages == 0
+            && side.blanks == 0
+            && let Some(other) = OTHERS.iter().find(begins)
+        {
+            self.is_opaque = bytes.len() >= other.len();
+            return None;
+        }
+        if bytes.starts_with(b"\r\n") {
+            side.blanks += 1;
+            return if side.blanks == 1 {
+                Some((Kind::Framing(FramingKind::BlankLine), 2))
+            } else {
+                self.bad()
+            };
+        }
+        let within = &bytes[..bytes.len().min(self.limit)];
+        let Some(found) = REQUEST.captures(within).filter(|_| !side.is_last) else {
+            return self.incomplete(bytes, self.limit, b"\r\n\r\n");
+        };
+        let Some((asked, place, is_last)) = good_request(&found) else { return self.bad() };
+        if self.asked.len() == MOST_OUTSTANDING {
+            return self.bad();
+        }
+        self.waits = asked.method == b"CONNECT";
+        self.asked.push(asked);
+        let side = &mut self.directions[0];
+        (side.place, side.is_last, side.blanks) = (place, is_last, 0);
+        side.messages += 1;
+        Some((Kind::Request, found[0].len()))
+    }
+
+    fn response(&mut self, bytes: &[u8]) -> Option<(Kind, usize)> {
+        if bytes.is_empty() {
+            return None;
+        }
+        if self.asked.is_empty() || self.directions[1].is_last {
+            return self.bad();
+        }
+        let within = &bytes[..bytes.len().min(self.limit)];
+        let Some(found) = RESPONSE.captures(within) else {
+            return self.incomplete(bytes, self.limit, b"\r\n\r\n");
+        };
+        let (is_http10, fields) = (&found[1] == b"0", Fields::of(&found[3]));
+        let status: u16 = String::from_utf8_lossy(&found[2]).parse().expect("three digits");
+        let asked = &self.asked[0];
+        let Some(framing) = fields.framing(is_http10).filter(|_| fields.all("host").len() < 2) else {
+            return self.bad();
+        };
+        if framing == Some(Place::ChunkSize) && asked.is_http10 {
+            return self.bad();
+        }
+        if status < 200 || status == 204 {
+            let has_body = framing.is_some_and(|place| place != Place::End);
+            let is_interim = status < 200;
+            let is_unasked = status == 101 && !asked.has_upgrade;
+            if has_body || is_unasked || (is_interim && (is_http10 || asked.is_http10)) {
+                return self.bad();
+            }
+        }
+        let has_no_body = status < 200 || status == 204 || status == 304 || asked.method == b"HEAD";
+        let place = if has_no_body { Place::End } else { framing.unwrap_or(Place::UntilClose) };
+        let is_connect = asked.method == b"CONNECT";
+        if status == 101 || (is_connect && status / 100 == 2) {
+            self.is_opaque = true;
+        } else if status >= 200 {
+            self.asked.remove(0);
+            self.waits &= !is_connect;
+            self.directions[1].is_last = fields.is_last(is_http10) || place == Place::UntilClose;
+        }
+        self.directions[1].place = place;
+        let len = found[0].len();
+        if self.is_opaque {
+            self.pieces[1].push(Kind::Response, len);
+            return None;
+        }
+        Some((Kind::Response, len))
+    }
+
+    fn body(&mut self, index: usize, bytes: &[u8]) -> Option<(Kind, usize)> {
+        let place = self.directions[index].place;
+        let available = |left: u64| usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let (next, piece) = match place {
+            Place::End => (Place::Head, (Kind::End, 0)),
+            Place::UntilClose if !bytes.is_empty() => (place, (Kind::Body, bytes.len())),
+            Place::Length(left) if !bytes.is_empty() => {
+                let left_behind = left - available(left) as u64;
+                let next = if left_behind == 0 { Place::End } else { Place::Length(left_behind) };
+                (next, (Kind::Body, available(left)))
+            }
+            Place::ChunkData(left) if !bytes.is_empty() => {
+                let left_behind = left - available(left) as u64;
+                let next = if left_behind == 0 { Place::ChunkEnd } else { Place::ChunkData(left_behind) };
+                (next, (Kind::Body, available(left)))
+            }
+            Place::ChunkSize => {
+                let within = &bytes[..bytes.len().min(256)];
+                let Some(found) = CHUNK.captures(within) else { return self.incomplete(bytes, 256, b"\n") };
+                let size = u64::from_str_radix(&String::from_utf8_lossy(&found[1]), 16).expect("16 digits");
+                let (next, kind) = match size {
+                    0 => (Place::Trailers, FramingKind::LastChunk),
+                    _ => (Place::ChunkData(size), FramingKind::ChunkSize),
+                };
+                (next, (Kind::Framing(kind), found[0].len()))
+            }
+            Place::ChunkEnd if bytes.starts_with(b"\r\n") => {
+                (Place::ChunkSize, (Kind::Framing(FramingKind::ChunkEnd), 2))
+            }
+            Place::ChunkEnd => {
+                self.is_bad = bytes.len() > 1 || bytes.first().is_some_and(|byte| *byte != b'\r');
+                return None;
+            }
+            Place::Trailers => {
+                let within = &bytes[..bytes.len().min(self.limit)];
+                let Some(found) = TRAILERS.captures(within) else {
+                    return self.incomplete(bytes, self.limit, b"\r\n\r\n");
+                };
+                let fields = Fields::of(&found[1]);
+                let refused = ["content-length", "transfer-encoding", "host", "connection"];
+                if fields.0.len() > MOST_HEADERS
+                    || fields.0.iter().any(|(name, _)| refused.contains(&name.as_str()))
+                {
+                    return self.bad();
+                }
+                (Place::End, (Kind::Trailers, found[0].len()))
+            }
+            Place::UntilClose | Place::Length(_) | Place::ChunkData(_) | Place::Head | Place::Over => {
+                return None;
+            }
+        };
+        self.directions[index].place = next;
+        Some(piece)
+    }
+}
+
+/// The request of a head, the place behind it, and whether it is the last one; `None` if it is bad.
+fn good_request(found: &Captures<'_>) -> Option<(Asked, Place, bool)> {
+    let (method, target, is_http10) = (found[1].to_vec(), &found[2], &found[3] == b"0");
+    let fields = Fields::of(&found[4]);
+    let framing = fields.framing(is_http10)?;
+    let is_other_case = |name: &[u8]| method.eq_ignore_ascii_case(name) && method != name;
+    let is_connect = method == b"CONNECT";
+    let has_body = framing.is_some_and(|place| place != Place::End);
+    if is_other_case(b"HEAD") || is_other_case(b"CONNECT") || (is_connect && has_body) {
+        return None;
+    }
+    if !target_is_good(&method, target, &fields.all("host"), is_http10) {
+        return None;
+    }
+    let has_upgrade = !is_http10 && !fields.all("upgrade").is_empty();
+    let is_last = fields.is_last(is_http10);
+    Some((Asked { method, is_http10, has_upgrade }, framing.unwrap_or(Place::End), is_last))
+}

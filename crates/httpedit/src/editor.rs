@@ -1,0 +1,136 @@
+//! What callers see of an editor.
+
+use crate::exchange::{Exchanges, MOST_LIVE_RULES};
+use crate::memory::HttpMemory;
+use crate::output::{EditOutput, HttpNote};
+use crate::plan::BodyPlan;
+use crate::rule::HttpRules;
+use crate::state::{Held, HttpEditor, HttpInput, Kit, Refusal};
+use mmb_http::{HttpConnection, HttpUnfit};
+use mmb_policy::settings::HttpUnfit as UnfitTreatment;
+use mmb_scan::{EditScratch, Scanner};
+
+/// What an editor works with, of the worker and of the policy.
+pub struct HttpTools<'t> {
+    /// The policy's rules.
+    pub rules: &'t HttpRules,
+    /// The connection's rules by [`HttpRules::index_of`], in the order of (priority, id). The same ones at each call, or else
+    /// [`HttpEditor::change_rules`] comes before.
+    pub live: &'t [u32],
+    /// The worker's scanner, in which [`HttpRules::sets`] are prepared.
+    pub scanner: &'t mut Scanner,
+    /// The worker's scratch, prepared for [`HttpRules::edit_patterns`].
+    pub scratch: &'t mut EditScratch,
+    /// The worker's memory.
+    pub memory: &'t mut HttpMemory,
+}
+
+/// What an editor has decided. Bytes that were decided before it could not go on were told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpProgress {
+    /// All bytes are decided.
+    All,
+    /// The bytes that are not decided are held.
+    Held(Held),
+    /// A rule that ends the connection, by the caller's number, is met.
+    Ended(u32),
+    /// All bytes are decided, and all that follow pass, in both directions; so do those that are held of the other one, when it is asked again.
+    Opaque,
+    /// The bytes are not read, and `http unfit` is `close`, or a body that leaves in other framing cannot go on.
+    Unfit(HttpUnfit),
+    /// There is no room for the state of a scan, or the connection has more than [`MOST_LIVE_RULES`] rules.
+    NoRoom,
+}
+
+impl HttpEditor {
+    /// The editor of a connection of which no byte has come, with that many rules on HTTP.
+    #[must_use]
+    pub fn new(rules: &HttpRules, live_rules: usize) -> HttpEditor {
+        HttpEditor {
+            connection: HttpConnection::new(rules.settings.head_kib.saturating_mul(1024)),
+            exchanges: Exchanges::new(live_rules),
+            bodies: [None; 2],
+            scans: [None, None],
+            whole: [0; 2],
+            is_opaque: false,
+        }
+    }
+
+    /// The connection has other rules, or the policy is another one. What is known of messages that have begun is forgotten: rules are about
+    /// the exchanges that begin from now on. Bodies that leave in other framing go on so.
+    pub fn change_rules(&mut self, live_rules: usize) {
+        self.exchanges.change_rules(live_rules);
+        self.scans = [None, None];
+        for body in self.bodies.iter_mut().flatten() {
+            (body.editing, body.detects, body.searched) = (0, false, 0);
+        }
+    }
+
+    /// Whether a message leaves in another framing than it came in, so that bytes which are not shown would not be understood.
+    #[must_use]
+    pub fn has_own_framing(&self) -> bool {
+        self.bodies.iter().flatten().any(|body| body.plan == BodyPlan::Chunks)
+    }
+
+    /// Gives back the states of scans to the worker's scanner. They return by themselves, a little later, if the editor is dropped.
+    pub fn close(&mut self, scanner: &mut Scanner) {
+        for scan in &mut self.scans {
+            if let Some(state) = scan.take() {
+                scanner.close(state);
+            }
+        }
+    }
+
+    /// Decides about the undecided bytes of a direction, from the first one on. What `out` is not told remains undecided.
+    pub fn edit(
+        &mut self,
+        tools: &mut HttpTools<'_>,
+        input: HttpInput<'_>,
+        out: &mut dyn EditOutput,
+    ) -> HttpProgress {
+        let HttpTools { rules, live, scanner, scratch, memory } = tools;
+        if live.len() > MOST_LIVE_RULES {
+            return HttpProgress::NoRoom;
+        }
+        if !self.exchanges.fits(live.len()) {
+            self.change_rules(live.len());
+        }
+        let HttpMemory { buffer, work } = &mut **memory;
+        let mut kit = Kit { rules, live, scanner, scratch, work };
+        let mut at = 0;
+        loop {
+            let rest = HttpInput { bytes: &input.bytes[at..], ..input };
+            if self.is_opaque {
+                out.pass(rest.bytes.len());
+                return HttpProgress::Opaque;
+            }
+            let step = match self.bodies[input.direction as usize] {
+                None => self.head(&mut kit, buffer, (rest, at), out),
+                Some(body) if body.plan == BodyPlan::Pass && (!body.detects || body.is_behind_content) => {
+                    self.pass_body(buffer, rest, out)
+                }
+                Some(body) if body.is_behind_content => self.trailers(&mut kit, buffer, rest, out),
+                Some(body) => self.body(&mut kit, buffer, (rest, at), body, out),
+            };
+            match step {
+                Ok(step) => {
+                    at += step.decided;
+                    match step.held {
+                        None => {}
+                        Some(_) if at == input.bytes.len() => return HttpProgress::All,
+                        Some(held) => return HttpProgress::Held(held),
+                    }
+                }
+                Err(Refusal::NoRoom) => return HttpProgress::NoRoom,
+                Err(Refusal::Ended(rule)) => return HttpProgress::Ended(rule),
+                Err(Refusal::Unfit(reason)) => {
+                    if rules.settings.unfit == UnfitTreatment::Close || self.has_own_framing() {
+                        return HttpProgress::Unfit(reason);
+                    }
+                    out.note(HttpNote::UnfitPassed(reason));
+                    self.is_opaque = true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Where directions are in the queues.
+
+use mmb_base::{Id, id_types};
+use std::num::NonZeroU32;
+
+id_types! {
+    /// What edits need of a stream; valid while the stream lives.
+    pub(crate) struct EditId;
+}
+
+/// A direction of a stream with edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirectionId(NonZeroU32);
+
+impl DirectionId {
+    /// A direction of a stream: ids of streams are below 2^31, as each takes some hundred bytes.
+    pub(crate) fn new(edit: EditId, direction: usize) -> Option<DirectionId> {
+        NonZeroU32::new(edit.number() << 1 | (direction & 1) as u32).map(DirectionId)
+    }
+
+    pub(crate) fn edit(self) -> EditId {
+        EditId::new(self.0.get() >> 1).unwrap_or(EditId::FIRST)
+    }
+
+    pub(crate) fn direction(self) -> usize {
+        (self.0.get() & 1) as usize
+    }
+}
+
+/// Where a direction is in a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Links {
+    pub(super) before: Option<DirectionId>,
+    pub(super) behind: Option<DirectionId>,
+    pub(super) is_in: bool,
+}

@@ -1,0 +1,271 @@
+//! What a table does for its streams with edits.
+
+use super::datagram::{edit_datagram, forget_datagram};
+use super::decide::Decider;
+use super::links::{DirectionId, EditId};
+use super::made::{MadeSegment, Maker};
+use super::side::{CREDIT, EditSide, EditStream};
+use super::sink::Undecided;
+use super::table::EditTable;
+use crate::id::StreamId;
+use crate::limits::AckSpace;
+use crate::reader::StreamReader;
+use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
+use crate::side::{Level, Side};
+use crate::table::{Stream, StreamTable};
+
+/// Packets that a direction makes before others have their turn.
+const TURN: u32 = 16;
+
+impl StreamTable {
+    /// Takes a datagram of a direction that is edited.
+    pub(crate) fn take_edited_datagram(
+        &mut self,
+        (id, direction): (StreamId, usize),
+        payload: &[u8],
+        (is_corrupt, now_ms): (bool, u64),
+        reader: &mut dyn StreamReader,
+    ) -> Outcome {
+        let Some(edit) = self.streams[id].edit else { return Outcome::PASS };
+        let Some((decider, _)) = self.decider(id, direction, now_ms) else { return Outcome::PASS };
+        let outcome = edit_datagram(decider, payload, is_corrupt, reader);
+        if let StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) = outcome.verdict {
+            self.edit.stop(edit, why);
+        }
+        let keeps = self.edit.streams[edit].sides[direction & 1].kept.len() > 0;
+        self.edit.datagram = DirectionId::new(edit, direction).filter(|_| keeps).map(|queued| (id, queued));
+        outcome
+    }
+
+    /// Gives back the memory of the last datagram's output.
+    pub(crate) fn forget_last_datagram(&mut self) {
+        if let Some((id, direction)) = self.edit.datagram.take()
+            && let Some((decider, _)) = self.decider(id, direction.direction(), 0)
+        {
+            forget_datagram(decider);
+        }
+    }
+
+    /// What deciding about a direction needs, and its other one.
+    fn decider(&mut self, id: StreamId, direction: usize, now_ms: u64) -> Option<(Decider<'_>, &Side)> {
+        let StreamTable { pool, streams, edit, .. } = self;
+        let Stream { sides: [first, second], edit: edit_id, .. } = &mut streams[id];
+        let (side, other) = if direction & 1 == 0 { (first, second) } else { (second, first) };
+        let EditTable { streams, lists, scratch, .. } = edit;
+        let edit = &mut streams[(*edit_id)?].sides[direction & 1];
+        Some((Decider { side, edit, pool, lists, scratch, now_ms }, other))
+    }
+
+    /// A packet of a stream was taken, or held bytes were asked about; or that has failed.
+    pub(crate) fn note_edit(&mut self, id: StreamId, failed: Option<StreamDrop>) {
+        let Stream { sides, edit: Some(edit_id), .. } = &self.streams[id] else { return };
+        if let Some(why) = failed {
+            return self.edit.stop(*edit_id, why);
+        }
+        let EditStream { sides: edits, stream, .. } = &mut self.edit.streams[*edit_id];
+        *stream = Some(id);
+        for (edit, side) in edits.iter_mut().zip(sides) {
+            edit.credit = CREDIT;
+            edit.assert_sound(side, &self.edit.lists);
+        }
+        self.edit.note(*edit_id, sides, self.limits.hold_ms);
+    }
+
+    /// A direction that has held bytes back for the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms), or for it once more:
+    /// [`StreamTable::release`] asks about them again.
+    pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
+        let EditTable { streams, waiting, .. } = &mut self.edit;
+        while let Some(id) = waiting.first() {
+            let EditStream { sides, stream, .. } = &mut streams[id.edit()];
+            let edit = &mut sides[id.direction()];
+            if edit.due_ms > now_ms {
+                return None;
+            }
+            let stream = *stream;
+            let hold_ms = u64::from(self.limits.hold_ms.max(1));
+            let due_ms = if edit.is_shut() { now_ms + hold_ms } else { edit.held_since_ms + hold_ms };
+            waiting.remove(streams, id);
+            if due_ms <= now_ms && stream.is_some() {
+                return stream.map(|stream| (stream, id.direction()));
+            }
+            // Bytes before these were decided meanwhile, or the receiver has no room.
+            waiting.push(streams, id);
+            streams[id.edit()].sides[id.direction()].due_ms = due_ms;
+        }
+        None
+    }
+
+    /// When [`StreamTable::next_due`] has something; `None` while nothing is held.
+    pub fn due_ms(&self) -> Option<u64> {
+        let first = self.edit.waiting.first()?;
+        Some(self.edit.streams[first.edit()].sides[first.direction()].due_ms)
+    }
+
+    /// Asks again about the bytes that a direction holds back.
+    ///
+    /// # Errors
+    /// The reader breaks, or there is no memory: the caller ends the connection.
+    pub fn release(
+        &mut self,
+        id: StreamId,
+        direction: usize,
+        now_ms: u64,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), StreamDrop> {
+        if let Some(why) = self.edit.over(self.streams[id].edit) {
+            return Err(why);
+        }
+        let hold_ms = u64::from(self.limits.hold_ms.max(1));
+        let Some((mut decider, other)) = self.decider(id, direction, now_ms) else { return Ok(()) };
+        let told = other.told();
+        let (since_ms, before) = (decider.edit.held_since_ms, decider.edit.decided);
+        let waited_ms = Some(now_ms.saturating_sub(since_ms).min(u64::from(u32::MAX - 1)) as u32);
+        let asked = Undecided { waited_ms, ..decider.question() };
+        let released = decider.decide(&[], asked, reader);
+        let Decider { edit, side, lists, .. } = decider;
+        if edit.decided == before {
+            edit.held_since_ms = since_ms;
+        }
+        edit.settle(side, lists, told);
+        self.note_edit(id, released.err());
+        // It is asked about once more when it has waited for as long again.
+        if let Some(edit) = self.streams[id].edit {
+            self.edit.streams[edit].sides[direction & 1].due_ms = now_ms + hold_ms;
+        }
+        released
+    }
+
+    /// Makes the next packet of the streams that have some to make. It is the caller's to send it as if its end had sent it.
+    pub fn make(&mut self) -> Option<MadeSegment<'_>> {
+        let StreamTable { pool, streams, early, edit: table, .. } = self;
+        let (stream, direction, work) = loop {
+            let first = table.ready.first()?;
+            let EditStream { sides: edits, stream, .. } = &table.streams[first.edit()];
+            let (direction, stream) = (first.direction(), *stream);
+            let work = stream.and_then(|stream| {
+                let sides = &streams[stream].sides;
+                edits[direction].work(&sides[direction], &sides[1 - direction], edits[1 - direction].mss)
+            });
+            if let (Some(stream), Some(work)) = (stream, work)
+                && table.made < TURN
+            {
+                table.made += 1;
+                break (stream, first, work);
+            }
+            table.made = 0;
+            table.ready.remove(&mut table.streams, first);
+            if work.is_some() {
+                table.ready.push(&mut table.streams, first);
+            }
+        };
+        let Stream { sides, owner, .. } = &mut streams[stream];
+        let EditTable { streams, lists, payload, .. } = table;
+        let edits = &mut streams[direction.edit()].sides;
+        let (stream, direction) = ((stream, *owner), direction.direction());
+        Some(Maker { pool, lists, early, sides, edits, stream, direction, buffer: payload }.make(work))
+    }
+
+    /// A packet could not carry what the outcome said: packets are made for it.
+    pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
+        let Some(edit_id) = self.streams[id].edit.filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
+            return;
+        };
+        let edit = &mut self.edit.streams[edit_id].sides[direction & 1];
+        if let EditedPayload::Kept { offset, len } = edited.payload {
+            edit.again.add(offset, offset + len as u64);
+        }
+        if edited.has_fin {
+            edit.sent = edit.sent_data();
+        }
+        self.note_edit(id, None);
+    }
+
+    /// Copies the payload of a packet that goes on changed: as many bytes as the outcome said, before the next packet is taken.
+    pub fn copy_kept(&self, id: StreamId, direction: usize, offset: u64, into: &mut [u8]) {
+        let Some(edit) = self.streams[id].edit else { return };
+        let edit = &self.edit.streams[edit].sides[direction & 1];
+        let mut filled = 0;
+        for slice in edit.kept.slices(&self.pool, offset.saturating_sub(edit.acked) as usize, into.len()) {
+            into[filled..filled + slice.len()].copy_from_slice(slice);
+            filled += slice.len();
+        }
+        debug_assert_eq!(filled, into.len());
+    }
+
+    /// Bounds the payload of the packets that are made of a direction: what is longer does not pass the path, as an ICMP error has told.
+    pub fn bound_payload(&mut self, id: StreamId, direction: usize, most: u16) {
+        if let Some(edit) = self.streams[id].edit {
+            let path = &mut self.edit.streams[edit].sides[direction & 1].path;
+            *path = Some(path.map_or(most, |path| path.min(most)));
+        }
+    }
+
+    /// The number of input that stands for one of output: of an acknowledgment that the receiver of a direction has sent, or of a packet of the
+    /// direction that an ICMP error quotes.
+    pub fn input_of(&self, id: StreamId, direction: usize, number: u32) -> u32 {
+        match self.edited(id, direction) {
+            Some((side, edit)) => edit.told_input(side, &self.edit.lists, edit.output_offset(side, number)),
+            None => number,
+        }
+    }
+
+    /// A SACK block of input for one of output; `None` if it holds no whole byte of input.
+    pub fn sack_of(&self, id: StreamId, direction: usize, [left, right]: [u32; 2]) -> Option<[u32; 2]> {
+        let Some((side, edit)) = self.edited(id, direction) else { return Some([left, right]) };
+        let lists = &self.edit.lists;
+        let offset = |number| edit.output_offset(side, number).max(0).cast_unsigned().min(edit.out_next);
+        let (left, right) = (offset(left), offset(right));
+        let [left, right] = [edit.map.input_ceil(lists, left), edit.input_floor(lists, right)];
+        (left < right).then(|| [side.seq(left), side.seq(right)])
+    }
+
+    /// The states of a direction that is edited, if acknowledgments are about its output.
+    fn edited(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
+        self.states(id, direction).filter(|_| self.acks == AckSpace::Wire)
+    }
+
+    /// The states of a direction that is edited.
+    pub(crate) fn states(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
+        let stream = &self.streams[id];
+        let side = &stream.sides[direction & 1];
+        let edit = stream.edit.filter(|_| side.level == Level::Edit && side.has_begun)?;
+        Some((side, &self.edit.streams[edit].sides[direction & 1]))
+    }
+
+    /// What has to be added to the numbers of each direction to have those that its receiver counts, if that is a constant: nothing is held, kept or
+    /// early, and no edit is unacknowledged. From then on a connection needs nothing else of a stream that no rule edits any more.
+    pub fn constant_shifts(&self, id: StreamId) -> Option<[u32; 2]> {
+        let stream = &self.streams[id];
+        let mut shifts = [0; 2];
+        let Some(edit) = stream.edit else { return Some(shifts) };
+        for (shift, (edit, side)) in
+            shifts.iter_mut().zip(self.edit.streams[edit].sides.iter().zip(&stream.sides))
+        {
+            let is_settled = edit.kept.len() + edit.held.len() == 0 && side.early.is_none();
+            *shift = edit.map.constant().filter(|_| is_settled)? as u32;
+        }
+        Some(shifts)
+    }
+
+    /// Whether the numbers of a stream are those of its ends in both directions: it has no edits, or none that changed a length.
+    #[inline]
+    pub fn is_unshifted(&self, id: StreamId) -> bool {
+        let is_shifted = |edit: EditId| self.edit.streams[edit].sides.iter().any(|side| side.is_shifted);
+        !self.streams[id].edit.is_some_and(is_shifted)
+    }
+
+    /// Whether some direction of a stream is edited.
+    pub fn is_edited(&self, id: StreamId) -> bool {
+        self.streams[id].edit.is_some()
+    }
+
+    /// Streams with edits, and directions with edits that are not acknowledged.
+    pub fn edit_records(&self) -> usize {
+        self.edit.streams.len() + self.edit.lists.len()
+    }
+
+    /// Gives back what edits need of a stream.
+    pub(crate) fn end_edit(&mut self, edit: EditId) {
+        self.edit.close(edit, &mut self.pool);
+    }
+}

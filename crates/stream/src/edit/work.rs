@@ -1,0 +1,55 @@
+//! What is to be made of a direction, and what holds between its two states.
+
+use super::map::EditLists;
+use super::side::EditSide;
+use crate::side::{Level, Side};
+
+/// A packet that is to be made of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// An acknowledgment for its sender.
+    Acknowledgment,
+    /// Output in these bounds, or at its end the FIN alone.
+    Data(u64, u64),
+}
+
+impl EditSide {
+    /// The next packet to be made of a direction: what was sent again comes before what is new. `own` is its side; `other` and `receiver_mss` are those of the
+    /// other end.
+    pub(crate) fn work(&self, own: &Side, other: &Side, receiver_mss: Option<u16>) -> Option<Work> {
+        // A packet would be the first acknowledgment of an end that has not answered yet, and perhaps never got what it acknowledges.
+        if own.level != Level::Edit || own.told().is_none() || other.told().is_none() {
+            return None;
+        }
+        if self.owes_ack || self.duplicates > 0 {
+            return Some(Work::Acknowledgment);
+        }
+        if self.credit > 0 {
+            let (most, limit) = (self.most_payload(receiver_mss), self.limit());
+            let again = self.again.first().filter(|(from, _)| *from < limit);
+            let (from, to) = again.unwrap_or((self.sent_data(), limit));
+            if from < to.min(limit) {
+                return Some(Work::Data(from, to.min(limit).min(from + most)));
+            }
+        }
+        let has_fin = self.has_ended && !self.has_sent_fin() && self.sent == self.out_next;
+        has_fin.then_some(Work::Data(self.out_next, self.out_next))
+    }
+
+    /// What holds between two packets of a stream whose editor has not broken.
+    pub(crate) fn assert_sound(&self, side: &Side, lists: &EditLists) {
+        if side.level != Level::Edit || !cfg!(debug_assertions) {
+            return;
+        }
+        debug_assert!(self.acked <= self.sent && self.sent <= self.out_next + u64::from(self.has_ended));
+        debug_assert_eq!(self.kept.len() as u64, self.out_next.saturating_sub(self.acked));
+        debug_assert_eq!(self.decided + self.held.len() as u64, side.next);
+        debug_assert!(!self.has_ended || side.fin() == Some(self.decided));
+        // No byte of input counts as acknowledged before all of its output is.
+        debug_assert!(side.acked <= self.decided + u64::from(self.acked > self.out_next));
+        debug_assert!(self.map.output_ceil(lists, side.acked.min(self.decided)) <= self.acked);
+        debug_assert!(self.again.first().is_none_or(|(from, to)| self.acked <= from && to <= self.sent));
+        debug_assert_eq!(self.map.output_ceil(lists, self.decided), self.out_next);
+        self.map.assert_sound(lists, self.decided, self.out_next);
+    }
+}
