@@ -184,6 +184,15 @@ impl TcpTake<'_> {
         }
     }
 
+    /// Begins anew before any byte was taken: perhaps a FIN was.
+    pub(crate) fn begin_edit_anew(&mut self) {
+        if let Some(EditTake { lists, ours, .. }) = &mut self.edit {
+            ours.clear(self.pool, lists);
+            let EditSide { links, most_kept, .. } = **ours;
+            **ours = EditSide { links, most_kept, ..EditSide::default() };
+        }
+    }
+
     /// Checks what is due to either end, when a segment was taken.
     pub(crate) fn settle(&mut self) {
         let told = [self.theirs.told(), self.ours.told()];

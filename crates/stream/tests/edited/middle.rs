@@ -39,7 +39,10 @@ impl Middle {
 
     /// What an end is to receive.
     pub(crate) fn expected(&self, direction: usize) -> Vec<u8> {
-        let output = &self.editor.decided[direction].output;
+        let output = match self.levels[direction] {
+            Level::None => &self.editor.streams[direction],
+            Level::Watch | Level::Guard | Level::Edit => &self.editor.decided[direction].output,
+        };
         if self.levels[direction] == Level::Edit && !self.editor.has_released {
             assert!(*output == self.editor.reference(direction), "the output is not the reference edit");
         }
@@ -79,7 +82,6 @@ impl Middle {
             self.is_reset |= segment.has(flag::RST);
             passed.push(packet);
         }
-        passed.extend(self.made());
         if !segment.is_corrupt {
             passed.iter().for_each(|packet| self.check(packet));
         }
@@ -91,22 +93,22 @@ impl Middle {
         while let Some((id, direction)) = self.table.next_due(now_ms) {
             self.table.release(id, direction, now_ms, &mut self.editor).expect("memory");
         }
-        let made = self.made();
-        made.iter().for_each(|packet| self.check(packet));
-        made
+        self.made()
     }
 
     pub(crate) fn due_ms(&self) -> Option<u64> {
         self.table.due_ms()
     }
 
-    fn made(&mut self) -> Vec<Datagram> {
+    /// The packets that are made.
+    pub(crate) fn made(&mut self) -> Vec<Datagram> {
         let mut packets = Vec::new();
         while let Some(made) = self.table.make() {
             let template = self.template[made.direction].as_ref().expect("packets of that end");
             packets.push(template.made(&made));
             assert!(packets.len() < 10_000, "packets without end");
         }
+        packets.iter().for_each(|packet| self.check(packet));
         packets
     }
 
