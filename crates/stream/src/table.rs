@@ -162,7 +162,9 @@ impl StreamTable {
             return Err(Unfit::NoRoom);
         }
         let edit = match levels.contains(&Level::Edit) {
-            true => Some(self.edit.open(self.limits.window, self.acks == AckSpace::Wire).map_err(|_| Unfit::NoRoom)?),
+            true => Some(
+                self.edit.open(self.limits.window, self.acks == AckSpace::Wire).map_err(|_| Unfit::NoRoom)?,
+            ),
             false => None,
         };
         let proto = if first.is_some() { StreamProto::Tcp } else { StreamProto::Udp };

@@ -21,6 +21,9 @@ pub(crate) const RETRY_MS: u64 = 200;
 /// So often a direction is looked at, [`RETRY_MS`] apart, before its receiver is given up: for 50 s, with nine packets.
 const MOST_POLLS: u8 = 250;
 
+/// A receiver that answers that it has no room is asked again when it was looked at as often once more: after 3 s.
+const ANSWERED: u8 = 16;
+
 impl EditSide {
     /// Whether the receiver has not acknowledged all that was acknowledged to the sender.
     pub(crate) fn is_promising(&self, side: &Side) -> bool {
@@ -49,8 +52,10 @@ impl EditSide {
 
     /// The receiver has made progress, or has told that it has no room.
     pub(crate) fn note_answer(&mut self, is_progress: bool) {
-        if is_progress || self.edge <= self.sent_data() {
+        if is_progress {
             self.polls = 0;
+        } else if self.edge <= self.sent_data() {
+            self.polls = self.polls.min(ANSWERED);
         }
     }
 

@@ -263,7 +263,9 @@ impl StreamTable {
         let offset = |number| edit.output_offset(side, number).max(0).cast_unsigned().min(edit.out_next);
         let (left, right) = (offset(left), offset(right));
         let [left, right] = [edit.map.input_ceil(lists, left), edit.input_floor(lists, right)];
-        (left < right).then(|| [side.seq(left), side.seq(right)])
+        // To the sender a block that begins where its acknowledgment ends would say that its receiver has thrown bytes away.
+        let is_promised = edit.is_promising(side) && left <= edit.promised;
+        (left < right && !is_promised).then(|| [side.seq(left), side.seq(right)])
     }
 
     /// The states of a direction that is edited, if acknowledgments are about its output.
