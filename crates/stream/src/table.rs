@@ -80,6 +80,8 @@ pub struct StreamTable {
     pub(crate) early: EarlyTable,
     pub(crate) edit: EditTable,
     pub(crate) acks: AckSpace,
+    /// The time of the last call that had one.
+    pub(crate) now_ms: u64,
     /// Where the search for a stream that may be given up goes on.
     hand: u32,
 }
@@ -160,7 +162,9 @@ impl StreamTable {
             return Err(Unfit::NoRoom);
         }
         let edit = match levels.contains(&Level::Edit) {
-            true => Some(self.edit.open(self.limits.window).map_err(|_| Unfit::NoRoom)?),
+            true => Some(
+                self.edit.open(self.limits.window, self.acks == AckSpace::Wire).map_err(|_| Unfit::NoRoom)?,
+            ),
             false => None,
         };
         let proto = if first.is_some() { StreamProto::Tcp } else { StreamProto::Udp };
@@ -180,6 +184,7 @@ impl StreamTable {
         reader: &mut dyn StreamReader,
     ) -> Outcome {
         self.forget_last_datagram();
+        self.now_ms = now_ms;
         if let Some(why) = self.edit.over(self.streams[id].edit) {
             return Outcome::drop(why);
         }

@@ -129,7 +129,8 @@ impl TcpTake<'_> {
         // Only what begins at or before the last acknowledgment sets the timestamp, and nothing that lies before the window (RFC 7323 section
         // 4.3): segments behind it may come in another order.
         let is_new = place.end + i64::from(place.is_empty()) > self.ours.next.cast_signed();
-        let is_due = is_new && place.at <= self.ours.acked.cast_signed();
+        let acked = self.edit.as_ref().map_or(self.ours.acked, |edit| edit.ours.told_acked(self.ours));
+        let is_due = is_new && place.at <= acked.cast_signed();
         if is_due && !is_old {
             self.ours.note_timestamp(segment.timestamps, self.now_ms);
         }
@@ -182,9 +183,12 @@ impl TcpTake<'_> {
             }
             self.clear_early();
             self.ours.begin_anew(self.pool, base);
+            self.begin_edit_anew();
         }
+        let place = Place { at: 0, end: payload.len() as i64 };
         // With bytes, the SYN-ACK would not tell which of the SYNs it answers.
-        if self.ours.has_renumbered && self.ours.is_guarded() && !payload.is_empty() {
+        let is_unclear = self.ours.has_renumbered && !payload.is_empty();
+        if self.ours.is_guarded() && (is_unclear || !self.agrees_with_fin(segment, place)) {
             return Outcome::drop(StreamDrop::OutOfWindow);
         }
         let is_first = !self.ours.has_begun;
@@ -218,7 +222,6 @@ impl TcpTake<'_> {
             }
         }
         outcome.window = self.clamp_window(segment);
-        let place = Place { at: 0, end: payload.len() as i64 };
         let taken = match self.ours.level {
             // Behind the handshake no SYN's data are taken.
             Level::Watch if is_first || is_other || !self.theirs.has_begun => {
@@ -285,7 +288,7 @@ impl TcpTake<'_> {
     }
 
     fn is_in_guarded_window(&self, segment: &Segment, place: Place) -> bool {
-        let Side { edge, next, sent, .. } = *self.ours;
+        let Side { edge, sent, .. } = *self.ours;
         // Before the first byte lies only that of a keep-alive, in the place of the SYN (RFC 9293 section 3.8.4).
         if place.at < -1 || (place.at == -1 && place.end > 0) {
             return false;
@@ -295,6 +298,12 @@ impl TcpTake<'_> {
         if place.end > most.cast_signed() && !place.is_probe(edge.cast_signed()) {
             return false;
         }
+        self.agrees_with_fin(segment, place)
+    }
+
+    /// Whether the bytes of a segment lie before the FIN, and its own FIN is where that is, and behind all bytes.
+    fn agrees_with_fin(&self, segment: &Segment, place: Place) -> bool {
+        let Side { next, sent, .. } = *self.ours;
         let has_fin = segment.has(flag::FIN);
         match self.ours.fin() {
             Some(_) if (place.is_empty() && !has_fin) || self.is_keep_alive_behind_fin(place) => true,

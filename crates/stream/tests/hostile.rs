@@ -2,7 +2,7 @@
 //!
 //! A sender sends bytes of several texts for the same numbers, in any order, with false headers, and again. What the guard passes may be lost
 //! behind it. Held, for every receiver: it never gets the whole pattern, and what it gets is what the scanner saw. `MMB_STREAM_SCRIPTS` is the
-//! number of scripts, `MMB_STREAM_FIRST` the first one's seed.
+//! number of scripts, `MMB_STREAM_FIRST` the first one's seed. At level edit, the same senders: `edited/hostile.rs`.
 
 use crate::support::receiver::{Habits, OVERLAPS, Overlap, Receiver};
 use crate::support::{Conn, LIMITS, Seg, contains, seeds, seg, syn, syn_ack};
@@ -12,7 +12,7 @@ use mmb_stream::{
     StreamLimits, Urgent, flag,
 };
 
-const PATTERN: &[u8] = b"ATTACK";
+pub(crate) const PATTERN: &[u8] = b"ATTACK";
 /// Scripts, if nothing else is asked for.
 const SCRIPTS: u64 = 2500;
 
@@ -24,7 +24,7 @@ const TEXTS: [&[u8]; 4] = [
     &[b'-'; 32],
 ];
 
-fn limits(random: &mut RepeatableRandom) -> StreamLimits {
+pub(crate) fn limits(random: &mut RepeatableRandom) -> StreamLimits {
     StreamLimits {
         memory: random.of(&[16 << 10, 512 << 10]),
         window: random.of(&[5, 12, 24, 1 << 16]),
@@ -35,24 +35,28 @@ fn limits(random: &mut RepeatableRandom) -> StreamLimits {
 }
 
 /// A hostile sender. It mostly wants one text to arrive, and sends others for the same numbers.
-struct Sender {
-    random: RepeatableRandom,
+pub(crate) struct Sender {
+    pub(crate) random: RepeatableRandom,
     time: u32,
     /// The probability of each false header field.
     falsehood: f64,
     /// Goes on where the receiver is, so that connections make progress.
-    place: i64,
+    pub(crate) place: i64,
 }
 
 impl Sender {
-    fn bytes(&mut self, at: i64, len: usize) -> Vec<u8> {
+    pub(crate) fn new(random: RepeatableRandom, falsehood: f64) -> Sender {
+        Sender { random, time: u32::MAX - 30, falsehood, place: 0 }
+    }
+
+    pub(crate) fn bytes(&mut self, at: i64, len: usize) -> Vec<u8> {
         let text = self.random.weighted(&[(TEXTS[0], 5), (TEXTS[1], 2), (TEXTS[2], 1), (TEXTS[3], 1)]);
         (at..at + len as i64)
             .map(|offset| usize::try_from(offset).ok().and_then(|at| text.get(at)).map_or(b'?', |byte| *byte))
             .collect()
     }
 
-    fn segment(&mut self) -> Seg {
+    pub(crate) fn segment(&mut self) -> Seg {
         let len = self.random.of(&[0, 1, 1, 2, 3, 5, 8, 13, 32]);
         let at = match self.random.below(4) {
             0 => self.random.below(36) as i64 - 2,
@@ -108,7 +112,7 @@ fn run(seed: u64, overlap: Overlap, has_middle: bool) -> Fate {
     let mut receiver = Receiver::new(habits);
     let falsehood = random.of(&[0.0, 0.02, 0.1]);
     let loss = random.of(&[0.0, 0.1, 0.4]);
-    let mut sender = Sender { random, time: u32::MAX - 30, falsehood, place: 0 };
+    let mut sender = Sender::new(random, falsehood);
     let first = match sender.random.chance(0.3) {
         true => syn(&sender.bytes(0, 15)),
         false => syn(b""),

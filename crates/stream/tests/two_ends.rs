@@ -28,7 +28,7 @@ pub(crate) const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), I
 /// Scripts for each pair of levels, if nothing else is asked for.
 const SCRIPTS: u64 = 100;
 /// A script that is not over by then never ends.
-pub(crate) const MOST_MS: u64 = 3_000_000;
+const MOST_MS: u64 = 3_000_000;
 /// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends.
 const SCRIPTS_TO_A_STALL: u64 = 200;
 

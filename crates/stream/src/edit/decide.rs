@@ -10,11 +10,15 @@ use crate::segment::StreamDrop;
 use crate::side::Side;
 use std::ops::ControlFlow;
 
-/// The most early bytes that are decided at once: between them is asked whether there is room for more output.
-const MOST_EARLY: usize = 4 << 10;
+/// The early bytes that are decided at once: between them is asked whether there is room for more output. As many as are held, if these are more,
+/// since they are copied each time.
+const EARLY: usize = 4 << 10;
 
 /// Bytes that the editor is asked about at once: those that are held, and new ones.
-pub(crate) const MOST_UNDECIDED: usize = MOST_HELD + (64 << 10);
+pub(crate) const MOST_UNDECIDED: usize = MOST_HELD + MOST_AT_ONCE;
+
+/// The most new bytes: those of a packet.
+const MOST_AT_ONCE: usize = 64 << 10;
 
 /// One direction, while its bytes are decided.
 pub(crate) struct Decider<'d> {
@@ -64,8 +68,8 @@ impl Decider<'_> {
         let Some(range) = early.first_behind(next).filter(|range| range.start <= next) else {
             return Ok(false);
         };
-        let count = ((range.end - next) as usize).min(MOST_EARLY);
         let known = self.edit.held.len();
+        let count = ((range.end - next) as usize).min(known.clamp(EARLY, MOST_AT_ONCE));
         let mut scratch = self.held_bytes();
         early.slices(self.pool, next, count).for_each(|slice| scratch.extend_from_slice(slice));
         // Makes room for the copies that are kept.

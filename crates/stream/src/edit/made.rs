@@ -82,6 +82,7 @@ impl<'m> Maker<'m> {
     pub(crate) fn make(mut self, work: Work) -> MadeSegment<'m> {
         match work {
             Work::Acknowledgment => self.acknowledgment(),
+            Work::Probe => self.probe(),
             Work::Data(from, to) => {
                 let made = self.data(from, to);
                 MadeSegment { payload: self.buffer, ..made }
@@ -105,10 +106,11 @@ impl<'m> Maker<'m> {
         }
         edit.owes_ack = false;
         own.acked = own.acked.max(edit.acked_input(own, self.lists, edit.acked));
-        let ack = own.seq(own.acked);
+        let told = edit.told_acked(own);
+        let ack = own.seq(told);
         other.tell(ack);
         let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
-        from.window = (own.edge.saturating_sub(own.acked) >> scale).min(u64::from(u16::MAX)) as u16;
+        from.window = (own.edge.saturating_sub(told) >> scale).min(u64::from(u16::MAX)) as u16;
         MadeSegment {
             stream: self.stream.0,
             owner: self.stream.1,
@@ -120,6 +122,27 @@ impl<'m> Maker<'m> {
             window: from.window,
             timestamps: from.timestamps.map(|[value, echo]| [value, own.timestamp_value().unwrap_or(echo)]),
             sack,
+            is_marked: false,
+            payload: &[],
+        }
+    }
+
+    /// A segment without bytes, with a number that the receiver has: it answers with its window (RFC 9293 section 3.8.6.1, as Linux does it).
+    fn probe(&mut self) -> MadeSegment<'m> {
+        let [own, other] = split(self.sides, self.direction);
+        let [edit, _] = split(self.edits, self.direction);
+        edit.owes_probe = false;
+        MadeSegment {
+            stream: self.stream.0,
+            owner: self.stream.1,
+            direction: self.direction,
+            purpose: MadeFor::Data,
+            seq: own.seq(edit.acked.wrapping_sub(1)),
+            ack: own.told().unwrap_or_else(|| other.seq(0)),
+            flags: flag::ACK,
+            window: edit.window,
+            timestamps: edit.timestamps,
+            sack: ArrayVec::new(),
             is_marked: false,
             payload: &[],
         }

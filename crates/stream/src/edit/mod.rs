@@ -3,7 +3,8 @@
 //! Purpose: the receiver gets the output of an editor instead of what the sender sent, and both ends still talk to each other: TCP is not ended
 //! here. Numbers are mapped ([`map`], [`numbers`]), the output is kept until the receiver has acknowledged it, and what the sender sends again is
 //! sent again from there, however it is cut. No byte of input is acknowledged to the sender before the receiver has acknowledged all of its
-//! output: the sender stays responsible for what is lost, and there is no timer for retransmissions here.
+//! output, but for those that are held ([`promise`]): the sender stays responsible for what is lost, and there is no other timer for
+//! retransmissions here.
 //!
 //! Life-cycle of a byte: it arrives, early bytes wait for those in front of them ([`take`]); in order it is *undecided*, and the editor is asked
 //! ([`decide`]); as long as the editor does not decide it is *held*, for a bounded time; then its output is *kept*, and let go as far as the
@@ -21,6 +22,7 @@ pub(crate) mod made;
 pub(crate) mod map;
 pub(crate) mod numbers;
 pub(crate) mod pair;
+pub(crate) mod promise;
 pub(crate) mod queue;
 pub(crate) mod side;
 pub(crate) mod sink;

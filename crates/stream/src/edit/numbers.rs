@@ -48,7 +48,7 @@ impl EditSide {
         let offset = match out {
             _ if out < acked => side.acked.cast_signed() - 1,
             _ if out > sent => side.end().cast_signed() + (out - sent),
-            _ => self.acked_input(side, lists, out.cast_unsigned()).cast_signed(),
+            _ => self.promised_at(side, lists, out.cast_unsigned()).cast_signed(),
         };
         side.seq(offset.cast_unsigned())
     }
@@ -109,11 +109,13 @@ impl TcpTake<'_> {
         let (Some(out), Some(edit)) = (self.acked_output, &mut self.edit) else { return };
         let out = out.max(0).cast_unsigned();
         let EditTake { lists, theirs, .. } = edit;
-        let (before, input) = (theirs.acked, self.theirs.acked);
+        let (before, told) = (theirs.acked, theirs.told_acked(self.theirs));
         theirs.acknowledge(self.pool, lists, out);
         let acked = theirs.acked_input(self.theirs, lists, out);
         self.theirs.acked = self.theirs.acked.max(acked);
-        self.is_partial = theirs.acked > before && self.theirs.acked == input;
+        theirs.promise(self.theirs, lists);
+        self.is_partial = theirs.acked > before && theirs.told_acked(self.theirs) == told;
+        theirs.note_answer(theirs.acked > before);
         if theirs.is_acked() && self.theirs.early.is_some() {
             theirs.duplicates = theirs.duplicates.saturating_add(std::mem::take(&mut theirs.owed));
         }
@@ -129,7 +131,9 @@ impl TcpTake<'_> {
         if was_shut && !theirs.is_shut() {
             theirs.held_since_ms = self.now_ms;
         }
-        Some((theirs.decided + theirs.edge).saturating_sub(theirs.out_next))
+        // What is held takes no room yet: it may become nothing.
+        let held = if theirs.is_shut() { 0 } else { theirs.held.len() as u64 };
+        Some((theirs.decided + held + theirs.edge).saturating_sub(theirs.out_next))
     }
 
     /// The numbers of a RST. What is held or waits goes with the connection.

@@ -10,6 +10,8 @@ use super::side::{EditSide, EditStreams};
 pub(crate) const WAITING: usize = 0;
 /// The queue of directions that have packets to make.
 pub(crate) const READY: usize = 1;
+/// The queue of directions whose receivers have not acknowledged all that was promised, in the order in which they are due.
+pub(crate) const PROMISING: usize = 2;
 
 /// One of the queues.
 #[derive(Debug, Default)]

@@ -68,7 +68,7 @@ pub(crate) struct EditSide {
     /// When the direction is due, if it is in the queue of those that wait.
     pub(crate) due_ms: u64,
     /// Places in the queues.
-    pub(crate) links: [Links; 2],
+    pub(crate) links: [Links; 3],
     /// The end of the output.
     pub(crate) out_next: u64,
     /// The end of the output that was let go, the FIN included.
@@ -89,6 +89,15 @@ pub(crate) struct EditSide {
     pub(crate) is_shifted: bool,
     /// The FIN follows the output.
     pub(crate) has_ended: bool,
+    /// Held bytes may be acknowledged.
+    pub(crate) promises: bool,
+    /// Input before this was acknowledged to the sender, though the receiver may not have acknowledged its output.
+    pub(crate) promised: u64,
+    /// When it is looked at next what became of it, and how often that was since the receiver made progress.
+    pub(crate) poll_ms: u64,
+    pub(crate) polls: u8,
+    /// The receiver is to be asked for its window.
+    pub(crate) owes_probe: bool,
     /// The sender is to get an acknowledgment.
     pub(crate) owes_ack: bool,
     /// The first of the early bytes that came last.
@@ -138,6 +147,12 @@ impl EditSide {
     /// The receiver has no room for what is undecided. It loses nothing by a wait, and the sender may have no leave to send the rest of a match.
     pub(crate) fn is_shut(&self) -> bool {
         0 < self.edge && self.edge <= self.out_next
+    }
+
+    /// How many times as long as otherwise held bytes are waited for: senders are in no hurry to fill a small room (RFC 9293 section 3.8.6.2.1).
+    pub(crate) fn patience(&self) -> u64 {
+        let is_cramped = 0 < self.edge && self.edge < self.out_next + u64::from(LEAST_PAYLOAD);
+        if is_cramped { 20 } else { 1 }
     }
 
     /// Up to where output may be let go.

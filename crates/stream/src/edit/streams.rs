@@ -4,6 +4,7 @@ use super::datagram::{edit_datagram, forget_datagram};
 use super::decide::Decider;
 use super::links::{DirectionId, EditId};
 use super::made::{MadeSegment, Maker};
+use super::promise::RETRY_MS;
 use super::side::{CREDIT, EditSide, EditStream};
 use super::sink::Undecided;
 use super::table::EditTable;
@@ -68,13 +69,51 @@ impl StreamTable {
             edit.credit = CREDIT;
             edit.assert_sound(side, &self.edit.lists);
         }
-        self.edit.note(*edit_id, sides, self.limits.hold_ms);
+        self.edit.note(*edit_id, sides, (self.limits.hold_ms, self.now_ms));
     }
 
     /// A direction that has held bytes back for the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms), or for it once more:
-    /// [`StreamTable::release`] asks about them again.
+    /// [`StreamTable::release`] asks about them again. Or one that cannot keep what it has promised, which `release` tells. Queues what is to be
+    /// sent again.
     pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
-        let EditTable { streams, waiting, .. } = &mut self.edit;
+        self.now_ms = now_ms;
+        self.next_broken(now_ms).or_else(|| self.next_held(now_ms))
+    }
+
+    /// Looks at the directions whose promises are due. Returns one whose receiver does not answer.
+    fn next_broken(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
+        while let Some(id) = self.edit.promising.first() {
+            let StreamTable { streams, edit: EditTable { streams: edits, promising, ready, .. }, .. } = self;
+            let EditStream { sides, stream, .. } = &mut edits[id.edit()];
+            let mss = sides[1 - id.direction()].mss;
+            let edit = &mut sides[id.direction()];
+            if edit.poll_ms > now_ms {
+                return None;
+            }
+            edit.poll_ms = now_ms + RETRY_MS;
+            let stream = *stream;
+            let holds = edit.poll(mss);
+            promising.remove(edits, id);
+            let Some(stream) = stream else { continue };
+            if !holds {
+                self.edit.stop(id.edit(), StreamDrop::Stopped);
+                return Some((stream, id.direction()));
+            }
+            let (sides, direction) = (&streams[stream].sides, id.direction());
+            let edit = &edits[id.edit()].sides;
+            if edit[direction].is_promising(&sides[direction]) {
+                promising.push(edits, id);
+            }
+            let edit = &edits[id.edit()].sides;
+            if edit[direction].work(&sides[direction], &sides[1 - direction], mss).is_some() {
+                ready.push(edits, id);
+            }
+        }
+        None
+    }
+
+    fn next_held(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
+        let StreamTable { streams: plain, edit: EditTable { streams, waiting, .. }, .. } = self;
         while let Some(id) = waiting.first() {
             let EditStream { sides, stream, .. } = &mut streams[id.edit()];
             let edit = &mut sides[id.direction()];
@@ -83,22 +122,29 @@ impl StreamTable {
             }
             let stream = *stream;
             let hold_ms = u64::from(self.limits.hold_ms.max(1));
-            let due_ms = if edit.is_shut() { now_ms + hold_ms } else { edit.held_since_ms + hold_ms };
+            // The rest may have come, and waits for what was lost before it.
+            let is_early = stream.is_some_and(|stream| plain[stream].sides[id.direction()].early.is_some());
+            let due_ms = match is_early || edit.is_shut() {
+                true => now_ms + hold_ms,
+                false => (edit.held_since_ms + hold_ms * edit.patience()).min(now_ms + hold_ms),
+            };
             waiting.remove(streams, id);
             if due_ms <= now_ms && stream.is_some() {
                 return stream.map(|stream| (stream, id.direction()));
             }
-            // Bytes before these were decided meanwhile, or the receiver has no room.
+            // Bytes before these were decided meanwhile, or the sender cannot have sent the rest.
             waiting.push(streams, id);
             streams[id.edit()].sides[id.direction()].due_ms = due_ms;
         }
         None
     }
 
-    /// When [`StreamTable::next_due`] has something; `None` while nothing is held.
+    /// When [`StreamTable::next_due`] has something; `None` while nothing is held or promised.
     pub fn due_ms(&self) -> Option<u64> {
-        let first = self.edit.waiting.first()?;
-        Some(self.edit.streams[first.edit()].sides[first.direction()].due_ms)
+        let EditTable { streams, waiting, promising, .. } = &self.edit;
+        let side = |id: DirectionId| &streams[id.edit()].sides[id.direction()];
+        let held = waiting.first().map(|id| side(id).due_ms);
+        held.into_iter().chain(promising.first().map(|id| side(id).poll_ms)).min()
     }
 
     /// Asks again about the bytes that a direction holds back.
@@ -115,6 +161,7 @@ impl StreamTable {
         if let Some(why) = self.edit.over(self.streams[id].edit) {
             return Err(why);
         }
+        self.now_ms = now_ms;
         let hold_ms = u64::from(self.limits.hold_ms.max(1));
         let Some((mut decider, other)) = self.decider(id, direction, now_ms) else { return Ok(()) };
         let told = other.told();
@@ -216,7 +263,9 @@ impl StreamTable {
         let offset = |number| edit.output_offset(side, number).max(0).cast_unsigned().min(edit.out_next);
         let (left, right) = (offset(left), offset(right));
         let [left, right] = [edit.map.input_ceil(lists, left), edit.input_floor(lists, right)];
-        (left < right).then(|| [side.seq(left), side.seq(right)])
+        // To the sender a block that begins where its acknowledgment ends would say that its receiver has thrown bytes away.
+        let is_promised = edit.is_promising(side) && left <= edit.promised;
+        (left < right && !is_promised).then(|| [side.seq(left), side.seq(right)])
     }
 
     /// The states of a direction that is edited, if acknowledgments are about its output.

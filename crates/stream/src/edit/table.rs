@@ -6,7 +6,8 @@
 use super::decide::MOST_UNDECIDED;
 use super::links::{DirectionId, EditId};
 use super::map::EditLists;
-use super::queue::{DirectionQueue, READY, WAITING};
+use super::promise::RETRY_MS;
+use super::queue::{DirectionQueue, PROMISING, READY, WAITING};
 use super::side::{EditSide, EditStream, EditStreams};
 use crate::id::StreamId;
 use crate::rope::ChunkPool;
@@ -24,6 +25,7 @@ pub(crate) struct EditTable {
     pub(crate) lists: EditLists,
     pub(super) waiting: DirectionQueue<WAITING>,
     pub(super) ready: DirectionQueue<READY>,
+    pub(super) promising: DirectionQueue<PROMISING>,
     /// Packets that the first one of the latter has made in its turn.
     pub(super) made: u32,
     /// The direction of datagrams that keeps the output of one, until the next packet comes.
@@ -35,14 +37,15 @@ pub(crate) struct EditTable {
 
 impl EditTable {
     /// Gets what edits need of a stream.
-    pub(crate) fn open(&mut self, window: u64) -> Result<EditId, TryReserveError> {
+    pub(crate) fn open(&mut self, window: u64, promises: bool) -> Result<EditId, TryReserveError> {
         self.streams.try_reserve()?;
         self.scratch.clear();
         self.payload.clear();
         self.scratch.try_reserve(MOST_UNDECIDED)?;
         self.payload.try_reserve(usize::from(u16::MAX))?;
         // Twice the window, and what the edits of a packet may make of it.
-        let side = EditSide { most_kept: 2 * window as usize + MOST_GROWN, ..EditSide::default() };
+        let most_kept = 2 * window as usize + MOST_GROWN;
+        let side = EditSide { most_kept, promises, ..EditSide::default() };
         Ok(self.streams.insert(EditStream { sides: [side; 2], ..EditStream::default() }))
     }
 
@@ -70,11 +73,12 @@ impl EditTable {
         for direction in [0, 1].into_iter().filter_map(|direction| DirectionId::new(id, direction)) {
             self.waiting.remove(&mut self.streams, direction);
             self.ready.remove(&mut self.streams, direction);
+            self.promising.remove(&mut self.streams, direction);
         }
     }
 
-    /// Queues a stream for what is to be made, and for what it holds.
-    pub(super) fn note(&mut self, id: EditId, sides: &[Side; 2], hold_ms: u32) {
+    /// Queues a stream for what is to be made, for what it holds, and for what it has promised.
+    pub(super) fn note(&mut self, id: EditId, sides: &[Side; 2], (hold_ms, now_ms): (u32, u64)) {
         for direction in [0, 1] {
             let Some(queued) = DirectionId::new(id, direction) else { continue };
             let EditStream { sides: edits, .. } = &mut self.streams[id];
@@ -84,6 +88,12 @@ impl EditTable {
             let due_ms = since_ms + u64::from(hold_ms.max(1));
             let (holds, work) =
                 (edit.held.len() > 0, edit.work(&sides[direction], &sides[1 - direction], mss));
+            if !edit.is_promising(&sides[direction]) {
+                self.promising.remove(&mut self.streams, queued);
+            } else if self.promising.push(&mut self.streams, queued) {
+                let edit = &mut self.streams[id].sides[direction];
+                (edit.poll_ms, edit.polls) = (now_ms + RETRY_MS, 0);
+            }
             if work.is_some() {
                 self.ready.push(&mut self.streams, queued);
             }

@@ -123,8 +123,9 @@ impl TcpTake<'_> {
                 .decide_early(&mut self.early[id], reader);
             free_early(self.early, self.ours);
             if self.ours.early.is_none() {
-                // There is no hole of which the sender would have to know.
+                // There is no hole of which the sender would have to know, and none that what is held would wait for.
                 (edit.duplicates, edit.owed) = (0, 0);
+                edit.held_since_ms = now_ms;
             }
             if !taken? {
                 return Ok(());
@@ -183,6 +184,15 @@ impl TcpTake<'_> {
         }
     }
 
+    /// Begins anew before any byte was taken: perhaps a FIN was.
+    pub(crate) fn begin_edit_anew(&mut self) {
+        if let Some(EditTake { lists, ours, .. }) = &mut self.edit {
+            ours.clear(self.pool, lists);
+            let EditSide { links, most_kept, .. } = **ours;
+            **ours = EditSide { links, most_kept, ..EditSide::default() };
+        }
+    }
+
     /// Checks what is due to either end, when a segment was taken.
     pub(crate) fn settle(&mut self) {
         let told = [self.theirs.told(), self.ours.told()];
@@ -201,6 +211,8 @@ impl EditSide {
         }
         let acked = self.acked_input(side, lists, self.acked);
         side.acked = side.acked.max(acked);
+        self.promise(side, lists);
+        let acked = self.told_acked(side);
         let is_behind = told.is_none_or(|told| side.seq(acked).wrapping_sub(told).cast_signed() > 0);
         self.owes_ack = is_behind && acked > 0;
         self.map.acknowledge(lists, self.acked);

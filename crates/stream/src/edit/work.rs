@@ -11,6 +11,8 @@ pub(crate) enum Work {
     Acknowledgment,
     /// Output in these bounds, or at its end the FIN alone.
     Data(u64, u64),
+    /// A question for the receiver's window.
+    Probe,
 }
 
 impl EditSide {
@@ -23,6 +25,9 @@ impl EditSide {
         }
         if self.owes_ack || self.duplicates > 0 {
             return Some(Work::Acknowledgment);
+        }
+        if self.owes_probe {
+            return Some(Work::Probe);
         }
         if self.credit > 0 {
             let (most, limit) = (self.most_payload(receiver_mss), self.limit());
@@ -48,6 +53,7 @@ impl EditSide {
         // No byte of input counts as acknowledged before all of its output is.
         debug_assert!(side.acked <= self.decided + u64::from(self.acked > self.out_next));
         debug_assert!(self.map.output_ceil(lists, side.acked.min(self.decided)) <= self.acked);
+        debug_assert!(self.promised <= side.next);
         debug_assert!(self.again.first().is_none_or(|(from, to)| self.acked <= from && to <= self.sent));
         debug_assert_eq!(self.map.output_ceil(lists, self.decided), self.out_next);
         self.map.assert_sound(lists, self.decided, self.out_next);

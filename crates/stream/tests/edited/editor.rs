@@ -57,6 +57,8 @@ pub(crate) struct Editor {
     replacements: Vec<Replacement>,
     pub(crate) streams: [Vec<u8>; 2],
     pub(crate) decided: [Decided; 2],
+    /// Bytes of input that it was asked about.
+    pub(crate) seen: [usize; 2],
     /// Bytes were let go for time.
     pub(crate) has_released: bool,
 }
@@ -70,7 +72,7 @@ enum Step {
 
 impl Editor {
     pub(crate) fn new(replacements: Vec<Replacement>, streams: [Vec<u8>; 2]) -> Editor {
-        Editor { replacements, streams, decided: Default::default(), has_released: false }
+        Editor { replacements, streams, decided: Default::default(), seen: [0; 2], has_released: false }
     }
 
     /// The whole output of a direction, by the definition: leftmost, longest, no overlaps.
@@ -119,6 +121,7 @@ impl StreamReader for Editor {
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
         let Undecided { direction, offset, bytes, known, is_end, waited_ms } = undecided;
+        self.seen[direction] = offset as usize + bytes.len();
         let mut decided = std::mem::take(&mut self.decided[direction]);
         assert_eq!(offset, decided.ends.len() as u64, "bytes are asked about again");
         assert_eq!(&self.streams[direction][offset as usize..][..bytes.len()], bytes);

@@ -14,6 +14,8 @@ pub(crate) struct Middle {
     /// Which bytes of output and the FIN have reached the receiver, and how many of them are in order.
     has: [Vec<bool>; 2],
     in_order: [usize; 2],
+    /// Input that was there, some of it held, when the receiver had all output.
+    promised: [usize; 2],
     /// An end was reset, as its peer forgot the connection while the last acknowledgments were lost.
     is_reset: bool,
     /// The last packet of each end that went on: its headers are those of made packets.
@@ -32,6 +34,7 @@ impl Middle {
             first: [None; 2],
             has: Default::default(),
             in_order: [0; 2],
+            promised: [0; 2],
             is_reset: false,
             template: [None, None],
         }
@@ -39,7 +42,10 @@ impl Middle {
 
     /// What an end is to receive.
     pub(crate) fn expected(&self, direction: usize) -> Vec<u8> {
-        let output = &self.editor.decided[direction].output;
+        let output = match self.levels[direction] {
+            Level::None => &self.editor.streams[direction],
+            Level::Watch | Level::Guard | Level::Edit => &self.editor.decided[direction].output,
+        };
         if self.levels[direction] == Level::Edit && !self.editor.has_released {
             assert!(*output == self.editor.reference(direction), "the output is not the reference edit");
         }
@@ -64,6 +70,7 @@ impl Middle {
         self.id = Some(id);
         let mut payload = packet.payload().to_vec();
         let outcome = self.table.take(id, direction, &segment, &mut payload, now_ms, &mut self.editor);
+        self.note_promises();
         let mut passed = Vec::new();
         if outcome.verdict == StreamVerdict::Pass {
             let is_first = segment.has(flag::SYN) && self.first[direction].is_none();
@@ -79,7 +86,6 @@ impl Middle {
             self.is_reset |= segment.has(flag::RST);
             passed.push(packet);
         }
-        passed.extend(self.made());
         if !segment.is_corrupt {
             passed.iter().for_each(|packet| self.check(packet));
         }
@@ -91,23 +97,33 @@ impl Middle {
         while let Some((id, direction)) = self.table.next_due(now_ms) {
             self.table.release(id, direction, now_ms, &mut self.editor).expect("memory");
         }
-        let made = self.made();
-        made.iter().for_each(|packet| self.check(packet));
-        made
+        self.note_promises();
+        self.made()
     }
 
     pub(crate) fn due_ms(&self) -> Option<u64> {
         self.table.due_ms()
     }
 
-    fn made(&mut self) -> Vec<Datagram> {
+    /// The packets that are made.
+    pub(crate) fn made(&mut self) -> Vec<Datagram> {
         let mut packets = Vec::new();
         while let Some(made) = self.table.make() {
             let template = self.template[made.direction].as_ref().expect("packets of that end");
             packets.push(template.made(&made));
             assert!(packets.len() < 10_000, "packets without end");
         }
+        packets.iter().for_each(|packet| self.check(packet));
         packets
+    }
+
+    /// Notes what may be acknowledged though it is held.
+    fn note_promises(&mut self) {
+        for direction in [0, 1] {
+            if self.in_order[direction] >= self.output(direction).len() {
+                self.promised[direction] = self.editor.seen[direction];
+            }
+        }
     }
 
     /// Checks the bytes and the acknowledgment of a packet that goes on.
@@ -141,11 +157,13 @@ impl Middle {
             let needed = match acked {
                 _ if self.levels[other] != Level::Edit => acked,
                 0 => 0,
+                _ if acked <= self.promised[other] => 0,
                 _ if acked <= ends.len() => ends[acked - 1],
                 // The FIN.
                 _ => self.output(other).len() + 1,
             };
-            let most = if self.levels[other] == Level::Edit { ends.len() } else { self.output(other).len() };
+            let is_edited = self.levels[other] == Level::Edit;
+            let most = if is_edited { self.editor.seen[other] } else { self.output(other).len() };
             assert!(acked <= most + 1, "acknowledges what was not sent: {acked} of {most}");
             assert!(needed <= self.in_order[other], "acknowledges what is not there");
         }
@@ -179,6 +197,7 @@ impl Middle {
         while has.get(*in_order) == Some(&true) {
             *in_order += 1;
         }
+        self.note_promises();
     }
 
     /// The connection has ended.

@@ -6,6 +6,7 @@ mod ends;
 mod handshakes;
 mod limits;
 mod numbers;
+mod promises;
 mod windows;
 
 use crate::support::edited::{Asked, EditedConn, LIMITS, Words};

@@ -7,7 +7,7 @@
 use super::{Seg, ack, syn, syn_ack};
 use mmb_stream::{
     EditSink, EditedPayload, InOrder, Level, MadeSegment, Outcome, Segment, StreamDrop, StreamId, StreamInfo,
-    StreamLimits, StreamReader, StreamTable, StreamVerdict, Undecided, flag,
+    StreamLimits, StreamReader, StreamTable, StreamVerdict, Undecided, Unfit, flag,
 };
 use std::ops::ControlFlow;
 
@@ -33,7 +33,9 @@ pub(crate) struct Words {
     /// Breaks when this is among the bytes.
     pub(crate) stop: Option<Vec<u8>>,
     pub(crate) asked: Vec<Asked>,
-    pub(crate) scanned: Vec<u8>,
+    /// What was decided, by direction.
+    pub(crate) input: [Vec<u8>; 2],
+    pub(crate) output: [Vec<u8>; 2],
 }
 
 impl Words {
@@ -63,12 +65,15 @@ impl Words {
 
 impl StreamReader for Words {
     fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
-        self.scanned.extend_from_slice(in_order.bytes);
+        for decided in [&mut self.input, &mut self.output] {
+            decided[in_order.direction].extend_from_slice(in_order.bytes);
+        }
         ControlFlow::Continue(())
     }
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
-        let Undecided { offset, bytes, known, is_end, waited_ms, .. } = undecided;
+        let Undecided { direction, offset, bytes, known, is_end, waited_ms } = undecided;
+        assert_eq!(offset, self.input[direction].len() as u64, "bytes are asked about again, or left out");
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100)]).into_owned();
         self.asked.push(Asked { offset, bytes: shown, known, is_end, waited_ms });
         if self.stop.as_ref().is_some_and(|stop| super::contains(bytes, stop)) {
@@ -80,12 +85,50 @@ impl StreamReader for Words {
             if may_hold && self.words.iter().any(|(word, _)| begun(word)) {
                 break;
             }
-            match self.words.iter().find(|(word, _)| rest.starts_with(word)) {
-                Some((word, by)) => sink.replace(word.len(), by),
-                None => sink.pass(1),
-            }
+            let (count, by) = match self.words.iter().find(|(word, _)| rest.starts_with(word)) {
+                Some((word, by)) => {
+                    sink.replace(word.len(), by);
+                    (word.len(), by.as_slice())
+                }
+                None => {
+                    sink.pass(1);
+                    (1, &rest[..1])
+                }
+            };
+            self.input[direction].extend_from_slice(&rest[..count]);
+            self.output[direction].extend_from_slice(by);
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// A packet that went on, or was made. Numbers are offsets as its receiver counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Went {
+    pub(crate) segment: Seg,
+    pub(crate) sack: Vec<[i64; 2]>,
+    pub(crate) is_made: bool,
+}
+
+impl Went {
+    fn shown(&self) -> String {
+        let Went { segment: Seg { from, at, ack, header, data }, sack, is_made } = self;
+        let made = if *is_made { "+" } else { "" };
+        let data = String::from_utf8_lossy(data);
+        let mut shown = format!("{made}{} {at} {data:?}", [">", "<"][*from]);
+        if header.has(flag::ACK) {
+            shown += &format!(" ack {ack}");
+        }
+        for (bit, name) in [(flag::SYN, "syn"), (flag::FIN, "fin"), (flag::RST, "rst"), (flag::URG, "urg")] {
+            if header.has(bit) {
+                shown += &format!(" {name}");
+            }
+        }
+        if header.is_marked {
+            shown += " ce";
+        }
+        sack.iter().for_each(|[left, right]| shown += &format!(" sack {left}-{right}"));
+        shown
     }
 }
 
@@ -106,12 +149,22 @@ pub(crate) struct EditedConn {
 impl EditedConn {
     /// A connection of which no segment was taken.
     pub(crate) fn new(levels: [Level; 2], limits: StreamLimits, editor: Words) -> EditedConn {
+        EditedConn::open(levels, limits, editor, &syn(b"")).expect("a fit connection")
+    }
+
+    /// The same with any first segment.
+    pub(crate) fn open(
+        levels: [Level; 2],
+        limits: StreamLimits,
+        editor: Words,
+        first: &Seg,
+    ) -> Result<EditedConn, Unfit> {
         let mut table = StreamTable::default();
         assert!(table.configure(limits));
-        let id = table.open(levels, true, Some(&syn(b"").header), 0).expect("a fit connection");
+        let id = table.open(levels, true, Some(&first.header), 0)?;
         let isn = [u32::MAX - 20, 1000];
         let (last, outcome) = (Segment::default(), Outcome::PASS);
-        EditedConn { table, id, isn, now_ms: 0, editor, last, outcome }
+        Ok(EditedConn { table, id, isn, now_ms: 0, editor, last, outcome })
     }
 
     /// A connection behind its handshake, of which the initiator's bytes are edited. Both ends know SACK, and take 1,000 bytes in a segment.
@@ -147,13 +200,25 @@ impl EditedConn {
 
     /// Takes a segment. Returns it as it goes on, and the packets that are made.
     pub(crate) fn send(&mut self, segment: Seg) -> Vec<String> {
-        let mut went: Vec<String> = self.take(segment).into_iter().collect();
-        went.extend(self.made());
-        went
+        self.through(segment).iter().map(Went::shown).collect()
     }
 
     /// Takes a segment. Returns it as it goes on.
     pub(crate) fn take(&mut self, segment: Seg) -> Option<String> {
+        self.pass(segment).map(|went| went.shown())
+    }
+
+    /// Takes a segment. Returns it as it goes on, and the packets that are made.
+    pub(crate) fn through(&mut self, segment: Seg) -> Vec<Went> {
+        let mut went: Vec<Went> = self.pass(segment).into_iter().collect();
+        while let Some(made) = self.make() {
+            went.push(made);
+            assert!(went.len() < 5000, "packets without end");
+        }
+        went
+    }
+
+    fn pass(&mut self, segment: Seg) -> Option<Went> {
         let Seg { from, at, ack, mut header, mut data } = segment;
         header.seq = self.seq(from, at);
         if header.has(flag::ACK) {
@@ -176,7 +241,13 @@ impl EditedConn {
             header.flags &= !flag::URG;
         }
         self.last = header;
-        Some(self.shown("", from, &header, &data, &[]))
+        Some(self.went(from, header, data, &[], false))
+    }
+
+    fn went(&self, from: usize, header: Segment, data: Vec<u8>, sack: &[[u32; 2]], is_made: bool) -> Went {
+        let (at, ack) = (self.offset(from, header.seq), self.offset(1 - from, header.ack));
+        let sack = sack.iter().map(|block| block.map(|edge| self.offset(1 - from, edge))).collect();
+        Went { segment: Seg { from, at, ack, header, data }, sack, is_made }
     }
 
     /// Takes a segment that must be dropped.
@@ -197,30 +268,18 @@ impl EditedConn {
 
     /// The packets that are made.
     pub(crate) fn made(&mut self) -> Vec<String> {
-        let mut went = Vec::new();
-        while let Some(MadeSegment {
-            stream,
-            direction,
-            seq,
-            ack,
-            flags,
-            window,
-            timestamps,
-            sack,
-            is_marked,
-            payload,
-            ..
-        }) = self.table.make()
-        {
-            let payload = payload.to_vec();
-            assert_eq!(stream, self.id);
-            let header =
-                Segment { seq, ack, flags, window, timestamps, is_marked, mss: None, ..Segment::default() };
-            self.last = header;
-            went.push(self.shown("+", direction, &header, &payload, &sack));
-            assert!(went.len() < 5000, "packets without end");
-        }
-        went
+        std::iter::from_fn(|| self.make()).map(|went| went.shown()).collect()
+    }
+
+    fn make(&mut self) -> Option<Went> {
+        let made = self.table.make()?;
+        let MadeSegment { direction, seq, ack, flags, window, timestamps, sack, is_marked, payload, .. } =
+            made;
+        let (payload, stream) = (payload.to_vec(), made.stream);
+        assert_eq!(stream, self.id);
+        let header = Segment { seq, ack, flags, window, timestamps, is_marked, ..Segment::default() };
+        self.last = header;
+        Some(self.went(direction, header, payload, &sack, true))
     }
 
     /// Asks about all that is due at a time. Returns the packets that are made.
@@ -230,28 +289,6 @@ impl EditedConn {
             self.table.release(id, direction, now_ms, &mut self.editor).expect("memory");
         }
         self.made()
-    }
-
-    fn shown(&self, made: &str, from: usize, header: &Segment, data: &[u8], sack: &[[u32; 2]]) -> String {
-        let arrow = [">", "<"][from];
-        let (at, ack) = (self.offset(from, header.seq), self.offset(1 - from, header.ack));
-        let data = String::from_utf8_lossy(data);
-        let mut shown = format!("{made}{arrow} {at} {data:?}");
-        if header.has(flag::ACK) {
-            shown += &format!(" ack {ack}");
-        }
-        for (bit, name) in [(flag::SYN, "syn"), (flag::FIN, "fin"), (flag::RST, "rst"), (flag::URG, "urg")] {
-            if header.has(bit) {
-                shown += &format!(" {name}");
-            }
-        }
-        if header.is_marked {
-            shown += " ce";
-        }
-        for [left, right] in sack {
-            shown += &format!(" sack {}-{}", self.offset(1 - from, *left), self.offset(1 - from, *right));
-        }
-        shown
     }
 
     /// A SACK block for the initiator, as offsets, of one of its receiver.
@@ -264,6 +301,11 @@ impl EditedConn {
     pub(crate) fn reset(&self, end: usize) -> Option<(i64, Option<i64>)> {
         let target = self.table.reset_target(self.id, end)?;
         Some((self.offset(1 - end, target.seq), target.ack.map(|ack| self.offset(end, ack))))
+    }
+
+    /// The end of the initiator's output that was let go.
+    pub(crate) fn last_output(&self) -> i64 {
+        self.reset(1).map_or(0, |(next, _)| next)
     }
 
     pub(crate) fn info(&self) -> StreamInfo {

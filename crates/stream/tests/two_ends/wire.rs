@@ -202,6 +202,16 @@ impl Datagram {
         packet
     }
 
+    /// Its header, for people.
+    pub(crate) fn shown(&self) -> String {
+        let Segment { seq, ack, flags, window, is_corrupt, timestamps, .. } = self.segment();
+        let (arrow, len) = ([">", "<"][self.direction()], self.payload().len());
+        let corrupt = if is_corrupt { " corrupt" } else { "" };
+        format!(
+            "{arrow} {seq} {len} bytes ack {ack} window {window} flags {flags:02x} {timestamps:?}{corrupt}"
+        )
+    }
+
     /// Tells another window.
     pub(crate) fn set_window(&mut self, window: u16) {
         self.tcp_mut().set_window_len(window);

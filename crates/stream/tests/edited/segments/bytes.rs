@@ -36,13 +36,13 @@ fn a_begun_match_is_held_until_it_is_decided() {
     let mut conn = conn();
     assert_eq!(conn.send(seg(0, 0, b"ab u")), ["> 0 \"ab \" ack 0"]);
     assert_eq!(conn.info().edits[0].held, 1);
-    // What is held is not acknowledged, whatever the receiver has.
-    assert_eq!(conn.send(ack(1, 0, 3)), ["< 0 \"\" ack 3"]);
+    // What is held is acknowledged when the receiver has all before it.
+    assert_eq!(conn.send(ack(1, 0, 3)), ["< 0 \"\" ack 4"]);
     assert_eq!(conn.send(seg(0, 4, b"p!")), ["> 3 \"UPPER!\" ack 0"]);
     assert_eq!(conn.send(ack(1, 0, 9)), ["< 0 \"\" ack 6"]);
     // It was none.
-    assert_eq!(conn.send(seg(0, 6, b"c")), NOTHING);
-    assert_eq!(conn.send(seg(0, 7, b"u")), NOTHING);
+    assert_eq!(conn.send(seg(0, 6, b"c")), ["+< 0 \"\" ack 7"]);
+    assert_eq!(conn.send(seg(0, 7, b"u")), ["+< 0 \"\" ack 8"]);
     assert_eq!(conn.send(seg(0, 8, b"rl")), ["> 9 \"curl\" ack 0"]);
     let known: Vec<_> = conn.editor.asked.iter().map(|asked| (asked.offset, asked.known)).collect();
     assert_eq!(known, [(0, 0), (3, 1), (6, 0), (6, 1), (6, 2)]);
@@ -53,7 +53,7 @@ fn a_begun_match_is_held_until_it_is_decided() {
 fn a_held_segment_whose_acknowledgment_is_news_goes_on_without_bytes() {
     let mut conn = conn();
     conn.send(seg(1, 0, b"hello"));
-    assert_eq!(conn.send(seg(0, 0, b"u").ack(5)), ["> 0 \"\" ack 5"]);
+    assert_eq!(conn.send(seg(0, 0, b"u").ack(5)), ["> 0 \"\" ack 5", "+< 5 \"\" ack 1"]);
     assert_eq!(conn.send(seg(0, 1, b"p").ack(5)), ["> 0 \"UPPER\" ack 5"]);
     conn.end();
 }
@@ -86,6 +86,7 @@ fn a_patient_editor_is_asked_again() {
     let waited: Vec<_> = conn.editor.asked.iter().map(|asked| asked.waited_ms).collect();
     assert_eq!(waited, [None, Some(100), Some(200)]);
     assert_eq!(conn.send(seg(0, 1, b"p")), ["> 0 \"UPPER\" ack 0"]);
+    assert_eq!(conn.send(ack(1, 0, 5)), ["< 0 \"\" ack 2"]);
     assert_eq!(conn.table.due_ms(), None);
     conn.end();
 }
@@ -128,7 +129,8 @@ fn more_held_bytes_than_an_editor_may_hold_are_let_go() {
     let mut conn = EditedConn::established_with(limits, &[(&word, "x")], &scaled);
     conn.send(ack(1, 0, 0));
     for number in 0..2 {
-        assert_eq!(conn.send(seg(0, number * 40_000, &word.as_bytes()[..40_000])), NOTHING);
+        let went = conn.send(seg(0, number * 40_000, &word.as_bytes()[..40_000]));
+        assert_eq!(went, [format!("+< 0 \"\" ack {}", (number + 1) * 40_000)]);
     }
     // 80,000 of at most 81,920 bytes are held. These are too many: all go.
     let went = conn.send(seg(0, 80_000, &word.as_bytes()[..10_000]));

@@ -106,6 +106,28 @@ fn a_syn_with_another_number_begins_anew_before_the_answer() {
 }
 
 #[test]
+fn a_syn_that_begins_anew_behind_one_with_a_fin_is_open() {
+    let mut conn = fresh();
+    assert_eq!(conn.send(syn(b"").flags(flag::SYN | flag::FIN)), ["> -1 \"\" syn fin"]);
+    conn.isn[0] = 77;
+    assert_eq!(conn.send(syn(b"")), ["> -1 \"\" syn"]);
+    conn.send(syn_ack());
+    assert_eq!(conn.send(seg(0, 0, b"up")), ["> 0 \"UPPER\" ack 0"]);
+    assert_eq!(conn.send(ack(1, 0, 5)), ["< 0 \"\" ack 2"]);
+    conn.end();
+}
+
+#[test]
+fn a_syn_again_with_bytes_behind_its_fin_is_not_taken() {
+    let mut conn = fresh();
+    conn.send(syn(b"").flags(flag::SYN | flag::FIN));
+    conn.drops(syn(b"up"), StreamDrop::OutOfWindow);
+    conn.drops(syn(b"up").flags(flag::SYN | flag::FIN), StreamDrop::OutOfWindow);
+    assert_eq!(conn.send(syn(b"").flags(flag::SYN | flag::FIN)), ["> -1 \"\" syn fin"]);
+    conn.end();
+}
+
+#[test]
 fn a_foreign_syn_goes_on_for_its_answer() {
     let mut conn = conn();
     conn.send(seg(0, 0, b"up"));

@@ -6,36 +6,42 @@ use mmb_stream::{
 };
 
 /// A table under limits, and a stream of datagrams that is edited in both directions.
-fn datagrams(limits: StreamLimits) -> (StreamTable, StreamId) {
+fn datagrams(limits: StreamLimits) -> (StreamTable, StreamId, Words) {
     let mut table = StreamTable::default();
     assert!(table.configure(limits));
     let id = table.open([Level::Edit; 2], true, None, 0).expect("room");
-    (table, id)
+    (table, id, Words::new(&WORDS))
 }
 
 /// The payload of a datagram as it goes on.
-fn datagram(table: &mut StreamTable, id: StreamId, direction: usize, payload: &[u8]) -> Option<Vec<u8>> {
+fn datagram(
+    table: &mut StreamTable,
+    (id, direction): (StreamId, usize),
+    editor: &mut Words,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut bytes = payload.to_vec();
-    let mut editor = Words::new(&WORDS);
-    let outcome = table.take(id, direction, &mmb_stream::Segment::default(), &mut bytes, 0, &mut editor);
-    if outcome.verdict != StreamVerdict::Pass {
-        return None;
-    }
+    let outcome = table.take(id, direction, &mmb_stream::Segment::default(), &mut bytes, 0, editor);
+    assert_eq!(outcome.verdict, StreamVerdict::Pass);
     if let EditedPayload::Kept { offset, len } = outcome.edited.expect("a payload").payload {
         bytes = vec![0; len];
         table.copy_kept(id, direction, offset, &mut bytes);
     }
-    Some(bytes)
+    bytes
 }
 
 #[test]
 fn datagrams_are_edited_and_keep_their_borders() {
-    let (mut table, id) = datagrams(LIMITS);
-    assert_eq!(datagram(&mut table, id, 0, b"an up").as_deref(), Some(&b"an UPPER"[..]));
-    assert_eq!(datagram(&mut table, id, 1, b"cut").as_deref(), Some(&b""[..]));
+    let (mut table, id, mut editor) = datagrams(LIMITS);
+    let mut take = |direction, payload: &str| {
+        let bytes = datagram(&mut table, (id, direction), &mut editor, payload.as_bytes());
+        String::from_utf8(bytes).expect("a text")
+    };
+    assert_eq!(take(0, "an up"), "an UPPER");
+    assert_eq!(take(1, "cut"), "");
     // A word over two datagrams is none: each is decided as it comes.
-    assert_eq!(datagram(&mut table, id, 0, b"u").as_deref(), Some(&b"u"[..]));
-    assert_eq!(datagram(&mut table, id, 0, b"p").as_deref(), Some(&b"p"[..]));
+    assert_eq!(take(0, "u"), "u");
+    assert_eq!(take(0, "p"), "p");
     let info = table.info(id);
     assert_eq!((info.edits[0].edits, info.edits[0].removed, info.edits[0].added), (1, 2, 5));
     assert_eq!(info.edits.map(|edits| (edits.held, edits.waiting)), [(0, 0); 2]);
@@ -47,25 +53,26 @@ fn datagrams_are_edited_and_keep_their_borders() {
 
 #[test]
 fn idle_streams_of_datagrams_keep_no_memory() {
-    let (mut table, id) = datagrams(LIMITS);
+    let (mut table, id, mut editor) = datagrams(LIMITS);
     let other = table.open([Level::Edit; 2], false, None, 0).expect("room");
-    datagram(&mut table, id, 0, b"unchanged");
+    let mut others = editor.clone();
+    datagram(&mut table, (id, 0), &mut editor, b"unchanged");
     assert_eq!(table.payload_memory(), 0);
-    datagram(&mut table, id, 0, b"an up");
+    datagram(&mut table, (id, 0), &mut editor, b"an up");
     assert!(table.payload_memory() > 0, "until it was copied");
-    datagram(&mut table, other, 0, b"unchanged");
+    datagram(&mut table, (other, 0), &mut others, b"unchanged");
     assert_eq!(table.payload_memory(), 0);
-    datagram(&mut table, id, 0, b"an up");
+    datagram(&mut table, (id, 0), &mut editor, b"an up");
     table.end(id);
     assert_eq!(table.payload_memory(), 0);
-    datagram(&mut table, other, 0, b"an up");
+    datagram(&mut table, (other, 0), &mut others, b"an up");
     table.end(other);
     assert_eq!((table.payload_memory(), table.edit_records()), (0, 0));
 }
 
 #[test]
 fn corrupt_datagrams_are_dropped() {
-    let (mut table, id) = datagrams(LIMITS);
+    let (mut table, id, _) = datagrams(LIMITS);
     let header = mmb_stream::Segment { is_corrupt: true, ..mmb_stream::Segment::default() };
     let outcome = table.take(id, 0, &header, &mut [b'a'; 3], 0, &mut Words::new(&WORDS));
     assert_eq!(outcome.verdict, StreamVerdict::Drop(StreamDrop::BadChecksum));
@@ -75,7 +82,7 @@ fn corrupt_datagrams_are_dropped() {
 #[test]
 fn a_datagram_for_which_there_is_no_room_breaks() {
     let word = "w".repeat(10_000);
-    let (mut table, id) = datagrams(StreamLimits { memory: 8 << 10, ..LIMITS });
+    let (mut table, id, _) = datagrams(StreamLimits { memory: 8 << 10, ..LIMITS });
     let mut editor = Words::new(&[("up", &word)]);
     let header = mmb_stream::Segment::default();
     let outcome = table.take(id, 0, &header, &mut b"up".to_vec(), 0, &mut editor);
@@ -231,17 +238,19 @@ fn a_stream_that_takes_the_place_of_another_inherits_nothing() {
         conn.id = conn.table.open([Level::Edit, Level::None], false, Some(&syn(b"").header), 0).unwrap();
         assert_eq!(conn.id, before, "the same place");
         assert_eq!((conn.table.due_ms(), conn.made()), (None, vec![]));
+        conn.editor = Words::new(&WORDS);
         conn.send(syn(b""));
         conn.send(syn_ack());
         conn.send(ack(0, 0, 0));
         // What it holds is due a hold after it came, not before.
         conn.now_ms += 50;
-        assert_eq!(conn.send(seg(0, 0, b"u")), NOTHING);
+        assert_eq!(conn.send(seg(0, 0, b"u")), ["+< 0 \"\" ack 1"]);
         assert_eq!(conn.table.due_ms(), Some(conn.now_ms + 100));
         assert_eq!(conn.send(seg(0, 0, b"up")), ["> 0 \"UPPER\" ack 0"]);
         conn.send(ack(1, 0, 5));
         conn.table.end(conn.id);
         conn.id = conn.table.open([Level::Edit, Level::None], false, Some(&syn(b"").header), 0).unwrap();
+        conn.editor = Words::new(&WORDS);
         conn.send(syn(b""));
         conn.send(syn_ack());
         conn.send(ack(0, 0, 0));

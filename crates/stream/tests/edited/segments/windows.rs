@@ -148,7 +148,7 @@ fn shut() -> EditedConn {
     let mut conn = narrow(5);
     assert_eq!(conn.send(seg(0, 0, b"upu")), ["> 0 \"UPPER\" ack 0"]);
     conn.now_ms = 50;
-    assert_eq!(conn.window(ack(1, 0, 5).window(0)), 3, "what was told is not taken back");
+    assert_eq!(conn.window(ack(1, 0, 5).window(0)), 2, "what was told is not taken back");
     conn
 }
 
@@ -157,7 +157,7 @@ fn a_hold_lasts_while_the_receiver_has_no_room() {
     let mut conn = shut();
     assert_eq!(conn.release(1000), NOTHING);
     conn.now_ms = 1060;
-    assert_eq!(conn.send(ack(1, 0, 5).window(50)), ["< 0 \"\" ack 2"]);
+    assert_eq!(conn.send(ack(1, 0, 5).window(1000)), ["< 0 \"\" ack 3"]);
     // There is as much time as ever when the sender may.
     assert_eq!(conn.release(1159), NOTHING);
     assert_eq!(conn.send(seg(0, 3, b"p")), ["> 5 \"UPPER\" ack 0"]);
@@ -169,9 +169,22 @@ fn a_hold_ends_in_time_when_the_receiver_has_room_again() {
     let mut conn = shut();
     assert_eq!(conn.release(1000), NOTHING);
     conn.now_ms = 1060;
-    conn.send(ack(1, 0, 5).window(50));
+    conn.send(ack(1, 0, 5).window(1000));
     conn.release(1100);
     assert_eq!(conn.release(1160), ["+> 5 \"u\" ack 0"]);
+    conn.end();
+}
+
+#[test]
+fn a_hold_lasts_longer_while_the_receiver_has_little_room() {
+    let mut conn = shut();
+    conn.now_ms = 1060;
+    conn.send(ack(1, 0, 5).window(50));
+    for now_ms in (1100..=3000).step_by(100) {
+        assert_eq!(conn.release(now_ms), NOTHING, "{now_ms}");
+    }
+    conn.release(3050);
+    assert_eq!(conn.release(3160), ["+> 5 \"u\" ack 0"]);
     conn.end();
 }
 

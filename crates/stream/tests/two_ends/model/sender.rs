@@ -88,8 +88,6 @@ pub(super) struct Sender {
     persists: u32,
     /// A tail was probed, and nothing has been acknowledged since.
     has_probed: bool,
-    /// For reports.
-    pub(super) timeouts: u32,
 }
 
 impl Sender {
@@ -118,7 +116,6 @@ impl Sender {
             persist_ms: None,
             persists: 0,
             has_probed: false,
-            timeouts: 0,
         }
     }
 
@@ -290,7 +287,6 @@ impl Sender {
     }
 
     fn time_out(&mut self, now_ms: u64) {
-        self.timeouts += 1;
         // A first segment that was acknowledged selectively is none that the receiver has kept.
         let is_reneged = self.flights.first().is_some_and(|first| first.is_sacked);
         self.threshold = (self.pipe() / 2).max(2 * self.mss);
