@@ -122,7 +122,7 @@ impl Conntrack {
             let done = match outcome.verdict {
                 StreamVerdict::Absorb => Followed::Absorbed,
                 StreamVerdict::Pass | StreamVerdict::Drop(_) => {
-                    self.edit_packet(of, stream, &outcome, packet, layout)
+                    self.edit_packet(of, stream, (&segment, &outcome), packet, layout)
                 }
             };
             self.forget_numbers(id, stream);

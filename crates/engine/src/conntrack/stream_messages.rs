@@ -1,7 +1,7 @@
 //! Decisions about the messages of a connection with rules on HTTP.
 
-use super::stream_http::{HttpId, HttpWork};
-use super::stream_search::{Fired, StreamSearch};
+use super::stream_http::{HttpId, HttpWork, not_applied};
+use super::stream_search::{Fired, Rules, StreamSearch};
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
@@ -9,6 +9,7 @@ use mmb_http::HttpDirection;
 use mmb_httpedit::{
     EditOutput, Held, HttpEditor, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_LIVE_RULES,
 };
+use mmb_rewrite::NotAppliedCounts;
 use mmb_stream::{EditSink, Undecided};
 use std::ops::ControlFlow;
 
@@ -27,7 +28,7 @@ impl StreamSearch<'_> {
         let live = self.live();
         let hold_ms = self.snapshot().stream_settings.hold_ms;
         let has_rules = self.snapshot().streams.http.is_some();
-        let tools = self.tools();
+        let StreamSearch { rules: of_connection, tools, notes, .. } = self;
         let HttpWork { messages, rules, number, scanner, memory, .. } = &mut tools.http;
         let Some(rules) = rules.as_deref() else {
             sink.pass(bytes.len());
@@ -64,16 +65,9 @@ impl StreamSearch<'_> {
             release,
         };
         let mut http = HttpTools { rules, live: &own, scanner, scratch: &mut tools.edit_scratch, memory };
-        let mut out = HttpSink { sink, hits: ArrayVec::new(), notes: ArrayVec::new() };
+        let mut out = HttpSink { sink, rules: of_connection, notes, place: (direction, offset) };
         let progress = editor.edit(&mut http, input, &mut out);
-        let HttpSink { hits, notes, .. } = out;
         messages.held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
-        notes.into_iter().for_each(|note| self.count_note(note));
-        for (rule, end) in hits {
-            if let Some(slot) = RuleSlot::new(rule) {
-                self.count_edit(Fired { slot, direction, end: offset + end as u64 });
-            }
-        }
         match progress {
             HttpProgress::All | HttpProgress::Opaque => ControlFlow::Continue(()),
             // Nothing is undecided for longer: what was not read must not pass.
@@ -100,17 +94,16 @@ impl StreamSearch<'_> {
     }
 }
 
-/// Hits and notes of one call; more are not told.
-const TOLD: usize = 64;
-
-/// Gives decisions to a stream, and gathers what is to be counted.
-struct HttpSink<'h, 's> {
+/// Gives decisions to a stream, and counts.
+struct HttpSink<'h, 's, 'r> {
     sink: &'h mut EditSink<'s>,
-    hits: ArrayVec<(u32, usize), TOLD>,
-    notes: ArrayVec<HttpNote, TOLD>,
+    rules: &'h mut Rules<'r>,
+    notes: &'h mut NotAppliedCounts,
+    /// The direction, and the offset of the undecided bytes.
+    place: (usize, u64),
 }
 
-impl EditOutput for HttpSink<'_, '_> {
+impl EditOutput for HttpSink<'_, '_, '_> {
     fn pass(&mut self, count: usize) {
         self.sink.pass(count);
     }
@@ -119,11 +112,14 @@ impl EditOutput for HttpSink<'_, '_> {
         self.sink.replace(count, by);
     }
 
-    fn hit(&mut self, rule: u32, offset: usize) {
-        let _ = self.hits.try_push((rule, offset));
+    fn hit(&mut self, rule: u32, end: usize) {
+        let (direction, offset) = self.place;
+        if let Some(slot) = RuleSlot::new(rule) {
+            self.rules.count_edit(Fired { slot, direction, end: offset + end as u64 });
+        }
     }
 
     fn note(&mut self, note: HttpNote) {
-        let _ = self.notes.try_push(note);
+        self.notes.count(not_applied(note));
     }
 }
