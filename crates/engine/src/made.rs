@@ -115,7 +115,13 @@ impl HeaderTemplate {
         let headers = packet.bytes().get(..len)?;
         let mut bytes = [0; MOST_HEADERS];
         bytes.get_mut(..headers.len())?.copy_from_slice(headers);
-        Some(HeaderTemplate { port: packet.port, link: packet.link, is_ip6, link_len: layout.ip as u8, bytes })
+        Some(HeaderTemplate {
+            port: packet.port,
+            link: packet.link,
+            is_ip6,
+            link_len: layout.ip as u8,
+            bytes,
+        })
     }
 
     /// Keeps the headers of a packet in `place`; what was there stays if they do not fit.

@@ -77,6 +77,20 @@ impl Conntrack {
         self.state.streams.prefetch(of.stream);
     }
 
+    /// Prefetches what [`Conntrack::follow_stream`] reads next, of a stream whose first record is at hand.
+    #[inline]
+    pub(crate) fn prefetch_records(&self, of: &StreamPacket) {
+        self.state.streams.prefetch_records(of.stream);
+    }
+
+    /// Prefetches what edits need, of a stream whose other records are at hand.
+    #[inline]
+    pub(crate) fn prefetch_edit(&self, of: &StreamPacket) {
+        if of.stream.is_edited {
+            self.state.streams.prefetch_edit(of.stream, of.member.1 as usize);
+        }
+    }
+
     /// Takes a packet that passes, as part of its stream. May change its payload and its TCP header, and with these its layout.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use super::stream_ref::{FollowedId, StreamRef};
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
-use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_base::{Chunks, Id, Slab, id_types, prefetch_all};
 use mmb_classify::RuleSlot;
 use mmb_conn::nat::RuleVersion;
 use mmb_http::ClientHello;
@@ -309,7 +309,23 @@ impl Streams {
     /// Prefetches the record of a stream.
     #[inline]
     pub(super) fn prefetch(&self, stream: StreamRef) {
-        self.followed.get(stream.id).into_iter().for_each(mmb_base::prefetch);
+        self.followed.get(stream.id).into_iter().for_each(prefetch_all);
+    }
+
+    /// Prefetches what the record of a stream refers to.
+    #[inline]
+    pub(super) fn prefetch_records(&self, stream: StreamRef) {
+        let followed = self.followed.get(stream.id).and_then(|followed| followed.stream);
+        followed.into_iter().for_each(|stream| self.table.prefetch(stream));
+    }
+
+    /// Prefetches what is edited of a stream.
+    #[inline]
+    pub(super) fn prefetch_edit(&self, stream: StreamRef, direction: usize) {
+        let Some(followed) = self.followed.get(stream.id) else { return };
+        followed.stream.into_iter().for_each(|stream| self.table.prefetch_edit(stream));
+        let edited = followed.edited.and_then(|edited| self.edited.get(edited));
+        edited.into_iter().for_each(|edited| prefetch_all(&edited.headers[direction]));
     }
 
     /// Ends the following of a stream, and keeps its record: all later packets are dropped.
