@@ -104,6 +104,8 @@ http_unfit_reasons! {
         "a response that no request waits for (RFC 9112, section 9.2)";
     InterimInHttp10 "http-interim-in-http-1.0":
         "a 1xx response of HTTP/1.0, or to a request of it (RFC 9110, section 15.2)";
+    UnfinishedBody "http-unfinished-body":
+        "the sender has closed within a body that its receiver has got without its length; told by who changes the framing (RFC 9112, section 8)";
     UnaskedUpgrade "http-unasked-upgrade":
         "101 to a request without Upgrade (RFC 9110, section 7.8)";
 }
