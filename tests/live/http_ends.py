@@ -182,10 +182,15 @@ def ask(connection, target, method="GET", body=None, **fields):
 
 
 @contextlib.contextmanager
-def raw(site, port=PORT):
-    """A connection for bytes of any kind."""
+def raw(site, port=PORT, mss=None):
+    """A connection for bytes of any kind, in segments of the usual size or of that size at most, both ways."""
     with site.client.entered():
-        end = socket.create_connection((SERVER4, port), timeout=8, source_address=(CLIENT4, 0))
+        end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    end.settimeout(8)
+    if mss:
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
+    end.bind((CLIENT4, 0))
+    end.connect((SERVER4, port))
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with closing(end):
         yield end
