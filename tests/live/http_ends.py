@@ -29,6 +29,9 @@ class Request:
         self.body = body
         self.head = head
 
+    def __repr__(self):
+        return f"Request({self.head}, {self.body})"
+
     def all(self, name):
         return [value for field, value in self.fields if field.lower() == name.lower()]
 
@@ -155,7 +158,7 @@ class Origin:
 
     @staticmethod
     def _continue(end, head):
-        if b"100-continue" in head:
+        if b"100-continue" in head.lower():
             end.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def close(self):

@@ -193,7 +193,7 @@ impl HttpConnection {
         let info = RequestInfo::new(headers.text(line.method), line.version, has_upgrade);
         let body = framing.request_body(info)?;
         self.outstanding.push(info)?;
-        side.is_last = framing.is_last(line.version);
+        side.is_last = framing.may_be_last(line.version);
         side.begin_body(body);
         if info.is_connect() {
             side.await_answer();
