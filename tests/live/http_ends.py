@@ -14,6 +14,8 @@ WORD = b"MATCH"
 # A page with the text in many places, also at both ends and cut by chunks of any size.
 PAGE = WORD + b"".join(b"<p>%04d" % number + b"x" * (number * 37 % 300) + WORD + b"</p>" for number in range(200)) + WORD
 SOME = PAGE[:8000]
+# As much as is held, more than a sender sends without an acknowledgment.
+LARGE = b"".join(b"%05d" % number + b"y" * 45 for number in range(1250)) + WORD
 HUGE = b"".join(b"%06d" % number + b"y" * 200 + WORD for number in range(20_000))
 
 
@@ -26,6 +28,9 @@ class Request:
         self.fields = [tuple(field.split(": ", 1)) for field in fields]
         self.body = body
         self.head = head
+
+    def __repr__(self):
+        return f"Request({self.head}, {self.body})"
 
     def all(self, name):
         return [value for field, value in self.fields if field.lower() == name.lower()]
@@ -91,14 +96,20 @@ def response(status=b"200 OK", body=b"", *fields, version=b"1.1"):
     return b"HTTP/%s %s\r\n%s\r\n" % (version, status, head) + body
 
 
+LONG_VALUE = b"x" * (15 << 10)
+LONG_HEAD = b"X-Long: " + LONG_VALUE + b"\r\n"
 HTML = b"Content-Type: text/html"
 # What the server answers for each target. Those whose name begins with `close` end the connection.
 ANSWERS = {
     "/length": response(b"200 OK", PAGE, HTML, b"Content-Length: %d" % len(PAGE), b'ETag: "v1"'),
     "/chunked": response(b"200 OK", chunks(PAGE), HTML, b"Transfer-Encoding: chunked"),
     "/close": response(b"200 OK", PAGE, HTML, b"Connection: close"),
+    "/close-early": response(b"200 OK", WORD, HTML, b"Content-Length: 9000", b"Connection: close"),
     "/close-10": response(b"200 OK", PAGE, HTML, version=b"1.0"),
+    "/close-huge": response(b"200 OK", HUGE, b"Content-Length: %d" % len(HUGE), b"Connection: close"),
     "/huge": response(b"200 OK", HUGE, b"Content-Length: %d" % len(HUGE)),
+    "/large": response(b"200 OK", LARGE, HTML, b"Content-Length: %d" % len(LARGE)),
+    "/long-head": response(b"200 OK", b"", LONG_HEAD[:-2], b"Content-Length: 0"),
     "/some": response(b"200 OK", SOME, HTML, b"Content-Length: %d" % len(SOME)),
     "/none": response(b"200 OK", b"", b"Content-Length: 0"),
     "/304": response(b"304 Not Modified", b"", b"Content-Length: 5", b'ETag: "v1"'),
@@ -147,7 +158,7 @@ class Origin:
 
     @staticmethod
     def _continue(end, head):
-        if b"100-continue" in head:
+        if b"100-continue" in head.lower():
             end.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def close(self):
@@ -174,10 +185,15 @@ def ask(connection, target, method="GET", body=None, **fields):
 
 
 @contextlib.contextmanager
-def raw(site, port=PORT):
-    """A connection for bytes of any kind."""
+def raw(site, port=PORT, mss=None):
+    """A connection for bytes of any kind, in segments of the usual size or of that size at most, both ways."""
     with site.client.entered():
-        end = socket.create_connection((SERVER4, port), timeout=8, source_address=(CLIENT4, 0))
+        end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    end.settimeout(8)
+    if mss:
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
+    end.bind((CLIENT4, 0))
+    end.connect((SERVER4, port))
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with closing(end):
         yield end

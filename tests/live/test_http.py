@@ -1,11 +1,12 @@
 """Rules on HTTP between real programs: header fields, hosts, targets and bodies are edited, and both ends stay in step."""
 
 import contextlib
+import time
 
 import pytest
 
 from .edits import TARGETS, edited
-from .http_ends import HUGE, PAGE, PORT, SOME, WORD, Origin, Reader, ask, client, curl, raw
+from .http_ends import HUGE, LARGE, LONG_HEAD, LONG_VALUE, PAGE, PORT, SOME, WORD, Origin, Reader, ask, client, curl, raw
 from .test_streams import is_reset
 from .topology import SERVER4, Site
 
@@ -30,6 +31,10 @@ def web(own):
 
 def rules(web, *lines):
     web.daemon.apply(web.folder, *lines)
+
+
+def not_applied(web):
+    return web.daemon.ask("show", "errors")["not_applied"]
 
 
 HTTP = f"add-stateful tcp-dport {PORT}"
@@ -181,7 +186,56 @@ def test_clients_of_http_1_0_get_the_right_length(web):
     expected = edited(SOME, (WORD, lambda found: b"<" + found + b">"))
     assert body == expected and b"Content-Length: %d" % len(expected) in head and b"hunked" not in head
     assert curl(web, "--http1.0", f"http://{SERVER4}:{PORT}/huge")[1].encode() == HUGE
-    assert web.daemon.ask("show", "errors")["not_applied"]
+    assert not_applied(web)
+
+
+def test_clients_of_http_1_0_get_bodies_as_they_flow_from_servers_that_close(web):
+    """The server is asked to close; then there is no length, and no limit of it."""
+    before = not_applied(web)
+    rules(web, f'{HTTP} http-body "MATCH" mod http-body "<\\m>"')
+    _, shown = curl(web, "--http1.0", "-i", "-H", "Connection: keep-alive", f"http://{SERVER4}:{PORT}/close-huge")
+    head, _, body = shown.encode().partition(b"\n\n")
+    assert b"Connection: close" in head and b"ontent-Length" not in head and b"hunked" not in head
+    assert body == edited(HUGE, (WORD, lambda found: b"<" + found + b">"))
+    assert web.origin.requests[-1].all("Connection") == []
+    assert not_applied(web) == before
+
+
+def test_a_body_without_its_length_that_the_server_leaves_incomplete(web):
+    """Its client must not take the end of the connection for that of the body."""
+    rules(web, f'{HTTP} http-body "MATCH" mod http-body "<\\m>"')
+    status, shown = curl(web, "--http1.0", f"http://{SERVER4}:{PORT}/close-early", check=False)
+    assert status == 56 and shown == "<MATCH>", "CURLE_RECV_ERROR"
+
+
+def test_messages_that_are_held_whole_do_not_wait(web):
+    """A sender may have sent no more than ten segments before the first acknowledgment (RFC 6928): what is held is acknowledged to it."""
+    before = not_applied(web)
+    rules(web, f'{HTTP} http-body "MATCH" mod http-body "<\\m>"', f'{HTTP} http add http-header "X-By" "mmb"')
+    expected = LARGE.replace(WORD, b"<MATCH>")
+    for _ in range(3):
+        begun = time.monotonic()
+        _, shown = curl(web, "--http1.0", f"http://{SERVER4}:{PORT}/large")
+        assert shown.encode() == expected and time.monotonic() - begun < 3
+        begun = time.monotonic()
+        with raw(web) as end:
+            end.sendall(b"POST /none HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(LARGE) + LARGE)
+            Reader(end).until(b"\r\n\r\n")
+        assert web.origin.requests[-1].body == expected and time.monotonic() - begun < 3
+    assert not_applied(web) == before
+
+
+def test_long_heads_do_not_wait(web):
+    """Almost `http head` of 16 KiB, in segments so small that it is far more than a sender sends without an acknowledgment."""
+    rules(web, f'{HTTP} http add http-header "X-By" "mmb"', f'{HTTP} http mod http-header "X-Long" "<\\m>"')
+    for _ in range(3):
+        begun = time.monotonic()
+        with raw(web, mss=600) as end:
+            end.sendall(b"GET /long-head HTTP/1.1\r\nHost: a.org\r\n" + LONG_HEAD + b"\r\n")
+            head = Reader(end).until(b"\r\n\r\n")
+        assert time.monotonic() - begun < 3
+        for got in (head, web.origin.requests[-1].head):
+            assert b"X-Long: <" + LONG_VALUE + b">\r\n" in got and got.endswith(b"X-By: mmb") and len(got) > 15 << 10
 
 
 @pytest.mark.parametrize("target", BODIES)

@@ -121,6 +121,10 @@ impl HttpEditor {
         self.go_on(direction, (ending, undecided), last);
         let is_held = undecided > 0 && ending == Ending::More;
         let is_over = matches!(ending, Ending::Truncated(_));
+        if is_over && body.plan == BodyPlan::UntilClose {
+            // The end of the connection would tell the client that the body is complete.
+            return Err(Refusal::Unfit(HttpUnfit::UnfinishedBody));
+        }
         let held = if is_held { Some(Held::Match) } else { is_over.then_some(Held::Head) };
         Ok(Step { decided, held })
     }
@@ -180,7 +184,11 @@ impl Part<'_> {
                     emitter.insert(LAST_CHUNK);
                 }
             }
-            BodyPlan::Pass | BodyPlan::InPlace | BodyPlan::Whole(_) | BodyPlan::Empty => {
+            BodyPlan::Pass
+            | BodyPlan::InPlace
+            | BodyPlan::UntilClose
+            | BodyPlan::Whole(_)
+            | BodyPlan::Empty => {
                 editing.emit(emitter, content, self.found, true, self.offset);
                 editing.tails(self.slots).for_each(|tail| emitter.insert(tail));
                 emitter.keep(end - emitter.at());

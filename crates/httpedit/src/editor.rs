@@ -52,6 +52,7 @@ impl HttpEditor {
             bodies: [None; 2],
             scans: [None, None],
             whole: [0; 2],
+            ends_with_connection: false,
             is_opaque: false,
         }
     }
@@ -66,10 +67,11 @@ impl HttpEditor {
         }
     }
 
-    /// Whether a message leaves in another framing than it came in, so that bytes which are not shown would not be understood.
+    /// Whether a message leaves in another framing than it came in, so that bytes which are not shown would not be understood; or has left so that all
+    /// that follows would be taken for its body.
     #[must_use]
     pub fn has_own_framing(&self) -> bool {
-        self.bodies.iter().flatten().any(|body| body.plan == BodyPlan::Chunks)
+        self.ends_with_connection || self.bodies.iter().flatten().any(|body| body.plan == BodyPlan::Chunks)
     }
 
     /// Gives back the states of scans to the worker's scanner. They return by themselves, a little later, if the editor is dropped.

@@ -172,6 +172,12 @@ impl<'h> HeadEdit<'h> {
         self.strip_items(b"connection", gone);
     }
 
+    /// Takes from a request the wish that the server keeps the connection (RFC 9112, section 9.3).
+    pub(crate) fn strip_keep_alive(&mut self) {
+        self.strip_items(b"connection", &[b"keep-alive"]);
+        self.strip(b"keep-alive");
+    }
+
     /// Writes the head with its changes.
     pub(crate) fn emit(&self, emitter: &mut Emitter<'_>) {
         let start = emitter.at();

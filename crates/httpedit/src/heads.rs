@@ -8,7 +8,8 @@ use crate::output::{EditOutput, Emitter, HttpNote};
 use crate::plan::{BodyPlan, Message, RuleBits, decimal, forbids_changes, plan};
 use crate::state::{Body, Held, HttpEditor, HttpInput, Kit, Refusal, Step};
 use mmb_http::{
-    BodyFraming, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, RequestHead, ResponseHead,
+    BodyFraming, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion, RequestHead,
+    ResponseHead,
 };
 use mmb_policy::settings::HttpEncodings;
 
@@ -45,6 +46,7 @@ impl<'h> MessageHead<'h> {
                 body: head.body,
                 version: head.version,
                 is_partial: false,
+                is_last: false,
                 forbids_changes,
             },
             MessageHead::Response(head) => {
@@ -55,6 +57,7 @@ impl<'h> MessageHead<'h> {
                     body: if stands_for_body { announced(&head.headers) } else { head.body },
                     version: head.version.min(head.request_version),
                     is_partial: head.status == 206,
+                    is_last: head.is_last,
                     forbids_changes,
                 }
             }
@@ -213,6 +216,7 @@ impl HttpEditor {
         }
         kit.work.slots = slots;
         let len = head.headers().len();
+        self.ends_with_connection |= body_plan == BodyPlan::UntilClose && head.body() != BodyFraming::None;
         match (body_plan, head.body()) {
             (BodyPlan::Whole(length), BodyFraming::Length(_)) => {
                 self.leave_whole(kit, (&bytes[..len + length as usize], offset), head, direction, out)
@@ -313,12 +317,18 @@ fn edit_head(
             rule.head_edits.iter().for_each(|change| edit.apply(change, &rule.head_edits, request));
         }
     }
-    if request.is_none() {
-        return;
-    }
+    let Some(request) = request else { return };
     let strips = rules.settings.encodings == HttpEncodings::Strip;
     if strips && live_rules().any(|(rule, slot)| *slot != FAILED && rule.is_about_bodies()) {
         ENCODINGS.into_iter().for_each(|name| edit.strip(name));
+    }
+    // The length of a body that changes as it flows is not known, and this client knows no chunks: the server is asked to close behind it.
+    let has_body = ![&b"HEAD"[..], b"CONNECT"].contains(&request.method());
+    if request.version == HttpVersion::Http10
+        && has_body
+        && live_rules().any(|(rule, slot)| *slot != FAILED && rule.changes_lengths())
+    {
+        edit.strip_keep_alive();
     }
 }
 
@@ -332,6 +342,7 @@ fn frame(edit: &mut HeadEdit<'_>, head: &MessageHead<'_>, body_plan: BodyPlan, n
     let is_not_modified = matches!(head, MessageHead::Response(head) if head.status == 304);
     match (body_plan, new_length) {
         (BodyPlan::InPlace | BodyPlan::Pass, _) => {}
+        (BodyPlan::UntilClose, _) => edit.strip(b"content-length"),
         (_, Some(length)) => edit.set(b"content-length", &decimal(length)),
         // Of a HEAD, the length of what GET would bring is not known.
         (BodyPlan::Whole(_) | BodyPlan::Empty, None) => {

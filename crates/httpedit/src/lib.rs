@@ -18,8 +18,11 @@
 //! head: of all matches of all such rules the leftmost, of these the longest, of these the first rule's. `add http-body` acts at a body's end.
 //!
 //! How a body leaves that may be edited: with edits that keep its length, in the framing that it has; without a length, as it is;
-//! otherwise in chunks of our own, or, if sender or receiver speak HTTP/1.0, at once with a right length. The head leaves first: an ETag
-//! becomes weak, and digests go, where a body *may* be changed. A body with a content coding, a part of one, and one that
+//! otherwise in chunks of our own. If sender or receiver speak HTTP/1.0, a response behind which the server closes leaves without a length,
+//! as it is; requests of HTTP/1.0 ask for that: Connection loses `keep-alive` where a rule may change the length of the response's body. Another message leaves
+//! at once with a right length. A response without its length whose sender closes too early is refused, since its client would take it for complete.
+//!
+//! The head leaves first: an ETag becomes weak, and digests go, where a body *may* be changed. A body with a content coding, a part of one, and one that
 //! `Cache-Control: no-transform` protects, pass unedited; so does a long one whose length would have to be known. All of these are told.
 //!
 //! Bounds: a connection has at most [`MOST_LIVE_RULES`] rules on HTTP, a rule [`MOST_CONSTRAINTS`] constraints. Exchanges that are not over have room

@@ -2,7 +2,7 @@
 
 use crate::exchange::FAILED;
 use crate::output::HttpNote;
-use crate::rule::{BodyAction, HttpRules};
+use crate::rule::HttpRules;
 use mmb_http::{BodyFraming, Headers, HttpVersion};
 use mmb_policy::settings::HttpNoTransform;
 
@@ -18,6 +18,8 @@ pub(crate) enum BodyPlan {
     InPlace,
     /// In chunks of our own, of what is decided.
     Chunks,
+    /// With edits and without its length: the server closes behind it, and its end is the connection's.
+    UntilClose,
     /// At once, with its head and a right length, when all of it is there.
     Whole(u64),
     /// It is empty, and something is added.
@@ -44,6 +46,8 @@ pub(crate) struct Message<'m> {
     /// The older version of message and receiver.
     pub(crate) version: HttpVersion,
     pub(crate) is_partial: bool,
+    /// It is a response behind which the server closes.
+    pub(crate) is_last: bool,
     /// The request forbids changes.
     pub(crate) forbids_changes: bool,
 }
@@ -64,9 +68,7 @@ pub(crate) fn plan(
         }
         editing |= 1 << place;
         adds |= !rule.tail.is_empty() && *slot == rule.met();
-        changes_length |= !rule.tail.is_empty();
-        changes_length |=
-            rule.body_edit.as_ref().is_some_and(|edit| matches!(edit.action, BodyAction::Replace(_)));
+        changes_length |= rule.changes_lengths();
     }
     let pass = |note| (BodyPlan::Pass, 0, note);
     if editing == 0 || message.body == BodyFraming::None {
@@ -80,6 +82,10 @@ pub(crate) fn plan(
         BodyFraming::Length(0) | BodyFraming::None => return pass(None),
         BodyFraming::UntilClose => BodyPlan::InPlace,
         _ if !changes_length => BodyPlan::InPlace,
+        // Such a receiver knows no chunks, and every one reads up to the end of the connection (RFC 9112, section 6.3).
+        BodyFraming::Length(_) if message.version == HttpVersion::Http10 && message.is_last => {
+            BodyPlan::UntilClose
+        }
         BodyFraming::Length(length) if message.version == HttpVersion::Http10 => {
             // The length may be any that has 64 bits.
             if length.saturating_add(message.headers.len() as u64) > MOST_WHOLE {

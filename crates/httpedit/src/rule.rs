@@ -108,6 +108,12 @@ impl HttpRule {
         (1 << self.constraints.len()) - 1
     }
 
+    /// Whether its edits make bodies longer or shorter.
+    pub(crate) fn changes_lengths(&self) -> bool {
+        let replaces = |edit: &BodyEdit| matches!(edit.action, BodyAction::Replace(_));
+        !self.tail.is_empty() || self.body_edit.as_ref().is_some_and(replaces)
+    }
+
     /// Whether it is about bodies.
     pub(crate) fn is_about_bodies(&self) -> bool {
         self.body_bits != 0 || !self.tail.is_empty()

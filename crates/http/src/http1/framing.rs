@@ -15,6 +15,9 @@ pub(crate) struct FramingHeaders {
     host: Option<Span>,
     close: bool,
     keep_alive: bool,
+    /// Some proxies take it for `close`: Proxy-Connection.
+    proxy_close: bool,
+    has_expectation: bool,
     pub(crate) has_upgrade: bool,
 }
 
@@ -38,6 +41,8 @@ impl FramingHeaders {
         let (name, value) = (headers.text(line.name), headers.text(line.value));
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
+            6 if is(b"expect") => self.has_expectation = true,
+            16 if is(b"proxy-connection") => self.proxy_close |= names_close(value),
             4 if is(b"host") => once(&mut self.host, line.value).ok_or(HttpUnfit::Host)?,
             7 if is(b"upgrade") => self.has_upgrade = true,
             10 if is(b"connection") => self.connection(value)?,
@@ -68,6 +73,8 @@ impl FramingHeaders {
                 {
                     return Err(HttpUnfit::ConnectionOption);
                 }
+                // Programs search for it in the whole value, or take quotes away.
+                _ if names_close(option) => return Err(HttpUnfit::ConnectionOption),
                 _ => {}
             }
         }
@@ -77,6 +84,12 @@ impl FramingHeaders {
     /// Whether the sender closes behind the message (RFC 9112, section 9.3).
     pub(crate) fn is_last(&self, version: HttpVersion) -> bool {
         self.close || (version == HttpVersion::Http10 && !self.keep_alive)
+    }
+
+    /// Whether some servers close behind the request: by Proxy-Connection, or since they do not ignore an expectation in HTTP/1.0 (RFC 9110,
+    /// section 10.1.1).
+    pub(crate) fn may_be_last(&self, version: HttpVersion) -> bool {
+        self.is_last(version) || self.proxy_close || (version == HttpVersion::Http10 && self.has_expectation)
     }
 
     /// The body of a request.
@@ -134,6 +147,11 @@ impl FramingHeaders {
         };
         if is_same_host && is_same_port { Ok(target.host) } else { Err(HttpUnfit::HostDiffers) }
     }
+}
+
+/// Whether a text has `close` in it, in any case.
+fn names_close(text: &[u8]) -> bool {
+    text.windows(5).any(|part| part.eq_ignore_ascii_case(b"close"))
 }
 
 /// Names of trailers that say where a message ends or goes.

@@ -193,7 +193,7 @@ impl HttpConnection {
         let info = RequestInfo::new(headers.text(line.method), line.version, has_upgrade);
         let body = framing.request_body(info)?;
         self.outstanding.push(info)?;
-        side.is_last = framing.is_last(line.version);
+        side.is_last = framing.may_be_last(line.version);
         side.begin_body(body);
         if info.is_connect() {
             side.await_answer();
@@ -222,6 +222,7 @@ impl HttpConnection {
         let headers = Headers { bytes, lines: &buffer.lines };
         let framing = FramingHeaders::read(&headers, line.version)?;
         let mut body = framing.response_body(line.status, request)?;
+        let is_last = framing.is_last(line.version) || body == BodyFraming::UntilClose;
         match line.status {
             100..200 if line.version.min(request.version()) == HttpVersion::Http10 => {
                 return Err(HttpUnfit::InterimInHttp10);
@@ -234,7 +235,7 @@ impl HttpConnection {
                 body = BodyFraming::None;
             }
             _ => {
-                self.responses.is_last = framing.is_last(line.version) || body == BodyFraming::UntilClose;
+                self.responses.is_last = is_last;
                 self.outstanding.answer_oldest();
                 if request.is_connect() {
                     self.requests.answered();
@@ -251,6 +252,7 @@ impl HttpConnection {
             version,
             request_version,
             to_head,
+            is_last,
             body,
         }))
     }

@@ -81,7 +81,7 @@ http_unfit_reasons! {
     HostDiffers "http-host-differs":
         "Host names another host than the target of the request (RFC 9112, section 3.2.2)";
     ConnectionOption "http-bad-connection-option":
-        "Connection names a header that says where the message ends or goes (RFC 9110, section 7.6.1)";
+        "Connection names a header that says where the message ends or goes, or an option that only some programs take for `close` (RFC 9110, section 7.6.1)";
     ChunkSize "http-bad-chunk-size":
         "the size of a chunk is not 1 to 16 hexadecimal digits (RFC 9112, section 7.1)";
     ChunkExtension "http-bad-chunk-extension":
@@ -97,13 +97,15 @@ http_unfit_reasons! {
     TooManyRequests "http-too-many-requests":
         "more than 64 requests wait for their responses";
     RequestBehindLast "http-request-behind-last":
-        "bytes behind a request after which the client must close (RFC 9112, section 9.6)";
+        "bytes behind a request after which the client must close, or some servers close (RFC 9112, section 9.6)";
     ResponseBehindLast "http-response-behind-last":
         "bytes behind a response after which the server must close (RFC 9112, section 9.6)";
     ResponseWithoutRequest "http-response-without-request":
         "a response that no request waits for (RFC 9112, section 9.2)";
     InterimInHttp10 "http-interim-in-http-1.0":
         "a 1xx response of HTTP/1.0, or to a request of it (RFC 9110, section 15.2)";
+    UnfinishedBody "http-unfinished-body":
+        "the sender has closed within a body that its receiver has got without its length; told by who changes the framing (RFC 9112, section 8)";
     UnaskedUpgrade "http-unasked-upgrade":
         "101 to a request without Upgrade (RFC 9110, section 7.8)";
 }

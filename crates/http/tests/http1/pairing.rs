@@ -73,10 +73,14 @@ fn responses_before_the_end_of_the_request() {
 fn nothing_follows_the_last_request() {
     let keep_alive = client(b"GET / HTTP/1.0\r\nConnection: x, Keep-Alive\r\n\r\n");
     assert_eq!(unfit(&[keep_alive, get("")]), None);
+    assert_eq!(unfit(&[get("Proxy-Connection: keep-alive\r\nExpect: 100-continue\r\n"), get("")]), None);
     for last in [
         get("Connection: CLOSE\r\n"),
         get("Connection: keep-alive\r\nConnection: close\r\n"),
         client(b"GET / HTTP/1.0\r\n\r\n"),
+        // Some servers close: squid by Proxy-Connection, Apache by an expectation that it does not answer (RFC 9110, section 10.1.1).
+        get("Proxy-Connection: Close\r\n"),
+        client(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\n\r\n"),
     ] {
         assert_eq!(unfit(&[last.clone(), client(b"G")]), Some(HttpUnfit::RequestBehindLast));
         // Old clients send an empty line behind a body.

@@ -333,6 +333,10 @@ fn connection_options() {
         ("Connection: close, Content-Length\r\n", ConnectionOption),
         ("Connection: transfer-encoding\r\n", ConnectionOption),
         ("Connection: keep-alive\r\nConnection: host\r\n", ConnectionOption),
+        // Apache takes the quotes away, and nginx searches for it in the whole value.
+        ("Connection: \"close\"\r\n", ConnectionOption),
+        ("Connection: keep-alive, xClose\r\n", ConnectionOption),
+        ("Connection: close;x\r\n", ConnectionOption),
     ]);
     assert_eq!(Reading::of(&[get("Connection: Upgrade, HTTP2-Settings, TE, x,, y\r\n")]).unfit(), None);
 }

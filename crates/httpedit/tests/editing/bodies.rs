@@ -91,10 +91,8 @@ fn http10_gets_a_right_length() {
     let text = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 7\r\n\r\nxxbadxx";
     let expected = "HTTP/1.1 200 OK\r\nETag: W/\"a\"\r\nContent-Length: 9\r\n\r\nxx<bad>xx";
     assert_eq!(response(&replaces("<~>"), GET10, text), expected);
-    assert_eq!(
-        response(&replaces("<~>"), GET, &text.replace("HTTP/1.1", "HTTP/1.0")),
-        expected.replace("HTTP/1.1", "HTTP/1.0")
-    );
+    let stays = |text: &str| text.replace("HTTP/1.1 200 OK", "HTTP/1.0 200 OK\r\nConnection: keep-alive");
+    assert_eq!(response(&replaces("<~>"), GET, &stays(text)), stays(expected));
     // What is not changed passes as it is.
     let good = text.replace("bad", "fine").replace("7", "8");
     assert_eq!(unedited(&replaces("N"), &HttpSettings::default(), GET10, &good), []);
@@ -102,6 +100,71 @@ fn http10_gets_a_right_length() {
     assert!(response(&tail, GET10, text).ends_with("Content-Length: 11\r\n\r\nxxbadxxTAIL"));
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\nbad{}", "x".repeat(69_997));
     assert_eq!(unedited(&replaces("N"), &HttpSettings::default(), GET10, &long), [HttpNote::LongBody]);
+}
+
+/// RFC 9112, section 6.3: the end of a response without a length is that of the connection.
+#[test]
+fn http10_gets_bodies_as_they_flow_if_the_server_closes() {
+    let text = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 7\r\nConnection: close\r\n\r\nxxbadxx";
+    let expected = "HTTP/1.1 200 OK\r\nETag: W/\"a\"\r\nConnection: close\r\n\r\nxx<bad>xx";
+    assert_eq!(response(&replaces("<~>"), GET10, text), expected);
+    // A server of HTTP/1.0 closes unless it says that it does not; no client minds.
+    let http10 = |text: &str| text.replace("HTTP/1.1", "HTTP/1.0").replace("Connection: close\r\n", "");
+    assert_eq!(response(&replaces("<~>"), GET10, &http10(text)), http10(expected));
+    assert_eq!(response(&replaces("<~>"), GET, &http10(text)), http10(expected));
+    let stays = http10(text).replace("ETag", "Connection: keep-alive\r\nETag");
+    assert!(response(&replaces("<~>"), GET10, &stays).contains("Content-Length: 9"));
+    // Without chunks only where there must be none.
+    assert!(response(&replaces("<~>"), GET, text).ends_with("9\r\nxx<bad>xx\r\n0\r\n\r\n"));
+    let tail = [rule(vec![http()], vec![add_body("TAIL")])];
+    assert!(response(&tail, GET10, text).ends_with("close\r\n\r\nxxbadxxTAIL"));
+    // What keeps its length, or has no body, is as before.
+    let masks = [rule(vec![body(text_of("bad"))], vec![mask_body()])];
+    assert!(response(&masks, GET10, text).contains("Content-Length: 7"));
+    for status in ["204 x", "304 x"] {
+        let empty = format!("HTTP/1.1 {status}\r\nConnection: close\r\n\r\n");
+        assert_eq!(response(&tail, GET10, &empty), empty);
+    }
+    let empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert!(response(&tail, GET10, empty).contains("Content-Length: 4"));
+    // Of any length, byte by byte.
+    let mut middle = Middle::new(&replaces("good"));
+    middle.feed(CLIENT, GET10.as_bytes());
+    middle.feed(SERVER, b"HTTP/1.0 200 OK\r\nContent-Length: 90000\r\n\r\n");
+    for _ in 0..30_000 {
+        middle.feed(SERVER, b"bad");
+        assert_eq!(middle.progress[1], HttpProgress::All);
+    }
+    middle.end(SERVER);
+    assert_eq!((middle.progress[1], middle.hits().len()), (HttpProgress::All, 30_000));
+    assert_eq!(middle.text(SERVER), format!("HTTP/1.0 200 OK\r\n\r\n{}", "good".repeat(30_000)));
+}
+
+/// RFC 9112, section 9.3: a server keeps connections of HTTP/1.0 only if it is asked to.
+#[test]
+fn servers_are_asked_to_close_behind_bodies_whose_length_may_change() {
+    let request = |rules: &[Rule], line: &str| {
+        let text = format!(
+            "{line}\r\nHost: a\r\nConnection: Keep-Alive, X-A\r\nKeep-Alive: timeout=5\r\nX-A: b\r\n\r\n"
+        );
+        let mut middle = Middle::new(rules);
+        middle.feed(CLIENT, text.as_bytes());
+        match middle.text(CLIENT) {
+            got if got == text => false,
+            got => {
+                assert_eq!(got, format!("{line}\r\nHost: a\r\nConnection: X-A\r\nX-A: b\r\n\r\n"));
+                true
+            }
+        }
+    };
+    assert!(request(&replaces("N"), "GET / HTTP/1.0"));
+    assert!(request(&replaces("N"), "POST / HTTP/1.0"));
+    assert!(request(&[rule(vec![status(200)], vec![add_body("T")])], "GET / HTTP/1.0"));
+    assert!(!request(&replaces("N"), "GET / HTTP/1.1"));
+    assert!(!request(&replaces("N"), "HEAD / HTTP/1.0"));
+    assert!(!request(&[rule(vec![body(text("bad"))], vec![mask_body()])], "GET / HTTP/1.0"));
+    let other = patterns(mmb_policy::field::FieldId::HttpUri, vec![text("/b")]);
+    assert!(!request(&[rule(vec![other], vec![add_body("T")])], "GET / HTTP/1.0"));
 }
 
 #[test]

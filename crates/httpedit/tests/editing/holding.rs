@@ -4,6 +4,7 @@ use crate::harness::*;
 use mmb_http::HttpUnfit;
 use mmb_httpedit::{Held, HttpNote, HttpProgress};
 use mmb_policy::Rule;
+use mmb_policy::settings::HttpSettings;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -157,6 +158,33 @@ fn truncated_bodies() {
     middle.feed(SERVER, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nbad\r\n5").end(SERVER);
     assert_eq!(middle.progress[1], HttpProgress::All);
     assert!(middle.text(SERVER).ends_with("\r\n\r\n1\r\nN\r\n"), "{}", middle.text(SERVER));
+}
+
+/// The end of the connection would make a whole of it, and so would bytes behind it.
+#[test]
+fn bodies_without_their_length_are_not_cut() {
+    let settings = HttpSettings { unfit: mmb_policy::settings::HttpUnfit::Pass, ..HttpSettings::default() };
+    let head = b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\n";
+    let begun = || {
+        let mut middle = Middle::with_settings(&replaces(), &settings);
+        middle.feed(CLIENT, b"GET / HTTP/1.0\r\n\r\n").feed(SERVER, head).feed(SERVER, b"badba");
+        assert!(middle.text(SERVER).ends_with("\r\n\r\nN"));
+        middle
+    };
+    let mut middle = begun();
+    middle.end(SERVER);
+    assert_eq!(middle.progress[1], HttpProgress::Unfit(HttpUnfit::UnfinishedBody));
+    let mut middle = begun();
+    middle.change_rules();
+    middle.end(SERVER);
+    assert_eq!(middle.progress[1], HttpProgress::Unfit(HttpUnfit::UnfinishedBody));
+    let mut middle = begun();
+    middle.feed(SERVER, b"dxxx").end(SERVER);
+    assert_eq!((middle.progress[1], middle.text(SERVER).ends_with("NNxxx")), (HttpProgress::All, true));
+    let mut middle = begun();
+    middle.feed(SERVER, b"dxxx").feed(SERVER, b"more");
+    assert_eq!(middle.progress[1], HttpProgress::Unfit(HttpUnfit::ResponseBehindLast));
+    assert!(middle.text(SERVER).ends_with("NNxxx"));
 }
 
 /// A policy that changes within a body that leaves in other framing.

@@ -66,6 +66,8 @@ struct RandomExchange {
     status: u16,
     has_interim: bool,
     response: RandomMessage,
+    /// The server says that it closes.
+    is_last: bool,
 }
 
 const PATTERN: &[&str] = &["ab", "abc", "bca", "aa", "cab"];
@@ -154,7 +156,7 @@ fn random_exchange() -> impl Strategy<Value = RandomExchange> {
                 (response.framing, response.body) = (Framing::None, Vec::new());
             }
             let has_interim = has_interim && !is_http10;
-            RandomExchange { method, uri, is_http10, request, status, has_interim, response }
+            RandomExchange { method, uri, is_http10, request, status, has_interim, response, is_last: false }
         },
     )
 }
@@ -207,7 +209,8 @@ impl RandomExchange {
 
     fn responses(&self) -> Vec<u8> {
         let interim: &[u8] = if self.has_interim { b"HTTP/1.1 103 wait\r\nX-A: i\r\n\r\n" } else { b"" };
-        let line = format!("HTTP/1.1 {} why", self.status);
+        let close = if self.is_last { "\r\nConnection: close" } else { "" };
+        let line = format!("HTTP/1.1 {} why{close}", self.status);
         [interim, &self.response.bytes(&line, self.response_has_body())].concat()
     }
 }
@@ -340,7 +343,8 @@ fn edited(rules: &[RandomRule], exchange: &RandomExchange, is_response: bool, fo
     }
     let body = change_body(rules, (&holds, &editors), &message.body, found);
     // A length that must be right is known only when the change is.
-    let is_whole = message.framing == Framing::Length && exchange.is_http10;
+    let has_length = !is_response || !exchange.is_last;
+    let is_whole = message.framing == Framing::Length && exchange.is_http10 && has_length;
     let only_masks = rules.iter().zip(&editors).all(|(rule, edits)| {
         !edits || (rule.tail().is_empty() && !rule.does.iter().any(|does| matches!(does, Does::ModBody(_))))
     });
@@ -458,8 +462,12 @@ proptest! {
         mut exchanges in vec(random_exchange(), 1..5),
         group in 1..4usize,
         cuts in vec(1..50usize, 1..8),
-        until_close in any::<bool>(),
+        (until_close, is_last) in any::<(bool, bool)>(),
     ) {
+        // Behind a request of HTTP/1.0 whose response's body may change length the server closes.
+        let before_last = exchanges.len() - 1;
+        exchanges[..before_last].iter_mut().for_each(|exchange| exchange.is_http10 = false);
+        exchanges[before_last].is_last = is_last;
         if let Some(last) = exchanges.last_mut().filter(|last| until_close && last.status != 204) {
             // What is added at the end needs a byte to be added to.
             last.response.body.push(b'a');
