@@ -17,6 +17,10 @@ pub struct HttpEditor {
     /// A message is held until it has so many bytes.
     pub(crate) whole: [usize; 2],
     pub(crate) is_opaque: bool,
+    /// Its rules are no longer those of the policy. These of them, by their places, do nothing any more.
+    pub(crate) gone: RuleBits,
+    /// Requests wait until no exchange is under way.
+    pub(crate) awaits_end: bool,
 }
 
 /// A message whose head has passed.

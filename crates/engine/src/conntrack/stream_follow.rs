@@ -226,8 +226,9 @@ impl Conntrack {
     /// Tells that a rule ends a connection. Returns whether it closes it.
     pub(super) fn tell_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Fired) -> bool {
         let rule = snapshot.stateful(decided.slot);
-        let closes =
-            rule.and_then(|rule| rule.stream.as_deref()).is_some_and(|stream: &StreamRule| stream.closes);
+        // Messages that were under way when their rule was replaced are still ended by it: its successor may not end any.
+        let closes = |stream: &StreamRule| stream.closes || !stream.ends();
+        let closes = rule.and_then(|rule| rule.stream.as_deref()).is_some_and(closes);
         if let Some(rule) = rule.filter(|_| self.state.is_watched()) {
             let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
             let connection = self.table.get(member);
