@@ -87,7 +87,8 @@ fn what_was_picked_up_and_never_answered_gives_way() {
 
 #[test]
 fn so_does_what_the_server_was_picked_up_with() {
-    let mut mmb = Middlebox::new("add-stateful tcp-dport 1-65535 stream \"ATTACK\" mod stream \"(gone)(gone)\"");
+    let mut mmb =
+        Middlebox::new("add-stateful tcp-dport 1-65535 stream \"ATTACK\" mod stream \"(gone)(gone)\"");
     all(&mut mmb, B, &[segment(SERVER, CLIENT, ACK, (99_000, 77_000), b"late")]);
     assert_eq!(mmb.list()[0].state, "unreplied");
     assert_edited(&mut mmb, [4_000_000_000, 5000]);
