@@ -102,6 +102,31 @@ fn a_syn_without_an_answer_gives_way() {
     assert_edited(&mut mmb, [4_000_000_000, 5000]);
 }
 
+/// While there is no rule, a SYN passes without a connection. The one before it is over all the same: the answer is not held to its numbers.
+#[test]
+fn a_syn_that_no_rule_is_about_ends_what_was_there() {
+    for policy in ["", "add-stateful tcp-dport 443 accept"] {
+        let mut mmb = Middlebox::new(RULE);
+        let numbers = [1000, 2000];
+        assert_edited(&mut mmb, numbers);
+        close(&mut mmb, numbers);
+        for text in [policy, RULE] {
+            mmb.engine.publish(&host::policy(text)).expect("a policy");
+            let [ours, theirs] = numbers.map(|number| number + 1_000_000);
+            let syn = segment(CLIENT, SERVER, SYN, (ours, 0), b"");
+            let answer = segment(SERVER, CLIENT, SYN | ACK, (theirs, ours + 1), b"");
+            if text == policy {
+                assert_eq!(all(&mut mmb, A, &[syn.clone()]), [(Verdict::Send(PortId(B)), syn)]);
+                assert_eq!(mmb.list(), []);
+            }
+            assert_eq!(all(&mut mmb, B, &[answer.clone()]), [(Verdict::Send(PortId(A)), answer)]);
+        }
+        let count = |(why, count): &(&str, u64)| if *why == "out-of-window" { *count } else { 0 };
+        let summary = mmb.engine.connections().summary();
+        assert_eq!(summary.invalid.iter().map(count).sum::<u64>(), 0, "{:?}", summary.invalid);
+    }
+}
+
 #[test]
 fn a_connection_follows_one_that_was_closed() {
     let mut mmb = Middlebox::new(RULE);
