@@ -162,6 +162,7 @@ impl Conntrack {
         let (has_no_room, is_unfit) = (search.has_no_room, search.is_unfit);
         state.cells.not_applied_add(&search.notes.0);
         let (fired, decided) = search.into_result();
+        self.settle_edits(snapshot, of.member.0);
         for fired in &fired {
             self.tell_alert(snapshot, of.member.0, *fired);
         }

@@ -2,12 +2,13 @@
 
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_search::{Fired, StreamSearch};
+use super::stream_trace::EditTrace;
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::HttpDirection;
 use mmb_httpedit::{
-    EditOutput, Held, HttpEditor, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_LIVE_RULES,
+    EditOutput, Held, HttpEditor, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_LIVE_RULES, MOST_NAMED,
 };
 use mmb_stream::{EditSink, Undecided};
 use std::ops::ControlFlow;
@@ -64,7 +65,15 @@ impl StreamSearch<'_> {
             release,
         };
         let mut http = HttpTools { rules, live: &own, scanner, scratch: &mut tools.edit_scratch, memory };
-        let mut out = HttpSink { sink, hits: ArrayVec::new(), notes: ArrayVec::new() };
+        let traced = tools.trace.as_deref_mut().map(|trace| HttpTrace {
+            trace,
+            direction,
+            offset,
+            bytes,
+            at: 0,
+            by: ArrayVec::new(),
+        });
+        let mut out = HttpSink { sink, hits: ArrayVec::new(), notes: ArrayVec::new(), traced };
         let progress = editor.edit(&mut http, input, &mut out);
         let HttpSink { hits, notes, .. } = out;
         messages.held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
@@ -108,15 +117,50 @@ struct HttpSink<'h, 's> {
     sink: &'h mut EditSink<'s>,
     hits: ArrayVec<(u32, usize), TOLD>,
     notes: ArrayVec<HttpNote, TOLD>,
+    traced: Option<HttpTrace<'h>>,
+}
+
+/// Tells the edits of one call.
+struct HttpTrace<'h> {
+    trace: &'h mut EditTrace,
+    direction: usize,
+    offset: u64,
+    bytes: &'h [u8],
+    /// Bytes that are decided.
+    at: usize,
+    /// The rules of the next replacement.
+    by: ArrayVec<u32, MOST_NAMED>,
+}
+
+impl HttpTrace<'_> {
+    fn replace(&mut self, count: usize, by: &[u8]) {
+        let removed = self.bytes.get(self.at..self.at + count).unwrap_or_default();
+        let rules = self.by.drain(..).filter_map(RuleSlot::new);
+        self.trace.note(rules, (self.direction, self.offset + self.at as u64), removed, by);
+        self.at += count;
+    }
 }
 
 impl EditOutput for HttpSink<'_, '_> {
     fn pass(&mut self, count: usize) {
         self.sink.pass(count);
+        if let Some(traced) = &mut self.traced {
+            traced.at += count;
+        }
     }
 
     fn replace(&mut self, count: usize, by: &[u8]) {
         self.sink.replace(count, by);
+        if let Some(traced) = &mut self.traced {
+            traced.replace(count, by);
+        }
+    }
+
+    fn made_by(&mut self, rules: &[u32]) {
+        if let Some(traced) = &mut self.traced {
+            traced.by.clear();
+            traced.by.extend(rules.iter().copied());
+        }
     }
 
     fn hit(&mut self, rule: u32, offset: usize) {

@@ -13,6 +13,7 @@ use super::rule_sets::MOST_RULES;
 use super::stream_event::StreamEvents;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
+use super::stream_trace::EditTrace;
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
@@ -151,6 +152,8 @@ pub(super) struct SearchTools {
     pub(super) edit_scratch: EditScratch,
     /// What stands in the place of a match.
     pub(super) replaced: Vec<u8>,
+    /// For hosts that explain what edits do.
+    pub(super) trace: Option<Box<EditTrace>>,
 }
 
 /// What the rules of a new connection ask of its stream.
