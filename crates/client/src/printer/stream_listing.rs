@@ -199,7 +199,7 @@ mod tests {
         ConnectionLine {
             proto: "tcp".to_owned(),
             state: state.to_owned(),
-            sent: arrived.clone(),
+            sent: arrived,
             arrived,
             age_ms: 0,
             idle_ms: 0,
