@@ -65,9 +65,14 @@ fn edits_line(stats: &EditStats) -> StreamEditsLine {
 /// Describes an event of a stream.
 pub(crate) fn stream_event_line(event: &StreamEvent) -> StreamEventLine {
     let proto = FieldId::IpProto.info().names.name(event.proto.into());
+    let reason = match &event.kind {
+        StreamEventKind::HttpUnfit { reason, .. } => Some(reason.name().to_owned()),
+        _ => None,
+    };
     let (text, digests) = match &event.kind {
         StreamEventKind::Alert { text } => (Some(text.to_string()).filter(|text| !text.is_empty()), None),
         StreamEventKind::Close | StreamEventKind::Drop => (None, None),
+        StreamEventKind::HttpUnfit { reason, .. } => (Some(reason.meaning().to_owned()), None),
         StreamEventKind::Digest { bytes, crc32c } => {
             let digest =
                 |way: usize| DigestLine { bytes: bytes[way], crc32c: format!("{:08x}", crc32c[way]) };
@@ -77,7 +82,8 @@ pub(crate) fn stream_event_line(event: &StreamEvent) -> StreamEventLine {
     let [forward, reply] = digests.map_or([None, None], |digests| digests.map(Some));
     StreamEventLine {
         what: event.kind.name().to_owned(),
-        rule: event.rule.0,
+        rule: event.rule.map(|rule| rule.0),
+        reason,
         text,
         proto: proto.map_or_else(|| event.proto.to_string(), str::to_owned),
         arrived: ends(&event.arrived),

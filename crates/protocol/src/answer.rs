@@ -443,11 +443,15 @@ pub struct StreamEditsLine {
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamEventLine {
-    /// `alert`, `close`, `drop` or `digest`.
+    /// `alert`, `close`, `drop`, `http-unfit-closed`, `http-unfit-passed` or `digest`.
     pub what: String,
-    /// The rule.
-    pub rule: u32,
-    /// The text of its `alert`.
+    /// The rule; none for messages that are not read as HTTP/1.x.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<u32>,
+    /// Why a message is not read: a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The text of its `alert`, or the meaning of the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The protocol, by name if it has one.

@@ -167,10 +167,17 @@ pub(super) fn summary(screen: &mut Screen<'_>, line: &StreamSummaryLine) {
 
 /// Prints an event at once.
 pub(super) fn event(screen: &mut Screen<'_>, event: &StreamEventLine) {
-    let StreamEventLine { what, rule, text, proto, arrived, direction, offset, forward, reply } = event;
+    let StreamEventLine { what, rule, reason, text, proto, arrived, direction, offset, forward, reply } =
+        event;
     screen.color(Color::Red, "! ");
     let ends = format!("{} > {}", port(arrived.src, arrived.sport), port(arrived.dst, arrived.dport));
-    screen.text(&format!("{proto} {ends}, {what} by rule {rule}"));
+    screen.text(&format!("{proto} {ends}, {what}"));
+    if let Some(rule) = rule {
+        screen.text(&format!(" by rule {rule}"));
+    }
+    if let Some(reason) = reason {
+        screen.text(&format!(" ({reason})"));
+    }
     if let (Some(direction), Some(offset)) = (direction, offset) {
         screen.text(&format!(", {direction} byte {offset}"));
     }
@@ -241,6 +248,27 @@ mod tests {
         let text = listed(true, &lines);
         assert!(text.contains("4 streams\n") && !text.contains("left out"), "{text}");
         assert!(listed(false, &lines[1..2]).starts_with("no streams\nleft out: 1 stream of"));
+    }
+
+    #[test]
+    fn messages_that_are_not_read_have_no_rule() {
+        let [src, dst] = [[10, 0, 0, 5], [192, 0, 2, 1]].map(Into::into);
+        let line = StreamEventLine {
+            what: "http-unfit-closed".to_owned(),
+            rule: None,
+            reason: Some("http-bare-lf".to_owned()),
+            text: Some("a line ends with LF".to_owned()),
+            proto: "tcp".to_owned(),
+            arrived: EndsLine { src, sport: 1, dst, dport: 80 },
+            direction: Some("forward".to_owned()),
+            offset: Some(35),
+            forward: None,
+            reply: None,
+        };
+        assert_eq!(
+            shown(|screen| event(screen, &line)),
+            "! tcp 10.0.0.5:1 > 192.0.2.1:80, http-unfit-closed (http-bare-lf), forward byte 35: a line ends with LF\n"
+        );
     }
 
     #[test]

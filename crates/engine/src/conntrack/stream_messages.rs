@@ -1,12 +1,13 @@
 //! Decisions about the messages of a connection with rules on HTTP.
 
+use super::stream_event::UnfitMessage;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_search::{Fired, StreamSearch};
 use super::stream_trace::EditTrace;
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
-use mmb_http::HttpDirection;
+use mmb_http::{HttpDirection, HttpUnfit};
 use mmb_httpedit::{
     EditOutput, Held, HttpEditor, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_LIVE_RULES, MOST_NAMED,
 };
@@ -77,35 +78,53 @@ impl StreamSearch<'_> {
         let progress = editor.edit(&mut http, input, &mut out);
         let HttpSink { hits, notes, .. } = out;
         messages.held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
-        notes.into_iter().for_each(|note| self.count_note(note));
-        for (rule, end) in hits {
+        let end = offset + bytes.len() as u64;
+        for note in notes {
+            self.count_note(note);
+            if let HttpNote::UnfitPassed(reason) = note {
+                self.unfit_message = Some(UnfitMessage { direction, end, reason, passes: true });
+            }
+        }
+        for (rule, place) in hits {
             if let Some(slot) = RuleSlot::new(rule) {
-                self.count_edit(Fired { slot, direction, end: offset + end as u64 });
+                self.count_edit(Fired { slot, direction, end: offset + place as u64 });
             }
         }
         match progress {
             HttpProgress::All | HttpProgress::Opaque => ControlFlow::Continue(()),
             // Nothing is undecided for longer: what was not read must not pass.
-            HttpProgress::Held(_) if is_end || waited_ms == Some(u32::MAX) => {
-                self.is_unfit = true;
-                ControlFlow::Break(())
+            HttpProgress::Held(held) if is_end || waited_ms == Some(u32::MAX) => {
+                let reason = match held {
+                    Held::Other => HttpUnfit::TooManyRequests,
+                    Held::Head | Held::Whole | Held::Match if is_end => HttpUnfit::UnfinishedHead,
+                    Held::Head | Held::Whole | Held::Match => HttpUnfit::HeadTooLong,
+                };
+                self.refuse_message(UnfitMessage { direction, end, reason, passes: false })
             }
             HttpProgress::Held(_) => ControlFlow::Continue(()),
             HttpProgress::Ended(rule) => {
                 if let Some(slot) = RuleSlot::new(rule) {
-                    self.decide_for(Fired { slot, direction, end: offset + bytes.len() as u64 });
+                    self.decide_for(Fired { slot, direction, end });
                 }
                 ControlFlow::Break(())
             }
-            HttpProgress::Unfit(_) => {
-                self.is_unfit = true;
-                ControlFlow::Break(())
+            HttpProgress::Unfit(reason) => {
+                self.refuse_message(UnfitMessage { direction, end, reason, passes: false })
             }
             HttpProgress::NoRoom => {
                 self.has_no_room = true;
                 ControlFlow::Break(())
             }
         }
+    }
+}
+
+impl StreamSearch<'_> {
+    /// A message must not go on.
+    fn refuse_message(&mut self, message: UnfitMessage) -> ControlFlow<()> {
+        self.is_unfit = true;
+        self.unfit_message = Some(message);
+        ControlFlow::Break(())
     }
 }
 
