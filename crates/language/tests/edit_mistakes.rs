@@ -620,9 +620,9 @@ const MISTAKES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "add-stateful mod /ATTACK/ \"x\"",
+        "add-stateful mod \"ATTACK\" \"x\"",
         &[
-            "18: what `mod` acts on is found by a constraint, and `mod` names its field; expected `stream \"TEXT\" mod stream \"NEW\"`, or the same with `http-body`",
+            "18: what `mod` acts on is found by a constraint, and `mod` names its field; expected `stream \"ATTACK\" mod stream \"NEW\"`, or the same with `http-body`",
         ],
     ),
     (
