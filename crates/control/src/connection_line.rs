@@ -2,13 +2,15 @@
 
 use mmb_engine::{
     ConnectionInfo, ConnectionStream, EditStats, Endpoints, Level, SideStats, StreamEvent, StreamEventKind,
-    Vlans,
+    StreamSummary, StreamUsage, Vlans,
 };
 use mmb_policy::FieldId;
+use mmb_policy::settings::StreamUnfit;
 use mmb_protocol::answer::{
     ConnectionLine, ConnectionPlace, DigestLine, EndsLine, StreamEditsLine, StreamEventLine, StreamLine,
-    StreamSideLine, TrafficLine,
+    StreamSideLine, StreamSummaryLine, StreamUsageLine, TrafficLine,
 };
+use std::collections::BTreeMap;
 
 /// Describes a connection; `verbose` adds its place in the table.
 pub(crate) fn connection_line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
@@ -63,9 +65,14 @@ fn edits_line(stats: &EditStats) -> StreamEditsLine {
 /// Describes an event of a stream.
 pub(crate) fn stream_event_line(event: &StreamEvent) -> StreamEventLine {
     let proto = FieldId::IpProto.info().names.name(event.proto.into());
+    let reason = match &event.kind {
+        StreamEventKind::HttpUnfit { reason, .. } => Some(reason.name().to_owned()),
+        _ => None,
+    };
     let (text, digests) = match &event.kind {
         StreamEventKind::Alert { text } => (Some(text.to_string()).filter(|text| !text.is_empty()), None),
         StreamEventKind::Close | StreamEventKind::Drop => (None, None),
+        StreamEventKind::HttpUnfit { reason, .. } => (Some(reason.meaning().to_owned()), None),
         StreamEventKind::Digest { bytes, crc32c } => {
             let digest =
                 |way: usize| DigestLine { bytes: bytes[way], crc32c: format!("{:08x}", crc32c[way]) };
@@ -75,7 +82,8 @@ pub(crate) fn stream_event_line(event: &StreamEvent) -> StreamEventLine {
     let [forward, reply] = digests.map_or([None, None], |digests| digests.map(Some));
     StreamEventLine {
         what: event.kind.name().to_owned(),
-        rule: event.rule.0,
+        rule: event.rule.map(|rule| rule.0),
+        reason,
         text,
         proto: proto.map_or_else(|| event.proto.to_string(), str::to_owned),
         arrived: ends(&event.arrived),
@@ -84,6 +92,67 @@ pub(crate) fn stream_event_line(event: &StreamEvent) -> StreamEventLine {
         forward,
         reply,
     }
+}
+
+/// Describes the streams of all workers in numbers. `unfit` is what becomes of connections that cannot be followed.
+pub(crate) fn stream_summary_line(workers: &[StreamSummary], unfit: StreamUnfit) -> StreamSummaryLine {
+    let mut line = StreamSummaryLine::default();
+    let mut sums = [(); 3].map(|()| BTreeMap::<&str, u64>::new());
+    for (summary, worker) in workers.iter().zip(0..) {
+        let StreamSummary { usage, levels, states, ended, unfit, kept, waiting, held, unsent } = summary;
+        for (sum, counts) in sums.iter_mut().zip([levels, states, ended]) {
+            counts.iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
+        }
+        for (sum, count) in [
+            (&mut line.unfit, unfit),
+            (&mut line.kept, kept),
+            (&mut line.waiting, waiting),
+            (&mut line.held, held),
+            (&mut line.unsent, unsent),
+        ] {
+            *sum += count;
+        }
+        let StreamUsage { streams, most_streams, memory, most_memory, .. } = *usage;
+        line.workers.push(StreamUsageLine {
+            worker,
+            streams: streams as u64,
+            max: most_streams as u64,
+            memory: memory as u64,
+            memory_max: most_memory as u64,
+        });
+    }
+    // A worker that was never asked to follow streams has no memory for them.
+    line.workers.retain(|worker| worker.memory_max > 0);
+    let [levels, states, ended] =
+        sums.map(|counts| counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect());
+    (line.levels, line.states, line.ended) = (levels, states, ended);
+    line.warnings = warnings(workers, unfit);
+    line
+}
+
+/// The limits that are reached.
+fn warnings(workers: &[StreamSummary], unfit: StreamUnfit) -> Vec<String> {
+    let fate = match unfit {
+        StreamUnfit::Pass => "pass without stream rules",
+        StreamUnfit::Close => "are closed",
+        StreamUnfit::Drop => "are dropped",
+    };
+    let mut warnings = Vec::new();
+    for (StreamSummary { usage, .. }, worker) in workers.iter().zip(0_u16..) {
+        let of = if workers.len() > 1 { format!(" of worker {worker}") } else { String::new() };
+        if usage.most_memory > 0 && usage.streams >= usage.most_streams {
+            warnings.push(format!(
+                "`stream max`{of} is reached ({}): new connections {fate} (`stream unfit`)",
+                usage.most_streams
+            ));
+        }
+        if usage.is_short {
+            warnings.push(format!(
+                "less than an eighth of `stream memory`{of} is left: new connections that rules close, drop or edit {fate} (`stream unfit`)"
+            ));
+        }
+    }
+    warnings
 }
 
 /// Returns the VLAN identifiers of its arriving packets, without zeros at the end.

@@ -287,6 +287,7 @@ impl Responder<'_> {
             Command::Show(Show::Version) => Topic::Version,
             Command::Show(Show::Connections { .. }) => Topic::Connections,
             Command::Show(Show::Streams { .. }) => Topic::Streams,
+            Command::Show(Show::StreamSummary) => Topic::StreamSummary,
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
             Command::Monitor => Topic::Monitor,
             Command::Kill(filter) => return self.kill(filter),
@@ -300,7 +301,11 @@ impl Responder<'_> {
             }
             _ => return Ok(Ok(())),
         };
-        self.send(&Answer::Begin(AnswerBegin { command, topic }))?;
+        let selected = match question {
+            Command::Show(Show::Streams { filter, verbose }) => *verbose || *filter != ConnectionFilter::ALL,
+            _ => false,
+        };
+        self.send(&Answer::Begin(AnswerBegin { command, topic, selected }))?;
         let lines = match question {
             Command::List { terse } => return self.rules(*terse).map(Ok),
             Command::Show(Show::Connections { filter, verbose }) => {
@@ -309,6 +314,7 @@ impl Responder<'_> {
             Command::Show(Show::Streams { filter, verbose }) => {
                 return self.connections(filter, *verbose, |info| info.stream.is_some());
             }
+            Command::Show(Show::StreamSummary) => return self.stream_summary(),
             Command::Monitor => return self.monitor(),
             Command::Show(show) => status::of(&self.daemon(), *show),
             _ => Vec::new(),

@@ -6,7 +6,8 @@ use common::{FOREVER, Running, answer, ask, raw, start, start_with};
 use mmb_control::ServerLimits;
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, ConnectionLine, CountLine, EventKind, EventLine, SummaryLine,
+    AffectedLine, Answer, AnswerBegin, ConnectionLine, CountLine, EventKind, EventLine, StreamSummaryLine,
+    SummaryLine, Topic,
 };
 use mmb_protocol::request::{ConnectionFate, Request, encode};
 use mmb_testkit::{Frame, Tcp, Udp};
@@ -124,6 +125,49 @@ fn a_connection_is_shown_with_all_members() {
     let verbose = &mmb.run("show connections ip-proto udp verbose")[1];
     assert_eq!(json!(verbose)["connection"]["worker"], 0);
     assert_eq!(json!(verbose)["connection"]["wire"], 0);
+}
+
+fn stream_summary(mmb: &Running) -> StreamSummaryLine {
+    match &mmb.run("show streams summary")[..] {
+        [Answer::Begin(AnswerBegin { topic: Topic::StreamSummary, .. }), Answer::StreamSummary(line)] => {
+            line.clone()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn streams_are_counted_and_their_limit_warns() {
+    let mmb = start("set stream max 2\nadd-stateful tcp-dport 80 stream \"x\" close\n");
+    let _packets = mmb.packets();
+    let none = stream_summary(&mmb);
+    assert_eq!((none.unfit, none.warnings.len(), none.levels.len()), (0, 0, 0));
+    let packet = |sport, flags| Tcp { sport, flags, ..Tcp::default() }.dport(80).over_ip4();
+    // A SYN begins a stream; a connection that is picked up midway cannot be guarded.
+    mmb.feed(&[packet(1, 2), packet(2, 16)]);
+    let one = stream_summary(&mmb);
+    assert_eq!(json!(one.levels), json!({"guard": 1}));
+    assert_eq!(json!(one.states), json!({"syn-sent": 1}));
+    assert_eq!((one.unfit, one.warnings.len()), (1, 0));
+    assert_eq!((one.workers[0].streams, one.workers[0].max, one.workers[0].memory_max), (1, 2, 256 << 20));
+    mmb.feed(&[packet(3, 2), packet(4, 2)]);
+    let full = stream_summary(&mmb);
+    assert_eq!(json!(full.levels), json!({"guard": 2}));
+    assert_eq!(full.unfit, 2, "the fourth found no room");
+    let warning = "`stream max` is reached (2): new connections pass without stream rules (`stream unfit`)";
+    assert_eq!(full.warnings, [warning]);
+}
+
+#[test]
+fn a_list_of_streams_says_whether_it_was_asked_for_in_particular() {
+    let mmb = start("add-stateful tcp-dport 80 stream \"x\" close\n");
+    let _packets = mmb.packets();
+    for (command, selected) in
+        [("show streams", false), ("show streams verbose", true), ("show streams state reset", true)]
+    {
+        let begin = AnswerBegin { command: 0, topic: Topic::Streams, selected };
+        assert_eq!(mmb.run(command), [Answer::Begin(begin)], "{command}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::cells::WorkerCells;
 use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::conntrack::{
     ConnectionInfo, Conntrack, LeftOutConnection, LoadSummary, RestoreRequest, SavedConnection, SavedState,
-    SharedState, StateMap, StateWriter, WatchedEvent, Watcher,
+    SharedState, StateMap, StateWriter, StreamSummary, WatchedEvent, Watcher,
 };
 use crate::drop::DropReason;
 use crate::worker::WorkerTask;
@@ -155,6 +155,26 @@ impl Connections {
             }
         }
         Ok(())
+    }
+
+    /// The streams of each worker, in numbers.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn stream_summary(&self) -> Result<Vec<StreamSummary>, NoAnswer> {
+        let mut summaries = Vec::new();
+        for worker in 0..self.workers.len() {
+            let mut summary = StreamSummary::default();
+            let mut from = Some(ConnId::FIRST);
+            while let Some(first) = from {
+                let (next, counted) =
+                    self.ask(worker, move |conntrack, _| conntrack.count_streams(first, CHUNK))?;
+                summary.add(counted);
+                from = next;
+            }
+            summaries.push(summary);
+        }
+        Ok(summaries)
     }
 
     /// Ends every connection that a filter matches, and returns how many.

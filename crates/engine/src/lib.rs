@@ -26,9 +26,10 @@ mod worker;
 
 pub use compiled::{AffectedConnections, PublishError, StatefulChange};
 pub use conntrack::{
-    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, Endpoints,
-    LeftOutConnection, LoadSummary, STREAM_BYTES, SavedCounter, SavedPort, SavedRule, SavedState,
-    StateHeader, StateMap, StateWriter, StreamEvent, StreamEventKind, WatchedEvent,
+    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EditTotals,
+    EditedBytes, Endpoints, LeftOutConnection, LoadSummary, STREAM_BYTES, SavedCounter, SavedPort, SavedRule,
+    SavedState, StateHeader, StateMap, StateWriter, StreamEvent, StreamEventKind, StreamSummary, TracedEdit,
+    WatchedEvent,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, RuleCount, StageCount};
@@ -38,7 +39,7 @@ pub use host::{PacketHost, drive, drive_returned};
 pub use made::MadeKind;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::{Side, Vlans, Wire};
-pub use mmb_stream::{AckSpace, EditStats, Level, SideStats, StreamInfo};
+pub use mmb_stream::{AckSpace, EditStats, Level, SideStats, StreamInfo, StreamUsage};
 pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;

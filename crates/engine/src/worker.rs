@@ -2,7 +2,7 @@
 
 use crate::cells::WorkerCells;
 use crate::compiled::Snapshot;
-use crate::conntrack::SharedState;
+use crate::conntrack::{EditTotals, SharedState, TracedEdit};
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::made::MadePacket;
@@ -95,7 +95,9 @@ impl Worker {
     ) {
         let vector = self.begin(now_ns, packets.is_empty());
         let verdicts = &mut verdicts[..packets.len()];
-        for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
+        let vectors = packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector));
+        for (number, (packets, verdicts)) in vectors.enumerate() {
+            self.pipeline.conntrack().trace_vector(number * vector);
             self.pipeline.run(origin, &self.snapshot, cycles, packets, verdicts);
         }
         self.fold(verdicts.len());
@@ -183,6 +185,22 @@ impl Worker {
     /// sends.
     pub fn set_ack_space(&mut self, acks: AckSpace) {
         self.pipeline.conntrack().set_ack_space(acks);
+    }
+
+    /// Tells from now on what edits of streams change, one by one: at most `most` of them. For a host that explains a run: it allocates memory for
+    /// each.
+    pub fn trace_edits(&mut self, most: usize) {
+        self.pipeline.conntrack().trace_edits(most);
+    }
+
+    /// The edits that were decided since the last call, if they are told. Their packets are those of the last [`Worker::process`].
+    pub fn take_edits(&mut self) -> Vec<TracedEdit> {
+        self.pipeline.conntrack().take_edits()
+    }
+
+    /// All edits since [`Worker::trace_edits`], those that are not told included.
+    pub fn edit_totals(&mut self) -> EditTotals {
+        self.pipeline.conntrack().edit_totals()
     }
 
     /// Discards outstanding tickets, for a host that lost their packets.

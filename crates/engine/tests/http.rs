@@ -3,8 +3,9 @@
 mod host;
 mod http_site;
 
-use http_site::{ACK, REQUEST, RESPONSE, SIZE, Site};
-use mmb_engine::{DropReason, Verdict};
+use http_site::{ACK, FIN, REQUEST, RESPONSE, SIZE, Site};
+use mmb_engine::{DropReason, StreamEventKind, Verdict, WatchedEvent};
+use mmb_http::HttpUnfit;
 use mmb_policy::RuleId;
 
 #[test]
@@ -93,6 +94,72 @@ fn a_slow_head_has_its_time() {
         site.later(100);
     }
     assert!(site.resets >= 2, "five seconds are over");
+}
+
+#[test]
+fn a_head_beyond_its_limit_is_closed_at_once() {
+    let rule = "set http head 4\nadd-stateful tcp-dport 80 http add http-header \"X-By\" \"mmb\"";
+    let begins =
+        ["GET / HTTP/1.1\r\nHost: a\r\nX-Long: ", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Long: "];
+    for (end, begin) in begins.into_iter().enumerate() {
+        let mut site = Site::new(rule);
+        if end == 1 {
+            site.send(0, REQUEST, SIZE);
+        }
+        let before = site.text(1 - end);
+        let filler = "x".repeat(4096 - begin.len() - 1);
+        site.send(end, &format!("{begin}{filler}"), SIZE);
+        assert_eq!((site.text(1 - end), site.resets), (before.clone(), 0), "one byte is left");
+        // No time has passed.
+        site.segment(end, ACK, b"x");
+        assert_eq!(site.last, Some(Verdict::Drop(DropReason::HttpUnfit)));
+        assert!(site.resets >= 2);
+        assert_eq!(site.text(1 - end), before, "nothing of it has left");
+    }
+}
+
+#[test]
+fn a_head_of_the_limit_passes() {
+    let mut site =
+        Site::new("set http head 4\nadd-stateful tcp-dport 80 http add http-header \"X-By\" \"mmb\"");
+    let begin = "GET / HTTP/1.1\r\nHost: a\r\nX-Long: ";
+    let head = format!("{begin}{}\r\n\r\n", "x".repeat(4096 - begin.len() - 4));
+    site.send(0, &head, SIZE);
+    assert_eq!(site.resets, 0);
+    assert!(site.text(1).ends_with("X-By: mmb\r\n\r\n") && site.text(1).len() == 4096 + 11);
+}
+
+#[test]
+fn messages_that_are_not_read_are_told_with_the_reason() {
+    let rule = "add-stateful tcp-dport 80 http add http-header \"X-By\" \"mmb\"";
+    let told = |policy: &str, steps: &dyn Fn(&mut Site)| {
+        let mut site = Site::new(policy);
+        let events = site.mmb.ask(|connections| connections.watch().expect("the worker answers"));
+        steps(&mut site);
+        let stream = |event| if let WatchedEvent::Stream(event) = event { Some(event) } else { None };
+        let events: Vec<_> = events.try_iter().filter_map(stream).collect();
+        let [event] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(event.rule, None);
+        (event.kind.clone(), event.is_reply, event.offset)
+    };
+    let bad = "GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n";
+    let unfit = |reason, passes| StreamEventKind::HttpUnfit { reason, passes };
+    let closed = told(rule, &|site| site.segment(0, ACK, bad.as_bytes()));
+    assert_eq!(closed, (unfit(HttpUnfit::BareLf, false), false, bad.len() as u64));
+    let passed = told(&format!("set http unfit pass\n{rule}"), &|site| {
+        site.send(0, REQUEST, SIZE);
+        site.send(1, "HTTP/3 200\r\n\r\n", SIZE);
+    });
+    assert_eq!(passed, (unfit(HttpUnfit::Version, true), true, 14));
+    // Time decides as well.
+    let slow = told(rule, &|site| {
+        site.segment(0, ACK, b"GET / HT");
+        (0..60).for_each(|_| site.later(100));
+    });
+    assert_eq!(slow, (unfit(HttpUnfit::SlowHead, false), false, 8));
+    // So does the sender that ends.
+    let ended = told(rule, &|site| site.segment(0, ACK | FIN, b"GET / HT"));
+    assert_eq!(ended, (unfit(HttpUnfit::UnfinishedHead, false), false, 8));
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn watch_changes_nothing() {
         .collect();
     let [event] = &told[..] else { panic!("{told:?}") };
     assert_eq!(event.kind, StreamEventKind::Alert { text: "seen".into() });
-    assert_eq!((event.rule, event.offset, event.is_reply), (RuleId(1), 6, false));
+    assert_eq!((event.rule, event.offset, event.is_reply), (Some(RuleId(1)), 6, false));
     let [info] = &mmb.list()[..] else { panic!("one connection") };
     let stream = info.stream.as_ref().and_then(|stream| stream.info).expect("a stream");
     assert_eq!(stream.levels, [Level::Watch; 2]);

@@ -173,7 +173,7 @@ impl Part<'_> {
                     emitter.insert(&chunk_line(len));
                 }
                 editing.emit(emitter, content, self.found, false, self.offset);
-                editing.tails(self.slots).for_each(|tail| emitter.insert(tail));
+                editing.emit_tails(emitter, self.slots);
                 if len > 0 {
                     emitter.insert(b"\r\n");
                 }
@@ -190,7 +190,7 @@ impl Part<'_> {
             | BodyPlan::Whole(_)
             | BodyPlan::Empty => {
                 editing.emit(emitter, content, self.found, true, self.offset);
-                editing.tails(self.slots).for_each(|tail| emitter.insert(tail));
+                editing.emit_tails(emitter, self.slots);
                 emitter.keep(end - emitter.at());
             }
         }

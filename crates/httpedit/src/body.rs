@@ -207,6 +207,16 @@ impl<'e> Editing<'e> {
         self.rules().filter(move |(place, rule)| is_met(*place, rule)).map(|(_, rule)| &rule.tail[..])
     }
 
+    /// Writes what the rules that are met add at the end.
+    pub(crate) fn emit_tails(&self, emitter: &mut Emitter<'_>, slots: &[u16]) {
+        for (place, rule) in self.rules().filter(|(_, rule)| !rule.tail.is_empty()) {
+            if slots.get(place) == Some(&rule.met()) {
+                emitter.by(rule.number);
+                emitter.insert(&rule.tail);
+            }
+        }
+    }
+
     /// Finds the matches that are edited: of all matches the leftmost, of those that start there the longest, of these the one of the first
     /// rule; then on behind it. Returns how many bytes of content are decided. `is_final`: what is only begun is no match.
     pub(crate) fn find(
@@ -287,10 +297,11 @@ impl<'e> Editing<'e> {
         offset: usize,
     ) {
         let origin = emitter.at();
-        let mut writer = Writer { emitter, runs, at: 0, run: 0, origin, keeps_framing };
+        let mut writer = Writer { emitter, runs, at: 0, run: 0, rule: 0, origin, keeps_framing };
         for found in found {
             writer.keep(found.start - writer.at);
             let Some((number, edit)) = self.edit(found.place) else { continue };
+            writer.rule = number;
             writer.replace(&edit.action, &content[found.start..found.end]);
             writer.emitter.hit(number, offset + place_behind(runs, found.end));
         }
@@ -306,6 +317,8 @@ struct Writer<'w, 'e> {
     at: usize,
     /// The run that is written.
     run: usize,
+    /// The rule that edits.
+    rule: u32,
     /// Where the runs' places count from.
     origin: usize,
     keeps_framing: bool,
@@ -313,11 +326,14 @@ struct Writer<'w, 'e> {
 
 impl Writer<'_, '_> {
     fn keep(&mut self, count: usize) {
-        self.each(count, |emitter, count| emitter.keep(count));
+        self.each(count, |emitter, _, count| emitter.keep(count));
     }
 
     fn drop(&mut self, count: usize) {
-        self.each(count, |emitter, count| emitter.drop(count));
+        self.each(count, |emitter, rule, count| {
+            emitter.by(rule);
+            emitter.drop(count);
+        });
     }
 
     fn replace(&mut self, action: &BodyAction, matched: &[u8]) {
@@ -341,7 +357,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    fn each(&mut self, mut count: usize, write: fn(&mut Emitter<'_>, usize)) {
+    fn each(&mut self, mut count: usize, write: fn(&mut Emitter<'_>, u32, usize)) {
         self.at += count;
         while count > 0
             && let Some(run) = self.runs.get(self.run)
@@ -360,7 +376,7 @@ impl Writer<'_, '_> {
                 self.run += 1;
                 continue;
             }
-            write(self.emitter, part);
+            write(self.emitter, self.rule, part);
             count -= part;
         }
     }

@@ -31,6 +31,8 @@ struct Line {
     name: Place,
     value: Place,
     is_removed: bool,
+    /// The rule that changed it last; 0 for none.
+    by: u32,
 }
 
 /// A head while it is changed. Its memory is used again for the next one.
@@ -38,10 +40,10 @@ struct Line {
 pub(crate) struct HeadTable {
     /// One more than a head has at most: for Transfer-Encoding.
     lines: ArrayVec<Line, { MOST_HEADERS + 1 }>,
-    /// A part of the first line, and what stands in its place.
-    target: Option<(Span, Place)>,
+    /// A part of the first line, what stands in its place, and the rule that wrote it.
+    target: Option<(Span, Place, u32)>,
     /// The host within an absolute target.
-    authority: Option<(Span, Place)>,
+    authority: Option<(Span, Place, u32)>,
     text: Vec<u8>,
     /// A value that is replaced.
     old: Vec<u8>,
@@ -63,6 +65,8 @@ impl Default for HeadTable {
 pub(crate) struct HeadEdit<'h> {
     headers: Headers<'h>,
     table: &'h mut HeadTable,
+    /// The rule that changes the head now; 0 for none.
+    by: u32,
     notes: ArrayVec<HttpNote, 4>,
 }
 
@@ -74,9 +78,14 @@ impl<'h> HeadEdit<'h> {
         (table.target, table.authority) = (None, None);
         for line in headers.lines {
             let (name, value) = (Place::Head(line.name), Place::Head(line.value));
-            let _ = table.lines.try_push(Line { line: Some(*line), name, value, is_removed: false });
+            let _ = table.lines.try_push(Line { line: Some(*line), name, value, is_removed: false, by: 0 });
         }
-        HeadEdit { headers, table, notes: ArrayVec::new() }
+        HeadEdit { headers, table, by: 0, notes: ArrayVec::new() }
+    }
+
+    /// The next changes are those of a rule, by the caller's number; 0 for those that no rule asks for.
+    pub(crate) fn by(&mut self, rule: u32) {
+        self.by = rule;
     }
 
     /// Applies an edit of a rule, of all of whose edits some may be of headers that stay. Targets are edited in heads of requests only.
@@ -121,13 +130,13 @@ impl<'h> HeadEdit<'h> {
             return self.note(HttpNote::LongHead);
         }
         let (name, value) = (self.new_text(name), self.new_text(value));
-        let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false });
+        let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false, by: self.by });
     }
 
     /// Appends the header that says that the body is in chunks. There always is room: what rules add comes behind it.
     pub(crate) fn add_chunked(&mut self) {
         let (name, value) = (self.new_text(b"Transfer-Encoding"), self.new_text(b"chunked"));
-        let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false });
+        let _ = self.table.lines.try_push(Line { line: None, name, value, is_removed: false, by: self.by });
     }
 
     /// Writes another value into all headers of a name.
@@ -182,11 +191,12 @@ impl<'h> HeadEdit<'h> {
     pub(crate) fn emit(&self, emitter: &mut Emitter<'_>) {
         let start = emitter.at();
         let mut at = 0;
-        let mut first_line: ArrayVec<(Span, Place), 2> = ArrayVec::new();
+        let mut first_line: ArrayVec<(Span, Place, u32), 2> = ArrayVec::new();
         first_line.extend(self.table.authority);
         first_line.extend(self.table.target);
-        for (span, place) in first_line {
+        for (span, place, by) in first_line {
             emitter.keep(span.range().start.saturating_sub(at));
+            emitter.by(by);
             emitter.drop(span.range().len());
             emitter.insert(self.text(place));
             at = span.range().end;
@@ -196,10 +206,12 @@ impl<'h> HeadEdit<'h> {
             let (whole, value) = (own.line.range(), own.value.range());
             if line.is_removed {
                 emitter.keep(whole.start - at);
+                emitter.by(line.by);
                 emitter.drop(whole.len());
                 at = whole.end;
             } else if let Place::Text(_) = line.value {
                 emitter.keep(value.start - at);
+                emitter.by(line.by);
                 emitter.drop(value.len());
                 if value.is_empty() && self.headers.bytes.get(value.start.wrapping_sub(1)) == Some(&b':') {
                     emitter.insert(b" ");
@@ -210,6 +222,7 @@ impl<'h> HeadEdit<'h> {
         }
         emitter.keep(self.headers.len() - 2 - at);
         for line in self.table.lines.iter().filter(|line| line.line.is_none() && !line.is_removed) {
+            emitter.by(line.by);
             emitter.insert(self.text(line.name));
             emitter.insert(b": ");
             emitter.insert(self.text(line.value));
@@ -273,13 +286,13 @@ impl<'h> HeadEdit<'h> {
             let start = self.table.text.len();
             write_host(old, replacement, &mut self.table.text);
             let place = Place::Text(self.written_from(start));
-            self.table.authority = Some((authority, place));
+            self.table.authority = Some((authority, place, self.by));
         }
     }
 
     /// Replaces the target; of an absolute one what follows scheme and authority.
     fn modify_uri(&mut self, head: &RequestHead<'_>, replacement: &Replacement) {
-        let old = self.table.target.map_or(Place::Head(head.path), |(_, place)| place);
+        let old = self.table.target.map_or(Place::Head(head.path), |(_, place, _)| place);
         self.copy_old(old);
         if self.table.old.is_empty() {
             self.table.old.push(b'/');
@@ -296,7 +309,7 @@ impl<'h> HeadEdit<'h> {
         if !is_good {
             return self.note(HttpNote::BadValue);
         }
-        self.table.target = Some((head.path, place));
+        self.table.target = Some((head.path, place, self.by));
     }
 
     /// Takes items from the lists of all headers of a name, and headers that become empty.
@@ -337,7 +350,9 @@ impl<'h> HeadEdit<'h> {
         }
         let start = self.table.text.len();
         write(&self.table.old, &mut self.table.text);
-        self.table.lines[index].value = Place::Text(self.written_from(start));
+        let value = Place::Text(self.written_from(start));
+        let line = &mut self.table.lines[index];
+        (line.value, line.by) = (value, self.by);
     }
 
     fn copy_old(&mut self, place: Place) {
@@ -379,7 +394,7 @@ impl<'h> HeadEdit<'h> {
 
     fn remove(&mut self, index: usize) {
         if let Some(line) = self.table.lines.get_mut(index) {
-            line.is_removed = true;
+            (line.is_removed, line.by) = (true, self.by);
         }
     }
 

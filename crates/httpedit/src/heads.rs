@@ -237,7 +237,7 @@ impl HttpEditor {
                 let mut emitter = Emitter::new(&bytes[..len], &mut work.text, out);
                 edit.emit(&mut emitter);
                 if body_plan == BodyPlan::Empty && has_body {
-                    editing.tails(&work.slots).for_each(|tail| emitter.insert(tail));
+                    editing.emit_tails(&mut emitter, &work.slots);
                 }
                 emitter.flush();
                 edit.tell(out);
@@ -291,7 +291,7 @@ impl HttpEditor {
         edit.emit(&mut emitter);
         if is_changed {
             editing.emit(&mut emitter, (content, &runs, count), &work.found, true, offset + head_len);
-            editing.tails(slots).for_each(|tail| emitter.insert(tail));
+            editing.emit_tails(&mut emitter, slots);
         }
         emitter.keep(bytes.len() - emitter.at());
         emitter.flush();
@@ -317,9 +317,11 @@ fn edit_head(
     let request = if let MessageHead::Request(head) = head { Some(head) } else { None };
     for (rule, slot) in live_rules() {
         if *slot == rule.met() {
+            edit.by(rule.number);
             rule.head_edits.iter().for_each(|change| edit.apply(change, &rule.head_edits, request));
         }
     }
+    edit.by(0);
     let Some(request) = request else { return };
     let strips = rules.settings.encodings == HttpEncodings::Strip;
     if strips && live_rules().any(|(rule, slot)| *slot != FAILED && rule.is_about_bodies()) {

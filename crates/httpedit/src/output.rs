@@ -1,6 +1,10 @@
 //! What an editor decides, and how changes become replacements of input bytes.
 
+use arrayvec::ArrayVec;
 use mmb_http::HttpUnfit;
+
+/// The rules that are named of one replacement; further ones are not.
+pub const MOST_NAMED: usize = 8;
 
 /// Takes what an editor decides about the undecided bytes of a direction, from the first one on.
 pub trait EditOutput {
@@ -9,6 +13,10 @@ pub trait EditOutput {
 
     /// The next `count` bytes, at least one, are replaced by others, which may be none.
     fn replace(&mut self, count: usize, by: &[u8]);
+
+    /// The rules, by the caller's numbers, that make the replacement that is told next: each one once, at most [`MOST_NAMED`]. Not called for
+    /// changes that no rule asks for, as those of framing.
+    fn made_by(&mut self, _rules: &[u32]) {}
 
     /// A rule, by the caller's number, is met by bytes that end at `offset` of those that the editor was shown; or edits them.
     fn hit(&mut self, rule: u32, offset: usize);
@@ -73,6 +81,8 @@ pub(crate) struct Emitter<'e> {
     /// The last ones behind those that are replaced by `text`, and not yet told.
     replaced: usize,
     text: &'e mut Vec<u8>,
+    /// The rules that ask for these changes.
+    by: ArrayVec<u32, MOST_NAMED>,
     out: &'e mut dyn EditOutput,
 }
 
@@ -80,7 +90,7 @@ impl<'e> Emitter<'e> {
     /// Begins with the first byte of `input`. `text` is working memory.
     pub(crate) fn new(input: &'e [u8], text: &'e mut Vec<u8>, out: &'e mut dyn EditOutput) -> Emitter<'e> {
         text.clear();
-        Emitter { input, at: 0, kept: 0, replaced: 0, text, out }
+        Emitter { input, at: 0, kept: 0, replaced: 0, text, by: ArrayVec::new(), out }
     }
 
     /// The next input bytes stay.
@@ -120,6 +130,13 @@ impl<'e> Emitter<'e> {
         self.text.extend_from_slice(bytes);
     }
 
+    /// A rule asks for the next change; 0 for none.
+    pub(crate) fn by(&mut self, rule: u32) {
+        if rule != 0 && !self.by.contains(&rule) {
+            let _ = self.by.try_push(rule);
+        }
+    }
+
     /// Tells what is not yet told.
     pub(crate) fn flush(&mut self) {
         self.tell_kept();
@@ -152,6 +169,10 @@ impl<'e> Emitter<'e> {
     fn tell_replaced(&mut self) {
         if self.replaced > 0 {
             self.tell_kept();
+            if !self.by.is_empty() {
+                self.out.made_by(&self.by);
+                self.by.clear();
+            }
             self.out.replace(self.replaced, self.text);
             self.replaced = 0;
             self.text.clear();
@@ -164,7 +185,7 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Record(Vec<(usize, Option<Vec<u8>>)>);
+    struct Record(Vec<(usize, Option<Vec<u8>>)>, Vec<Vec<u32>>);
 
     impl EditOutput for Record {
         fn pass(&mut self, count: usize) {
@@ -172,6 +193,9 @@ mod tests {
         }
         fn replace(&mut self, count: usize, by: &[u8]) {
             self.0.push((count, Some(by.to_vec())));
+        }
+        fn made_by(&mut self, rules: &[u32]) {
+            self.1.push(rules.to_vec());
         }
         fn hit(&mut self, _: u32, _: usize) {}
         fn note(&mut self, _: HttpNote) {}
@@ -216,6 +240,23 @@ mod tests {
             emitter.drop(6);
         });
         assert_eq!(all, [(6, Some(b"X".to_vec()))]);
+    }
+
+    #[test]
+    fn replacements_name_their_rules() {
+        let (mut record, mut text) = (Record::default(), Vec::new());
+        let mut emitter = Emitter::new(b"abcdef", &mut text, &mut record);
+        emitter.keep(1);
+        for rule in [7, 9, 7] {
+            emitter.by(rule);
+            emitter.drop(1);
+        }
+        emitter.keep(1);
+        emitter.by(0);
+        emitter.insert(b"X");
+        emitter.flush();
+        assert_eq!(record.0, [(1, None), (3, Some(Vec::new())), (1, Some(b"eX".to_vec()))]);
+        assert_eq!(record.1, [[7, 9]]);
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub enum Show {
         /// Also shows the worker and slot of each, and more counters.
         verbose: bool,
     },
+    /// The numbers of streams, by level and state, and what they hold of their limits.
+    StreamSummary,
     /// The numbers of connections that exist, were made and were refused.
     ConnSummary,
 }

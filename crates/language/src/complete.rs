@@ -211,6 +211,9 @@ mod tests {
         assert_eq!(texts("show conn "), ["summary"]);
         assert_eq!(texts("show conn summary "), [""; 0]);
         assert_eq!(texts("show connections s"), ["sport", "state"]);
+        assert_eq!(texts("show streams su"), ["summary"]);
+        assert_eq!(texts("show streams summary "), [""; 0]);
+        assert!(!texts("show streams state established ").contains(&"summary".to_owned()));
         assert_eq!(texts("show connections ip-proto udp v"), ["verbose"]);
         assert_eq!(texts("show connections verbose "), [""; 0]);
         assert_eq!(texts("show connections state tcp-dport 80 state fin"), ["fin-wait"]);

@@ -242,7 +242,8 @@ impl<'a> Lexer<'a> {
             }
         }
         if errors.len() > errors_before {
-            bytes.push(0);
+            // The text is not empty, and nothing else is wrong with it: its error is told.
+            bytes.push(b'x');
         }
         if parts.is_empty() {
             return TokenKind::Text(bytes);

@@ -248,6 +248,9 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                     Show::Connections { .. } => self
                         .shown_connections()
                         .map(|(filter, verbose)| CommandSyntax::Connections(filter, verbose)),
+                    Show::Streams { .. } if self.take_word(filter::SUMMARY) => {
+                        Some(CommandSyntax::Other(Command::Show(Show::StreamSummary)))
+                    }
                     Show::Streams { .. } => self
                         .shown_connections()
                         .map(|(filter, verbose)| CommandSyntax::Streams(filter, verbose)),

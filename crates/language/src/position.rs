@@ -8,7 +8,7 @@ use crate::diagnostic::Errors;
 use crate::filter;
 use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
-use crate::parser::filter::VERBOSE;
+use crate::parser::filter::{SUMMARY, VERBOSE};
 use crate::parser::rule::WEIGHT;
 use crate::setting;
 use crate::target;
@@ -200,9 +200,22 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         begun = longer;
         match SHOWS.iter().find(|(name, ..)| *name == begun) {
             None => {}
-            Some((_, Show::Connections { .. } | Show::Streams { .. }, _)) => {
+            Some((_, Show::Streams { .. }, _))
+                if tokens.get(at + 1).is_some_and(|next| next.word() == SUMMARY) =>
+            {
+                return vec![Expect::End];
+            }
+            Some((_, show @ (Show::Connections { .. } | Show::Streams { .. }), _)) => {
                 let verbose = Expect::Word(VERBOSE, "also shows the worker and the id of each connection");
-                return filter_expectations(&tokens[at + 1..], Some(verbose));
+                let rest = &tokens[at + 1..];
+                let mut expects = filter_expectations(rest, Some(verbose));
+                if matches!(show, Show::Streams { .. }) && rest.is_empty() {
+                    expects.push(Expect::Word(
+                        SUMMARY,
+                        "numbers instead of a list, and the limits that are reached",
+                    ));
+                }
+                return expects;
             }
             Some(_) => return vec![Expect::End],
         }

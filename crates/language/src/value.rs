@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, TextSpan};
 use mmb_policy::field::ones;
-use mmb_policy::field::{FieldInfo, FieldPlace, ValueKind};
+use mmb_policy::field::{FieldId, FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::rule::{DropRate, NumberItem};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -195,6 +195,7 @@ pub(crate) fn expectation(info: &FieldInfo) -> String {
         (ValueKind::ServerName, _) => "a \"name\", a \".domain\", a /regex/ or a @LIST".to_owned(),
         (ValueKind::OptionData(_), None) => "|bytes|".to_owned(),
         (ValueKind::OptionData(_), Some(max)) => format!("a number 0 to {max}, a \"text\" or |bytes|"),
+        (ValueKind::Number, Some(max)) if info.id == FieldId::HttpStatus => format!("a number 100 to {max}"),
         (ValueKind::Number | ValueKind::Nothing, Some(max)) => format!("a number 0 to {max}{names}"),
         (ValueKind::Number | ValueKind::Nothing, None) => "no value".to_owned(),
     }

@@ -118,7 +118,7 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "show",
         Verb::Show,
-        "tables|ports|errors|runtime|settings|version|connections [FILTER…] [verbose]|conn summary",
+        "tables|ports|errors|runtime|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary",
         Argument::Show,
         false,
         "shows the state of mmb",
@@ -221,7 +221,7 @@ pub static SHOWS: &[(&str, Show, &str)] = {
         (
             "streams",
             Show::Streams { filter: ConnectionFilter::ALL, verbose: false },
-            "streams that rules follow; with a filter, those of connections that satisfy all of its conditions",
+            "streams that rules follow; with a filter, those of connections that satisfy all of its conditions; `summary`: their numbers, memory and limits",
         ),
         ("conn summary", Show::ConnSummary, "numbers of connections that exist, were made and were refused"),
     ]

@@ -53,10 +53,10 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "add-stateful http-host close",
         &["14: `http-host` needs a name; expected a \"name\", a \".domain\", a /regex/ or a @LIST"],
     ),
-    ("add-stateful http-status alert", &["14: `http-status` needs a number; expected a number 0 to 999"]),
+    ("add-stateful http-status alert", &["14: `http-status` needs a number; expected a number 100 to 999"]),
     (
         "add-stateful http-status 1000 alert",
-        &["26: `1000` is too large for `http-status`; expected a number 0 to 999"],
+        &["26: `1000` is too large for `http-status`; expected a number 100 to 999"],
     ),
     (
         "add-stateful http-status < 100 alert",
@@ -68,7 +68,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "add-stateful http-status \"200\" alert",
-        &["26: `http-status` takes no bytes; expected a number 0 to 999"],
+        &["26: `http-status` takes no bytes; expected a number 100 to 999"],
     ),
     (
         "add-stateful http-header alert",
@@ -366,7 +366,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "add-stateful stream {\"a\", /b{1,5000}/} strip stream",
         &[
-            "27: a match of this regex has up to 5000 bytes, and an edit waits for its end: at most 4096 bytes; expected bounds in place of `*` and `+`, as in `[^>]{0,200}` for `[^>]*`",
+            "27: a match of this regex has up to 5000 bytes, and an edit waits for its end: at most 4096 bytes; expected smaller bounds, such as `{0,200}`",
         ],
     ),
     (
@@ -518,9 +518,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
     (
         "add-stateful http mod http-header \"A:\" \"b\"",
-        &[
-            "35: `A:` is no name of a header field; expected at most 256 letters, digits and !#$%&'*+-.^_`|~ (RFC 9110, section 5.1)",
-        ],
+        &["35: name and value of a header field are two texts; expected `http-header \"A\"`"],
     ),
     (
         "add-stateful http mod http-host \"\"",
@@ -573,6 +571,78 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "add-stateful http remove http-header \"A\"",
         &["19: unknown word `remove`; expected a field, `!` or a target; did you mean `strip`?"],
     ),
+    (
+        "add-stateful tcp-dport http close",
+        &[
+            "29: `close` acts on a match in a stream, and the rule searches for none; expected a constraint such as `stream \"TEXT\"`, or `http` once more: behind `tcp-dport` it is the number of a port",
+        ],
+    ),
+    (
+        "add-stateful tcp-dport {https, http} add http-header \"X-By\" \"mmb\"",
+        &[
+            "38: `add http-header` acts on messages of HTTP, and the rule asks for none; expected `http` once more: behind `tcp-dport` it is the number of a port",
+        ],
+    ),
+    (
+        "add-stateful tcp-dport 80 add http-header \"X-By\" \"mmb\"",
+        &[
+            "27: `add http-header` acts on messages of HTTP, and the rule asks for none; expected a constraint such as `http`",
+        ],
+    ),
+    ("add-stateful stream \"a\" alert \"x", &["31: this text has no end; expected a closing `\"`"]),
+    ("add-stateful http-header \"A\" \"x", &["30: this text has no end; expected a closing `\"`"]),
+    (
+        "add-stateful http-status abc alert",
+        &["26: unknown word `abc`; expected a number 100 to 999, a field, `!` or a target"],
+    ),
+    (
+        "add-stateful stream /a{1,5000}/ mask stream",
+        &[
+            "21: a match of this regex has up to 5000 bytes, and an edit waits for its end: at most 4096 bytes; expected smaller bounds, such as `{0,200}`",
+        ],
+    ),
+    (
+        "add-stateful http mask stream",
+        &[
+            "14: a rule that edits `stream` searches nothing else; expected `stream \"TEXT\"` in the place of `http`, or `http-body \"TEXT\" mask http-body`",
+        ],
+    ),
+    (
+        "add-stateful tls-sni \"a.org\" mod stream \"b\"",
+        &[
+            "14: a rule that edits `stream` searches nothing else; expected `stream \"TEXT\"` in the place of `tls-sni`",
+        ],
+    ),
+    (
+        "add-stateful mask \"ATTACK\"",
+        &[
+            "19: what `mask` acts on is found by a constraint, and `mask` names its field; expected `stream \"ATTACK\" mask stream`, or the same with `http-body`",
+        ],
+    ),
+    (
+        "add-stateful mod \"ATTACK\" \"x\"",
+        &[
+            "18: what `mod` acts on is found by a constraint, and `mod` names its field; expected `stream \"ATTACK\" mod stream \"NEW\"`, or the same with `http-body`",
+        ],
+    ),
+    (
+        "add-stateful strip \"a\\\"b\"",
+        &[
+            "20: what `strip` acts on is found by a constraint, and `strip` names its field; expected `stream \"TEXT\" strip stream`, or the same with `http-body`",
+        ],
+    ),
+    (
+        "add-stateful http add http-header \"X-By: mmb\"",
+        &["35: name and value of a header field are two texts; expected `http-header \"X-By\" \"mmb\"`"],
+    ),
+    (
+        "add-stateful http-header \"X-By:\" alert",
+        &["26: name and value of a header field are two texts; expected `http-header \"X-By\"`"],
+    ),
+    (
+        "add-stateful http-header \"a b: c\" alert",
+        &["26: name and value of a header field are two texts; expected `http-header \"NAME\" \"VALUE\"`"],
+    ),
     ("set stream hold 10001", &["17: `10001` is no value of `stream hold`; expected 0 to 10000 ms"]),
     ("set stream hold-over drop", &["22: `drop` is no value of `stream hold-over`; expected pass or close"]),
     ("set http head 0", &["15: `0` is no value of `http head`; expected 1 to 64 KiB"]),
@@ -593,4 +663,42 @@ fn every_mistake_gets_its_words() {
         let told: Vec<_> = errors.iter().map(|error| format!("{}: {error}", error.column)).collect();
         assert_eq!(told, *expected, "{line}");
     }
+}
+
+/// The rule that a remedy shows a part of: constraints get a target, and targets a constraint.
+fn shown_rule(piece: &str) -> Option<String> {
+    let words: Vec<&str> = piece.split_whitespace().collect();
+    let is_target = |word: &str| ["alert", "close", "mask", "mod", "strip", "add", "drop"].contains(&word);
+    let is_constraint = |word: &str| {
+        word == "http" || word.starts_with("http-") || word.starts_with("stream") || word == "tls-sni"
+    };
+    // A name alone, what follows a name, and forms such as `[^>]{0,200}` are no parts of rules.
+    let [first, second, ..] = words[..] else { return None };
+    Some(match (is_constraint(first), is_target(first)) {
+        (true, _) if words.iter().any(|word| is_target(word)) => format!("add-stateful {piece}"),
+        (true, _) if piece.contains('"') => format!("add-stateful {piece} alert"),
+        (_, true) if is_constraint(second) && piece.contains('"') => format!("add-stateful http {piece}"),
+        (_, true) if second.starts_with("stream") || second == "http-body" && first != "add" => {
+            format!("add-stateful {second} \"TEXT\" {piece}")
+        }
+        _ => return None,
+    })
+}
+
+/// Whoever copies a remedy must not get the next error.
+#[test]
+fn rules_in_remedies_are_taken() {
+    let mut shown = 0;
+    for (line, _) in MISTAKES {
+        for error in parse_command(line).expect_err("a mistake") {
+            let expected = error.expected.unwrap_or_default();
+            for rule in expected.split('`').skip(1).step_by(2).filter_map(shown_rule) {
+                shown += 1;
+                if let Err(errors) = parse_command(&rule) {
+                    panic!("{line}: the remedy `{rule}` is refused: {}", errors[0]);
+                }
+            }
+        }
+    }
+    assert!(shown > 20, "{shown} remedies show rules");
 }

@@ -183,6 +183,23 @@ fn methods_in_lower_case_are_noted() {
     assert_eq!(notes("add-stateful http drop"), [""; 0], "`http` needs no value");
 }
 
+#[test]
+fn texts_that_no_request_target_begins_with_are_noted() {
+    let notes = |line: &str| {
+        let (_, notes) = parse_command(line).expect("taken");
+        notes.into_iter().map(|note| note.message).collect::<Vec<_>>()
+    };
+    let meant = "a text is compared with the begin of the request target, which is `/`: was `\"/admin\"` meant, or a /regex/?";
+    assert_eq!(notes("add-stateful http-uri \"admin\" close"), [meant]);
+    assert_eq!(notes("add-stateful http-uri {\"/a\", \"admin\"} close"), [meant]);
+    let scheme =
+        "scheme and authority of a request target are not compared: `http://a.org/` would find nothing";
+    assert_eq!(notes("add-stateful http-uri \"http://a.org/\" close"), [scheme]);
+    for taken in ["\"/\"", "\"*\"", "\"a.org:443\"", "/admin/", "@LIST"] {
+        assert_eq!(notes(&format!("add-stateful http-uri {taken} close")), [""; 0], "{taken}");
+    }
+}
+
 /// Commands that are taken, and as they are printed.
 const TAKEN: &[(&str, &str)] = &[
     (

@@ -54,6 +54,8 @@ pub enum Answer {
     Connection(ConnectionLine),
     /// The totals of all connections.
     Summary(SummaryLine),
+    /// The streams of all connections in numbers.
+    StreamSummary(StreamSummaryLine),
     /// An event of a connection.
     Event(EventLine),
     /// An event of a stream.
@@ -95,6 +97,9 @@ pub struct AnswerBegin {
     pub command: usize,
     /// The topic of the lines.
     pub topic: Topic,
+    /// Of `streams`: a filter or `verbose` asks for these lines. Otherwise those of connections that have ended are of less interest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub selected: bool,
 }
 
 /// The topic of an answer.
@@ -119,6 +124,8 @@ pub enum Topic {
     Connections,
     /// `show streams`
     Streams,
+    /// `show streams summary`
+    StreamSummary,
     /// `show conn summary`
     ConnSummary,
     /// `monitor`
@@ -436,11 +443,15 @@ pub struct StreamEditsLine {
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamEventLine {
-    /// `alert`, `close`, `drop` or `digest`.
+    /// `alert`, `close`, `drop`, `http-unfit-closed`, `http-unfit-passed` or `digest`.
     pub what: String,
-    /// The rule.
-    pub rule: u32,
-    /// The text of its `alert`.
+    /// The rule; none for messages that are not read as HTTP/1.x.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<u32>,
+    /// Why a message is not read: a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The text of its `alert`, or the meaning of the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The protocol, by name if it has one.
@@ -571,6 +582,46 @@ pub struct SummaryLine {
     /// Fragments that wait for the first fragment of their datagram.
     #[serde(default)]
     pub held: u64,
+}
+
+/// The streams of all connections in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSummaryLine {
+    /// Streams that are followed, by the higher of the levels of their directions.
+    pub levels: Map<String, Value>,
+    /// The same by the state of their connections.
+    pub states: Map<String, Value>,
+    /// Connections whose packets are all dropped, by the drop reason.
+    pub ended: Map<String, Value>,
+    /// Connections that pass although they have rules on streams, since they cannot be followed.
+    pub unfit: u64,
+    /// Bytes that are kept until the receivers acknowledge them.
+    pub kept: u64,
+    /// Bytes behind a hole that are kept.
+    pub waiting: u64,
+    /// Bytes that are held back since they may be the beginning of a match, or of a message's head.
+    pub held: u64,
+    /// Edited bytes that wait until the receivers have room for them.
+    pub unsent: u64,
+    /// What each worker with connections has of the limits, which are equal parts of the settings.
+    pub workers: Vec<StreamUsageLine>,
+    /// The limits that are reached, and what becomes of new connections.
+    pub warnings: Vec<String>,
+}
+
+/// What a worker's streams use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamUsageLine {
+    /// The worker.
+    pub worker: u16,
+    /// Streams.
+    pub streams: u64,
+    /// Their limit.
+    pub max: u64,
+    /// Bytes for what is kept, in chunks of 2 KiB.
+    pub memory: u64,
+    /// Their limit.
+    pub memory_max: u64,
 }
 
 /// An error or a note, and its position.

@@ -37,4 +37,4 @@ pub use segment::{
     EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag,
 };
 pub use side::{Level, SideStats};
-pub use table::{StreamInfo, StreamProto, StreamTable, Unfit};
+pub use table::{StreamInfo, StreamProto, StreamTable, StreamUsage, Unfit};

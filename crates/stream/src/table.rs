@@ -54,6 +54,21 @@ pub struct StreamInfo {
     pub edits: [EditStats; 2],
 }
 
+/// What of a table's limits is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamUsage {
+    /// Streams.
+    pub streams: usize,
+    /// Their limit.
+    pub most_streams: usize,
+    /// Bytes of payload that are kept, in whole chunks.
+    pub memory: usize,
+    /// Their limit.
+    pub most_memory: usize,
+    /// So little memory is left that no stream is guarded any more.
+    pub is_short: bool,
+}
+
 /// A connection's stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
@@ -126,6 +141,17 @@ impl StreamTable {
     /// Bytes of all records.
     pub fn record_memory(&self) -> usize {
         self.streams.memory() + self.early.memory() + self.edit.memory()
+    }
+
+    /// What of the limits is in use.
+    pub fn usage(&self) -> StreamUsage {
+        StreamUsage {
+            streams: self.len(),
+            most_streams: self.limits.streams,
+            memory: self.payload_memory(),
+            most_memory: self.pool.chunks() * crate::rope::CHUNK,
+            is_short: self.pool.chunks() > 0 && self.is_short(),
+        }
     }
 
     /// Whether less than an eighth of the memory for payload is left: no window grows, and no stream is guarded any more.

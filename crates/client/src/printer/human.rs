@@ -79,9 +79,9 @@ impl<'a> HumanPrinter<'a> {
 impl AnswerPrinter for HumanPrinter<'_> {
     fn line(&mut self, answer: Answer) {
         match (answer, &mut self.section) {
-            (Answer::Begin(AnswerBegin { topic, .. }), _) => {
+            (Answer::Begin(AnswerBegin { topic, selected, .. }), _) => {
                 self.finish_section();
-                self.section = HumanSection::new(topic);
+                self.section = HumanSection::new(topic, selected);
                 if topic == Topic::Monitor {
                     self.screen.sink().err(self.monitor_hint);
                 }
@@ -106,6 +106,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Connection(line), HumanSection::Streams(listing)) => {
                 listing.row(&mut self.screen, &line)
             }
+            (Answer::StreamSummary(line), _) => stream_listing::summary(&mut self.screen, &line),
             (Answer::StreamEvent(line), _) => stream_listing::event(&mut self.screen, &line),
             (Answer::Summary(line), _) => connection_listing::summary(&mut self.screen, &line),
             (Answer::Event(line), _) => connection_listing::event(&mut self.screen, &line),
@@ -307,7 +308,7 @@ impl HumanPrinter<'_> {
 }
 
 impl HumanSection {
-    fn new(topic: Topic) -> HumanSection {
+    fn new(topic: Topic, selected: bool) -> HumanSection {
         match topic {
             Topic::Rules => HumanSection::Rules {
                 table: None,
@@ -328,8 +329,10 @@ impl HumanSection {
             Topic::Runtime => HumanSection::Runtime { workers: Vec::new(), stages: Vec::new() },
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
-            Topic::Streams => HumanSection::Streams(StreamListing::default()),
-            Topic::ConnSummary | Topic::Monitor | Topic::Version => HumanSection::Unbuffered,
+            Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),
+            Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version => {
+                HumanSection::Unbuffered
+            }
         }
     }
 }

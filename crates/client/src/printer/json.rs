@@ -103,6 +103,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::StreamEvent(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
+            (Answer::StreamSummary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::Table(line), JsonSection::Tables(tables)) => tables.push(line),
             (Answer::Port(line), JsonSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), JsonSection::Errors { drops, .. }) => {
@@ -227,7 +228,7 @@ impl JsonSection {
             Topic::Rules => JsonSection::Array { name: "rules", is_open: false, former: None },
             Topic::Connections => JsonSection::Array { name: "connections", is_open: false, former: None },
             Topic::Streams => JsonSection::Array { name: "streams", is_open: false, former: None },
-            Topic::ConnSummary => JsonSection::Summary(Value::Null),
+            Topic::ConnSummary | Topic::StreamSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new()),
             Topic::Ports => JsonSection::Ports(Vec::new()),

@@ -2,7 +2,7 @@
 //! thousand connections at a time, so that a client that reads slowly delays only itself.
 
 use super::{AnswerResult, Responder};
-use crate::connection_line::{connection_line, stream_event_line};
+use crate::connection_line::{connection_line, stream_event_line, stream_summary_line};
 use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChange, WatchedEvent};
 use mmb_policy::ConnectionFilter;
 use mmb_protocol::answer::{AffectedLine, Answer, CountLine, ErrorLine, EventKind, EventLine};
@@ -44,6 +44,17 @@ impl Responder<'_> {
             written.is_ok()
         });
         written.map(|()| listed.map_err(|error| error.to_string()))
+    }
+
+    /// Tells the streams in numbers.
+    pub(super) fn stream_summary(&mut self) -> io::Result<AnswerResult> {
+        match self.table().stream_summary() {
+            Ok(workers) => {
+                let unfit = self.daemon().policy().settings.streams.unfit;
+                self.send(&Answer::StreamSummary(stream_summary_line(&workers, unfit))).map(Ok)
+            }
+            Err(error) => Ok(Err(error.to_string())),
+        }
     }
 
     /// Tells how many connections a change affects; `fate` is that of the connections of removed rules. That they cannot be counted is no

@@ -105,6 +105,10 @@ impl<'s> StreamSearch<'s> {
             tools.replaced.clear();
             rule.action.write(matched, &mut tools.replaced);
             sink.replace(matched.len(), &tools.replaced);
+            if let Some(trace) = &mut tools.trace {
+                let place = (direction, offset + start as u64);
+                trace.note(std::iter::once(rule.slot), place, matched, &tools.replaced);
+            }
             self.count_edit(Fired { slot: rule.slot, direction, end: offset + end as u64 });
             at = end;
         }

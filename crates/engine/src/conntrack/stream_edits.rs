@@ -111,6 +111,7 @@ impl Conntrack {
 
     /// Asks about the bytes that streams have held back for long enough.
     pub(crate) fn release_streams(&mut self, snapshot: &Snapshot) {
+        self.trace_packet(None);
         while let Some((stream, direction)) = self.state.streams.table.next_due(self.state.now_ms) {
             self.release_stream(snapshot, stream, direction);
         }
@@ -155,7 +156,10 @@ impl Conntrack {
         let released = table.release(stream, direction, state.now_ms, &mut search);
         let (is_unfit, has_no_room) = (search.is_unfit, search.has_no_room);
         state.cells.not_applied_add(&search.notes.0);
+        let unfit_message = search.unfit_message;
         let (fired, decided) = search.into_result();
+        self.settle_edits(snapshot, member);
+        unfit_message.into_iter().for_each(|message| self.tell_unfit(member, message));
         self.forget_numbers(member, stream);
         for fired in &fired {
             self.tell_alert(snapshot, member, *fired);

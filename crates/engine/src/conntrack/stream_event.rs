@@ -1,6 +1,7 @@
-//! What streams tell watchers: matches, connections that rules end, checksums. Bounded in number.
+//! What streams tell watchers: matches, connections that rules end, messages of HTTP that are not read, checksums. Bounded in number.
 
 use super::info::Endpoints;
+use mmb_http::HttpUnfit;
 use mmb_policy::RuleId;
 use std::sync::Arc;
 
@@ -19,6 +20,13 @@ pub enum StreamEventKind {
     Close,
     /// A rule has silenced the connection.
     Drop,
+    /// A message is not read as HTTP/1.x, for this reason: the connection is closed, or passes unedited from there on.
+    HttpUnfit {
+        /// Why.
+        reason: HttpUnfit,
+        /// It passes.
+        passes: bool,
+    },
     /// A connection with a rule that asks for checksums has ended: for the initiator's and the responder's bytes, how many were in order, and their
     /// CRC-32C.
     Digest {
@@ -36,6 +44,8 @@ impl StreamEventKind {
             StreamEventKind::Alert { .. } => "alert",
             StreamEventKind::Close => "close",
             StreamEventKind::Drop => "drop",
+            StreamEventKind::HttpUnfit { passes: false, .. } => "http-unfit-closed",
+            StreamEventKind::HttpUnfit { passes: true, .. } => "http-unfit-passed",
             StreamEventKind::Digest { .. } => "digest",
         }
     }
@@ -46,8 +56,8 @@ impl StreamEventKind {
 pub struct StreamEvent {
     /// What happened.
     pub kind: StreamEventKind,
-    /// The rule.
-    pub rule: RuleId,
+    /// The rule; none for messages that are not read.
+    pub rule: Option<RuleId>,
     /// The worker that owns the connection.
     pub worker: u16,
     /// The IP protocol.
@@ -58,8 +68,19 @@ pub struct StreamEvent {
     pub arrived: Endpoints,
     /// The bytes are the responder's.
     pub is_reply: bool,
-    /// How many bytes of this direction end with the match; 0 for checksums.
+    /// How many bytes of this direction end with the match; of messages that are not read, with those that were looked at last; 0 for checksums.
     pub offset: u64,
+}
+
+/// A message that is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnfitMessage {
+    pub(super) direction: usize,
+    /// Bytes of the direction up to the end of those that were looked at.
+    pub(super) end: u64,
+    pub(super) reason: HttpUnfit,
+    /// Its connection passes unedited.
+    pub(super) passes: bool,
 }
 
 /// Limits the events of a worker.

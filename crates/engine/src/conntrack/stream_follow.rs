@@ -5,7 +5,7 @@
 //! lost, or its number may not be the one that the other end expects.
 
 use super::key;
-use super::stream_event::StreamEventKind;
+use super::stream_event::{StreamEventKind, UnfitMessage};
 use super::stream_header::{change_segment, stream_segment};
 use super::stream_ref::{FollowedId, StreamRef};
 use super::stream_search::{Fired, StreamSearch};
@@ -175,7 +175,10 @@ impl Conntrack {
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
         let (has_no_room, is_unfit) = (search.has_no_room, search.is_unfit);
         state.cells.not_applied_add(&search.notes.0);
+        let unfit_message = search.unfit_message;
         let (fired, decided) = search.into_result();
+        self.settle_edits(snapshot, of.member.0);
+        unfit_message.into_iter().for_each(|message| self.tell_unfit(of.member.0, message));
         for fired in &fired {
             self.tell_alert(snapshot, of.member.0, *fired);
         }
@@ -215,7 +218,16 @@ impl Conntrack {
         let Some(text) = rule.stream.as_ref().and_then(|stream| stream.alert.clone()) else { return };
         let connection = self.table.get(member);
         let place = (fired.direction == 1, fired.end);
-        self.state.tell_stream(&connection, rule.id, place, StreamEventKind::Alert { text });
+        self.state.tell_stream(&connection, Some(rule.id), place, StreamEventKind::Alert { text });
+    }
+
+    /// Tells that a message is not read as HTTP/1.x.
+    #[cold]
+    pub(super) fn tell_unfit(&mut self, member: ConnId, message: UnfitMessage) {
+        let UnfitMessage { direction, end, reason, passes } = message;
+        let connection = self.table.get(member);
+        let kind = StreamEventKind::HttpUnfit { reason, passes };
+        self.state.tell_stream(&connection, None, (direction == 1, end), kind);
     }
 
     /// Ends a connection for a rule that has matched.
@@ -246,7 +258,7 @@ impl Conntrack {
         if let Some(rule) = rule.filter(|_| self.state.is_watched()) {
             let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
             let connection = self.table.get(member);
-            self.state.tell_stream(&connection, rule.id, (decided.direction == 1, decided.end), kind);
+            self.state.tell_stream(&connection, Some(rule.id), (decided.direction == 1, decided.end), kind);
         }
         closes
     }

@@ -1,11 +1,14 @@
 //! Decisions about the messages of a connection with rules on HTTP.
 
+use super::stream_event::UnfitMessage;
 use super::stream_http::{HttpId, HttpTurn, not_applied};
 use super::stream_search::{Fired, Rules, StreamSearch};
+use super::stream_trace::EditTrace;
+use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
-use mmb_http::HttpDirection;
-use mmb_httpedit::{EditOutput, Held, HttpInput, HttpNote, HttpProgress, HttpTools};
+use mmb_http::{HttpDirection, HttpUnfit};
+use mmb_httpedit::{EditOutput, Held, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
 use mmb_rewrite::NotAppliedCounts;
 use mmb_stream::{EditSink, Undecided};
 use std::ops::ControlFlow;
@@ -24,7 +27,7 @@ impl StreamSearch<'_> {
         let Undecided { direction, offset, bytes, is_end, waited_ms, .. } = undecided;
         let live = self.live();
         let hold_ms = self.snapshot().stream_settings.hold_ms;
-        let StreamSearch { rules: of_connection, tools, notes, .. } = self;
+        let StreamSearch { rules: of_connection, tools, notes, unfit_message, .. } = self;
         if !tools.http.has_rules() {
             sink.pass(bytes.len());
             return ControlFlow::Continue(());
@@ -49,7 +52,23 @@ impl StreamSearch<'_> {
             release,
         };
         let mut http = HttpTools { rules, live: own, scanner, scratch: &mut tools.edit_scratch, memory };
-        let mut out = HttpSink { sink, rules: of_connection, notes, place: (direction, offset) };
+        let end = offset + bytes.len() as u64;
+        let traced = tools.trace.as_deref_mut().map(|trace| HttpTrace {
+            trace,
+            direction,
+            offset,
+            bytes,
+            at: 0,
+            by: ArrayVec::new(),
+        });
+        let mut out = HttpSink {
+            sink,
+            rules: of_connection,
+            notes,
+            unfit_message,
+            place: (direction, offset, end),
+            traced,
+        };
         let progress = editor.edit(&mut http, input, &mut out);
         held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
         if has_lost_rules {
@@ -58,20 +77,23 @@ impl StreamSearch<'_> {
         match progress {
             HttpProgress::All | HttpProgress::Opaque => ControlFlow::Continue(()),
             // Nothing is undecided for longer: what was not read must not pass.
-            HttpProgress::Held(_) if must_decide => {
-                self.is_unfit = true;
-                ControlFlow::Break(())
+            HttpProgress::Held(held) if must_decide => {
+                let reason = match held {
+                    Held::Other => HttpUnfit::TooManyRequests,
+                    Held::Head | Held::Whole | Held::Match if is_end => HttpUnfit::UnfinishedHead,
+                    Held::Head | Held::Whole | Held::Match => HttpUnfit::HeadTooLong,
+                };
+                self.refuse_message(UnfitMessage { direction, end, reason, passes: false })
             }
             HttpProgress::Held(_) => ControlFlow::Continue(()),
             HttpProgress::Ended(rule) => {
                 if let Some(slot) = RuleSlot::new(rule) {
-                    self.decide_for(Fired { slot, direction, end: offset + bytes.len() as u64 });
+                    self.decide_for(Fired { slot, direction, end });
                 }
                 ControlFlow::Break(())
             }
-            HttpProgress::Unfit(_) => {
-                self.is_unfit = true;
-                ControlFlow::Break(())
+            HttpProgress::Unfit(reason) => {
+                self.refuse_message(UnfitMessage { direction, end, reason, passes: false })
             }
             HttpProgress::NoRoom => {
                 self.has_no_room = true;
@@ -81,26 +103,71 @@ impl StreamSearch<'_> {
     }
 }
 
-/// Gives decisions to a stream, and counts.
+impl StreamSearch<'_> {
+    /// A message must not go on.
+    fn refuse_message(&mut self, message: UnfitMessage) -> ControlFlow<()> {
+        self.is_unfit = true;
+        self.unfit_message = Some(message);
+        ControlFlow::Break(())
+    }
+}
+
+/// Gives decisions to a stream, and counts and tells them.
 struct HttpSink<'h, 's, 'r> {
     sink: &'h mut EditSink<'s>,
     rules: &'h mut Rules<'r>,
     notes: &'h mut NotAppliedCounts,
-    /// The direction, and the offset of the undecided bytes.
-    place: (usize, u64),
+    unfit_message: &'h mut Option<UnfitMessage>,
+    /// The direction, and the offsets of the undecided bytes and of their end.
+    place: (usize, u64, u64),
+    traced: Option<HttpTrace<'h>>,
+}
+
+/// Tells the edits of one call.
+struct HttpTrace<'h> {
+    trace: &'h mut EditTrace,
+    direction: usize,
+    offset: u64,
+    bytes: &'h [u8],
+    /// Bytes that are decided.
+    at: usize,
+    /// The rules of the next replacement.
+    by: ArrayVec<u32, MOST_NAMED>,
+}
+
+impl HttpTrace<'_> {
+    fn replace(&mut self, count: usize, by: &[u8]) {
+        let removed = self.bytes.get(self.at..self.at + count).unwrap_or_default();
+        let rules = self.by.drain(..).filter_map(RuleSlot::new);
+        self.trace.note(rules, (self.direction, self.offset + self.at as u64), removed, by);
+        self.at += count;
+    }
 }
 
 impl EditOutput for HttpSink<'_, '_, '_> {
     fn pass(&mut self, count: usize) {
         self.sink.pass(count);
+        if let Some(traced) = &mut self.traced {
+            traced.at += count;
+        }
     }
 
     fn replace(&mut self, count: usize, by: &[u8]) {
         self.sink.replace(count, by);
+        if let Some(traced) = &mut self.traced {
+            traced.replace(count, by);
+        }
+    }
+
+    fn made_by(&mut self, rules: &[u32]) {
+        if let Some(traced) = &mut self.traced {
+            traced.by.clear();
+            traced.by.extend(rules.iter().copied());
+        }
     }
 
     fn hit(&mut self, rule: u32, end: usize) {
-        let (direction, offset) = self.place;
+        let (direction, offset, _) = self.place;
         if let Some(slot) = RuleSlot::new(rule) {
             self.rules.count_edit(Fired { slot, direction, end: offset + end as u64 });
         }
@@ -108,5 +175,9 @@ impl EditOutput for HttpSink<'_, '_, '_> {
 
     fn note(&mut self, note: HttpNote) {
         self.notes.count(not_applied(note));
+        if let HttpNote::UnfitPassed(reason) = note {
+            let (direction, _, end) = self.place;
+            *self.unfit_message = Some(UnfitMessage { direction, end, reason, passes: true });
+        }
     }
 }

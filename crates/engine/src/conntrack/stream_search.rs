@@ -3,6 +3,7 @@
 //! A match counts only for rules that the connection has. A rule with one constraint fires with each match; one with several fires once, when
 //! all of them were met. Of rules that end the connection, the one whose match ends first decides.
 
+use super::stream_event::UnfitMessage;
 use super::stream_http::HttpId;
 use super::streams::{FoundConstraints, SearchState, SearchTools};
 use crate::cells::RuleCells;
@@ -38,6 +39,8 @@ pub(super) struct StreamSearch<'s> {
     pub(super) has_edits_found: bool,
     /// A message of HTTP is not understood: the connection must not go on.
     pub(super) is_unfit: bool,
+    /// The last message that is not understood, whether the connection goes on or not.
+    pub(super) unfit_message: Option<UnfitMessage>,
     pub(super) notes: NotAppliedCounts,
 }
 
@@ -66,6 +69,7 @@ impl<'s> StreamSearch<'s> {
             has_no_room: false,
             has_edits_found: false,
             is_unfit: false,
+            unfit_message: None,
             notes: NotAppliedCounts::default(),
         }
     }

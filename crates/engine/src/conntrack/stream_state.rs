@@ -95,7 +95,7 @@ impl WorkerState {
         let rules: Vec<_> = self.sets.rules(connection.ids.rule_set).map(Arc::clone).collect();
         let asks = |rule: &&Arc<StatefulRule>| rule.stream.as_ref().is_some_and(|stream| stream.digests);
         for rule in rules.iter().filter(asks) {
-            self.tell_stream(connection, rule.id, (false, 0), kind.clone());
+            self.tell_stream(connection, Some(rule.id), (false, 0), kind.clone());
         }
     }
 
@@ -103,7 +103,7 @@ impl WorkerState {
     pub(super) fn tell_stream(
         &mut self,
         connection: &Connection,
-        rule: RuleId,
+        rule: Option<RuleId>,
         (is_reply, offset): (bool, u64),
         kind: StreamEventKind,
     ) {

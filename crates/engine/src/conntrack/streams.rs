@@ -14,6 +14,7 @@ use super::saved::SavedEnd;
 use super::stream_event::StreamEvents;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
+use super::stream_trace::EditTrace;
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
@@ -155,6 +156,8 @@ pub(super) struct SearchTools {
     pub(super) edit_scratch: EditScratch,
     /// What stands in the place of a match.
     pub(super) replaced: Vec<u8>,
+    /// For hosts that explain what edits do.
+    pub(super) trace: Option<Box<EditTrace>>,
 }
 
 /// What the rules of a new connection ask of its stream.

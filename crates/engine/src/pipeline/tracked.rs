@@ -101,6 +101,7 @@ impl Pipeline {
             }
             let at = usize::from(at);
             let packet = &mut packets[at];
+            self.conntrack.trace_packet(Some(at));
             match self.conntrack.follow_stream(snapshot, of, packet, &mut self.work.layouts[at]) {
                 Ok(Followed::Passes) => {
                     self.work.followed.add(at);

@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 80)];
 /// Bytes of a segment: the port has an MTU of 100.
 pub(crate) const SIZE: usize = 50;
+pub(crate) const FIN: u8 = 0x01;
 pub(crate) const SYN: u8 = 0x02;
 pub(crate) const RST: u8 = 0x04;
 pub(crate) const ACK: u8 = 0x10;

@@ -7,7 +7,7 @@ use crate::report::CheckReport;
 use crate::syntax::value::ItemKind;
 use crate::syntax::{MatchSyntax, RuleSyntax};
 use crate::target::info::TargetSyntax;
-use mmb_policy::field::{FieldId, StreamPart};
+use mmb_policy::field::{Field, FieldId, StreamPart};
 use mmb_policy::rule::{StreamEdit, Target};
 use std::collections::HashSet;
 
@@ -154,12 +154,27 @@ fn constraints(
     } else {
         let message = format!("a rule that edits `{}` searches nothing else", edit.edit.field());
         let is_alone = !syntax.matches.iter().any(|constraint| part(constraint) == Some(edit.part));
-        Diagnostic::new(other.span, message).expected(match is_alone {
-            true => format!("`{}` in the place of `{field}`, or the other way round", edit.edit.field()),
-            false => format!("the rule without `{field}`"),
+        let is_of_bytes =
+            matches!(part(other), Some(StreamPart::Both | StreamPart::Forward | StreamPart::Reply));
+        let own = edit.edit.field();
+        Diagnostic::new(other.span, message).expected(match (is_alone, is_of_bytes) {
+            (true, true) => format!("`{own}` in the place of `{field}`, or the other way round"),
+            (true, false) => format!("`{own} \"TEXT\"` in the place of `{field}`{}", on_bodies(edit, field)),
+            (false, _) => format!("the rule without `{field}`"),
         })
     };
     report.error(error);
+}
+
+/// What to write instead of an edit of a stream beside a constraint on HTTP.
+fn on_bodies(edit: &PlacedEdit<'_, '_>, field: Field) -> &'static str {
+    let is_http = part_of(field).is_some_and(StreamPart::is_http);
+    match edit.edit {
+        StreamEdit::Mask(..) if is_http => ", or `http-body \"TEXT\" mask http-body`",
+        StreamEdit::Mod(..) if is_http => ", or `http-body \"TEXT\" mod http-body \"NEW\"`",
+        StreamEdit::Strip(_) if is_http => ", or `http-body \"TEXT\" strip http-body`",
+        _ => "",
+    }
 }
 
 /// Checks the constraint whose matches are edited: there is one, and its matches are bounded.

@@ -48,13 +48,18 @@ const LONGEST_EDITED: usize = PatternList::MAX_PATTERN;
 pub(super) fn is_bounded(regex: &Regex) -> Result<(), (String, &'static str)> {
     // Errors of the regex were told before.
     let longest = parse(regex).map_or(Some(0), |hir| hir.properties().maximum_len());
-    let reason = match longest {
+    let (reason, remedy) = match longest {
         Some(..=LONGEST_EDITED) => return Ok(()),
-        Some(bytes) => format!("a match of this regex has up to {bytes} bytes"),
-        None => "a match of this regex may have any length".to_owned(),
+        Some(bytes) => {
+            (format!("a match of this regex has up to {bytes} bytes"), "smaller bounds, such as `{0,200}`")
+        }
+        None => (
+            "a match of this regex may have any length".to_owned(),
+            "bounds in place of `*` and `+`, as in `[^>]{0,200}` for `[^>]*`",
+        ),
     };
     let message = format!("{reason}, and an edit waits for its end: at most {LONGEST_EDITED} bytes");
-    Err((message, "bounds in place of `*` and `+`, as in `[^>]{0,200}` for `[^>]*`"))
+    Err((message, remedy))
 }
 
 fn parse(regex: &Regex) -> Result<Hir, Box<regex_syntax::Error>> {

@@ -84,6 +84,7 @@ fn pattern(part: StreamPart, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>
         ItemKind::Bytes(text) => match text_of(part, text) {
             Ok(()) => {
                 note_method(part, text, item.span, report);
+                note_target(part, text, item.span, report);
                 return Some(PatternItem::Text(text.to_vec()));
             }
             Err((message, expected)) => Diagnostic::new(item.span, message).expected(expected),
@@ -169,6 +170,25 @@ fn note_method(part: StreamPart, text: &[u8], at: TextSpan, report: &mut CheckRe
     }
 }
 
+/// Notes a text with which no request target begins: a path begins with `/`, only that of OPTIONS may be `*`, and that of CONNECT is host and port.
+fn note_target(part: StreamPart, text: &[u8], at: TextSpan, report: &mut CheckReport<'_>) {
+    if part != StreamPart::HttpUri || text.starts_with(b"/") || text == b"*" {
+        return;
+    }
+    let shown = String::from_utf8_lossy(text).escape_debug().to_string();
+    let message = if text.windows(3).any(|three| three == b"://") {
+        format!("scheme and authority of a request target are not compared: `{shown}` would find nothing")
+    } else if text.contains(&b':') {
+        // Host and port.
+        return;
+    } else {
+        format!(
+            "a text is compared with the begin of the request target, which is `/`: was `\"/{shown}\"` meant, or a /regex/?"
+        )
+    };
+    report.notes.push(Note::new(at, message));
+}
+
 /// Whether a list of patterns may be called so.
 pub(crate) fn is_list_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -203,7 +223,9 @@ fn acts(target: &Target) -> bool {
 /// Reports what does not go together with constraints on streams, or without them.
 pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
     let Some(constraint) = syntax.matches.iter().rfind(|constraint| part(constraint).is_some()) else {
-        without_constraints(syntax, targets, report);
+        let port =
+            syntax.matches.iter().find(|constraint| is_port_http(constraint)).map(|port| port.field.field);
+        without_constraints(syntax, (targets, port), report);
         return;
     };
     let field = constraint.field.field;
@@ -233,8 +255,21 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
     one_connection(syntax, report);
 }
 
-/// Reports targets that act on matches in streams, of a rule without constraints on streams.
-fn without_constraints(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
+/// Whether a constraint compares a port with the word `http`.
+fn is_port_http(constraint: &MatchSyntax<'_>) -> bool {
+    let mut items = constraint.value.iter().flat_map(ValueSyntax::items);
+    items.any(|item| matches!(item.kind, ItemKind::Word("http")))
+}
+
+/// Reports targets that act on matches in streams, of a rule without constraints on streams. `port` is a field of ports that is compared with the word
+/// `http`, which may have been meant as the field.
+fn without_constraints(
+    syntax: &RuleSyntax<'_>,
+    (targets, port): (&[Target], Option<Field>),
+    report: &mut CheckReport<'_>,
+) {
+    let once_more = port.map(|port| format!("`http` once more: behind `{port}` it is the number of a port"));
+    let or_once_more = once_more.as_ref().map_or(String::new(), |once_more| format!(", or {once_more}"));
     for (target, at) in targets.iter().zip(&syntax.targets) {
         let name = at.info.name;
         if let (Target::Edit(edit), false, false) = (target, syntax.stateful, at.info.stateful) {
@@ -246,7 +281,7 @@ fn without_constraints(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut
                 let field = edit.field();
                 let message =
                     format!("`{name} {field}` acts on messages of HTTP, and the rule asks for none");
-                (message, "a constraint such as `http`".to_owned())
+                (message, once_more.clone().unwrap_or_else(|| "a constraint such as `http`".to_owned()))
             }
             Target::Edit(edit) => {
                 let field = edit.field();
@@ -257,7 +292,7 @@ fn without_constraints(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut
             }
             Target::Alert(_) | Target::Close => {
                 let message = format!("`{name}` acts on a match in a stream, and the rule searches for none");
-                (message, "a constraint such as `stream \"TEXT\"`".to_owned())
+                (message, format!("a constraint such as `stream \"TEXT\"`{or_once_more}"))
             }
             Target::Mod(..)
             | Target::AddOption(..)

@@ -15,6 +15,9 @@ use mmb_policy::rule::Cond;
 /// Ends a filter of `show connections` and `show streams`.
 pub(crate) const VERBOSE: &str = "verbose";
 
+/// Asks for numbers instead of a list, behind `show streams`.
+pub(crate) const SUMMARY: &str = "summary";
+
 /// The words of a filter in short; there are many.
 const A_TERM: &str = "a field of the protocol, an address or a port, `state` or `rule`";
 

@@ -10,10 +10,14 @@ use crate::target;
 use crate::target::info::{Slot, TargetArguments, TargetInfo, TargetSyntax};
 use crate::value;
 use mmb_policy::field::{Field, FieldId, FieldInfo, ValueKind};
+use mmb_policy::http::HeaderName;
 use mmb_policy::rule::{Prio, RuleId, ServerList};
 
 /// The longest name of a rule in bytes.
 const MAX_NAME: usize = 64;
+
+/// The longest text that a remedy repeats, in bytes.
+const MAX_SHOWN: usize = 64;
 
 /// The word before the weight of a member of a set.
 pub(crate) const WEIGHT: &str = "weight";
@@ -293,6 +297,13 @@ impl<'t> Parser<'t, '_, '_> {
     fn header_name(&mut self, behind: TextSpan) -> Option<ItemSyntax<'t>> {
         let token = self.peek();
         let kind = match &token.kind {
+            TokenKind::Text(text) if text.contains(&b':') => {
+                let remedy = header_remedy(text);
+                let error = Diagnostic::new(token.span, "name and value of a header field are two texts");
+                self.error(error.expected(remedy));
+                self.next();
+                return None;
+            }
             TokenKind::Text(text) => ItemKind::Bytes(text),
             TokenKind::Word(word) if !unknown::is_keyword(word) => ItemKind::Word(word),
             kind => {
@@ -450,6 +461,9 @@ impl<'t> Parser<'t, '_, '_> {
     /// The arguments of a target, whose word was the last token.
     fn target(&mut self, target: &TargetInfo) -> Option<TargetArguments<'t>> {
         let mut arguments = TargetArguments::default();
+        if self.is_text_for_a_field(target) {
+            return None;
+        }
         for slot in target.slots {
             match slot {
                 Slot::Field(expected) => arguments.field = Some(self.field(expected)?),
@@ -476,6 +490,35 @@ impl<'t> Parser<'t, '_, '_> {
             }
         }
         Some(arguments)
+    }
+
+    /// Reports a text right behind a target that edits what a field finds. Returns whether there is one.
+    fn is_text_for_a_field(&mut self, target: &TargetInfo) -> bool {
+        let with = match target.name {
+            "mask" | "strip" => "",
+            "mod" => " \"NEW\"",
+            _ => return false,
+        };
+        let token = self.peek();
+        let text = match &token.kind {
+            TokenKind::Text(text) => text,
+            TokenKind::Bytes(_) | TokenKind::Replacement(_) | TokenKind::Regex(_) => &b"TEXT"[..],
+            _ => return false,
+        };
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\`".contains(byte);
+        let is_shown = (1..=MAX_SHOWN).contains(&text.len()) && text.iter().all(is_plain);
+        let shown = if is_shown { String::from_utf8_lossy(text).into_owned() } else { "TEXT".to_owned() };
+        let name = target.name;
+        let message = format!("what `{name}` acts on is found by a constraint, and `{name}` names its field");
+        let expected = format!("`stream \"{shown}\" {name} stream{with}`, or the same with `http-body`");
+        self.error(Diagnostic::new(token.span, message).expected(expected));
+        while matches!(
+            self.peek().kind,
+            TokenKind::Text(_) | TokenKind::Bytes(_) | TokenKind::Replacement(_) | TokenKind::Regex(_)
+        ) {
+            self.next();
+        }
+        true
     }
 
     /// `all`, or `[!] FIELD`
@@ -545,4 +588,18 @@ impl<'t> Parser<'t, '_, '_> {
 
 fn is_digit_like(c: char) -> bool {
     c.is_ascii_digit() || c == 'x' || c == 'X'
+}
+
+/// How a header field is written that was given as one text.
+fn header_remedy(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let (name, value) = text.split_once(':').unwrap_or((&*text, ""));
+    let is_plain =
+        |part: &str| part.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\`".contains(&byte));
+    let (name, value) = (name.trim(), value.trim());
+    match HeaderName::new(name.as_bytes()).filter(|_| text.len() <= MAX_SHOWN && is_plain(value)) {
+        Some(name) if value.is_empty() => format!("`http-header \"{name}\"`"),
+        Some(name) => format!("`http-header \"{name}\" \"{value}\"`"),
+        None => "`http-header \"NAME\" \"VALUE\"`".to_owned(),
+    }
 }

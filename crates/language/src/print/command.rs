@@ -47,6 +47,9 @@ pub fn file_name(file: &str) -> String {
 impl Show {
     /// The words that ask for it, but for a filter.
     fn name(&self) -> &'static str {
+        if *self == Show::StreamSummary {
+            return "streams summary";
+        }
         let row =
             SHOWS.iter().find(|(_, show, _)| std::mem::discriminant(show) == std::mem::discriminant(self));
         row.map_or("", |(name, ..)| name)

@@ -5,8 +5,11 @@
 //! read and written as streams, so that memory does not grow with them. The result depends on no clock and no entropy:
 //! the same input and seed give the same bytes.
 //!
+//! Edits of streams are told one by one in the JSON summary, so that it explains which rule changed which bytes.
+//!
 //! A damaged capture is processed up to the damage; the error is reported last, with exit status 1.
 
+mod edits;
 mod files;
 mod pump;
 mod summary;
@@ -47,6 +50,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
     let (mut engine, workers) = Engine::new(ports, 1, &SeedTree::repeatable(args.seed));
     let mut worker = workers.into_iter().next().context("the engine has no worker")?;
     worker.set_ack_space(AckSpace::Original);
+    worker.trace_edits(edits::MOST_TOLD);
     engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
 
     let streams = files::open(&wiring, &args.rules, policy.rewrites())?;

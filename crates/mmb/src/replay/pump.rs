@@ -7,10 +7,12 @@
 //! engine holds is written when the engine releases it, with its original time and number; a packet that it makes is written
 //! with the time of the packets before it.
 
+use super::edits::ReplayEdit;
 use super::files::Stream;
 use anyhow::Context;
 use mmb_engine::{
-    Count, NoCycles, Origin, PacketHost, ProcessedPacket, ReturnedPacket, VECTOR, Verdict, Worker, drive,
+    Count, EditTotals, NoCycles, Origin, PacketHost, ProcessedPacket, ReturnedPacket, VECTOR, Verdict,
+    Worker, drive,
 };
 use mmb_io::pcap::{CaptureError, CaptureItem, CaptureReader, CaptureWriter, Captured, Meta};
 use mmb_packet::{Packet, PortId};
@@ -65,6 +67,8 @@ struct ReplayHost {
     outputs: Vec<ReplayOutput>,
     /// The port of each input.
     sources: Vec<PortId>,
+    /// The name of each input.
+    names: Vec<String>,
     slots: Vec<PacketSlot>,
     /// The length of the next vector, which is in the first slots.
     filled: usize,
@@ -73,6 +77,7 @@ struct ReplayHost {
     now_ns: u64,
     received: Count,
     sent: Count,
+    edits: Vec<ReplayEdit>,
 }
 
 struct ReplayOutput {
@@ -108,6 +113,10 @@ pub(super) struct Done {
     pub(super) received: Count,
     /// Packets that left.
     pub(super) sent: Count,
+    /// The first edits of streams.
+    pub(super) edits: Vec<ReplayEdit>,
+    /// All of them.
+    pub(super) edit_totals: EditTotals,
     /// The error that ended an input.
     pub(super) error: Option<String>,
     notes: Vec<String>,
@@ -130,12 +139,14 @@ impl Pump {
         let host = ReplayHost {
             outputs,
             sources: sources.iter().map(|source| source.from).collect(),
+            names: sources.iter().map(|source| source.name.clone()).collect(),
             slots: std::iter::repeat_with(PacketSlot::default).take(VECTOR).collect(),
             filled: 0,
             held: Vec::new(),
             now_ns: 0,
             received: Count::default(),
             sent: Count::default(),
+            edits: Vec::new(),
         };
         Pump { sources, engine: ReplayEngine { worker, host } }
     }
@@ -164,6 +175,8 @@ impl Pump {
         Ok(Done {
             received: host.received,
             sent: host.sent,
+            edits: host.edits,
+            edit_totals: worker.edit_totals(),
             notes: self.sources.iter().filter_map(ReplaySource::note).collect(),
             error: self.sources.iter().find_map(ReplaySource::error_text),
         })
@@ -351,6 +364,13 @@ impl PacketHost for ReplayHost {
         let slots = &mut self.slots[..std::mem::take(&mut self.filled)];
         let views = slots.iter_mut().filter_map(PacketSlot::packet);
         let processed = worker.process_views(origin, self.now_ns, &NoCycles, views);
+        for edit in worker.take_edits() {
+            let decided_at = edit.packet.and_then(|packet| slots.get(packet)).map(|slot| &slot.captured);
+            let number = decided_at.filter(|captured| !captured.is_made).and_then(|captured| captured.meta);
+            let packet =
+                decided_at.zip(number).map(|(captured, meta)| (meta.number, &*self.names[captured.source]));
+            self.edits.push(ReplayEdit::new(&edit, packet));
+        }
         for (slot, ProcessedPacket { verdict, headroom, len }) in slots.iter_mut().zip(processed) {
             (slot.start, slot.len) = (headroom, len);
             match (verdict, &slot.captured.meta) {

@@ -1,5 +1,6 @@
 //! The summary of a replay.
 
+use super::edits::{EditSum, ReplayEdit};
 use super::pump::Done;
 use crate::output;
 use mmb_engine::{Count, Engine, RuleCount};
@@ -22,6 +23,12 @@ pub(super) struct Summary {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     not_applied: BTreeMap<&'static str, u64>,
     rules: Vec<RuleSum>,
+    /// The first edits of streams.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    edits: Vec<ReplayEdit>,
+    /// All edits of streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edited: Option<EditSum>,
     /// The error that ended an input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
@@ -73,6 +80,8 @@ impl Summary {
             drops: engine.drops().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
             not_applied: engine.not_applied().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
             rules: rules.collect(),
+            edits: done.edits.clone(),
+            edited: EditSum::new(done.edit_totals, done.edits.len()),
             error: done.error.clone(),
         }
     }
@@ -106,6 +115,9 @@ impl Summary {
         }
         table("drops", &self.drops);
         table("not done", &self.not_applied);
+        if let Some(edited) = &self.edited {
+            let _ = writeln!(text, "{edited}");
+        }
         if !self.rules.is_empty() {
             let _ = writeln!(text, "{:>8}{:>12}{:>16}{:>12}  rule", "id", "packets", "bytes", "dropped");
         }

@@ -1,0 +1,82 @@
+//! A worker's streams in numbers.
+
+use super::info::ConnectionStream;
+use super::tracking::Conntrack;
+use mmb_conn::{ConnId, Connection};
+use mmb_stream::{StreamInfo, StreamUsage};
+use std::collections::BTreeMap;
+
+/// The streams of a worker in numbers; not of one moment, since packets are processed while they are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamSummary {
+    /// Streams and memory, and their limits.
+    pub usage: StreamUsage,
+    /// Streams that are followed, by the name of the higher of the levels of their directions.
+    pub levels: BTreeMap<&'static str, u64>,
+    /// The same by the state of their connections.
+    pub states: BTreeMap<&'static str, u64>,
+    /// Connections whose packets are all dropped, by the name of the reason.
+    pub ended: BTreeMap<&'static str, u64>,
+    /// Connections that pass although they have rules on streams: they cannot be followed.
+    pub unfit: u64,
+    /// Bytes that are kept until the receiver acknowledges them.
+    pub kept: u64,
+    /// Bytes behind a hole that are kept.
+    pub waiting: u64,
+    /// Bytes that are held back since they may be the beginning of a match, or of a message's head.
+    pub held: u64,
+    /// Edited bytes that wait until the receiver's window has room for them.
+    pub unsent: u64,
+}
+
+impl StreamSummary {
+    /// Adds what was counted in more connections; the usage is the latest.
+    pub(crate) fn add(&mut self, other: StreamSummary) {
+        self.usage = other.usage;
+        for (sums, counts) in [
+            (&mut self.levels, other.levels),
+            (&mut self.states, other.states),
+            (&mut self.ended, other.ended),
+        ] {
+            counts.into_iter().for_each(|(name, count)| *sums.entry(name).or_default() += count);
+        }
+        self.unfit += other.unfit;
+        self.kept += other.kept;
+        self.waiting += other.waiting;
+        self.held += other.held;
+        self.unsent += other.unsent;
+    }
+
+    fn count(&mut self, state: &'static str, stream: &ConnectionStream) {
+        let ConnectionStream { info, ended } = stream;
+        if let Some(reason) = ended {
+            *self.ended.entry(reason).or_default() += 1;
+        }
+        let Some(StreamInfo { levels: [forward, reply], kept, early, edits, .. }) = info else { return };
+        *self.levels.entry((*forward).max(*reply).name()).or_default() += 1;
+        *self.states.entry(state).or_default() += 1;
+        let sum = |of: [usize; 2]| of.into_iter().sum::<usize>() as u64;
+        self.kept += sum(*kept);
+        self.waiting += sum(*early);
+        self.held += sum(edits.map(|edits| edits.held));
+        self.unsent += edits.iter().map(|edits| edits.waiting).sum::<u64>();
+    }
+}
+
+impl Conntrack {
+    /// Counts the streams of `most` slots of connections from `first`.
+    pub(crate) fn count_streams(&self, first: ConnId, most: usize) -> (Option<ConnId>, StreamSummary) {
+        let mut summary =
+            StreamSummary { usage: self.state.streams.table.usage(), ..StreamSummary::default() };
+        let next =
+            self.table.scan(first, most, &mut |_, connection| match self.state.stream_info(connection) {
+                Some(stream) => summary.count(connection.state.name(), &stream),
+                None => summary.unfit += u64::from(self.has_stream_rules(connection)),
+            });
+        (next, summary)
+    }
+
+    fn has_stream_rules(&self, connection: &Connection) -> bool {
+        self.state.sets.rules(connection.ids.rule_set).any(|rule| rule.stream.is_some())
+    }
+}
