@@ -1,7 +1,7 @@
 //! Patterns of bodies that are found without being edited.
 
-use crate::exchange::FAILED;
 use crate::output::EditOutput;
+use crate::plan::FAILED;
 use crate::rule::{HttpRule, HttpRules};
 use crate::state::{HttpEditor, Kit, Refusal};
 use mmb_http::HttpDirection;

@@ -3,7 +3,7 @@
 //! An exchange has a *slot* for each of the connection's rules, in which a bit stands for each constraint that is met. All slots lie in one
 //! array: many rules leave room for few exchanges, and further requests wait.
 
-use crate::plan::{RuleBits, places};
+use crate::plan::{FAILED, RuleBits, places};
 
 /// Slots of all exchanges, with one of flags for each.
 const SLOTS: usize = 128;
@@ -12,8 +12,6 @@ pub const MOST_LIVE_RULES: usize = SLOTS - 1;
 /// The most exchanges, as a reader has them at most.
 const MOST_EXCHANGES: usize = mmb_http::MOST_OUTSTANDING;
 
-/// A constraint is not met, for good.
-pub(crate) const FAILED: u16 = 1 << 15;
 /// The flag of an exchange whose request forbids changes.
 const NO_TRANSFORM: u16 = 1;
 

@@ -1,11 +1,10 @@
 //! Steps of an editor at heads.
 
 use crate::body::{Editing, Run};
-use crate::exchange::FAILED;
 use crate::head_edit::HeadEdit;
 use crate::judge::{Judge, NoRoom};
 use crate::output::{EditOutput, Emitter, HttpNote};
-use crate::plan::{BodyPlan, Message, RuleBits, decimal, forbids_changes, places, plan};
+use crate::plan::{BodyPlan, FAILED, Message, RuleBits, decimal, forbids_changes, places, plan};
 use crate::state::{Body, Held, HttpEditor, HttpInput, Kit, Refusal, Step};
 use mmb_http::{
     BodyFraming, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion, RequestHead,

@@ -1,6 +1,6 @@
 //! Which constraints of which rules a head meets.
 
-use crate::exchange::FAILED;
+use crate::plan::FAILED;
 use crate::rule::{Constraint, HeaderValue, HttpRule, HttpRules, HttpTest, PatternUse};
 use crate::texts::HostName;
 use mmb_http::{Headers, RequestHead, ResponseHead};

@@ -1,10 +1,12 @@
 //! How a message's body leaves, which its head must already say.
 
-use crate::exchange::FAILED;
 use crate::output::HttpNote;
 use crate::rule::HttpRules;
 use mmb_http::{BodyFraming, Headers, HttpVersion};
 use mmb_policy::settings::HttpNoTransform;
+
+/// A constraint is not met, for good.
+pub(crate) const FAILED: u16 = 1 << 15;
 
 /// The most bytes of a message whose length must be known before it leaves.
 pub(crate) const MOST_WHOLE: u64 = 64 << 10;

@@ -61,6 +61,7 @@ mod stream_search;
 mod stream_state;
 mod stream_summary;
 mod stream_trace;
+mod stream_traced;
 mod streams;
 mod tasks;
 mod touch;

@@ -4,11 +4,8 @@
 //! connection and the rules' ids, and wait until the host takes them ([`Worker::take_edits`](crate::Worker::take_edits)).
 
 use super::info::Endpoints;
-use super::tracking::Conntrack;
-use crate::compiled::Snapshot;
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
-use mmb_conn::ConnId;
 use mmb_httpedit::MOST_NAMED;
 use mmb_policy::RuleId;
 
@@ -65,12 +62,12 @@ pub struct EditTotals {
 
 /// An edit of the connection at hand.
 #[derive(Debug)]
-struct FreshEdit {
-    rules: ArrayVec<RuleSlot, MOST_NAMED>,
-    direction: usize,
-    offset: u64,
-    removed: EditedBytes,
-    put: EditedBytes,
+pub(super) struct FreshEdit {
+    pub(super) rules: ArrayVec<RuleSlot, MOST_NAMED>,
+    pub(super) direction: usize,
+    pub(super) offset: u64,
+    pub(super) removed: EditedBytes,
+    pub(super) put: EditedBytes,
 }
 
 /// The edits of a worker that the host has not taken.
@@ -78,15 +75,27 @@ struct FreshEdit {
 pub(super) struct EditTrace {
     /// Edits that may still be told.
     left: usize,
-    totals: EditTotals,
+    pub(super) totals: EditTotals,
     /// The place of the vector's first packet in the call.
-    vector: usize,
-    packet: Option<usize>,
-    fresh: Vec<FreshEdit>,
-    edits: Vec<TracedEdit>,
+    pub(super) vector: usize,
+    pub(super) packet: Option<usize>,
+    pub(super) fresh: Vec<FreshEdit>,
+    pub(super) edits: Vec<TracedEdit>,
 }
 
 impl EditTrace {
+    /// A trace that tells so many edits.
+    pub(super) fn new(most: usize) -> EditTrace {
+        EditTrace {
+            left: most,
+            totals: EditTotals::default(),
+            vector: 0,
+            packet: None,
+            fresh: Vec::new(),
+            edits: Vec::new(),
+        }
+    }
+
     /// Notes an edit of the connection at hand: at an offset of a direction, some bytes are replaced by others.
     #[cold]
     pub(super) fn note(
@@ -106,66 +115,5 @@ impl EditTrace {
             let (removed, put) = (EditedBytes::of(removed), EditedBytes::of(put));
             self.fresh.push(FreshEdit { rules, direction, offset, removed, put });
         }
-    }
-}
-
-impl Conntrack {
-    /// See [`Worker::trace_edits`](crate::Worker::trace_edits).
-    pub(crate) fn trace_edits(&mut self, most: usize) {
-        self.state.streams.tools.trace = Some(Box::new(EditTrace {
-            left: most,
-            totals: EditTotals::default(),
-            vector: 0,
-            packet: None,
-            fresh: Vec::new(),
-            edits: Vec::new(),
-        }));
-    }
-
-    /// See [`Worker::take_edits`](crate::Worker::take_edits).
-    pub(crate) fn take_edits(&mut self) -> Vec<TracedEdit> {
-        self.state.streams.tools.trace.as_mut().map_or(Vec::new(), |trace| std::mem::take(&mut trace.edits))
-    }
-
-    /// See [`Worker::edit_totals`](crate::Worker::edit_totals).
-    pub(crate) fn edit_totals(&self) -> EditTotals {
-        self.state.streams.tools.trace.as_ref().map_or(EditTotals::default(), |trace| trace.totals)
-    }
-
-    /// The next vector's first packet has this place in the call.
-    #[inline]
-    pub(crate) fn trace_vector(&mut self, first: usize) {
-        if let Some(trace) = &mut self.state.streams.tools.trace {
-            trace.vector = first;
-        }
-    }
-
-    /// The next edits are decided at a packet of the vector, or by time.
-    #[inline]
-    pub(crate) fn trace_packet(&mut self, packet: Option<usize>) {
-        if let Some(trace) = &mut self.state.streams.tools.trace {
-            trace.packet = packet.map(|packet| trace.vector + packet);
-        }
-    }
-
-    /// The edits that were noted are those of a connection.
-    #[inline]
-    pub(super) fn settle_edits(&mut self, snapshot: &Snapshot, member: ConnId) {
-        let trace = self.state.streams.tools.trace.as_mut().filter(|trace| !trace.fresh.is_empty());
-        let Some(EditTrace { packet, fresh, edits, .. }) = trace.map(|trace| &mut **trace) else { return };
-        let [forward, _] = self.table.get(member).tuples();
-        let id_of = |slot: &RuleSlot| snapshot.stateful(*slot).map(|rule| rule.id);
-        edits.extend(fresh.drain(..).map(|FreshEdit { rules, direction, offset, removed, put }| {
-            TracedEdit {
-                rules: rules.iter().filter_map(id_of).collect(),
-                proto: forward.proto,
-                arrived: Endpoints::of(&forward),
-                is_reply: direction == 1,
-                offset,
-                removed,
-                put,
-                packet: *packet,
-            }
-        }));
     }
 }
