@@ -296,6 +296,33 @@ def test_a_head_that_takes_too_long(site, unfit):
             assert received(far, 6) == b"rg\r\n\r\n"
 
 
+def test_a_byte_a_second(site):
+    """What closes has no limit of time, what edits has (docs/streams.md): a body that is slower than `stream hold` passes; a head is refused."""
+    rules(site, EDITS[0], f'{HTTP} http-body "EVIL" close')
+    post = b"POST / HTTP/1.1\r\nHost: a.org\r\nContent-Length: 7\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        [listening] = stack.enter_context(closing(listener(site.server, SERVER4, PORT)))
+        nears, fars = [], []
+        for _ in range(3):
+            nears.append(stack.enter_context(raw(site, PORT)))
+            fars += stack.enter_context(closing(listening.accept()[0]))
+        readers = [Reader(far) for far in fars[:2]]
+        for near, reader in zip(nears, readers):
+            near.sendall(post)
+            assert reader.until(b"\r\n\r\n").startswith(b"POST / HTTP/1.1")
+        for number in range(7):
+            for near, text in zip(nears, (b"xMATCHy", b"xEVILyz", b"GET /sl")):
+                # An end that was reset takes no more.
+                with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                    near.sendall(text[number : number + 1])
+            time.sleep(1)
+        assert readers[0].chunked() == b"xMATCHy"
+        seen = readers[1].data + before_reset(fars[1])
+        assert b"I\r\n" in seen and b"L\r\n" not in seen
+        assert before_reset(fars[2]) == b""
+        assert (site.daemon.rule(1)["hits"], site.daemon.rule(2)["hits"]) == (0, 1)
+
+
 def test_heads_as_long_as_allowed(site):
     """`http head` is 16 KiB by default."""
     rules(site, *EDITS)
