@@ -20,7 +20,7 @@ pub use huge_pages::Block;
 pub use id::Id;
 pub use lock::{lock, lock_soon, read, write};
 pub use persistent_vec::PersistentVec;
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_all};
 pub use sharded_index::ShardedIndex;
 pub use slab::{IdPool, Slab, SlabStorage};
 pub use supply::start_supplier;

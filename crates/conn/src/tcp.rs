@@ -327,6 +327,8 @@ impl TcpTracker {
         match (state, from) {
             // Before TIME-WAIT the ends still acknowledge each other's FIN, and answer a SYN with an acknowledgement (RFC 5961 section 4).
             (ConnState::Reset, _) => TcpOutcome::Reopens,
+            // It was picked up by a segment that nobody has answered, perhaps of a connection that was over: no end is known to have it.
+            (ConnState::Unreplied, _) => TcpOutcome::Reopens,
             (ConnState::TimeWait, _) if self.is_newer(from, segment) => TcpOutcome::Reopens,
             // Retransmitted, or sent by an initiator that has lost its earlier attempt.
             (ConnState::SynSent, FORWARD) => {

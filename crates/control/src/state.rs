@@ -34,8 +34,8 @@ pub enum LoadError {
     Memory(#[from] MemoryShortage),
 }
 
-/// Writes the state of a daemon, whose connections these are; returns the number of connections, and of those that were left out since their
-/// bytes are being edited. The daemon is locked for short times.
+/// Writes the state of a daemon, whose connections these are; returns the number of connections, and of those among them that are over then:
+/// edits of their bytes are in flight, or a rule has ended them. The daemon is locked for short times.
 ///
 /// # Errors
 /// An error of `out`, or a worker does not answer.

@@ -217,25 +217,25 @@ impl Connections {
         Ok(affected)
     }
 
-    /// Writes all connections, for [`Connections::load`]; returns how many, and how many were left out: their bytes are being edited, which
-    /// is not saved. Packets are processed meanwhile, so the state is not of one moment.
+    /// Writes all connections, for [`Connections::load`]; returns how many, and how many of them are over then: edits of their bytes are in
+    /// flight, or a rule has ended them. Packets are processed meanwhile, so the state is not of one moment.
     ///
     /// # Errors
     /// An error of the writer, or a worker does not answer.
     pub fn save(&self, writer: &mut StateWriter<'_>) -> io::Result<(u64, u64)> {
-        let mut left_out = 0;
+        let mut over = 0;
         for worker in 0..self.workers.len() {
             let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
                 let saved =
                     self.ask(worker, move |conntrack, snapshot| conntrack.save(snapshot, first, CHUNK));
                 let (next, found, others) = saved.map_err(io::Error::other)?;
-                left_out += others;
+                over += others;
                 found.iter().try_for_each(|saved| writer.connection(saved))?;
                 from = next;
             }
         }
-        Ok((writer.end_connections()?, left_out))
+        Ok((writer.end_connections()?, over))
     }
 
     /// Restores the connections of a state, with those of their rules that the current policy has. `map` is called after the rules

@@ -168,6 +168,9 @@ drop_reasons! {
     StreamHeld "stream-held":
         "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`: the connection is closed",
         "`set stream hold`, `set stream hold-over`";
+    StreamLost "stream-lost":
+        "a connection of a saved state that cannot go on: edits of its bytes were in flight, or a rule had ended it; its packets are answered with a RST",
+        "a restart of mmb; the ends begin anew";
     HttpUnfit "http-unfit":
         "a message of a connection with rules on HTTP is not understood for certain, or its head is too long or too slow, under `set http unfit close`: the connection is closed",
         "`set http unfit`, `set http head`";

@@ -97,19 +97,46 @@ pub(crate) struct HeaderTemplate {
     bytes: [u8; MOST_HEADERS],
 }
 
+/// Whether a packet is one of IPv6, and the bytes of its link header and the fixed part of its IP header; `None` if it is not IP.
+#[inline]
+fn extent(layout: &Layout) -> Option<(bool, usize)> {
+    let link_len = usize::from(layout.ip);
+    match layout.class {
+        Class::Ip4 => Some((false, link_len + IP4_HEADER)),
+        Class::Ip6 => Some((true, link_len + IP6_HEADER)),
+        Class::Other => None,
+    }
+}
+
 impl HeaderTemplate {
     /// The headers of a packet. `None` for one that is not IP, or has more headers before that than fit.
     pub(crate) fn of(packet: &Packet<'_>, layout: &Layout) -> Option<HeaderTemplate> {
-        let (is_ip6, fixed) = match layout.class {
-            Class::Ip4 => (false, IP4_HEADER),
-            Class::Ip6 => (true, IP6_HEADER),
-            Class::Other => return None,
-        };
-        let link_len = usize::from(layout.ip);
-        let headers = packet.bytes().get(..link_len + fixed)?;
+        let (is_ip6, len) = extent(layout)?;
+        let headers = packet.bytes().get(..len)?;
         let mut bytes = [0; MOST_HEADERS];
         bytes.get_mut(..headers.len())?.copy_from_slice(headers);
-        Some(HeaderTemplate { port: packet.port, link: packet.link, is_ip6, link_len: link_len as u8, bytes })
+        Some(HeaderTemplate {
+            port: packet.port,
+            link: packet.link,
+            is_ip6,
+            link_len: layout.ip as u8,
+            bytes,
+        })
+    }
+
+    /// Keeps the headers of a packet in `place`; what was there stays if they do not fit.
+    #[inline]
+    pub(crate) fn keep(place: &mut Option<HeaderTemplate>, packet: &Packet<'_>, layout: &Layout) {
+        if let Some(before) = place
+            && let Some((is_ip6, len)) = extent(layout)
+            && before.link_len == layout.ip as u8
+            && let (Some(from), Some(to)) = (packet.bytes().get(..len), before.bytes.get_mut(..len))
+        {
+            to.copy_from_slice(from);
+            (before.port, before.link, before.is_ip6) = (packet.port, packet.link, is_ip6);
+            return;
+        }
+        *place = HeaderTemplate::of(packet, layout).or(*place);
     }
 
     /// The headers of the other end's packets, which come in by `port` with these addresses. A switch or a wire shows both ends' frames with

@@ -1,116 +1,11 @@
 //! Rules on HTTP from outside: what each end gets of the other one's messages.
 
 mod host;
+mod http_site;
 
-use host::{Middlebox, pass_among};
-use mmb_engine::{DropReason, NoCycles, Verdict};
-use mmb_packet::PortId;
+use http_site::{ACK, REQUEST, RESPONSE, SIZE, Site};
+use mmb_engine::{DropReason, Verdict};
 use mmb_policy::RuleId;
-use mmb_testkit::{Ip4, Tcp, Upper};
-use std::net::Ipv4Addr;
-
-type End = (Ipv4Addr, u16);
-
-const ENDS: [End; 2] = [(Ipv4Addr::new(10, 0, 0, 1), 5000), (Ipv4Addr::new(192, 0, 2, 80), 80)];
-/// Bytes of a segment: the port has an MTU of 100.
-const SIZE: usize = 50;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
-
-/// A connection whose ends acknowledge all that they get.
-struct Site {
-    mmb: Middlebox,
-    /// The next number that each end sends, and what it has got of the other one.
-    next: [u32; 2],
-    got: [Vec<u8>; 2],
-    first: [u32; 2],
-    resets: usize,
-    last: Option<Verdict>,
-}
-
-impl Site {
-    fn new(policy: &str) -> Site {
-        let mmb = Middlebox::new(policy);
-        let mut site = Site {
-            mmb,
-            next: [100, 200],
-            got: [Vec::new(), Vec::new()],
-            first: [101, 201],
-            resets: 0,
-            last: None,
-        };
-        site.segment(0, SYN, b"");
-        site.next[0] += 1;
-        site.segment(1, SYN | ACK, b"");
-        site.next[1] += 1;
-        site.segment(0, ACK, b"");
-        site
-    }
-
-    fn segment(&mut self, end: usize, flags: u8, payload: &[u8]) {
-        let [source, destination] = [ENDS[end], ENDS[1 - end]];
-        let ack = self.first[1 - end].wrapping_add(self.got[end].len() as u32);
-        let tcp = Tcp {
-            sport: source.1,
-            dport: destination.1,
-            flags,
-            seq: self.next[end],
-            ack: if flags & ACK == 0 { 0 } else { ack },
-            payload: payload.to_vec(),
-            ..Tcp::default()
-        };
-        let frame = Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(tcp)) }.frame();
-        let worker = std::slice::from_mut(&mut self.mmb.worker);
-        let done = pass_among(worker, (0, self.mmb.now_ms), end as u16, &[frame.bytes()]);
-        self.last = done.first().map(|(verdict, _)| *verdict);
-        self.next[end] = self.next[end].wrapping_add(payload.len() as u32);
-        self.take(&done);
-    }
-
-    /// Delivers what the middlebox has sent, in order.
-    fn take(&mut self, done: &[(Verdict, Vec<u8>)]) {
-        for (verdict, frame) in done {
-            let Verdict::Send(PortId(port)) = verdict else { continue };
-            let end = usize::from(*port);
-            let long =
-                |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-            self.resets += usize::from(frame[47] & RST != 0);
-            let total = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
-            let payload = &frame[34 + usize::from(frame[46] >> 4) * 4..total];
-            let offset = long(38).wrapping_sub(self.first[1 - end]) as usize;
-            if !payload.is_empty() && offset <= self.got[end].len() {
-                let new = self.got[end].len() - offset;
-                self.got[end].extend_from_slice(payload.get(new..).unwrap_or_default());
-            }
-        }
-    }
-
-    /// An end sends bytes, in segments of this size; the other one acknowledges each.
-    fn send(&mut self, end: usize, bytes: &str, size: usize) {
-        for piece in bytes.as_bytes().chunks(size) {
-            self.segment(end, ACK, piece);
-            self.segment(1 - end, ACK, b"");
-        }
-    }
-
-    fn later(&mut self, ms: u64) {
-        self.mmb.now_ms += ms;
-        self.mmb.worker.process(self.mmb.now_ms * 1_000_000, &NoCycles, &mut [], &mut []);
-        let worker = std::slice::from_mut(&mut self.mmb.worker);
-        let done = pass_among(worker, (0, self.mmb.now_ms), 0, &[]);
-        self.take(&done);
-    }
-
-    /// What an end has got since the last call.
-    fn text(&mut self, end: usize) -> String {
-        String::from_utf8_lossy(&self.got[end]).into_owned()
-    }
-}
-
-const REQUEST: &str =
-    "GET /page HTTP/1.1\r\nHost: www.example.org\r\nAccept-Encoding: gzip\r\nCookie: a=b\r\n\r\n";
-const RESPONSE: &str = "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Length: 20\r\n\r\n<body>hello </body>\n";
 
 #[test]
 fn headers_are_changed() {

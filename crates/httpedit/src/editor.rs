@@ -55,12 +55,33 @@ impl HttpEditor {
             asks_to_close: false,
             ends_with_connection: false,
             is_opaque: false,
+            gone: 0,
+            awaits_end: false,
         }
+    }
+
+    /// Whether no message is under way, so that other rules may take over.
+    #[must_use]
+    pub fn is_between_messages(&self) -> bool {
+        self.is_opaque || self.exchanges.is_empty() && self.bodies.iter().all(Option::is_none)
+    }
+
+    /// The policy has other rules now, but messages are under way: they go on with the rules that they have, except those that are `gone`, as bits
+    /// by their places. With `awaits_end`, requests that follow wait until [`HttpEditor::is_between_messages`]; without, they have the same rules.
+    pub fn expire(&mut self, gone: u128, awaits_end: bool) {
+        self.awaits_end = awaits_end;
+        if gone & !self.gone == 0 {
+            return;
+        }
+        self.gone |= gone;
+        self.exchanges.fail(gone);
+        self.bodies.iter_mut().flatten().for_each(|body| body.editing &= !gone);
     }
 
     /// The connection has other rules, or the policy is another one. What is known of messages that have begun is forgotten: rules are about
     /// the exchanges that begin from now on. Bodies that leave in other framing go on so.
     pub fn change_rules(&mut self, live_rules: usize) {
+        (self.gone, self.awaits_end, self.whole) = (0, false, [0; 2]);
         self.exchanges.change_rules(live_rules);
         self.scans = [None, None];
         for body in self.bodies.iter_mut().flatten() {

@@ -3,6 +3,8 @@
 //! An exchange has a *slot* for each of the connection's rules, in which a bit stands for each constraint that is met. All slots lie in one
 //! array: many rules leave room for few exchanges, and further requests wait.
 
+use crate::plan::{RuleBits, places};
+
 /// Slots of all exchanges, with one of flags for each.
 const SLOTS: usize = 128;
 /// The most rules of one connection.
@@ -48,6 +50,20 @@ impl Exchanges {
     pub(crate) fn change_rules(&mut self, rules: usize) {
         let (stale, is_answered) = (self.stale + self.count, self.is_answered);
         *self = Exchanges { stale, is_answered, ..Exchanges::new(rules) };
+    }
+
+    /// Whether no exchange is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0 && self.stale == 0
+    }
+
+    /// The rules at these places are met by no exchange that has begun.
+    pub(crate) fn fail(&mut self, gone: RuleBits) {
+        for id in (0..self.count).map(ExchangeId) {
+            let slots = self.live_slots_mut(id);
+            let rules = slots.len();
+            places(gone).filter(|place| *place < rules).for_each(|place| slots[place] = FAILED);
+        }
     }
 
     fn capacity(&self) -> usize {

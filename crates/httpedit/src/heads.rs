@@ -5,7 +5,7 @@ use crate::exchange::FAILED;
 use crate::head_edit::HeadEdit;
 use crate::judge::{Judge, NoRoom};
 use crate::output::{EditOutput, Emitter, HttpNote};
-use crate::plan::{BodyPlan, Message, RuleBits, decimal, forbids_changes, plan};
+use crate::plan::{BodyPlan, Message, RuleBits, decimal, forbids_changes, places, plan};
 use crate::state::{Body, Held, HttpEditor, HttpInput, Kit, Refusal, Step};
 use mmb_http::{
     BodyFraming, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion, RequestHead,
@@ -93,7 +93,8 @@ impl HttpEditor {
         if bytes.is_empty() {
             return Ok(Step::held(Held::Head));
         }
-        if direction == HttpDirection::Requests && !self.exchanges.has_room() {
+        let awaits_end = self.awaits_end && !self.exchanges.is_empty();
+        if direction == HttpDirection::Requests && (awaits_end || !self.exchanges.has_room()) {
             return Ok(Step::held(Held::Other));
         }
         if bytes.len() < self.whole[direction as usize] && !is_end && !release {
@@ -161,6 +162,8 @@ impl HttpEditor {
         match head {
             MessageHead::Request(head) => {
                 judge.request(head, &mut work.slots).map_err(refused)?;
+                let gone = places(self.gone).filter(|place| *place < kit.live.len());
+                gone.for_each(|place| work.slots[place] = FAILED);
                 Ok(forbids_changes(&head.headers))
             }
             MessageHead::Response(head) => {

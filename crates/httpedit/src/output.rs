@@ -34,6 +34,9 @@ pub enum HttpNote {
     SlowBody,
     /// What `add http-body` adds is left out: the last byte of a body without a length had left before its end was known.
     LostTail,
+    /// Messages that are under way pass unedited: their rules are no longer kept. An editor does not tell it, but who
+    /// [gives it](crate::HttpEditor::change_rules) other rules.
+    RulesChanged,
     /// A change of a head is left out: the head would become too long.
     LongHead,
     /// A change of a head is left out: the new value cannot stand there.
@@ -52,6 +55,7 @@ impl HttpNote {
             HttpNote::LongBody => "http-long-body",
             HttpNote::SlowBody => "http-slow-body",
             HttpNote::LostTail => "http-lost-tail",
+            HttpNote::RulesChanged => "http-rules-changed",
             HttpNote::LongHead => "http-long-head",
             HttpNote::BadValue => "http-bad-value",
         }

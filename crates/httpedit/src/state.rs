@@ -21,6 +21,10 @@ pub struct HttpEditor {
     /// A response has left without its length: to the client, all bytes that follow are of its body.
     pub(crate) ends_with_connection: bool,
     pub(crate) is_opaque: bool,
+    /// Its rules are no longer those of the policy. These of them, by their places, do nothing any more.
+    pub(crate) gone: RuleBits,
+    /// Requests wait until no exchange is under way.
+    pub(crate) awaits_end: bool,
 }
 
 /// A message whose head has passed.

@@ -30,6 +30,8 @@ pub enum NotApplied {
     HttpSlowBody,
     /// What is added to a body of HTTP is left out: the last byte had left before its end was known.
     HttpLostTail,
+    /// Messages of HTTP that are under way pass unedited: the rules that they began with were changed too often since.
+    HttpRulesChanged,
     /// A change of a head of HTTP is left out: the head would become too long.
     HttpLongHead,
     /// A change of a head of HTTP is left out: the new value cannot stand there.
@@ -42,7 +44,7 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 15] = [
+    pub const ALL: [NotApplied; 16] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
@@ -56,6 +58,7 @@ impl NotApplied {
         NotApplied::HttpLongBody,
         NotApplied::HttpSlowBody,
         NotApplied::HttpLostTail,
+        NotApplied::HttpRulesChanged,
         NotApplied::HttpLongHead,
         NotApplied::HttpBadValue,
     ];
@@ -76,6 +79,7 @@ impl NotApplied {
             NotApplied::HttpLongBody => "http-long-body",
             NotApplied::HttpSlowBody => "http-slow-body",
             NotApplied::HttpLostTail => "http-lost-tail",
+            NotApplied::HttpRulesChanged => "http-rules-changed",
             NotApplied::HttpLongHead => "http-long-head",
             NotApplied::HttpBadValue => "http-bad-value",
         }

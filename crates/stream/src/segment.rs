@@ -168,6 +168,20 @@ impl Outcome {
         edited: None,
     };
 
+    /// Whether a segment, which passes, goes on just as it came.
+    #[inline]
+    pub fn keeps(&self, segment: &Segment) -> bool {
+        let is_same = |edited: &EditedSegment| {
+            edited.payload == EditedPayload::Same
+                && (edited.seq, edited.ack) == (segment.seq, segment.ack)
+                && edited.has_fin == segment.has(flag::FIN)
+                && !segment.has_sack
+        };
+        self.window.is_none_or(|window| window == segment.window)
+            && !(self.is_changed | self.clear_urgent | self.blank_multipath)
+            && self.edited.as_ref().is_none_or(is_same)
+    }
+
     /// The segment is dropped.
     pub(crate) fn drop(why: StreamDrop) -> Outcome {
         Outcome { verdict: StreamVerdict::Drop(why), ..Outcome::PASS }

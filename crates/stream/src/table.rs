@@ -14,7 +14,7 @@ use crate::rope::ChunkPool;
 use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
 use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats};
 use crate::tcp::TcpTake;
-use mmb_base::{Chunks, Slab};
+use mmb_base::{Chunks, Slab, prefetch_all};
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +169,9 @@ impl StreamTable {
         };
         let proto = if first.is_some() { StreamProto::Tcp } else { StreamProto::Udp };
         let sides = [Side::new(0, levels[0], digests), Side::new(1, levels[1], digests)];
-        Ok(self.streams.insert(Stream { sides, proto, edit, owner: 0, last_s: (now_ms / 1000) as u32 }))
+        let id = self.streams.insert(Stream { sides, proto, edit, owner: 0, last_s: (now_ms / 1000) as u32 });
+        edit.into_iter().for_each(|edit| self.edit.streams[edit].stream = Some(id));
+        Ok(id)
     }
 
     /// Takes a packet of a connection that would pass. `reader` gets bytes that are in order; if it breaks, the packet is dropped, and the caller
@@ -229,12 +231,16 @@ impl StreamTable {
         };
         let outcome = take.take(&segment, payload, reader);
         if has_edit {
-            take.settle();
-            let failed = match outcome.verdict {
-                StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => Some(why),
-                StreamVerdict::Drop(_) | StreamVerdict::Pass | StreamVerdict::Absorb => None,
-            };
-            self.note_edit(id, failed);
+            match outcome.verdict {
+                StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
+                    self.note_edit(id, Some(why));
+                }
+                StreamVerdict::Drop(_) | StreamVerdict::Pass | StreamVerdict::Absorb => {
+                    if !take.settle() {
+                        self.note_edit(id, None);
+                    }
+                }
+            }
         }
         outcome
     }
@@ -269,6 +275,19 @@ impl StreamTable {
                 self.early.free(early);
             }
         }
+    }
+
+    /// Prefetches the record of a stream whose next packet is about to be taken.
+    #[inline]
+    pub fn prefetch(&self, id: StreamId) {
+        prefetch_all(&self.streams[id]);
+    }
+
+    /// Prefetches what edits need of a stream, whose record is at hand.
+    #[inline]
+    pub fn prefetch_edit(&self, id: StreamId) {
+        let edit = self.streams[id].edit;
+        edit.into_iter().for_each(|edit| prefetch_all(&self.edit.streams[edit]));
     }
 
     /// Records what the caller knows a stream by.

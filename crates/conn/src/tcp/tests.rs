@@ -589,6 +589,16 @@ fn a_connection_is_picked_up_in_mid_flow() {
     script.comes(Reply, segment(FIN | ACK, r(3_001_000), f(1001)), Moves(ConnState::FinWait));
 }
 
+/// Of what was picked up no end is known to have it, until there is an answer.
+#[test]
+fn a_syn_begins_anew_what_was_picked_up_and_not_answered() {
+    let mut script = TcpScript::open(segment(ACK, f(1), r(1)).with(500));
+    script.comes(Forward, segment(SYN, f(1 << 30), 0), Reopens);
+    script.comes(Reply, segment(SYN, r(77), 0), Reopens);
+    script.comes(Reply, segment(ACK, r(1), f(501)), Moves(ConnState::Established));
+    script.comes(Forward, segment(SYN, f(1 << 30), 0), OUT_OF_WINDOW);
+}
+
 /// Replies take another path: the connection never counts as open.
 #[test]
 fn one_direction_alone_does_not_open() {

@@ -27,9 +27,9 @@ impl Responder<'_> {
         // A failure to write to the client is no failure of the workers.
         pieces.written?;
         match saved {
-            Ok((connections, left_out)) => {
-                if left_out > 0 {
-                    self.send(&Answer::Note(ErrorLine::new(left_out_note(left_out))))?;
+            Ok((connections, over)) => {
+                if over > 0 {
+                    self.send(&Answer::Note(ErrorLine::new(over_note(over))))?;
                 }
                 self.send(&Answer::Saved(CountLine { connections }))?;
                 Ok(AnswerEnd::new(true))
@@ -193,9 +193,10 @@ impl Read for StateReaderLines<'_> {
     }
 }
 
-/// Says how many connections a state lacks.
-fn left_out_note(connections: u64) -> String {
-    let (what, whose) =
-        if connections == 1 { ("connection is", "its") } else { ("connections are", "their") };
-    format!("{connections} {what} left out: {whose} bytes are being edited, which a state does not keep")
+/// Says how many connections of a state cannot go on.
+fn over_note(connections: u64) -> String {
+    let whose = if connections == 1 { "its" } else { "their" };
+    format!(
+        "{connections} of them will be closed: edits of {whose} bytes are in flight, or a rule has ended {whose} traffic"
+    )
 }

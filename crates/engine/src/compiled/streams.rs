@@ -307,6 +307,7 @@ impl StreamPatterns {
                 }
             }
         }
+        built.edits.sort_unstable_by_key(|edit| edit.slot.number());
         built.http_source = HttpSource::of(policy, &rules);
         built.http = built.http_source.compile(policy, &rules, before)?;
         (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
@@ -317,6 +318,13 @@ impl StreamPatterns {
     /// The rules that edit plain bytes.
     pub(crate) fn edits(&self) -> &[StreamEditRule] {
         &self.edits
+    }
+
+    /// What a rule does to plain bytes.
+    #[inline]
+    pub(crate) fn edit(&self, slot: RuleSlot) -> Option<&StreamEditRule> {
+        let at = self.edits.binary_search_by_key(&slot.number(), |edit| edit.slot.number()).ok()?;
+        Some(&self.edits[at])
     }
 
     fn add_name(&mut self, text: &[u8], of: PatternUse) {

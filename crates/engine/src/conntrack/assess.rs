@@ -134,9 +134,11 @@ impl Conntrack {
         }
         match self.assess_existing((id, direction), packet, layout) {
             TcpOutcome::Stays | TcpOutcome::Noted | TcpOutcome::Moves(_) => assessment(flow_state),
-            TcpOutcome::Invalid(kind) => Assessment { invalid: Some(kind), ..assessment(flow_state) },
+            TcpOutcome::Invalid(kind) if !self.begins_behind_lost((id, direction), packet, layout) => {
+                Assessment { invalid: Some(kind), ..assessment(flow_state) }
+            }
             // The packet is classified like one that begins a connection.
-            TcpOutcome::Reopens => {
+            TcpOutcome::Reopens | TcpOutcome::Invalid(_) => {
                 let flow_state = self.flow_state_of_new(at, self.recheck(at), packet, layout);
                 Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
             }

@@ -129,7 +129,12 @@ mod tests {
             age_ms: 5,
             idle_ms: 4,
         };
-        SavedConnection { connection, extension: extension(NOTHING), rules: vec![RuleId(1), RuleId(2)] }
+        SavedConnection {
+            connection,
+            extension: extension(NOTHING),
+            over: None,
+            rules: vec![RuleId(1), RuleId(2)],
+        }
     }
 
     fn extension(bytes: [u8; 27]) -> ConnectionExtension {

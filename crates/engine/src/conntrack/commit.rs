@@ -145,9 +145,9 @@ impl Conntrack {
             return self.create(snapshot, (arrived, replaced), &slots, packet, layout).map(Some);
         }
         let admitted = self.admit(snapshot, (arrived, replaced), packet, layout)?;
-        if let (None, Some((id, CloseReason::Evicted))) = (admitted, replaced) {
-            // The rules that created it are gone, and it is unreplied.
-            self.end(id, CloseReason::Evicted);
+        if let (None, Some((id, reason))) = (admitted, replaced) {
+            // The rules that created it are gone, and it is over or unreplied: the answer to this packet is none of its.
+            self.end(id, reason);
         }
         Ok(admitted)
     }

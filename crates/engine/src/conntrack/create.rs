@@ -215,6 +215,10 @@ impl Conntrack {
         mapping: &Mapping,
     ) -> Result<ConnId, DropReason> {
         let [arrived, reply] = saved.connection.tuples;
+        if saved.over.is_some() {
+            // Its packets are answered, whatever the policy is.
+            self.made.prepare();
+        }
         let Conntrack { table, state, .. } = self;
         let mut nat = state.shared.nat();
         let restored = match nat.restore(mapping, &arrived, reply.reversed()) {
@@ -227,7 +231,10 @@ impl Conntrack {
         state.shared.note_bindings(&nat);
         drop(nat);
         let rules = slots.iter().filter_map(|&slot| snapshot.stateful(slot));
-        let stream = state.resume_stream(rules, arrived.proto)?;
+        let stream = match saved.over {
+            Some(over) => Some(state.streams.begin_over(over)?),
+            None => state.resume_stream(rules, arrived.proto)?,
+        };
         let mut extension = saved.extension;
         extension.stream = stream;
         let extension = state.extensions.keep(extension);

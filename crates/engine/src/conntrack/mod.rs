@@ -33,6 +33,7 @@ mod flow_state;
 mod fold_rounds;
 mod folding;
 mod fragments;
+mod http_generations;
 mod icmp;
 mod info;
 mod isn;

@@ -17,7 +17,7 @@
 
 use super::checked::{self, LARGEST_COUNT};
 use super::extension::ConnectionExtension;
-use super::saved::SavedConnection;
+use super::saved::{SavedConnection, SavedEnd};
 use crate::counters::Count;
 use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
@@ -27,6 +27,9 @@ use std::io::{self, Read, Write};
 const MAGIC: &[u8; 8] = b"MMBSTAT3";
 /// The longest text of a rule: that of a command.
 const LONGEST_RULE: u32 = 16 << 20;
+/// Bits of an extension's first byte, which has no others beyond the first three: the connection [must not go on](SavedEnd).
+const ENDS_ANSWERED: u8 = 1 << 3;
+const ENDS_SILENT: u8 = 1 << 4;
 /// Bytes of a record without its rules.
 const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 
@@ -53,7 +56,13 @@ impl SavedConnection {
             .chain(bytes)
             .chain([age_ms, idle_ms])
             .for_each(|number| out.extend(number.to_be_bytes()));
-        out.extend(self.extension.to_bytes());
+        let mut extension = self.extension.to_bytes();
+        extension[0] |= match self.over {
+            None => 0,
+            Some(SavedEnd::Answered) => ENDS_ANSWERED,
+            Some(SavedEnd::Silent) => ENDS_SILENT,
+        };
+        out.extend(extension);
         // A connection has at most this many rules.
         out.push(self.rules.len().min(usize::from(u8::MAX)) as u8);
         self.rules.iter().take(usize::from(u8::MAX)).for_each(|id| out.extend(id.0.to_be_bytes()));
@@ -87,7 +96,15 @@ impl SavedConnection {
         let mut number = || left.array().map(u64::from_be_bytes);
         let (packets, bytes) = ([number()?, number()?], [number()?, number()?]);
         let (age_ms, idle_ms) = (number()?, number()?);
-        let extension = ConnectionExtension::from_bytes(left.array()?)?;
+        let mut extension = left.array()?;
+        let over = match extension[0] & (ENDS_ANSWERED | ENDS_SILENT) {
+            0 => None,
+            ENDS_ANSWERED => Some(SavedEnd::Answered),
+            ENDS_SILENT => Some(SavedEnd::Silent),
+            _ => return None,
+        };
+        extension[0] &= !(ENDS_ANSWERED | ENDS_SILENT);
+        let extension = ConnectionExtension::from_bytes(extension)?;
         let [rules] = left.array()?;
         let rules = (0..rules)
             .map(|_| left.array().map(|id| RuleId(u32::from_be_bytes(id))))
@@ -95,7 +112,7 @@ impl SavedConnection {
         let sound = matches!(family, 4 | 6) && left.0.is_empty();
         let connection =
             ConnectionSnapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms };
-        sound.then_some(SavedConnection { connection, extension, rules })
+        sound.then_some(SavedConnection { connection, extension, over, rules })
     }
 }
 
@@ -491,6 +508,7 @@ mod tests {
                 u8::from((1..9).contains(&at))
             }))
             .expect("sound"),
+            over: [None, Some(SavedEnd::Answered), Some(SavedEnd::Silent)][usize::from(number % 3)],
             rules: (0..u32::from(number % 4)).map(RuleId).collect(),
         }
     }

@@ -15,8 +15,19 @@ pub(super) const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
 pub(crate) struct SavedConnection {
     pub(crate) connection: ConnectionSnapshot,
     pub(crate) extension: ConnectionExtension,
+    /// It must not go on.
+    pub(crate) over: Option<SavedEnd>,
     /// The rules that it has: those in force when it was saved, or their successors, by id.
     pub(crate) rules: Vec<RuleId>,
+}
+
+/// How the packets of a connection are treated that must not go on: its ends would misunderstand each other, or a rule had ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SavedEnd {
+    /// They are dropped and answered with a RST.
+    Answered,
+    /// They are dropped.
+    Silent,
 }
 
 impl SavedConnection {
@@ -24,9 +35,10 @@ impl SavedConnection {
         connection: &Connection,
         now_ms: u64,
         extension: ConnectionExtension,
+        over: Option<SavedEnd>,
         rules: Vec<RuleId>,
     ) -> SavedConnection {
-        SavedConnection { connection: connection.snapshot(now_ms), extension, rules }
+        SavedConnection { connection: connection.snapshot(now_ms), extension, over, rules }
     }
 
     pub(crate) fn left_out(&self, reason: &'static str) -> LeftOutConnection {

@@ -114,6 +114,7 @@ mod tests {
                 idle_ms: 50,
             },
             extension: super::super::extension::ConnectionExtension::default(),
+            over: None,
             rules: Vec::new(),
         }
     }

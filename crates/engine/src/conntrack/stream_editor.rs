@@ -4,6 +4,7 @@
 //! first by (priority, id). A match that is only begun, or that more bytes could make longer, is waited for. The patterns of edits are in the one set of patterns
 //! too, so that one pass tells whether there is any match, which there mostly is not: then only what is begun is looked for.
 
+use super::rule_sets::MOST_RULES;
 use super::stream_search::{Fired, StreamSearch};
 use crate::compiled::StreamEditRule;
 use arrayvec::ArrayVec;
@@ -12,8 +13,14 @@ use mmb_scan::EditStep;
 use mmb_stream::{EditSink, InOrder, StreamReader, Undecided};
 use std::ops::ControlFlow;
 
-/// The rules of one connection that edit a direction; further ones do nothing.
-const MOST_EDITS: usize = 64;
+/// What the rules of one connection that edit a direction find.
+type EditSearches<'r> = ArrayVec<EditSearch<'r>, MOST_RULES>;
+
+/// A rule that edits a direction, and what it has found first.
+struct EditSearch<'r> {
+    rule: &'r StreamEditRule,
+    step: Option<EditStep>,
+}
 
 /// A match that an edit replaces.
 #[derive(Clone, Copy)]
@@ -39,28 +46,58 @@ impl StreamReader for StreamSearch<'_> {
             return self.edit_messages(http, undecided, sink);
         }
         let snapshot = self.snapshot();
-        let live = self.live();
-        let edits = snapshot.streams.edits().iter();
-        let edits = edits.filter(|edit| edit.directions[direction] && live.contains(&edit.slot));
-        let edits: ArrayVec<&StreamEditRule, MOST_EDITS> = edits.take(MOST_EDITS).collect();
         let settings = &snapshot.stream_settings;
         let is_over = waited_ms.is_some();
         let closes = is_over && settings.hold_over == StreamHoldOver::Close;
         let is_final = is_end || settings.hold_ms == 0 || is_over && !closes;
         // Without a match in the new bytes there is one only in those that were begun.
-        let may_match = self.has_edits_found || known > 0;
-        let mut steps: ArrayVec<Option<EditStep>, MOST_EDITS> = edits.iter().map(|_| None).collect();
+        let at = match self.has_edits_found || known > 0 {
+            true => self.edit_matches(undecided, is_final, sink),
+            false => {
+                let begun = if is_final { None } else { self.first_begun(direction, bytes) };
+                let end = begun.unwrap_or(bytes.len());
+                sink.pass(end);
+                end
+            }
+        };
+        self.note_last(direction, &bytes[..at]);
+        if closes && at < bytes.len() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl<'s> StreamSearch<'s> {
+    /// The connection's rules that edit a direction.
+    fn edits(&self, direction: usize) -> impl Iterator<Item = &'s StreamEditRule> + use<'s> {
+        let patterns = &self.snapshot().streams;
+        let edits = self.live().iter().filter_map(|slot| patterns.edit(*slot));
+        edits.filter(move |edit| edit.directions[direction])
+    }
+
+    /// The first place at which a match is begun, in bytes without one.
+    fn first_begun(&mut self, direction: usize, bytes: &[u8]) -> Option<usize> {
+        let (edits, before) = (self.edits(direction), self.last(direction));
+        let scratch = &mut self.tools().edit_scratch;
+        edits.filter_map(|edit| edit.patterns.begun(scratch, bytes, 0, before)).min()
+    }
+
+    /// Replaces the matches in undecided bytes. Returns where the begun ones start, or the end.
+    fn edit_matches(&mut self, undecided: Undecided<'_>, is_final: bool, sink: &mut EditSink<'_>) -> usize {
+        let Undecided { direction, offset, bytes, .. } = undecided;
+        let mut searches: EditSearches<'s> = ArrayVec::new();
+        // A connection has no more rules.
+        self.edits(direction).for_each(|rule| drop(searches.try_push(EditSearch { rule, step: None })));
         let mut at = 0;
         while at < bytes.len() {
-            let asked = (is_final, may_match);
-            let (found, begun) = self.first((&edits, &mut steps), bytes, (at, direction), asked);
+            let (found, begun) = self.first(&mut searches, bytes, (at, direction), is_final);
             let Some(Found { start, end, rule }) =
                 found.filter(|found| begun.is_none_or(|begun| found.start < begun))
             else {
                 let start = begun.unwrap_or(bytes.len());
                 sink.pass(start - at);
-                at = start;
-                break;
+                return start;
             };
             sink.pass(start - at);
             let matched = &bytes[start..end];
@@ -71,42 +108,30 @@ impl StreamReader for StreamSearch<'_> {
             self.count_edit(Fired { slot: rule.slot, direction, end: offset + end as u64 });
             at = end;
         }
-        self.note_last(direction, &bytes[..at]);
-        if closes && at < bytes.len() {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
+        at
     }
-}
 
-impl StreamSearch<'_> {
-    /// The match that is edited first at or behind a place, and the first place at which one is begun. `steps` has what each rule found before,
-    /// which holds until the place is behind it: else many matches of one rule would make all others search the same bytes as often.
-    fn first<'r>(
+    /// The match that is edited first at or behind a place, and the first place at which one is begun. What each rule found before holds until
+    /// the place is behind it: else many matches of one rule would make all others search the same bytes as often.
+    fn first(
         &mut self,
-        (edits, steps): (&[&'r StreamEditRule], &mut [Option<EditStep>]),
+        searches: &mut EditSearches<'s>,
         bytes: &[u8],
         (at, direction): (usize, usize),
-        (is_final, may_match): (bool, bool),
-    ) -> (Option<Found<'r>>, Option<usize>) {
+        is_final: bool,
+    ) -> (Option<Found<'s>>, Option<usize>) {
         let before = self.last(direction);
         let scratch = &mut self.tools().edit_scratch;
-        let (mut first, mut begun): (Option<Found<'r>>, Option<usize>) = (None, None);
-        for (rule, known) in edits.iter().zip(steps) {
+        let (mut first, mut begun): (Option<Found<'_>>, Option<usize>) = (None, None);
+        for EditSearch { rule, step } in searches {
             let is_behind = |step: &EditStep| match *step {
                 EditStep::Nothing => true,
                 EditStep::Begun { start } | EditStep::Match { start, .. } => start >= at,
             };
-            let step = known.filter(is_behind).unwrap_or_else(|| match may_match {
-                true => rule.patterns.next(scratch, bytes, at, before, is_final),
-                false if is_final => EditStep::Nothing,
-                false => match rule.patterns.begun(scratch, bytes, at, before) {
-                    Some(start) => EditStep::Begun { start },
-                    None => EditStep::Nothing,
-                },
-            });
-            *known = Some(step);
-            match step {
+            let known = step.filter(is_behind);
+            let next = known.unwrap_or_else(|| rule.patterns.next(scratch, bytes, at, before, is_final));
+            *step = Some(next);
+            match next {
                 EditStep::Nothing => {}
                 EditStep::Begun { start } => begun = Some(begun.map_or(start, |begun| begun.min(start))),
                 EditStep::Match { start, end, .. } => {

@@ -17,7 +17,7 @@ use crate::verdict::ReturnedPacket;
 use mmb_base::Id;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::{Layout, Packet};
-use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, StreamDrop, StreamId};
+use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, Segment, StreamDrop, StreamId};
 
 impl Conntrack {
     /// See [`Worker::set_ack_space`](crate::Worker::set_ack_space).
@@ -31,10 +31,13 @@ impl Conntrack {
         &mut self,
         of: StreamPacket,
         stream: StreamId,
-        outcome: &Outcome,
+        (segment, outcome): (&Segment, &Outcome),
         packet: &mut Packet<'_>,
         layout: &mut Layout,
     ) -> Followed {
+        if outcome.keeps(segment) {
+            return Followed::Passes;
+        }
         let (id, direction) = of.member;
         let shift = self.ack_shift(id, direction);
         let table = &mut self.state.streams.table;
@@ -73,8 +76,7 @@ impl Conntrack {
         let Some(edited) = followed[id].edited.map(|id| &mut edited[id]) else { return };
         let (member, direction) = of.member;
         edited.member = Some(member);
-        let headers = &mut edited.headers[direction as usize];
-        *headers = HeaderTemplate::of(packet, layout).or(*headers);
+        HeaderTemplate::keep(&mut edited.headers[direction as usize], packet, layout);
     }
 
     /// Gives out the next packet that a stream makes; `None` if there are none. `out` returns false without a free buffer: the packet is lost

@@ -77,6 +77,20 @@ impl Conntrack {
         self.state.streams.prefetch(of.stream);
     }
 
+    /// Prefetches what [`Conntrack::follow_stream`] reads next, of a stream whose first record is at hand.
+    #[inline]
+    pub(crate) fn prefetch_records(&self, of: &StreamPacket) {
+        self.state.streams.prefetch_records(of.stream);
+    }
+
+    /// Prefetches what edits need, of a stream whose other records are at hand.
+    #[inline]
+    pub(crate) fn prefetch_edit(&self, of: &StreamPacket) {
+        if of.stream.is_edited {
+            self.state.streams.prefetch_edit(of.stream, of.member.1 as usize);
+        }
+    }
+
     /// Takes a packet that passes, as part of its stream. May change its payload and its TCP header, and with these its layout.
     ///
     /// # Errors
@@ -122,7 +136,7 @@ impl Conntrack {
             let done = match outcome.verdict {
                 StreamVerdict::Absorb => Followed::Absorbed,
                 StreamVerdict::Pass | StreamVerdict::Drop(_) => {
-                    self.edit_packet(of, stream, &outcome, packet, layout)
+                    self.edit_packet(of, stream, (&segment, &outcome), packet, layout)
                 }
             };
             self.forget_numbers(id, stream);
@@ -226,8 +240,9 @@ impl Conntrack {
     /// Tells that a rule ends a connection. Returns whether it closes it.
     pub(super) fn tell_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Fired) -> bool {
         let rule = snapshot.stateful(decided.slot);
-        let closes =
-            rule.and_then(|rule| rule.stream.as_deref()).is_some_and(|stream: &StreamRule| stream.closes);
+        // Messages that were under way when their rule was replaced are still ended by it: its successor may not end any.
+        let closes = |stream: &StreamRule| stream.closes || !stream.ends();
+        let closes = rule.and_then(|rule| rule.stream.as_deref()).is_some_and(closes);
         if let Some(rule) = rule.filter(|_| self.state.is_watched()) {
             let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
             let connection = self.table.get(member);
@@ -287,6 +302,14 @@ impl Conntrack {
         let mut reset = |seq| self.make_reset(of, direction, ResetTarget { seq, ack: None }, packet, layout);
         match end.tells {
             ReceiverReset::Never => {}
+            ReceiverReset::Unknown(mut answered) => {
+                answered[direction as usize] = true;
+                let told = StreamEnd { tells: ReceiverReset::Unknown(answered), ..end };
+                self.state.streams.followed[id].phase = StreamPhase::Ended(told);
+                if answered == [true; 2] {
+                    self.table.reset(of.member.0);
+                }
+            }
             ReceiverReset::Once => {
                 // The receiver expects the segment, or has it already and expects what follows.
                 reset(segment.seq);
@@ -314,6 +337,25 @@ impl Conntrack {
             }
         };
         self.make_reset(of, of.member.1.turned(), target, packet, layout);
+    }
+
+    /// Whether a packet is the SYN of an end that was told that its connection is over.
+    pub(super) fn begins_behind_lost(
+        &self,
+        (id, direction): (ConnId, Direction),
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> bool {
+        let streams = &self.state.streams;
+        let end = self
+            .table
+            .ids(id)
+            .extension
+            .and_then(|id| self.state.extensions.get(id).stream)
+            .and_then(|stream| streams.followed[streams.live(stream)?].end());
+        matches!(end, Some(StreamEnd { tells: ReceiverReset::Unknown(told), .. }) if told[direction as usize])
+            && key::signal(packet, layout).is_some_and(|signal| signal.opens())
+            && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
 
     /// Makes a RST that looks like a packet of a direction, from a packet of one direction.

@@ -1,9 +1,16 @@
 //! Rules on HTTP in the life of streams: each connection with such rules has an editor, which decides about all of its bytes.
+//!
+//! Messages keep the rules that they began with: after a change, a connection goes on with the rules that it has until no message is under way
+//! ([`HttpGenerations`](super::http_generations::HttpGenerations)).
 
-use mmb_base::{Chunks, Slab, id_types};
+use super::http_generations::{HttpGenerations, InForce};
+use super::rule_sets::MOST_RULES;
+use arrayvec::ArrayVec;
+use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_classify::RuleSlot;
 use mmb_httpedit::{Held, HttpEditor, HttpMemory, HttpNote, HttpRules};
 use mmb_rewrite::NotApplied;
-use mmb_scan::Scanner;
+use mmb_scan::{EditScratch, Scanner};
 use std::collections::TryReserveError;
 use std::sync::Arc;
 
@@ -16,8 +23,9 @@ id_types! {
 #[derive(Debug, Default)]
 pub(super) struct HttpMessages {
     pub(super) editor: Option<HttpEditor>,
-    /// The rules that it has, by the number of their set.
-    pub(super) rules: u32,
+    /// The rules that it has: their generation, and which of these.
+    generation: u32,
+    own: ArrayVec<u32, MOST_RULES>,
     /// What each direction is held for.
     pub(super) held: [Option<Held>; 2],
 }
@@ -25,13 +33,22 @@ pub(super) struct HttpMessages {
 /// What the connections of a worker share.
 #[derive(Debug, Default)]
 pub(super) struct HttpWork {
-    pub(super) messages: Slab<HttpId, HttpMessages, Chunks<HttpMessages, 16>>,
-    pub(super) rules: Option<Arc<HttpRules>>,
-    /// Grows when the rules change.
-    pub(super) number: u32,
-    pub(super) scanner: Option<Scanner>,
-    pool_bytes: usize,
-    pub(super) memory: Option<Box<HttpMemory>>,
+    messages: Slab<HttpId, HttpMessages, Chunks<HttpMessages, 16>>,
+    generations: HttpGenerations,
+    memory: Option<Box<HttpMemory>>,
+}
+
+/// What one call of an editor works with.
+pub(super) struct HttpTurn<'w> {
+    pub(super) editor: &'w mut HttpEditor,
+    pub(super) held: &'w mut [Option<Held>; 2],
+    pub(super) rules: &'w HttpRules,
+    /// The connection's rules.
+    pub(super) own: &'w [u32],
+    pub(super) scanner: &'w mut Scanner,
+    pub(super) memory: &'w mut HttpMemory,
+    /// Messages that were under way have lost their rules.
+    pub(super) has_lost_rules: bool,
 }
 
 impl HttpWork {
@@ -40,38 +57,14 @@ impl HttpWork {
         &mut self,
         rules: Option<&Arc<HttpRules>>,
         streams: usize,
-        scratch: &mut mmb_scan::EditScratch,
+        scratch: &mut EditScratch,
     ) {
-        let is_same = match (&self.rules, rules) {
-            (Some(before), Some(rules)) => Arc::ptr_eq(before, rules),
-            (before, rules) => before.is_none() && rules.is_none(),
-        };
-        if is_same {
-            return;
+        if self.generations.configure(rules, streams, !self.messages.is_empty())
+            && let Some(rules) = rules
+        {
+            self.memory.get_or_insert_default();
+            rules.edit_patterns().for_each(|patterns| scratch.prepare(patterns));
         }
-        self.number = self.number.wrapping_add(1);
-        if rules.is_none() && !self.messages.is_empty() {
-            // A body that leaves in other framing goes on so.
-            return;
-        }
-        self.rules = rules.cloned();
-        let Some(rules) = &self.rules else { return };
-        self.memory.get_or_insert_default();
-        rules.edit_patterns().for_each(|patterns| scratch.prepare(patterns));
-        let wanted = rules.sets().map(|set| set.pool_bytes(2 * streams)).sum::<usize>().max(1);
-        if wanted > self.pool_bytes || self.scanner.is_none() {
-            self.scanner = Scanner::new(wanted).ok();
-            self.pool_bytes = wanted;
-        }
-        let Some(scanner) = &mut self.scanner else { return };
-        let old: Vec<_> = scanner
-            .sets()
-            .filter(|old| rules.sets().all(|set| set.digest() != old.digest()))
-            .cloned()
-            .collect();
-        old.iter().for_each(|set| drop(scanner.release(set)));
-        // Without memory for a set, bodies are refused when they are scanned.
-        rules.sets().for_each(|set| drop(scanner.prepare(set)));
     }
 
     /// Gets the memory for one more connection.
@@ -87,9 +80,54 @@ impl HttpWork {
     /// Ends with a connection.
     pub(super) fn close(&mut self, id: HttpId) {
         let messages = self.messages.remove(id);
-        if let (Some(mut editor), Some(scanner)) = (messages.editor, &mut self.scanner) {
-            editor.close(scanner);
+        if let Some(mut editor) = messages.editor {
+            self.generations.leave(messages.generation).into_iter().for_each(|scanner| editor.close(scanner));
         }
+    }
+
+    /// Whether there are, or were, rules.
+    pub(super) fn has_rules(&self) -> bool {
+        self.generations.has_rules()
+    }
+
+    /// What a connection works with that has these rules of the policy. `must_decide` says that no byte may be held for other messages. `None` without
+    /// memory.
+    pub(super) fn turn(&mut self, id: HttpId, live: &[RuleSlot], must_decide: bool) -> Option<HttpTurn<'_>> {
+        let HttpWork { messages, generations, memory } = self;
+        let messages = &mut messages[id];
+        let mut has_lost_rules = false;
+        match &mut messages.editor {
+            Some(editor) if !generations.is_current(messages.generation) => {
+                let is_between = editor.is_between_messages();
+                match generations.rules(messages.generation).filter(|_| !is_between) {
+                    Some(rules) => {
+                        let is_gone = |index: &u32| {
+                            let slot = rules.number(*index).and_then(RuleSlot::new);
+                            slot.is_none_or(|slot| !live.contains(&slot))
+                        };
+                        let gone = messages.own.iter().map(is_gone).enumerate();
+                        let gone = gone.fold(0, |bits, (place, gone)| bits | u128::from(gone) << place);
+                        editor.expire(gone, !must_decide);
+                    }
+                    None => {
+                        has_lost_rules = !is_between && !messages.own.is_empty();
+                        generations.leave(messages.generation);
+                        (messages.generation, messages.own) = generations.enter(live)?;
+                        editor.change_rules(messages.own.len());
+                    }
+                }
+            }
+            Some(_) => {}
+            None => {
+                (messages.generation, messages.own) = generations.enter(live)?;
+                let rules = generations.rules(messages.generation)?;
+                messages.editor = Some(HttpEditor::new(rules, messages.own.len()));
+            }
+        }
+        let HttpMessages { editor: Some(editor), generation, own, held } = messages else { return None };
+        let InForce { rules, scanner } = generations.of(*generation)?;
+        let memory = memory.as_deref_mut()?;
+        Some(HttpTurn { editor, held, rules, own, scanner, memory, has_lost_rules })
     }
 
     /// Whether a message leaves in another framing than it came in.
@@ -113,6 +151,7 @@ pub(super) fn not_applied(note: HttpNote) -> NotApplied {
         HttpNote::LongBody => NotApplied::HttpLongBody,
         HttpNote::SlowBody => NotApplied::HttpSlowBody,
         HttpNote::LostTail => NotApplied::HttpLostTail,
+        HttpNote::RulesChanged => NotApplied::HttpRulesChanged,
         HttpNote::LongHead => NotApplied::HttpLongHead,
         HttpNote::BadValue => NotApplied::HttpBadValue,
     }

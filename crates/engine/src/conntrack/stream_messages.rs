@@ -1,14 +1,12 @@
 //! Decisions about the messages of a connection with rules on HTTP.
 
-use super::stream_http::{HttpId, HttpWork};
-use super::stream_search::{Fired, StreamSearch};
-use arrayvec::ArrayVec;
+use super::stream_http::{HttpId, HttpTurn, not_applied};
+use super::stream_search::{Fired, Rules, StreamSearch};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::HttpDirection;
-use mmb_httpedit::{
-    EditOutput, Held, HttpEditor, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_LIVE_RULES,
-};
+use mmb_httpedit::{EditOutput, Held, HttpInput, HttpNote, HttpProgress, HttpTools};
+use mmb_rewrite::NotAppliedCounts;
 use mmb_stream::{EditSink, Undecided};
 use std::ops::ControlFlow;
 
@@ -26,31 +24,18 @@ impl StreamSearch<'_> {
         let Undecided { direction, offset, bytes, is_end, waited_ms, .. } = undecided;
         let live = self.live();
         let hold_ms = self.snapshot().stream_settings.hold_ms;
-        let has_rules = self.snapshot().streams.http.is_some();
-        let tools = self.tools();
-        let HttpWork { messages, rules, number, scanner, memory, .. } = &mut tools.http;
-        let Some(rules) = rules.as_deref() else {
+        let StreamSearch { rules: of_connection, tools, notes, .. } = self;
+        if !tools.http.has_rules() {
             sink.pass(bytes.len());
             return ControlFlow::Continue(());
-        };
-        let (Some(scanner), Some(memory)) = (scanner.as_mut(), memory.as_deref_mut()) else {
+        }
+        let must_decide = is_end || waited_ms == Some(u32::MAX);
+        let Some(turn) = tools.http.turn(id, live, must_decide) else {
             self.has_no_room = true;
             return ControlFlow::Break(());
         };
-        // Rules that are kept for the framing of bodies only, match nothing.
-        let mut own: ArrayVec<u32, MOST_LIVE_RULES> = match has_rules {
-            true => {
-                live.iter().filter_map(|slot| rules.index_of(slot.number())).take(MOST_LIVE_RULES).collect()
-            }
-            false => ArrayVec::new(),
-        };
-        own.sort_unstable();
-        let messages = &mut messages[id];
-        let editor = messages.editor.get_or_insert_with(|| HttpEditor::new(rules, own.len()));
-        if std::mem::replace(&mut messages.rules, *number) != *number {
-            editor.change_rules(own.len());
-        }
-        let limit_ms = match messages.held[direction] {
+        let HttpTurn { editor, held, rules, own, scanner, memory, has_lost_rules } = turn;
+        let limit_ms = match held[direction] {
             Some(Held::Head | Held::Whole) => WHOLE_MS,
             Some(Held::Match) | None => hold_ms,
             Some(Held::Other) => u32::MAX,
@@ -63,21 +48,17 @@ impl StreamSearch<'_> {
             is_end,
             release,
         };
-        let mut http = HttpTools { rules, live: &own, scanner, scratch: &mut tools.edit_scratch, memory };
-        let mut out = HttpSink { sink, hits: ArrayVec::new(), notes: ArrayVec::new() };
+        let mut http = HttpTools { rules, live: own, scanner, scratch: &mut tools.edit_scratch, memory };
+        let mut out = HttpSink { sink, rules: of_connection, notes, place: (direction, offset) };
         let progress = editor.edit(&mut http, input, &mut out);
-        let HttpSink { hits, notes, .. } = out;
-        messages.held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
-        notes.into_iter().for_each(|note| self.count_note(note));
-        for (rule, end) in hits {
-            if let Some(slot) = RuleSlot::new(rule) {
-                self.count_edit(Fired { slot, direction, end: offset + end as u64 });
-            }
+        held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
+        if has_lost_rules {
+            notes.count(not_applied(HttpNote::RulesChanged));
         }
         match progress {
             HttpProgress::All | HttpProgress::Opaque => ControlFlow::Continue(()),
             // Nothing is undecided for longer: what was not read must not pass.
-            HttpProgress::Held(_) if is_end || waited_ms == Some(u32::MAX) => {
+            HttpProgress::Held(_) if must_decide => {
                 self.is_unfit = true;
                 ControlFlow::Break(())
             }
@@ -100,17 +81,16 @@ impl StreamSearch<'_> {
     }
 }
 
-/// Hits and notes of one call; more are not told.
-const TOLD: usize = 64;
-
-/// Gives decisions to a stream, and gathers what is to be counted.
-struct HttpSink<'h, 's> {
+/// Gives decisions to a stream, and counts.
+struct HttpSink<'h, 's, 'r> {
     sink: &'h mut EditSink<'s>,
-    hits: ArrayVec<(u32, usize), TOLD>,
-    notes: ArrayVec<HttpNote, TOLD>,
+    rules: &'h mut Rules<'r>,
+    notes: &'h mut NotAppliedCounts,
+    /// The direction, and the offset of the undecided bytes.
+    place: (usize, u64),
 }
 
-impl EditOutput for HttpSink<'_, '_> {
+impl EditOutput for HttpSink<'_, '_, '_> {
     fn pass(&mut self, count: usize) {
         self.sink.pass(count);
     }
@@ -119,11 +99,14 @@ impl EditOutput for HttpSink<'_, '_> {
         self.sink.replace(count, by);
     }
 
-    fn hit(&mut self, rule: u32, offset: usize) {
-        let _ = self.hits.try_push((rule, offset));
+    fn hit(&mut self, rule: u32, end: usize) {
+        let (direction, offset) = self.place;
+        if let Some(slot) = RuleSlot::new(rule) {
+            self.rules.count_edit(Fired { slot, direction, end: offset + end as u64 });
+        }
     }
 
     fn note(&mut self, note: HttpNote) {
-        let _ = self.notes.try_push(note);
+        self.notes.count(not_applied(note));
     }
 }

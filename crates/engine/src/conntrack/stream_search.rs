@@ -3,14 +3,13 @@
 //! A match counts only for rules that the connection has. A rule with one constraint fires with each match; one with several fires once, when
 //! all of them were met. Of rules that end the connection, the one whose match ends first decides.
 
-use super::stream_http::{HttpId, not_applied};
+use super::stream_http::HttpId;
 use super::streams::{FoundConstraints, SearchState, SearchTools};
 use crate::cells::RuleCells;
 use crate::compiled::{Snapshot, StatefulRule, StreamRule};
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
 use mmb_http::HelloProgress;
-use mmb_httpedit::HttpNote;
 use mmb_rewrite::NotAppliedCounts;
 use mmb_scan::{PatternSet, Scanner};
 use mmb_stream::InOrder;
@@ -30,9 +29,9 @@ pub(super) struct Fired {
 
 /// The search of one packet's bytes.
 pub(super) struct StreamSearch<'s> {
-    rules: Rules<'s>,
+    pub(super) rules: Rules<'s>,
     search: &'s mut SearchState,
-    tools: &'s mut SearchTools,
+    pub(super) tools: &'s mut SearchTools,
     /// There was no memory for a search: the bytes must not go on.
     pub(super) has_no_room: bool,
     /// A pattern of a rule that edits was found in the bytes that were searched last.
@@ -43,7 +42,7 @@ pub(super) struct StreamSearch<'s> {
 }
 
 /// The rules of a connection, and what they have found.
-struct Rules<'s> {
+pub(super) struct Rules<'s> {
     snapshot: &'s Snapshot,
     cells: &'s RuleCells,
     /// The connection's rules.
@@ -81,11 +80,6 @@ impl<'s> StreamSearch<'s> {
         self.search.http
     }
 
-    /// Counts what was not done to a message.
-    pub(super) fn count_note(&mut self, note: HttpNote) {
-        self.notes.count(not_applied(note));
-    }
-
     /// A rule ends the connection.
     pub(super) fn decide_for(&mut self, fired: Fired) {
         self.rules.decided.get_or_insert(fired);
@@ -115,11 +109,7 @@ impl<'s> StreamSearch<'s> {
 
     /// Counts an edit, and fires the rule if it tells of its matches.
     pub(super) fn count_edit(&mut self, fired: Fired) {
-        self.rules.cells.hits(fired.slot).into_iter().for_each(|hits| hits.add(1));
-        let rule = self.rules.rule(fired.slot).and_then(|rule| rule.stream.as_deref());
-        if rule.is_some_and(|rule| rule.alert.is_some()) {
-            let _ = self.rules.fired.try_push(fired);
-        }
+        self.rules.count_edit(fired);
     }
 
     /// The rules with `alert` that fired, and the rule that ends the connection.
@@ -297,6 +287,15 @@ impl<'s> Rules<'s> {
     fn rule(&self, slot: RuleSlot) -> Option<&'s StatefulRule> {
         let snapshot = self.snapshot;
         snapshot.stateful(slot).map(std::convert::AsRef::as_ref)
+    }
+
+    /// Counts an edit, and fires the rule if it tells of its matches.
+    pub(super) fn count_edit(&mut self, fired: Fired) {
+        self.cells.hits(fired.slot).into_iter().for_each(|hits| hits.add(1));
+        let rule = self.rule(fired.slot).and_then(|rule| rule.stream.as_deref());
+        if rule.is_some_and(|rule| rule.alert.is_some()) {
+            let _ = self.fired.try_push(fired);
+        }
     }
 
     /// A constraint of a rule is met. Breaks if that ends the connection.

@@ -10,15 +10,17 @@
 
 use super::edited::{EditedConnection, EditedConnections, EditedId};
 use super::rule_sets::MOST_RULES;
+use super::saved::SavedEnd;
 use super::stream_event::StreamEvents;
 use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
-use mmb_base::{Chunks, Id, Slab, id_types};
+use mmb_base::{Chunks, Id, Slab, id_types, prefetch_all};
 use mmb_classify::RuleSlot;
 use mmb_conn::nat::RuleVersion;
+use mmb_conn::proto;
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
@@ -52,6 +54,8 @@ pub(super) enum ReceiverReset {
     Never,
     /// For the next packet, with its number: no other is known.
     Once,
+    /// It does not: no numbers are known. Tells which ends have had an answer to a packet of theirs.
+    Unknown([bool; 2]),
     /// For each packet with data, SYN or FIN, since the network may lose a RST: the number that the receiver expects, a direction.
     Each([Option<u32>; 2]),
 }
@@ -293,23 +297,58 @@ impl Streams {
         stream.is_none_or(|stream| self.table.is_unshifted(stream))
     }
 
-    /// What a stream adds to the numbers of each direction; `None` if that is no constant.
-    pub(super) fn shifts(&self, stream: StreamRef) -> Option<[u32; 2]> {
-        let Some(id) = self.live(stream) else { return Some([0; 2]) };
+    /// What a stream adds to the numbers of each direction of a connection.
+    ///
+    /// # Errors
+    /// That is no constant, or a rule has ended the connection: how it must not go on elsewhere.
+    pub(super) fn shifts(&self, stream: StreamRef, proto: u8) -> Result<[u32; 2], SavedEnd> {
+        let Some(id) = self.live(stream) else { return Ok([0; 2]) };
         let followed = &self.followed[id];
-        // A connection that a rule has ended must not go on elsewhere.
-        if followed.end().is_some()
-            || followed.http().is_some_and(|http| self.tools.http.is_within_message(http))
-        {
-            return None;
+        if let Some(end) = followed.end() {
+            return Err(if end.answers { SavedEnd::Answered } else { SavedEnd::Silent });
         }
-        followed.stream.map_or(Some([0; 2]), |stream| self.table.constant_shifts(stream))
+        if followed.http().is_some_and(|http| self.tools.http.is_within_message(http)) {
+            return Err(SavedEnd::Answered);
+        }
+        match followed.stream {
+            Some(stream) if proto == proto::TCP => {
+                self.table.constant_shifts(stream).ok_or(SavedEnd::Answered)
+            }
+            _ => Ok([0; 2]),
+        }
+    }
+
+    /// Begins the record of a connection that must not go on.
+    pub(super) fn begin_over(&mut self, over: SavedEnd) -> Result<StreamRef, DropReason> {
+        self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        self.serials = self.serials.wrapping_add(1);
+        let (serial, answers) = (self.serials, over == SavedEnd::Answered);
+        let tells = if answers { ReceiverReset::Unknown([false; 2]) } else { ReceiverReset::Never };
+        let end = StreamEnd { reason: DropReason::StreamLost, by: None, answers, tells };
+        let followed = FollowedStream { serial, phase: StreamPhase::Ended(end), ..FollowedStream::default() };
+        Ok(StreamRef { id: self.followed.insert(followed), serial, is_edited: false })
     }
 
     /// Prefetches the record of a stream.
     #[inline]
     pub(super) fn prefetch(&self, stream: StreamRef) {
-        self.followed.get(stream.id).into_iter().for_each(mmb_base::prefetch);
+        self.followed.get(stream.id).into_iter().for_each(prefetch_all);
+    }
+
+    /// Prefetches what the record of a stream refers to.
+    #[inline]
+    pub(super) fn prefetch_records(&self, stream: StreamRef) {
+        let followed = self.followed.get(stream.id).and_then(|followed| followed.stream);
+        followed.into_iter().for_each(|stream| self.table.prefetch(stream));
+    }
+
+    /// Prefetches what is edited of a stream.
+    #[inline]
+    pub(super) fn prefetch_edit(&self, stream: StreamRef, direction: usize) {
+        let Some(followed) = self.followed.get(stream.id) else { return };
+        followed.stream.into_iter().for_each(|stream| self.table.prefetch_edit(stream));
+        let edited = followed.edited.and_then(|edited| self.edited.get(edited));
+        edited.into_iter().for_each(|edited| prefetch_all(&edited.headers[direction]));
     }
 
     /// Ends the following of a stream, and keeps its record: all later packets are dropped.

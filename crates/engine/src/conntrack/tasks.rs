@@ -108,20 +108,18 @@ impl Conntrack {
         self.state.sets.affected(snapshot, change, first, most)
     }
 
-    /// The connections of `most` slots from `first`, as they are saved to a file, and the number of those that cannot be saved.
+    /// The connections of `most` slots from `first`, as they are saved to a file, and the number of those among them that are over then.
     pub(crate) fn save(
         &self,
         snapshot: &Snapshot,
         first: ConnId,
         most: usize,
     ) -> (Option<ConnId>, Vec<SavedConnection>, u64) {
-        let (mut found, mut left_out) = (Vec::new(), 0);
+        let mut found = Vec::new();
         let next =
-            self.table.scan(first, most, &mut |_, connection| match self.saved(snapshot, connection) {
-                Some(saved) => found.push(saved),
-                None => left_out += 1,
-            });
-        (next, found, left_out)
+            self.table.scan(first, most, &mut |_, connection| found.push(self.saved(snapshot, connection)));
+        let over = found.iter().filter(|saved| saved.over.is_some()).count();
+        (next, found, over as u64)
     }
 
     /// Records that packets of all connections may have been missed until now; some came just before.
@@ -190,16 +188,20 @@ impl Conntrack {
         self.state.info(Some(id), connection, self.table.expires_ms(id, self.state.now_ms))
     }
 
-    /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them. `None` if its ends count the
-    /// bytes differently, and not by a constant.
-    fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> Option<SavedConnection> {
+    /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them. It is over if its ends
+    /// count the bytes differently, and not by a constant, or if a rule has ended it.
+    fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> SavedConnection {
         let rules = self.state.sets.ids_in_force(snapshot, connection.ids.rule_set).collect();
         let mut extension =
             connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
+        let mut over = None;
         // Streams are not saved; what they added to the numbers is.
         if let Some(stream) = extension.stream.take() {
-            extension.shift(self.state.streams.shifts(stream)?);
+            match self.state.streams.shifts(stream, connection.tuples()[0].proto) {
+                Ok(shifts) => extension.shift(shifts),
+                Err(end) => over = Some(end),
+            }
         }
-        Some(SavedConnection::of(connection, self.state.now_ms, extension, rules))
+        SavedConnection::of(connection, self.state.now_ms, extension, over, rules)
     }
 }

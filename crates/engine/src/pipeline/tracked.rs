@@ -81,9 +81,20 @@ impl Pipeline {
         if !streamed.is_sorted_by_key(|(at, _)| *at) {
             streamed.sort_unstable_by_key(|(at, _)| *at);
         }
-        streamed.iter().for_each(|(_, of)| self.conntrack.prefetch_stream(of));
         let mut some_gone = false;
+        // Of several packets of a stream that follow each other, the first one does it for all.
+        let begins = |number: usize| {
+            let (_, of) = streamed.get(number)?;
+            let before = number.checked_sub(1).map(|before| streamed[before].1.stream);
+            (before != Some(of.stream)).then_some(of)
+        };
+        let ahead = (0..STREAM_AHEAD).filter_map(begins);
+        ahead.for_each(|of| self.conntrack.prefetch_stream(of));
         for (number, &(at, of)) in streamed.iter().enumerate() {
+            let conntrack = &self.conntrack;
+            begins(number + STREAM_AHEAD).into_iter().for_each(|of| conntrack.prefetch_stream(of));
+            begins(number + RECORDS_AHEAD).into_iter().for_each(|of| conntrack.prefetch_records(of));
+            begins(number + EDIT_AHEAD).into_iter().for_each(|of| conntrack.prefetch_edit(of));
             if let Some((next, _)) = streamed.get(number + 1) {
                 let next = usize::from(*next);
                 prefetch_payload(&packets[next], &self.work.layouts[next]);
@@ -501,6 +512,11 @@ fn prefetch_payload(packet: &Packet<'_>, layout: &Layout) {
     let payload = packet.bytes().get(layout.payload_range()).unwrap_or_default();
     payload.chunks(CACHE_LINE).for_each(|line| prefetch(&line[0]));
 }
+
+/// So many packets before the one that needs it, what the engine has of a stream is prefetched; what that refers to, and what that does, later.
+const STREAM_AHEAD: usize = 12;
+const RECORDS_AHEAD: usize = 8;
+const EDIT_AHEAD: usize = 4;
 
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;

@@ -129,7 +129,7 @@ impl StateFile {
         let name = self.path.display().to_string();
         let connections = workers.connections(daemon, started);
         let mut file = FileWriter::begin(&name, FileContent::State)?;
-        let (saved, left_out) = {
+        let (saved, over) = {
             let mut buffered = BufWriter::with_capacity(AT_ONCE, &mut file);
             let saved = state::save(daemon, &connections, &mut buffered).with_context(|| name.clone())?;
             buffered.flush()?;
@@ -137,9 +137,9 @@ impl StateFile {
         };
         file.finish()?;
         output::report_error(&format!("{name}: {saved} connections saved"));
-        if left_out > 0 {
-            let why = "their bytes were being edited, which a state does not keep";
-            output::report_error(&format!("{name}: {left_out} connections left out: {why}"));
+        if over > 0 {
+            let why = "edits of their bytes were in flight, or a rule had ended them";
+            output::report_error(&format!("{name}: {over} of them will be closed: {why}"));
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ impl AgainRanges {
     }
 
     /// The first range.
+    #[inline]
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         self.ranges().first().copied()
     }

@@ -69,11 +69,11 @@ impl TcpTake<'_> {
         place: Place,
         (before, production): (u64, Production),
     ) -> EditedSegment {
-        let acked = self.ours.acked.cast_signed();
         let is_open = self.theirs.has_begun;
         let Some(EditTake { lists, ours: edit, theirs, .. }) = &mut self.edit else {
             return EditedSegment::default();
         };
+        let acked = edit.told_acked(self.ours).cast_signed();
         let edited = EditedSegment { seq: self.ours.seq(edit.sent), ..EditedSegment::default() };
         if production == Production::Same {
             edit.sent = edit.out_next;

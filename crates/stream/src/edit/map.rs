@@ -57,6 +57,7 @@ pub(crate) struct EditMap {
 }
 
 impl EditMap {
+    #[inline]
     fn edits<'l>(&self, lists: &'l EditLists) -> &'l [Edit] {
         self.list.map_or(&[], |list| lists[list].as_slice())
     }
@@ -89,8 +90,14 @@ impl EditMap {
     }
 
     /// Forgets the edits whose output lies before an acknowledged offset of the output.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, lists: &mut EditLists, acked: u64) {
-        let Some(list) = self.list else { return };
+        if let Some(list) = self.list {
+            self.forget_before(lists, list, acked);
+        }
+    }
+
+    fn forget_before(&mut self, lists: &mut EditLists, list: EditListId, acked: u64) {
         let edits = &mut lists[list];
         let done = edits.iter().take_while(|edit| edit.out_end() <= acked).count();
         if let Some(last) = edits[..done].last() {
@@ -118,6 +125,7 @@ impl EditMap {
     }
 
     /// The last edit that begins at or before an offset of the input, and the shift behind all edits before it.
+    #[inline]
     fn before(&self, edits: &[Edit], begins_by: impl Fn(&Edit) -> bool) -> (Option<Edit>, u64) {
         let count = edits.partition_point(begins_by);
         let last = count.checked_sub(1).map(|last| edits[last]);
@@ -150,6 +158,7 @@ impl EditMap {
     }
 
     /// How many bytes of input have all of their output before `out`: what an acknowledgment of `out` acknowledges.
+    #[inline]
     pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
         match self.before(self.edits(lists), |edit| edit.out <= out) {
             (Some(edit), _) if out < edit.out_end() => edit.at,

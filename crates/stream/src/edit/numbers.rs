@@ -13,6 +13,7 @@ use crate::tcp::TcpTake;
 
 impl EditSide {
     /// The offset of a number of output.
+    #[inline]
     pub(crate) fn output_offset(&self, side: &Side, number: u32) -> i64 {
         let ahead = number.wrapping_sub(side.seq(self.sent)).cast_signed();
         self.sent.cast_signed() + i64::from(ahead)
@@ -29,6 +30,7 @@ impl EditSide {
     }
 
     /// How many bytes of input a receiver acknowledges that acknowledges output up to `out`: never fewer than before. The FIN counts as a byte.
+    #[inline]
     pub(crate) fn acked_input(&self, side: &Side, lists: &EditLists, out: u64) -> u64 {
         let out = out.max(self.acked);
         if self.has_ended && out > self.out_next {
@@ -38,6 +40,7 @@ impl EditSide {
     }
 
     /// How many bytes of input have all of their output before `out`.
+    #[inline]
     pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
         self.map.input_floor(lists, out).min(self.decided)
     }

@@ -6,8 +6,8 @@
 //! SACK does not come into it, and at most [`MOST_HELD`](super::side::MOST_HELD).
 //!
 //! What was promised its sender does not send again. As long as its receiver has not acknowledged the output of it, it is sent again from here:
-//! when [`RETRY_MS`] have passed without progress, and after twice the time each time. A receiver without room is asked for it as often. After
-//! [`MOST_POLLS`] the connection is over: both ends are to be reset.
+//! when [`RETRY_MS`] have passed without progress, and after twice the time each time, up to [`LONGEST`]. A receiver without room is asked for it as
+//! often. After [`MOST_POLLS`] the connection is over: both ends are to be reset.
 //!
 //! Nothing is promised where acknowledgments are those of the original bytes (`AckSpace::Original`): there nobody waits for them.
 
@@ -18,11 +18,14 @@ use crate::side::Side;
 /// The least time between two packets that are sent again for a promise.
 pub(crate) const RETRY_MS: u64 = 200;
 
-/// So often a direction is looked at, [`RETRY_MS`] apart, before its receiver is given up: for 50 s, with nine packets.
-const MOST_POLLS: u8 = 250;
+/// So often a direction is looked at, [`RETRY_MS`] apart, before its receiver is given up: for 100 s (RFC 9293 section 3.8.3), with 35 packets.
+const MOST_POLLS: u16 = 500;
 
-/// A receiver that answers that it has no room is asked again when it was looked at as often once more: after 3 s.
-const ANSWERED: u8 = 16;
+/// The most polls between two packets that are sent again: 3.2 s.
+const LONGEST: u16 = 16;
+
+/// A receiver that answers that it has no room is not given up, and asked again when it was looked at as often once more: after 3 s.
+const ANSWERED: u16 = LONGEST;
 
 impl EditSide {
     /// Whether the receiver has not acknowledged all that was acknowledged to the sender.
@@ -67,7 +70,7 @@ impl EditSide {
             return true;
         }
         self.polls += 1;
-        if self.polls.is_power_of_two() {
+        if self.polls.is_power_of_two() && self.polls < LONGEST || self.polls.is_multiple_of(LONGEST) {
             self.credit = self.credit.max(1);
             let end = self.sent_data().min(self.limit());
             match self.acked < end {

@@ -95,7 +95,7 @@ pub(crate) struct EditSide {
     pub(crate) promised: u64,
     /// When it is looked at next what became of it, and how often that was since the receiver made progress.
     pub(crate) poll_ms: u64,
-    pub(crate) polls: u8,
+    pub(crate) polls: u16,
     /// The receiver is to be asked for its window.
     pub(crate) owes_probe: bool,
     /// The sender is to get an acknowledgment.

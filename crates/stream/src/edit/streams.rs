@@ -63,8 +63,7 @@ impl StreamTable {
         if let Some(why) = failed {
             return self.edit.stop(*edit_id, why);
         }
-        let EditStream { sides: edits, stream, .. } = &mut self.edit.streams[*edit_id];
-        *stream = Some(id);
+        let EditStream { sides: edits, .. } = &mut self.edit.streams[*edit_id];
         for (edit, side) in edits.iter_mut().zip(sides) {
             edit.credit = CREDIT;
             edit.assert_sound(side, &self.edit.lists);

@@ -82,6 +82,9 @@ impl EditTable {
         for direction in [0, 1] {
             let Some(queued) = DirectionId::new(id, direction) else { continue };
             let EditStream { sides: edits, .. } = &mut self.streams[id];
+            if edits[direction].is_quiet(&sides[direction]) {
+                continue;
+            }
             let mss = edits[1 - direction].mss;
             let edit = &mut edits[direction];
             let (since_ms, queued_ms) = (edit.held_since_ms, edit.queued_since_ms);

@@ -3,7 +3,7 @@
 use super::decide::Decider;
 use super::map::EditLists;
 use super::pair::EditTake;
-use super::side::{EditSide, MOST_OWED};
+use super::side::{CREDIT, EditSide, MOST_OWED};
 use crate::reader::StreamReader;
 use crate::segment::{EditedSegment, Segment, StreamDrop, flag};
 use crate::side::Level;
@@ -193,12 +193,16 @@ impl TcpTake<'_> {
         }
     }
 
-    /// Checks what is due to either end, when a segment was taken.
-    pub(crate) fn settle(&mut self) {
+    /// Checks what is due to either end, when a segment was taken. Returns whether there is nothing.
+    pub(crate) fn settle(&mut self) -> bool {
         let told = [self.theirs.told(), self.ours.told()];
-        let Some(EditTake { lists, ours, theirs, .. }) = &mut self.edit else { return };
+        let Some(EditTake { lists, ours, theirs, .. }) = &mut self.edit else { return true };
         ours.settle(self.ours, lists, told[0]);
         theirs.settle(self.theirs, lists, told[1]);
+        (ours.credit, theirs.credit) = (CREDIT, CREDIT);
+        ours.assert_sound(self.ours, lists);
+        theirs.assert_sound(self.theirs, lists);
+        ours.is_quiet(self.ours) && theirs.is_quiet(self.theirs)
     }
 }
 

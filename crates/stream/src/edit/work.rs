@@ -16,6 +16,19 @@ pub(crate) enum Work {
 }
 
 impl EditSide {
+    /// Whether the direction is in no queue, and nothing of it belongs into one: the usual state.
+    #[inline]
+    pub(crate) fn is_quiet(&self, side: &Side) -> bool {
+        let owes = self.owes_ack | self.owes_probe | (self.duplicates > 0);
+        let sent = self.out_next + u64::from(self.has_ended);
+        let is_queued = self.links.iter().any(|links| links.is_in);
+        let is_again = self.again.first().is_some();
+        !(owes | is_queued | is_again)
+            && self.sent == sent
+            && self.held.len() == 0
+            && self.promised <= side.acked
+    }
+
     /// The next packet to be made of a direction: what was sent again comes before what is new. `own` is its side; `other` and `receiver_mss` are those of the
     /// other end.
     pub(crate) fn work(&self, own: &Side, other: &Side, receiver_mss: Option<u16>) -> Option<Work> {

@@ -1,0 +1,202 @@
+//! The rules on HTTP of the policy, and those of policies before that messages still have.
+//!
+//! Purpose: a message that has begun goes on with the rules that it began with, so that it is edited as a whole or not at all. Rules are therefore
+//! kept in *generations*, each with the number of connections that have it.
+//!
+//! Life-cycle: [`HttpGenerations::configure`] begins a generation with each change of the rules on HTTP, off the packet path, and frees those
+//! that no connection has. At most [`MOST_OLD`] are kept beside the current one; of more, the oldest is given up, and its messages lose their
+//! rules.
+//!
+//! All generations use one scanner. Where a new one needs a larger pool, it gets another scanner; the states of those before stay valid in the
+//! old one, which lives as long as they do.
+
+use super::rule_sets::MOST_RULES;
+use arrayvec::ArrayVec;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
+use mmb_httpedit::HttpRules;
+use mmb_scan::{PatternSet, Scanner};
+use std::sync::Arc;
+
+/// The most generations before the current one. With two sets of patterns each, all have room in a scanner.
+pub(super) const MOST_OLD: usize = 4;
+
+/// The rules of one policy.
+#[derive(Debug)]
+struct Generation {
+    number: u32,
+    rules: Arc<HttpRules>,
+    /// Connections that have them.
+    users: usize,
+    /// The scanner of this one and those before; without, that of the next one.
+    scanner: Option<PooledScanner>,
+}
+
+/// A scanner, and the bytes of its pool.
+type PooledScanner = (Scanner, usize);
+
+/// All rules that are in use; the current ones last.
+#[derive(Debug, Default)]
+pub(super) struct HttpGenerations {
+    generations: ArrayVec<Generation, { MOST_OLD + 1 }>,
+    number: u32,
+    /// The policy has no rules: the current ones only serve to read on.
+    matches_nothing: bool,
+}
+
+/// What connections of a generation work with.
+pub(super) struct InForce<'g> {
+    pub(super) rules: &'g HttpRules,
+    pub(super) scanner: &'g mut Scanner,
+}
+
+impl HttpGenerations {
+    /// Begins a generation if the rules are others. Without rules, connections that there are read on: a body that leaves in other framing
+    /// goes on so. Returns whether one has begun with rules.
+    pub(super) fn configure(
+        &mut self,
+        rules: Option<&Arc<HttpRules>>,
+        streams: usize,
+        is_in_use: bool,
+    ) -> bool {
+        let before = self.generations.last().map(|current| Arc::clone(&current.rules));
+        let rules = match rules {
+            Some(rules) => {
+                let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, rules));
+                if is_same && !self.matches_nothing {
+                    return false;
+                }
+                self.matches_nothing = false;
+                Arc::clone(rules)
+            }
+            None if self.matches_nothing && is_in_use => return false,
+            None => match before.filter(|_| is_in_use) {
+                Some(before) => {
+                    self.matches_nothing = true;
+                    before
+                }
+                None => {
+                    (self.generations, self.matches_nothing) = (ArrayVec::new(), false);
+                    return false;
+                }
+            },
+        };
+        let spare = self.free_unused();
+        if self.generations.len() == MOST_OLD + 1 {
+            drop(self.remove(0));
+        }
+        self.number = self.number.wrapping_add(1);
+        let scanner = self.next_scanner(spare, (&rules, streams));
+        let number = self.number;
+        self.generations.push(Generation { number, rules, users: 0, scanner });
+        self.prepare();
+        !self.matches_nothing
+    }
+
+    /// Removes the generations that no connection has. If these are all, returns the last one's scanner.
+    fn free_unused(&mut self) -> Option<PooledScanner> {
+        let mut spare = None;
+        for at in (0..self.generations.len()).rev() {
+            if self.generations[at].users == 0 {
+                spare = self.remove(at);
+            }
+        }
+        spare.filter(|_| self.generations.is_empty())
+    }
+
+    /// Removes a generation. Its scanner goes to the one before, if that needs it; else it is returned.
+    fn remove(&mut self, at: usize) -> Option<PooledScanner> {
+        let removed = self.generations.remove(at);
+        let heir = if at > 0 { self.generations.get_mut(at - 1) } else { None };
+        match heir.filter(|heir| heir.scanner.is_none()) {
+            Some(heir) => {
+                heir.scanner = removed.scanner;
+                None
+            }
+            None => removed.scanner,
+        }
+    }
+
+    /// The scanner of a generation that begins: that of the last one, or the spare one, if its pool is large enough.
+    fn next_scanner(
+        &mut self,
+        spare: Option<PooledScanner>,
+        (rules, streams): (&HttpRules, usize),
+    ) -> Option<PooledScanner> {
+        let wanted = rules.sets().map(|set| set.pool_bytes(2 * streams)).sum::<usize>().max(1);
+        let last = self.generations.last_mut().and_then(|last| last.scanner.take());
+        match last.or(spare) {
+            Some((scanner, pool_bytes)) if wanted <= pool_bytes => Some((scanner, pool_bytes)),
+            before => {
+                if let Some(last) = self.generations.last_mut() {
+                    last.scanner = before;
+                }
+                Scanner::new(wanted).ok().map(|scanner| (scanner, wanted))
+            }
+        }
+    }
+
+    /// Prepares the sets of the current generation, and gives up those that none has.
+    fn prepare(&mut self) {
+        let kept: Vec<PatternSet> =
+            self.generations.iter().flat_map(|generation| generation.rules.sets()).cloned().collect();
+        let Some(Generation { rules, scanner: Some((scanner, _)), .. }) = self.generations.last_mut() else {
+            return;
+        };
+        let is_kept = |old: &PatternSet| kept.iter().any(|set| set.digest() == old.digest());
+        let old: Vec<_> = scanner.sets().filter(|old| !is_kept(old)).cloned().collect();
+        old.iter().for_each(|set| drop(scanner.release(set)));
+        // Without memory for a set, bodies are refused when they are scanned.
+        rules.sets().for_each(|set| drop(scanner.prepare(set)));
+    }
+
+    /// Whether there are, or were, rules.
+    pub(super) fn has_rules(&self) -> bool {
+        !self.generations.is_empty()
+    }
+
+    /// Whether a generation is that of the policy.
+    pub(super) fn is_current(&self, number: u32) -> bool {
+        number == self.number
+    }
+
+    fn place(&self, number: u32) -> Option<usize> {
+        self.generations.iter().rposition(|generation| generation.number == number)
+    }
+
+    /// The rules of a generation, if they are kept.
+    pub(super) fn rules(&self, number: u32) -> Option<&HttpRules> {
+        Some(&self.generations[self.place(number)?].rules)
+    }
+
+    /// A connection that has these rules of the policy takes the current generation: its number, and which rules of it these are, in their order.
+    pub(super) fn enter(&mut self, live: &[RuleSlot]) -> Option<(u32, ArrayVec<u32, MOST_RULES>)> {
+        let matches_nothing = self.matches_nothing;
+        let current = self.generations.last_mut()?;
+        current.users += 1;
+        let mut own = ArrayVec::new();
+        if !matches_nothing {
+            let indices = live.iter().filter_map(|slot| current.rules.index_of(slot.number()));
+            own.extend(indices.take(MOST_RULES));
+        }
+        own.sort_unstable();
+        Some((current.number, own))
+    }
+
+    /// A connection leaves a generation. Returns the scanner that it had.
+    pub(super) fn leave(&mut self, number: u32) -> Option<&mut Scanner> {
+        let at = self.place(number)?;
+        let generation = &mut self.generations[at];
+        generation.users = generation.users.saturating_sub(1);
+        self.of(number).map(|of| of.scanner)
+    }
+
+    /// What connections of a generation work with.
+    pub(super) fn of(&mut self, number: u32) -> Option<InForce<'_>> {
+        let at = self.place(number)?;
+        let (generation, behind) = self.generations[at..].split_first_mut()?;
+        let own = generation.scanner.as_mut();
+        let (scanner, _) = own.or_else(|| behind.iter_mut().find_map(|later| later.scanner.as_mut()))?;
+        Some(InForce { rules: &generation.rules, scanner })
+    }
+}

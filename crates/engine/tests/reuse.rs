@@ -1,0 +1,141 @@
+//! Connections whose ends and ports are those of one before: each has its own stream.
+
+mod host;
+
+use host::{Middlebox, pass_among};
+use mmb_engine::Verdict;
+use mmb_packet::PortId;
+use mmb_testkit::{Ip4, Tcp, Upper};
+use std::net::Ipv4Addr;
+
+const CLIENT: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 5000);
+const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 80), 80);
+const A: u16 = 0;
+const B: u16 = 1;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+type End = (Ipv4Addr, u16);
+
+fn segment(source: End, destination: End, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Vec<u8> {
+    let payload = payload.to_vec();
+    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, payload, ..Tcp::default() };
+    Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
+}
+
+/// The fields of a TCP frame over IPv4.
+#[derive(Debug, PartialEq, Eq)]
+struct Read {
+    flags: u8,
+    seq: u32,
+    ack: u32,
+    payload: Vec<u8>,
+}
+
+fn read(frame: &[u8]) -> Read {
+    let long = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+    let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+    let header = 34 + usize::from(frame[46] >> 4) * 4;
+    Read { flags: frame[47], seq: long(38), ack: long(42), payload: frame[header..end].to_vec() }
+}
+
+/// What becomes of frames, and of what the middlebox makes of them.
+fn all(mmb: &mut Middlebox, port: u16, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>)> {
+    pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, frames)
+}
+
+/// Those that are sent by a port, in order.
+fn sent(done: &[(Verdict, Vec<u8>)], port: u16) -> Vec<Read> {
+    let to = Verdict::Send(PortId(port));
+    done.iter().filter(|(verdict, _)| *verdict == to).map(|(_, frame)| read(frame)).collect()
+}
+
+const RULE: &str = "add-stateful tcp-dport 80 stream \"ATTACK\" mod stream \"(gone)(gone)\"";
+
+/// A connection from these first numbers, whose bytes are edited.
+#[track_caller]
+fn assert_edited(mmb: &mut Middlebox, [ours, theirs]: [u32; 2]) {
+    all(mmb, A, &[segment(CLIENT, SERVER, SYN, (ours, 0), b"")]);
+    all(mmb, B, &[segment(SERVER, CLIENT, SYN | ACK, (theirs, ours + 1), b"")]);
+    all(mmb, A, &[segment(CLIENT, SERVER, ACK, (ours + 1, theirs + 1), b"")]);
+    let done = all(mmb, A, &[segment(CLIENT, SERVER, ACK, (ours + 1, theirs + 1), b"an ATTACK")]);
+    let payload = b"an (gone)(gone)".to_vec();
+    assert_eq!(sent(&done, B), [Read { flags: ACK, seq: ours + 1, ack: theirs + 1, payload }]);
+    let done = all(mmb, B, &[segment(SERVER, CLIENT, ACK, (theirs + 1, ours + 16), b"ok")]);
+    let payload = b"ok".to_vec();
+    assert_eq!(sent(&done, A), [Read { flags: ACK, seq: theirs + 1, ack: ours + 10, payload }]);
+    assert_eq!(mmb.list().len(), 1);
+}
+
+/// Both ends close it.
+fn close(mmb: &mut Middlebox, [ours, theirs]: [u32; 2]) {
+    all(mmb, A, &[segment(CLIENT, SERVER, FIN | ACK, (ours + 10, theirs + 3), b"")]);
+    all(mmb, B, &[segment(SERVER, CLIENT, FIN | ACK, (theirs + 3, ours + 17), b"")]);
+    all(mmb, A, &[segment(CLIENT, SERVER, ACK, (ours + 11, theirs + 4), b"")]);
+}
+
+#[test]
+fn what_was_picked_up_and_never_answered_gives_way() {
+    for payload in [&b""[..], b"late bytes"] {
+        let mut mmb = Middlebox::new(RULE);
+        all(&mut mmb, A, &[segment(CLIENT, SERVER, ACK, (77_000, 99_000), payload)]);
+        assert_eq!(mmb.list()[0].state, "unreplied");
+        assert_edited(&mut mmb, [4_000_000_000, 5000]);
+    }
+}
+
+#[test]
+fn so_does_what_the_server_was_picked_up_with() {
+    let mut mmb =
+        Middlebox::new("add-stateful tcp-dport 1-65535 stream \"ATTACK\" mod stream \"(gone)(gone)\"");
+    all(&mut mmb, B, &[segment(SERVER, CLIENT, ACK, (99_000, 77_000), b"late")]);
+    assert_eq!(mmb.list()[0].state, "unreplied");
+    assert_edited(&mut mmb, [4_000_000_000, 5000]);
+}
+
+#[test]
+fn a_syn_without_an_answer_gives_way() {
+    let mut mmb = Middlebox::new(RULE);
+    all(&mut mmb, A, &[segment(CLIENT, SERVER, SYN, (100, 0), b"")]);
+    mmb.wait(3);
+    assert_edited(&mut mmb, [4_000_000_000, 5000]);
+}
+
+/// While there is no rule, a SYN passes without a connection. The one before it is over all the same: the answer is not held to its numbers.
+#[test]
+fn a_syn_that_no_rule_is_about_ends_what_was_there() {
+    for policy in ["", "add-stateful tcp-dport 443 accept"] {
+        let mut mmb = Middlebox::new(RULE);
+        let numbers = [1000, 2000];
+        assert_edited(&mut mmb, numbers);
+        close(&mut mmb, numbers);
+        for text in [policy, RULE] {
+            mmb.engine.publish(&host::policy(text)).expect("a policy");
+            let [ours, theirs] = numbers.map(|number| number + 1_000_000);
+            let syn = segment(CLIENT, SERVER, SYN, (ours, 0), b"");
+            let answer = segment(SERVER, CLIENT, SYN | ACK, (theirs, ours + 1), b"");
+            if text == policy {
+                assert_eq!(all(&mut mmb, A, &[syn.clone()]), [(Verdict::Send(PortId(B)), syn)]);
+                assert_eq!(mmb.list(), []);
+            }
+            assert_eq!(all(&mut mmb, B, &[answer.clone()]), [(Verdict::Send(PortId(A)), answer)]);
+        }
+        let count = |(why, count): &(&str, u64)| if *why == "out-of-window" { *count } else { 0 };
+        let summary = mmb.engine.connections().summary();
+        assert_eq!(summary.invalid.iter().map(count).sum::<u64>(), 0, "{:?}", summary.invalid);
+    }
+}
+
+#[test]
+fn a_connection_follows_one_that_was_closed() {
+    let mut mmb = Middlebox::new(RULE);
+    let mut numbers = [1000, 2000];
+    for round in 0..20 {
+        assert_edited(&mut mmb, numbers);
+        close(&mut mmb, numbers);
+        assert_eq!(mmb.list()[0].state, "time-wait", "{round}");
+        mmb.wait(round % 3);
+        numbers = numbers.map(|number| number + 100_000);
+    }
+}
