@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from .http_ends import PAGE, WORD, Reader, raw
+from .http_ends import PAGE, WORD, Reader, curl, raw
 from .programs import Nginx
 from .sockets import closing, listener
 from .test_streams import is_reset, received
@@ -28,7 +28,7 @@ EDITS = [f'{HTTP} http-body "MATCH" mod http-body "(edited)"', f'{HTTP} http add
 def own(namespaces, tmp_path_factory):
     with Site(tmp_path_factory.mktemp("borders"), "af_xdp") as made:
         page = b"<html><body><p id='p'>" + PAGE[: 20 * 300] + b"</p></body></html>"
-        files = {"page.html": page, "browsed.html": BROWSED, "app.js": SCRIPT}
+        files = {"page.html": page, "long.html": PAGE * 5, "browsed.html": BROWSED, "app.js": SCRIPT}
         made.nginx = Nginx(made, files, "types { text/html html; text/javascript js; } gzip on; gzip_types text/javascript; gzip_min_length 1;")
         made.daemon = made.mmb().start()
         yield made
@@ -371,6 +371,16 @@ def test_wrk_gets_edited_pages(site, pipelined):
     seen, bad = map(int, re.search(r"seen (\d+) bad (\d+)", done.stdout).groups())
     assert seen > 100 and bad == 0, done.stdout
     print(done.stdout)
+
+
+def test_nginx_sends_long_pages_to_clients_of_http_1_0(site):
+    """Longer than what is held; with and without the wish that the connection stays."""
+    rules(site, 'add-stateful tcp-dport 80 http-body "MATCH" mod http-body "(edited)"')
+    expected = site.nginx.files["long.html"].replace(WORD, b"(edited)")
+    for fields in ([], ["-H", "Connection: keep-alive"], ["-H", "Connection: close"]):
+        _, shown = curl(site, "--http1.0", "-i", *fields, f"http://{SERVER4}/long.html")
+        head, _, body = shown.encode().partition(b"\n\n")
+        assert body == expected and b"ontent-Length" not in head and b"hunked" not in head
 
 
 BROWSER = "chromium-headless-shell"
