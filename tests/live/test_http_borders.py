@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from .http_ends import PAGE, WORD, Reader, raw
+from .http_ends import PAGE, WORD, Reader, curl, raw
 from .programs import Nginx
 from .sockets import closing, listener
 from .test_streams import is_reset, received
@@ -28,7 +28,7 @@ EDITS = [f'{HTTP} http-body "MATCH" mod http-body "(edited)"', f'{HTTP} http add
 def own(namespaces, tmp_path_factory):
     with Site(tmp_path_factory.mktemp("borders"), "af_xdp") as made:
         page = b"<html><body><p id='p'>" + PAGE[: 20 * 300] + b"</p></body></html>"
-        files = {"page.html": page, "browsed.html": BROWSED, "app.js": SCRIPT}
+        files = {"page.html": page, "long.html": PAGE * 5, "browsed.html": BROWSED, "app.js": SCRIPT}
         made.nginx = Nginx(made, files, "types { text/html html; text/javascript js; } gzip on; gzip_types text/javascript; gzip_min_length 1;")
         made.daemon = made.mmb().start()
         yield made
@@ -296,6 +296,33 @@ def test_a_head_that_takes_too_long(site, unfit):
             assert received(far, 6) == b"rg\r\n\r\n"
 
 
+def test_a_byte_a_second(site):
+    """What closes has no limit of time, what edits has (docs/streams.md): a body that is slower than `stream hold` passes; a head is refused."""
+    rules(site, EDITS[0], f'{HTTP} http-body "EVIL" close')
+    post = b"POST / HTTP/1.1\r\nHost: a.org\r\nContent-Length: 7\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        [listening] = stack.enter_context(closing(listener(site.server, SERVER4, PORT)))
+        nears, fars = [], []
+        for _ in range(3):
+            nears.append(stack.enter_context(raw(site, PORT)))
+            fars += stack.enter_context(closing(listening.accept()[0]))
+        readers = [Reader(far) for far in fars[:2]]
+        for near, reader in zip(nears, readers):
+            near.sendall(post)
+            assert reader.until(b"\r\n\r\n").startswith(b"POST / HTTP/1.1")
+        for number in range(7):
+            for near, text in zip(nears, (b"xMATCHy", b"xEVILyz", b"GET /sl")):
+                # An end that was reset takes no more.
+                with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                    near.sendall(text[number : number + 1])
+            time.sleep(1)
+        assert readers[0].chunked() == b"xMATCHy"
+        seen = readers[1].data + before_reset(fars[1])
+        assert b"I\r\n" in seen and b"L\r\n" not in seen
+        assert before_reset(fars[2]) == b""
+        assert (site.daemon.rule(1)["hits"], site.daemon.rule(2)["hits"]) == (0, 1)
+
+
 def test_heads_as_long_as_allowed(site):
     """`http head` is 16 KiB by default."""
     rules(site, *EDITS)
@@ -344,6 +371,16 @@ def test_wrk_gets_edited_pages(site, pipelined):
     seen, bad = map(int, re.search(r"seen (\d+) bad (\d+)", done.stdout).groups())
     assert seen > 100 and bad == 0, done.stdout
     print(done.stdout)
+
+
+def test_nginx_sends_long_pages_to_clients_of_http_1_0(site):
+    """Longer than what is held; with and without the wish that the connection stays."""
+    rules(site, 'add-stateful tcp-dport 80 http-body "MATCH" mod http-body "(edited)"')
+    expected = site.nginx.files["long.html"].replace(WORD, b"(edited)")
+    for fields in ([], ["-H", "Connection: keep-alive"], ["-H", "Connection: close"]):
+        _, shown = curl(site, "--http1.0", "-i", *fields, f"http://{SERVER4}/long.html")
+        head, _, body = shown.encode().partition(b"\n\n")
+        assert body == expected and b"ontent-Length" not in head and b"hunked" not in head
 
 
 BROWSER = "chromium-headless-shell"

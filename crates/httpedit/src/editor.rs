@@ -52,6 +52,7 @@ impl HttpEditor {
             bodies: [None; 2],
             scans: [None, None],
             whole: [0; 2],
+            asks_to_close: false,
             ends_with_connection: false,
             is_opaque: false,
             gone: 0,

@@ -38,6 +38,11 @@ impl<'h> MessageHead<'h> {
         }
     }
 
+    /// Whether the server says that it closes behind it.
+    fn is_last(&self) -> bool {
+        matches!(self, MessageHead::Response(head) if head.is_last)
+    }
+
     fn message(&self, forbids_changes: bool) -> Message<'h> {
         match self {
             MessageHead::Request(head) => Message {
@@ -56,7 +61,7 @@ impl<'h> MessageHead<'h> {
                     body: if stands_for_body { announced(&head.headers) } else { head.body },
                     version: head.version.min(head.request_version),
                     is_partial: head.status == 206,
-                    is_last: head.is_last,
+                    is_last: self.is_last(),
                     forbids_changes,
                 }
             }
@@ -93,6 +98,10 @@ impl HttpEditor {
         }
         if bytes.len() < self.whole[direction as usize] && !is_end && !release {
             return Ok(Step::held(Held::Whole));
+        }
+        let is_request = direction == HttpDirection::Requests && bytes.first() != Some(&b'\r');
+        if is_request && self.asks_to_close {
+            return Ok(Step::held(Held::Other));
         }
         let before = self.connection.clone();
         let head = match self.connection.next(direction, bytes, is_end, buffer) {
@@ -211,6 +220,7 @@ impl HttpEditor {
         match direction {
             HttpDirection::Requests => self.exchanges.begin(&slots, forbids),
             HttpDirection::Responses => {
+                self.asks_to_close &= head.is_last() || self.connection.outstanding() > 0;
                 if let Some(id) = self.exchanges.oldest() {
                     self.exchanges.live_slots_mut(id).copy_from_slice(&slots);
                 }
@@ -232,7 +242,7 @@ impl HttpEditor {
                 let mut edit = HeadEdit::new(head.headers(), &mut work.table);
                 // First, while there is room for it: without it nobody would find the end of the body.
                 frame(&mut edit, head, body_plan, new_length);
-                edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
+                self.asks_to_close |= edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
                 let mut emitter = Emitter::new(&bytes[..len], &mut work.text, out);
                 edit.emit(&mut emitter);
                 if body_plan == BodyPlan::Empty && has_body {
@@ -285,7 +295,7 @@ impl HttpEditor {
         if is_changed {
             frame(&mut edit, head, BodyPlan::Whole(content.len() as u64), new_length);
         }
-        edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
+        self.asks_to_close |= edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
         let mut emitter = Emitter::new(bytes, &mut work.text, out);
         edit.emit(&mut emitter);
         if is_changed {
@@ -303,12 +313,12 @@ impl HttpEditor {
     }
 }
 
-/// Applies what rules that are met change in a head, and what all heads lose.
+/// Applies what rules that are met change in a head, and what all heads lose. Whether the server is asked to close, which would else stay.
 fn edit_head(
     edit: &mut HeadEdit<'_>,
     (rules, live, slots): (&crate::rule::HttpRules, &[u32], &[u16]),
     head: &MessageHead<'_>,
-) {
+) -> bool {
     let live_rules = || live.iter().filter_map(|index| rules.rules.get(*index as usize)).zip(slots);
     if let MessageHead::Request(request) = head {
         edit.strip_http2(request);
@@ -321,19 +331,21 @@ fn edit_head(
         }
     }
     edit.by(0);
-    let Some(request) = request else { return };
+    let Some(request) = request else { return false };
     let strips = rules.settings.encodings == HttpEncodings::Strip;
     if strips && live_rules().any(|(rule, slot)| *slot != FAILED && rule.is_about_bodies()) {
         ENCODINGS.into_iter().for_each(|name| edit.strip(name));
     }
     // The length of a body that changes as it flows is not known, and this client knows no chunks: the server is asked to close behind it.
     let has_body = ![&b"HEAD"[..], b"CONNECT"].contains(&request.method());
-    if request.version == HttpVersion::Http10
+    let asks_to_close = request.version == HttpVersion::Http10
         && has_body
-        && live_rules().any(|(rule, slot)| *slot != FAILED && rule.changes_lengths())
-    {
+        && request.headers.has_token(b"connection", b"keep-alive")
+        && live_rules().any(|(rule, slot)| *slot != FAILED && rule.changes_lengths());
+    if asks_to_close {
         edit.strip_keep_alive();
     }
+    asks_to_close
 }
 
 /// Changes the headers of a message whose body may be changed.

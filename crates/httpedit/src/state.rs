@@ -16,6 +16,8 @@ pub struct HttpEditor {
     pub(crate) scans: [Option<ScanState>; 2],
     /// A message is held until it has so many bytes.
     pub(crate) whole: [usize; 2],
+    /// The server was asked to close behind the newest request, and has not answered otherwise: further ones wait.
+    pub(crate) asks_to_close: bool,
     /// A response has left without its length: to the client, all bytes that follow are of its body.
     pub(crate) ends_with_connection: bool,
     pub(crate) is_opaque: bool,

@@ -5,8 +5,8 @@ use super::state::Pipeline;
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
 use crate::conntrack::{
-    Assessment, BLOCK, CachedOutcome, Committed, Followed, NatTransform, PacketRules, QuotedOffsets,
-    StreamPacket, StreamRefusal, VerdictId,
+    Assessment, BLOCK, CachedOutcome, Committed, Conntrack, Followed, NatTransform, PacketRules,
+    QuotedOffsets, StreamPacket, StreamRefusal, VerdictId,
 };
 use crate::counters::Count;
 use crate::drop::DropReason;
@@ -82,19 +82,9 @@ impl Pipeline {
             streamed.sort_unstable_by_key(|(at, _)| *at);
         }
         let mut some_gone = false;
-        // Of several packets of a stream that follow each other, the first one does it for all.
-        let begins = |number: usize| {
-            let (_, of) = streamed.get(number)?;
-            let before = number.checked_sub(1).map(|before| streamed[before].1.stream);
-            (before != Some(of.stream)).then_some(of)
-        };
-        let ahead = (0..STREAM_AHEAD).filter_map(begins);
-        ahead.for_each(|of| self.conntrack.prefetch_stream(of));
+        let mut ahead = PrefetchAhead::new(&streamed);
         for (number, &(at, of)) in streamed.iter().enumerate() {
-            let conntrack = &self.conntrack;
-            begins(number + STREAM_AHEAD).into_iter().for_each(|of| conntrack.prefetch_stream(of));
-            begins(number + RECORDS_AHEAD).into_iter().for_each(|of| conntrack.prefetch_records(of));
-            begins(number + EDIT_AHEAD).into_iter().for_each(|of| conntrack.prefetch_edit(of));
+            ahead.prefetch(number, &self.conntrack);
             if let Some((next, _)) = streamed.get(number + 1) {
                 let next = usize::from(*next);
                 prefetch_payload(&packets[next], &self.work.layouts[next]);
@@ -514,10 +504,50 @@ fn prefetch_payload(packet: &Packet<'_>, layout: &Layout) {
     payload.chunks(CACHE_LINE).for_each(|line| prefetch(&line[0]));
 }
 
-/// So many packets before the one that needs it, what the engine has of a stream is prefetched; what that refers to, and what that does, later.
-const STREAM_AHEAD: usize = 12;
-const RECORDS_AHEAD: usize = 8;
-const EDIT_AHEAD: usize = 4;
+/// Prefetches what the packets of streams need before their turn: what the engine has of a stream, then what that refers to, then what this does. Of
+/// packets of one stream that follow each other, the first one does it for all.
+struct PrefetchAhead<'v> {
+    packets: &'v [(u8, StreamPacket)],
+    /// By stage: the packet that is next.
+    next: [usize; 3],
+}
+
+impl<'v> PrefetchAhead<'v> {
+    /// So many streams before the one at hand a stage is.
+    const STREAMS: [usize; 3] = [3, 2, 1];
+
+    fn new(packets: &'v [(u8, StreamPacket)]) -> PrefetchAhead<'v> {
+        PrefetchAhead { packets, next: [0; 3] }
+    }
+
+    /// The packet with this number is about to be taken.
+    #[inline]
+    fn prefetch(&mut self, number: usize, conntrack: &Conntrack) {
+        let is_same = number > 0 && self.packets[number - 1].1.stream == self.packets[number].1.stream;
+        if is_same {
+            return;
+        }
+        for (stage, streams) in PrefetchAhead::STREAMS.into_iter().enumerate() {
+            // At first the streams that come before, too.
+            let most = if number == 0 { streams + 1 } else { 1 };
+            for _ in 0..most {
+                self.advance(stage, conntrack);
+            }
+        }
+    }
+
+    fn advance(&mut self, stage: usize, conntrack: &Conntrack) {
+        let next = self.next[stage];
+        let Some((_, of)) = self.packets.get(next) else { return };
+        match stage {
+            0 => conntrack.prefetch_stream(of),
+            1 => conntrack.prefetch_records(of),
+            _ => conntrack.prefetch_edit(of),
+        }
+        let same = self.packets[next..].iter().take_while(|(_, other)| other.stream == of.stream).count();
+        self.next[stage] = next + same;
+    }
+}
 
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;

@@ -160,6 +160,33 @@ fn truncated_bodies() {
     assert!(middle.text(SERVER).ends_with("\r\n\r\n1\r\nN\r\n"), "{}", middle.text(SERVER));
 }
 
+/// A server that was asked to close reads no further request.
+#[test]
+fn requests_behind_one_that_was_made_the_last_wait() {
+    let get = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let asked = || {
+        let mut middle = Middle::new(&replaces());
+        middle.feed(CLIENT, get).feed(CLIENT, b"\r\n").feed(CLIENT, get);
+        assert_eq!(
+            (middle.held(CLIENT), middle.text(CLIENT)),
+            (Some(Held::Other), "GET / HTTP/1.0\r\n\r\n\r\n".into())
+        );
+        middle
+    };
+    let mut middle = asked();
+    middle.feed(SERVER, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbad").end(SERVER);
+    assert_eq!((middle.held(CLIENT), middle.progress[1]), (Some(Held::Other), HttpProgress::All));
+    assert!(middle.text(SERVER).ends_with("\r\n\r\nN"));
+    // One that stays all the same.
+    let mut middle = asked();
+    for _ in 0..2 {
+        let answer = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nbad";
+        middle.feed(SERVER, answer);
+        assert!(middle.text(SERVER).ends_with("Content-Length: 1\r\n\r\nN"));
+    }
+    assert_eq!((middle.progress, middle.text(CLIENT).matches("GET").count()), ([HttpProgress::All; 2], 2));
+}
+
 /// The end of the connection would make a whole of it, and so would bytes behind it.
 #[test]
 fn bodies_without_their_length_are_not_cut() {
