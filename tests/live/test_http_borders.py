@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from .http_ends import PAGE, WORD, Reader, raw
+from .http_ends import PAGE, WORD, Reader, curl, raw
 from .programs import Nginx
 from .sockets import closing, listener
 from .test_streams import is_reset, received
@@ -353,3 +353,29 @@ def test_chromium_shows_an_edited_page(site):
     assert done.stdout.count("(edited)") == site.nginx.files["page.html"].count(WORD)
 
 
+
+
+def test_encoded_and_partial_bodies_by_the_setting_in_force(site):
+    """nginx compresses and cuts. A setting alone comes into force, for new connections: no rule changes."""
+    page = site.nginx.files["page.html"]
+    rules(site, 'add-stateful tcp-dport 80 http-body "MATCH" mod http-body "(edited)"')
+    url = f"http://{SERVER4}/page.html"
+
+    def compressed():
+        """Whether the body is encoded on the wire, and what curl makes of it."""
+        head = curl(site, "-D", "-", "-o", "/dev/null", "--compressed", url)[1].lower()
+        return "content-encoding: gzip" in head, curl(site, "--compressed", url)[1].encode()
+
+    def part():
+        # As text, whose lines end with LF.
+        head, _, body = curl(site, "-i", "-r", "0-99", url)[1].encode().partition(b"\n\n")
+        return head.split(b" ", 2)[1], body
+
+    edited = page.replace(WORD, b"(edited)")
+    assert edited != page
+    for setting, is_plain in (("strip", True), ("pass", False), ("strip", True)):
+        site.daemon(f"set http encodings {setting}")
+        assert compressed() == ((False, edited) if is_plain else (True, page)), setting
+        assert part() == ((b"200", edited) if is_plain else (b"206", page[:100])), setting
+    counted = site.daemon.ask("show errors")["not_applied"]
+    assert counted["http-encoded-body"] == 2 and counted["http-partial-body"] == 1

@@ -166,8 +166,8 @@ drop_reasons! {
         "a fragment of a guarded stream: its bytes cannot be searched",
         "a lower MTU on the path; TCP senders avoid fragments by themselves";
     StreamHeld "stream-held":
-        "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`: the connection is closed",
-        "`set stream hold`, `set stream hold-over`";
+        "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`; or a receiver did not take bytes for 50 s that mmb had acknowledged while it held them back: the connection is closed",
+        "`set stream hold`, `set stream hold-over`; the receiver, the path to it";
     HttpUnfit "http-unfit":
         "a message of a connection with rules on HTTP is not understood for certain, or its head is too long or too slow, under `set http unfit close`: the connection is closed",
         "`set http unfit`, `set http head`";
