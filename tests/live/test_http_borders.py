@@ -14,7 +14,7 @@ import pytest
 from .http_ends import PAGE, WORD, Reader, curl, raw
 from .programs import Nginx
 from .sockets import closing, listener
-from .test_streams import is_reset, received
+from .test_streams import is_reset, monitor, received
 from .topology import SERVER4, Site
 
 PORT = 8001
@@ -257,8 +257,7 @@ def test_the_upgrade_to_http_2_is_not_offered(site):
 
 
 def in_pieces(end, data, count):
-    """Sends data in so many pieces, soon enough behind each other that the sender does not begin to send again: a head that is not complete is
-    not acknowledged."""
+    """Sends data in so many pieces, one behind the other."""
     for number in range(count):
         end.sendall(data[len(data) * number // count : len(data) * (number + 1) // count])
         time.sleep(0.01)
@@ -293,7 +292,7 @@ def test_a_head_that_takes_too_long(site, unfit):
         else:
             assert received(far, len(began)) == began
             near.sendall(b"rg\r\n\r\n")
-            assert received(far, 6) == b"rg\r\n\r\n"
+            assert received(far, 6) == b"rg\r\n\r\n", "it passes from there on"
 
 
 def test_a_byte_a_second(site):
@@ -324,15 +323,35 @@ def test_a_byte_a_second(site):
 
 
 def test_heads_as_long_as_allowed(site):
-    """`http head` is 16 KiB by default."""
+    """`http head` is 16 KiB by default. One that is longer is closed at the byte that is too many, not after the 5 s that slow ones have, whether its end
+    comes or not."""
     rules(site, *EDITS)
-    for size, fits in ((10_000, True), (17_000, False)):
+    for size, end, fits in ((10_000, b"\r\n\r\n", True), (17_000, b"\r\n\r\n", False), (17_000, b"", False), (100_000, b"", False)):
         with ends(site) as (near, far):
-            near.sendall(b"GET / HTTP/1.1\r\nHost: a.org\r\nX: " + b"x" * size + b"\r\n\r\n")
+            began, is_closed = time.monotonic(), False
+            try:
+                near.sendall(b"GET / HTTP/1.1\r\nHost: a.org\r\nX: " + b"x" * size + end)
+            except ConnectionResetError:
+                # Before all was sent.
+                is_closed = True
             if fits:
                 assert Reader(far).until(b"\r\n\r\n").endswith(b"x" * 100 + b"\r\nX-By: mmb")
             else:
-                assert is_reset(far) and is_reset(near)
+                assert is_reset(far) and (is_closed or is_reset(near))
+                assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("unfit, what", [("close", "http-unfit-closed"), ("pass", "http-unfit-passed")])
+def test_what_is_not_read_is_told_with_the_reason(site, unfit, what):
+    rules(site, f"set http unfit {unfit}", *EDITS)
+    bad = b"GET / HTTP/1.1\r\nHost: a.org\nX: y\r\n\r\n"
+    with monitor(site.daemon) as events, ends(site) as (near, far):
+        near.sendall(bad)
+        assert is_reset(far) if unfit == "close" else received(far, len(bad)) == bad
+        time.sleep(0.5)
+    [event] = events
+    assert (event["what"], event["reason"], event["direction"], event["offset"]) == (what, "http-bare-lf", "forward", len(bad))
+    assert event["arrived"]["dport"] == PORT and "LF" in event["text"]
 
 
 # Programs with many messages
@@ -409,3 +428,29 @@ def test_chromium_shows_an_edited_page(site):
     assert site.daemon.rule(1)["hits"] == BROWSED.count(WORD) + SCRIPT.count(WORD)
 
 
+
+
+def test_encoded_and_partial_bodies_by_the_setting_in_force(site):
+    """nginx compresses and cuts. A setting alone comes into force, for new connections: no rule changes."""
+    page = site.nginx.files["page.html"]
+    rules(site, 'add-stateful tcp-dport 80 http-body "MATCH" mod http-body "(edited)"')
+    url = f"http://{SERVER4}/page.html"
+
+    def compressed():
+        """Whether the body is encoded on the wire, and what curl makes of it."""
+        head = curl(site, "-D", "-", "-o", "/dev/null", "--compressed", url)[1].lower()
+        return "content-encoding: gzip" in head, curl(site, "--compressed", url)[1].encode()
+
+    def part():
+        # As text, whose lines end with LF.
+        head, _, body = curl(site, "-i", "-r", "0-99", url)[1].encode().partition(b"\n\n")
+        return head.split(b" ", 2)[1], body
+
+    edited = page.replace(WORD, b"(edited)")
+    assert edited != page
+    for setting, is_plain in (("strip", True), ("pass", False), ("strip", True)):
+        site.daemon(f"set http encodings {setting}")
+        assert compressed() == ((False, edited) if is_plain else (True, page)), setting
+        assert part() == ((b"200", edited) if is_plain else (b"206", page[:100])), setting
+    counted = site.daemon.ask("show errors")["not_applied"]
+    assert counted["http-encoded-body"] == 2 and counted["http-partial-body"] == 1

@@ -33,7 +33,7 @@ def monitor(mmb):
         def read():
             for line in program.stdout:
                 event = json.loads(line)
-                if "rule" in event:
+                if "rule" in event or event.get("what", "").startswith("http-unfit"):
                     events.append(event)
 
         reader = threading.Thread(target=read)

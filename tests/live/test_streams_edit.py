@@ -141,7 +141,7 @@ def test_streams_are_shown_with_their_edits(site, mmb):
     with pair(site) as (near, far):
         near.sendall(b"an ATTACK begins")
         received(far, 10)
-        [line] = [line for line in mmb.ask("show", "streams")["streams"] if line["state"] == "established"]
+        [line] = [line for line in mmb.ask("show", "streams")["streams"] if line["arrived"]["sport"] == near.getsockname()[1]]
         forward = line["stream"]["forward"]
         assert (forward["level"], forward["edits"]["edits"], forward["edits"]["delta"]) == ("edit", 1, -6)
         assert re.search(r"edit/edit .* 1/0 ", mmb("show", "streams"))

@@ -166,8 +166,8 @@ drop_reasons! {
         "a fragment of a guarded stream: its bytes cannot be searched",
         "a lower MTU on the path; TCP senders avoid fragments by themselves";
     StreamHeld "stream-held":
-        "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`: the connection is closed",
-        "`set stream hold`, `set stream hold-over`";
+        "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`; or a receiver did not take bytes for 100 s that mmb had acknowledged while it held them back: the connection is closed",
+        "`set stream hold`, `set stream hold-over`; the receiver, the path to it";
     StreamLost "stream-lost":
         "a connection of a saved state that cannot go on: edits of its bytes were in flight, or a rule had ended it; its packets are answered with a RST",
         "a restart of mmb; the ends begin anew";
