@@ -70,8 +70,14 @@ impl TcpTake<'_> {
             }
             (outcome, _) => outcome,
         };
-        if !matches!(outcome.verdict, StreamVerdict::Drop(_)) {
-            self.note_segment(&mapped, outcome.window);
+        match outcome.verdict {
+            StreamVerdict::Pass | StreamVerdict::Absorb => self.note_segment(&mapped, outcome.window),
+            // Its acknowledgment was taken: what is made from now on has that, and so its window.
+            StreamVerdict::Drop(StreamDrop::NoRoom) => {
+                let window = self.clamp_window(&mapped);
+                self.note_segment(&mapped, window);
+            }
+            StreamVerdict::Drop(_) => {}
         }
         outcome
     }

@@ -123,7 +123,10 @@ fn run(script: &Script, mut random: RepeatableRandom) -> bool {
 }
 
 fn runs(name: &str, levels: [Level; 2], hold_ms: u32) {
-    let numbers = crate::support::seeds(SCRIPTS);
+    run_all(name, levels, hold_ms, crate::support::seeds(SCRIPTS));
+}
+
+fn run_all(name: &str, levels: [Level; 2], hold_ms: u32, numbers: std::ops::Range<u64>) {
     let scripts = numbers.end - numbers.start;
     let mut stalls = 0;
     for number in numbers {
@@ -159,4 +162,18 @@ fn ends_receive_what_the_editor_makes_in_one_direction() {
 #[test]
 fn ends_receive_what_is_released() {
     runs("released", [Level::Edit; 2], 20);
+}
+
+/// Scripts that found defects which hardly any other finds: probes behind a promise, a window with an acknowledgment that is not its own.
+#[test]
+fn ends_receive_what_is_made_of_rare_scripts() {
+    for (name, levels, hold_ms, number) in [
+        ("edited forward", [Level::Edit, Level::Guard], LONG_MS, 105_805),
+        ("edited reply", [Level::Watch, Level::Edit], LONG_MS, 150_696),
+        ("released", [Level::Edit; 2], 20, 159_796),
+        ("released", [Level::Edit; 2], 20, 175_724),
+        ("edited ends", [Level::Edit; 2], LONG_MS, 212_702),
+    ] {
+        run_all(name, levels, hold_ms, number..number + 1);
+    }
 }
