@@ -18,6 +18,7 @@
 
 mod early;
 mod edit;
+mod finished;
 mod id;
 mod limits;
 mod reader;
@@ -30,6 +31,7 @@ mod tcp;
 pub use edit::made::{MadeFor, MadeSegment};
 pub use edit::side::EditStats;
 pub use edit::sink::{EditSink, Undecided};
+pub use finished::FinishedStream;
 pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};
 pub use reader::StreamReader;

@@ -16,11 +16,12 @@ use super::stream_http::{HttpId, HttpWork};
 use super::stream_ref::{FollowedId, StreamRef};
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
+use crate::verdict::VECTOR;
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Id, Slab, id_types};
 use mmb_classify::RuleSlot;
 use mmb_conn::nat::RuleVersion;
-use mmb_conn::proto;
+use mmb_conn::{ConnId, proto};
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
@@ -78,6 +79,9 @@ pub(super) enum StreamPhase {
     Searched(SearchState),
     /// It drops them.
     Ended(StreamEnd),
+    /// Both ends have closed. It drops those that bring what their receiver cannot have: the number behind the FIN of each direction that was
+    /// guarded.
+    Finished([Option<u32>; 2]),
 }
 
 impl Default for StreamPhase {
@@ -91,7 +95,7 @@ impl FollowedStream {
     #[inline]
     pub(super) fn end(&self) -> Option<StreamEnd> {
         match self.phase {
-            StreamPhase::Searched(_) => None,
+            StreamPhase::Searched(_) | StreamPhase::Finished(_) => None,
             StreamPhase::Ended(end) => Some(end),
         }
     }
@@ -100,7 +104,7 @@ impl FollowedStream {
     pub(super) fn http(&self) -> Option<HttpId> {
         match &self.phase {
             StreamPhase::Searched(search) => search.http,
-            StreamPhase::Ended(_) => None,
+            StreamPhase::Ended(_) | StreamPhase::Finished(_) => None,
         }
     }
 }
@@ -136,6 +140,8 @@ pub(crate) struct Streams {
     unfit: StreamUnfit,
     pub(super) acks: AckSpace,
     pub(super) events: StreamEvents,
+    /// Streams whose connection has closed with a packet of this vector: at most one each.
+    pub(super) closed: Vec<(ConnId, StreamRef)>,
 }
 
 /// What searches use: one set of patterns, and the memory of all searches.
@@ -215,6 +221,7 @@ impl Streams {
             // Without memory no stream is guarded.
             self.table.configure(limits);
         }
+        self.closed.reserve_exact(VECTOR - self.closed.len());
         let is_all_closed = self.tools.configure(&snapshot.streams, limits.streams);
         if !is_all_closed {
             self.close_old_scans();
@@ -339,6 +346,12 @@ impl Streams {
     pub(super) fn stop(&mut self, id: FollowedId, end: StreamEnd) {
         self.release(id);
         self.followed[id].phase = StreamPhase::Ended(end);
+    }
+
+    /// Ends the following of a stream of which these constants are left.
+    pub(super) fn finish(&mut self, id: FollowedId, ends: [Option<u32>; 2]) {
+        self.release(id);
+        self.followed[id].phase = StreamPhase::Finished(ends);
     }
 
     /// Gives back what a record holds.
