@@ -30,7 +30,7 @@ mod tcp;
 
 pub use edit::made::{MadeFor, MadeSegment};
 pub use edit::side::EditStats;
-pub use edit::sink::{EditSink, Undecided};
+pub use edit::sink::{EditPatience, EditSink, LONG_MS, Undecided};
 pub use finished::FinishedStream;
 pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};

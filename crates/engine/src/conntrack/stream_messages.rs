@@ -7,11 +7,8 @@ use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::HttpDirection;
 use mmb_httpedit::{EditOutput, Held, HttpInput, HttpNote, HttpProgress, HttpTools};
-use mmb_stream::{EditSink, Undecided};
+use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
 use std::ops::ControlFlow;
-
-/// For how long a head, or a message whose length must be known before it leaves, is waited for.
-const WHOLE_MS: u32 = 5000;
 
 impl StreamSearch<'_> {
     /// Decides about bytes of a connection with rules on HTTP.
@@ -36,7 +33,8 @@ impl StreamSearch<'_> {
         };
         let HttpTurn { editor, held, rules, own, scanner, memory, has_lost_rules } = turn;
         let limit_ms = match held[direction] {
-            Some(Held::Head | Held::Whole) => WHOLE_MS,
+            // A head, or a message whose length must be known before it leaves.
+            Some(Held::Head | Held::Whole) => LONG_MS,
             Some(Held::Match) | None => hold_ms,
             Some(Held::Other) => u32::MAX,
         };
@@ -53,6 +51,11 @@ impl StreamSearch<'_> {
         let progress = editor.edit(&mut http, input, &mut out);
         let HttpSink { hits, notes, .. } = out;
         held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
+        sink.wait(match held[direction] {
+            Some(Held::Head | Held::Whole) => EditPatience::Long,
+            Some(Held::Other) => EditPatience::Unbounded,
+            Some(Held::Match) | None => EditPatience::Hold,
+        });
         let lost = has_lost_rules.then_some(HttpNote::RulesChanged);
         notes.into_iter().chain(lost).for_each(|note| self.count_note(note));
         for (rule, end) in hits {

@@ -2,7 +2,7 @@
 
 use super::map::EditLists;
 use super::side::{EditSide, MOST_HELD};
-use super::sink::{EditSink, Undecided};
+use super::sink::{EditPatience, EditSink, Undecided};
 use crate::early::EarlyBytes;
 use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
@@ -110,6 +110,7 @@ impl Decider<'_> {
         let Decider { edit, pool, lists, .. } = self;
         let undecided = Undecided { offset: edit.decided, ..asked };
         let must_decide = asked.is_end || asked.waited_ms == Some(u32::MAX);
+        edit.hold_patience = EditPatience::Hold;
         let mut sink = EditSink { pool, lists, side: edit, bytes: asked.bytes, count: 0, is_broken: false };
         let flow = reader.edit(undecided, &mut sink);
         if must_decide && flow.is_continue() {

@@ -22,6 +22,21 @@ pub struct Undecided<'b> {
     pub waited_ms: Option<u32>,
 }
 
+/// For how long undecided bytes wait, unless more come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EditPatience {
+    /// For [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms); then the editor is asked again, as often as it leaves them undecided.
+    #[default]
+    Hold,
+    /// For [`LONG_MS`].
+    Long,
+    /// Until [`StreamTable::release`](crate::StreamTable::release): for what only the editor knows.
+    Unbounded,
+}
+
+/// How long undecided bytes wait that have [long patience](EditPatience::Long), in milliseconds.
+pub const LONG_MS: u32 = 5000;
+
 /// Takes what an editor decides about undecided bytes, from the first one on. What it leaves is undecided still.
 #[derive(Debug)]
 pub struct EditSink<'t> {
@@ -65,6 +80,11 @@ impl<'t> EditSink<'t> {
         self.side.is_shifted |= replaced != by.len();
         self.side.removed += replaced as u64;
         self.side.added += by.len() as u64;
+    }
+
+    /// What is left undecided waits for so long.
+    pub fn wait(&mut self, patience: EditPatience) {
+        self.side.hold_patience = patience;
     }
 
     /// The bytes that are not decided yet.
