@@ -258,3 +258,58 @@ fn other_rules_that_change_leave_a_body_alone() {
     site.later(200);
     assert!(site.text(0).contains("hello hello"), "{}", site.text(0));
 }
+
+/// Clients that send all that they ask, and their FIN with it: fewer requests than are kept account of have all their responses.
+#[test]
+fn a_client_that_asks_all_at_once_and_ends_its_side_is_answered() {
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let response = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let rule = "add-stateful tcp-dport 80 http-body \"hello\" mod http-body \"goodbye\"";
+    for (asked, apart) in [(1, false), (10, false), (60, true), (60, false)] {
+        let mut site = Site::new(rule);
+        if apart {
+            site.send(0, &request.repeat(asked), SIZE);
+            site.segment(0, 0x01 | ACK, b"");
+        } else {
+            let all = request.repeat(asked);
+            let (begin, last) = all.split_at(all.len() - 20);
+            site.send(0, begin, SIZE);
+            site.segment(0, 0x01 | ACK, last.as_bytes());
+        }
+        site.next[0] += 1;
+        // Each acknowledgment lets some more go.
+        (0..40).for_each(|_| site.segment(1, ACK, b""));
+        assert_eq!(site.text(1).matches("GET / HTTP/1.1").count(), asked);
+        for _ in 0..asked {
+            site.send(1, response, SIZE);
+        }
+        site.later(200);
+        (0..40).for_each(|_| site.segment(0, ACK, b""));
+        assert_eq!(site.text(0).matches("goodbye").count(), asked, "{}", site.text(0));
+        assert_eq!(site.resets, 0);
+    }
+}
+
+/// What waits for the rest of a head is looked at when bytes come or when its time is over, and what waits for responses only by these.
+#[test]
+fn what_waits_is_not_asked_about_again_and_again() {
+    let rule = "set stream hold 10\nadd-stateful tcp-dport 80 http add http-header \"X-By\" \"mmb\"";
+    let mut site = Site::new(rule);
+    site.segment(0, ACK, b"GET / HT");
+    assert_eq!(site.due_ms(), Some(site.mmb.now_ms + 5000));
+    site.later(3000);
+    // Bytes that do not decide it give it no more time.
+    site.segment(0, ACK, b"TP/1.1\r\n");
+    assert_eq!(site.due_ms(), Some(site.mmb.now_ms + 2000));
+    site.later(1999);
+    assert_eq!(site.resets, 0);
+    site.later(1);
+    assert!(site.resets >= 2);
+    let mut site = Site::new(rule);
+    site.send(0, &"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(65), SIZE);
+    assert_eq!((site.due_ms(), site.text(1).matches("GET").count()), (None, 64));
+    site.later(60_000);
+    site.send(1, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", SIZE);
+    site.later(0);
+    assert_eq!((site.resets, site.text(1).matches("GET").count()), (0, 65));
+}

@@ -3,7 +3,7 @@
 mod host;
 
 use host::{Middlebox, pass_among};
-use mmb_engine::Verdict;
+use mmb_engine::{DropReason, Verdict};
 use mmb_packet::PortId;
 use mmb_testkit::{Ip4, Tcp, Upper};
 use std::net::Ipv4Addr;
@@ -125,6 +125,64 @@ fn a_syn_that_no_rule_is_about_ends_what_was_there() {
         let summary = mmb.engine.connections().summary();
         assert_eq!(summary.invalid.iter().map(count).sum::<u64>(), 0, "{:?}", summary.invalid);
     }
+}
+
+/// A connection in time-wait has no stream: far more connections than there may be streams are edited, one after the other.
+#[test]
+fn what_is_closed_counts_as_no_stream() {
+    for target in ["mod stream \"(gone)(gone)\"", "mask stream", "close"] {
+        let text = if target == "close" { "BAD" } else { "ATTACK" };
+        let mut mmb = Middlebox::new(&format!(
+            "set stream max 2\nadd-stateful tcp-dport 80 stream \"{text}\" {target}"
+        ));
+        let grown = if target.starts_with("mod") { 6 } else { 0 };
+        for port in 5000..5020 {
+            let client = (CLIENT.0, port);
+            exchange(&mut mmb, client, grown, target != "close");
+            mmb.wait(0);
+        }
+        let listed = mmb.list();
+        assert_eq!((listed.len(), listed.iter().filter(|info| info.stream.is_some()).count()), (20, 0));
+        assert!(listed.iter().all(|info| info.state == "time-wait"));
+        assert_eq!(mmb.engine.not_applied().iter().map(|(_, count)| count).sum::<u64>(), 0);
+    }
+}
+
+/// A connection with an exchange, closed by both ends. `grown` is what its edit adds.
+fn exchange(mmb: &mut Middlebox, client: End, grown: u32, is_edited: bool) {
+    let [ours, theirs] = [1000, 2000];
+    let near = |flags, seq, ack, payload: &[u8]| segment(client, SERVER, flags, (seq, ack), payload);
+    let far = |flags, seq, ack, payload: &[u8]| segment(SERVER, client, flags, (seq, ack), payload);
+    all(mmb, A, &[near(SYN, ours - 1, 0, b"")]);
+    all(mmb, B, &[far(SYN | ACK, theirs - 1, ours, b"")]);
+    all(mmb, A, &[near(ACK, ours, theirs, b"")]);
+    let done = all(mmb, A, &[near(ACK, ours, theirs, b"an ATTACK")]);
+    assert_eq!(sent(&done, B)[0].payload == b"an ATTACK", !is_edited);
+    all(mmb, B, &[far(FIN | ACK, theirs, ours + 9 + grown, b"bye")]);
+    all(mmb, A, &[near(FIN | ACK, ours + 9, theirs + 4, b"")]);
+    let done = all(mmb, B, &[far(ACK, theirs + 4, ours + 10 + grown, b"")]);
+    assert_eq!((sent(&done, A)[0].ack, sent(&done, A)[0].seq), (ours + 10, theirs + 4));
+}
+
+/// The last acknowledgment was lost: what is sent again has the right numbers, and what is new does not pass.
+#[test]
+fn what_is_closed_is_closed() {
+    let mut mmb = Middlebox::new(RULE);
+    exchange(&mut mmb, CLIENT, 6, true);
+    let near = |flags, seq, payload: &[u8]| segment(CLIENT, SERVER, flags, (seq, 2004), payload);
+    for _ in 0..3 {
+        let done = all(&mut mmb, A, &[near(FIN | ACK, 1009, b"")]);
+        assert_eq!(sent(&done, B), [Read { flags: FIN | ACK, seq: 1015, ack: 2004, payload: vec![] }]);
+        let done = all(&mut mmb, A, &[near(FIN | ACK, 1003, b"ATTACK")]);
+        assert_eq!(sent(&done, B)[0].seq, 1009);
+        let done = all(&mut mmb, B, &[segment(SERVER, CLIENT, ACK, (2004, 1016), b"")]);
+        assert_eq!(sent(&done, A), [Read { flags: ACK, seq: 2004, ack: 1010, payload: vec![] }]);
+        let done = all(&mut mmb, A, &[near(ACK, 1010, b"an ATTACK")]);
+        assert_eq!(done[0].0, Verdict::Drop(DropReason::StreamOutOfWindow));
+        let done = all(&mut mmb, B, &[segment(SERVER, CLIENT, SYN | ACK, (9000, 1010), b"")]);
+        assert_eq!(done[0].0, Verdict::Drop(DropReason::StreamOutOfWindow));
+    }
+    assert_edited(&mut mmb, [1_000_000, 5000]);
 }
 
 #[test]

@@ -18,6 +18,7 @@
 
 mod early;
 mod edit;
+mod finished;
 mod id;
 mod limits;
 mod reader;
@@ -28,8 +29,10 @@ mod table;
 mod tcp;
 
 pub use edit::made::{MadeFor, MadeSegment};
+pub use edit::patience::{EditPatience, LONG_MS};
 pub use edit::side::EditStats;
 pub use edit::sink::{EditSink, Undecided};
+pub use finished::FinishedStream;
 pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};
 pub use reader::StreamReader;

@@ -145,8 +145,11 @@ impl Conntrack {
             return self.create(snapshot, (arrived, replaced), &slots, packet, layout).map(Some);
         }
         let admitted = self.admit(snapshot, (arrived, replaced), packet, layout)?;
-        if let (None, Some((id, reason))) = (admitted, replaced) {
-            // The rules that created it are gone, and it is over or unreplied: the answer to this packet is none of its.
+        if let (None, Some((id, reason))) = (admitted, replaced)
+            && (reason == CloseReason::Evicted || !self.table.is_translated(id))
+        {
+            // The rules that created it are gone, and it is over or unreplied: the answer to this packet is none of its. A translation keeps its
+            // port for stragglers, and has no answer of a packet that passes as it came.
             self.end(id, reason);
         }
         Ok(admitted)

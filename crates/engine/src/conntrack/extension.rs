@@ -148,6 +148,11 @@ impl Extensions {
         &self.extensions[id]
     }
 
+    /// Adds a constant to the numbers of a connection: see [`ConnectionExtension::shift`].
+    pub(crate) fn shift(&mut self, id: ExtensionId, shifts: [u32; 2]) {
+        self.extensions[id].shift(shifts);
+    }
+
     /// Creates the extension of a new connection with these rules, of which later ones take precedence; `None` if it needs none. The tuples are
     /// those of its first packet as it arrived, and as it is sent.
     pub(crate) fn make<'r>(

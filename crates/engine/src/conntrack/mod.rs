@@ -52,6 +52,7 @@ mod state_map;
 mod stream_editor;
 mod stream_edits;
 mod stream_event;
+mod stream_finish;
 mod stream_follow;
 mod stream_header;
 mod stream_http;

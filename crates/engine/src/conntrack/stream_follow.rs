@@ -6,6 +6,7 @@
 
 use super::key;
 use super::stream_event::{StreamEventKind, UnfitMessage};
+use super::stream_finish::is_harmless;
 use super::stream_header::{change_segment, stream_segment};
 use super::stream_ref::{FollowedId, StreamRef};
 use super::stream_search::{Fired, StreamSearch};
@@ -115,7 +116,14 @@ impl Conntrack {
             }
             return Err(end.into());
         }
-        let Some(stream) = self.state.streams.followed[followed].stream else { return Ok(Followed::Passes) };
+        let Some(stream) = self.state.streams.followed[followed].stream else {
+            let phase = &self.state.streams.followed[followed].phase;
+            return match is_harmless(phase, direction, segment.as_ref()) {
+                true => Ok(Followed::Passes),
+                false if layout.is_fragment() => Err(StreamRefusal::of(DropReason::StreamFragment)),
+                false => Err(StreamRefusal::of(DropReason::StreamOutOfWindow)),
+            };
+        };
         let guards = self.state.streams.table.levels(stream)[direction as usize] >= Level::Guard;
         if layout.is_fragment() {
             return match guards {
@@ -132,6 +140,7 @@ impl Conntrack {
         }
         segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
         let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
+        self.note_closed(id, of.stream);
         if of.stream.is_edited {
             let done = match outcome.verdict {
                 StreamVerdict::Absorb => Followed::Absorbed,

@@ -10,11 +10,8 @@ use mmb_classify::RuleSlot;
 use mmb_http::{HttpDirection, HttpUnfit};
 use mmb_httpedit::{EditOutput, Held, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
 use mmb_rewrite::NotAppliedCounts;
-use mmb_stream::{EditSink, Undecided};
+use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
 use std::ops::ControlFlow;
-
-/// For how long a head, or a message whose length must be known before it leaves, is waited for.
-const WHOLE_MS: u32 = 5000;
 
 impl StreamSearch<'_> {
     /// Decides about bytes of a connection with rules on HTTP.
@@ -39,7 +36,8 @@ impl StreamSearch<'_> {
         };
         let HttpTurn { editor, held, rules, own, scanner, memory, has_lost_rules } = turn;
         let limit_ms = match held[direction] {
-            Some(Held::Head | Held::Whole) => WHOLE_MS,
+            // A head, or a message whose length must be known before it leaves.
+            Some(Held::Head | Held::Whole) => LONG_MS,
             Some(Held::Match) | None => hold_ms,
             Some(Held::Other) => u32::MAX,
         };
@@ -71,6 +69,11 @@ impl StreamSearch<'_> {
         };
         let progress = editor.edit(&mut http, input, &mut out);
         held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
+        sink.wait(match held[direction] {
+            Some(Held::Head | Held::Whole) => EditPatience::Long,
+            Some(Held::Other) => EditPatience::Unbounded,
+            Some(Held::Match) | None => EditPatience::Hold,
+        });
         if has_lost_rules {
             notes.count(not_applied(HttpNote::RulesChanged));
         }

@@ -77,6 +77,8 @@ impl WorkerState {
     /// What is known of the stream of a connection.
     pub(super) fn stream_info(&self, connection: &Connection) -> Option<ConnectionStream> {
         let (info, end) = self.streams.info(self.stream_of(connection)?)?;
+        // Without both, its ends have closed it.
+        info.as_ref().map(|_| ()).or(end.map(|_| ()))?;
         Some(ConnectionStream::new(info, end.map(|end| end.reason)))
     }
 

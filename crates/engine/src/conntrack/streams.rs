@@ -17,11 +17,12 @@ use super::stream_ref::{FollowedId, StreamRef};
 use super::stream_trace::EditTrace;
 use crate::compiled::{MOST_REPLACED, Snapshot, StatefulRule, StreamPatterns};
 use crate::drop::DropReason;
+use crate::verdict::VECTOR;
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Id, Slab, id_types, prefetch_all};
 use mmb_classify::RuleSlot;
 use mmb_conn::nat::RuleVersion;
-use mmb_conn::proto;
+use mmb_conn::{ConnId, proto};
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
@@ -79,6 +80,9 @@ pub(super) enum StreamPhase {
     Searched(SearchState),
     /// It drops them.
     Ended(StreamEnd),
+    /// Both ends have closed. It drops those that bring what their receiver cannot have: the number behind the FIN of each direction that was
+    /// guarded.
+    Finished([Option<u32>; 2]),
 }
 
 impl Default for StreamPhase {
@@ -92,7 +96,7 @@ impl FollowedStream {
     #[inline]
     pub(super) fn end(&self) -> Option<StreamEnd> {
         match self.phase {
-            StreamPhase::Searched(_) => None,
+            StreamPhase::Searched(_) | StreamPhase::Finished(_) => None,
             StreamPhase::Ended(end) => Some(end),
         }
     }
@@ -101,7 +105,7 @@ impl FollowedStream {
     pub(super) fn http(&self) -> Option<HttpId> {
         match &self.phase {
             StreamPhase::Searched(search) => search.http,
-            StreamPhase::Ended(_) => None,
+            StreamPhase::Ended(_) | StreamPhase::Finished(_) => None,
         }
     }
 }
@@ -137,6 +141,8 @@ pub(crate) struct Streams {
     unfit: StreamUnfit,
     pub(super) acks: AckSpace,
     pub(super) events: StreamEvents,
+    /// Streams whose connection has closed with a packet of this vector: at most one each.
+    pub(super) closed: Vec<(ConnId, StreamRef)>,
 }
 
 /// What searches use: one set of patterns, and the memory of all searches.
@@ -218,6 +224,7 @@ impl Streams {
             // Without memory no stream is guarded.
             self.table.configure(limits);
         }
+        self.closed.reserve_exact(VECTOR - self.closed.len());
         let is_all_closed = self.tools.configure(&snapshot.streams, limits.streams);
         if !is_all_closed {
             self.close_old_scans();
@@ -358,6 +365,12 @@ impl Streams {
     pub(super) fn stop(&mut self, id: FollowedId, end: StreamEnd) {
         self.release(id);
         self.followed[id].phase = StreamPhase::Ended(end);
+    }
+
+    /// Ends the following of a stream of which these constants are left.
+    pub(super) fn finish(&mut self, id: FollowedId, ends: [Option<u32>; 2]) {
+        self.release(id);
+        self.followed[id].phase = StreamPhase::Finished(ends);
     }
 
     /// Gives back what a record holds.

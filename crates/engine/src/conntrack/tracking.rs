@@ -179,6 +179,9 @@ impl Conntrack {
         let now_ms = now_ns / 1_000_000;
         // Several threads may read the host's clock; ours never goes back.
         self.state.now_ms = self.state.now_ms.max(now_ms);
+        if !self.state.streams.closed.is_empty() {
+            self.finish_streams();
+        }
         if !self.table.is_empty() {
             let Conntrack { table, state, .. } = self;
             match is_idle {

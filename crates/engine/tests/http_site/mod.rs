@@ -122,6 +122,11 @@ impl Site {
         self.take(&done);
     }
 
+    /// When the middlebox is to be called next.
+    pub(crate) fn due_ms(&mut self) -> Option<u64> {
+        self.mmb.worker.due_ns().map(|due_ns| due_ns / 1_000_000)
+    }
+
     /// What an end has got since the last call.
     pub(crate) fn text(&mut self, end: usize) -> String {
         String::from_utf8_lossy(&self.got[end]).into_owned()

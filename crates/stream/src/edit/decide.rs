@@ -1,6 +1,7 @@
 //! The editor is asked about bytes that are in order.
 
 use super::map::EditLists;
+use super::patience::EditPatience;
 use super::side::{EditSide, MOST_HELD};
 use super::sink::{EditSink, Undecided};
 use crate::early::EarlyBytes;
@@ -110,6 +111,7 @@ impl Decider<'_> {
         let Decider { edit, pool, lists, .. } = self;
         let undecided = Undecided { offset: edit.decided, ..asked };
         let must_decide = asked.is_end || asked.waited_ms == Some(u32::MAX);
+        edit.hold_patience = EditPatience::Hold;
         let mut sink = EditSink { pool, lists, side: edit, bytes: asked.bytes, count: 0, is_broken: false };
         let flow = reader.edit(undecided, &mut sink);
         if must_decide && flow.is_continue() {

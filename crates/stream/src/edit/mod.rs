@@ -22,6 +22,7 @@ pub(crate) mod made;
 pub(crate) mod map;
 pub(crate) mod numbers;
 pub(crate) mod pair;
+pub(crate) mod patience;
 pub(crate) mod promise;
 pub(crate) mod queue;
 pub(crate) mod side;

@@ -33,6 +33,11 @@ impl EditSide {
         self.promised > side.acked
     }
 
+    /// Whether there is output that is promised and not acknowledged: nothing is to be sent again of what is held.
+    pub(crate) fn owes_promised(&self, side: &Side) -> bool {
+        self.is_promising(side) && self.acked < self.out_next
+    }
+
     /// The input that is acknowledged to the sender.
     pub(crate) fn told_acked(&self, side: &Side) -> u64 {
         side.acked.max(self.promised)

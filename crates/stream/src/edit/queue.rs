@@ -13,6 +13,9 @@ pub(crate) const READY: usize = 1;
 /// The queue of directions whose receivers have not acknowledged all that was promised, in the order in which they are due.
 pub(crate) const PROMISING: usize = 2;
 
+/// The queue of directions that hold bytes back with long patience, in the order in which they are due.
+pub(crate) const PATIENT: usize = 3;
+
 /// One of the queues.
 #[derive(Debug, Default)]
 pub(crate) struct DirectionQueue<const QUEUE: usize> {

@@ -3,6 +3,7 @@
 use super::again::AgainRanges;
 use super::links::{EditId, Links};
 use super::map::{EditLists, EditMap};
+use super::patience::EditPatience;
 use crate::id::StreamId;
 use crate::rope::{ChunkPool, Rope};
 use crate::segment::{Segment, StreamDrop};
@@ -65,10 +66,13 @@ pub(crate) struct EditSide {
     pub(crate) held_since_ms: u64,
     /// `held_since_ms` when it was queued.
     pub(crate) queued_since_ms: u64,
+    /// How long they wait, and that when they were queued.
+    pub(crate) hold_patience: EditPatience,
+    pub(crate) queued_patience: EditPatience,
     /// When the direction is due, if it is in the queue of those that wait.
     pub(crate) due_ms: u64,
     /// Places in the queues.
-    pub(crate) links: [Links; 3],
+    pub(crate) links: [Links; 4],
     /// The end of the output.
     pub(crate) out_next: u64,
     /// The end of the output that was let go, the FIN included.

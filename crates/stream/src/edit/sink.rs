@@ -1,6 +1,7 @@
 //! What an editor is asked, and what it answers.
 
 use super::map::EditLists;
+use super::patience::EditPatience;
 use super::side::EditSide;
 use crate::rope::ChunkPool;
 
@@ -65,6 +66,11 @@ impl<'t> EditSink<'t> {
         self.side.is_shifted |= replaced != by.len();
         self.side.removed += replaced as u64;
         self.side.added += by.len() as u64;
+    }
+
+    /// What is left undecided waits for so long.
+    pub fn wait(&mut self, patience: EditPatience) {
+        self.side.hold_patience = patience;
     }
 
     /// The bytes that are not decided yet.

@@ -4,6 +4,7 @@ use super::datagram::{edit_datagram, forget_datagram};
 use super::decide::Decider;
 use super::links::{DirectionId, EditId};
 use super::made::{MadeSegment, Maker};
+use super::patience::{EditPatience, LONG_MS};
 use super::promise::RETRY_MS;
 use super::side::{CREDIT, EditSide, EditStream};
 use super::sink::Undecided;
@@ -76,7 +77,7 @@ impl StreamTable {
     /// sent again.
     pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
         self.now_ms = now_ms;
-        self.next_broken(now_ms).or_else(|| self.next_held(now_ms))
+        self.next_broken(now_ms).or_else(|| self.next_held(now_ms)).or_else(|| self.next_patient(now_ms))
     }
 
     /// Looks at the directions whose promises are due. Returns one whose receiver does not answer.
@@ -100,7 +101,7 @@ impl StreamTable {
             }
             let (sides, direction) = (&streams[stream].sides, id.direction());
             let edit = &edits[id.edit()].sides;
-            if edit[direction].is_promising(&sides[direction]) {
+            if edit[direction].owes_promised(&sides[direction]) {
                 promising.push(edits, id);
             }
             let edit = &edits[id.edit()].sides;
@@ -138,12 +139,33 @@ impl StreamTable {
         None
     }
 
+    /// The same of those that hold bytes back with long patience.
+    fn next_patient(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
+        let StreamTable { streams: plain, edit: EditTable { streams, patient, .. }, .. } = self;
+        while let Some(id) = patient.first() {
+            let EditStream { sides, stream, .. } = &streams[id.edit()];
+            let edit = &sides[id.direction()];
+            if edit.due_ms > now_ms {
+                return None;
+            }
+            let (stream, is_shut) = (*stream, edit.is_shut());
+            let is_early = stream.is_some_and(|stream| plain[stream].sides[id.direction()].early.is_some());
+            patient.remove(streams, id);
+            if !is_early && !is_shut && stream.is_some() {
+                return stream.map(|stream| (stream, id.direction()));
+            }
+            patient.push(streams, id);
+            streams[id.edit()].sides[id.direction()].due_ms = now_ms + u64::from(LONG_MS);
+        }
+        None
+    }
+
     /// When [`StreamTable::next_due`] has something; `None` while nothing is held or promised.
     pub fn due_ms(&self) -> Option<u64> {
-        let EditTable { streams, waiting, promising, .. } = &self.edit;
+        let EditTable { streams, waiting, patient, promising, .. } = &self.edit;
         let side = |id: DirectionId| &streams[id.edit()].sides[id.direction()];
-        let held = waiting.first().map(|id| side(id).due_ms);
-        held.into_iter().chain(promising.first().map(|id| side(id).poll_ms)).min()
+        let held = [waiting.first(), patient.first()].into_iter().flatten().map(|id| side(id).due_ms);
+        held.chain(promising.first().map(|id| side(id).poll_ms)).min()
     }
 
     /// Asks again about the bytes that a direction holds back.
@@ -176,7 +198,10 @@ impl StreamTable {
         self.note_edit(id, released.err());
         // It is asked about once more when it has waited for as long again.
         if let Some(edit) = self.streams[id].edit {
-            self.edit.streams[edit].sides[direction & 1].due_ms = now_ms + hold_ms;
+            let edit = &mut self.edit.streams[edit].sides[direction & 1];
+            if edit.hold_patience == EditPatience::Hold || edit.due_ms <= now_ms {
+                edit.due_ms = now_ms + hold_ms;
+            }
         }
         released
     }

@@ -6,8 +6,9 @@
 use super::decide::MOST_UNDECIDED;
 use super::links::{DirectionId, EditId};
 use super::map::EditLists;
+use super::patience::{EditPatience, LONG_MS};
 use super::promise::RETRY_MS;
-use super::queue::{DirectionQueue, PROMISING, READY, WAITING};
+use super::queue::{DirectionQueue, PATIENT, PROMISING, READY, WAITING};
 use super::side::{EditSide, EditStream, EditStreams};
 use crate::id::StreamId;
 use crate::rope::ChunkPool;
@@ -24,6 +25,7 @@ pub(crate) struct EditTable {
     pub(crate) streams: EditStreams,
     pub(crate) lists: EditLists,
     pub(super) waiting: DirectionQueue<WAITING>,
+    pub(super) patient: DirectionQueue<PATIENT>,
     pub(super) ready: DirectionQueue<READY>,
     pub(super) promising: DirectionQueue<PROMISING>,
     /// Packets that the first one of the latter has made in its turn.
@@ -72,6 +74,7 @@ impl EditTable {
         self.streams[id].over = Some(why);
         for direction in [0, 1].into_iter().filter_map(|direction| DirectionId::new(id, direction)) {
             self.waiting.remove(&mut self.streams, direction);
+            self.patient.remove(&mut self.streams, direction);
             self.ready.remove(&mut self.streams, direction);
             self.promising.remove(&mut self.streams, direction);
         }
@@ -87,11 +90,13 @@ impl EditTable {
             }
             let mss = edits[1 - direction].mss;
             let edit = &mut edits[direction];
-            let (since_ms, queued_ms) = (edit.held_since_ms, edit.queued_since_ms);
-            let due_ms = since_ms + u64::from(hold_ms.max(1));
+            let (since_ms, patience) = (edit.held_since_ms, edit.hold_patience);
+            let is_queued = (since_ms, patience) == (edit.queued_since_ms, edit.queued_patience);
+            let due_ms =
+                since_ms + u64::from(if patience == EditPatience::Long { LONG_MS } else { hold_ms.max(1) });
             let (holds, work) =
                 (edit.held.len() > 0, edit.work(&sides[direction], &sides[1 - direction], mss));
-            if !edit.is_promising(&sides[direction]) {
+            if !edit.owes_promised(&sides[direction]) {
                 self.promising.remove(&mut self.streams, queued);
             } else if self.promising.push(&mut self.streams, queued) {
                 let edit = &mut self.streams[id].sides[direction];
@@ -100,13 +105,20 @@ impl EditTable {
             if work.is_some() {
                 self.ready.push(&mut self.streams, queued);
             }
-            if !holds || since_ms != queued_ms {
+            if !holds || !is_queued {
                 // What waits now began to just now: its place is at the end.
                 self.waiting.remove(&mut self.streams, queued);
+                self.patient.remove(&mut self.streams, queued);
             }
-            if holds && self.waiting.push(&mut self.streams, queued) {
+            let is_new = holds
+                && match patience {
+                    EditPatience::Hold => self.waiting.push(&mut self.streams, queued),
+                    EditPatience::Long => self.patient.push(&mut self.streams, queued),
+                    EditPatience::Unbounded => false,
+                };
+            if is_new {
                 let edit = &mut self.streams[id].sides[direction];
-                (edit.due_ms, edit.queued_since_ms) = (due_ms, since_ms);
+                (edit.due_ms, edit.queued_since_ms, edit.queued_patience) = (due_ms, since_ms, patience);
             }
         }
     }
