@@ -116,10 +116,10 @@ fn a_syn_that_no_rule_is_about_ends_what_was_there() {
             let syn = segment(CLIENT, SERVER, SYN, (ours, 0), b"");
             let answer = segment(SERVER, CLIENT, SYN | ACK, (theirs, ours + 1), b"");
             if text == policy {
-                assert_eq!(all(&mut mmb, A, &[syn.clone()]), [(Verdict::Send(PortId(B)), syn)]);
+                assert_eq!(all(&mut mmb, A, std::slice::from_ref(&syn)), [(Verdict::Send(PortId(B)), syn)]);
                 assert_eq!(mmb.list(), []);
             }
-            assert_eq!(all(&mut mmb, B, &[answer.clone()]), [(Verdict::Send(PortId(A)), answer)]);
+            assert_eq!(all(&mut mmb, B, std::slice::from_ref(&answer)), [(Verdict::Send(PortId(A)), answer)]);
         }
         let count = |(why, count): &(&str, u64)| if *why == "out-of-window" { *count } else { 0 };
         let summary = mmb.engine.connections().summary();
