@@ -1,7 +1,7 @@
 //! Rules on HTTP in the life of streams: each connection with such rules has an editor, which decides about all of its bytes.
 //!
 //! Messages keep the rules that they began with: after a change, a connection goes on with the rules that it has until no message is under way
-//! ([`HttpGenerations`](super::http_generations::HttpGenerations)).
+//! ([`HttpGenerations`]).
 
 use super::http_generations::{HttpGenerations, InForce};
 use super::rule_sets::MOST_RULES;
