@@ -107,7 +107,21 @@ impl Left {
     /// Whether both are the same when the bytes end here. What is undecided goes on as it is then; the framing before it may have left already.
     fn is_same(&self, other: &Left) -> bool {
         let all = |left: &Left| [left.bytes.as_slice(), &left.undecided].concat();
-        all(self) == all(other) && self.hits == other.hits && self.notes == other.notes
+        all(self) == all(other) && self.sorted_hits() == other.sorted_hits() && self.notes == other.notes
+    }
+}
+
+impl Left {
+    /// The rules that were hit. Which of several in one piece is told first, says nothing.
+    fn sorted_hits(&self) -> Vec<u32> {
+        let mut hits = self.hits.clone();
+        hits.sort_unstable();
+        hits
+    }
+
+    /// Whether the connection goes on unedited behind a message that is not read.
+    fn has_passed(&self) -> bool {
+        self.notes.iter().any(|note| matches!(note, HttpNote::UnfitPassed(_)))
     }
 }
 
@@ -140,12 +154,19 @@ pub(super) fn edit(steps: &[Step], lengths: &[usize]) -> Result<(), String> {
     for set in &*SETS {
         let run = |length| WORKER.with_borrow_mut(|worker| run(worker, &set.rules, steps, length));
         let mut runs = lengths.iter().map(|length| (length, run(*length)));
-        let Some((_, (whole, whole_unfit))) = runs.next() else { return Ok(()) };
-        for (length, (cut, unfit)) in runs {
+        let Some((_, (whole, whole_end))) = runs.next() else { return Ok(()) };
+        for (length, (cut, end)) in runs {
+            let is_early = [end, whole_end].contains(&RunEnd::UnfitBeforeRequests);
+            let (unfit, whole_unfit) = (end != RunEnd::Read, whole_end != RunEnd::Read);
             let is_same = match (unfit || whole_unfit, set.keeps_framing) {
+                // In other pieces they would have gone on before.
+                _ if is_early => true,
+                // From when on the other direction passes unedited depends on the pieces.
+                _ if passed(&whole) || passed(&cut) => passed(&whole) && passed(&cut),
                 (false, true) => whole.iter().zip(&cut).all(|(a, b)| a.is_same(b)),
                 (false, false) => {
-                    (0..2).all(|at| whole[at].hits == cut[at].hits) && seen(&whole) == seen(&cut)
+                    (0..2).all(|at| whole[at].sorted_hits() == cut[at].sorted_hits())
+                        && seen(&whole) == seen(&cut)
                 }
                 // What was seen before the refusal.
                 (true, true) => {
@@ -161,16 +182,33 @@ pub(super) fn edit(steps: &[Step], lengths: &[usize]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the connection went on unedited behind a message that was not read.
+fn passed(left: &[Left; 2]) -> bool {
+    left.iter().any(Left::has_passed)
+}
+
 fn begins(a: &[u8], b: &[u8]) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
 
-/// What leaves in both directions, and whether the connection was refused.
-fn run(worker: &mut Worker, rules: &HttpRules, steps: &[Step], length: usize) -> ([Left; 2], bool) {
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunEnd {
+    /// All was read.
+    Read,
+    /// The connection was refused.
+    Unfit,
+    /// So it was, or passed unedited from there on, for a response while requests waited for others.
+    UnfitBeforeRequests,
+}
+
+/// What leaves in both directions.
+fn run(worker: &mut Worker, rules: &HttpRules, steps: &[Step], length: usize) -> ([Left; 2], RunEnd) {
     let Worker { scanner, scratch, memory } = worker;
     let live = [0, 1, 2];
     let mut editor = HttpEditor::new(rules, live.len());
     let (mut left, mut has_ended) = ([Left::default(), Left::default()], [false; 2]);
+    let (mut requests_wait, mut is_early) = (false, false);
     for step in steps {
         let mut rest = &step.bytes[..];
         loop {
@@ -185,6 +223,14 @@ fn run(worker: &mut Worker, rules: &HttpRules, steps: &[Step], length: usize) ->
                 let input = HttpInput { direction, bytes: &bytes, is_end: has_ended[index], release: false };
                 let progress = editor.edit(&mut tools, input, &mut left[index]);
                 let undecided = left[index].undecided.len();
+                match direction {
+                    HttpDirection::Requests => requests_wait = progress == HttpProgress::Held(Held::Other),
+                    HttpDirection::Responses => {
+                        let is_refused =
+                            matches!(progress, HttpProgress::Unfit(_)) || left[index].has_passed();
+                        is_early |= requests_wait && is_refused;
+                    }
+                }
                 match progress {
                     HttpProgress::All | HttpProgress::Opaque => assert_eq!(undecided, 0, "{progress:?}"),
                     HttpProgress::Held(held) => {
@@ -194,7 +240,7 @@ fn run(worker: &mut Worker, rules: &HttpRules, steps: &[Step], length: usize) ->
                     HttpProgress::Ended(_) | HttpProgress::NoRoom => panic!("{progress:?}"),
                     HttpProgress::Unfit(_) => {
                         editor.close(scanner);
-                        return (left, true);
+                        return (left, if is_early { RunEnd::UnfitBeforeRequests } else { RunEnd::Unfit });
                     }
                 }
             }
@@ -204,7 +250,7 @@ fn run(worker: &mut Worker, rules: &HttpRules, steps: &[Step], length: usize) ->
         }
     }
     editor.close(scanner);
-    (left, false)
+    (left, if is_early { RunEnd::UnfitBeforeRequests } else { RunEnd::Read })
 }
 
 /// A message's part, as a reader sees it.

@@ -113,7 +113,10 @@ impl Fields {
     fn framing(&self, is_http10: bool) -> Option<Option<Place>> {
         let options = self.options();
         let named = ["host", "content-length", "transfer-encoding"];
-        if self.0.len() > MOST_HEADERS || options.iter().any(|option| named.contains(&option.as_str())) {
+        let is_bad = |option: &String| {
+            named.contains(&option.as_str()) || (option != "close" && option.contains("close"))
+        };
+        if self.0.len() > MOST_HEADERS || options.iter().any(is_bad) {
             return None;
         }
         match (&self.all("content-length")[..], &self.all("transfer-encoding")[..]) {
@@ -422,6 +425,10 @@ fn good_request(found: &Captures<'_>) -> Option<(Asked, Place, bool)> {
         return None;
     }
     let has_upgrade = !is_http10 && !fields.all("upgrade").is_empty();
-    let is_last = fields.is_last(is_http10);
+    // Some servers close behind these as well.
+    let names_close = |value: &&[u8]| String::from_utf8_lossy(value).to_ascii_lowercase().contains("close");
+    let is_last = fields.is_last(is_http10)
+        || fields.all("proxy-connection").iter().any(names_close)
+        || (is_http10 && !fields.all("expect").is_empty());
     Some((Asked { method, is_http10, has_upgrade }, framing.unwrap_or(Place::End), is_last))
 }
