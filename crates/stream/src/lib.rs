@@ -32,7 +32,7 @@ pub use edit::made::{MadeFor, MadeSegment};
 pub use edit::patience::{EditPatience, LONG_MS};
 pub use edit::side::EditStats;
 pub use edit::sink::{EditSink, Undecided};
-pub use finished::FinishedStream;
+pub use finished::{FinishedStream, Predecessor};
 pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};
 pub use reader::StreamReader;

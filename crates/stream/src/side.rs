@@ -70,6 +70,8 @@ pub(crate) struct Side {
     pub(crate) digests: bool,
     /// Its SYN was seen.
     pub(crate) has_syn: bool,
+    /// No SYN begins it with the sequence number `base`: that is one of a connection before.
+    refuses_base: bool,
     /// Its SYNs had different sequence numbers.
     pub(crate) has_renumbered: bool,
     /// The next bytes come behind a gap.
@@ -157,6 +159,21 @@ impl Side {
     /// Begins with the byte of a sequence number.
     pub(crate) fn begin(&mut self, base: u32) {
         (self.base, self.has_begun) = (base, true);
+    }
+
+    /// Refuses a SYN whose first byte has this sequence number.
+    pub(crate) fn refuse(&mut self, base: u32) {
+        (self.base, self.refuses_base) = (base, true);
+    }
+
+    /// Whether a SYN whose first byte has this sequence number is one of a connection before.
+    pub(crate) fn refuses(&self, base: u32) -> bool {
+        self.refuses_base && !self.has_begun && self.base == base
+    }
+
+    /// The sequence number of its first byte, or the one that it refuses.
+    pub(crate) fn known_base(&self) -> Option<u32> {
+        (self.has_begun || self.refuses_base).then_some(self.base)
     }
 
     /// Begins anew with the byte of a sequence number.

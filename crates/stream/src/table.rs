@@ -82,7 +82,7 @@ pub(crate) struct Stream {
 }
 
 /// Streams that are looked at for one that may be given up.
-const VICTIMS: u32 = 64;
+pub(crate) const VICTIMS: u32 = 64;
 /// A stream is given up only if it was idle for as long.
 const IDLE_S: u32 = 10;
 
@@ -351,16 +351,19 @@ impl StreamTable {
         }
     }
 
+    /// The next stream that may be given up, and for how long it was idle in seconds. It may be one that is over.
+    pub(crate) fn next_victim(&mut self, now_ms: u64) -> Option<(StreamId, u32)> {
+        self.hand = if self.hand >= self.streams.highest() { 1 } else { self.hand + 1 };
+        let id = <StreamId as mmb_base::Id>::new(self.hand)?;
+        Some((id, ((now_ms / 1000) as u32).saturating_sub(self.streams[id].last_s)))
+    }
+
     /// A stream that may be given up for memory: of some that keep bytes, the one that was idle for longest. The caller resets its connection.
     pub fn longest_idle(&mut self, now_ms: u64) -> Option<StreamId> {
-        let now_s = (now_ms / 1000) as u32;
-        let highest = self.streams.highest();
         let mut found: Option<(u32, StreamId)> = None;
-        for _ in 0..VICTIMS.min(highest) {
-            self.hand = if self.hand >= highest { 1 } else { self.hand + 1 };
-            let Some(id) = <StreamId as mmb_base::Id>::new(self.hand) else { continue };
+        for _ in 0..VICTIMS.min(self.streams.highest()) {
+            let Some((id, idle_s)) = self.next_victim(now_ms) else { continue };
             let stream = &self.streams[id];
-            let idle_s = now_s.saturating_sub(stream.last_s);
             let edit = stream.edit.map(|edit| &self.edit.streams[edit]);
             let is_kept = stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some())
                 || edit.is_some_and(EditStream::keeps);

@@ -111,8 +111,13 @@ impl TcpTake<'_> {
             return self.refuse(StreamDrop::OutOfWindow);
         }
         if !self.ours.has_begun {
-            if self.ours.is_guarded() {
+            // Beside a guarded direction only a SYN begins: else an end that goes on with a connection before would answer for a new one. It may
+            // tell that it does not know of that (RFC 5961 section 4).
+            if self.ours.is_guarded() || (self.theirs.is_guarded() && !payload.is_empty()) {
                 return Outcome::drop(StreamDrop::OutOfWindow);
+            }
+            if self.theirs.is_guarded() {
+                return Outcome::PASS;
             }
             self.ours.begin(segment.seq);
         }
@@ -178,6 +183,9 @@ impl TcpTake<'_> {
             return Outcome::drop(StreamDrop::Urgent);
         }
         let base = segment.seq.wrapping_add(1);
+        if self.ours.refuses(base) {
+            return Outcome::drop(StreamDrop::OutOfWindow);
+        }
         let is_other = self.ours.has_begun && self.ours.offset(base) != 0;
         if is_other {
             // Another initial sequence number: the connection begins anew, or somebody guesses. An end that has a connection answers a SYN with

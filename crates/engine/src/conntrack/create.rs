@@ -70,9 +70,10 @@ impl Conntrack {
         let rules = || slots.iter().filter_map(|&slot| snapshot.stateful(slot));
         let mapping = merged(rules());
         let signal = key::signal(packet, layout);
+        let before = self.state.predecessor(ends.and_then(|(id, _)| self.table.ids(id).extension));
         let state = &mut self.state;
         if rules().all(|rule| !rule.maps) && !state.shared.has_bindings() {
-            let stream = state.begin_stream(rules(), packet, layout)?;
+            let stream = state.begin_stream(rules(), (packet, layout), before)?;
             let extension = state.extensions.make(rules(), [&arrived; 2], signal.as_ref(), (None, stream));
             let set = state.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
@@ -90,7 +91,7 @@ impl Conntrack {
             self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let state = &mut self.state;
         let Translated { sent, lease } = translated;
-        let stream = match state.begin_stream(rules(), packet, layout) {
+        let stream = match state.begin_stream(rules(), (packet, layout), before) {
             Ok(stream) => stream,
             Err(reason) => {
                 state.shared.release(lease);

@@ -14,7 +14,8 @@ impl Conntrack {
     #[inline]
     pub(super) fn note_closed(&mut self, member: ConnId, stream: StreamRef) {
         let closed = &mut self.state.streams.closed;
-        if self.table.state(member) == ConnState::TimeWait && closed.len() < closed.capacity() {
+        let is_over = matches!(self.table.state(member), ConnState::TimeWait | ConnState::Reset);
+        if is_over && closed.len() < closed.capacity() {
             closed.push((member, stream));
         }
     }
@@ -36,10 +37,18 @@ impl Conntrack {
         }
         let Some(id) = state.streams.live(stream) else { return };
         let Some(of) = state.streams.followed[id].stream else { return };
-        let Some(FinishedStream { shifts, ends }) = state.streams.table.finished(of) else { return };
-        if state.streams.followed[id].digests {
+        let is_reset = self.table.state(member) == ConnState::Reset;
+        let finished = state.streams.table.finished(of);
+        if state.streams.followed[id].digests && (is_reset || finished.is_some()) {
             state.tell_digests(&self.table.get(member));
         }
+        if is_reset {
+            state.streams.reset(id, of);
+            return [Direction::Forward, Direction::Reply]
+                .into_iter()
+                .for_each(|direction| self.table.forget(member, direction));
+        }
+        let Some(FinishedStream { shifts, ends }) = finished else { return };
         state.extensions.shift(extension, shifts);
         state.streams.finish(id, ends);
         for direction in [Direction::Forward, Direction::Reply] {
@@ -50,13 +59,18 @@ impl Conntrack {
 
 /// Whether a packet of a stream that has finished brings nothing that its receiver does not have. Of a fragment that is not known.
 pub(super) fn is_harmless(phase: &StreamPhase, direction: Direction, segment: Option<&TcpSegment>) -> bool {
-    let StreamPhase::Finished(ends) = phase else { return true };
-    let Some(end) = ends[direction as usize] else { return true };
+    let StreamPhase::Finished(ends @ ([Some(_), _] | [_, Some(_)])) = phase else { return true };
     let Some(segment) = segment else { return false };
     if segment.flags & flag::SYN != 0 {
-        // A receiver that is closed answers it, and one that still waits says what it expects (RFC 5961 section 4).
+        // A receiver that is closed answers it, and one that still waits says what it expects (RFC 5961 section 4). An answer would begin a
+        // connection that nobody guards.
         return segment.flags & flag::ACK == 0 && segment.payload == 0;
     }
+    let Some(end) = ends[direction as usize] else { return true };
     let occupied = segment.payload + u32::from(segment.flags & flag::FIN != 0);
-    segment.flags & flag::RST != 0 || segment.seq.wrapping_add(occupied).wrapping_sub(end).cast_signed() <= 0
+    let left = end.wrapping_sub(segment.seq.wrapping_add(occupied));
+    segment.flags & flag::RST != 0 || left <= MOST_WINDOW
 }
+
+/// The largest window (RFC 7323 section 2.3): nothing that is sent again lies farther before the end.
+const MOST_WINDOW: u32 = 1 << 30;

@@ -14,23 +14,23 @@ use mmb_conn::{Connection, ExtensionId, proto};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::RuleId;
 use mmb_rewrite::{NotApplied, NotAppliedCounts};
-use mmb_stream::{Segment, StreamInfo};
+use mmb_stream::{Predecessor, Segment, StreamInfo};
 use std::sync::Arc;
 
 impl WorkerState {
-    /// Begins the stream of a connection with these rules, if they want one.
+    /// Begins the stream of a connection with these rules, if they want one. `before` is that of a connection of the same ends, which it replaces.
     ///
     /// # Errors
-    /// There is no memory for its record.
+    /// There is no memory for its record, or it must not follow that.
     pub(super) fn begin_stream<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
-        packet: &Packet<'_>,
-        layout: &Layout,
+        (packet, layout): (&Packet<'_>, &Layout),
+        before: Predecessor,
     ) -> Result<Option<StreamRef>, DropReason> {
         let Some(wanted) = Wanted::of(rules) else { return Ok(None) };
         let first = key::segment(packet, layout).map(|segment| stream_segment(&segment, packet, layout));
-        self.begin_wanted(&wanted, first.as_ref())
+        self.begin_wanted(&wanted, (first.as_ref(), before))
     }
 
     /// Begins the stream of a connection that was saved: its bytes so far are not known.
@@ -44,13 +44,13 @@ impl WorkerState {
     ) -> Result<Option<StreamRef>, DropReason> {
         let Some(wanted) = Wanted::of(rules) else { return Ok(None) };
         let first = (proto == proto::TCP).then(Segment::default);
-        self.begin_wanted(&wanted, first.as_ref())
+        self.begin_wanted(&wanted, (first.as_ref(), Predecessor::default()))
     }
 
     fn begin_wanted(
         &mut self,
         wanted: &Wanted,
-        first: Option<&Segment>,
+        first: (Option<&Segment>, Predecessor),
     ) -> Result<Option<StreamRef>, DropReason> {
         let stream = self.streams.begin(wanted, first, self.now_ms)?;
         if stream.is_none() {
@@ -68,6 +68,12 @@ impl WorkerState {
             stream.into_iter().for_each(|stream| self.streams.remove(stream));
             self.extensions.free(Some(id));
         }
+    }
+
+    /// What a connection that replaces another one has to know of its stream.
+    pub(super) fn predecessor(&self, extension: Option<ExtensionId>) -> Predecessor {
+        let stream = extension.and_then(|id| self.extensions.get(id).stream);
+        stream.map_or(Predecessor::default(), |stream| self.streams.predecessor(stream))
     }
 
     fn stream_of(&self, connection: &Connection) -> Option<StreamRef> {

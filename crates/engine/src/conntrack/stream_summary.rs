@@ -71,12 +71,15 @@ impl Conntrack {
         let next =
             self.table.scan(first, most, &mut |_, connection| match self.state.stream_info(connection) {
                 Some(stream) => summary.count(connection.state.name(), &stream),
-                None => summary.unfit += u64::from(self.has_stream_rules(connection)),
+                None => summary.unfit += u64::from(self.passes_unfit(connection)),
             });
         (next, summary)
     }
 
-    fn has_stream_rules(&self, connection: &Connection) -> bool {
-        self.state.sets.rules(connection.ids.rule_set).any(|rule| rule.stream.is_some())
+    /// Whether a connection has rules on streams, and never had a stream.
+    fn passes_unfit(&self, connection: &Connection) -> bool {
+        let is_known =
+            connection.ids.extension.is_some_and(|id| self.state.extensions.get(id).stream.is_some());
+        !is_known && self.state.sets.rules(connection.ids.rule_set).any(|rule| rule.stream.is_some())
     }
 }

@@ -26,7 +26,9 @@ use mmb_conn::{ConnId, proto};
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
-use mmb_stream::{AckSpace, Level, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent};
+use mmb_stream::{
+    AckSpace, Level, Predecessor, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent,
+};
 use std::sync::Arc;
 
 id_types! {
@@ -83,6 +85,8 @@ pub(super) enum StreamPhase {
     /// Both ends have closed. It drops those that bring what their receiver cannot have: the number behind the FIN of each direction that was
     /// guarded.
     Finished([Option<u32>; 2]),
+    /// An end has reset the connection, of which a direction was guarded. It drops what else comes.
+    Reset(Predecessor),
 }
 
 impl Default for StreamPhase {
@@ -98,6 +102,12 @@ impl FollowedStream {
         match self.phase {
             StreamPhase::Searched(_) | StreamPhase::Finished(_) => None,
             StreamPhase::Ended(end) => Some(end),
+            StreamPhase::Reset(_) => Some(StreamEnd {
+                reason: DropReason::StreamOutOfWindow,
+                by: None,
+                answers: true,
+                tells: ReceiverReset::Never,
+            }),
         }
     }
 
@@ -105,7 +115,7 @@ impl FollowedStream {
     pub(super) fn http(&self) -> Option<HttpId> {
         match &self.phase {
             StreamPhase::Searched(search) => search.http,
-            StreamPhase::Ended(_) | StreamPhase::Finished(_) => None,
+            StreamPhase::Ended(_) | StreamPhase::Finished(_) | StreamPhase::Reset(_) => None,
         }
     }
 }
@@ -247,17 +257,23 @@ impl Streams {
     pub(super) fn begin(
         &mut self,
         wanted: &Wanted,
-        first: Option<&Segment>,
+        (first, before): (Option<&Segment>, Predecessor),
         now_ms: u64,
     ) -> Result<Option<StreamRef>, DropReason> {
+        if before.has_unanswered_data && wanted.levels.iter().any(|level| *level >= Level::Guard) {
+            return Err(DropReason::StreamOutOfWindow);
+        }
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
         self.edited.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
         if wanted.reads_http {
             self.tools.http.reserve().map_err(|_| DropReason::ConnNoMemory)?;
         }
         let mut end = None;
-        let stream = match self.table.open(wanted.levels, wanted.digests, first, now_ms) {
-            Ok(stream) => Some(stream),
+        let stream = match self.open(wanted, first, now_ms) {
+            Ok(stream) => {
+                self.table.succeed(stream, before);
+                Some(stream)
+            }
             Err(Unfit::NoRoom | Unfit::Midway | Unfit::Signed) => {
                 let answers = match self.unfit {
                     StreamUnfit::Pass => return Ok(None),
@@ -371,6 +387,40 @@ impl Streams {
     pub(super) fn finish(&mut self, id: FollowedId, ends: [Option<u32>; 2]) {
         self.release(id);
         self.followed[id].phase = StreamPhase::Finished(ends);
+    }
+
+    /// Gives up the stream of a connection that an end has reset.
+    pub(super) fn reset(&mut self, id: FollowedId, of: StreamId) {
+        let levels = self.table.levels(of);
+        let before = self.table.predecessor(of);
+        self.release(id);
+        self.followed[id].phase = match levels.iter().any(|level| *level >= Level::Guard) {
+            true => StreamPhase::Reset(before),
+            false => StreamPhase::Finished([None; 2]),
+        };
+    }
+
+    /// What a stream that takes the place of another one has to know of it.
+    pub(super) fn predecessor(&self, stream: StreamRef) -> Predecessor {
+        let Some(id) = self.live(stream) else { return Predecessor::default() };
+        match (self.followed[id].stream, &self.followed[id].phase) {
+            (Some(stream), _) => self.table.predecessor(stream),
+            (None, StreamPhase::Reset(before)) => *before,
+            (None, _) => Predecessor::default(),
+        }
+    }
+
+    /// Opens a stream; in the place of a half-open one if there are too many.
+    fn open(&mut self, wanted: &Wanted, first: Option<&Segment>, now_ms: u64) -> Result<StreamId, Unfit> {
+        let opened = self.table.open(wanted.levels, wanted.digests, first, now_ms);
+        if opened != Err(Unfit::NoRoom) {
+            return opened;
+        }
+        let Some(victim) = self.table.half_open(now_ms) else { return opened };
+        let Some(id) = FollowedId::new(self.table.owner(victim)) else { return opened };
+        let reason = DropReason::StreamNoRoom;
+        self.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Never });
+        self.table.open(wanted.levels, wanted.digests, first, now_ms)
     }
 
     /// Gives back what a record holds.

@@ -188,8 +188,8 @@ impl TcpTake<'_> {
     pub(crate) fn begin_edit_anew(&mut self) {
         if let Some(EditTake { lists, ours, .. }) = &mut self.edit {
             ours.clear(self.pool, lists);
-            let EditSide { links, most_kept, .. } = **ours;
-            **ours = EditSide { links, most_kept, ..EditSide::default() };
+            let EditSide { links, most_kept, promises, .. } = **ours;
+            **ours = EditSide { links, most_kept, promises, ..EditSide::default() };
         }
     }
 
