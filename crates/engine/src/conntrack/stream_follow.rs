@@ -324,6 +324,10 @@ impl Conntrack {
         match end.tells {
             ReceiverReset::Never => {}
             ReceiverReset::Unknown(mut answered) => {
+                // Its receiver may send nothing by itself. To a RST in its window it says what it expects (RFC 5961 section 3.2), and then gets one with that.
+                if !answered[direction.turned() as usize] && segment.payload > 0 {
+                    reset(segment.seq);
+                }
                 answered[direction as usize] = true;
                 let told = StreamEnd { tells: ReceiverReset::Unknown(answered), ..end };
                 self.state.streams.followed[id].phase = StreamPhase::Ended(told);
