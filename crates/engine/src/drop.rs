@@ -169,8 +169,8 @@ drop_reasons! {
         "the begin of a match was held back for longer than `stream hold`, under `set stream hold-over close`; or a receiver did not take bytes for 100 s that mmb had acknowledged while it held them back: the connection is closed",
         "`set stream hold`, `set stream hold-over`; the receiver, the path to it";
     StreamLost "stream-lost":
-        "a connection of a saved state that cannot go on: edits of its bytes were in flight, or a rule had ended it; its packets are answered with a RST",
-        "a restart of mmb; the ends begin anew";
+        "a connection that cannot go on: it was killed behind edits of its bytes, or it is of a saved state and edits were in flight or a rule had ended it; its packets are answered with a RST",
+        "a restart of mmb, `conn kill`, `del --kill`; the ends begin anew";
     HttpUnfit "http-unfit":
         "a message of a connection with rules on HTTP is not understood for certain, or its head is too long or too slow, under `set http unfit close`: the connection is closed",
         "`set http unfit`, `set http head`";

@@ -170,7 +170,9 @@ fn half_open_connections_give_way() {
     let answered = (CLIENT.0, 7001);
     assert_eq!(one(&mut mmb, B, segment(SERVER, answered, SYN | ACK, (THEIRS, OURS + 1), b"")), BACK);
     mmb.now_ms += 2000;
-    (7006..7016).for_each(|port| drop(open(&mut mmb, port)));
+    for port in 7006..7016 {
+        open(&mut mmb, port);
+    }
     let data = segment(answered, SERVER, ACK, (OURS + 1, THEIRS + 1), b"data");
     assert_eq!(one(&mut mmb, A, data), SENT);
 }

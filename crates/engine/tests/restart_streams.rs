@@ -157,3 +157,20 @@ fn others_go_on() {
     let (mut after, over) = restarted(&mut before, policy);
     assert_eq!((over, all(&mut after, A, udp(b"more"))[0].0), (0, Verdict::Send(PortId(B))));
 }
+
+#[test]
+fn ends_of_a_killed_connection_with_edits_are_told() {
+    let mut mmb = Middlebox::new(GROWS);
+    connect(&mut mmb, [FORWARD, REPLY]);
+    all(&mut mmb, A, request(0, b"an ATTACK"));
+    let killed = mmb.ask(|connections| connections.kill(&mmb_policy::ConnectionFilter::ALL));
+    assert_eq!(killed.ok(), Some(1));
+    // What was made is given out with the next packet, which is the server's acknowledgment.
+    let done = all(&mut mmb, B, segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 15), b""));
+    assert_eq!(done[0].0, Verdict::Drop(DropReason::StreamLost));
+    let resets: Vec<_> = done[1..].iter().map(|(verdict, frame)| (*verdict, read(frame))).collect();
+    // The client has the number 9 bytes behind its first one, the server 15.
+    let to_client = |seq, ack, flags| (Verdict::Send(PortId(A)), (flags, seq, ack));
+    assert!(resets.contains(&(Verdict::Send(PortId(B)), (RST | ACK, FORWARD + 15, REPLY))), "{resets:?}");
+    assert!(resets.contains(&to_client(REPLY, FORWARD, RST | ACK)), "{resets:?}");
+}

@@ -15,7 +15,7 @@ use crate::drop::DropReason;
 use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
 use crate::verdict::ReturnedPacket;
 use mmb_base::Id;
-use mmb_conn::{ConnId, Direction};
+use mmb_conn::{CloseReason, ConnId, Direction};
 use mmb_packet::{Layout, Packet};
 use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, Segment, StreamDrop, StreamId};
 
@@ -211,5 +211,21 @@ impl Conntrack {
         }
         self.table.reset(member);
         seqs
+    }
+
+    /// Ends a connection; closes it if an edit has changed a length, since its ends do not understand each other without its stream. Then it stays as long
+    /// as others that were reset.
+    pub(super) fn end_or_close(&mut self, member: ConnId, reason: CloseReason) {
+        let stream = self.table.ids(member).extension.and_then(|id| self.state.extensions.get(id).stream);
+        let streams = &self.state.streams;
+        let followed = stream.and_then(|stream| streams.live(stream));
+        let is_shifted = |id: FollowedId| {
+            streams.followed[id].stream.is_some_and(|stream| !streams.table.is_unshifted(stream))
+        };
+        let Some(id) = followed.filter(|id| is_shifted(*id)) else { return self.end(member, reason) };
+        let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
+        self.state
+            .streams
+            .stop(id, StreamEnd { reason: DropReason::StreamLost, by: None, answers: true, tells });
     }
 }

@@ -75,7 +75,7 @@ impl Conntrack {
             }
         });
         let reason = if filter.rule.is_some() { CloseReason::RuleDeleted } else { CloseReason::Killed };
-        ended.iter().for_each(|id| self.end(*id, reason));
+        ended.iter().for_each(|id| self.end_or_close(*id, reason));
         (next, ended.len() as u64)
     }
 
@@ -93,7 +93,7 @@ impl Conntrack {
                 ended.push(id);
             }
         });
-        ended.iter().for_each(|id| self.end(*id, CloseReason::RuleDeleted));
+        ended.iter().for_each(|id| self.end_or_close(*id, CloseReason::RuleDeleted));
         (next, ended.len() as u64)
     }
 
