@@ -16,7 +16,8 @@ use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
 use crate::verdict::ReturnedPacket;
 use mmb_base::Id;
 use mmb_conn::{ConnId, Direction};
-use mmb_packet::{Layout, Packet};
+use mmb_packet::{Layout, Packet, proto};
+use mmb_rewrite::{NotApplied, NotAppliedCounts};
 use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, Segment, StreamDrop, StreamId};
 
 impl Conntrack {
@@ -50,6 +51,13 @@ impl Conntrack {
             |block| table.sack_of(stream, back, block),
         );
         if has_room {
+            return Followed::Passes;
+        }
+        if layout.l4_kind != proto::TCP {
+            // A datagram cannot be cut: it passes as it came.
+            let mut counts = NotAppliedCounts::default();
+            counts.count(NotApplied::NoRoom);
+            self.state.cells.not_applied_add(&counts.0);
             return Followed::Passes;
         }
         if let Some(edited) = &outcome.edited {

@@ -197,7 +197,10 @@ impl Conntrack {
             StreamVerdict::Drop(StreamDrop::OutOfWindow) => DropReason::StreamOutOfWindow,
             StreamVerdict::Drop(StreamDrop::Urgent) => DropReason::StreamUrgent,
             StreamVerdict::Drop(StreamDrop::NoRoom) => {
-                self.give_up_idle();
+                // A sender with too many ranges, say, is no reason to end others.
+                if self.state.streams.table.is_short() {
+                    self.give_up_idle();
+                }
                 DropReason::StreamNoRoom
             }
             StreamVerdict::Drop(StreamDrop::Broken) => {
@@ -353,7 +356,9 @@ impl Conntrack {
         let target = match segment.flags & flag::ACK != 0 {
             true => ResetTarget { seq: segment.ack, ack: None },
             false => {
-                let taken = segment.payload + u32::from(segment.flags & flag::SYN != 0);
+                let numbered =
+                    [flag::SYN, flag::FIN].map(|numbered| u32::from(segment.flags & numbered != 0));
+                let taken = segment.payload + numbered[0] + numbered[1];
                 ResetTarget { seq: 0, ack: Some(segment.seq.wrapping_add(taken)) }
             }
         };
