@@ -121,7 +121,10 @@ impl Conntrack {
     pub(crate) fn release_streams(&mut self, snapshot: &Snapshot) {
         self.trace_packet(None);
         while let Some((stream, direction)) = self.state.streams.table.next_due(self.state.now_ms) {
+            let id = FollowedId::new(self.state.streams.table.owner(stream));
             self.release_stream(snapshot, stream, direction);
+            // What waits for the end of a message in this direction may go on.
+            id.into_iter().for_each(|id| self.release_other(snapshot, id, direction));
         }
     }
 
