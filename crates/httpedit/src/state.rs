@@ -3,7 +3,7 @@
 use crate::exchange::{ExchangeId, Exchanges};
 use crate::memory::Work;
 use crate::plan::{BodyPlan, RuleBits};
-use crate::rule::{HttpRule, HttpRules};
+use crate::rule::{HttpEnd, HttpRule, HttpRules};
 use mmb_http::{HttpConnection, HttpDirection, HttpUnfit};
 use mmb_scan::{EditScratch, ScanState, Scanner};
 
@@ -137,7 +137,7 @@ impl Step {
 pub(crate) enum Refusal {
     NoRoom,
     /// A rule ends it.
-    Ended(u32),
+    Ended(HttpEnd),
     Unfit(HttpUnfit),
 }
 

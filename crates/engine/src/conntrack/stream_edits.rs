@@ -7,7 +7,7 @@ use super::edited::EditedConnection;
 use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
 use super::stream_ref::FollowedId;
-use super::stream_search::StreamSearch;
+use super::stream_search::{Decided, Fired, StreamSearch};
 use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
@@ -178,12 +178,13 @@ impl Conntrack {
         let end = match (released, decided) {
             (Ok(()), _) => return,
             (Err(_), Some(decided)) => {
-                let closes = self.tell_end(snapshot, member, decided);
+                self.tell_end(snapshot, member, decided);
+                let Decided { fired: Fired { slot, .. }, closes } = decided;
                 let tells = match closes {
                     true => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
                     false => ReceiverReset::Never,
                 };
-                StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells }
+                StreamEnd { reason: DropReason::Rule, by: Some(slot), answers: closes, tells }
             }
             (Err(why), None) => {
                 let reason = match why {

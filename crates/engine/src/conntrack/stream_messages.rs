@@ -2,13 +2,13 @@
 
 use super::stream_event::UnfitMessage;
 use super::stream_http::{HttpId, HttpTurn, not_applied};
-use super::stream_search::{Fired, Rules, StreamSearch};
+use super::stream_search::{Decided, Fired, Rules, StreamSearch};
 use super::stream_trace::EditTrace;
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::{HttpDirection, HttpUnfit};
-use mmb_httpedit::{EditOutput, Held, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
+use mmb_httpedit::{EditOutput, Held, HttpEnd, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
 use mmb_policy::settings::StreamHoldOver;
 use mmb_rewrite::NotAppliedCounts;
 use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
@@ -96,9 +96,9 @@ impl StreamSearch<'_> {
             }
             HttpProgress::Held(Held::Match) if closes => ControlFlow::Break(()),
             HttpProgress::Held(_) => ControlFlow::Continue(()),
-            HttpProgress::Ended(rule) => {
+            HttpProgress::Ended(HttpEnd { rule, closes }) => {
                 if let Some(slot) = RuleSlot::new(rule) {
-                    self.decide_for(Fired { slot, direction, end });
+                    self.decide_for(Decided { fired: Fired { slot, direction, end }, closes });
                 }
                 ControlFlow::Break(())
             }
