@@ -71,6 +71,8 @@ impl Conntrack {
         let next =
             self.table.scan(first, most, &mut |_, connection| match self.state.stream_info(connection) {
                 Some(stream) => summary.count(connection.state.name(), &stream),
+                // It had one, and has closed.
+                None if self.state.has_stream(connection) => {}
                 None => summary.unfit += u64::from(self.has_stream_rules(connection)),
             });
         (next, summary)
