@@ -335,7 +335,7 @@ class Seen:
     is_over: bool
 
     def is_refused(self):
-        return self.is_reset or (self.is_over and self.statuses[-1:] >= [400])
+        return self.is_reset or (self.is_over and bool(self.statuses) and self.statuses[-1] >= 400)
 
 
 def send(site, port, number, message, wait=3):

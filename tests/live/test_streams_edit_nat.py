@@ -177,7 +177,7 @@ def restarted(fresh):
 
 
 def settled(mmb):
-    sides = [listed["stream"][side] for listed in mmb.ask("show streams")["streams"] for side in ("forward", "reply")]
+    sides = [listed["stream"][side] for listed in mmb.ask("show streams")["streams"] for side in ("forward", "reply") if side in listed["stream"]]
     return all(side["kept"] + side["waiting"] == 0 for side in sides)
 
 

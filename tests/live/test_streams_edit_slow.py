@@ -59,7 +59,7 @@ def narrow_pair(site, direction, space=4096):
 
 def waits(mmb):
     """Bytes of output that wait for room in a receiver's window."""
-    sides = [listed["stream"][side] for listed in mmb.ask("show streams")["streams"] for side in ("forward", "reply")]
+    sides = [listed["stream"][side] for listed in mmb.ask("show streams")["streams"] for side in ("forward", "reply") if side in listed["stream"]]
     return sum(side["edits"]["unsent"] for side in sides if "edits" in side)
 
 

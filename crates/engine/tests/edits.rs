@@ -6,6 +6,7 @@ use host::{Middlebox, pass_among};
 use mmb_engine::{DropReason, MadeKind, NoCycles, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
+use mmb_rewrite::NotApplied;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::net::Ipv4Addr;
 
@@ -258,14 +259,52 @@ fn translated_connections_are_edited() {
     assert_eq!(sent(&done, A)[0].ack, FORWARD + 9);
 }
 
+fn datagram(payload: &[u8]) -> Vec<u8> {
+    let udp = Udp { sport: 5000, dport: 5000, payload: payload.to_vec(), ..Udp::default() };
+    Ip4 { source: CLIENT.0, destination: SERVER.0, ..Ip4::new(Upper::Udp(udp)) }.frame().bytes()
+}
+
 #[test]
 fn datagrams_are_edited() {
     let mut mmb = Middlebox::new("add-stateful udp-dport 5000 stream \"ATTACK\" strip stream");
-    let datagram = |payload: &[u8]| {
-        let udp = Udp { sport: 5000, dport: 5000, payload: payload.to_vec(), ..Udp::default() };
-        Ip4 { source: CLIENT.0, destination: SERVER.0, ..Ip4::new(Upper::Udp(udp)) }.frame().bytes()
-    };
     let done = all(&mut mmb, A, &[datagram(b"an ATTACK here"), datagram(b"nothing")]);
     assert_eq!(done[0], (Verdict::Send(PortId(B)), datagram(b"an  here")));
     assert_eq!(done[1], (Verdict::Send(PortId(B)), datagram(b"nothing")));
+}
+
+#[test]
+fn a_datagram_without_room_for_its_edit_passes_as_it_came() {
+    let mut mmb = Middlebox::new("add-stateful udp-dport 5000 stream \"x\" mod stream \"yyyyyyyyyy\"");
+    // The buffer has 64 bytes in front.
+    let frames = [&b"an x"[..], &[b'x'; 8], b"x again"].map(datagram);
+    let done = all(&mut mmb, A, &frames);
+    let sent = Verdict::Send(PortId(B));
+    assert_eq!(done[0], (sent, datagram(b"an yyyyyyyyyy")));
+    assert_eq!(done[1], (sent, frames[1].clone()));
+    assert_eq!(done[2], (sent, datagram(b"yyyyyyyyyy again")), "the next one has its edit");
+    assert_eq!(mmb.engine.not_applied(), [(NotApplied::NoRoom, 1)]);
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (0, vec![]));
+}
+
+#[test]
+fn a_sender_with_too_many_ranges_ends_nobody_else() {
+    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" strip stream");
+    const OTHER: End = (Ipv4Addr::new(10, 0, 0, 2), 5000);
+    let early = |source, offset| segment(source, SERVER, ACK, (FORWARD + offset, REPLY), b"x");
+    for source in [OTHER, CLIENT] {
+        all(&mut mmb, A, &[segment(source, SERVER, SYN, (FORWARD - 1, 0), b"")]);
+        all(&mut mmb, B, &[segment(SERVER, source, SYN | ACK, (REPLY - 1, FORWARD), b"")]);
+        all(&mut mmb, A, &[segment(source, SERVER, ACK, (FORWARD, REPLY), b"")]);
+    }
+    // It keeps a byte, and rests for so long that it would be given up before others.
+    all(&mut mmb, A, &[early(OTHER, 1)]);
+    later(&mut mmb, 20_000);
+    let ranges: Vec<_> = (1..=65).map(|number| early(CLIENT, 2 * number)).collect();
+    let done = all(&mut mmb, A, &ranges);
+    assert_eq!(done[64].0, Verdict::Drop(DropReason::StreamNoRoom), "one range too many");
+    assert!(done[..64].iter().all(|(verdict, _)| *verdict == Verdict::Absorbed), "{done:?}");
+    let done = all(&mut mmb, A, &[early(OTHER, 0)]);
+    let got: Vec<u8> = sent(&done, B).into_iter().flat_map(|segment| segment.payload).collect();
+    assert_eq!(got, b"xx");
+    assert!(mmb.engine.made().iter().all(|(kind, _)| *kind != MadeKind::Reset));
 }

@@ -313,3 +313,51 @@ fn what_waits_is_not_asked_about_again_and_again() {
     site.later(0);
     assert_eq!((site.resets, site.text(1).matches("GET").count()), (0, 65));
 }
+
+#[test]
+fn a_body_that_begins_a_match_for_too_long_passes_or_is_closed() {
+    let rule = "add-stateful tcp-dport 80 http-body \"ATTACK\" strip http-body";
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n";
+    for (policy, is_closed) in
+        [(rule.to_owned(), false), (format!("set stream hold-over close\n{rule}"), true)]
+    {
+        let mut site = Site::new(&policy);
+        site.send(0, REQUEST, SIZE);
+        site.send(1, &format!("{head}an ATT"), SIZE);
+        assert!(!site.text(0).contains("ATT"), "{}", site.text(0));
+        site.later(110);
+        assert_eq!((site.text(0).contains("ATT"), site.resets >= 2), (!is_closed, is_closed));
+        site.segment(1, ACK, b"ACK");
+        assert_eq!(site.last == Some(Verdict::Drop(DropReason::StreamHeld)), is_closed, "{:?}", site.last);
+    }
+}
+
+/// It is no beginning of a match, and its sender may pause.
+#[test]
+fn a_last_byte_for_what_is_added_closes_nothing() {
+    let mut site = Site::new(
+        "set stream hold-over close\nadd-stateful tcp-dport 80 http-status 200 add http-body \"tail\"",
+    );
+    site.send(0, "GET / HTTP/1.0\r\nHost: a\r\n\r\n", SIZE);
+    site.send(1, "HTTP/1.0 200 OK\r\n\r\nabc", SIZE);
+    assert!(site.text(0).ends_with("\r\nab"), "{}", site.text(0));
+    site.later(110);
+    assert!(site.text(0).ends_with("\r\nabc"), "{}", site.text(0));
+    assert_eq!(site.resets, 0);
+}
+
+/// Time decides about one direction, and so about the other one.
+#[test]
+fn what_waits_for_the_other_direction_goes_on_when_that_is_given_up() {
+    let rule = "set http unfit pass\nadd-stateful tcp-dport 80 http add http-header \"X-By\" \"mmb\"";
+    let mut site = Site::new(rule);
+    site.send(0, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\nbehind it", SIZE);
+    assert!(!site.text(1).contains("behind it"), "it waits for the response");
+    site.send(1, "HTTP/1.1 2", SIZE);
+    assert_eq!(site.text(0), "");
+    for _ in 0..51 {
+        site.later(100);
+    }
+    assert_eq!((site.text(0).as_str(), site.resets), ("HTTP/1.1 2", 0));
+    assert!(site.text(1).ends_with("behind it"), "{}", site.text(1));
+}

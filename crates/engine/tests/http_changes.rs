@@ -4,6 +4,7 @@ mod host;
 mod http_site;
 
 use http_site::{ACK, REQUEST, RESPONSE, SIZE, Site};
+use mmb_engine::{DropReason, Verdict};
 use mmb_language::parse_policy_with;
 use mmb_policy::{PatternList, RuleId};
 
@@ -125,6 +126,21 @@ fn a_rule_that_ended_connections_still_ends_what_had_begun() {
     site.publish(OTHER);
     site.send(1, body, SIZE);
     assert!(site.resets >= 2);
+}
+
+/// What ends a connection is the rule with which the message began, not the one in its place.
+#[test]
+fn a_rule_that_was_replaced_ends_a_connection_as_it_did() {
+    let rule = |target: &str| format!("add-stateful id 1 tcp-dport 80 http-body \"hello\" {target}");
+    for (before, after, closes) in [("close", "drop", true), ("drop", "close", false)] {
+        let (mut site, body) = amid_response(&rule(before));
+        site.publish(&rule(after));
+        site.send(1, body, SIZE);
+        assert_eq!(site.resets >= 2, closes, "{before}: {} RSTs", site.resets);
+        assert!(!site.text(0).contains("hello"));
+        site.segment(1, ACK, b"more");
+        assert_eq!(site.last, Some(Verdict::Drop(DropReason::Rule)));
+    }
 }
 
 #[test]

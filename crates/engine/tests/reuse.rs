@@ -144,6 +144,12 @@ fn what_is_closed_counts_as_no_stream() {
         let listed = mmb.list();
         assert_eq!((listed.len(), listed.iter().filter(|info| info.stream.is_some()).count()), (20, 0));
         assert!(listed.iter().all(|info| info.state == "time-wait"));
+        let summary = mmb.ask(|connections| connections.stream_summary()).expect("the worker answers");
+        assert_eq!(
+            (summary[0].usage.streams, summary[0].unfit),
+            (0, 0),
+            "closed ones are followed to their end"
+        );
         assert_eq!(mmb.engine.not_applied().iter().map(|(_, count)| count).sum::<u64>(), 0);
     }
 }

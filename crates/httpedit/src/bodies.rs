@@ -100,7 +100,8 @@ impl HttpEditor {
         if let Some(id) = exchange {
             editing.note_found(found, self.exchanges.live_slots_mut(id));
         }
-        if body.is_until_close && !is_final && count == content.len() && editing.may_add() {
+        let needs_last = body.is_until_close && !is_final && count == content.len() && editing.may_add();
+        if needs_last {
             // What is added at the end needs a byte to which it is added.
             count = match found.pop_if(|found| found.end == count) {
                 Some(found) => found.start,
@@ -125,7 +126,11 @@ impl HttpEditor {
             // The end of the connection would tell the client that the body is complete.
             return Err(Refusal::Unfit(HttpUnfit::UnfinishedBody));
         }
-        let held = if is_held { Some(Held::Match) } else { is_over.then_some(Held::Head) };
+        let held = match is_held {
+            true if needs_last => Some(Held::Last),
+            true => Some(Held::Match),
+            false => is_over.then_some(Held::Head),
+        };
         Ok(Step { decided, held })
     }
 

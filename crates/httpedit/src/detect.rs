@@ -65,8 +65,8 @@ impl HttpEditor {
                 let end =
                     usize::try_from(end.saturating_sub(before)).unwrap_or(usize::MAX).min(content.len());
                 out.hit(rule.number, offset_of(end));
-                if rule.ends {
-                    ended = Some(rule.number);
+                ended = rule.end;
+                if ended.is_some() {
                     return ControlFlow::Break(());
                 }
             }
@@ -74,7 +74,7 @@ impl HttpEditor {
         };
         let end = scanner.scan(state, content, &mut note);
         match ended {
-            Some(rule) => Err(Refusal::Ended(rule)),
+            Some(end) => Err(Refusal::Ended(end)),
             None if end == ScanEnd::NotPrepared => Err(Refusal::NoRoom),
             None => Ok(()),
         }

@@ -4,7 +4,7 @@ use crate::exchange::{Exchanges, MOST_LIVE_RULES};
 use crate::memory::HttpMemory;
 use crate::output::{EditOutput, HttpNote};
 use crate::plan::BodyPlan;
-use crate::rule::HttpRules;
+use crate::rule::{HttpEnd, HttpRules};
 use crate::state::{Held, HttpEditor, HttpInput, Kit, Refusal};
 use mmb_http::{HttpConnection, HttpUnfit};
 use mmb_policy::settings::HttpUnfit as UnfitTreatment;
@@ -32,8 +32,8 @@ pub enum HttpProgress {
     All,
     /// The bytes that are not decided are held.
     Held(Held),
-    /// A rule that ends the connection, by the caller's number, is met.
-    Ended(u32),
+    /// A rule that ends the connection is met.
+    Ended(HttpEnd),
     /// All bytes are decided, and all that follow pass, in both directions; so do those that are held of the other one, when it is asked again.
     Opaque,
     /// The bytes are not read, and `http unfit` is `close`, or a body that leaves in other framing cannot go on.
@@ -146,7 +146,7 @@ impl HttpEditor {
                     }
                 }
                 Err(Refusal::NoRoom) => return HttpProgress::NoRoom,
-                Err(Refusal::Ended(rule)) => return HttpProgress::Ended(rule),
+                Err(Refusal::Ended(end)) => return HttpProgress::Ended(end),
                 Err(Refusal::Unfit(reason)) => {
                     if rules.settings.unfit == UnfitTreatment::Close || self.has_own_framing() {
                         return HttpProgress::Unfit(reason);

@@ -192,10 +192,10 @@ impl HttpEditor {
         for (place, (rule, slot)) in kit.live_rules().zip(&kit.work.slots).enumerate() {
             if *slot == rule.met() && before.get(place) != Some(slot) {
                 out.hit(rule.number, offset);
-                ended = ended.or(rule.ends.then_some(rule.number));
+                ended = ended.or(rule.end);
             }
         }
-        ended.map_or(Ok(()), |rule| Err(Refusal::Ended(rule)))
+        ended.map_or(Ok(()), |end| Err(Refusal::Ended(end)))
     }
 
     /// Lets a head go, with its edits; with its whole body if so planned.

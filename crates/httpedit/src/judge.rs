@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 /// A state of a rule in an exchange: [`FAILED`], or a bit for each constraint that is met.
 type Slot = u16;
 
-/// Constraints of the connection's rules whose regexes match, as bits by the place of the rule among `live`.
+/// Judges heads by a connection's rules.
 pub(crate) struct Judge<'j> {
     pub(crate) rules: &'j HttpRules,
     /// The connection's rules in their order, by their places in `rules`.

@@ -51,5 +51,5 @@ pub use editor::{HttpProgress, HttpTools};
 pub use exchange::MOST_LIVE_RULES;
 pub use memory::HttpMemory;
 pub use output::{EditOutput, HttpNote, MOST_NAMED};
-pub use rule::{HttpRuleError, HttpRules, MOST_CONSTRAINTS, MOST_REPLACED, MOST_TAIL};
+pub use rule::{HttpEnd, HttpRuleError, HttpRules, MOST_CONSTRAINTS, MOST_REPLACED, MOST_TAIL};
 pub use state::{Held, HttpEditor, HttpInput};

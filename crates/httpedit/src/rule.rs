@@ -83,14 +83,23 @@ pub(crate) struct PatternUse {
     pub(crate) constraint: u8,
 }
 
+/// How a rule ends a connection: the one with which the messages began, though the policy may have another one in its place by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpEnd {
+    /// The caller's number of the rule.
+    pub rule: u32,
+    /// Both ends are told.
+    pub closes: bool,
+}
+
 /// One rule.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpRule {
     /// The caller's number.
     pub(crate) number: u32,
     pub(crate) constraints: Vec<Constraint>,
-    /// Whether it ends the connection.
-    pub(crate) ends: bool,
+    /// How it ends the connection, if it does.
+    pub(crate) end: Option<HttpEnd>,
     /// Edits of heads, in their order.
     pub(crate) head_edits: Vec<StreamEdit>,
     pub(crate) body_edit: Option<BodyEdit>,
@@ -293,10 +302,12 @@ impl<'p> Compiler<'_, 'p> {
         parts: &mut RegexParts,
     ) -> Result<HttpRule, HttpRuleError> {
         let (number, index) = at;
+        let closes = rule.targets.contains(&Target::Close);
+        let ends = closes || rule.targets.iter().any(|target| matches!(target, Target::Drop(_)));
         let mut compiled = HttpRule {
             number,
             constraints: Vec::new(),
-            ends: rule.targets.iter().any(|target| matches!(target, Target::Close | Target::Drop(_))),
+            end: ends.then_some(HttpEnd { rule: number, closes }),
             head_edits: Vec::new(),
             body_edit: None,
             tail: Vec::new(),
@@ -304,7 +315,7 @@ impl<'p> Compiler<'_, 'p> {
             edit_bit: 0,
         };
         // An edit of what ends the connection has no effect.
-        let action = self.targets(rule, &mut compiled).filter(|_| !compiled.ends);
+        let action = self.targets(rule, &mut compiled).filter(|_| compiled.end.is_none());
         if compiled.tail.len() > MOST_TAIL {
             return Err(HttpRuleError::LongTail(number, compiled.tail.len()));
         }

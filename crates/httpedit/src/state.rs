@@ -3,7 +3,7 @@
 use crate::exchange::{ExchangeId, Exchanges};
 use crate::memory::Work;
 use crate::plan::{BodyPlan, RuleBits};
-use crate::rule::{HttpRule, HttpRules};
+use crate::rule::{HttpEnd, HttpRule, HttpRules};
 use mmb_http::{HttpConnection, HttpDirection, HttpUnfit};
 use mmb_scan::{EditScratch, ScanState, Scanner};
 
@@ -101,8 +101,10 @@ pub struct HttpInput<'b> {
 pub enum Held {
     /// The rest of a head, of a line of the framing or of a trailer section: up to 5 s, then it is unfit.
     Head,
-    /// The rest of a match that has begun, or of the end of a body without a length: for `stream hold`, then it passes.
+    /// The rest of a match that has begun: for `stream hold`; then it passes if it is released.
     Match,
+    /// The last byte so far of a body without a length, which what is added at the end needs: for `stream hold`, then it passes.
+    Last,
     /// The rest of a message whose length must be known before it leaves: up to 5 s, then it passes unedited.
     Whole,
     /// What the other direction brings: this one is to be asked again after that. There is no limit of time.
@@ -135,7 +137,7 @@ impl Step {
 pub(crate) enum Refusal {
     NoRoom,
     /// A rule ends it.
-    Ended(u32),
+    Ended(HttpEnd),
     Unfit(HttpUnfit),
 }
 

@@ -155,7 +155,7 @@ impl StreamTable {
     }
 
     /// Whether less than an eighth of the memory for payload is left: no window grows, and no stream is guarded any more.
-    fn is_short(&self) -> bool {
+    pub fn is_short(&self) -> bool {
         self.pool.taken() >= self.pool.chunks() - self.pool.chunks() / 8
     }
 

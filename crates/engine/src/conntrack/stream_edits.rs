@@ -7,7 +7,7 @@ use super::edited::EditedConnection;
 use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
 use super::stream_ref::FollowedId;
-use super::stream_search::StreamSearch;
+use super::stream_search::{Decided, Fired, StreamSearch};
 use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
@@ -16,7 +16,8 @@ use crate::made::{HeaderTemplate, MadeKind, ResetNumbers};
 use crate::verdict::ReturnedPacket;
 use mmb_base::Id;
 use mmb_conn::{CloseReason, ConnId, Direction};
-use mmb_packet::{Layout, Packet};
+use mmb_packet::{Layout, Packet, proto};
+use mmb_rewrite::{NotApplied, NotAppliedCounts};
 use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, Segment, StreamDrop, StreamId};
 
 impl Conntrack {
@@ -50,6 +51,13 @@ impl Conntrack {
             |block| table.sack_of(stream, back, block),
         );
         if has_room {
+            return Followed::Passes;
+        }
+        if layout.l4_kind != proto::TCP {
+            // A datagram cannot be cut: it passes as it came.
+            let mut counts = NotAppliedCounts::default();
+            counts.count(NotApplied::NoRoom);
+            self.state.cells.not_applied_add(&counts.0);
             return Followed::Passes;
         }
         if let Some(edited) = &outcome.edited {
@@ -113,7 +121,10 @@ impl Conntrack {
     pub(crate) fn release_streams(&mut self, snapshot: &Snapshot) {
         self.trace_packet(None);
         while let Some((stream, direction)) = self.state.streams.table.next_due(self.state.now_ms) {
+            let id = FollowedId::new(self.state.streams.table.owner(stream));
             self.release_stream(snapshot, stream, direction);
+            // What waits for the end of a message in this direction may go on.
+            id.into_iter().for_each(|id| self.release_other(snapshot, id, direction));
         }
     }
 
@@ -167,12 +178,13 @@ impl Conntrack {
         let end = match (released, decided) {
             (Ok(()), _) => return,
             (Err(_), Some(decided)) => {
-                let closes = self.tell_end(snapshot, member, decided);
+                self.tell_end(snapshot, member, decided);
+                let Decided { fired: Fired { slot, .. }, closes } = decided;
                 let tells = match closes {
                     true => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
                     false => ReceiverReset::Never,
                 };
-                StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells }
+                StreamEnd { reason: DropReason::Rule, by: Some(slot), answers: closes, tells }
             }
             (Err(why), None) => {
                 let reason = match why {

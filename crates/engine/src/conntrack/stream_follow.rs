@@ -9,10 +9,10 @@ use super::stream_event::{StreamEventKind, UnfitMessage};
 use super::stream_finish::is_harmless;
 use super::stream_header::{change_segment, stream_segment};
 use super::stream_ref::{FollowedId, StreamRef};
-use super::stream_search::{Fired, StreamSearch};
+use super::stream_search::{Decided, Fired, StreamSearch};
 use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
-use crate::compiled::{Snapshot, StreamRule};
+use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::made::{HeaderTemplate, ResetNumbers};
 use crate::verdict::Verdict;
@@ -197,7 +197,10 @@ impl Conntrack {
             StreamVerdict::Drop(StreamDrop::OutOfWindow) => DropReason::StreamOutOfWindow,
             StreamVerdict::Drop(StreamDrop::Urgent) => DropReason::StreamUrgent,
             StreamVerdict::Drop(StreamDrop::NoRoom) => {
-                self.give_up_idle();
+                // A sender with too many ranges, say, is no reason to end others.
+                if self.state.streams.table.is_short() {
+                    self.give_up_idle();
+                }
                 DropReason::StreamNoRoom
             }
             StreamVerdict::Drop(StreamDrop::Broken) => {
@@ -244,32 +247,28 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         (of, id): (StreamPacket, FollowedId),
-        decided: Fired,
+        decided: Decided,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> StreamEnd {
-        let closes = self.tell_end(snapshot, of.member.0, decided);
+        self.tell_end(snapshot, of.member.0, decided);
+        let Decided { fired: Fired { slot, .. }, closes } = decided;
         let tells = match closes && layout.l4_kind == mmb_packet::proto::TCP {
             true => ReceiverReset::Each(self.reset_both(of, id, packet, layout)),
             false => ReceiverReset::Never,
         };
-        let end = StreamEnd { reason: DropReason::Rule, by: Some(decided.slot), answers: closes, tells };
+        let end = StreamEnd { reason: DropReason::Rule, by: Some(slot), answers: closes, tells };
         self.state.streams.stop(id, end);
         end
     }
 
-    /// Tells that a rule ends a connection. Returns whether it closes it.
-    pub(super) fn tell_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Fired) -> bool {
-        let rule = snapshot.stateful(decided.slot);
-        // Messages that were under way when their rule was replaced are still ended by it: its successor may not end any.
-        let closes = |stream: &StreamRule| stream.closes || !stream.ends();
-        let closes = rule.and_then(|rule| rule.stream.as_deref()).is_some_and(closes);
-        if let Some(rule) = rule.filter(|_| self.state.is_watched()) {
-            let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
-            let connection = self.table.get(member);
-            self.state.tell_stream(&connection, Some(rule.id), (decided.direction == 1, decided.end), kind);
-        }
-        closes
+    /// Tells that a rule ends a connection.
+    pub(super) fn tell_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Decided) {
+        let Decided { fired, closes } = decided;
+        let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
+        let kind = if closes { StreamEventKind::Close } else { StreamEventKind::Drop };
+        let connection = self.table.get(member);
+        self.state.tell_stream(&connection, Some(rule.id), (fired.direction == 1, fired.end), kind);
     }
 
     /// Ends a connection whose stream cannot go on.
@@ -357,7 +356,9 @@ impl Conntrack {
         let target = match segment.flags & flag::ACK != 0 {
             true => ResetTarget { seq: segment.ack, ack: None },
             false => {
-                let taken = segment.payload + u32::from(segment.flags & flag::SYN != 0);
+                let numbered =
+                    [flag::SYN, flag::FIN].map(|numbered| u32::from(segment.flags & numbered != 0));
+                let taken = segment.payload + numbered[0] + numbered[1];
                 ResetTarget { seq: 0, ack: Some(segment.seq.wrapping_add(taken)) }
             }
         };

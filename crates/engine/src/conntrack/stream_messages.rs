@@ -2,13 +2,14 @@
 
 use super::stream_event::UnfitMessage;
 use super::stream_http::{HttpId, HttpTurn, not_applied};
-use super::stream_search::{Fired, Rules, StreamSearch};
+use super::stream_search::{Decided, Fired, Rules, StreamSearch};
 use super::stream_trace::EditTrace;
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::{HttpDirection, HttpUnfit};
-use mmb_httpedit::{EditOutput, Held, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
+use mmb_httpedit::{EditOutput, Held, HttpEnd, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
+use mmb_policy::settings::StreamHoldOver;
 use mmb_rewrite::NotAppliedCounts;
 use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
 use std::ops::ControlFlow;
@@ -23,7 +24,8 @@ impl StreamSearch<'_> {
     ) -> ControlFlow<()> {
         let Undecided { direction, offset, bytes, is_end, waited_ms, .. } = undecided;
         let live = self.live();
-        let hold_ms = self.snapshot().stream_settings.hold_ms;
+        let settings = &self.snapshot().stream_settings;
+        let (hold_ms, is_strict) = (settings.hold_ms, settings.hold_over == StreamHoldOver::Close);
         let StreamSearch { rules: of_connection, tools, notes, unfit_message, .. } = self;
         if !tools.http.has_rules() {
             sink.pass(bytes.len());
@@ -38,11 +40,13 @@ impl StreamSearch<'_> {
         let limit_ms = match held[direction] {
             // A head, or a message whose length must be known before it leaves.
             Some(Held::Head | Held::Whole) => LONG_MS,
-            Some(Held::Match) | None => hold_ms,
+            Some(Held::Match | Held::Last) | None => hold_ms,
             Some(Held::Other) => u32::MAX,
         };
-        let release =
-            hold_ms == 0 && limit_ms == 0 || waited_ms.is_some_and(|waited_ms| waited_ms >= limit_ms);
+        let is_over = waited_ms.is_some_and(|waited_ms| waited_ms >= limit_ms);
+        // What may be the beginning of a match ends the connection instead.
+        let closes = is_strict && is_over && held[direction] == Some(Held::Match);
+        let release = hold_ms == 0 && limit_ms == 0 || is_over && !closes;
         let input = HttpInput {
             direction: if direction == 0 { HttpDirection::Requests } else { HttpDirection::Responses },
             bytes,
@@ -72,7 +76,7 @@ impl StreamSearch<'_> {
         sink.wait(match held[direction] {
             Some(Held::Head | Held::Whole) => EditPatience::Long,
             Some(Held::Other) => EditPatience::Unbounded,
-            Some(Held::Match) | None => EditPatience::Hold,
+            Some(Held::Match | Held::Last) | None => EditPatience::Hold,
         });
         if has_lost_rules {
             notes.count(not_applied(HttpNote::RulesChanged));
@@ -83,15 +87,18 @@ impl StreamSearch<'_> {
             HttpProgress::Held(held) if must_decide => {
                 let reason = match held {
                     Held::Other => HttpUnfit::TooManyRequests,
-                    Held::Head | Held::Whole | Held::Match if is_end => HttpUnfit::UnfinishedHead,
-                    Held::Head | Held::Whole | Held::Match => HttpUnfit::HeadTooLong,
+                    Held::Head | Held::Whole | Held::Match | Held::Last if is_end => {
+                        HttpUnfit::UnfinishedHead
+                    }
+                    Held::Head | Held::Whole | Held::Match | Held::Last => HttpUnfit::HeadTooLong,
                 };
                 self.refuse_message(UnfitMessage { direction, end, reason, passes: false })
             }
+            HttpProgress::Held(Held::Match) if closes => ControlFlow::Break(()),
             HttpProgress::Held(_) => ControlFlow::Continue(()),
-            HttpProgress::Ended(rule) => {
+            HttpProgress::Ended(HttpEnd { rule, closes }) => {
                 if let Some(slot) = RuleSlot::new(rule) {
-                    self.decide_for(Fired { slot, direction, end });
+                    self.decide_for(Decided { fired: Fired { slot, direction, end }, closes });
                 }
                 ControlFlow::Break(())
             }

@@ -28,6 +28,14 @@ pub(super) struct Fired {
     pub(super) end: u64,
 }
 
+/// A rule that ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Decided {
+    pub(super) fired: Fired,
+    /// Both ends are told.
+    pub(super) closes: bool,
+}
+
 /// The search of one packet's bytes.
 pub(super) struct StreamSearch<'s> {
     pub(super) rules: Rules<'s>,
@@ -51,8 +59,7 @@ pub(super) struct Rules<'s> {
     /// The connection's rules.
     live: &'s [RuleSlot],
     fired: ArrayVec<Fired, FIRED>,
-    /// The rule that ends the connection.
-    decided: Option<Fired>,
+    decided: Option<Decided>,
 }
 
 impl<'s> StreamSearch<'s> {
@@ -85,8 +92,8 @@ impl<'s> StreamSearch<'s> {
     }
 
     /// A rule ends the connection.
-    pub(super) fn decide_for(&mut self, fired: Fired) {
-        self.rules.decided.get_or_insert(fired);
+    pub(super) fn decide_for(&mut self, decided: Decided) {
+        self.rules.decided.get_or_insert(decided);
     }
 
     /// The connection's rules.
@@ -117,7 +124,7 @@ impl<'s> StreamSearch<'s> {
     }
 
     /// The rules with `alert` that fired, and the rule that ends the connection.
-    pub(super) fn into_result(self) -> (ArrayVec<Fired, FIRED>, Option<Fired>) {
+    pub(super) fn into_result(self) -> (ArrayVec<Fired, FIRED>, Option<Decided>) {
         (self.rules.fired, self.rules.decided)
     }
 
@@ -317,7 +324,7 @@ impl<'s> Rules<'s> {
             let _ = self.fired.try_push(fired);
         }
         if stream.ends() {
-            self.decided.get_or_insert(fired);
+            self.decided.get_or_insert(Decided { fired, closes: stream.closes });
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())

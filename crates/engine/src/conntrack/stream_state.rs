@@ -80,6 +80,11 @@ impl WorkerState {
         self.extensions.get(connection.ids.extension?).stream
     }
 
+    /// Whether a connection has a stream, or had one until both ends closed it.
+    pub(super) fn has_stream(&self, connection: &Connection) -> bool {
+        self.stream_of(connection).is_some_and(|stream| self.streams.live(stream).is_some())
+    }
+
     /// What is known of the stream of a connection.
     pub(super) fn stream_info(&self, connection: &Connection) -> Option<ConnectionStream> {
         let (info, end) = self.streams.info(self.stream_of(connection)?)?;

@@ -71,15 +71,14 @@ impl Conntrack {
         let next =
             self.table.scan(first, most, &mut |_, connection| match self.state.stream_info(connection) {
                 Some(stream) => summary.count(connection.state.name(), &stream),
-                None => summary.unfit += u64::from(self.passes_unfit(connection)),
+                // It had one, and has closed.
+                None if self.state.has_stream(connection) => {}
+                None => summary.unfit += u64::from(self.has_stream_rules(connection)),
             });
         (next, summary)
     }
 
-    /// Whether a connection has rules on streams, and never had a stream.
-    fn passes_unfit(&self, connection: &Connection) -> bool {
-        let is_known =
-            connection.ids.extension.is_some_and(|id| self.state.extensions.get(id).stream.is_some());
-        !is_known && self.state.sets.rules(connection.ids.rule_set).any(|rule| rule.stream.is_some())
+    fn has_stream_rules(&self, connection: &Connection) -> bool {
+        self.state.sets.rules(connection.ids.rule_set).any(|rule| rule.stream.is_some())
     }
 }

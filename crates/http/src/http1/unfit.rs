@@ -95,7 +95,7 @@ http_unfit_reasons! {
     TrailerName "http-bad-trailer":
         "a trailer says where the message ends or goes (RFC 9110, section 6.5.1)";
     TooManyRequests "http-too-many-requests":
-        "more than 64 requests wait for their responses";
+        "requests wait for responses (64, fewer with many rules, one behind CONNECT or a request after which the server was asked to close), and their sender has closed or sent more than 80 KiB behind them";
     RequestBehindLast "http-request-behind-last":
         "bytes behind a request after which the client must close, or some servers close (RFC 9112, section 9.6)";
     ResponseBehindLast "http-response-behind-last":

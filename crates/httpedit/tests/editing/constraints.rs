@@ -1,7 +1,7 @@
 //! When a rule is met.
 
 use crate::harness::*;
-use mmb_httpedit::{HttpProgress, HttpRuleError, HttpRules};
+use mmb_httpedit::{HttpEnd, HttpProgress, HttpRuleError, HttpRules};
 use mmb_policy::Rule;
 use mmb_policy::field::FieldId::{HttpHost, HttpMethod, HttpStatus, HttpUri};
 use mmb_policy::pattern::PatternItem;
@@ -155,14 +155,17 @@ fn ends_of_connections() {
     middle.feed(CLIENT, b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(middle.progress[0], HttpProgress::All);
     middle.feed(CLIENT, b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!((middle.progress[0], middle.hits()), (HttpProgress::Ended(11), vec![10, 10, 11]));
+    assert_eq!(
+        (middle.progress[0], middle.hits()),
+        (HttpProgress::Ended(HttpEnd { rule: 11, closes: true }), vec![10, 10, 11])
+    );
     assert!(middle.text(CLIENT).ends_with("GET /a HTTP/1.1\r\nHost: a\r\n\r\n"));
     let mut middle = Middle::new(&[close(body(text("bad")))]);
     middle.feed(CLIENT, GET.as_bytes());
     middle.feed(SERVER, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nxxba\r\n");
     assert_eq!(middle.progress[1], HttpProgress::All);
     middle.feed(SERVER, b"1\r\nd\r\n");
-    assert_eq!(middle.progress[1], HttpProgress::Ended(10));
+    assert_eq!(middle.progress[1], HttpProgress::Ended(HttpEnd { rule: 10, closes: true }));
     assert!(middle.text(SERVER).ends_with("xxba\r\n"));
 }
 

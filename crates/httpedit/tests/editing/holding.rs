@@ -88,7 +88,7 @@ fn last_bytes_are_held_for_what_is_added() {
     let head = "HTTP/1.1 200 OK\r\n\r\n";
     let mut middle = Middle::new(&rules);
     middle.feed(CLIENT, GET).feed(SERVER, head.as_bytes()).feed(SERVER, b"abc");
-    assert_eq!((middle.held(SERVER), middle.text(SERVER)), (Some(Held::Match), format!("{head}ab")));
+    assert_eq!((middle.held(SERVER), middle.text(SERVER)), (Some(Held::Last), format!("{head}ab")));
     middle.feed(SERVER, b"d").end(SERVER);
     assert_eq!((middle.text(SERVER), middle.notes()), (format!("{head}abcdT"), vec![]));
     let mut middle = Middle::new(&rules);

@@ -1,4 +1,4 @@
-//! What a segment needs of a stream with edits.
+//! Both directions of a stream with edits, as seen from a segment, and what it shares with other streams.
 
 use super::map::EditLists;
 use super::side::EditSide;

@@ -6,8 +6,8 @@
 //! SACK does not come into it, and at most [`MOST_HELD`](super::side::MOST_HELD).
 //!
 //! What was promised its sender does not send again. As long as its receiver has not acknowledged the output of it, it is sent again from here:
-//! when [`RETRY_MS`] have passed without progress, and after twice the time each time, up to [`LONGEST`]. A receiver without room is asked for it as
-//! often. After [`MOST_POLLS`] the connection is over: both ends are to be reset.
+//! when [`RETRY_MS`] have passed without progress, and after twice the time each time, up to [`LONGEST`]. A receiver without room is asked for it
+//! every [`ANSWERED`] polls. After [`MOST_POLLS`] the connection is over: both ends are to be reset.
 //!
 //! Nothing is promised where acknowledgments are those of the original bytes (`AckSpace::Original`): there nobody waits for them.
 

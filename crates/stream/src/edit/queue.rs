@@ -1,4 +1,4 @@
-//! Queues of directions: of those that hold bytes back, and of those that have packets to make.
+//! Queues of directions: two of those that hold bytes back, one of those that have packets to make, one of those that have promised something.
 //!
 //! The links are in the records of the directions. So a queue needs no memory of its own, a direction is in it once at most, and leaves it from
 //! any place when its stream ends.
@@ -12,7 +12,6 @@ pub(crate) const WAITING: usize = 0;
 pub(crate) const READY: usize = 1;
 /// The queue of directions whose receivers have not acknowledged all that was promised, in the order in which they are due.
 pub(crate) const PROMISING: usize = 2;
-
 /// The queue of directions that hold bytes back with long patience, in the order in which they are due.
 pub(crate) const PATIENT: usize = 3;
 

@@ -236,7 +236,7 @@ impl StreamTable {
         Some(Maker { pool, lists, early, sides, edits, stream, direction, buffer: payload }.make(work))
     }
 
-    /// A packet could not carry what the outcome said: packets are made for it.
+    /// A segment of TCP could not carry what the outcome said: packets are made for it.
     pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
         let Some(edit_id) = self.streams[id].edit.filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
             return;

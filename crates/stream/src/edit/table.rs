@@ -1,7 +1,8 @@
 //! What a table has for its streams with edits.
 //!
-//! Two queues have directions of such streams: those that hold bytes back, in the order in which they are due, and those that have packets to
-//! make. Of the latter each makes some packets in its turn, so that none waits for all of another's.
+//! Four queues have directions of such streams: two of those that hold bytes back, for a short and for a long time, and one of those whose promises
+//! are to be looked at, each in the order in which they are due; and one of those that have packets to make. Of the latter each makes some packets in
+//! its turn, so that none waits for all of another's.
 
 use super::decide::MOST_UNDECIDED;
 use super::links::{DirectionId, EditId};
@@ -28,7 +29,7 @@ pub(crate) struct EditTable {
     pub(super) patient: DirectionQueue<PATIENT>,
     pub(super) ready: DirectionQueue<READY>,
     pub(super) promising: DirectionQueue<PROMISING>,
-    /// Packets that the first one of the latter has made in its turn.
+    /// Packets that the first one of `ready` has made in its turn.
     pub(super) made: u32,
     /// The direction of datagrams that keeps the output of one, until the next packet comes.
     pub(super) datagram: Option<(StreamId, DirectionId)>,
