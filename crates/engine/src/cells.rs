@@ -197,6 +197,11 @@ impl WorkerCells {
         self.absorbed.read()
     }
 
+    /// Counts a target that was not applied.
+    pub(crate) fn count_not_applied(&self, reason: NotApplied) {
+        self.not_applied[reason as usize].add(1);
+    }
+
     /// Adds the counts of targets not applied, by their index in [`NotApplied::ALL`].
     pub(crate) fn not_applied_add(&self, counts: &[u64; NotApplied::ALL.len()]) {
         for (cell, &count) in self.not_applied.iter().zip(counts).filter(|(_, count)| **count > 0) {

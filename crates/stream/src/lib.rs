@@ -21,20 +21,23 @@ mod edit;
 mod finished;
 mod id;
 mod limits;
+mod predecessor;
 mod reader;
 mod rope;
 mod segment;
 mod side;
 mod table;
 mod tcp;
+mod victims;
 
 pub use edit::made::{MadeFor, MadeSegment};
 pub use edit::patience::{EditPatience, LONG_MS};
 pub use edit::side::EditStats;
 pub use edit::sink::{EditSink, Undecided};
-pub use finished::{FinishedStream, Predecessor};
+pub use finished::{FinishedEnds, FinishedStream};
 pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};
+pub use predecessor::Predecessor;
 pub use reader::StreamReader;
 pub use segment::{
     EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag,

@@ -5,7 +5,7 @@
 
 use crate::edit::links::EditId;
 use crate::edit::pair::EditTake;
-use crate::edit::side::{EditStats, EditStream};
+use crate::edit::side::EditStats;
 use crate::edit::table::EditTable;
 use crate::id::StreamId;
 use crate::limits::{AckSpace, StreamLimits};
@@ -78,13 +78,8 @@ pub(crate) struct Stream {
     pub(crate) edit: Option<EditId>,
     pub(crate) owner: u32,
     /// When its last segment was taken.
-    last_s: u32,
+    pub(crate) last_s: u32,
 }
-
-/// Streams that are looked at for one that may be given up.
-pub(crate) const VICTIMS: u32 = 64;
-/// A stream is given up only if it was idle for as long.
-const IDLE_S: u32 = 10;
 
 /// The streams of one worker; see the crate.
 #[derive(Debug, Default)]
@@ -98,7 +93,7 @@ pub struct StreamTable {
     /// The time of the last call that had one.
     pub(crate) now_ms: u64,
     /// Where the search for a stream that may be given up goes on.
-    hand: u32,
+    pub(crate) hand: u32,
 }
 
 impl StreamTable {
@@ -349,29 +344,6 @@ impl StreamTable {
                 edits.map_or_else(EditStats::default, |edits| edits.sides[direction].stats())
             }),
         }
-    }
-
-    /// The next stream that may be given up, and for how long it was idle in seconds. It may be one that is over.
-    pub(crate) fn next_victim(&mut self, now_ms: u64) -> Option<(StreamId, u32)> {
-        self.hand = if self.hand >= self.streams.highest() { 1 } else { self.hand + 1 };
-        let id = <StreamId as mmb_base::Id>::new(self.hand)?;
-        Some((id, ((now_ms / 1000) as u32).saturating_sub(self.streams[id].last_s)))
-    }
-
-    /// A stream that may be given up for memory: of some that keep bytes, the one that was idle for longest. The caller resets its connection.
-    pub fn longest_idle(&mut self, now_ms: u64) -> Option<StreamId> {
-        let mut found: Option<(u32, StreamId)> = None;
-        for _ in 0..VICTIMS.min(self.streams.highest()) {
-            let Some((id, idle_s)) = self.next_victim(now_ms) else { continue };
-            let stream = &self.streams[id];
-            let edit = stream.edit.map(|edit| &self.edit.streams[edit]);
-            let is_kept = stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some())
-                || edit.is_some_and(EditStream::keeps);
-            if is_kept && idle_s >= IDLE_S && found.is_none_or(|(longest, _)| idle_s > longest) {
-                found = Some((idle_s, id));
-            }
-        }
-        found.map(|(_, id)| id)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::side::{EarlyTable, Level, NotTaken, Scan, Side};
 const MOST_SCALE: u8 = 14;
 
 /// The largest window (RFC 7323 section 2.3).
-const MOST_WINDOW: u64 = 1 << 30;
+pub(crate) const MOST_WINDOW: u64 = 1 << 30;
 /// Acknowledgments of so many bytes before the last one are not too old, however small the window is.
 const LEAST_WINDOW: u64 = 1 << 16;
 

@@ -230,9 +230,7 @@ impl Conntrack {
 
     /// Whether a forward packet is the SYN or INIT of an unreplied connection.
     fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
-        self.table.state(id) == ConnState::SynSent
-            && key::signal(packet, layout).is_some_and(|signal| signal.opens())
-            && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
+        self.table.state(id) == ConnState::SynSent && key::begins_connection(packet, layout)
     }
 
     /// Whether a connection was created by these stateful rules, given by slot in order. Its rules that drain do not count: it keeps them, and

@@ -277,7 +277,7 @@ impl Conntrack {
         };
         state.cache.begin(id);
         *table.ids_mut(id) = ResourceIds { rule_set: Some(set), lease, extension };
-        if extension.is_some_and(|extension| state.extensions.get(extension).stream.is_some()) {
+        if state.stream_of(extension).is_some() {
             table.set_followed(id);
         }
         state.cells.connection_created();

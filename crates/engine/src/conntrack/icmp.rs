@@ -72,11 +72,8 @@ impl Conntrack {
     ) {
         /// Bytes of a TCP header with timestamps.
         const TCP_HEADER: u32 = 32;
-        let Some(extension) = self.table.ids(id).extension else { return };
-        let Some(stream) = self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
-        else {
-            return;
-        };
+        let stream = self.state.stream_of(self.table.ids(id).extension);
+        let Some(stream) = stream.filter(|stream| stream.is_edited) else { return };
         let Some(stream) = self.state.streams.edited(stream) else { return };
         let header = packet.bytes().get(usize::from(layout.l4)..).and_then(|rest| rest.first_chunk::<8>());
         let mtu = match (layout.l4_kind, header) {

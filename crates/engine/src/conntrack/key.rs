@@ -6,6 +6,7 @@ use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
 use mmb_conn::{SctpChunks, Side, TcpSegment, TrackedHeader, Tuple, Vlans, Wire, flags, proto};
+use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::flow::{flow_ports, header_len, vlan_ids};
 use mmb_packet::parse::extension_len;
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
@@ -290,6 +291,12 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
         (next, at) = (following, at + extension_len(next, length));
     }
     None
+}
+
+/// Whether a packet would begin a connection: it opens one, and its checksum is not wrong.
+pub(super) fn begins_connection(packet: &Packet<'_>, layout: &Layout) -> bool {
+    signal(packet, layout).is_some_and(|signal| signal.opens())
+        && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
 }
 
 /// The header that tracking inspects; `None` for protocols that are not tracked.

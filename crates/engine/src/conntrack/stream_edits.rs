@@ -17,7 +17,7 @@ use crate::verdict::ReturnedPacket;
 use mmb_base::Id;
 use mmb_conn::{CloseReason, ConnId, Direction};
 use mmb_packet::{Layout, Packet, proto};
-use mmb_rewrite::{NotApplied, NotAppliedCounts};
+use mmb_rewrite::NotApplied;
 use mmb_stream::{AckSpace, MadeFor, Outcome, ResetTarget, Segment, StreamDrop, StreamId};
 
 impl Conntrack {
@@ -55,9 +55,7 @@ impl Conntrack {
         }
         if layout.l4_kind != proto::TCP {
             // A datagram cannot be cut: it passes as it came.
-            let mut counts = NotAppliedCounts::default();
-            counts.count(NotApplied::NoRoom);
-            self.state.cells.not_applied_add(&counts.0);
+            self.state.cells.count_not_applied(NotApplied::NoRoom);
             return Followed::Passes;
         }
         if let Some(edited) = &outcome.edited {
@@ -163,19 +161,12 @@ impl Conntrack {
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
         let StreamPhase::Searched(search) = &mut followed[id].phase else { return };
-        let mut search = StreamSearch::new(rules, search, tools);
+        let mut search = StreamSearch::new(rules, search, (tools, &state.cells));
         let released = table.release(stream, direction, state.now_ms, &mut search);
-        let (is_unfit, has_no_room) = (search.is_unfit, search.has_no_room);
-        state.cells.not_applied_add(&search.notes.0);
-        let unfit_message = search.unfit_message;
-        let (fired, decided) = search.into_result();
-        self.settle_edits(snapshot, member);
-        unfit_message.into_iter().for_each(|message| self.tell_unfit(member, message));
+        let found = search.into_found();
+        self.tell_found(snapshot, member, &found);
         self.forget_numbers(member, stream);
-        for fired in &fired {
-            self.tell_alert(snapshot, member, *fired);
-        }
-        let end = match (released, decided) {
+        let end = match (released, found.decided) {
             (Ok(()), _) => return,
             (Err(_), Some(decided)) => {
                 self.tell_end(snapshot, member, decided);
@@ -189,8 +180,8 @@ impl Conntrack {
             (Err(why), None) => {
                 let reason = match why {
                     StreamDrop::Broken => DropReason::StreamNoRoom,
-                    _ if is_unfit => DropReason::HttpUnfit,
-                    _ if has_no_room => DropReason::StreamNoRoom,
+                    _ if found.is_unfit() => DropReason::HttpUnfit,
+                    _ if found.has_no_room => DropReason::StreamNoRoom,
                     _ => DropReason::StreamHeld,
                 };
                 let tells = ReceiverReset::Each(self.reset_both_by_headers(member, id));
@@ -228,8 +219,8 @@ impl Conntrack {
     /// Ends a connection; closes it if an edit has changed a length, since its ends do not understand each other without its stream. Then it stays as long
     /// as others that were reset.
     pub(super) fn end_or_close(&mut self, member: ConnId, reason: CloseReason) {
-        let stream = self.table.ids(member).extension.and_then(|id| self.state.extensions.get(id).stream);
         let streams = &self.state.streams;
+        let stream = self.state.stream_of(self.table.ids(member).extension);
         let followed = stream.and_then(|stream| streams.live(stream));
         let is_shifted = |id: FollowedId| {
             streams.followed[id].stream.is_some_and(|stream| !streams.table.is_unshifted(stream))

@@ -1,13 +1,12 @@
-//! Streams of connections that both ends have closed: they are given up while their connections stay in time-wait for minutes.
+//! Streams of connections that are over: they are given up while their connections stay in time-wait, or reset, for minutes.
 //!
-//! What may still come are retransmissions of what both ends have. A constant that edits have added to numbers becomes the connection's own; of a
-//! direction that was guarded, or edited, the number behind its FIN remains: bytes from there on, and SYN-ACKs, are not passed.
+//! What may still come of a connection that both ends have closed are retransmissions of what both have. A constant that edits have added to numbers
+//! becomes the connection's own; [`FinishedEnds`](mmb_stream::FinishedEnds) tells what passes. Of one that was reset nothing passes any more, if it was guarded.
 
 use super::stream_ref::StreamRef;
-use super::streams::StreamPhase;
 use super::tracking::Conntrack;
-use mmb_conn::{ConnId, ConnState, Direction, TcpSegment};
-use mmb_stream::{FinishedStream, flag};
+use mmb_conn::{ConnId, ConnState, Direction};
+use mmb_stream::FinishedStream;
 
 impl Conntrack {
     /// Notes that the stream of a connection may be over with a packet of this vector.
@@ -42,35 +41,16 @@ impl Conntrack {
         if state.streams.followed[id].digests && (is_reset || finished.is_some()) {
             state.tell_digests(&self.table.get(member));
         }
-        if is_reset {
-            state.streams.reset(id, of);
-            return [Direction::Forward, Direction::Reply]
-                .into_iter()
-                .for_each(|direction| self.table.forget(member, direction));
+        match finished {
+            _ if is_reset => state.streams.reset(id, of),
+            Some(FinishedStream { shifts, ends }) => {
+                state.extensions.shift(extension, shifts);
+                state.streams.finish(id, ends);
+            }
+            None => return,
         }
-        let Some(FinishedStream { shifts, ends }) = finished else { return };
-        state.extensions.shift(extension, shifts);
-        state.streams.finish(id, ends);
         for direction in [Direction::Forward, Direction::Reply] {
             self.table.forget(member, direction);
         }
     }
 }
-
-/// Whether a packet of a stream that has finished brings nothing that its receiver does not have. Of a fragment that is not known.
-pub(super) fn is_harmless(phase: &StreamPhase, direction: Direction, segment: Option<&TcpSegment>) -> bool {
-    let StreamPhase::Finished(ends @ ([Some(_), _] | [_, Some(_)])) = phase else { return true };
-    let Some(segment) = segment else { return false };
-    if segment.flags & flag::SYN != 0 {
-        // A receiver that is closed answers it, and one that still waits says what it expects (RFC 5961 section 4). An answer would begin a
-        // connection that nobody guards.
-        return segment.flags & flag::ACK == 0 && segment.payload == 0;
-    }
-    let Some(end) = ends[direction as usize] else { return true };
-    let occupied = segment.payload + u32::from(segment.flags & flag::FIN != 0);
-    let left = end.wrapping_sub(segment.seq.wrapping_add(occupied));
-    segment.flags & flag::RST != 0 || left <= MOST_WINDOW
-}
-
-/// The largest window (RFC 7323 section 2.3): nothing that is sent again lies farther before the end.
-const MOST_WINDOW: u32 = 1 << 30;

@@ -6,10 +6,9 @@
 
 use super::key;
 use super::stream_event::{StreamEventKind, UnfitMessage};
-use super::stream_finish::is_harmless;
 use super::stream_header::{change_segment, stream_segment};
 use super::stream_ref::{FollowedId, StreamRef};
-use super::stream_search::{Decided, Fired, StreamSearch};
+use super::stream_search::{Decided, Fired, FoundInBytes, StreamSearch};
 use super::streams::{FollowedStream, ReceiverReset, StreamEnd, StreamPhase, Streams};
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
@@ -65,8 +64,7 @@ impl Conntrack {
     /// The packets of streams that the quick pass took, with the ports that they would be sent by.
     pub(crate) fn quick_streams(&self, verdicts: &[Verdict]) -> impl Iterator<Item = (u8, StreamPacket)> {
         self.quick.followed.iter().filter_map(|&(packet, id, direction)| {
-            let extension = self.table.ids(id).extension?;
-            let stream = self.state.extensions.get(extension).stream?;
+            let stream = self.state.stream_of(self.table.ids(id).extension)?;
             let Verdict::Send(out) = verdicts[usize::from(packet)] else { return None };
             Some((packet, StreamPacket { stream, member: (id, direction), out }))
         })
@@ -117,8 +115,17 @@ impl Conntrack {
             return Err(end.into());
         }
         let Some(stream) = self.state.streams.followed[followed].stream else {
-            let phase = &self.state.streams.followed[followed].phase;
-            return match is_harmless(phase, direction, segment.as_ref()) {
+            let StreamPhase::Finished(ends) = self.state.streams.followed[followed].phase else {
+                return Ok(Followed::Passes);
+            };
+            let passes = match segment {
+                Some(TcpSegment { seq, flags, payload, .. }) => {
+                    ends.pass(direction as usize, &Segment { seq, flags, payload, ..Segment::default() })
+                }
+                // Of a fragment it is not known.
+                None => !ends.are_guarded(),
+            };
+            return match passes {
                 true => Ok(Followed::Passes),
                 false if layout.is_fragment() => Err(StreamRefusal::of(DropReason::StreamFragment)),
                 false => Err(StreamRefusal::of(DropReason::StreamOutOfWindow)),
@@ -179,18 +186,11 @@ impl Conntrack {
         };
         let stream = *stream;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let mut search = StreamSearch::new(rules, search, tools);
+        let mut search = StreamSearch::new(rules, search, (tools, &state.cells));
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
-        let (has_no_room, is_unfit) = (search.has_no_room, search.is_unfit);
-        state.cells.not_applied_add(&search.notes.0);
-        let unfit_message = search.unfit_message;
-        let (fired, decided) = search.into_result();
-        self.settle_edits(snapshot, of.member.0);
-        unfit_message.into_iter().for_each(|message| self.tell_unfit(of.member.0, message));
-        for fired in &fired {
-            self.tell_alert(snapshot, of.member.0, *fired);
-        }
+        let found = search.into_found();
+        self.tell_found(snapshot, of.member.0, &found);
         let reason = match outcome.verdict {
             StreamVerdict::Pass | StreamVerdict::Absorb => return Ok(outcome),
             StreamVerdict::Drop(StreamDrop::BadChecksum) => DropReason::StreamBadChecksum,
@@ -207,25 +207,34 @@ impl Conntrack {
                 let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
                 return Err(end.into());
             }
-            StreamVerdict::Drop(StreamDrop::Stopped) if is_unfit => {
+            StreamVerdict::Drop(StreamDrop::Stopped) if found.is_unfit() => {
                 let end = self.give_up(of, id, DropReason::HttpUnfit, packet, layout);
                 return Err(end.into());
             }
-            StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room && of.stream.is_edited => {
+            StreamVerdict::Drop(StreamDrop::Stopped) if found.has_no_room && of.stream.is_edited => {
                 let end = self.give_up(of, id, DropReason::StreamNoRoom, packet, layout);
                 return Err(end.into());
             }
-            StreamVerdict::Drop(StreamDrop::Stopped) if has_no_room => DropReason::StreamNoRoom,
+            StreamVerdict::Drop(StreamDrop::Stopped) if found.has_no_room => DropReason::StreamNoRoom,
             StreamVerdict::Drop(StreamDrop::Stopped) => {
-                let by = decided.map(|decided| self.decide(snapshot, (of, id), decided, packet, layout));
+                let by =
+                    found.decided.map(|decided| self.decide(snapshot, (of, id), decided, packet, layout));
                 return Err(by.map_or(StreamRefusal::of(DropReason::Rule), StreamRefusal::from));
             }
         };
         Err(StreamRefusal::of(reason))
     }
 
+    /// Tells what was found, and what was edited, in the bytes of a connection.
+    #[inline]
+    pub(super) fn tell_found(&mut self, snapshot: &Snapshot, member: ConnId, found: &FoundInBytes) {
+        self.settle_edits(snapshot, member);
+        found.unfit_message.into_iter().for_each(|message| self.tell_unfit(member, message));
+        found.fired.iter().for_each(|fired| self.tell_alert(snapshot, member, *fired));
+    }
+
     /// Tells that a rule with `alert` has matched.
-    pub(super) fn tell_alert(&mut self, snapshot: &Snapshot, member: ConnId, fired: Fired) {
+    fn tell_alert(&mut self, snapshot: &Snapshot, member: ConnId, fired: Fired) {
         let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
         let Some(text) = rule.stream.as_ref().and_then(|stream| stream.alert.clone()) else { return };
         let connection = self.table.get(member);
@@ -235,7 +244,7 @@ impl Conntrack {
 
     /// Tells that a message is not read as HTTP/1.x.
     #[cold]
-    pub(super) fn tell_unfit(&mut self, member: ConnId, message: UnfitMessage) {
+    fn tell_unfit(&mut self, member: ConnId, message: UnfitMessage) {
         let UnfitMessage { direction, end, reason, passes } = message;
         let connection = self.table.get(member);
         let kind = StreamEventKind::HttpUnfit { reason, passes };
@@ -356,9 +365,8 @@ impl Conntrack {
         let target = match segment.flags & flag::ACK != 0 {
             true => ResetTarget { seq: segment.ack, ack: None },
             false => {
-                let numbered =
-                    [flag::SYN, flag::FIN].map(|numbered| u32::from(segment.flags & numbered != 0));
-                let taken = segment.payload + numbered[0] + numbered[1];
+                let numbered = (segment.flags & (flag::SYN | flag::FIN)).count_ones();
+                let taken = segment.payload + numbered;
                 ResetTarget { seq: 0, ack: Some(segment.seq.wrapping_add(taken)) }
             }
         };
@@ -373,15 +381,10 @@ impl Conntrack {
         layout: &Layout,
     ) -> bool {
         let streams = &self.state.streams;
-        let end = self
-            .table
-            .ids(id)
-            .extension
-            .and_then(|id| self.state.extensions.get(id).stream)
-            .and_then(|stream| streams.followed[streams.live(stream)?].end());
+        let stream = self.state.stream_of(self.table.ids(id).extension);
+        let end = stream.and_then(|stream| streams.followed[streams.live(stream)?].end());
         matches!(end, Some(StreamEnd { tells: ReceiverReset::Unknown(told), .. }) if told[direction as usize])
-            && key::signal(packet, layout).is_some_and(|signal| signal.opens())
-            && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
+            && key::begins_connection(packet, layout)
     }
 
     /// Makes a RST that looks like a packet of a direction, from a packet of one direction.

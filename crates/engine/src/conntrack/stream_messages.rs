@@ -4,13 +4,13 @@ use super::stream_event::UnfitMessage;
 use super::stream_http::{HttpId, HttpTurn, not_applied};
 use super::stream_search::{Decided, Fired, Rules, StreamSearch};
 use super::stream_trace::EditTrace;
+use crate::cells::WorkerCells;
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::{HttpDirection, HttpUnfit};
 use mmb_httpedit::{EditOutput, Held, HttpEnd, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
 use mmb_policy::settings::StreamHoldOver;
-use mmb_rewrite::NotAppliedCounts;
 use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ impl StreamSearch<'_> {
         let live = self.live();
         let settings = &self.snapshot().stream_settings;
         let (hold_ms, is_strict) = (settings.hold_ms, settings.hold_over == StreamHoldOver::Close);
-        let StreamSearch { rules: of_connection, tools, notes, unfit_message, .. } = self;
+        let StreamSearch { rules: of_connection, tools, counters, unfit_message, .. } = self;
         if !tools.http.has_rules() {
             sink.pass(bytes.len());
             return ControlFlow::Continue(());
@@ -55,21 +55,14 @@ impl StreamSearch<'_> {
         };
         let mut http = HttpTools { rules, live: own, scanner, scratch: &mut tools.edit_scratch, memory };
         let end = offset + bytes.len() as u64;
-        let traced = tools.trace.as_deref_mut().map(|trace| HttpTrace {
-            trace,
-            direction,
-            offset,
-            bytes,
-            at: 0,
-            by: ArrayVec::new(),
-        });
         let mut out = HttpSink {
             sink,
             rules: of_connection,
-            notes,
+            counters,
             unfit_message,
             place: (direction, offset, end),
-            traced,
+            trace: tools.trace.as_deref_mut(),
+            by: ArrayVec::new(),
         };
         let progress = editor.edit(&mut http, input, &mut out);
         held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
@@ -79,7 +72,7 @@ impl StreamSearch<'_> {
             Some(Held::Match | Held::Last) | None => EditPatience::Hold,
         });
         if has_lost_rules {
-            notes.count(not_applied(HttpNote::RulesChanged));
+            counters.count_not_applied(not_applied(HttpNote::RulesChanged));
         }
         match progress {
             HttpProgress::All | HttpProgress::Opaque => ControlFlow::Continue(()),
@@ -116,7 +109,6 @@ impl StreamSearch<'_> {
 impl StreamSearch<'_> {
     /// A message must not go on.
     fn refuse_message(&mut self, message: UnfitMessage) -> ControlFlow<()> {
-        self.is_unfit = true;
         self.unfit_message = Some(message);
         ControlFlow::Break(())
     }
@@ -126,53 +118,34 @@ impl StreamSearch<'_> {
 struct HttpSink<'h, 's, 'r> {
     sink: &'h mut EditSink<'s>,
     rules: &'h mut Rules<'r>,
-    notes: &'h mut NotAppliedCounts,
+    counters: &'h WorkerCells,
     unfit_message: &'h mut Option<UnfitMessage>,
     /// The direction, and the offsets of the undecided bytes and of their end.
     place: (usize, u64, u64),
-    traced: Option<HttpTrace<'h>>,
-}
-
-/// Tells the edits of one call.
-struct HttpTrace<'h> {
-    trace: &'h mut EditTrace,
-    direction: usize,
-    offset: u64,
-    bytes: &'h [u8],
-    /// Bytes that are decided.
-    at: usize,
-    /// The rules of the next replacement.
+    trace: Option<&'h mut EditTrace>,
+    /// The rules of the next replacement, if edits are traced.
     by: ArrayVec<u32, MOST_NAMED>,
-}
-
-impl HttpTrace<'_> {
-    fn replace(&mut self, count: usize, by: &[u8]) {
-        let removed = self.bytes.get(self.at..self.at + count).unwrap_or_default();
-        let rules = self.by.drain(..).filter_map(RuleSlot::new);
-        self.trace.note(rules, (self.direction, self.offset + self.at as u64), removed, by);
-        self.at += count;
-    }
 }
 
 impl EditOutput for HttpSink<'_, '_, '_> {
     fn pass(&mut self, count: usize) {
         self.sink.pass(count);
-        if let Some(traced) = &mut self.traced {
-            traced.at += count;
-        }
     }
 
     fn replace(&mut self, count: usize, by: &[u8]) {
-        self.sink.replace(count, by);
-        if let Some(traced) = &mut self.traced {
-            traced.replace(count, by);
+        if let Some(trace) = &mut self.trace {
+            let (direction, _, end) = self.place;
+            let rest = self.sink.rest();
+            let rules = self.by.drain(..).filter_map(RuleSlot::new);
+            trace.note(rules, (direction, end - rest.len() as u64), &rest[..count.min(rest.len())], by);
         }
+        self.sink.replace(count, by);
     }
 
     fn made_by(&mut self, rules: &[u32]) {
-        if let Some(traced) = &mut self.traced {
-            traced.by.clear();
-            traced.by.extend(rules.iter().copied());
+        if self.trace.is_some() {
+            self.by.clear();
+            self.by.extend(rules.iter().copied());
         }
     }
 
@@ -184,7 +157,7 @@ impl EditOutput for HttpSink<'_, '_, '_> {
     }
 
     fn note(&mut self, note: HttpNote) {
-        self.notes.count(not_applied(note));
+        self.counters.count_not_applied(not_applied(note));
         if let HttpNote::UnfitPassed(reason) = note {
             let (direction, _, end) = self.place;
             *self.unfit_message = Some(UnfitMessage { direction, end, reason, passes: true });

@@ -10,7 +10,7 @@ id_types! {
 /// A connection's stream. Its number alone may belong to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRef {
-    pub(super) id: FollowedId,
+    pub(crate) id: FollowedId,
     pub(super) serial: u32,
     /// Its numbers differ between the ends.
     pub(super) is_edited: bool,

@@ -6,12 +6,11 @@
 use super::stream_event::UnfitMessage;
 use super::stream_http::HttpId;
 use super::streams::{FoundConstraints, SearchState, SearchTools};
-use crate::cells::RuleCells;
+use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::{Snapshot, StatefulRule, StreamRule};
 use arrayvec::ArrayVec;
 use mmb_classify::RuleSlot;
 use mmb_http::HelloProgress;
-use mmb_rewrite::NotAppliedCounts;
 use mmb_scan::{PatternSet, Scanner};
 use mmb_stream::InOrder;
 use std::ops::ControlFlow;
@@ -45,11 +44,25 @@ pub(super) struct StreamSearch<'s> {
     pub(super) has_no_room: bool,
     /// A pattern of a rule that edits was found in the bytes that were searched last.
     pub(super) has_edits_found: bool,
-    /// A message of HTTP is not understood: the connection must not go on.
-    pub(super) is_unfit: bool,
-    /// The last message that is not understood, whether the connection goes on or not.
+    /// The last message of HTTP that is not understood, whether the connection goes on or not.
     pub(super) unfit_message: Option<UnfitMessage>,
-    pub(super) notes: NotAppliedCounts,
+    pub(super) counters: &'s WorkerCells,
+}
+
+/// What the search of one packet's bytes has found.
+pub(super) struct FoundInBytes {
+    /// The rules with `alert` that fired.
+    pub(super) fired: ArrayVec<Fired, FIRED>,
+    pub(super) decided: Option<Decided>,
+    pub(super) unfit_message: Option<UnfitMessage>,
+    pub(super) has_no_room: bool,
+}
+
+impl FoundInBytes {
+    /// Whether a message of HTTP is not understood, so that the connection must not go on.
+    pub(super) fn is_unfit(&self) -> bool {
+        self.unfit_message.is_some_and(|message| !message.passes)
+    }
 }
 
 /// The rules of a connection, and what they have found.
@@ -66,7 +79,7 @@ impl<'s> StreamSearch<'s> {
     pub(super) fn new(
         (snapshot, cells, live): (&'s Snapshot, &'s RuleCells, &'s [RuleSlot]),
         search: &'s mut SearchState,
-        tools: &'s mut SearchTools,
+        (tools, counters): (&'s mut SearchTools, &'s WorkerCells),
     ) -> StreamSearch<'s> {
         let rules = Rules { snapshot, cells, live, fired: ArrayVec::new(), decided: None };
         StreamSearch {
@@ -75,9 +88,8 @@ impl<'s> StreamSearch<'s> {
             tools,
             has_no_room: false,
             has_edits_found: false,
-            is_unfit: false,
             unfit_message: None,
-            notes: NotAppliedCounts::default(),
+            counters,
         }
     }
 
@@ -123,9 +135,10 @@ impl<'s> StreamSearch<'s> {
         self.rules.count_edit(fired);
     }
 
-    /// The rules with `alert` that fired, and the rule that ends the connection.
-    pub(super) fn into_result(self) -> (ArrayVec<Fired, FIRED>, Option<Decided>) {
-        (self.rules.fired, self.rules.decided)
+    /// What was found.
+    pub(super) fn into_found(self) -> FoundInBytes {
+        let StreamSearch { rules: Rules { fired, decided, .. }, unfit_message, has_no_room, .. } = self;
+        FoundInBytes { fired, decided, unfit_message, has_no_room }
     }
 
     /// Searches bytes that are in order. Breaks if they must not go on.

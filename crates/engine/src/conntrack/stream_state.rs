@@ -13,7 +13,7 @@ use crate::drop::DropReason;
 use mmb_conn::{Connection, ExtensionId, proto};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::RuleId;
-use mmb_rewrite::{NotApplied, NotAppliedCounts};
+use mmb_rewrite::NotApplied;
 use mmb_stream::{Predecessor, Segment, StreamInfo};
 use std::sync::Arc;
 
@@ -54,43 +54,39 @@ impl WorkerState {
     ) -> Result<Option<StreamRef>, DropReason> {
         let stream = self.streams.begin(wanted, first, self.now_ms)?;
         if stream.is_none() {
-            let mut counts = NotAppliedCounts::default();
-            counts.count(NotApplied::StreamUnfit);
-            self.cells.not_applied_add(&counts.0);
+            self.cells.count_not_applied(NotApplied::StreamUnfit);
         }
         Ok(stream)
     }
 
     /// Frees the extension of a connection, and its stream.
     pub(super) fn free_extension(&mut self, id: Option<ExtensionId>) {
-        if let Some(id) = id {
-            let stream = self.extensions.get(id).stream;
-            stream.into_iter().for_each(|stream| self.streams.remove(stream));
-            self.extensions.free(Some(id));
-        }
+        self.stream_of(id).into_iter().for_each(|stream| self.streams.remove(stream));
+        self.extensions.free(id);
     }
 
     /// What a connection that replaces another one has to know of its stream.
     pub(super) fn predecessor(&self, extension: Option<ExtensionId>) -> Predecessor {
-        let stream = extension.and_then(|id| self.extensions.get(id).stream);
-        stream.map_or(Predecessor::default(), |stream| self.streams.predecessor(stream))
+        self.stream_of(extension).map_or(Predecessor::default(), |stream| self.streams.predecessor(stream))
     }
 
-    fn stream_of(&self, connection: &Connection) -> Option<StreamRef> {
-        self.extensions.get(connection.ids.extension?).stream
+    /// The stream of a connection with this extension, if it has one.
+    #[inline]
+    pub(super) fn stream_of(&self, extension: Option<ExtensionId>) -> Option<StreamRef> {
+        self.extensions.get(extension?).stream
     }
 
     /// Whether a connection has a stream, or had one until both ends closed it.
     pub(super) fn has_stream(&self, connection: &Connection) -> bool {
-        self.stream_of(connection).is_some_and(|stream| self.streams.live(stream).is_some())
+        self.stream_of(connection.ids.extension).is_some_and(|stream| self.streams.live(stream).is_some())
     }
 
     /// What is known of the stream of a connection.
     pub(super) fn stream_info(&self, connection: &Connection) -> Option<ConnectionStream> {
-        let (info, end) = self.streams.info(self.stream_of(connection)?)?;
+        let (info, end) = self.streams.info(self.stream_of(connection.ids.extension)?)?;
         // Without both, its ends have closed it.
-        info.as_ref().map(|_| ()).or(end.map(|_| ()))?;
-        Some(ConnectionStream::new(info, end.map(|end| end.reason)))
+        let is_closed = info.is_none() && end.is_none();
+        (!is_closed).then(|| ConnectionStream::new(info, end.map(|end| end.reason)))
     }
 
     /// Tells the checksums of the streams of a connection that ends, for the rules that ask for them.
@@ -98,7 +94,7 @@ impl WorkerState {
         if !self.is_watched() {
             return;
         }
-        let Some(stream) = self.stream_of(connection) else { return };
+        let Some(stream) = self.stream_of(connection.ids.extension) else { return };
         let Some(id) = self.streams.live(stream).filter(|id| self.streams.followed[*id].digests) else {
             return;
         };

@@ -42,8 +42,15 @@ impl Conntrack {
     /// The edits that were noted are those of a connection.
     #[inline]
     pub(super) fn settle_edits(&mut self, snapshot: &Snapshot, member: ConnId) {
-        let trace = self.state.streams.tools.trace.as_mut().filter(|trace| !trace.fresh.is_empty());
-        let Some(EditTrace { packet, fresh, edits, .. }) = trace.map(|trace| &mut **trace) else { return };
+        if self.state.streams.tools.trace.is_some() {
+            self.settle_traced(snapshot, member);
+        }
+    }
+
+    #[cold]
+    fn settle_traced(&mut self, snapshot: &Snapshot, member: ConnId) {
+        let trace = self.state.streams.tools.trace.as_deref_mut();
+        let Some(EditTrace { packet, fresh, edits, .. }) = trace else { return };
         let [forward, _] = self.table.get(member).tuples();
         let id_of = |slot: &RuleSlot| snapshot.stateful(*slot).map(|rule| rule.id);
         edits.extend(fresh.drain(..).map(|FreshEdit { rules, direction, offset, removed, put }| {

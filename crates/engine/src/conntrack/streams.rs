@@ -27,7 +27,8 @@ use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
 use mmb_stream::{
-    AckSpace, Level, Predecessor, Segment, StreamId, StreamInfo, StreamLimits, StreamTable, Unfit, Urgent,
+    AckSpace, FinishedEnds, Level, Predecessor, Segment, StreamId, StreamInfo, StreamLimits, StreamTable,
+    Unfit, Urgent,
 };
 use std::sync::Arc;
 
@@ -82,9 +83,8 @@ pub(super) enum StreamPhase {
     Searched(SearchState),
     /// It drops them.
     Ended(StreamEnd),
-    /// Both ends have closed. It drops those that bring what their receiver cannot have: the number behind the FIN of each direction that was
-    /// guarded.
-    Finished([Option<u32>; 2]),
+    /// Both ends have closed. It drops those that bring what their receiver cannot have.
+    Finished(FinishedEnds),
     /// An end has reset the connection, of which a direction was guarded. It drops what else comes.
     Reset(Predecessor),
 }
@@ -383,8 +383,8 @@ impl Streams {
         self.followed[id].phase = StreamPhase::Ended(end);
     }
 
-    /// Ends the following of a stream of which these constants are left.
-    pub(super) fn finish(&mut self, id: FollowedId, ends: [Option<u32>; 2]) {
+    /// Ends the following of a stream of which no more than its ends is left.
+    pub(super) fn finish(&mut self, id: FollowedId, ends: FinishedEnds) {
         self.release(id);
         self.followed[id].phase = StreamPhase::Finished(ends);
     }
@@ -396,7 +396,7 @@ impl Streams {
         self.release(id);
         self.followed[id].phase = match levels.iter().any(|level| *level >= Level::Guard) {
             true => StreamPhase::Reset(before),
-            false => StreamPhase::Finished([None; 2]),
+            false => StreamPhase::Finished(FinishedEnds::default()),
         };
     }
 

@@ -116,9 +116,8 @@ impl Conntrack {
     /// The number that the sender of edited bytes has for one that packets of the other `direction` acknowledge.
     #[inline(always)]
     pub(super) fn input_of(&self, id: ConnId, direction: Direction, number: u32) -> u32 {
-        if let Some(extension) = self.table.ids(id).extension
-            && let Some(stream) =
-                self.state.extensions.get(extension).stream.filter(|stream| stream.is_edited)
+        let stream = self.state.stream_of(self.table.ids(id).extension);
+        if let Some(stream) = stream.filter(|stream| stream.is_edited)
             && let Some(stream) = self.state.streams.edited(stream)
         {
             return self.state.streams.table.input_of(stream, direction.turned() as usize, number);

@@ -82,9 +82,9 @@ impl Pipeline {
             streamed.sort_unstable_by_key(|(at, _)| *at);
         }
         let mut some_gone = false;
-        let mut ahead = PrefetchAhead::new(&streamed);
+        let mut ahead = PrefetchAhead::new(&streamed, &self.conntrack);
         for (number, &(at, of)) in streamed.iter().enumerate() {
-            ahead.prefetch(number, &self.conntrack);
+            ahead.prefetch(&streamed, number, &self.conntrack);
             if let Some((next, _)) = streamed.get(number + 1) {
                 let next = usize::from(*next);
                 prefetch_payload(&packets[next], &self.work.layouts[next]);
@@ -506,46 +506,48 @@ fn prefetch_payload(packet: &Packet<'_>, layout: &Layout) {
 
 /// Prefetches what the packets of streams need before their turn: what the engine has of a stream, then what that refers to, then what this does. Of
 /// packets of one stream that follow each other, the first one does it for all.
-struct PrefetchAhead<'v> {
-    packets: &'v [(u8, StreamPacket)],
-    /// By stage: the packet that is next.
-    next: [usize; 3],
+struct PrefetchAhead {
+    /// The first packets of streams.
+    first: ArrayVec<u8, VECTOR>,
+    /// Those of them that have had their turn.
+    done: usize,
 }
 
-impl<'v> PrefetchAhead<'v> {
-    /// So many streams before the one at hand a stage is.
+impl PrefetchAhead {
+    /// So many streams before the one at hand each stage is.
     const STREAMS: [usize; 3] = [3, 2, 1];
 
-    fn new(packets: &'v [(u8, StreamPacket)]) -> PrefetchAhead<'v> {
-        PrefetchAhead { packets, next: [0; 3] }
+    fn new(packets: &[(u8, StreamPacket)], conntrack: &Conntrack) -> PrefetchAhead {
+        let mut first = ArrayVec::new();
+        let mut before = None;
+        for (number, (_, of)) in packets.iter().enumerate() {
+            if before != Some(of.stream.id) {
+                before = Some(of.stream.id);
+                // A vector's packets are numbered in a byte.
+                first.push(number as u8);
+            }
+        }
+        let ahead = PrefetchAhead { first, done: 0 };
+        let [most, ..] = PrefetchAhead::STREAMS;
+        (0..most).for_each(|stream| ahead.with(packets, stream, |of| conntrack.prefetch_stream(of)));
+        ahead
     }
 
     /// The packet with this number is about to be taken.
     #[inline]
-    fn prefetch(&mut self, number: usize, conntrack: &Conntrack) {
-        let is_same = number > 0 && self.packets[number - 1].1.stream == self.packets[number].1.stream;
-        if is_same {
+    fn prefetch(&mut self, packets: &[(u8, StreamPacket)], number: usize, conntrack: &Conntrack) {
+        if self.first.get(self.done).is_none_or(|first| usize::from(*first) != number) {
             return;
         }
-        for (stage, streams) in PrefetchAhead::STREAMS.into_iter().enumerate() {
-            // At first the streams that come before, too.
-            let most = if number == 0 { streams + 1 } else { 1 };
-            for _ in 0..most {
-                self.advance(stage, conntrack);
-            }
-        }
+        let [stream, records, edit] = PrefetchAhead::STREAMS.map(|streams| self.done + streams);
+        self.with(packets, stream, |of| conntrack.prefetch_stream(of));
+        self.with(packets, records, |of| conntrack.prefetch_records(of));
+        self.with(packets, edit, |of| conntrack.prefetch_edit(of));
+        self.done += 1;
     }
 
-    fn advance(&mut self, stage: usize, conntrack: &Conntrack) {
-        let next = self.next[stage];
-        let Some((_, of)) = self.packets.get(next) else { return };
-        match stage {
-            0 => conntrack.prefetch_stream(of),
-            1 => conntrack.prefetch_records(of),
-            _ => conntrack.prefetch_edit(of),
-        }
-        let same = self.packets[next..].iter().take_while(|(_, other)| other.stream == of.stream).count();
-        self.next[stage] = next + same;
+    fn with(&self, packets: &[(u8, StreamPacket)], stream: usize, fetch: impl Fn(&StreamPacket)) {
+        self.first.get(stream).into_iter().for_each(|first| fetch(&packets[usize::from(*first)].1));
     }
 }
 

@@ -1,0 +1,59 @@
+//! Which stream is given up for others.
+//!
+//! A few streams are looked at, each time the next ones; the caller ends the connection of the one that is found.
+
+use crate::edit::side::EditStream;
+use crate::id::StreamId;
+use crate::table::{Stream, StreamTable};
+
+/// Streams that are looked at.
+const LOOKS: u32 = 64;
+/// One that keeps bytes is given up only if it was idle for as long.
+const IDLE_S: u32 = 10;
+/// One whose SYN has no answer is given up only if it has waited for as long.
+const HALF_OPEN_S: u32 = 1;
+
+impl StreamTable {
+    /// A stream that may be given up for memory: of some that keep bytes, the one that was idle for longest. The caller resets its connection.
+    pub fn longest_idle(&mut self, now_ms: u64) -> Option<StreamId> {
+        self.victim((now_ms, IDLE_S), |table, stream| {
+            let edit = stream.edit.map(|edit| &table.edit.streams[edit]);
+            stream.sides.iter().any(|side| side.kept() > 0 || side.early.is_some())
+                || edit.is_some_and(EditStream::keeps)
+        })
+    }
+
+    /// If there are as many streams as may be: of some whose initiator's SYN has no answer yet, the one that has waited for longest. The caller gives
+    /// its connection up, so that others find room.
+    pub fn half_open(&mut self, now_ms: u64) -> Option<StreamId> {
+        if self.streams.len() < self.limits.streams {
+            return None;
+        }
+        // The record of a stream that is over has no owner.
+        self.victim((now_ms, HALF_OPEN_S), |_, Stream { sides: [initiator, responder], owner, .. }| {
+            *owner != 0 && initiator.has_begun && !responder.has_begun
+        })
+    }
+
+    /// Of the next streams that are meant, the one that was idle for longest, and for at least so many seconds.
+    fn victim(
+        &mut self,
+        (now_ms, least_s): (u64, u32),
+        is_meant: impl Fn(&StreamTable, &Stream) -> bool,
+    ) -> Option<StreamId> {
+        let now_s = (now_ms / 1000) as u32;
+        let highest = self.streams.highest();
+        let mut found: Option<(u32, StreamId)> = None;
+        for _ in 0..LOOKS.min(highest) {
+            self.hand = if self.hand >= highest { 1 } else { self.hand + 1 };
+            let Some(id) = <StreamId as mmb_base::Id>::new(self.hand) else { continue };
+            let stream = &self.streams[id];
+            let idle_s = now_s.saturating_sub(stream.last_s);
+            let is_longest = found.is_none_or(|(longest, _)| idle_s > longest);
+            if idle_s >= least_s && is_longest && is_meant(self, stream) {
+                found = Some((idle_s, id));
+            }
+        }
+        found.map(|(_, id)| id)
+    }
+}
