@@ -59,17 +59,16 @@ impl TcpTake<'_> {
         if segment.is_corrupt {
             return self.refuse(StreamDrop::BadChecksum);
         }
+        let mut edited = None;
         if self.edit.is_none() {
-            return self.take_sound(segment, payload, scan).0;
+            return self.take_sound(segment, payload, scan, &mut edited);
         }
         let mapped = self.in_input(segment);
         let told = self.ours.told();
-        let outcome = match self.take_sound(&mapped, payload, scan) {
-            (outcome, edited) if outcome.verdict == StreamVerdict::Pass => {
-                self.finish_edited((segment, &mapped), outcome, edited, told)
-            }
-            (outcome, _) => outcome,
-        };
+        let mut outcome = self.take_sound(&mapped, payload, scan, &mut edited);
+        if outcome.verdict == StreamVerdict::Pass {
+            outcome = self.finish_edited((segment, &mapped), outcome, edited, told);
+        }
         match outcome.verdict {
             StreamVerdict::Pass | StreamVerdict::Absorb => self.note_segment(&mapped, outcome.window),
             // Its acknowledgment was taken: what is made from now on has that, and so its window.
@@ -82,28 +81,18 @@ impl TcpTake<'_> {
         outcome
     }
 
-    /// Takes a segment whose checksum is right. An acknowledgment is one of input.
+    /// Takes a segment whose checksum is right. An acknowledgment is one of input. Of a direction that is edited, `edited` tells how it goes on.
     fn take_sound(
-        &mut self,
-        segment: &Segment,
-        payload: &mut [u8],
-        scan: &mut Scan<'_>,
-    ) -> (Outcome, Option<EditedSegment>) {
-        if segment.has(flag::RST) {
-            return (Outcome::PASS, self.reset_edited(segment));
-        }
-        let mut edited = None;
-        let outcome = self.take_open(segment, payload, scan, &mut edited);
-        (outcome, edited)
-    }
-
-    fn take_open(
         &mut self,
         segment: &Segment,
         payload: &mut [u8],
         scan: &mut Scan<'_>,
         edited: &mut Option<EditedSegment>,
     ) -> Outcome {
+        if segment.has(flag::RST) {
+            *edited = self.reset_edited(segment);
+            return Outcome::PASS;
+        }
         if segment.has(flag::SYN) {
             return self.take_syn(segment, payload, scan, edited);
         }
