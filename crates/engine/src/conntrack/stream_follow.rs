@@ -189,6 +189,10 @@ impl Conntrack {
         let mut search = StreamSearch::new(rules, search, (tools, &state.cells));
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
+        let goes_on = matches!(outcome.verdict, StreamVerdict::Pass | StreamVerdict::Absorb);
+        if goes_on && !search.has_news() {
+            return Ok(outcome);
+        }
         let found = search.into_found();
         self.tell_found(snapshot, of.member.0, &found);
         let reason = match outcome.verdict {
@@ -226,7 +230,7 @@ impl Conntrack {
     }
 
     /// Tells what was found, and what was edited, in the bytes of a connection.
-    #[inline]
+    #[cold]
     pub(super) fn tell_found(&mut self, snapshot: &Snapshot, member: ConnId, found: &FoundInBytes) {
         self.settle_edits(snapshot, member);
         found.unfit_message.into_iter().for_each(|message| self.tell_unfit(member, message));

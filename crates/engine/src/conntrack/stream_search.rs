@@ -135,6 +135,17 @@ impl<'s> StreamSearch<'s> {
         self.rules.count_edit(fired);
     }
 
+    /// Whether there is something to tell, or the bytes must not go on.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        let Rules { fired, decided, .. } = &self.rules;
+        !fired.is_empty()
+            || decided.is_some()
+            || self.unfit_message.is_some()
+            || self.has_no_room
+            || self.tools.trace.is_some()
+    }
+
     /// What was found.
     pub(super) fn into_found(self) -> FoundInBytes {
         let StreamSearch { rules: Rules { fired, decided, .. }, unfit_message, has_no_room, .. } = self;

@@ -40,15 +40,7 @@ impl Conntrack {
     }
 
     /// The edits that were noted are those of a connection.
-    #[inline]
     pub(super) fn settle_edits(&mut self, snapshot: &Snapshot, member: ConnId) {
-        if self.state.streams.tools.trace.is_some() {
-            self.settle_traced(snapshot, member);
-        }
-    }
-
-    #[cold]
-    fn settle_traced(&mut self, snapshot: &Snapshot, member: ConnId) {
         let trace = self.state.streams.tools.trace.as_deref_mut();
         let Some(EditTrace { packet, fresh, edits, .. }) = trace else { return };
         let [forward, _] = self.table.get(member).tuples();
