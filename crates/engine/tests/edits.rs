@@ -1,69 +1,18 @@
 //! Rules that edit streams, from outside: the packets that go on and those that are made. Expected packets are built anew.
 
 mod host;
+mod tcp_ends;
 
-use host::{Middlebox, pass_among};
+use host::Middlebox;
 use mmb_engine::{DropReason, MadeKind, NoCycles, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_rewrite::NotApplied;
-use mmb_testkit::{Ip4, Tcp, Udp, Upper};
+use mmb_testkit::{Ip4, Udp, Upper};
 use std::net::Ipv4Addr;
-
-const CLIENT: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 5000);
-const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 80), 80);
-const A: u16 = 0;
-const B: u16 = 1;
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
-/// The first number behind each end's SYN.
-const FORWARD: u32 = 101;
-const REPLY: u32 = 201;
-
-type End = (Ipv4Addr, u16);
-
-fn segment(source: End, destination: End, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Vec<u8> {
-    let payload = payload.to_vec();
-    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, payload, ..Tcp::default() };
-    Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
-}
-
-/// The fields of a TCP frame over IPv4.
-#[derive(Debug, PartialEq, Eq)]
-struct Read {
-    flags: u8,
-    seq: u32,
-    ack: u32,
-    payload: Vec<u8>,
-}
-
-fn sum(bytes: &[u8]) -> u32 {
-    let pair = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
-    let mut sum: u32 = bytes.chunks(2).map(pair).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum
-}
-
-/// Reads a frame whose checksums are right.
-fn read(frame: &[u8]) -> Read {
-    let long = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-    let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
-    let tcp = &frame[34..end];
-    assert_eq!(sum(&frame[14..34]), 0xffff, "the checksum of the IP header");
-    let pseudo = [&frame[26..34], &[0, 6], &(tcp.len() as u16).to_be_bytes(), tcp].concat();
-    assert_eq!(sum(&pseudo), 0xffff, "the checksum of TCP");
-    let header = usize::from(tcp[12] >> 4) * 4;
-    Read { flags: frame[47], seq: long(38), ack: long(42), payload: tcp[header..].to_vec() }
-}
-
-/// What becomes of frames, and of what the middlebox makes of them.
-fn all(mmb: &mut Middlebox, port: u16, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>)> {
-    pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, frames)
-}
+use tcp_ends::{
+    A, ACK, B, CLIENT, End, FIN, FORWARD, PSH, REPLY, Read, SERVER, SYN, all, connect, request, segment, sent,
+};
 
 /// What the middlebox does when time has passed.
 fn later(mmb: &mut Middlebox, ms: u64) -> Vec<(Verdict, Vec<u8>)> {
@@ -72,20 +21,8 @@ fn later(mmb: &mut Middlebox, ms: u64) -> Vec<(Verdict, Vec<u8>)> {
     all(mmb, A, &[])
 }
 
-/// Those that are sent by a port, in order.
-fn sent(done: &[(Verdict, Vec<u8>)], port: u16) -> Vec<Read> {
-    let to = Verdict::Send(PortId(port));
-    done.iter().filter(|(verdict, _)| *verdict == to).map(|(_, frame)| read(frame)).collect()
-}
-
 fn handshake(mmb: &mut Middlebox) {
-    all(mmb, A, &[segment(CLIENT, SERVER, SYN, (FORWARD - 1, 0), b"")]);
-    all(mmb, B, &[segment(SERVER, CLIENT, SYN | ACK, (REPLY - 1, FORWARD), b"")]);
-    all(mmb, A, &[segment(CLIENT, SERVER, ACK, (FORWARD, REPLY), b"")]);
-}
-
-fn request(offset: u32, payload: &[u8]) -> Vec<u8> {
-    segment(CLIENT, SERVER, ACK, (FORWARD + offset, REPLY), payload)
+    connect(mmb, [FORWARD, REPLY]);
 }
 
 fn answer(ack: u32) -> Vec<u8> {

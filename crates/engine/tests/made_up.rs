@@ -1,47 +1,30 @@
 //! Connections that one end makes up of others, of which its peer sees a single one: no guard misses what is cut in two by them.
 
 mod host;
+mod tcp_ends;
 
-use host::{Middlebox, pass_among};
+use host::Middlebox;
 use mmb_engine::{DropReason, Verdict};
 use mmb_packet::PortId;
-use mmb_testkit::{Ip4, Tcp, Upper};
-use std::net::Ipv4Addr;
+use tcp_ends::{A, ACK, B, CLIENT, FIN, RST, SERVER, SYN, one, segment};
 
-type End = (Ipv4Addr, u16);
-
-const CLIENT: End = (Ipv4Addr::new(10, 0, 0, 1), 5000);
-const SERVER: End = (Ipv4Addr::new(192, 0, 2, 80), 80);
-/// The ports of the client and of the server.
-const A: u16 = 0;
-const B: u16 = 1;
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
 /// The first numbers of both ends.
 const OURS: u32 = 1000;
 const THEIRS: u32 = 5000;
 
-fn segment(source: End, destination: End, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Vec<u8> {
-    let payload = payload.to_vec();
-    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, payload, ..Tcp::default() };
-    Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
-}
-
 /// What becomes of a packet of the client: numbers are offsets behind the SYNs of both ends.
 fn client(mmb: &mut Middlebox, flags: u8, offset: u32, payload: &[u8]) -> Verdict {
     let ack = if flags & ACK == 0 { 0 } else { THEIRS + 1 };
-    one(mmb, A, segment(CLIENT, SERVER, flags, ((OURS + 1).wrapping_add(offset), ack), payload))
+    verdict(mmb, A, segment(CLIENT, SERVER, flags, ((OURS + 1).wrapping_add(offset), ack), payload))
 }
 
 fn server(mmb: &mut Middlebox, flags: u8, (offset, acked): (u32, u32), payload: &[u8]) -> Verdict {
     let numbers = ((THEIRS + 1).wrapping_add(offset), OURS + 1 + acked);
-    one(mmb, B, segment(SERVER, CLIENT, flags, numbers, payload))
+    verdict(mmb, B, segment(SERVER, CLIENT, flags, numbers, payload))
 }
 
-fn one(mmb: &mut Middlebox, port: u16, frame: Vec<u8>) -> Verdict {
-    pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, &[frame])[0].0
+fn verdict(mmb: &mut Middlebox, port: u16, frame: Vec<u8>) -> Verdict {
+    one(mmb, port, frame)[0].0
 }
 
 const SENT: Verdict = Verdict::Send(PortId(B));
@@ -128,12 +111,12 @@ fn behind_its_end_a_connection_has_no_syn_ack() {
         let mut mmb = connected(rule);
         assert_eq!(client(&mut mmb, FIN | ACK, 0, b""), SENT);
         assert_eq!(server(&mut mmb, FIN | ACK, (0, 1), b""), BACK);
-        one(&mut mmb, A, segment(CLIENT, SERVER, ACK, (OURS + 2, THEIRS + 2), b""));
+        verdict(&mut mmb, A, segment(CLIENT, SERVER, ACK, (OURS + 2, THEIRS + 2), b""));
         // A number far below; nothing is newer than that.
         let low = OURS.wrapping_sub(1_000_000_000);
-        one(&mut mmb, A, segment(CLIENT, SERVER, SYN, (low, 0), b""));
+        verdict(&mut mmb, A, segment(CLIENT, SERVER, SYN, (low, 0), b""));
         let answer = segment(SERVER, CLIENT, SYN | ACK, (THEIRS + 900_000, low.wrapping_add(1)), b"");
-        assert_eq!(one(&mut mmb, B, answer), REFUSED, "{rule}");
+        assert_eq!(verdict(&mut mmb, B, answer), REFUSED, "{rule}");
     }
 }
 
@@ -143,13 +126,13 @@ fn a_reset_gives_its_place_to_others() {
         let mut mmb = Middlebox::new(&format!("set stream max 1\nset stream unfit close\n{rule}"));
         for port in 5000..5020 {
             let from = (CLIENT.0, port);
-            assert_eq!(one(&mut mmb, A, segment(from, SERVER, SYN, (OURS, 0), b"")), SENT, "{rule}");
+            assert_eq!(verdict(&mut mmb, A, segment(from, SERVER, SYN, (OURS, 0), b"")), SENT, "{rule}");
             let answer = segment(SERVER, from, SYN | ACK, (THEIRS, OURS + 1), b"");
-            assert_eq!(one(&mut mmb, B, answer), BACK);
+            assert_eq!(verdict(&mut mmb, B, answer), BACK);
             let reset = segment(from, SERVER, RST, (OURS + 1, 0), b"");
-            assert_eq!(one(&mut mmb, A, reset), SENT);
+            assert_eq!(verdict(&mut mmb, A, reset), SENT);
             let late = segment(SERVER, from, ACK, (THEIRS + 1, OURS + 1), b"late");
-            assert_eq!(one(&mut mmb, B, late), REFUSED, "what comes behind a reset goes nowhere");
+            assert_eq!(verdict(&mut mmb, B, late), REFUSED, "what comes behind a reset goes nowhere");
         }
     }
 }
@@ -159,7 +142,7 @@ fn half_open_connections_give_way() {
     let mut mmb = Middlebox::new(&format!("set stream max 4\nset stream unfit close\n{}", GUARDS[0]));
     let open = |mmb: &mut Middlebox, port| {
         let syn = segment((CLIENT.0, port), SERVER, SYN, (OURS, 0), b"");
-        one(mmb, A, syn)
+        verdict(mmb, A, syn)
     };
     (6000..6004).for_each(|port| assert_eq!(open(&mut mmb, port), SENT));
     // Not at once: they may be answered.
@@ -168,11 +151,11 @@ fn half_open_connections_give_way() {
     (7001..7005).for_each(|port| assert_eq!(open(&mut mmb, port), SENT, "{port}"));
     // One that was answered does not.
     let answered = (CLIENT.0, 7001);
-    assert_eq!(one(&mut mmb, B, segment(SERVER, answered, SYN | ACK, (THEIRS, OURS + 1), b"")), BACK);
+    assert_eq!(verdict(&mut mmb, B, segment(SERVER, answered, SYN | ACK, (THEIRS, OURS + 1), b"")), BACK);
     mmb.now_ms += 2000;
     for port in 7006..7016 {
         open(&mut mmb, port);
     }
     let data = segment(answered, SERVER, ACK, (OURS + 1, THEIRS + 1), b"data");
-    assert_eq!(one(&mut mmb, A, data), SENT);
+    assert_eq!(verdict(&mut mmb, A, data), SENT);
 }

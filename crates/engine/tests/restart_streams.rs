@@ -1,55 +1,24 @@
 //! Connections with rules on streams from one engine to another: those that cannot go on there are ended, and not passed on.
 
 mod host;
+mod tcp_ends;
 
-use host::{Middlebox, pass_among};
+use host::Middlebox;
 use mmb_engine::{DropReason, SavedState, StateWriter, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
-use mmb_testkit::{Ip4, Tcp, Udp, Upper};
-use std::net::Ipv4Addr;
-
-type End = (Ipv4Addr, u16);
-
-const CLIENT: End = (Ipv4Addr::new(10, 0, 0, 1), 5000);
-const SERVER: End = (Ipv4Addr::new(192, 0, 2, 80), 80);
-const A: u16 = 0;
-const B: u16 = 1;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
-/// The first number behind each end's SYN.
-const FORWARD: u32 = 101;
-const REPLY: u32 = 201;
-/// Milliseconds since 1970 when a state is saved.
-const SAVED_MS: u64 = 1_700_000_000_000;
-const GROWS: &str = "add-stateful id 1 tcp-dport 80 stream \"ATTACK\" mod stream \"(gone)(gone)\"";
-
-fn segment(source: End, destination: End, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Vec<u8> {
-    let payload = payload.to_vec();
-    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, payload, ..Tcp::default() };
-    Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
-}
-
-fn all(mmb: &mut Middlebox, port: u16, frame: Vec<u8>) -> Vec<(Verdict, Vec<u8>)> {
-    pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, &[frame])
-}
+use mmb_testkit::{Ip4, Udp, Upper};
+use tcp_ends::{A, ACK, B, CLIENT, FORWARD, REPLY, RST, SERVER, SYN, connect, one, request, segment};
 
 /// The flags, the sequence and the acknowledgment number of a frame.
 fn read(frame: &[u8]) -> (u8, u32, u32) {
-    let long = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-    (frame[47], long(38), long(42))
+    let read = tcp_ends::read(frame);
+    (read.flags, read.seq, read.ack)
 }
 
-fn connect(mmb: &mut Middlebox, [ours, theirs]: [u32; 2]) {
-    all(mmb, A, segment(CLIENT, SERVER, SYN, (ours - 1, 0), b""));
-    all(mmb, B, segment(SERVER, CLIENT, SYN | ACK, (theirs - 1, ours), b""));
-    all(mmb, A, segment(CLIENT, SERVER, ACK, (ours, theirs), b""));
-}
-
-fn request(offset: u32, payload: &[u8]) -> Vec<u8> {
-    segment(CLIENT, SERVER, ACK, (FORWARD + offset, REPLY), payload)
-}
+/// Milliseconds since 1970 when a state is saved.
+const SAVED_MS: u64 = 1_700_000_000_000;
+const GROWS: &str = "add-stateful id 1 tcp-dport 80 stream \"ATTACK\" mod stream \"(gone)(gone)\"";
 
 /// Another engine under a policy with the connections of this one, and how many of them are over.
 fn restarted(before: &mut Middlebox, policy: &str) -> (Middlebox, u64) {
@@ -74,7 +43,7 @@ fn restarted(before: &mut Middlebox, policy: &str) -> (Middlebox, u64) {
 /// was not told, that gets one with the packet's number, to which it may answer.
 #[track_caller]
 fn assert_answered(mmb: &mut Middlebox, port: u16, frame: &[u8], tells_receiver: bool) {
-    let done = all(mmb, port, frame.to_vec());
+    let done = one(mmb, port, frame.to_vec());
     assert_eq!(done.len(), 2 + usize::from(tells_receiver), "{done:?}");
     assert_eq!(done[0].0, Verdict::Drop(DropReason::StreamLost));
     let (_, seq, ack) = read(frame);
@@ -89,14 +58,14 @@ fn a_connection_with_edits_in_flight_is_over() {
     for policy in [GROWS, "add-stateful id 1 tcp-dport 80 accept", "set conn invalid pass"] {
         let mut before = Middlebox::new(GROWS);
         connect(&mut before, [FORWARD, REPLY]);
-        all(&mut before, A, request(0, b"an ATTACK"));
+        one(&mut before, A, request(0, b"an ATTACK"));
         let (mut after, over) = restarted(&mut before, policy);
         assert_eq!(over, 1);
         // The server acknowledges what it got: nothing that the client sent.
         assert_answered(&mut after, B, &segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 15), b"reply"), true);
         assert_answered(&mut after, A, &request(0, b"an ATTACK"), false);
         assert_answered(&mut after, A, &request(0, b"an ATTACK"), false);
-        let done = all(&mut after, A, segment(CLIENT, SERVER, RST, (FORWARD, 0), b""));
+        let done = one(&mut after, A, segment(CLIENT, SERVER, RST, (FORWARD, 0), b""));
         assert_eq!(done.len(), 1, "a RST is not answered: {done:?}");
         assert_ne!(done[0].0, Verdict::Send(PortId(B)));
     }
@@ -106,17 +75,17 @@ fn a_connection_with_edits_in_flight_is_over() {
 fn an_end_that_was_told_may_begin_anew() {
     let mut before = Middlebox::new(GROWS);
     connect(&mut before, [FORWARD, REPLY]);
-    all(&mut before, A, request(0, b"an ATTACK"));
+    one(&mut before, A, request(0, b"an ATTACK"));
     let (mut after, _) = restarted(&mut before, GROWS);
     let [ours, theirs] = [1_000_000_000, 500];
-    let done = all(&mut after, A, segment(CLIENT, SERVER, SYN, (ours - 1, 0), b""));
+    let done = one(&mut after, A, segment(CLIENT, SERVER, SYN, (ours - 1, 0), b""));
     let [(Verdict::Drop(DropReason::StreamLost), _), (Verdict::Send(PortId(A)), answer)] = &done[..] else {
         panic!("{done:?}")
     };
     assert_eq!(read(answer), (RST | ACK, 0, ours));
     after.now_ms += 1000;
     connect(&mut after, [ours, theirs]);
-    let done = all(&mut after, A, segment(CLIENT, SERVER, ACK, (ours, theirs), b"an ATTACK"));
+    let done = one(&mut after, A, segment(CLIENT, SERVER, ACK, (ours, theirs), b"an ATTACK"));
     assert_eq!(done[0].0, Verdict::Send(PortId(B)));
     assert!(done[0].1.windows(12).any(|bytes| bytes == b"(gone)(gone)"));
     assert_eq!(after.list().len(), 1);
@@ -128,10 +97,10 @@ fn what_a_rule_has_ended_stays_so() {
         let mut before =
             Middlebox::new(&format!("add-stateful id 1 tcp-dport 80 stream \"ATTACK\" {target}"));
         connect(&mut before, [FORWARD, REPLY]);
-        all(&mut before, A, request(0, b"an ATTACK"));
+        one(&mut before, A, request(0, b"an ATTACK"));
         let (mut after, over) = restarted(&mut before, "add-stateful id 1 tcp-dport 80 accept");
         assert_eq!(over, 1);
-        let done = all(&mut after, A, request(9, b"more"));
+        let done = one(&mut after, A, request(9, b"more"));
         assert_eq!((done[0].0, done.len()), (Verdict::Drop(DropReason::StreamLost), 1 + answers), "{done:?}");
     }
 }
@@ -140,11 +109,11 @@ fn what_a_rule_has_ended_stays_so() {
 fn others_go_on() {
     let mut before = Middlebox::new(GROWS);
     connect(&mut before, [FORWARD, REPLY]);
-    all(&mut before, A, request(0, b"an ATTACK"));
-    all(&mut before, B, segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 15), b""));
+    one(&mut before, A, request(0, b"an ATTACK"));
+    one(&mut before, B, segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 15), b""));
     let (mut after, over) = restarted(&mut before, GROWS);
     assert_eq!(over, 0);
-    let done = all(&mut after, A, request(9, b"more"));
+    let done = one(&mut after, A, request(9, b"more"));
     assert_eq!((done[0].0, read(&done[0].1)), (Verdict::Send(PortId(B)), (ACK, FORWARD + 15, REPLY)));
     // Datagrams have no numbers.
     let udp = |payload: &[u8]| {
@@ -153,20 +122,20 @@ fn others_go_on() {
     };
     let policy = "add-stateful id 1 udp-dport 53 stream \"ATTACK\" mod stream \"(gone)(gone)\"";
     let mut before = Middlebox::new(policy);
-    all(&mut before, A, udp(b"an ATTACK"));
+    one(&mut before, A, udp(b"an ATTACK"));
     let (mut after, over) = restarted(&mut before, policy);
-    assert_eq!((over, all(&mut after, A, udp(b"more"))[0].0), (0, Verdict::Send(PortId(B))));
+    assert_eq!((over, one(&mut after, A, udp(b"more"))[0].0), (0, Verdict::Send(PortId(B))));
 }
 
 #[test]
 fn ends_of_a_killed_connection_with_edits_are_told() {
     let mut mmb = Middlebox::new(GROWS);
     connect(&mut mmb, [FORWARD, REPLY]);
-    all(&mut mmb, A, request(0, b"an ATTACK"));
+    one(&mut mmb, A, request(0, b"an ATTACK"));
     let killed = mmb.ask(|connections| connections.kill(&mmb_policy::ConnectionFilter::ALL));
     assert_eq!(killed.ok(), Some(1));
     // What was made is given out with the next packet, which is the server's acknowledgment.
-    let done = all(&mut mmb, B, segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 15), b""));
+    let done = one(&mut mmb, B, segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 15), b""));
     assert_eq!(done[0].0, Verdict::Drop(DropReason::StreamLost));
     let resets: Vec<_> = done[1..].iter().map(|(verdict, frame)| (*verdict, read(frame))).collect();
     // The client has the number 9 bytes behind its first one, the server 15.

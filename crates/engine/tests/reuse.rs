@@ -1,64 +1,19 @@
 //! Connections whose ends and ports are those of one before: each has its own stream.
 
 mod host;
+mod tcp_ends;
 
-use host::{Middlebox, pass_among};
+use host::Middlebox;
 use mmb_engine::{DropReason, Verdict};
 use mmb_packet::PortId;
-use mmb_testkit::{Ip4, Tcp, Upper};
-use std::net::Ipv4Addr;
-
-const CLIENT: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 5000);
-const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 80), 80);
-const A: u16 = 0;
-const B: u16 = 1;
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
-
-type End = (Ipv4Addr, u16);
-
-fn segment(source: End, destination: End, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Vec<u8> {
-    let payload = payload.to_vec();
-    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, payload, ..Tcp::default() };
-    Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
-}
-
-/// The fields of a TCP frame over IPv4.
-#[derive(Debug, PartialEq, Eq)]
-struct Read {
-    flags: u8,
-    seq: u32,
-    ack: u32,
-    payload: Vec<u8>,
-}
-
-fn read(frame: &[u8]) -> Read {
-    let long = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-    let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
-    let header = 34 + usize::from(frame[46] >> 4) * 4;
-    Read { flags: frame[47], seq: long(38), ack: long(42), payload: frame[header..end].to_vec() }
-}
-
-/// What becomes of frames, and of what the middlebox makes of them.
-fn all(mmb: &mut Middlebox, port: u16, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>)> {
-    pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, frames)
-}
-
-/// Those that are sent by a port, in order.
-fn sent(done: &[(Verdict, Vec<u8>)], port: u16) -> Vec<Read> {
-    let to = Verdict::Send(PortId(port));
-    done.iter().filter(|(verdict, _)| *verdict == to).map(|(_, frame)| read(frame)).collect()
-}
+use tcp_ends::{A, ACK, B, CLIENT, End, FIN, Read, SERVER, SYN, all, connect, segment, sent};
 
 const RULE: &str = "add-stateful tcp-dport 80 stream \"ATTACK\" mod stream \"(gone)(gone)\"";
 
 /// A connection from these first numbers, whose bytes are edited.
 #[track_caller]
 fn assert_edited(mmb: &mut Middlebox, [ours, theirs]: [u32; 2]) {
-    all(mmb, A, &[segment(CLIENT, SERVER, SYN, (ours, 0), b"")]);
-    all(mmb, B, &[segment(SERVER, CLIENT, SYN | ACK, (theirs, ours + 1), b"")]);
-    all(mmb, A, &[segment(CLIENT, SERVER, ACK, (ours + 1, theirs + 1), b"")]);
+    connect(mmb, [ours + 1, theirs + 1]);
     let done = all(mmb, A, &[segment(CLIENT, SERVER, ACK, (ours + 1, theirs + 1), b"an ATTACK")]);
     let payload = b"an (gone)(gone)".to_vec();
     assert_eq!(sent(&done, B), [Read { flags: ACK, seq: ours + 1, ack: theirs + 1, payload }]);

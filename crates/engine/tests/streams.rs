@@ -1,6 +1,7 @@
 //! Rules on streams from outside: which packets go on, which packets are made, and what is counted. Expected packets are built anew.
 
 mod host;
+mod tcp_ends;
 
 use host::{Middlebox, engine, pass_among, policy, released};
 use mmb_engine::{DropReason, Level, MadeKind, StreamEvent, StreamEventKind, Verdict, WatchedEvent};
@@ -8,35 +9,9 @@ use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::net::Ipv4Addr;
+use tcp_ends::{A, ACK, B, CLIENT, End, FIN, FORWARD, REPLY, RST, SERVER, SYN, one, request, segment};
 
-const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
-const CLIENT: (Ipv4Addr, u16) = (INSIDE, 5000);
-const WEB: (Ipv4Addr, u16) = (SERVER, 80);
-const A: u16 = 0;
-const B: u16 = 1;
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
-/// The first number behind each end's SYN.
-const FORWARD: u32 = 101;
-const REPLY: u32 = 201;
-
-type End = (Ipv4Addr, u16);
-
-fn segment(source: End, destination: End, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Vec<u8> {
-    let payload = payload.to_vec();
-    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, payload, ..Tcp::default() };
-    Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
-}
-
-/// What becomes of a frame, and of what the middlebox makes of it.
-fn all(mmb: &mut Middlebox, port: u16, frame: Vec<u8>) -> Vec<(Verdict, Vec<u8>)> {
-    pass_among(std::slice::from_mut(&mut mmb.worker), (0, mmb.now_ms), port, &[frame])
-}
-
 /// The handshake between two ends; `seen` is the client as the server sees it.
 fn handshake(mmb: &mut Middlebox, client: End, server: End, outside: Option<Ipv4Addr>) -> End {
     let sent = mmb.through(A, &segment(client, server, SYN, (FORWARD - 1, 0), b""));
@@ -47,11 +22,6 @@ fn handshake(mmb: &mut Middlebox, client: End, server: End, outside: Option<Ipv4
     mmb.through(B, &segment(server, seen, SYN | ACK, (REPLY - 1, FORWARD), b""));
     mmb.through(A, &segment(client, server, ACK, (FORWARD, REPLY), b""));
     seen
-}
-
-/// The client's bytes from an offset on.
-fn request(offset: u32, payload: &[u8]) -> Vec<u8> {
-    segment(CLIENT, WEB, ACK, (FORWARD + offset, REPLY), payload)
 }
 
 /// The fields of a TCP frame over IPv4: its ends, flags, sequence and acknowledgment number.
@@ -85,16 +55,16 @@ fn assert_reset(frame: &[u8], (source, destination): (End, End), seq: u32, ack: 
 #[test]
 fn close_drops_the_packet_and_resets_both_ends() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" close");
-    handshake(&mut mmb, CLIENT, WEB, None);
+    handshake(&mut mmb, CLIENT, SERVER, None);
     let first = request(0, b"an ATT");
     assert_eq!(mmb.through(A, &first), first);
-    let done = all(&mut mmb, A, request(6, b"ACK!"));
+    let done = one(&mut mmb, A, request(6, b"ACK!"));
     let [(verdict, _), (to_server, forward), (to_client, reply)] = &done[..] else { panic!("{done:?}") };
     assert_eq!(*verdict, Verdict::Drop(DropReason::Rule));
     assert_eq!((*to_server, *to_client), (Verdict::Send(PortId(B)), Verdict::Send(PortId(A))));
     // The server expects the byte that was dropped; the client that behind the SYN-ACK.
-    assert_reset(forward, (CLIENT, WEB), FORWARD + 6, Some(REPLY));
-    assert_reset(reply, (WEB, CLIENT), REPLY, Some(FORWARD));
+    assert_reset(forward, (CLIENT, SERVER), FORWARD + 6, Some(REPLY));
+    assert_reset(reply, (SERVER, CLIENT), REPLY, Some(FORWARD));
     assert_eq!(mmb.engine.made(), vec![(MadeKind::Reset, 2)]);
     let count = mmb.engine.rule_count(RuleId(1));
     assert_eq!((count.hits, count.dropped.packets), (1, 1));
@@ -105,26 +75,26 @@ fn close_drops_the_packet_and_resets_both_ends() {
 #[test]
 fn packets_after_close_are_dropped_and_answered() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" close");
-    handshake(&mut mmb, CLIENT, WEB, None);
-    all(&mut mmb, A, request(0, b"ATTACK"));
-    let done = all(&mut mmb, B, segment(WEB, CLIENT, ACK, (REPLY, FORWARD), b"late"));
+    handshake(&mut mmb, CLIENT, SERVER, None);
+    one(&mut mmb, A, request(0, b"ATTACK"));
+    let done = one(&mut mmb, B, segment(SERVER, CLIENT, ACK, (REPLY, FORWARD), b"late"));
     let [(Verdict::Drop(DropReason::Rule), _), (to_server, answer), (to_client, again)] = &done[..] else {
         panic!("{done:?}")
     };
     assert_eq!((*to_server, *to_client), (Verdict::Send(PortId(B)), Verdict::Send(PortId(A))));
-    assert_reset(answer, (CLIENT, WEB), FORWARD, None);
+    assert_reset(answer, (CLIENT, SERVER), FORWARD, None);
     // Its first RST may have been lost. The number is that of the first one, whatever the packet says.
-    assert_reset(again, (WEB, CLIENT), REPLY, None);
-    let done = all(&mut mmb, A, request(3, b"ACK once more"));
+    assert_reset(again, (SERVER, CLIENT), REPLY, None);
+    let done = one(&mut mmb, A, request(3, b"ACK once more"));
     let [_, (_, answer), (_, again)] = &done[..] else { panic!("{done:?}") };
-    assert_reset(answer, (WEB, CLIENT), REPLY, None);
-    assert_reset(again, (CLIENT, WEB), FORWARD, None);
-    assert_eq!(all(&mut mmb, A, request(3, b"")).len(), 2, "no bytes wait for their acknowledgment");
-    let done = all(&mut mmb, A, segment(CLIENT, WEB, RST, (FORWARD, 0), b""));
+    assert_reset(answer, (SERVER, CLIENT), REPLY, None);
+    assert_reset(again, (CLIENT, SERVER), FORWARD, None);
+    assert_eq!(one(&mut mmb, A, request(3, b"")).len(), 2, "no bytes wait for their acknowledgment");
+    let done = one(&mut mmb, A, segment(CLIENT, SERVER, RST, (FORWARD, 0), b""));
     assert_eq!(done.len(), 1, "a RST is not answered: {done:?}");
     // A new connection of the same ends is a new stream.
     mmb.now_ms += 1000;
-    let syn = segment(CLIENT, WEB, SYN, (7_000_000, 0), b"");
+    let syn = segment(CLIENT, SERVER, SYN, (7_000_000, 0), b"");
     assert_eq!(mmb.through(A, &syn), syn);
     let [info] = &mmb.list()[..] else { panic!("one connection") };
     assert_eq!(info.stream.as_ref().and_then(|stream| stream.ended), None);
@@ -135,19 +105,19 @@ fn resets_go_through_the_translation() {
     let mut mmb = Middlebox::new(
         "add-stateful tcp-dport 80 stream \"ATTACK\" map ip-saddr 200.0.0.1 shuffle tcp-sport shuffle tcp-seq-num close",
     );
-    let sent = mmb.through(A, &segment(CLIENT, WEB, SYN, (FORWARD - 1, 0), b""));
+    let sent = mmb.through(A, &segment(CLIENT, SERVER, SYN, (FORWARD - 1, 0), b""));
     let (seen, _, _, isn, _) = read(&sent);
     assert_eq!(seen.0, OUTSIDE);
     let shift = isn.wrapping_sub(FORWARD - 1);
-    mmb.through(B, &segment(WEB, seen, SYN | ACK, (REPLY - 1, isn.wrapping_add(1)), b""));
-    mmb.through(A, &segment(CLIENT, WEB, ACK, (FORWARD, REPLY), b""));
+    mmb.through(B, &segment(SERVER, seen, SYN | ACK, (REPLY - 1, isn.wrapping_add(1)), b""));
+    mmb.through(A, &segment(CLIENT, SERVER, ACK, (FORWARD, REPLY), b""));
     mmb.through(A, &request(0, b"12345"));
-    let done = all(&mut mmb, A, request(5, b"ATTACK"));
+    let done = one(&mut mmb, A, request(5, b"ATTACK"));
     let [_, (Verdict::Send(PortId(B)), forward), (Verdict::Send(PortId(A)), reply)] = &done[..] else {
         panic!("{done:?}")
     };
-    assert_reset(forward, (seen, WEB), (FORWARD + 5).wrapping_add(shift), Some(REPLY));
-    assert_reset(reply, (WEB, CLIENT), REPLY, Some(FORWARD));
+    assert_reset(forward, (seen, SERVER), (FORWARD + 5).wrapping_add(shift), Some(REPLY));
+    assert_reset(reply, (SERVER, CLIENT), REPLY, Some(FORWARD));
 }
 
 #[test]
@@ -157,9 +127,9 @@ fn resets_get_the_edits_of_rules_that_are_matched_for_each_packet() {
          add tcp-rst mod ip-ttl 9
          add eth-type 0-0xffff tcp-flags 0-0xff mod ip-dscp 10",
     );
-    handshake(&mut mmb, CLIENT, WEB, None);
-    all(&mut mmb, A, request(0, b"an "));
-    let done = all(&mut mmb, A, request(3, b"ATTACK"));
+    handshake(&mut mmb, CLIENT, SERVER, None);
+    one(&mut mmb, A, request(0, b"an "));
+    let done = one(&mut mmb, A, request(3, b"ATTACK"));
     let [_, made @ ..] = &done[..] else { panic!("{done:?}") };
     let edited: Vec<_> = made.iter().map(|(_, frame)| (frame[15] >> 2, frame[22])).collect();
     assert_eq!(edited, [(10, 9), (10, 9)]);
@@ -168,19 +138,19 @@ fn resets_get_the_edits_of_rules_that_are_matched_for_each_packet() {
 #[test]
 fn a_syn_with_the_text_is_refused() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" close");
-    let done = all(&mut mmb, A, segment(CLIENT, WEB, SYN, (FORWARD - 1, 0), b"ATTACK"));
+    let done = one(&mut mmb, A, segment(CLIENT, SERVER, SYN, (FORWARD - 1, 0), b"ATTACK"));
     let [(Verdict::Drop(DropReason::Rule), _), .., (Verdict::Send(PortId(A)), reply)] = &done[..] else {
         panic!("{done:?}")
     };
     // An end that waits for a SYN-ACK believes a RST that acknowledges its SYN.
-    assert_reset(reply, (WEB, CLIENT), 0, Some(FORWARD));
+    assert_reset(reply, (SERVER, CLIENT), 0, Some(FORWARD));
 }
 
 #[test]
 fn watch_changes_nothing() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" alert \"seen\"");
     let events = mmb.ask(|connections| connections.watch().expect("the worker answers"));
-    handshake(&mut mmb, CLIENT, WEB, None);
+    handshake(&mut mmb, CLIENT, SERVER, None);
     let frames = [
         request(0, b"ATT"),
         request(20, b"early"),
@@ -210,7 +180,7 @@ fn watch_changes_nothing() {
 #[test]
 fn guard_gives_the_receiver_the_first_copy() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" close");
-    handshake(&mut mmb, CLIENT, WEB, None);
+    handshake(&mut mmb, CLIENT, SERVER, None);
     mmb.through(A, &request(0, b"harmless"));
     let forged = mmb.through(A, &request(2, b"ATTACK"));
     assert_eq!(forged, request(2, b"rmless"));
@@ -238,13 +208,13 @@ fn guard_clamps_the_window() {
         };
         Ip4 { source: source.0, destination: destination.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes()
     };
-    mmb.through(A, &with(CLIENT, WEB, SYN, (FORWARD - 1, 0), 65_535));
-    mmb.through(B, &with(WEB, CLIENT, SYN | ACK, (REPLY - 1, FORWARD), 65_535));
-    mmb.through(A, &with(CLIENT, WEB, ACK, (FORWARD, REPLY), 1000));
-    let wide = with(WEB, CLIENT, ACK, (REPLY, FORWARD), 4096);
+    mmb.through(A, &with(CLIENT, SERVER, SYN, (FORWARD - 1, 0), 65_535));
+    mmb.through(B, &with(SERVER, CLIENT, SYN | ACK, (REPLY - 1, FORWARD), 65_535));
+    mmb.through(A, &with(CLIENT, SERVER, ACK, (FORWARD, REPLY), 1000));
+    let wide = with(SERVER, CLIENT, ACK, (REPLY, FORWARD), 4096);
     assert_eq!(
         mmb.through(B, &wide),
-        with(WEB, CLIENT, ACK, (REPLY, FORWARD), 512),
+        with(SERVER, CLIENT, ACK, (REPLY, FORWARD), 512),
         "64 KiB in units of 128"
     );
     assert_eq!(mmb.dropped(A, &request(70_000, b"beyond")), DropReason::StreamOutOfWindow);
@@ -254,8 +224,9 @@ fn guard_clamps_the_window() {
 fn fragments_of_a_guarded_stream_are_dropped() {
     let fragment = |flags: u16, id: u16| {
         let datagram = Udp { sport: 5000, dport: 53, payload: vec![7; 16], ..Udp::default() };
-        let mut frame =
-            Ip4 { source: INSIDE, destination: SERVER, id, ..Ip4::new(Upper::Udp(datagram)) }.frame().bytes();
+        let mut frame = Ip4 { source: CLIENT.0, destination: SERVER.0, id, ..Ip4::new(Upper::Udp(datagram)) }
+            .frame()
+            .bytes();
         frame[20..22].copy_from_slice(&flags.to_be_bytes());
         frame[24..26].fill(0);
         let sum: u32 =
@@ -280,12 +251,12 @@ fn fragments_of_a_guarded_stream_are_dropped() {
 #[test]
 fn the_packet_of_a_connection_that_ends_in_its_vector_does_not_pass_unseen() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" close");
-    handshake(&mut mmb, CLIENT, WEB, None);
+    handshake(&mut mmb, CLIENT, SERVER, None);
     mmb.through(A, &request(0, b"ATT"));
     let frames = [
         request(3, b"ACK"),
-        segment(CLIENT, WEB, RST | ACK, (FORWARD + 3, REPLY), b""),
-        segment(CLIENT, WEB, SYN, (90_000_000, 0), b""),
+        segment(CLIENT, SERVER, RST | ACK, (FORWARD + 3, REPLY), b""),
+        segment(CLIENT, SERVER, SYN, (90_000_000, 0), b""),
     ];
     let worker = std::slice::from_mut(&mut mmb.worker);
     let done = pass_among(worker, (0, 1000), A, &frames);
@@ -295,12 +266,12 @@ fn the_packet_of_a_connection_that_ends_in_its_vector_does_not_pass_unseen() {
 #[test]
 fn without_room_a_connection_is_unfit() {
     let rule = "set stream max 1\nadd-stateful tcp-dport 80 stream \"ATTACK\" close\n";
-    let other = (INSIDE, 5001);
+    let other = (CLIENT.0, 5001);
     for (setting, is_dropped) in [("pass", false), ("close", true), ("drop", true)] {
         let mut mmb = Middlebox::new(&format!("set stream unfit {setting}\n{rule}"));
-        handshake(&mut mmb, CLIENT, WEB, None);
-        let syn = segment(other, WEB, SYN, (FORWARD - 1, 0), b"");
-        let done = all(&mut mmb, A, syn.clone());
+        handshake(&mut mmb, CLIENT, SERVER, None);
+        let syn = segment(other, SERVER, SYN, (FORWARD - 1, 0), b"");
+        let done = one(&mut mmb, A, syn.clone());
         match is_dropped {
             true => assert_eq!(done[0].0, Verdict::Drop(DropReason::StreamUnfit)),
             false => assert_eq!(done[0], (Verdict::Send(PortId(B)), syn)),
@@ -317,14 +288,14 @@ fn without_room_a_connection_is_unfit() {
 fn the_memory_of_streams_is_given_back() {
     let mut mmb = Middlebox::new("set stream max 10\nadd-stateful tcp-dport 80 stream \"ATTACK\" close");
     for round in 0..200u16 {
-        let client = (INSIDE, 6000 + round);
-        handshake(&mut mmb, client, WEB, None);
-        mmb.through(A, &segment(client, WEB, ACK, (FORWARD, REPLY), b"kept"));
-        mmb.through(A, &segment(client, WEB, FIN | ACK, (FORWARD + 4, REPLY), b""));
+        let client = (CLIENT.0, 6000 + round);
+        handshake(&mut mmb, client, SERVER, None);
+        mmb.through(A, &segment(client, SERVER, ACK, (FORWARD, REPLY), b"kept"));
+        mmb.through(A, &segment(client, SERVER, FIN | ACK, (FORWARD + 4, REPLY), b""));
         mmb.ask(|connections| connections.kill(&mmb_policy::ConnectionFilter::ALL).expect("it answers"));
     }
     assert!(mmb.list().is_empty());
-    handshake(&mut mmb, CLIENT, WEB, None);
+    handshake(&mut mmb, CLIENT, SERVER, None);
     assert_eq!(mmb.list().iter().filter(|info| info.stream.is_some()).count(), 1);
 }
 
@@ -332,13 +303,13 @@ fn the_memory_of_streams_is_given_back() {
 fn a_new_policy_keeps_what_an_unchanged_set_has_begun() {
     let rule = "add-stateful id 1 tcp-dport 80 stream \"ATTACK\" close\n";
     let mut mmb = Middlebox::new(rule);
-    handshake(&mut mmb, CLIENT, WEB, None);
+    handshake(&mut mmb, CLIENT, SERVER, None);
     mmb.through(A, &request(0, b"ATT"));
     mmb.engine.publish(&policy(&format!("{rule}add id 2 udp-dport 9 drop"))).expect("it can be put in force");
     assert_eq!(mmb.dropped(A, &request(3, b"ACK")), DropReason::Rule);
     // Another pattern: what was begun is forgotten, and what follows is found.
     let mut mmb = Middlebox::new(rule);
-    handshake(&mut mmb, CLIENT, WEB, None);
+    handshake(&mut mmb, CLIENT, SERVER, None);
     mmb.through(A, &request(0, b"ATT"));
     let other = "add-stateful id 2 udp-dport 9 stream \"more\" alert";
     mmb.engine.publish(&policy(&format!("{rule}{other}"))).expect("it can be put in force");
@@ -358,17 +329,17 @@ fn a_rule_that_comes_and_goes_is_searched_for_each_time() {
     for round in 0..40u16 {
         let rule = "add-stateful tcp-dport 80 stream \"ATTACK\" close";
         mmb.engine.publish(&policy(rule)).expect("it can be put in force");
-        let client = (INSIDE, 7000 + round);
-        handshake(&mut mmb, client, WEB, None);
-        mmb.through(A, &segment(client, WEB, ACK, (FORWARD, REPLY), b"begins "));
-        let found = segment(client, WEB, ACK, (FORWARD + 7, REPLY), b"ATTACK");
+        let client = (CLIENT.0, 7000 + round);
+        handshake(&mut mmb, client, SERVER, None);
+        mmb.through(A, &segment(client, SERVER, ACK, (FORWARD, REPLY), b"begins "));
+        let found = segment(client, SERVER, ACK, (FORWARD + 7, REPLY), b"ATTACK");
         assert_eq!(mmb.dropped(A, &found), DropReason::Rule, "round {round}");
         // Its stream is still there, so that its set cannot be given up.
-        let idle = (INSIDE, 8000 + round);
-        handshake(&mut mmb, idle, WEB, None);
-        mmb.through(A, &segment(idle, WEB, ACK, (FORWARD, REPLY), b"idles"));
+        let idle = (CLIENT.0, 8000 + round);
+        handshake(&mut mmb, idle, SERVER, None);
+        mmb.through(A, &segment(idle, SERVER, ACK, (FORWARD, REPLY), b"idles"));
         mmb.engine.publish(&policy("")).expect("it can be put in force");
-        mmb.through(A, &segment(idle, WEB, ACK, (FORWARD + 5, REPLY), b"x"));
+        mmb.through(A, &segment(idle, SERVER, ACK, (FORWARD + 5, REPLY), b"x"));
     }
 }
 
@@ -388,7 +359,7 @@ fn patterns_that_cannot_be_searched_for_are_refused_with_the_rule() {
 #[test]
 fn made_packets_are_given_out_once() {
     let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" close");
-    handshake(&mut mmb, CLIENT, WEB, None);
-    all(&mut mmb, A, request(0, b"ATTACK"));
+    handshake(&mut mmb, CLIENT, SERVER, None);
+    one(&mut mmb, A, request(0, b"ATTACK"));
     assert!(released(&mut mmb.worker).is_empty());
 }
