@@ -81,12 +81,15 @@ pub(crate) struct Stream {
     pub(crate) last_s: u32,
 }
 
+/// The records of streams.
+pub(crate) type PlainStreams = Slab<StreamId, Stream, Chunks<Stream, 256>>;
+
 /// The streams of one worker; see the crate.
 #[derive(Debug, Default)]
 pub struct StreamTable {
     pub(crate) limits: StreamLimits,
     pub(crate) pool: ChunkPool,
-    pub(crate) streams: Slab<StreamId, Stream, Chunks<Stream, 256>>,
+    pub(crate) streams: PlainStreams,
     pub(crate) early: EarlyTable,
     pub(crate) edit: EditTable,
     pub(crate) acks: AckSpace,

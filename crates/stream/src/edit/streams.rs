@@ -6,7 +6,8 @@ use super::links::{DirectionId, EditId};
 use super::made::{MadeSegment, Maker};
 use super::patience::{EditPatience, LONG_MS};
 use super::promise::RETRY_MS;
-use super::side::{CREDIT, EditSide, EditStream};
+use super::queue::DirectionQueue;
+use super::side::{CREDIT, EditSide, EditStream, EditStreams};
 use super::sink::Undecided;
 use super::table::EditTable;
 use crate::id::StreamId;
@@ -14,7 +15,7 @@ use crate::limits::AckSpace;
 use crate::reader::StreamReader;
 use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
 use crate::side::{Level, Side};
-use crate::table::{Stream, StreamTable};
+use crate::table::{PlainStreams, Stream, StreamTable};
 
 /// Packets that a direction makes before others have their turn.
 const TURN: u32 = 16;
@@ -77,7 +78,12 @@ impl StreamTable {
     /// sent again.
     pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
         self.now_ms = now_ms;
-        self.next_broken(now_ms).or_else(|| self.next_held(now_ms)).or_else(|| self.next_patient(now_ms))
+        self.next_broken(now_ms).or_else(|| {
+            let hold_ms = u64::from(self.limits.hold_ms.max(1));
+            let StreamTable { streams: plain, edit: EditTable { streams, waiting, patient, .. }, .. } = self;
+            let held = next_held((waiting, streams), plain, now_ms, hold_ms, EditSide::patience);
+            held.or_else(|| next_held((patient, streams), plain, now_ms, u64::from(LONG_MS), |_| 1))
+        })
     }
 
     /// Looks at the directions whose promises are due. Returns one whose receiver does not answer.
@@ -108,54 +114,6 @@ impl StreamTable {
             if edit[direction].work(&sides[direction], &sides[1 - direction], mss).is_some() {
                 ready.push(edits, id);
             }
-        }
-        None
-    }
-
-    fn next_held(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
-        let StreamTable { streams: plain, edit: EditTable { streams, waiting, .. }, .. } = self;
-        while let Some(id) = waiting.first() {
-            let EditStream { sides, stream, .. } = &mut streams[id.edit()];
-            let edit = &mut sides[id.direction()];
-            if edit.due_ms > now_ms {
-                return None;
-            }
-            let stream = *stream;
-            let hold_ms = u64::from(self.limits.hold_ms.max(1));
-            // The rest may have come, and waits for what was lost before it.
-            let is_early = stream.is_some_and(|stream| plain[stream].sides[id.direction()].early.is_some());
-            let due_ms = match is_early || edit.is_shut() {
-                true => now_ms + hold_ms,
-                false => (edit.held_since_ms + hold_ms * edit.patience()).min(now_ms + hold_ms),
-            };
-            waiting.remove(streams, id);
-            if due_ms <= now_ms && stream.is_some() {
-                return stream.map(|stream| (stream, id.direction()));
-            }
-            // Bytes before these were decided meanwhile, or the sender cannot have sent the rest.
-            waiting.push(streams, id);
-            streams[id.edit()].sides[id.direction()].due_ms = due_ms;
-        }
-        None
-    }
-
-    /// The same of those that hold bytes back with long patience.
-    fn next_patient(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
-        let StreamTable { streams: plain, edit: EditTable { streams, patient, .. }, .. } = self;
-        while let Some(id) = patient.first() {
-            let EditStream { sides, stream, .. } = &streams[id.edit()];
-            let edit = &sides[id.direction()];
-            if edit.due_ms > now_ms {
-                return None;
-            }
-            let (stream, is_shut) = (*stream, edit.is_shut());
-            let is_early = stream.is_some_and(|stream| plain[stream].sides[id.direction()].early.is_some());
-            patient.remove(streams, id);
-            if !is_early && !is_shut && stream.is_some() {
-                return stream.map(|stream| (stream, id.direction()));
-            }
-            patient.push(streams, id);
-            streams[id.edit()].sides[id.direction()].due_ms = now_ms + u64::from(LONG_MS);
         }
         None
     }
@@ -341,4 +299,35 @@ impl StreamTable {
     pub(crate) fn end_edit(&mut self, edit: EditId) {
         self.edit.close(edit, &mut self.pool);
     }
+}
+
+/// The next direction of a queue that has held bytes back for long enough: for `hold_ms`, or so many times as long.
+fn next_held<const QUEUE: usize>(
+    (queue, streams): (&mut DirectionQueue<QUEUE>, &mut EditStreams),
+    plain: &PlainStreams,
+    now_ms: u64,
+    hold_ms: u64,
+    times: impl Fn(&EditSide) -> u64,
+) -> Option<(StreamId, usize)> {
+    while let Some(id) = queue.first() {
+        let EditStream { sides, stream, .. } = &streams[id.edit()];
+        let (edit, stream) = (&sides[id.direction()], *stream);
+        if edit.due_ms > now_ms {
+            return None;
+        }
+        // The rest may have come, and waits for what was lost before it.
+        let is_early = stream.is_some_and(|stream| plain[stream].sides[id.direction()].early.is_some());
+        let due_ms = match is_early || edit.is_shut() {
+            true => now_ms + hold_ms,
+            false => (edit.held_since_ms + hold_ms * times(edit)).min(now_ms + hold_ms),
+        };
+        queue.remove(streams, id);
+        if let Some(stream) = stream.filter(|_| due_ms <= now_ms) {
+            return Some((stream, id.direction()));
+        }
+        // Bytes before these were decided meanwhile, or the sender cannot have sent the rest.
+        queue.push(streams, id);
+        streams[id.edit()].sides[id.direction()].due_ms = due_ms;
+    }
+    None
 }
