@@ -4,6 +4,7 @@
 //! that begins something (a field, a target, `!`) and goes on, so that one line can have several errors.
 
 pub(crate) mod filter;
+mod remedy;
 pub(crate) mod rule;
 mod unknown;
 

@@ -1,6 +1,6 @@
 //! The grammar of rules: number, priority, name, constraints, targets, values.
 
-use super::{Parser, list, unknown};
+use super::{Parser, list, remedy, unknown};
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::lexer::TokenKind;
 use crate::nearest::nearest;
@@ -10,14 +10,10 @@ use crate::target;
 use crate::target::info::{Slot, TargetArguments, TargetInfo, TargetSyntax};
 use crate::value;
 use mmb_policy::field::{Field, FieldId, FieldInfo, ValueKind};
-use mmb_policy::http::HeaderName;
 use mmb_policy::rule::{Prio, RuleId, ServerList};
 
 /// The longest name of a rule in bytes.
 const MAX_NAME: usize = 64;
-
-/// The longest text that a remedy repeats, in bytes.
-const MAX_SHOWN: usize = 64;
 
 /// The word before the weight of a member of a set.
 pub(crate) const WEIGHT: &str = "weight";
@@ -298,7 +294,7 @@ impl<'t> Parser<'t, '_, '_> {
         let token = self.peek();
         let kind = match &token.kind {
             TokenKind::Text(text) if text.contains(&b':') => {
-                let remedy = header_remedy(text);
+                let remedy = remedy::header_field(text);
                 let error = Diagnostic::new(token.span, "name and value of a header field are two texts");
                 self.error(error.expected(remedy));
                 self.next();
@@ -500,14 +496,11 @@ impl<'t> Parser<'t, '_, '_> {
             _ => return false,
         };
         let token = self.peek();
-        let text = match &token.kind {
-            TokenKind::Text(text) => text,
-            TokenKind::Bytes(_) | TokenKind::Replacement(_) | TokenKind::Regex(_) => &b"TEXT"[..],
+        let shown = match &token.kind {
+            TokenKind::Text(text) => remedy::shown(text).filter(|text| !text.is_empty()).unwrap_or("TEXT"),
+            TokenKind::Bytes(_) | TokenKind::Replacement(_) | TokenKind::Regex(_) => "TEXT",
             _ => return false,
         };
-        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\`".contains(byte);
-        let is_shown = (1..=MAX_SHOWN).contains(&text.len()) && text.iter().all(is_plain);
-        let shown = if is_shown { String::from_utf8_lossy(text).into_owned() } else { "TEXT".to_owned() };
         let name = target.name;
         let message = format!("what `{name}` acts on is found by a constraint, and `{name}` names its field");
         let expected = format!("`stream \"{shown}\" {name} stream{with}`, or the same with `http-body`");
@@ -588,18 +581,4 @@ impl<'t> Parser<'t, '_, '_> {
 
 fn is_digit_like(c: char) -> bool {
     c.is_ascii_digit() || c == 'x' || c == 'X'
-}
-
-/// How a header field is written that was given as one text.
-fn header_remedy(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let (name, value) = text.split_once(':').unwrap_or((&*text, ""));
-    let is_plain =
-        |part: &str| part.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\`".contains(&byte));
-    let (name, value) = (name.trim(), value.trim());
-    match HeaderName::new(name.as_bytes()).filter(|_| text.len() <= MAX_SHOWN && is_plain(value)) {
-        Some(name) if value.is_empty() => format!("`http-header \"{name}\"`"),
-        Some(name) => format!("`http-header \"{name}\" \"{value}\"`"),
-        None => "`http-header \"NAME\" \"VALUE\"`".to_owned(),
-    }
 }
