@@ -96,38 +96,35 @@ pub(crate) fn stream_event_line(event: &StreamEvent) -> StreamEventLine {
 
 /// Describes the streams of all workers in numbers. `unfit` is what becomes of connections that cannot be followed.
 pub(crate) fn stream_summary_line(workers: &[StreamSummary], unfit: StreamUnfit) -> StreamSummaryLine {
-    let mut line = StreamSummaryLine::default();
-    let mut sums = [(); 3].map(|()| BTreeMap::<&str, u64>::new());
-    for (summary, worker) in workers.iter().zip(0..) {
-        let StreamSummary { usage, levels, states, ended, unfit, kept, waiting, held, unsent } = summary;
-        for (sum, counts) in sums.iter_mut().zip([levels, states, ended]) {
-            counts.iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
-        }
-        for (sum, count) in [
-            (&mut line.unfit, unfit),
-            (&mut line.kept, kept),
-            (&mut line.waiting, waiting),
-            (&mut line.held, held),
-            (&mut line.unsent, unsent),
-        ] {
-            *sum += count;
-        }
-        let StreamUsage { streams, most_streams, memory, most_memory, .. } = *usage;
-        line.workers.push(StreamUsageLine {
+    let mut total = StreamSummary::default();
+    workers.iter().for_each(|worker| total.add(worker.clone()));
+    let StreamSummary { levels, states, ended, unfit: passing, kept, waiting, held, unsent, .. } = total;
+    let usage = workers.iter().zip(0..).map(|(summary, worker)| {
+        let StreamUsage { streams, most_streams, memory, most_memory, .. } = summary.usage;
+        StreamUsageLine {
             worker,
             streams: streams as u64,
             max: most_streams as u64,
             memory: memory as u64,
             memory_max: most_memory as u64,
-        });
+        }
+    });
+    let named = |counts: BTreeMap<&str, u64>| {
+        counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
+    };
+    StreamSummaryLine {
+        levels: named(levels),
+        states: named(states),
+        ended: named(ended),
+        unfit: passing,
+        kept,
+        waiting,
+        held,
+        unsent,
+        // A worker that was never asked to follow streams has no memory for them.
+        workers: usage.filter(|usage| usage.memory_max > 0).collect(),
+        warnings: warnings(workers, unfit),
     }
-    // A worker that was never asked to follow streams has no memory for them.
-    line.workers.retain(|worker| worker.memory_max > 0);
-    let [levels, states, ended] =
-        sums.map(|counts| counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect());
-    (line.levels, line.states, line.ended) = (levels, states, ended);
-    line.warnings = warnings(workers, unfit);
-    line
 }
 
 /// The limits that are reached.

@@ -133,6 +133,7 @@ fn a_reset_gives_its_place_to_others() {
             assert_eq!(verdict(&mut mmb, A, reset), SENT);
             let late = segment(SERVER, from, ACK, (THEIRS + 1, OURS + 1), b"late");
             assert_eq!(verdict(&mut mmb, B, late), REFUSED, "what comes behind a reset goes nowhere");
+            assert!(mmb.list().iter().all(|info| info.stream.is_none()), "{rule}");
         }
     }
 }

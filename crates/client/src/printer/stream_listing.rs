@@ -9,8 +9,8 @@ use mmb_protocol::answer::{
     StreamUsageLine,
 };
 
-/// States of connections that have ended, whose records stay for a while.
-const CLOSED: [&str; 2] = ["time-wait", "reset"];
+/// The state of connections that both ends have closed: their streams stay while something is left to send.
+const CLOSED: &str = "time-wait";
 
 /// A table of streams while it is printed.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl StreamListing {
     /// Prints the stream of a connection.
     pub(super) fn row(&mut self, screen: &mut Screen<'_>, line: &ConnectionLine) {
         let Some(stream) = &line.stream else { return };
-        if !self.selected && stream.ended.is_none() && CLOSED.contains(&&*line.state) {
+        if !self.selected && stream.ended.is_none() && line.state == CLOSED {
             self.left_out += 1;
             return;
         }
@@ -235,7 +235,7 @@ mod tests {
         let lines = [
             stream(1, "established", None),
             stream(2, "time-wait", None),
-            stream(3, "reset", None),
+            stream(3, "time-wait", None),
             stream(4, "reset", Some("rule")),
         ];
         let text = listed(false, &lines);

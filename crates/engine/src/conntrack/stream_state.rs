@@ -76,7 +76,7 @@ impl WorkerState {
         self.extensions.get(extension?).stream
     }
 
-    /// Whether a connection has a stream, or had one until both ends closed it.
+    /// Whether a connection has a stream, or had one until its ends closed or reset it.
     pub(super) fn has_stream(&self, connection: &Connection) -> bool {
         self.stream_of(connection.ids.extension).is_some_and(|stream| self.streams.live(stream).is_some())
     }
@@ -84,9 +84,7 @@ impl WorkerState {
     /// What is known of the stream of a connection.
     pub(super) fn stream_info(&self, connection: &Connection) -> Option<ConnectionStream> {
         let (info, end) = self.streams.info(self.stream_of(connection.ids.extension)?)?;
-        // Without both, its ends have closed it.
-        let is_closed = info.is_none() && end.is_none();
-        (!is_closed).then(|| ConnectionStream::new(info, end.map(|end| end.reason)))
+        Some(ConnectionStream::new(info, end.map(|end| end.reason)))
     }
 
     /// Tells the checksums of the streams of a connection that ends, for the rules that ask for them.

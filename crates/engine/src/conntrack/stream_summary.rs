@@ -31,7 +31,7 @@ pub struct StreamSummary {
 
 impl StreamSummary {
     /// Adds what was counted in more connections; the usage is the latest.
-    pub(crate) fn add(&mut self, other: StreamSummary) {
+    pub fn add(&mut self, other: StreamSummary) {
         self.usage = other.usage;
         for (sums, counts) in [
             (&mut self.levels, other.levels),

@@ -442,10 +442,14 @@ impl Streams {
         }
     }
 
-    /// What is known of a stream, and how it has ended.
+    /// What is known of a stream, or how it was ended; `None` if its own ends have closed or reset it.
     pub(super) fn info(&self, stream: StreamRef) -> Option<(Option<StreamInfo>, Option<StreamEnd>)> {
-        let followed = &self.followed[self.live(stream)?];
-        Some((followed.stream.map(|stream| self.table.info(stream)), followed.end()))
+        let FollowedStream { stream, phase, .. } = &self.followed[self.live(stream)?];
+        match phase {
+            StreamPhase::Ended(end) => Some((None, Some(*end))),
+            StreamPhase::Searched(_) => Some((stream.map(|stream| self.table.info(stream)), None)),
+            StreamPhase::Finished(_) | StreamPhase::Reset(_) => None,
+        }
     }
 }
 
