@@ -57,7 +57,21 @@ impl HttpEditor {
             is_opaque: false,
             gone: 0,
             awaits_end: false,
+            borders: 0,
         }
+    }
+
+    /// Heads and bodies that have begun or ended in either direction: a number that wraps around. What is held for the other direction
+    /// ([`Held::Other`]) is held until it has changed, or nothing is read any more.
+    #[must_use]
+    pub fn borders(&self) -> u32 {
+        self.borders
+    }
+
+    /// Whether what is held for the other direction since this number of [borders](HttpEditor::borders) may go on.
+    #[must_use]
+    pub fn may_go_on(&self, borders: u32) -> bool {
+        self.is_opaque || self.borders != borders
     }
 
     /// Whether no message is under way, so that other rules may take over.
@@ -128,7 +142,8 @@ impl HttpEditor {
                 out.pass(rest.bytes.len());
                 return HttpProgress::Opaque;
             }
-            let step = match self.bodies[input.direction as usize] {
+            let within = self.bodies[input.direction as usize];
+            let step = match within {
                 None => self.head(&mut kit, buffer, (rest, at), out),
                 Some(body) if body.plan == BodyPlan::Pass && (!body.detects || body.is_behind_content) => {
                     self.pass_body(buffer, rest, out)
@@ -139,6 +154,11 @@ impl HttpEditor {
             match step {
                 Ok(step) => {
                     at += step.decided;
+                    let is_border = match within {
+                        None => step.decided > 0,
+                        Some(_) => self.bodies[input.direction as usize].is_none(),
+                    };
+                    self.borders = self.borders.wrapping_add(u32::from(is_border));
                     match step.held {
                         None => {}
                         Some(_) if at == input.bytes.len() => return HttpProgress::All,

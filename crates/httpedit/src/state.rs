@@ -25,6 +25,8 @@ pub struct HttpEditor {
     pub(crate) gone: RuleBits,
     /// Requests wait until no exchange is under way.
     pub(crate) awaits_end: bool,
+    /// Heads and bodies that have begun or ended.
+    pub(crate) borders: u32,
 }
 
 /// A message whose head has passed.

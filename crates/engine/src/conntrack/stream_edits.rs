@@ -144,7 +144,7 @@ impl Conntrack {
     pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
         let Streams { followed, tools, .. } = &self.state.streams;
         let Some(stream) = followed[id].stream else { return };
-        if followed[id].http().is_some_and(|http| tools.http.waits_for_other(http, 1 - direction)) {
+        if followed[id].http().is_some_and(|http| tools.http.may_go_on(http, 1 - direction)) {
             self.release_stream(snapshot, stream, 1 - direction);
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct HttpMessages {
     own: ArrayVec<u32, MOST_RULES>,
     /// What each direction is held for.
     pub(super) held: [Option<Held>; 2],
+    /// The borders of messages when that was found.
+    borders: [u32; 2],
 }
 
 /// What the connections of a worker share.
@@ -42,6 +44,7 @@ pub(super) struct HttpWork {
 pub(super) struct HttpTurn<'w> {
     pub(super) editor: &'w mut HttpEditor,
     pub(super) held: &'w mut [Option<Held>; 2],
+    pub(super) borders: &'w mut [u32; 2],
     pub(super) rules: &'w HttpRules,
     /// The connection's rules.
     pub(super) own: &'w [u32],
@@ -124,10 +127,12 @@ impl HttpWork {
                 messages.editor = Some(HttpEditor::new(rules, messages.own.len()));
             }
         }
-        let HttpMessages { editor: Some(editor), generation, own, held } = messages else { return None };
+        let HttpMessages { editor: Some(editor), generation, own, held, borders } = messages else {
+            return None;
+        };
         let InForce { rules, scanner } = generations.of(*generation)?;
         let memory = memory.as_deref_mut()?;
-        Some(HttpTurn { editor, held, rules, own, scanner, memory, has_lost_rules })
+        Some(HttpTurn { editor, held, borders, rules, own, scanner, memory, has_lost_rules })
     }
 
     /// Whether a message leaves in another framing than it came in.
@@ -135,9 +140,11 @@ impl HttpWork {
         self.messages[id].editor.as_ref().is_some_and(HttpEditor::has_own_framing)
     }
 
-    /// Whether a direction waits for what the other one brings.
-    pub(super) fn waits_for_other(&self, id: HttpId, direction: usize) -> bool {
-        self.messages[id].held[direction] == Some(Held::Other)
+    /// Whether a direction waits for what the other one brings, and that has brought a border of messages since.
+    pub(super) fn may_go_on(&self, id: HttpId, direction: usize) -> bool {
+        let HttpMessages { editor, held, borders, .. } = &self.messages[id];
+        held[direction] == Some(Held::Other)
+            && editor.as_ref().is_some_and(|editor| editor.may_go_on(borders[direction]))
     }
 }
 

@@ -36,7 +36,7 @@ impl StreamSearch<'_> {
             self.has_no_room = true;
             return ControlFlow::Break(());
         };
-        let HttpTurn { editor, held, rules, own, scanner, memory, has_lost_rules } = turn;
+        let HttpTurn { editor, held, borders, rules, own, scanner, memory, has_lost_rules } = turn;
         let limit_ms = match held[direction] {
             // A head, or a message whose length must be known before it leaves.
             Some(Held::Head | Held::Whole) => LONG_MS,
@@ -66,6 +66,7 @@ impl StreamSearch<'_> {
         };
         let progress = editor.edit(&mut http, input, &mut out);
         held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
+        borders[direction] = editor.borders();
         sink.wait(match held[direction] {
             Some(Held::Head | Held::Whole) => EditPatience::Long,
             Some(Held::Other) => EditPatience::Unbounded,

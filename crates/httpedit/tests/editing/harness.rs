@@ -115,12 +115,14 @@ pub(crate) struct Middle {
     scanner: Scanner,
     scratch: EditScratch,
     memory: HttpMemory,
-    editor: HttpEditor,
+    pub(crate) editor: HttpEditor,
     undecided: [Vec<u8>; 2],
     has_ended: [bool; 2],
     output: [Output; 2],
     /// What the last question about a direction was answered.
     pub(crate) progress: [HttpProgress; 2],
+    /// The borders of messages when each direction was asked about last.
+    pub(crate) borders: [u32; 2],
 }
 
 /// What an editor told of a direction.
@@ -181,6 +183,7 @@ impl Middle {
             has_ended: [false; 2],
             output: Default::default(),
             progress: [HttpProgress::All; 2],
+            borders: [0; 2],
         }
     }
 
@@ -189,7 +192,8 @@ impl Middle {
         self.undecided[direction as usize].extend_from_slice(bytes);
         self.ask(direction, false);
         let other = if direction == CLIENT { SERVER } else { CLIENT };
-        if self.progress[other as usize] == HttpProgress::Held(Held::Other) {
+        let is_held = self.progress[other as usize] == HttpProgress::Held(Held::Other);
+        if is_held && self.editor.may_go_on(self.borders[other as usize]) {
             self.ask(other, false);
             self.ask(direction, false);
         }
@@ -229,6 +233,7 @@ impl Middle {
             HttpProgress::Ended(_) | HttpProgress::Unfit(_) | HttpProgress::NoRoom => {}
         }
         self.progress[index] = progress;
+        self.borders[index] = self.editor.borders();
     }
 
     /// The bytes that have left in a direction.

@@ -111,6 +111,24 @@ fn many_requests_wait_for_responses() {
     assert_eq!(middle.progress, [HttpProgress::All; 2]);
 }
 
+/// Of a long response, not each packet is a reason to look at the requests that wait.
+#[test]
+fn only_borders_of_messages_let_others_go_on() {
+    let rules: Vec<Rule> = (0..42).map(|_| rule(vec![http()], vec![])).collect();
+    let mut middle = Middle::new(&rules);
+    middle.feed(CLIENT, &GET.repeat(3));
+    let before = middle.borders[CLIENT as usize];
+    middle.feed(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+    assert!(middle.borders[CLIENT as usize] > before, "a head is a border");
+    for byte in [b"h", b"e", b"l", b"l"] {
+        middle.feed(SERVER, byte);
+        assert!(!middle.editor.may_go_on(middle.borders[CLIENT as usize]));
+        assert_eq!(middle.out(CLIENT).len(), 2 * GET.len());
+    }
+    middle.feed(SERVER, b"o");
+    assert_eq!(middle.out(CLIENT).len(), 3 * GET.len());
+}
+
 #[test]
 fn what_follows_connect_waits() {
     let mut middle = Middle::new(&replaces());
