@@ -6,6 +6,7 @@ logged or cached. A proxy runs on the middle's core alone, and is started again 
 
 from evaluation.policies import SERVER_NAME, WORD
 from evaluation.topology import MIDDLE, SERVER
+from lab import squid
 
 from .base import System
 
@@ -80,24 +81,13 @@ SQUID = """
 http_port {near}:{port} accel defaultsite={server}
 cache_peer {server} parent {port} 0 no-query no-digest no-netdb-exchange originserver name=server
 cache_peer_access server allow all
-never_direct allow all
-http_access allow all
-cache deny all
-access_log none
-cache_log stdio:/dev/stderr
-cache_store_log none
-pid_filename none
-coredump_dir /
-pinger_enable off
-digest_generation off
 client_persistent_connections on
 server_persistent_connections on
-shutdown_lifetime 0 seconds
 via off
 forwarded_for delete
 reply_header_access Server deny all
 reply_header_replace Server {name}
-"""
+""" + squid.QUIET
 
 
 class Proxy(System):

@@ -2,6 +2,8 @@
 
 import shutil
 
+from lab import squid
+
 from .http_ends import PORT as ORIGIN_PORT
 from .topology import SERVER4
 
@@ -55,18 +57,7 @@ SQUID = """
 http_port {port} accel defaultsite=a.org allow-direct
 cache_peer {host} parent {origin_port} 0 no-query no-digest no-netdb-exchange originserver name=origin
 cache_peer_access origin allow all
-never_direct allow all
-http_access allow all
-cache deny all
-access_log none
-cache_log stdio:/dev/stderr
-cache_store_log none
-pid_filename none
-coredump_dir /
-pinger_enable off
-digest_generation off
-shutdown_lifetime 0 seconds
-"""
+""" + squid.QUIET
 
 # The name, the port, the configuration and the command of each.
 JUDGES = {
