@@ -13,7 +13,7 @@
 //! This holds as long as hashes stay secret: a few of them reveal the keys. A choice that can be seen from outside (an address, a server, a
 //! worker) uses a [`Prf`](mmb_random::Prf) with another seed.
 
-use crate::record::Ends;
+use crate::ends::Ends;
 use crate::{Tuple, Wire};
 use mmb_base::VECTOR;
 use mmb_packet::columns::Column;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod ends;
 pub mod fragment;
 mod ghosts;
 mod hash;

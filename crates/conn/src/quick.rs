@@ -1,7 +1,7 @@
 //! What the quick pass (`table/quick.rs`) takes and returns.
 
+use crate::ends::Ends;
 use crate::hash::HashSums;
-use crate::record::Ends;
 use crate::{ConnId, Direction, Side, Tuple, Wire};
 use arrayvec::ArrayVec;
 use mmb_base::VECTOR;

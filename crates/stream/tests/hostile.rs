@@ -45,8 +45,16 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(random: RepeatableRandom, falsehood: f64) -> Sender {
-        Sender { random, time: u32::MAX - 30, falsehood, place: 0 }
+    /// A sender of some habits, its SYN, and the probability that one of its packets is lost.
+    pub(crate) fn begin(mut random: RepeatableRandom) -> (Sender, Seg, f64) {
+        let falsehood = random.of(&[0.0, 0.02, 0.1]);
+        let loss = random.of(&[0.0, 0.1, 0.4]);
+        let mut sender = Sender { random, time: u32::MAX - 30, falsehood, place: 0 };
+        let first = match sender.random.chance(0.3) {
+            true => syn(&sender.bytes(0, 15)),
+            false => syn(b""),
+        };
+        (sender, first, loss)
     }
 
     pub(crate) fn bytes(&mut self, at: i64, len: usize) -> Vec<u8> {
@@ -110,13 +118,7 @@ fn run(seed: u64, overlap: Overlap, has_middle: bool) -> Fate {
     let mut conn = Conn::new(levels, limits(&mut random), [u32::MAX - 8, 77]);
     conn.stop = Some(PATTERN.to_vec());
     let mut receiver = Receiver::new(habits);
-    let falsehood = random.of(&[0.0, 0.02, 0.1]);
-    let loss = random.of(&[0.0, 0.1, 0.4]);
-    let mut sender = Sender::new(random, falsehood);
-    let first = match sender.random.chance(0.3) {
-        true => syn(&sender.bytes(0, 15)),
-        false => syn(b""),
-    };
+    let (mut sender, first, loss) = Sender::begin(random);
     let pass = |conn: &mut Conn, segment: Seg| if has_middle { conn.through(segment) } else { Some(segment) };
     if let Some(first) = pass(&mut conn, first) {
         receiver.receive(&first);

@@ -130,7 +130,7 @@ pub(super) struct OutsideEnd {
     pub(super) of: OutsideId,
     /// The inside address, unless it uses no pool.
     pub(super) pair: Option<PairId>,
-    /// See [`super::pools::column`].
+    /// See [`super::paired_address::column`].
     pub(super) column: u8,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct Binding {
     pub(super) of: OutsideId,
     pub(super) pair: Option<PairId>,
     pub(super) port: u16,
-    /// See [`super::pools::column`].
+    /// See [`super::paired_address::column`].
     pub(super) column: u8,
     /// Whether new connections of the inside endpoint use it. Otherwise it is for a single connection, whose destination the inside
     /// endpoint's shared binding could not be used for.

@@ -11,15 +11,17 @@
 
 use super::addresses::ValueSet;
 use super::available::AvailableIndices;
-use super::bindings::{InsideEnd, Kind, NatKey, OutsideAddress, OutsideEnd, OutsideId, PairId, TargetId};
+use super::bindings::{InsideEnd, OutsideAddress, OutsideEnd, OutsideId, PairId, TargetId};
 use super::ids::IdIndex;
+use super::inside_host::InsideHost;
 use super::interned::Interned;
 use super::mapping::NatError;
+use super::paired_address::{COLUMNS, NONE, NetworkUsage, PairedAddress, column};
 use super::ports::{PortRanges, PortRequest, PortSearch, UsedPorts, size};
 use super::random::{NatRandom, scale};
+use crate::Wire;
 use crate::hash::TupleHasher;
-use crate::{Tuple, Wire, proto};
-use mmb_base::{Chunks, Id, ShardedIndex, Slab, prefetch};
+use mmb_base::{Chunks, ShardedIndex, Slab, prefetch};
 use mmb_policy::settings::PortsPerHost;
 use mmb_random::Prf;
 use std::collections::HashMap;
@@ -70,114 +72,6 @@ struct PoolAddress {
     used: UsedPorts,
     /// The kinds for which the address is exhausted, and its index there.
     exhausted_for: Vec<(PoolKind, u64)>,
-}
-
-/// The outside address of an inside address.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct PairedAddress {
-    address: u128,
-    /// The index of the outside address in the target.
-    index: u64,
-    /// Number of ports that it holds, by column.
-    ports: [u32; COLUMNS],
-    target: TargetId,
-    wire: Wire,
-    family: u8,
-}
-
-const _: () = assert!(size_of::<PairedAddress>() == 64);
-
-impl PairedAddress {
-    #[inline]
-    fn inside(&self) -> InsideHost {
-        let PairedAddress { address, target, wire, family, .. } = *self;
-        InsideHost { address, target, wire, family }
-    }
-}
-
-/// The value of a slab's unused place.
-impl Default for PairedAddress {
-    fn default() -> PairedAddress {
-        PairedAddress {
-            address: 0,
-            index: 0,
-            ports: NONE,
-            target: TargetId::FIRST,
-            wire: Wire::default(),
-            family: 0,
-        }
-    }
-}
-
-/// The ports that an IPv6 network holds, by column.
-struct NetworkUsage {
-    prefix: InsideHost,
-    ports: [u32; COLUMNS],
-}
-
-/// Counters of an inside address's ports: two columns per protocol, the second one for privileged ports.
-const COLUMNS: usize = 7;
-/// No ports are held.
-const NONE: [u32; COLUMNS] = [0; COLUMNS];
-
-/// The column that counts ports of a protocol and a class of ranges.
-pub(super) fn column(proto: u8, class: u8) -> u8 {
-    let column = match proto {
-        proto::TCP => 0,
-        proto::UDP => 2,
-        proto::ICMP | proto::ICMP6 => return 6,
-        _ => 4,
-    };
-    column + u8::from(class == 1)
-}
-
-/// An inside address for one target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct InsideHost {
-    address: u128,
-    target: TargetId,
-    wire: Wire,
-    family: u8,
-}
-
-impl InsideHost {
-    fn of(inside: &InsideEnd) -> InsideHost {
-        InsideHost {
-            address: inside.address,
-            target: inside.target,
-            wire: inside.wire,
-            family: inside.family,
-        }
-    }
-
-    /// The network that an inside address of IPv6 counts for.
-    fn network(self) -> Option<InsideHost> {
-        (self.family == 6).then(|| InsideHost { address: host_of(self.address, self.family), ..self })
-    }
-
-    fn hash(&self, hasher: &TupleHasher) -> u64 {
-        let InsideHost { address, target, wire, family } = *self;
-        let key = NatKey { target: target.number(), ..NatKey::new(Kind::Host, address) };
-        hasher.hash_words(key.on(wire, family))
-    }
-
-    /// The hash that selects its outside address, which is visible outside.
-    fn choice(&self, pairing: &Prf) -> u64 {
-        pairing.hash(&self.tuple().to_bytes())
-    }
-
-    fn tuple(&self) -> Tuple {
-        let InsideHost { address, target, wire, family } = *self;
-        // Counted from zero: the outside addresses of `replay --seed` depend on it.
-        let target = u128::from(target.number()) - 1;
-        Tuple { addresses: [address, target], wire, family, ..Tuple::default() }
-    }
-}
-
-/// The host of an address: for IPv6 its first 64 bits.
-pub(super) fn host_of(address: u128, family: u8) -> u128 {
-    if family == 6 { address >> 64 << 64 } else { address }
 }
 
 /// The outside addresses and ports of all pools.

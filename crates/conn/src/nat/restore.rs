@@ -3,7 +3,7 @@
 use super::addresses::ValueSet;
 use super::bindings::{BindingId, InsideEnd, OutsideAddress};
 use super::mapping::{Mapping, NatError, class};
-use super::pools::column;
+use super::paired_address::column;
 use super::translate::{Nat, Translated};
 use crate::{DESTINATION, SOURCE, Tuple};
 

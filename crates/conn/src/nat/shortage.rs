@@ -4,9 +4,10 @@
 //! ([`Nat::would_free`]), and then releases its binding ([`Nat::release`]).
 
 use super::addresses::ValueSet;
+use super::inside_host::host_of;
 use super::leases::LeaseId;
 use super::mapping::{CLASSES, Mapping, NatError, class};
-use super::pools::{column, host_of};
+use super::paired_address::column;
 use super::ports::within;
 use super::translate::Nat;
 use crate::{Tuple, Wire};

@@ -15,11 +15,11 @@
 
 use super::follow::ORDER_TICK_SHIFT;
 use super::{ConnectionTable, member};
+use crate::ends::Ends;
 use crate::hash::{HashSums, TupleHasher};
 use crate::index::{ABSENT, EMPTY, IndexBucket, TupleIndex};
 use crate::queue::IdQueue;
 use crate::quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector, WORDS};
-use crate::record::Ends;
 use crate::slab::ConnectionSlab;
 use crate::timeouts::StateTimeouts;
 use crate::{ConnId, ConnState, Direction, Side, TcpSegment, Wire, proto};

@@ -76,13 +76,7 @@ fn run(seed: u64, overlap: Overlap) -> (Vec<u8>, u64) {
     let conn = EditedConn::new(levels, limits, words);
     let mut middle = Middle { conn, sent: BTreeMap::new(), is_over: false };
     let mut receiver = Receiver::new(habits);
-    let falsehood = random.of(&[0.0, 0.02, 0.1]);
-    let loss = random.of(&[0.0, 0.1, 0.4]);
-    let mut sender = Sender::new(random, falsehood);
-    let first = match sender.random.chance(0.3) {
-        true => syn(&sender.bytes(0, 15)),
-        false => syn(b""),
-    };
+    let (mut sender, first, loss) = Sender::begin(random);
     middle.pass(first)[0].iter().for_each(|packet| receiver.receive(packet));
     let to_syn_ack = |taken: Seg| syn_ack().ack(taken.ack).window(taken.header.window);
     let mut answer = receiver.acknowledgment().map(to_syn_ack);

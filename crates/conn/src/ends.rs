@@ -1,0 +1,49 @@
+//! Both ends of an IPv4 packet, as a header has them.
+
+use crate::{Direction, Tuple};
+
+/// Addresses and ports of an IPv4 packet as they are in memory: in network order, the source first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) addresses: u64,
+    pub(crate) ports: u32,
+}
+
+impl Ends {
+    /// The ends of a packet with this tuple.
+    pub(crate) fn of(tuple: &Tuple) -> Ends {
+        let [[a, b, c, d], [e, f, g, h]] = tuple.addresses.map(|address| (address as u32).to_be_bytes());
+        let [[i, j], [k, l]] = tuple.ports.map(u16::to_be_bytes);
+        Ends {
+            addresses: u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+            ports: u32::from_ne_bytes([i, j, k, l]),
+        }
+    }
+
+    /// Source and destination exchanged.
+    #[inline(always)]
+    pub(crate) fn turned(self) -> Ends {
+        Ends { addresses: self.addresses.rotate_left(32), ports: self.ports.rotate_left(16) }
+    }
+
+    /// Source and destination exchanged for packets of the responder. Without a branch.
+    #[inline(always)]
+    pub(crate) fn turned_if(self, direction: Direction) -> Ends {
+        let turn = u32::from(direction as u8) * 16;
+        Ends { addresses: self.addresses.rotate_left(2 * turn), ports: self.ports.rotate_left(turn) }
+    }
+
+    /// With some bits changed.
+    #[inline(always)]
+    pub(crate) fn changed(self, bits: Ends) -> Ends {
+        Ends { addresses: self.addresses ^ bits.addresses, ports: self.ports ^ bits.ports }
+    }
+
+    /// The tuple of packets with these ends.
+    pub(crate) fn tuple(self, others: &Tuple) -> Tuple {
+        let [a, b, c, d, e, f, g, h] = self.addresses.to_ne_bytes();
+        let [i, j, k, l] = self.ports.to_ne_bytes();
+        let addresses = [[a, b, c, d], [e, f, g, h]].map(|address| u128::from(u32::from_be_bytes(address)));
+        Tuple { addresses, ports: [[i, j], [k, l]].map(u16::from_be_bytes), ..*others }
+    }
+}

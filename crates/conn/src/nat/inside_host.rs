@@ -1,0 +1,55 @@
+//! Who asks for an outside address.
+
+use super::bindings::{InsideEnd, Kind, NatKey, TargetId};
+use crate::hash::TupleHasher;
+use crate::{Tuple, Wire};
+use mmb_base::Id;
+use mmb_random::Prf;
+
+/// An inside address for one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InsideHost {
+    pub(super) address: u128,
+    pub(super) target: TargetId,
+    pub(super) wire: Wire,
+    pub(super) family: u8,
+}
+
+impl InsideHost {
+    pub(super) fn of(inside: &InsideEnd) -> InsideHost {
+        InsideHost {
+            address: inside.address,
+            target: inside.target,
+            wire: inside.wire,
+            family: inside.family,
+        }
+    }
+
+    /// The network that an inside address of IPv6 counts for.
+    pub(super) fn network(self) -> Option<InsideHost> {
+        (self.family == 6).then(|| InsideHost { address: host_of(self.address, self.family), ..self })
+    }
+
+    pub(super) fn hash(&self, hasher: &TupleHasher) -> u64 {
+        let InsideHost { address, target, wire, family } = *self;
+        let key = NatKey { target: target.number(), ..NatKey::new(Kind::Host, address) };
+        hasher.hash_words(key.on(wire, family))
+    }
+
+    /// The hash that selects its outside address, which is visible outside.
+    pub(super) fn choice(&self, pairing: &Prf) -> u64 {
+        pairing.hash(&self.tuple().to_bytes())
+    }
+
+    fn tuple(&self) -> Tuple {
+        let InsideHost { address, target, wire, family } = *self;
+        // Counted from zero: the outside addresses of `replay --seed` depend on it.
+        let target = u128::from(target.number()) - 1;
+        Tuple { addresses: [address, target], wire, family, ..Tuple::default() }
+    }
+}
+
+/// The host of an address: for IPv6 its first 64 bits.
+pub(super) fn host_of(address: u128, family: u8) -> u128 {
+    if family == 6 { address >> 64 << 64 } else { address }
+}
