@@ -1,6 +1,5 @@
 """Rules that edit streams while rules change under load, over a death of mmb, and under programs that open many connections."""
 
-import itertools
 import re
 import threading
 import time
@@ -79,25 +78,25 @@ TARGETS = {
 }
 
 
-def changes(count):
-    """Commands that add, replace and delete the rule on the load, beside others."""
+def changes(first, count):
+    """Commands that replace the rule on the load (the rule `first` stands) as often, beside others."""
     names = list(TARGETS)
-    for number in range(count):
-        new = f'add-stateful id {number + 2} tcp-dport {PORT} stream "MATCH" {names[number % len(names)]}'
+    for number in range(first, first + count):
+        new = f'add-stateful id {number + 1} tcp-dport {PORT} stream "MATCH" {names[number % len(names)]}'
         kind = number % 4
         if kind == 0:
-            yield f"del {number + 1}"
+            yield f"del {number}"
             yield new
         elif kind == 1:
             yield new
-            yield f"del {number + 1}"
+            yield f"del {number}"
         elif kind == 2:
             yield new
-            yield f"del {number + 1} --keep"
+            yield f"del {number} --keep"
         else:
             yield f'add-stateful id {number + 5000} tcp-dport {PORT + 1} stream {{"other{number}", "x"}} strip stream'
             yield new
-            yield f"del {number + 1}"
+            yield f"del {number}"
             yield f"del {number + 5000}"
 
 
@@ -118,26 +117,37 @@ def lines_of(got, count):
 
 def test_rules_are_replaced_a_hundred_times_under_load(shared):
     """New connections all the time, and one that stays: what arrives is always an edit of what was sent by the rules at some time."""
-    mmb, count, fed, kinds = shared.daemon, 2000, [], set()
+    mmb, count, kinds, over = shared.daemon, 2000, set(), threading.Event()
     mmb("add-stateful id 1", f'tcp-dport {PORT} stream "MATCH" strip stream')
     data = b"".join(LINE % number for number in range(count))
-    changer = threading.Thread(target=lambda: fed.append(feed(mmb, changes(100))))
+    stands = [1]
+
+    def change():
+        """One change more in each batch, so that each kind of text stands at some batch's end."""
+        while stands[0] <= 100 or not over.wait(0.05):
+            feed(mmb, changes(stands[0], 11))
+            stands[0] += 11
+
+    changer = threading.Thread(target=change)
     with pairs(shared, 1, port=PORT + 2) as lasting:
         changer.start()
-        rounds = itertools.count()
-        while changer.is_alive() or (len(kinds) < 3 and next(rounds) < 20):
-            with pairs(shared, 4) as ends:
-                flows = [Flow(*way, data, b"", lambda: 1000, 0.002).start() for end in ends for way in (end, end[::-1])]
-                deadline = time.monotonic() + 20
-                for flow in flows:
-                    flow.join(deadline)
-                    assert flow.error is None
-                    kinds |= lines_of(bytes(flow.got), count)
-        changer.join()
+        try:
+            enough = time.monotonic() + 60
+            while (stands[0] <= 100 or len(kinds) < 3) and changer.is_alive() and time.monotonic() < enough:
+                with pairs(shared, 4) as ends:
+                    flows = [Flow(*way, data, b"", lambda: 1000, 0.002).start() for end in ends for way in (end, end[::-1])]
+                    deadline = time.monotonic() + 20
+                    for flow in flows:
+                        flow.join(deadline)
+                        assert flow.error is None
+                        kinds |= lines_of(bytes(flow.got), count)
+        finally:
+            over.set()
+            changer.join(60)
         carry([Flow(*lasting[0], data, data)], 10)
-    assert fed and len(kinds) >= 3, kinds
+    assert not changer.is_alive() and stands[0] > 100 and len(kinds) >= 3, (stands, kinds)
     with pairs(shared, 1) as ends:
-        carry([Flow(*ends[0], data, edited(data, (b"MATCH", list(TARGETS.values())[99 % len(TARGETS)])))], 10)
+        carry([Flow(*ends[0], data, edited(data, (b"MATCH", TARGETS[list(TARGETS)[(stands[0] - 1) % len(TARGETS)]])))], 10)
 
 
 def test_a_rule_that_drains_edits_its_connections(shared):
