@@ -335,15 +335,17 @@ unsafe extern "C" fn deallocate(pointer: *mut c_void) {
     }
 }
 
-/// What a thread needs to scan with a database, and what the streams hold that it opens.
+/// What a thread needs to scan with a database, if there is one, and what the streams hold that it opens.
 pub(crate) struct Scratch {
-    pointer: NonNull<HsScratch>,
+    pointer: Option<NonNull<HsScratch>>,
     /// Shared with the streams of this scratch only, so that threads do not write to a common counter.
     binding: Arc<Binding>,
 }
 
 struct Binding {
-    database: Arc<Database>,
+    database: Option<Arc<Database>>,
+    /// Bytes of a stream behind those of the library.
+    own_bytes: usize,
     run_time: &'static RunTime,
     /// Where the streams of the scratch are. It changes only while there are none.
     memory: Option<Arc<StreamMemory>>,
@@ -355,13 +357,17 @@ unsafe impl Send for Scratch {}
 unsafe impl Sync for Scratch {}
 
 impl Scratch {
-    /// `None` without memory.
-    pub(crate) fn new(database: &Arc<Database>) -> Option<Scratch> {
-        let mut scratch = null_mut();
-        // SAFETY: the database is one; no scratch yet means a new one.
-        let code = unsafe { hs_alloc_scratch(database.pointer.as_ptr(), &raw mut scratch) };
-        let pointer = NonNull::new(scratch).filter(|_| code == HS_SUCCESS)?;
-        let binding = Binding { database: Arc::clone(database), run_time: RunTime::select(), memory: None };
+    /// For streams with that many bytes of our own. `None` without memory.
+    pub(crate) fn new(database: Option<&Arc<Database>>, own_bytes: usize) -> Option<Scratch> {
+        let mut pointer = None;
+        if let Some(database) = database {
+            let mut scratch = null_mut();
+            // SAFETY: the database is one; no scratch yet means a new one.
+            let code = unsafe { hs_alloc_scratch(database.pointer.as_ptr(), &raw mut scratch) };
+            pointer = Some(NonNull::new(scratch).filter(|_| code == HS_SUCCESS)?);
+        }
+        let (database, run_time) = (database.cloned(), RunTime::select());
+        let binding = Binding { database, own_bytes, run_time, memory: None };
         Some(Scratch { pointer, binding: Arc::new(binding) })
     }
 
@@ -379,14 +385,27 @@ impl Scratch {
 
     /// Lines of memory of a stream.
     pub(crate) fn stream_lines(&self) -> usize {
-        self.binding.database.stream_size.max(1).div_ceil(LINE)
+        self.binding.stream_lines()
+    }
+}
+
+impl Binding {
+    /// Bytes of a stream that are the library's.
+    fn library_bytes(&self) -> usize {
+        self.database.as_ref().map_or(0, |database| database.stream_size)
+    }
+
+    fn stream_lines(&self) -> usize {
+        (self.library_bytes() + self.own_bytes).max(1).div_ceil(LINE)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: it came from the library, is in no use, and is freed once.
-        unsafe { hs_free_scratch(self.pointer.as_ptr()) };
+        if let Some(pointer) = self.pointer {
+            // SAFETY: it came from the library, is in no use, and is freed once.
+            unsafe { hs_free_scratch(pointer.as_ptr()) };
+        }
     }
 }
 
@@ -481,9 +500,9 @@ impl Drop for StreamMemory {
     }
 }
 
-/// An open stream.
+/// An open stream: the library's, if there is a database, and behind it bytes of our own.
 pub(crate) struct Stream {
-    pointer: NonNull<HsStream>,
+    place: NonNull<u8>,
     binding: Arc<Binding>,
 }
 
@@ -496,34 +515,15 @@ impl Stream {
     /// Opens a stream whose memory begins at that line. `None` if these lines are not free, the scratch is bound to no memory, or the library
     /// uses other memory.
     pub(crate) fn open(scratch: &Scratch, line: u32) -> Option<Stream> {
-        let memory = scratch.binding.memory.as_ref()?;
-        let lines = scratch.stream_lines();
+        let binding = &scratch.binding;
+        let memory = binding.memory.as_ref()?;
+        let lines = binding.stream_lines();
         let place = memory.claim(line, lines)?;
-        let mut stream = null_mut();
-        PLACE.set((place.as_ptr().cast(), lines * LINE));
-        // SAFETY: the database is one; the memory is `lines` lines that nothing else uses, aligned more than any type needs.
-        let code = unsafe {
-            (scratch.binding.run_time.open)(scratch.binding.database.pointer.as_ptr(), 0, &raw mut stream)
-        };
-        PLACE.set((null_mut(), 0));
-        let pointer = NonNull::new(stream).filter(|_| code == HS_SUCCESS);
-        match pointer {
-            Some(pointer) if pointer.cast() == place => {
-                Some(Stream { pointer, binding: Arc::clone(&scratch.binding) })
-            }
-            foreign => {
-                if let Some(foreign) = foreign {
-                    // SAFETY: an open stream, in memory of whoever set other functions, which free it.
-                    unsafe {
-                        (scratch.binding.run_time.close)(foreign.as_ptr(), null_mut(), None, null_mut())
-                    };
-                }
-                memory.states[line as usize..][..lines]
-                    .iter()
-                    .for_each(|state| state.store(FREE, Ordering::Release));
-                None
-            }
+        if binding.database.as_ref().is_none_or(|database| open_at(place, database, binding.run_time)) {
+            return Some(Stream { place, binding: Arc::clone(binding) });
         }
+        memory.states[line as usize..][..lines].iter().for_each(|state| state.store(FREE, Ordering::Release));
+        None
     }
 
     /// Whether it was opened with that scratch.
@@ -532,15 +532,60 @@ impl Stream {
         Arc::ptr_eq(&self.binding, &scratch.binding)
     }
 
+    /// The library's part, if there is a database, and the bytes of our own.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (Option<LibraryStream<'_>>, &mut [u8]) {
+        let binding = &*self.binding;
+        // SAFETY: the lines of a stream have room for both parts, and were zeroed when they were got; the library writes to its own part only.
+        // Both are borrowed from this stream, whose lines nothing else uses.
+        let own = unsafe {
+            std::slice::from_raw_parts_mut(
+                self.place.add(binding.library_bytes()).as_ptr(),
+                binding.own_bytes,
+            )
+        };
+        (binding.database.as_ref().map(|_| LibraryStream { pointer: self.place.cast(), binding }), own)
+    }
+}
+
+/// Opens a stream of the library in memory that has room for it. False if it does not use that.
+fn open_at(place: NonNull<u8>, database: &Database, run_time: &RunTime) -> bool {
+    let mut stream = null_mut();
+    PLACE.set((place.as_ptr().cast(), database.stream_size));
+    // SAFETY: the database is one; the memory has the size of a stream, nothing else uses it, and it is aligned more than any type needs.
+    let code = unsafe { (run_time.open)(database.pointer.as_ptr(), 0, &raw mut stream) };
+    PLACE.set((null_mut(), 0));
+    match NonNull::new(stream).filter(|_| code == HS_SUCCESS) {
+        Some(pointer) if pointer.cast() == place => true,
+        Some(foreign) => {
+            // SAFETY: an open stream, in memory of whoever set other functions, which free it.
+            unsafe { (run_time.close)(foreign.as_ptr(), null_mut(), None, null_mut()) };
+            false
+        }
+        None => false,
+    }
+}
+
+/// The library's part of an open stream.
+pub(crate) struct LibraryStream<'s> {
+    pointer: NonNull<HsStream>,
+    binding: &'s Binding,
+}
+
+impl LibraryStream<'_> {
+    /// The scratch of the library, if the stream was opened with that one.
+    #[inline]
+    fn scratch(&self, scratch: &mut Scratch) -> Option<NonNull<HsScratch>> {
+        scratch.pointer.filter(|_| std::ptr::eq(self.binding, &raw const *scratch.binding))
+    }
+
     /// Scans the next bytes.
     #[inline]
     pub(crate) fn scan<F>(&mut self, scratch: &mut Scratch, bytes: &[u8], on_match: &mut F) -> ScanEnd
     where
         F: FnMut(u32, u64) -> ControlFlow<()>,
     {
-        if !self.uses(scratch) {
-            return ScanEnd::NotPrepared;
-        }
+        let Some(scratch) = self.scratch(scratch) else { return ScanEnd::NotPrepared };
         let mut report = Report { on_match, panic: None };
         // The library has 32 bits for the length.
         for part in bytes.chunks(1 << 30) {
@@ -552,7 +597,7 @@ impl Stream {
                     part.as_ptr().cast(),
                     part.len() as c_uint,
                     0,
-                    scratch.pointer.as_ptr(),
+                    scratch.as_ptr(),
                     Some(event::<F>),
                     (&raw mut report).cast(),
                 )
@@ -569,9 +614,7 @@ impl Stream {
     where
         F: FnMut(u32, u64) -> ControlFlow<()>,
     {
-        if !self.uses(scratch) {
-            return ScanEnd::NotPrepared;
-        }
+        let Some(scratch) = self.scratch(scratch) else { return ScanEnd::NotPrepared };
         let mut has_stopped = false;
         let mut on_match = |id, end| {
             let flow = on_match(id, end);
@@ -585,7 +628,7 @@ impl Stream {
             (self.binding.run_time.reset)(
                 self.pointer.as_ptr(),
                 0,
-                scratch.pointer.as_ptr(),
+                scratch.as_ptr(),
                 call,
                 (&raw mut report).cast(),
             )
@@ -603,16 +646,18 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let place = self.pointer.as_ptr();
-        PLACE.set((place.cast(), 0));
-        // SAFETY: the stream is open and is closed once; without a function for matches it needs no scratch. Its memory is kept by
-        // `deallocate`.
-        unsafe { (self.binding.run_time.close)(place, null_mut(), None, null_mut()) };
-        PLACE.set((null_mut(), 0));
+        if self.binding.database.is_some() {
+            let place = self.place.as_ptr().cast();
+            PLACE.set((place, 0));
+            // SAFETY: the stream is open and is closed once; without a function for matches it needs no scratch. Its memory is kept by
+            // `deallocate`.
+            unsafe { (self.binding.run_time.close)(place.cast(), null_mut(), None, null_mut()) };
+            PLACE.set((null_mut(), 0));
+        }
         // It was opened in this memory, to which the scratch is bound as long as it has streams.
         if let Some(memory) = &self.binding.memory {
-            let line = (place.addr() - memory.first.as_ptr().addr()) / LINE;
-            memory.give_back(line as u32, self.binding.database.stream_size.max(1).div_ceil(LINE));
+            let line = (self.place.addr().get() - memory.first.addr().get()) / LINE;
+            memory.give_back(line as u32, self.binding.stream_lines());
         }
     }
 }

@@ -15,8 +15,8 @@
 //! which only [`Scanner::finish`] can know. A match is reported with the piece in which it ends, hence what depends on
 //! bytes *behind* a match (`\b`, `(?m)$`) is refused, as are look-around and back-references.
 //!
-//! The matcher is Vectorscan in streaming mode; all texts and regexes of a set are one database of it (measured: one is faster than a
-//! database of texts beside one of regexes, and compiles as fast). `ffi` has all unsafe code.
+//! Regexes and few texts are found by Vectorscan in streaming mode, as one database of a set; `ffi` has all unsafe code. Many texts, and one alone, are
+//! found without it (`texts`), together with what Vectorscan finds of the same set.
 //!
 //! Where matches start, which of them an edit replaces, and what of one is begun at the end of the bytes, is told by [`EditPatterns`], without
 //! Vectorscan.
@@ -25,10 +25,12 @@
 mod edit;
 mod error;
 mod ffi;
+mod filter;
 mod pattern;
 mod pool;
 mod scanner;
 mod set;
+mod texts;
 mod translate;
 
 pub use edit::{EditPatterns, EditScratch, EditStep};

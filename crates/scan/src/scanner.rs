@@ -4,6 +4,7 @@ use crate::PatternSet;
 use crate::error::PatternError;
 use crate::ffi::{Scratch, Stream, StreamMemory};
 use crate::pool::{POOL_PAGE, Pool};
+use crate::texts::{Pending, TextScan, TextSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Scanner {
 pub struct PreparedSet {
     set: PatternSet,
     scratch: Scratch,
+    /// For the texts that are found without Vectorscan.
+    pending: Option<Pending>,
 }
 
 /// Where a stream stands: what of the patterns of its set is begun at its end. Its memory is in the pool of its scanner, which gets it back by
@@ -50,8 +53,13 @@ impl PreparedSet {
     /// # Errors
     /// There is no memory.
     pub fn new(set: &PatternSet) -> Result<PreparedSet, PatternError> {
-        let scratch = Scratch::new(set.database()).ok_or(PatternError::NoMemory)?;
-        Ok(PreparedSet { set: set.clone(), scratch })
+        let own_bytes = set.texts().map_or(0, TextSet::state_bytes);
+        let scratch = Scratch::new(set.database(), own_bytes).ok_or(PatternError::NoMemory)?;
+        let mut pending = None;
+        if set.texts().is_some() {
+            pending = Some(Pending::new().ok_or(PatternError::NoMemory)?);
+        }
+        Ok(PreparedSet { set: set.clone(), scratch, pending })
     }
 
     /// The set.
@@ -126,7 +134,11 @@ impl Scanner {
         let lines = scratch.stream_lines();
         let line = self.pool.take(lines)?;
         match Stream::open(scratch, line) {
-            Some(stream) => Some(ScanState { stream }),
+            Some(stream) => {
+                let mut state = ScanState { stream };
+                state.open_texts();
+                Some(state)
+            }
             None => {
                 self.pool.give(line);
                 None
@@ -143,15 +155,36 @@ impl Scanner {
         bytes: &[u8],
         on_match: &mut impl FnMut(u32, u64) -> ControlFlow<()>,
     ) -> ScanEnd {
-        match self.scratch_of(state) {
-            Some(scratch) => state.stream.scan(scratch, bytes, on_match),
-            None => ScanEnd::NotPrepared,
+        let Some(PreparedSet { set, scratch, pending }) = self.prepared_of(state) else {
+            return ScanEnd::NotPrepared;
+        };
+        let (library, texts) = state.stream.parts();
+        let (Some(set), Some(pending)) = (set.texts(), pending) else {
+            return library.map_or(ScanEnd::AllScanned, |mut library| library.scan(scratch, bytes, on_match));
+        };
+        let Some(mut texts) = TextScan::new(set, texts, pending, bytes) else { return ScanEnd::Stopped };
+        if let Some(mut library) = library {
+            let end = library.scan(scratch, bytes, &mut |id, end| {
+                texts.tell_until(end, on_match)?;
+                on_match(id, end)
+            });
+            if end != ScanEnd::AllScanned {
+                return end;
+            }
         }
+        if texts.tell_until(u64::MAX, on_match).is_break() {
+            return ScanEnd::Stopped;
+        }
+        texts.finish();
+        ScanEnd::AllScanned
     }
 
     /// Makes a state that of a stream that begins anew.
     pub fn restart(&mut self, state: &mut ScanState) {
-        state.stream.restart();
+        if let (Some(mut library), _) = state.stream.parts() {
+            library.restart();
+        }
+        state.open_texts();
     }
 
     /// Ends a stream that goes on no further: tells the matches of `$` and `\z`, then closes it.
@@ -160,12 +193,25 @@ impl Scanner {
         mut state: ScanState,
         on_match: &mut impl FnMut(u32, u64) -> ControlFlow<()>,
     ) -> ScanEnd {
-        let end = match self.scratch_of(&state) {
-            Some(scratch) => state.stream.finish(scratch, on_match),
-            None => ScanEnd::NotPrepared,
-        };
+        let end = self.end_of(&mut state, on_match);
         self.close(state);
         end
+    }
+
+    /// Tells the matches of `$` and `\z`, which only Vectorscan finds.
+    fn end_of(
+        &mut self,
+        state: &mut ScanState,
+        on_match: &mut impl FnMut(u32, u64) -> ControlFlow<()>,
+    ) -> ScanEnd {
+        let Some(PreparedSet { set, scratch, .. }) = self.prepared_of(state) else {
+            return ScanEnd::NotPrepared;
+        };
+        let (library, texts) = state.stream.parts();
+        if set.texts().is_some() && TextScan::is_stopped(texts) {
+            return ScanEnd::Stopped;
+        }
+        library.map_or(ScanEnd::AllScanned, |mut library| library.finish(scratch, on_match))
     }
 
     /// Ends a stream without a look at `$` and `\z`, and frees its part of the pool.
@@ -184,8 +230,17 @@ impl Scanner {
         self.sets.iter().position(|prepared| prepared.set.is(set))
     }
 
-    fn scratch_of(&mut self, state: &ScanState) -> Option<&mut Scratch> {
-        self.sets.iter_mut().map(|prepared| &mut prepared.scratch).find(|scratch| state.stream.uses(scratch))
+    #[inline]
+    fn prepared_of(&mut self, state: &ScanState) -> Option<&mut PreparedSet> {
+        self.sets.iter_mut().find(|prepared| state.stream.uses(&prepared.scratch))
+    }
+}
+
+impl ScanState {
+    /// Begins the search for texts.
+    fn open_texts(&mut self) {
+        let (_, texts) = self.stream.parts();
+        TextScan::open(texts);
     }
 }
 

@@ -4,7 +4,8 @@ use crate::error::{PatternError, PatternRefusal};
 use crate::ffi::{CompileFailure, Database, Expression};
 use crate::pattern::{Pattern, PatternKind};
 use crate::pool::Pool;
-use crate::translate::{escape, translate};
+use crate::texts::{DividedPattern, Division, TextSet};
+use crate::translate::{Translation, escape, translate};
 use crate::{MOST_PATTERNS, MOST_REGEXES, MOST_SET_POSITIONS, MOST_STATE};
 use siphasher::sip128::{Hasher128, SipHasher};
 use std::fmt;
@@ -18,7 +19,9 @@ pub struct PatternSet {
 }
 
 struct Compiled {
-    database: Arc<Database>,
+    texts: Option<TextSet>,
+    /// What finds the other patterns, if there are some.
+    database: Option<Arc<Database>>,
     digest: SetDigest,
     len: usize,
 }
@@ -39,14 +42,17 @@ impl PatternSet {
             1..=MOST_PATTERNS => {}
             many => return Err(PatternError::TooManyPatterns(many)),
         }
-        let expressions = expressions(patterns)?;
-        let database = Database::compile(&expressions).map_err(PatternError::from)?;
-        if database.stream_size() > MOST_STATE {
-            return Err(PatternError::StateTooLarge(database.stream_size()));
+        let translations = translations(patterns)?;
+        let Division { texts, others } = Division::of(&divided(patterns, &translations));
+        let mut compiled = Compiled { texts, database: None, digest: digest(patterns), len: patterns.len() };
+        if !others.is_empty() {
+            let expressions = expressions(patterns, translations, &others)?;
+            compiled.database = Some(Arc::new(Database::compile(&expressions)?));
         }
-        let compiled =
-            Compiled { database: Arc::new(database), digest: digest(patterns), len: patterns.len() };
-        Ok(PatternSet { compiled: Arc::new(compiled) })
+        match compiled.stream_size() {
+            0..=MOST_STATE => Ok(PatternSet { compiled: Arc::new(compiled) }),
+            large => Err(PatternError::StateTooLarge(large)),
+        }
     }
 
     /// The digest that a set of these patterns has.
@@ -67,21 +73,35 @@ impl PatternSet {
 
     /// Bytes of a pool that each open stream takes.
     pub fn state_bytes(&self) -> usize {
-        Pool::slot_bytes(self.compiled.database.stream_size())
+        Pool::slot_bytes(self.compiled.stream_size())
     }
 
     /// Bytes of a pool that has room for that many open streams of this set.
     pub fn pool_bytes(&self, states: usize) -> usize {
-        Pool::bytes_for(states, self.compiled.database.stream_size())
+        Pool::bytes_for(states, self.compiled.stream_size())
     }
 
-    pub(crate) fn database(&self) -> &Arc<Database> {
-        &self.compiled.database
+    /// The texts that are found without Vectorscan.
+    #[inline]
+    pub(crate) fn texts(&self) -> Option<&TextSet> {
+        self.compiled.texts.as_ref()
+    }
+
+    pub(crate) fn database(&self) -> Option<&Arc<Database>> {
+        self.compiled.database.as_ref()
     }
 
     /// Whether it is the same set, not only an equal one.
     pub(crate) fn is(&self, other: &PatternSet) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
+    }
+}
+
+impl Compiled {
+    /// Bytes of the state of a stream.
+    fn stream_size(&self) -> usize {
+        let library = self.database.as_ref().map_or(0, |database| database.stream_size());
+        library + self.texts.as_ref().map_or(0, TextSet::state_bytes)
     }
 }
 
@@ -99,27 +119,54 @@ fn digest(patterns: &[Pattern]) -> SetDigest {
     SetDigest(hasher.finish128().as_u128())
 }
 
-/// What the library compiles. Texts are regexes too: its compiler of texts is no faster, and takes none that begins with a zero byte.
-fn expressions(patterns: &[Pattern]) -> Result<Vec<Expression>, PatternError> {
-    let mut expressions = Vec::with_capacity(patterns.len());
+/// The patterns in the library's syntax. Checks the limits of each and of all.
+fn translations(patterns: &[Pattern]) -> Result<Vec<Translation>, PatternError> {
+    let mut translations = Vec::with_capacity(patterns.len());
     let (mut regexes, mut positions) = (0, 0);
     for (index, pattern) in patterns.iter().enumerate() {
-        let refused = |refusal| PatternError::Refused { index, refusal };
-        let expression = match &pattern.kind {
-            PatternKind::Text(bytes) => escape(bytes, pattern.ignores_case).map_err(refused)?,
-            PatternKind::Regex(source) => translate(source, pattern.ignores_case).map_err(refused)?,
+        let translation = match &pattern.kind {
+            PatternKind::Text(bytes) => escape(bytes, pattern.ignores_case),
+            PatternKind::Regex(source) => translate(source, pattern.ignores_case),
         };
-        regexes += usize::from(expression.positions > 0);
-        positions += expression.positions;
-        let source = std::ffi::CString::new(expression.source)
-            .map_err(|_| refused(PatternRefusal::Other("a zero byte".to_owned())))?;
-        expressions.push(Expression { source, ignores_case: expression.ignores_case, id: pattern.id });
+        let translation = translation.map_err(|refusal| PatternError::Refused { index, refusal })?;
+        regexes += usize::from(translation.text.is_none());
+        positions += translation.positions;
+        translations.push(translation);
     }
     if regexes > MOST_REGEXES {
         return Err(PatternError::TooManyRegexes(regexes));
     }
     if positions > MOST_SET_POSITIONS {
         return Err(PatternError::TooLarge(positions));
+    }
+    Ok(translations)
+}
+
+fn divided<'p>(patterns: &[Pattern], translations: &'p [Translation]) -> Vec<DividedPattern<'p>> {
+    let of = |(pattern, translation): (&Pattern, &'p Translation)| DividedPattern {
+        text: translation.text.as_deref(),
+        ignores_case: translation.ignores_case,
+        id: pattern.id,
+    };
+    patterns.iter().zip(translations).map(of).collect()
+}
+
+/// What the library compiles: the patterns with those indexes. Texts are regexes too: its compiler of texts is no faster, and takes none that
+/// begins with a zero byte.
+fn expressions(
+    patterns: &[Pattern],
+    translations: Vec<Translation>,
+    indexes: &[usize],
+) -> Result<Vec<Expression>, PatternError> {
+    let mut indexes = indexes.iter().copied().peekable();
+    let mut expressions = Vec::with_capacity(indexes.len());
+    for (index, (pattern, translation)) in patterns.iter().zip(translations).enumerate() {
+        if indexes.next_if_eq(&index).is_some() {
+            let zero = |_| PatternRefusal::Other("a zero byte".to_owned());
+            let source = std::ffi::CString::new(translation.source).map_err(zero);
+            let source = source.map_err(|refusal| PatternError::Refused { index, refusal })?;
+            expressions.push(Expression { source, ignores_case: translation.ignores_case, id: pattern.id });
+        }
     }
     Ok(expressions)
 }

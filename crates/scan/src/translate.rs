@@ -25,6 +25,8 @@ pub(crate) struct Translation {
     pub ignores_case: bool,
     /// Its size as [`MOST_POSITIONS`] has it; 0 if it is a text.
     pub positions: u64,
+    /// Its bytes, if it is a text.
+    pub text: Option<Vec<u8>>,
 }
 
 /// A text.
@@ -36,7 +38,7 @@ pub(crate) fn escape(bytes: &[u8], ignores_case: bool) -> Result<Translation, Pa
     }
     let mut source = String::with_capacity(bytes.len() * 4);
     bytes.iter().for_each(|byte| push_byte(&mut source, *byte));
-    Ok(Translation { source, ignores_case, positions: 0 })
+    Ok(Translation { source, ignores_case, positions: 0, text: Some(bytes.to_vec()) })
 }
 
 /// A regex.
@@ -61,7 +63,7 @@ pub(crate) fn translate(regex: &str, ignores_case: bool) -> Result<Translation, 
     if source.len() > MOST_EXPRESSION {
         return Err(PatternRefusal::TooLarge(positions));
     }
-    Ok(Translation { source, ignores_case: false, positions: positions.max(1) })
+    Ok(Translation { source, ignores_case: false, positions: positions.max(1), text: None })
 }
 
 /// A regex whose matches are edited.

@@ -151,6 +151,47 @@ proptest! {
     }
 }
 
+/// Enough texts that most of a set is found by samples, none of which occurs.
+fn filling(len: usize) -> impl Iterator<Item = Pattern> {
+    (0..1100_usize).map(move |number| {
+        let unlikely =
+            (0..len).map(|at| 0x80 | (number * 31).wrapping_shr(at as u32 * 3 % 11) as u8 | at as u8);
+        Pattern::text(1000 + number as u32, unlikely.collect::<Vec<_>>())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn many_texts_beside_others_match_as_the_whole(
+        some in patterns(),
+        long in vec((vec(byte(), 8..130), any::<bool>()), 1..8),
+        filling_len in proptest::sample::select(vec![5_usize, 8, 13]),
+        (bytes, lengths) in stream(),
+        is_finished: bool
+    ) {
+        let long = long.into_iter().zip(100..);
+        let long = long.map(|((text, ignores_case), id)| Pattern { kind: PatternKind::Text(text), ignores_case, id });
+        let real: Vec<Pattern> = some.into_iter().chain(long).collect();
+        let all: Vec<Pattern> = real.iter().cloned().chain(filling(filling_len)).collect();
+        let set = PatternSet::compile(&all);
+        prop_assume!(set.is_ok());
+        let set = set.expect("checked");
+        let mut stream = bytes;
+        for pattern in &real {
+            if let PatternKind::Text(text) = &pattern.kind {
+                let at = stream.len() / 2;
+                stream.splice(at..at, text.iter().copied());
+            }
+        }
+        let expected = matches(&all, &stream, is_finished);
+        for lengths in [&lengths[..], &[1], &[usize::MAX / 2], &[2, 7, 300]] {
+            prop_assert_eq!(&scan(&set, &stream, lengths, is_finished), &expected, "in pieces of {:?}", lengths);
+        }
+    }
+}
+
 /// Vectorscan's search with AVX2 and AVX-512 overlooks these.
 #[test]
 fn a_match_at_the_end_of_a_piece_is_not_overlooked() {

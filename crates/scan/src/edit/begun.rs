@@ -12,7 +12,7 @@
 //! In the worst case, bytes that are like texts but not begun ones, the cost is a look into a filter for each of the last bytes, as many as the
 //! longest text has.
 
-use super::filter::{StringFilter, StringKey, last_8};
+use crate::filter::{StringFilter, StringKey, last_8};
 use std::ops::Range;
 
 /// The longest ends that begin with 4 bytes of texts and end with 4 bytes of texts; longer ones with 8.

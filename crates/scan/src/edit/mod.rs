@@ -31,7 +31,6 @@ mod backward;
 mod begun;
 mod candidates;
 mod dfa;
-mod filter;
 mod first;
 mod nfa;
 mod prefixes;

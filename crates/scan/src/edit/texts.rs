@@ -4,10 +4,10 @@
 //! those that pass; if that reads much in vain, `aho-corasick` does the rest, in two steps a byte at most.
 
 use super::begun::{BegunFilter, Candidate};
-use super::filter::StartFilter;
 use super::first::{First, What};
 use super::prefixes::PrefixAutomaton;
 use crate::error::PatternError;
+use crate::filter::StartFilter;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, Input, MatchKind};
 use std::collections::HashSet;
 use std::ops::Range;
