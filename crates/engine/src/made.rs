@@ -8,8 +8,8 @@
 
 use arrayvec::ArrayVec;
 use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
-use mmb_packet::{Class, Layout, LinkType, Packet, PortId};
-use mmb_stream::MadeSegment;
+use mmb_packet::{Class, Layout, LinkType, Packet, PortId, proto};
+use mmb_stream::{MadeFor, MadeSegment};
 use std::collections::VecDeque;
 
 /// The kind of a made packet.
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 pub enum MadeKind {
     /// A RST to an end of a connection that a rule closes.
     Reset,
-    /// Bytes of a stream with edits, or its FIN.
+    /// Bytes of a stream with edits, or its FIN; or a datagram of one.
     Data,
     /// An acknowledgment to a sender whose bytes are edited.
     Acknowledgment,
@@ -40,6 +40,7 @@ impl MadeKind {
 /// Bytes of a link header with two VLAN tags and of the fixed part of an IPv6 header.
 const MOST_HEADERS: usize = 20 + 8 + 40;
 const TCP_HEADER: usize = 20;
+const UDP_HEADER: usize = 8;
 const IP4_HEADER: usize = 20;
 const IP6_HEADER: usize = 40;
 
@@ -173,29 +174,41 @@ impl HeaderTemplate {
         self.link
     }
 
-    /// Writes a segment of a stream from the end whose packets have these headers. `ack_shift` is taken off its acknowledgment number.
+    /// Writes a segment or a datagram of a stream from the end whose packets have these headers. `ack_shift` is taken off its acknowledgment number.
     pub(crate) fn segment(&self, ports: [u16; 2], ack_shift: u32, made: &MadeSegment<'_>, out: &mut Vec<u8>) {
         const MARK: u8 = 0b11;
         out.clear();
         let link_len = usize::from(self.link_len);
         let ip_len = if self.is_ip6 { IP6_HEADER } else { IP4_HEADER };
         out.extend_from_slice(&self.bytes[..link_len + ip_len]);
-        let tcp_at = out.len();
+        let l4 = out.len();
         let [source, destination] = ports;
         out.extend_from_slice(&source.to_be_bytes());
         out.extend_from_slice(&destination.to_be_bytes());
+        if made.purpose == MadeFor::Datagram {
+            let len = (UDP_HEADER + made.payload.len()) as u16;
+            out.extend_from_slice(&len.to_be_bytes());
+            out.extend_from_slice(&[0; 2]);
+            out.extend_from_slice(made.payload);
+            let (headers, udp) = out.split_at_mut(l4);
+            let checksum =
+                self.finish_ip(&mut headers[link_len..], proto::UDP, udp.len()).bytes(udp).checksum();
+            // Zero would say that there is none (RFC 768).
+            let checksum = if checksum == 0 { 0xffff } else { checksum };
+            udp[6..8].copy_from_slice(&checksum.to_be_bytes());
+            return;
+        }
         out.extend_from_slice(&made.seq.to_be_bytes());
         out.extend_from_slice(&made.ack.wrapping_sub(ack_shift).to_be_bytes());
         out.extend_from_slice(&[0, made.flags]);
         out.extend_from_slice(&made.window.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
         push_options(made, ack_shift, out);
-        out[tcp_at + 12] = (((out.len() - tcp_at) / 4) << 4) as u8;
+        out[l4 + 12] = (((out.len() - l4) / 4) << 4) as u8;
         out.extend_from_slice(made.payload);
-        let (headers, tcp) = out.split_at_mut(tcp_at);
+        let (headers, tcp) = out.split_at_mut(l4);
         let ip = &mut headers[link_len..];
-        let pseudo = if self.is_ip6 { finish_ip6(ip, tcp.len()) } else { finish_ip4(ip, tcp.len()) };
-        let checksum = pseudo.bytes(tcp).checksum();
+        let checksum = self.finish_ip(ip, proto::TCP, tcp.len()).bytes(tcp).checksum();
         tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
         if made.is_marked && !self.is_ip6 {
             ip[1] |= MARK;
@@ -216,10 +229,14 @@ impl HeaderTemplate {
         bytes.extend([0; TCP_HEADER]);
         let (ip, tcp) = bytes[link_len..].split_at_mut(ip_len);
         write_tcp(tcp, ports, numbers);
-        let pseudo = if self.is_ip6 { finish_ip6(ip, TCP_HEADER) } else { finish_ip4(ip, TCP_HEADER) };
-        let checksum = pseudo.bytes(tcp).checksum();
+        let checksum = self.finish_ip(ip, proto::TCP, TCP_HEADER).bytes(tcp).checksum();
         tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
         MadePacket { kind: MadeKind::Reset, port: self.port, link: self.link, bytes }
+    }
+
+    /// Turns an IP header into that of a packet with so many bytes of a protocol. Returns the sum of the pseudo-header.
+    fn finish_ip(&self, ip: &mut [u8], proto: u8, len: usize) -> ChecksumSum {
+        if self.is_ip6 { finish_ip6(ip, proto, len) } else { finish_ip4(ip, proto, len) }
     }
 }
 
@@ -252,28 +269,28 @@ fn write_tcp(tcp: &mut [u8], [source, destination]: [u16; 2], ResetNumbers { seq
     tcp[13] = if ack.is_some() { RST | ACK } else { RST };
 }
 
-/// Turns an IPv4 header into that of a packet with a TCP segment of this length: no options, no fragment, no congestion mark. Returns the
+/// Turns an IPv4 header into that of a packet with so many bytes of a protocol: no options, no fragment, no congestion mark. Returns the
 /// pseudo header.
-fn finish_ip4(ip: &mut [u8], tcp_len: usize) -> ChecksumSum {
+fn finish_ip4(ip: &mut [u8], proto: u8, len: usize) -> ChecksumSum {
     const DO_NOT_FRAGMENT: u8 = 0x40;
     ip[0] = 0x45;
     ip[1] &= 0xfc;
-    ip[2..4].copy_from_slice(&((IP4_HEADER + tcp_len) as u16).to_be_bytes());
+    ip[2..4].copy_from_slice(&((IP4_HEADER + len) as u16).to_be_bytes());
     // An atomic datagram needs no identification (RFC 6864 section 4.1).
     ip[4..8].copy_from_slice(&[0, 0, DO_NOT_FRAGMENT, 0]);
-    ip[9] = mmb_packet::proto::TCP;
+    ip[9] = proto;
     ip[10..12].fill(0);
     let checksum = ChecksumSum::default().bytes(ip).checksum();
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
     let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
-    pseudo4(address(12), address(16), mmb_packet::proto::TCP, tcp_len as u16)
+    pseudo4(address(12), address(16), proto, len as u16)
 }
 
 /// The same for an IPv6 header: no extension headers.
-fn finish_ip6(ip: &mut [u8], tcp_len: usize) -> ChecksumSum {
+fn finish_ip6(ip: &mut [u8], proto: u8, len: usize) -> ChecksumSum {
     ip[1] &= 0xcf;
-    ip[4..6].copy_from_slice(&(tcp_len as u16).to_be_bytes());
-    ip[6] = mmb_packet::proto::TCP;
+    ip[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+    ip[6] = proto;
     let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
-    pseudo6(address(8), address(24), mmb_packet::proto::TCP, tcp_len as u32)
+    pseudo6(address(8), address(24), proto, len as u32)
 }

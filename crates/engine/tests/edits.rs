@@ -210,6 +210,33 @@ fn datagrams_are_edited() {
 }
 
 #[test]
+fn a_match_over_two_datagrams_is_edited_in_the_first() {
+    let mut mmb = Middlebox::new("add-stateful udp-dport 5000 stream \"ATTACK\" mod stream \"(gone)\"");
+    let payloads = |done: &[(Verdict, Vec<u8>)]| {
+        let sent = done.iter().filter(|(verdict, _)| *verdict == Verdict::Send(PortId(B)));
+        sent.map(|(_, frame)| String::from_utf8_lossy(&frame[42..]).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(payloads(&all(&mut mmb, A, &[datagram(b"an ATT")])), [""; 0]);
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (1, vec![]));
+    // The one that waits goes with the packet of the next, which is made behind it.
+    let done = all(&mut mmb, A, &[datagram(b"ACK here"), datagram(b"more")]);
+    assert_eq!(payloads(&done), ["an (gone)", " here", "more"]);
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (1, vec![(MadeKind::Data, 1)]));
+    let made = &done.last().expect("a made one").1;
+    let mut expected = datagram(b"more");
+    // It has no identification (RFC 6864), like all made packets.
+    expected[18..20].copy_from_slice(&made[18..20]);
+    expected[20..22].copy_from_slice(&made[20..22]);
+    expected[24..26].copy_from_slice(&made[24..26]);
+    assert_eq!(made, &expected, "with a right checksum");
+    // Nothing comes.
+    assert_eq!(payloads(&all(&mut mmb, A, &[datagram(b"late ATT")])), [""; 0]);
+    assert_eq!(payloads(&later(&mut mmb, 100)), ["late ATT"]);
+    assert_eq!(payloads(&all(&mut mmb, A, &[datagram(b"ACK")])), ["ACK"]);
+    assert_eq!(mmb.engine.rule_count(RuleId(1)).hits, 1);
+}
+
+#[test]
 fn a_datagram_without_room_for_its_edit_passes_as_it_came() {
     let mut mmb = Middlebox::new("add-stateful udp-dport 5000 stream \"x\" mod stream \"yyyyyyyyyy\"");
     // The buffer has 64 bytes in front.

@@ -16,6 +16,8 @@ pub enum NotApplied {
     NoRoom,
     /// A connection passes without rules on its bytes: its stream cannot be followed, and `stream unfit` is `pass`.
     StreamUnfit,
+    /// The beginning of a match passes: the rest did not come within `stream hold`, and `stream hold-over` is `pass`.
+    StreamHoldOver,
     /// Messages of HTTP pass unedited: their connection is not read as HTTP/1.x, and `http unfit` is `pass`.
     HttpUnfit,
     /// A body of HTTP passes unedited: it has a content coding.
@@ -44,13 +46,14 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 16] = [
+    pub const ALL: [NotApplied; 17] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
         NotApplied::PayloadShort,
         NotApplied::NoRoom,
         NotApplied::StreamUnfit,
+        NotApplied::StreamHoldOver,
         NotApplied::HttpUnfit,
         NotApplied::HttpEncodedBody,
         NotApplied::HttpPartialBody,
@@ -72,6 +75,7 @@ impl NotApplied {
             NotApplied::PayloadShort => "payload-short",
             NotApplied::NoRoom => "no-room",
             NotApplied::StreamUnfit => "stream-unfit",
+            NotApplied::StreamHoldOver => "stream-hold-over",
             NotApplied::HttpUnfit => "http-unfit",
             NotApplied::HttpEncodedBody => "http-encoded-body",
             NotApplied::HttpPartialBody => "http-partial-body",

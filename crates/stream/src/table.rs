@@ -187,7 +187,9 @@ impl StreamTable {
         }
         let edit = match levels.contains(&Level::Edit) {
             true => Some(
-                self.edit.open(self.limits.window, self.acks == AckSpace::Wire).map_err(|_| Unfit::NoRoom)?,
+                self.edit
+                    .open(self.limits.window, first.is_some() && self.acks == AckSpace::Wire)
+                    .map_err(|_| Unfit::NoRoom)?,
             ),
             false => None,
         };

@@ -9,6 +9,7 @@ use super::stream_search::{Fired, StreamSearch};
 use crate::compiled::StreamEditRule;
 use arrayvec::ArrayVec;
 use mmb_policy::settings::StreamHoldOver;
+use mmb_rewrite::NotApplied;
 use mmb_scan::EditStep;
 use mmb_stream::{EditSink, InOrder, StreamReader, Undecided};
 use std::ops::ControlFlow;
@@ -61,6 +62,9 @@ impl StreamReader for StreamSearch<'_> {
             }
         };
         self.note_last(direction, &bytes[..at]);
+        if is_over && !closes && !is_end {
+            self.counters.count_not_applied(NotApplied::StreamHoldOver);
+        }
         if closes && at < bytes.len() {
             return ControlFlow::Break(());
         }

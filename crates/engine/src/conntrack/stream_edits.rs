@@ -54,9 +54,10 @@ impl Conntrack {
             return Followed::Passes;
         }
         if layout.l4_kind != proto::TCP {
-            // A datagram cannot be cut: it passes as it came.
+            // A datagram cannot be cut: it passes as it came. If it would carry the one before it, that is lost.
             self.state.cells.count_not_applied(NotApplied::NoRoom);
-            return Followed::Passes;
+            let is_late = outcome.edited.is_some_and(|edited| edited.is_late);
+            return if is_late { Followed::Absorbed } else { Followed::Passes };
         }
         if let Some(edited) = &outcome.edited {
             table.take_back(stream, direction as usize, edited);
@@ -95,7 +96,7 @@ impl Conntrack {
         let Streams { table: streams, followed, edited, .. } = &mut state.streams;
         let made = streams.make()?;
         let kind = match made.purpose {
-            MadeFor::Data => MadeKind::Data,
+            MadeFor::Data | MadeFor::Datagram => MadeKind::Data,
             MadeFor::Acknowledgment => MadeKind::Acknowledgment,
         };
         let direction = if made.direction == 0 { Direction::Forward } else { Direction::Reply };

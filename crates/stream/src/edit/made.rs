@@ -33,9 +33,11 @@ pub enum MadeFor {
     Data,
     /// It acknowledges.
     Acknowledgment,
+    /// It is a datagram of UDP: it has no numbers.
+    Datagram,
 }
 
-/// A segment that a stream makes, as if an end had sent it. Numbers are as its receiver counts them.
+/// A segment or a datagram that a stream makes, as if an end had sent it. Numbers are as its receiver counts them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MadeSegment<'b> {
     /// The stream.
@@ -83,6 +85,10 @@ impl<'m> Maker<'m> {
         match work {
             Work::Acknowledgment => self.acknowledgment(),
             Work::Probe => self.probe(),
+            Work::Datagram => {
+                let made = self.datagram();
+                MadeSegment { payload: self.buffer, ..made }
+            }
             Work::Data(from, to) => {
                 let made = self.data(from, to);
                 MadeSegment { payload: self.buffer, ..made }
@@ -142,6 +148,30 @@ impl<'m> Maker<'m> {
             flags: flag::ACK,
             window: edit.window,
             timestamps: edit.timestamps,
+            sack: ArrayVec::new(),
+            is_marked: false,
+            payload: &[],
+        }
+    }
+
+    /// The datagram that waits. Its output is kept until [`forget_output`](super::datagram::forget_output).
+    fn datagram(&mut self) -> MadeSegment<'m> {
+        let edit = &mut self.edits[self.direction];
+        edit.waits = false;
+        self.buffer.clear();
+        for slice in edit.kept.slices(self.pool, 0, edit.kept.len()) {
+            self.buffer.extend_from_slice(slice);
+        }
+        MadeSegment {
+            stream: self.stream.0,
+            owner: self.stream.1,
+            direction: self.direction,
+            purpose: MadeFor::Datagram,
+            seq: 0,
+            ack: 0,
+            flags: 0,
+            window: 0,
+            timestamps: None,
             sack: ArrayVec::new(),
             is_marked: false,
             payload: &[],

@@ -91,6 +91,8 @@ pub(crate) struct EditSide {
     pub(crate) credit: u32,
     /// An edit has changed the length: numbers of input and output have differed since.
     pub(crate) is_shifted: bool,
+    /// A datagram waits: what is not acknowledged is its output.
+    pub(crate) waits: bool,
     /// The FIN follows the output.
     pub(crate) has_ended: bool,
     /// Held bytes may be acknowledged.

@@ -1,6 +1,6 @@
 //! What a table does for its streams with edits.
 
-use super::datagram::{edit_datagram, forget_datagram};
+use super::datagram::{edit_datagram, forget_output};
 use super::decide::Decider;
 use super::links::{DirectionId, EditId};
 use super::made::{MadeSegment, Maker};
@@ -10,6 +10,7 @@ use super::queue::DirectionQueue;
 use super::side::{CREDIT, EditSide, EditStream, EditStreams};
 use super::sink::Undecided;
 use super::table::EditTable;
+use super::work::Work;
 use crate::id::StreamId;
 use crate::limits::AckSpace;
 use crate::reader::StreamReader;
@@ -31,21 +32,29 @@ impl StreamTable {
     ) -> Outcome {
         let Some(edit) = self.streams[id].edit else { return Outcome::PASS };
         let Some((decider, _)) = self.decider(id, direction, now_ms) else { return Outcome::PASS };
-        let outcome = edit_datagram(decider, payload, is_corrupt, reader);
-        if let StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) = outcome.verdict {
-            self.edit.stop(edit, why);
+        let (outcome, sent) = edit_datagram(decider, payload, is_corrupt, reader);
+        match outcome.verdict {
+            StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
+                self.edit.stop(edit, why)
+            }
+            _ if self.edit.streams[edit].sides[direction & 1].waits => self.note_edit(id, None),
+            _ => {}
         }
-        let keeps = self.edit.streams[edit].sides[direction & 1].kept.len() > 0;
-        self.edit.datagram = DirectionId::new(edit, direction).filter(|_| keeps).map(|queued| (id, queued));
+        self.edit.datagram =
+            DirectionId::new(edit, direction).zip(sent).map(|(queued, sent)| (id, queued, sent));
+        // Nothing is copied of a datagram that goes on as it came.
+        if outcome.edited.is_some_and(|edited| edited.payload == EditedPayload::Same) {
+            self.forget_last_datagram();
+        }
         outcome
     }
 
     /// Gives back the memory of the last datagram's output.
     pub(crate) fn forget_last_datagram(&mut self) {
-        if let Some((id, direction)) = self.edit.datagram.take()
+        if let Some((id, direction, sent)) = self.edit.datagram.take()
             && let Some((decider, _)) = self.decider(id, direction.direction(), 0)
         {
-            forget_datagram(decider);
+            forget_output(decider, sent);
         }
     }
 
@@ -77,6 +86,7 @@ impl StreamTable {
     /// [`StreamTable::release`] asks about them again. Or one that cannot keep what it has promised, which `release` tells. Queues what is to be
     /// sent again.
     pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
+        self.forget_last_datagram();
         self.now_ms = now_ms;
         self.next_broken(now_ms).or_else(|| {
             let hold_ms = u64::from(self.limits.hold_ms.max(1));
@@ -137,6 +147,7 @@ impl StreamTable {
         now_ms: u64,
         reader: &mut dyn StreamReader,
     ) -> Result<(), StreamDrop> {
+        self.forget_last_datagram();
         if let Some(why) = self.edit.over(self.streams[id].edit) {
             return Err(why);
         }
@@ -152,7 +163,9 @@ impl StreamTable {
         if edit.decided == before {
             edit.held_since_ms = since_ms;
         }
-        edit.settle(side, lists, told);
+        if !edit.waits {
+            edit.settle(side, lists, told);
+        }
         self.note_edit(id, released.err());
         // It is asked about once more when it has waited for as long again.
         if let Some(edit) = self.streams[id].edit {
@@ -166,6 +179,7 @@ impl StreamTable {
 
     /// Makes the next packet of the streams that have some to make. It is the caller's to send it as if its end had sent it.
     pub fn make(&mut self) -> Option<MadeSegment<'_>> {
+        self.forget_last_datagram();
         let StreamTable { pool, streams, early, edit: table, .. } = self;
         let (stream, direction, work) = loop {
             let first = table.ready.first()?;
@@ -188,8 +202,11 @@ impl StreamTable {
             }
         };
         let Stream { sides, owner, .. } = &mut streams[stream];
-        let EditTable { streams, lists, payload, .. } = table;
+        let EditTable { streams, lists, payload, datagram, .. } = table;
         let edits = &mut streams[direction.edit()].sides;
+        if work == Work::Datagram {
+            *datagram = Some((stream, direction, edits[direction.direction()].out_next));
+        }
         let (stream, direction) = ((stream, *owner), direction.direction());
         Some(Maker { pool, lists, early, sides, edits, stream, direction, buffer: payload }.make(work))
     }

@@ -13,6 +13,8 @@ pub(crate) enum Work {
     Data(u64, u64),
     /// A question for the receiver's window.
     Probe,
+    /// The datagram that waits.
+    Datagram,
 }
 
 impl EditSide {
@@ -23,7 +25,7 @@ impl EditSide {
         let sent = self.out_next + u64::from(self.has_ended);
         let is_queued = self.links.iter().any(|links| links.is_in);
         let is_again = self.again.first().is_some();
-        !(owes | is_queued | is_again)
+        !(owes | is_queued | is_again | self.waits)
             && self.sent == sent
             && self.held.len() == 0
             && self.promised <= side.acked
@@ -32,6 +34,9 @@ impl EditSide {
     /// The next packet to be made of a direction: what was sent again comes before what is new. `own` is its side; `other` and `receiver_mss` are those of the
     /// other end.
     pub(crate) fn work(&self, own: &Side, other: &Side, receiver_mss: Option<u16>) -> Option<Work> {
+        if self.waits {
+            return (self.held.len() == 0).then_some(Work::Datagram);
+        }
         // A packet would be the first acknowledgment of an end that has not answered yet, and perhaps never got what it acknowledges.
         if own.level != Level::Edit || own.told().is_none() || other.told().is_none() {
             return None;

@@ -4,6 +4,7 @@ use super::*;
 use mmb_stream::{
     EditedPayload, Level, StreamDrop, StreamId, StreamLimits, StreamTable, StreamVerdict, Unfit,
 };
+use proptest::prelude::*;
 
 /// A table under limits, and a stream of datagrams that is edited in both directions.
 fn datagrams(limits: StreamLimits) -> (StreamTable, StreamId, Words) {
@@ -39,16 +40,104 @@ fn datagrams_are_edited_and_keep_their_borders() {
     };
     assert_eq!(take(0, "an up"), "an UPPER");
     assert_eq!(take(1, "cut"), "");
-    // A word over two datagrams is none: each is decided as it comes.
-    assert_eq!(take(0, "u"), "u");
-    assert_eq!(take(0, "p"), "p");
     let info = table.info(id);
     assert_eq!((info.edits[0].edits, info.edits[0].removed, info.edits[0].added), (1, 2, 5));
     assert_eq!(info.edits.map(|edits| (edits.held, edits.waiting)), [(0, 0); 2]);
-    assert_eq!(info.crc32c[0], crc32c::crc32c(b"an upup"), "of what came");
+    assert_eq!(info.crc32c[0], crc32c::crc32c(b"an up"), "of what came");
     assert_eq!([0, 1].map(|end| table.reset_target(id, end)), [None; 2]);
     table.end(id);
     assert_eq!((table.payload_memory(), table.edit_records()), (0, 0));
+}
+
+/// Datagrams in, at these times, and those that go on, in their order. What is left is let go by time.
+fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let (mut table, id, _) = self::datagrams(LIMITS);
+    let (mut editor, mut out, header) = (Words::new(words), Vec::new(), mmb_stream::Segment::default());
+    let hold = u64::from(LIMITS.hold_ms);
+    let pass_time = |table: &mut StreamTable, editor: &mut Words, now_ms: u64, out: &mut Vec<Vec<u8>>| {
+        while let Some((id, direction)) = table.next_due(now_ms) {
+            table.release(id, direction, now_ms, editor).expect("it goes on");
+        }
+        while let Some(made) = table.make() {
+            assert_eq!((made.purpose, made.direction), (mmb_stream::MadeFor::Datagram, 0));
+            out.push(made.payload.to_vec());
+        }
+    };
+    let mut now = 0;
+    for (pause, payload) in datagrams {
+        now += pause;
+        if *pause > 0 {
+            pass_time(&mut table, &mut editor, now, &mut out);
+        }
+        let mut bytes = payload.clone();
+        let outcome = table.take(id, 0, &header, &mut bytes, now, &mut editor);
+        match outcome.verdict {
+            StreamVerdict::Absorb => {}
+            StreamVerdict::Pass => {
+                if let EditedPayload::Kept { offset, len } = outcome.edited.expect("a payload").payload {
+                    bytes = vec![0; len];
+                    table.copy_kept(id, 0, offset, &mut bytes);
+                }
+                out.push(bytes);
+            }
+            StreamVerdict::Drop(why) => panic!("{why:?}"),
+        }
+    }
+    pass_time(&mut table, &mut editor, now + hold, &mut out);
+    let info = table.info(id);
+    assert_eq!((info.edits[0].held, info.edits[0].waiting), (0, 0));
+    table.next_due(now + hold);
+    assert_eq!(table.payload_memory(), 0);
+    table.end(id);
+    assert_eq!((table.payload_memory(), table.edit_records()), (0, 0));
+    out
+}
+
+#[test]
+fn a_match_over_two_datagrams_is_edited_in_the_first() {
+    let hold = u64::from(LIMITS.hold_ms);
+    let texts = |datagrams: &[(u64, &str)]| {
+        let datagrams: Vec<_> =
+            datagrams.iter().map(|(pause, text)| (*pause, text.as_bytes().to_vec())).collect();
+        let out = go_on(&[("ATTACK", "(gone!)"), ("cut", "")], &datagrams);
+        out.into_iter().map(|bytes| String::from_utf8(bytes).expect("a text")).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&[(0, "an ATT"), (0, "ACK here"), (0, "more")]), ["an (gone!)", " here", "more"]);
+    assert_eq!(texts(&[(0, "an ATT"), (1, "ACK here"), (1, "more")]), ["an (gone!)", " here", "more"]);
+    assert_eq!(texts(&[(0, "an ATT"), (0, "ic"), (0, "more")]), ["an ATT", "ic", "more"]);
+    assert_eq!(texts(&[(0, "cu"), (0, "t")]), ["", ""]);
+    // One behind the other: each ends with what the next one may go on with.
+    assert_eq!(texts(&[(0, "c"), (0, "ut c"), (0, "ut AT"), (0, "TACK")]), ["", " ", " (gone!)", ""]);
+    // What does not come in time goes on as it is, and so does what spans more than two.
+    assert_eq!(texts(&[(0, "an ATT"), (hold, "ACK here")]), ["an ATT", "ACK here"]);
+    assert_eq!(texts(&[(0, "A"), (0, "T"), (0, "TACK")]), ["A", "T", "TACK"]);
+}
+
+proptest! {
+    #[test]
+    fn datagrams_are_edited_as_their_stream(
+        datagrams in prop::collection::vec(
+            (0..3_u64, prop::collection::vec(prop::sample::select(b"abcutpone".as_slice()), 2..9)), 1..40
+        )
+    ) {
+        // No word has more bytes than a datagram and one of the next.
+        let words = [("up", "UPPER"), ("cut", ""), ("one", "two"), ("abc", "a")];
+        let out = go_on(&words, &datagrams);
+        prop_assert_eq!(out.len(), datagrams.len());
+        let all: Vec<u8> = datagrams.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+        prop_assert_eq!(out.concat(), Words::new(&words).edited(&all));
+        // A datagram has the output of the bytes up to its end, and of the match that begins in it.
+        let mut input = 0;
+        let mut output = 0;
+        for ((_, bytes), out) in datagrams.iter().zip(&out) {
+            input += bytes.len();
+            output += out.len();
+            let whole = [&all[..input], &all[input..all.len().min(input + 2)]].concat();
+            let ends: Vec<usize> =
+                (input..=whole.len()).map(|end| Words::new(&words).edited(&all[..end]).len()).collect();
+            prop_assert!(ends.contains(&output), "{output} of {ends:?} behind {input}");
+        }
+    }
 }
 
 #[test]
