@@ -271,19 +271,25 @@ fn write_tcp(tcp: &mut [u8], [source, destination]: [u16; 2], ResetNumbers { seq
 
 /// Turns an IPv4 header into that of a packet with so many bytes of a protocol: no options, no fragment, no congestion mark. Returns the
 /// pseudo header.
-fn finish_ip4(ip: &mut [u8], proto: u8, len: usize) -> ChecksumSum {
+fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
     const DO_NOT_FRAGMENT: u8 = 0x40;
     ip[0] = 0x45;
     ip[1] &= 0xfc;
     ip[2..4].copy_from_slice(&((IP4_HEADER + len) as u16).to_be_bytes());
-    // An atomic datagram needs no identification (RFC 6864 section 4.1).
-    ip[4..8].copy_from_slice(&[0, 0, DO_NOT_FRAGMENT, 0]);
-    ip[9] = proto;
+    if upper == proto::TCP || ip[6] & DO_NOT_FRAGMENT != 0 {
+        // An atomic datagram needs no identification (RFC 6864 section 4.1).
+        ip[4..8].copy_from_slice(&[0, 0, DO_NOT_FRAGMENT, 0]);
+    } else {
+        // One that may be fragmented does: not that of the packet whose headers these are, which may carry another datagram.
+        ip[4] ^= 0x80;
+        ip[6..8].fill(0);
+    }
+    ip[9] = upper;
     ip[10..12].fill(0);
     let checksum = ChecksumSum::default().bytes(ip).checksum();
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
     let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
-    pseudo4(address(12), address(16), proto, len as u16)
+    pseudo4(address(12), address(16), upper, len as u16)
 }
 
 /// The same for an IPv6 header: no extension headers.

@@ -54,9 +54,11 @@ impl Conntrack {
             return Followed::Passes;
         }
         if layout.l4_kind != proto::TCP {
-            // A datagram cannot be cut: it passes as it came. If it would carry the one before it, that is lost.
-            self.state.cells.count_not_applied(NotApplied::NoRoom);
             let is_late = outcome.edited.is_some_and(|edited| edited.is_late);
+            if !is_late || !table.take_back_datagram() {
+                // It cannot be cut: it passes as it came. One before it that it would carry is lost.
+                self.state.cells.count_not_applied(NotApplied::NoRoom);
+            }
             return if is_late { Followed::Absorbed } else { Followed::Passes };
         }
         if let Some(edited) = &outcome.edited {

@@ -2,8 +2,9 @@
 //!
 //! A match may begin in one datagram and end in the next: then what it becomes is in the first. A datagram at whose end a match is begun *waits*: its packet
 //! is absorbed, and its output is sent when the next datagram of its sender has come, or after the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms).
-//! One waits at most. So that datagrams keep their order, the packet that brings the next one carries the output of the one that waits, and the
-//! next one waits in its place: for others that come with it, or to be made into a packet behind them. A match lies in two datagrams at most.
+//! So that datagrams keep their order, the packet that brings the next one carries the output of the one that waits, and the
+//! next one waits in its place: for others that come with it, or to be made into a packet behind them. A packet that is too short for it leaves
+//! both to be made. A match lies in two datagrams at most.
 
 use super::decide::Decider;
 use super::sink::Undecided;
@@ -22,6 +23,7 @@ pub(crate) fn edit_datagram(
     }
     decider.side.has_begun = true;
     let (edits, border, had_waiting) = (decider.edit.edits, decider.side.next, decider.edit.waits);
+    let late_end = decider.edit.late_end;
     if let Err(why) = decide(&mut decider, payload, border, reader) {
         return (Outcome::drop(why), None);
     }
@@ -31,7 +33,11 @@ pub(crate) fn edit_datagram(
     let kept = |to: u64| EditedPayload::Kept { offset: from, len: (to - from) as usize };
     let (payload, sent) = match (had_waiting, edit.waits) {
         (true, _) => {
-            let end = edit.map.output_ceil(lists, border).clamp(from, all);
+            let mut end = edit.map.output_ceil(lists, border).clamp(from, all);
+            if let Some(late_end) = late_end {
+                edit.late_end = Some(end);
+                end = late_end;
+            }
             (kept(end), end)
         }
         (false, true) => return (Outcome { verdict: StreamVerdict::Absorb, ..Outcome::PASS }, None),

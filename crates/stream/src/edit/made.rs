@@ -154,12 +154,13 @@ impl<'m> Maker<'m> {
         }
     }
 
-    /// The datagram that waits. Its output is kept until [`forget_output`](super::datagram::forget_output).
+    /// The first datagram that waits. Its output is kept until [`forget_output`](super::datagram::forget_output).
     fn datagram(&mut self) -> MadeSegment<'m> {
         let edit = &mut self.edits[self.direction];
-        edit.waits = false;
+        let len = edit.next_datagram() - edit.acked;
+        edit.waits = edit.late_end.take().is_some();
         self.buffer.clear();
-        for slice in edit.kept.slices(self.pool, 0, edit.kept.len()) {
+        for slice in edit.kept.slices(self.pool, 0, len as usize) {
             self.buffer.extend_from_slice(slice);
         }
         MadeSegment {

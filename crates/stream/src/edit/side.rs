@@ -93,6 +93,8 @@ pub(crate) struct EditSide {
     pub(crate) is_shifted: bool,
     /// A datagram waits: what is not acknowledged is its output.
     pub(crate) waits: bool,
+    /// One before it waits too, for which a packet had no room: where its output ends.
+    pub(crate) late_end: Option<u64>,
     /// The FIN follows the output.
     pub(crate) has_ended: bool,
     /// Held bytes may be acknowledged.
@@ -182,6 +184,11 @@ impl EditSide {
         let more = u64::from(u16::from(segment.options).saturating_sub(usual));
         let most = self.most_payload(receiver_mss).saturating_sub(more);
         most.min(segment.most_payload.map_or(u64::MAX, u64::from)).max(1)
+    }
+
+    /// Where the output of the first datagram that waits ends.
+    pub(crate) fn next_datagram(&self) -> u64 {
+        self.late_end.unwrap_or(self.out_next)
     }
 
     /// The receiver acknowledges output.

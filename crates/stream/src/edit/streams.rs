@@ -205,10 +205,24 @@ impl StreamTable {
         let EditTable { streams, lists, payload, datagram, .. } = table;
         let edits = &mut streams[direction.edit()].sides;
         if work == Work::Datagram {
-            *datagram = Some((stream, direction, edits[direction.direction()].out_next));
+            *datagram = Some((stream, direction, edits[direction.direction()].next_datagram()));
         }
         let (stream, direction) = ((stream, *owner), direction.direction());
         Some(Maker { pool, lists, early, sides, edits, stream, direction, buffer: payload }.make(work))
+    }
+
+    /// The packet of a datagram had no room for the one before it, which the outcome said it would carry: both are made. False if that one is
+    /// lost, since another one waits already.
+    pub fn take_back_datagram(&mut self) -> bool {
+        let Some((id, queued, end)) = self.edit.datagram else { return false };
+        let edit = &mut self.edit.streams[queued.edit()].sides[queued.direction()];
+        if edit.late_end.is_some() {
+            return false;
+        }
+        edit.late_end = Some(end);
+        self.edit.datagram = None;
+        self.note_edit(id, None);
+        true
     }
 
     /// A segment of TCP could not carry what the outcome said: packets are made for it.

@@ -13,7 +13,7 @@ pub(crate) enum Work {
     Data(u64, u64),
     /// A question for the receiver's window.
     Probe,
-    /// The datagram that waits.
+    /// The first datagram that waits.
     Datagram,
 }
 
@@ -35,7 +35,7 @@ impl EditSide {
     /// other end.
     pub(crate) fn work(&self, own: &Side, other: &Side, receiver_mss: Option<u16>) -> Option<Work> {
         if self.waits {
-            return (self.held.len() == 0).then_some(Work::Datagram);
+            return (self.held.len() == 0 || self.late_end.is_some()).then_some(Work::Datagram);
         }
         // A packet would be the first acknowledgment of an end that has not answered yet, and perhaps never got what it acknowledges.
         if own.level != Level::Edit || own.told().is_none() || other.told().is_none() {

@@ -50,7 +50,7 @@ fn datagrams_are_edited_and_keep_their_borders() {
 }
 
 /// Datagrams in, at these times, and those that go on, in their order. What is left is let go by time.
-fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
+fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)], room: usize) -> Vec<Vec<u8>> {
     let (mut table, id, _) = self::datagrams(LIMITS);
     let (mut editor, mut out, header) = (Words::new(words), Vec::new(), mmb_stream::Segment::default());
     let hold = u64::from(LIMITS.hold_ms);
@@ -63,7 +63,7 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
             out.push(made.payload.to_vec());
         }
     };
-    let mut now = 0;
+    let (mut now, mut lost) = (0, 0);
     for (pause, payload) in datagrams {
         now += pause;
         if *pause > 0 {
@@ -74,7 +74,12 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
         match outcome.verdict {
             StreamVerdict::Absorb => {}
             StreamVerdict::Pass => {
-                if let EditedPayload::Kept { offset, len } = outcome.edited.expect("a payload").payload {
+                let edited = outcome.edited.expect("a payload");
+                if let EditedPayload::Kept { offset, len } = edited.payload {
+                    if edited.is_late && len > payload.len() + room {
+                        lost += usize::from(!table.take_back_datagram());
+                        continue;
+                    }
                     bytes = vec![0; len];
                     table.copy_kept(id, 0, offset, &mut bytes);
                 }
@@ -84,6 +89,7 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
         }
     }
     pass_time(&mut table, &mut editor, now + hold, &mut out);
+    assert_eq!(out.len() + lost, datagrams.len());
     let info = table.info(id);
     assert_eq!((info.edits[0].held, info.edits[0].waiting), (0, 0));
     table.next_due(now + hold);
@@ -99,7 +105,7 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     let texts = |datagrams: &[(u64, &str)]| {
         let datagrams: Vec<_> =
             datagrams.iter().map(|(pause, text)| (*pause, text.as_bytes().to_vec())).collect();
-        let out = go_on(&[("ATTACK", "(gone!)"), ("cut", "")], &datagrams);
+        let out = go_on(&[("ATTACK", "(gone!)"), ("cut", "")], &datagrams, 100);
         out.into_iter().map(|bytes| String::from_utf8(bytes).expect("a text")).collect::<Vec<_>>()
     };
     assert_eq!(texts(&[(0, "an ATT"), (0, "ACK here"), (0, "more")]), ["an (gone!)", " here", "more"]);
@@ -113,6 +119,27 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     assert_eq!(texts(&[(0, "A"), (0, "T"), (0, "TACK")]), ["A", "T", "TACK"]);
 }
 
+#[test]
+fn datagrams_for_which_a_packet_has_no_room_are_made() {
+    let long = "x".repeat(400);
+    let datagrams =
+        |texts: &[&str]| texts.iter().map(|text| (0, text.as_bytes().to_vec())).collect::<Vec<_>>();
+    let words = [("ATTACK", "(gone!)")];
+    let first = format!("{long}ATT");
+    for (behind, expected) in [
+        (&["ACK"][..], vec![format!("{long}(gone!)"), String::new()]),
+        (&["no"], vec![first.clone(), "no".into()]),
+        (&["no", &long], vec![first.clone(), "no".into(), long.clone()]),
+        (&["no AT", &long, "end"], vec![first.clone(), "no AT".into(), long.clone(), "end".into()]),
+    ] {
+        let all = datagrams(&[&[first.as_str()], behind].concat());
+        let out = go_on(&words, &all, 20);
+        assert_eq!(out, expected.into_iter().map(String::into_bytes).collect::<Vec<_>>(), "{behind:?}");
+    }
+    // Two packets without room: the first datagram is lost, and told.
+    assert_eq!(go_on(&words, &datagrams(&[&first, "no", "no"]), 20).concat(), b"nono");
+}
+
 proptest! {
     #[test]
     fn datagrams_are_edited_as_their_stream(
@@ -122,7 +149,7 @@ proptest! {
     ) {
         // No word has more bytes than a datagram and one of the next.
         let words = [("up", "UPPER"), ("cut", ""), ("one", "two"), ("abc", "a")];
-        let out = go_on(&words, &datagrams);
+        let out = go_on(&words, &datagrams, 100);
         prop_assert_eq!(out.len(), datagrams.len());
         let all: Vec<u8> = datagrams.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
         prop_assert_eq!(out.concat(), Words::new(&words).edited(&all));
