@@ -185,18 +185,8 @@ impl HeaderTemplate {
         let [source, destination] = ports;
         out.extend_from_slice(&source.to_be_bytes());
         out.extend_from_slice(&destination.to_be_bytes());
-        if made.purpose == MadeFor::Datagram {
-            let len = (UDP_HEADER + made.payload.len()) as u16;
-            out.extend_from_slice(&len.to_be_bytes());
-            out.extend_from_slice(&[0; 2]);
-            out.extend_from_slice(made.payload);
-            let (headers, udp) = out.split_at_mut(l4);
-            let checksum =
-                self.finish_ip(&mut headers[link_len..], proto::UDP, udp.len()).bytes(udp).checksum();
-            // Zero would say that there is none (RFC 768).
-            let checksum = if checksum == 0 { 0xffff } else { checksum };
-            udp[6..8].copy_from_slice(&checksum.to_be_bytes());
-            return;
+        if let MadeFor::Datagram { behind } = made.purpose {
+            return self.finish_datagram(made.payload, behind, l4, out);
         }
         out.extend_from_slice(&made.seq.to_be_bytes());
         out.extend_from_slice(&made.ack.wrapping_sub(ack_shift).to_be_bytes());
@@ -218,6 +208,27 @@ impl HeaderTemplate {
         } else if made.is_marked {
             ip[1] |= MARK << 4;
         }
+    }
+
+    /// Appends the rest of a datagram of UDP, whose ports are there. The headers are those of the last datagram of its end; `behind` are made
+    /// between the two.
+    fn finish_datagram(&self, payload: &[u8], behind: usize, l4: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&((UDP_HEADER + payload.len()) as u16).to_be_bytes());
+        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(payload);
+        let (headers, udp) = out.split_at_mut(l4);
+        let ip = &mut headers[usize::from(self.link_len)..];
+        if !self.is_ip6 {
+            // None of them has the identification of another one (RFC 6864 section 4.2).
+            let last = u16::from_be_bytes([ip[4], ip[5]]);
+            ip[4..6].copy_from_slice(&last.wrapping_sub(behind as u16).to_be_bytes());
+        }
+        // Zero would say that there is no checksum (RFC 768).
+        let checksum = match self.finish_ip(ip, proto::UDP, udp.len()).bytes(udp).checksum() {
+            0 => u16::MAX,
+            checksum => checksum,
+        };
+        udp[6..8].copy_from_slice(&checksum.to_be_bytes());
     }
 
     /// A RST from the end whose packets have these headers.
@@ -280,8 +291,7 @@ fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
         // An atomic datagram needs no identification (RFC 6864 section 4.1).
         ip[4..8].copy_from_slice(&[0, 0, DO_NOT_FRAGMENT, 0]);
     } else {
-        // One that may be fragmented does: not that of the packet whose headers these are, which may carry another datagram.
-        ip[4] ^= 0x80;
+        // Its identification stays.
         ip[6..8].fill(0);
     }
     ip[9] = upper;

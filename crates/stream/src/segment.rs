@@ -140,8 +140,6 @@ pub struct EditedSegment {
     pub has_fin: bool,
     /// It only asks the receiver for an acknowledgment.
     pub(crate) is_probe: bool,
-    /// It carries the datagram before it: its own waits.
-    pub is_late: bool,
 }
 
 /// The payload of a segment of a stream with edits.

@@ -73,7 +73,7 @@ pub struct StreamUsage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) sides: [Side; 2],
-    proto: StreamProto,
+    pub(crate) proto: StreamProto,
     /// With edits.
     pub(crate) edit: Option<EditId>,
     pub(crate) owner: u32,

@@ -54,12 +54,9 @@ impl Conntrack {
             return Followed::Passes;
         }
         if layout.l4_kind != proto::TCP {
-            let is_late = outcome.edited.is_some_and(|edited| edited.is_late);
-            if !is_late || !table.take_back_datagram() {
-                // It cannot be cut: it passes as it came. One before it that it would carry is lost.
-                self.state.cells.count_not_applied(NotApplied::NoRoom);
-            }
-            return if is_late { Followed::Absorbed } else { Followed::Passes };
+            // A datagram cannot be cut: it passes as it came.
+            self.state.cells.count_not_applied(NotApplied::NoRoom);
+            return Followed::Passes;
         }
         if let Some(edited) = &outcome.edited {
             table.take_back(stream, direction as usize, edited);
@@ -98,7 +95,7 @@ impl Conntrack {
         let Streams { table: streams, followed, edited, .. } = &mut state.streams;
         let made = streams.make()?;
         let kind = match made.purpose {
-            MadeFor::Data | MadeFor::Datagram => MadeKind::Data,
+            MadeFor::Data | MadeFor::Datagram { .. } => MadeKind::Data,
             MadeFor::Acknowledgment => MadeKind::Acknowledgment,
         };
         let direction = if made.direction == 0 { Direction::Forward } else { Direction::Reply };

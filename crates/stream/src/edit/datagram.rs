@@ -1,73 +1,147 @@
 //! Datagrams whose bytes are changed.
 //!
-//! A match may begin in one datagram and end in the next: then what it becomes is in the first. A datagram at whose end a match is begun *waits*: its packet
-//! is absorbed, and its output is sent when the next datagram of its sender has come, or after the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms).
-//! So that datagrams keep their order, the packet that brings the next one carries the output of the one that waits, and the
-//! next one waits in its place: for others that come with it, or to be made into a packet behind them. A packet that is too short for it leaves
-//! both to be made. A match lies in two datagrams at most.
+//! A match may begin in one datagram and end in the next: then what it becomes is in the first, or, if it is as long as the match, in both. A datagram at whose end a match is begun *waits*:
+//! its packet is absorbed, and it is made into a packet when the next datagram of its sender has come, or after the time of
+//! [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms). So that datagrams keep their order, those that come behind one that is not made yet
+//! are absorbed and made too. A match lies in two datagrams at most.
 
 use super::decide::Decider;
-use super::sink::Undecided;
+use super::map::EditLists;
+use super::side::EditSide;
+use super::sink::{Border, Undecided};
 use crate::reader::StreamReader;
+use crate::rope::{ChunkPool, Rope};
 use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
+use crate::side::Side;
 
-/// Edits a datagram. What is sent by its packet is kept until [`forget_output`] of the output that is returned.
+/// Where datagrams end in the output of their direction, of those that are to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DatagramEnds(Rope);
+
+impl DatagramEnds {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len() / size_of::<u64>()
+    }
+
+    /// Adds one behind the others. False if there is no memory.
+    fn push(&mut self, pool: &mut ChunkPool, end: u64) -> bool {
+        self.0.push(pool, &end.to_le_bytes())
+    }
+
+    /// Takes the first one.
+    fn pop(&mut self, pool: &mut ChunkPool) -> Option<u64> {
+        let mut end = [0; size_of::<u64>()];
+        let bytes = self.0.slices(pool, 0, end.len()).flatten();
+        let count = end.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count();
+        self.0.pop(pool, count);
+        (count == end.len()).then_some(u64::from_le_bytes(end))
+    }
+
+    pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
+        self.0.clear(pool);
+    }
+}
+
+/// Edits a datagram. If its packet goes on changed, its output is kept until [`Decider::forget_output`].
 pub(crate) fn edit_datagram(
     mut decider: Decider<'_>,
     payload: &[u8],
     is_corrupt: bool,
     reader: &mut dyn StreamReader,
-) -> (Outcome, Option<u64>) {
+) -> Outcome {
     if is_corrupt {
-        return (Outcome::drop(StreamDrop::BadChecksum), None);
+        return Outcome::drop(StreamDrop::BadChecksum);
     }
     decider.side.has_begun = true;
-    let (edits, border, had_waiting) = (decider.edit.edits, decider.side.next, decider.edit.waits);
-    let late_end = decider.edit.late_end;
-    if let Err(why) = decide(&mut decider, payload, border, reader) {
-        return (Outcome::drop(why), None);
-    }
-    let Decider { edit, lists, .. } = decider;
-    let (from, all) = (edit.acked, edit.out_next);
-    edit.waits = had_waiting || edit.held.len() > 0;
-    let kept = |to: u64| EditedPayload::Kept { offset: from, len: (to - from) as usize };
-    let (payload, sent) = match (had_waiting, edit.waits) {
-        (true, _) => {
-            let mut end = edit.map.output_ceil(lists, border).clamp(from, all);
-            if let Some(late_end) = late_end {
-                edit.late_end = Some(end);
-                end = late_end;
-            }
-            (kept(end), end)
+    let (edits, from) = (decider.edit.edits, decider.edit.out_next);
+    match decide(&mut decider, payload, reader) {
+        Err(why) => Outcome::drop(why),
+        Ok(true) => Outcome { verdict: StreamVerdict::Absorb, ..Outcome::PASS },
+        Ok(false) => {
+            let payload = if decider.edit.edits == edits {
+                decider.forget_output();
+                EditedPayload::Same
+            } else {
+                decider.edit.sent = decider.edit.out_next;
+                EditedPayload::Kept { offset: from, len: (decider.edit.out_next - from) as usize }
+            };
+            Outcome { edited: Some(EditedSegment { payload, ..EditedSegment::default() }), ..Outcome::PASS }
         }
-        (false, true) => return (Outcome { verdict: StreamVerdict::Absorb, ..Outcome::PASS }, None),
-        (false, false) if edit.edits == edits => (EditedPayload::Same, all),
-        (false, false) => (kept(all), all),
-    };
-    let edited = EditedSegment { payload, is_late: had_waiting, ..EditedSegment::default() };
-    (Outcome { edited: Some(edited), ..Outcome::PASS }, Some(sent))
+    }
 }
 
-/// Decides about a datagram, and at last about the one before it, of which the input ends at `border`.
+/// Decides about a datagram, and at last about the one that waits. Returns whether it is to be made, now or later.
 fn decide(
     decider: &mut Decider<'_>,
     payload: &[u8],
-    border: u64,
     reader: &mut dyn StreamReader,
-) -> Result<(), StreamDrop> {
+) -> Result<bool, StreamDrop> {
+    let was_waiting = decider.edit.held.len() > 0;
+    let is_behind = was_waiting || !decider.edit.ends.is_empty();
+    if was_waiting {
+        decider.border = Some(Border { input: decider.side.next, output: None });
+    }
     let asked = decider.question();
     decider.decide(payload, asked, reader)?;
-    if decider.edit.waits && decider.edit.decided < border {
+    if decider.border.is_some_and(|border| border.output.is_none()) {
         let last = Undecided { is_end: true, ..decider.question() };
         decider.decide(&[], last, reader)?;
     }
-    Ok(())
+    if let Some(Border { output: Some(end), .. }) = decider.border {
+        push_end(decider, end)?;
+    }
+    let waits = decider.edit.held.len() > 0;
+    if is_behind && !waits {
+        end_datagram(decider)?;
+    }
+    Ok(is_behind || waits)
+}
+
+/// All about a datagram is decided: it is to be made.
+pub(crate) fn end_datagram(decider: &mut Decider<'_>) -> Result<(), StreamDrop> {
+    push_end(decider, decider.edit.out_next)
+}
+
+fn push_end(decider: &mut Decider<'_>, end: u64) -> Result<(), StreamDrop> {
+    let Decider { edit, pool, .. } = decider;
+    if edit.ends.push(pool, end) { Ok(()) } else { Err(StreamDrop::Broken) }
+}
+
+/// Moves the output of the first datagram that is to be made into a buffer.
+pub(crate) fn take_datagram(
+    (side, edit): (&mut Side, &mut EditSide),
+    pool: &mut ChunkPool,
+    lists: &mut EditLists,
+    into: &mut Vec<u8>,
+) {
+    into.clear();
+    let Some(end) = edit.ends.pop(pool) else { return };
+    let len = end.saturating_sub(edit.acked) as usize;
+    edit.kept.slices(pool, 0, len).for_each(|slice| into.extend_from_slice(slice));
+    forget_output((side, edit), pool, lists, end);
+}
+
+impl Decider<'_> {
+    /// Gives back the memory of all output, which was sent.
+    pub(crate) fn forget_output(self) {
+        let Decider { side, edit, pool, lists, .. } = self;
+        let end = edit.out_next;
+        forget_output((side, edit), pool, lists, end);
+    }
 }
 
 /// Gives back the memory of output that was sent.
-pub(crate) fn forget_output(decider: Decider<'_>, sent: u64) {
-    let Decider { side, edit, pool, lists, .. } = decider;
-    let end = sent.clamp(edit.acked, edit.out_next);
+fn forget_output(
+    (side, edit): (&mut Side, &mut EditSide),
+    pool: &mut ChunkPool,
+    lists: &mut EditLists,
+    end: u64,
+) {
+    let end = end.clamp(edit.acked, edit.out_next);
     edit.kept.pop(pool, (end - edit.acked) as usize);
     (edit.sent, edit.acked) = (end, end);
     side.acked = edit.acked_input(side, lists, end);

@@ -3,7 +3,7 @@
 use super::map::EditLists;
 use super::patience::EditPatience;
 use super::side::{EditSide, MOST_HELD};
-use super::sink::{EditSink, Undecided};
+use super::sink::{Border, EditSink, Undecided};
 use crate::early::EarlyBytes;
 use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
@@ -30,6 +30,8 @@ pub(crate) struct Decider<'d> {
     /// For undecided bytes in one piece.
     pub(crate) scratch: &'d mut Vec<u8>,
     pub(crate) now_ms: u64,
+    /// Where the datagram ends that waits.
+    pub(crate) border: Option<Border>,
 }
 
 impl Decider<'_> {
@@ -108,11 +110,12 @@ impl Decider<'_> {
 
     /// Asks the editor. Returns the number of bytes about which it has decided.
     fn ask(&mut self, asked: Undecided<'_>, reader: &mut dyn StreamReader) -> Result<usize, StreamDrop> {
-        let Decider { edit, pool, lists, .. } = self;
+        let Decider { edit, pool, lists, border, .. } = self;
         let undecided = Undecided { offset: edit.decided, ..asked };
         let must_decide = asked.is_end || asked.waited_ms == Some(u32::MAX);
         edit.hold_patience = EditPatience::Hold;
-        let mut sink = EditSink { pool, lists, side: edit, bytes: asked.bytes, count: 0, is_broken: false };
+        let mut sink =
+            EditSink { pool, lists, side: edit, border, bytes: asked.bytes, count: 0, is_broken: false };
         let flow = reader.edit(undecided, &mut sink);
         if must_decide && flow.is_continue() {
             let rest = sink.rest().len();

@@ -7,6 +7,7 @@
 //! and one packet more; what is left waits for the next packet, which is the receiver's acknowledgment of these, or the sender's
 //! retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made packet comes back.
 
+use super::datagram::take_datagram;
 use super::map::EditLists;
 use super::side::EditSide;
 use super::work::Work;
@@ -34,7 +35,10 @@ pub enum MadeFor {
     /// It acknowledges.
     Acknowledgment,
     /// It is a datagram of UDP: it has no numbers.
-    Datagram,
+    Datagram {
+        /// How many are to be made behind it.
+        behind: usize,
+    },
 }
 
 /// A segment or a datagram that a stream makes, as if an end had sent it. Numbers are as its receiver counts them.
@@ -68,8 +72,8 @@ pub struct MadeSegment<'b> {
 
 /// What packets are made of: the direction whose bytes are sent or acknowledged, and the other one.
 pub(crate) struct Maker<'m> {
-    pub(crate) pool: &'m ChunkPool,
-    pub(crate) lists: &'m EditLists,
+    pub(crate) pool: &'m mut ChunkPool,
+    pub(crate) lists: &'m mut EditLists,
     pub(crate) early: &'m EarlyTable,
     pub(crate) sides: &'m mut [Side; 2],
     pub(crate) edits: &'m mut [EditSide; 2],
@@ -154,20 +158,15 @@ impl<'m> Maker<'m> {
         }
     }
 
-    /// The first datagram that waits. Its output is kept until [`forget_output`](super::datagram::forget_output).
+    /// The first datagram that is to be made.
     fn datagram(&mut self) -> MadeSegment<'m> {
-        let edit = &mut self.edits[self.direction];
-        let len = edit.next_datagram() - edit.acked;
-        edit.waits = edit.late_end.take().is_some();
-        self.buffer.clear();
-        for slice in edit.kept.slices(self.pool, 0, len as usize) {
-            self.buffer.extend_from_slice(slice);
-        }
+        let own = (&mut self.sides[self.direction], &mut self.edits[self.direction]);
+        take_datagram(own, self.pool, self.lists, self.buffer);
         MadeSegment {
             stream: self.stream.0,
             owner: self.stream.1,
             direction: self.direction,
-            purpose: MadeFor::Datagram,
+            purpose: MadeFor::Datagram { behind: self.edits[self.direction].ends.len() },
             seq: 0,
             ack: 0,
             flags: 0,

@@ -1,6 +1,7 @@
 //! The state of both directions of a stream with edits.
 
 use super::again::AgainRanges;
+use super::datagram::DatagramEnds;
 use super::links::{EditId, Links};
 use super::map::{EditLists, EditMap};
 use super::patience::EditPatience;
@@ -91,10 +92,8 @@ pub(crate) struct EditSide {
     pub(crate) credit: u32,
     /// An edit has changed the length: numbers of input and output have differed since.
     pub(crate) is_shifted: bool,
-    /// A datagram waits: what is not acknowledged is its output.
-    pub(crate) waits: bool,
-    /// One before it waits too, for which a packet had no room: where its output ends.
-    pub(crate) late_end: Option<u64>,
+    /// Of datagrams: where those end that are to be made.
+    pub(crate) ends: DatagramEnds,
     /// The FIN follows the output.
     pub(crate) has_ended: bool,
     /// Held bytes may be acknowledged.
@@ -186,11 +185,6 @@ impl EditSide {
         most.min(segment.most_payload.map_or(u64::MAX, u64::from)).max(1)
     }
 
-    /// Where the output of the first datagram that waits ends.
-    pub(crate) fn next_datagram(&self) -> u64 {
-        self.late_end.unwrap_or(self.out_next)
-    }
-
     /// The receiver acknowledges output.
     pub(crate) fn acknowledge(&mut self, pool: &mut ChunkPool, lists: &mut EditLists, acked: u64) {
         if acked > self.acked {
@@ -206,6 +200,7 @@ impl EditSide {
     pub(crate) fn clear(&mut self, pool: &mut ChunkPool, lists: &mut EditLists) {
         self.kept.clear(pool);
         self.held.clear(pool);
+        self.ends.clear(pool);
         self.map.clear(lists);
     }
 

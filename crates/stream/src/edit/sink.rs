@@ -23,12 +23,21 @@ pub struct Undecided<'b> {
     pub waited_ms: Option<u32>,
 }
 
+/// A place between two datagrams: in the input, and, when it is decided, in the output. What a match over it becomes is in
+/// the first of them, unless it is as long as the match: then both keep their lengths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Border {
+    pub(crate) input: u64,
+    pub(crate) output: Option<u64>,
+}
+
 /// Takes what an editor decides about undecided bytes, from the first one on. What it leaves is undecided still.
 #[derive(Debug)]
 pub struct EditSink<'t> {
     pub(crate) pool: &'t mut ChunkPool,
     pub(crate) lists: &'t mut EditLists,
     pub(crate) side: &'t mut EditSide,
+    pub(crate) border: &'t mut Option<Border>,
     pub(crate) bytes: &'t [u8],
     /// Bytes that are decided.
     pub(crate) count: usize,
@@ -44,6 +53,7 @@ impl<'t> EditSink<'t> {
             self.is_broken = true;
         }
         self.side.out_next += bytes.len() as u64;
+        self.note_border(|beyond, out_next| out_next - beyond);
     }
 
     /// The next `count` bytes, at least one, are replaced by others.
@@ -66,6 +76,18 @@ impl<'t> EditSink<'t> {
         self.side.is_shifted |= replaced != by.len();
         self.side.removed += replaced as u64;
         self.side.added += by.len() as u64;
+        let keeps_length = replaced == by.len();
+        self.note_border(|beyond, out_next| if keeps_length { out_next - beyond } else { out_next });
+    }
+
+    /// Notes where the border is in the output, if what was decided now reaches it: of bytes `beyond` it, and the end of the output.
+    #[inline]
+    fn note_border(&mut self, output: impl FnOnce(u64, u64) -> u64) {
+        if let Some(Border { input, output: to @ None }) = self.border
+            && self.side.decided >= *input
+        {
+            *to = Some(output(self.side.decided - *input, self.side.out_next));
+        }
     }
 
     /// What is left undecided waits for so long.

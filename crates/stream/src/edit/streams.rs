@@ -1,6 +1,6 @@
 //! What a table does for its streams with edits.
 
-use super::datagram::{edit_datagram, forget_output};
+use super::datagram::{edit_datagram, end_datagram};
 use super::decide::Decider;
 use super::links::{DirectionId, EditId};
 use super::made::{MadeSegment, Maker};
@@ -10,13 +10,12 @@ use super::queue::DirectionQueue;
 use super::side::{CREDIT, EditSide, EditStream, EditStreams};
 use super::sink::Undecided;
 use super::table::EditTable;
-use super::work::Work;
 use crate::id::StreamId;
 use crate::limits::AckSpace;
 use crate::reader::StreamReader;
 use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
 use crate::side::{Level, Side};
-use crate::table::{PlainStreams, Stream, StreamTable};
+use crate::table::{PlainStreams, Stream, StreamProto, StreamTable};
 
 /// Packets that a direction makes before others have their turn.
 const TURN: u32 = 16;
@@ -32,29 +31,27 @@ impl StreamTable {
     ) -> Outcome {
         let Some(edit) = self.streams[id].edit else { return Outcome::PASS };
         let Some((decider, _)) = self.decider(id, direction, now_ms) else { return Outcome::PASS };
-        let (outcome, sent) = edit_datagram(decider, payload, is_corrupt, reader);
+        let outcome = edit_datagram(decider, payload, is_corrupt, reader);
         match outcome.verdict {
             StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
                 self.edit.stop(edit, why)
             }
-            _ if self.edit.streams[edit].sides[direction & 1].waits => self.note_edit(id, None),
-            _ => {}
-        }
-        self.edit.datagram =
-            DirectionId::new(edit, direction).zip(sent).map(|(queued, sent)| (id, queued, sent));
-        // Nothing is copied of a datagram that goes on as it came.
-        if outcome.edited.is_some_and(|edited| edited.payload == EditedPayload::Same) {
-            self.forget_last_datagram();
+            StreamVerdict::Absorb => self.note_edit(id, None),
+            StreamVerdict::Pass | StreamVerdict::Drop(_) => {
+                let keeps = self.edit.streams[edit].sides[direction & 1].kept.len() > 0;
+                let queued = DirectionId::new(edit, direction).filter(|_| keeps && outcome.edited.is_some());
+                self.edit.datagram = queued.map(|queued| (id, queued));
+            }
         }
         outcome
     }
 
     /// Gives back the memory of the last datagram's output.
     pub(crate) fn forget_last_datagram(&mut self) {
-        if let Some((id, direction, sent)) = self.edit.datagram.take()
+        if let Some((id, direction)) = self.edit.datagram.take()
             && let Some((decider, _)) = self.decider(id, direction.direction(), 0)
         {
-            forget_output(decider, sent);
+            decider.forget_output();
         }
     }
 
@@ -65,7 +62,7 @@ impl StreamTable {
         let (side, other) = if direction & 1 == 0 { (first, second) } else { (second, first) };
         let EditTable { streams, lists, scratch, .. } = edit;
         let edit = &mut streams[(*edit_id)?].sides[direction & 1];
-        Some((Decider { side, edit, pool, lists, scratch, now_ms }, other))
+        Some((Decider { side, edit, pool, lists, scratch, now_ms, border: None }, other))
     }
 
     /// A packet of a stream was taken, or held bytes were asked about; or that has failed.
@@ -147,23 +144,26 @@ impl StreamTable {
         now_ms: u64,
         reader: &mut dyn StreamReader,
     ) -> Result<(), StreamDrop> {
-        self.forget_last_datagram();
         if let Some(why) = self.edit.over(self.streams[id].edit) {
             return Err(why);
         }
         self.now_ms = now_ms;
         let hold_ms = u64::from(self.limits.hold_ms.max(1));
+        let is_datagram = self.streams[id].proto == StreamProto::Udp;
         let Some((mut decider, other)) = self.decider(id, direction, now_ms) else { return Ok(()) };
         let told = other.told();
         let (since_ms, before) = (decider.edit.held_since_ms, decider.edit.decided);
         let waited_ms = Some(now_ms.saturating_sub(since_ms).min(u64::from(u32::MAX - 1)) as u32);
         let asked = Undecided { waited_ms, ..decider.question() };
-        let released = decider.decide(&[], asked, reader);
+        let mut released = decider.decide(&[], asked, reader);
+        if released.is_ok() && is_datagram && decider.edit.held.len() == 0 {
+            released = end_datagram(&mut decider);
+        }
         let Decider { edit, side, lists, .. } = decider;
         if edit.decided == before {
             edit.held_since_ms = since_ms;
         }
-        if !edit.waits {
+        if !is_datagram {
             edit.settle(side, lists, told);
         }
         self.note_edit(id, released.err());
@@ -179,7 +179,6 @@ impl StreamTable {
 
     /// Makes the next packet of the streams that have some to make. It is the caller's to send it as if its end had sent it.
     pub fn make(&mut self) -> Option<MadeSegment<'_>> {
-        self.forget_last_datagram();
         let StreamTable { pool, streams, early, edit: table, .. } = self;
         let (stream, direction, work) = loop {
             let first = table.ready.first()?;
@@ -202,27 +201,10 @@ impl StreamTable {
             }
         };
         let Stream { sides, owner, .. } = &mut streams[stream];
-        let EditTable { streams, lists, payload, datagram, .. } = table;
+        let EditTable { streams, lists, payload, .. } = table;
         let edits = &mut streams[direction.edit()].sides;
-        if work == Work::Datagram {
-            *datagram = Some((stream, direction, edits[direction.direction()].next_datagram()));
-        }
         let (stream, direction) = ((stream, *owner), direction.direction());
         Some(Maker { pool, lists, early, sides, edits, stream, direction, buffer: payload }.make(work))
-    }
-
-    /// The packet of a datagram had no room for the one before it, which the outcome said it would carry: both are made. False if that one is
-    /// lost, since another one waits already.
-    pub fn take_back_datagram(&mut self) -> bool {
-        let Some((id, queued, end)) = self.edit.datagram else { return false };
-        let edit = &mut self.edit.streams[queued.edit()].sides[queued.direction()];
-        if edit.late_end.is_some() {
-            return false;
-        }
-        edit.late_end = Some(end);
-        self.edit.datagram = None;
-        self.note_edit(id, None);
-        true
     }
 
     /// A segment of TCP could not carry what the outcome said: packets are made for it.

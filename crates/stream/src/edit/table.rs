@@ -31,8 +31,8 @@ pub(crate) struct EditTable {
     pub(super) promising: DirectionQueue<PROMISING>,
     /// Packets that the first one of `ready` has made in its turn.
     pub(super) made: u32,
-    /// The direction of datagrams that keeps the output of one that was sent, until the next packet comes or is made, and where that ends.
-    pub(super) datagram: Option<(StreamId, DirectionId, u64)>,
+    /// The direction of datagrams that keeps the output of one, until the next packet comes.
+    pub(super) datagram: Option<(StreamId, DirectionId)>,
     /// Undecided bytes in one piece, and the payload of the packet that is made.
     pub(crate) scratch: Vec<u8>,
     pub(super) payload: Vec<u8>,
@@ -60,7 +60,7 @@ impl EditTable {
     /// Gives up what edits need of a stream.
     pub(super) fn close(&mut self, id: EditId, pool: &mut ChunkPool) {
         self.stop(id, StreamDrop::Stopped);
-        self.datagram = self.datagram.filter(|(_, direction, _)| direction.edit() != id);
+        self.datagram = self.datagram.filter(|(_, direction)| direction.edit() != id);
         let EditStream { mut sides, .. } = self.streams.remove(id);
         sides.iter_mut().for_each(|side| side.clear(pool, &mut self.lists));
     }

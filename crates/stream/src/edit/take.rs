@@ -39,7 +39,7 @@ impl TcpTake<'_> {
     fn decider(&mut self) -> Option<Decider<'_>> {
         let EditTake { lists, ours, scratch, .. } = self.edit.as_mut()?;
         let (side, pool, now_ms) = (&mut *self.ours, &mut *self.pool, self.now_ms);
-        Some(Decider { side, edit: ours, pool, lists, scratch, now_ms })
+        Some(Decider { side, edit: ours, pool, lists, scratch, now_ms, border: None })
     }
 
     /// Takes the bytes of a payload.
@@ -119,7 +119,7 @@ impl TcpTake<'_> {
             }
             let Some(EditTake { lists, ours: edit, scratch, .. }) = &mut self.edit else { return Ok(()) };
             let (side, pool, now_ms) = (&mut *self.ours, &mut *self.pool, self.now_ms);
-            let taken = Decider { side, edit, pool, lists, scratch, now_ms }
+            let taken = Decider { side, edit, pool, lists, scratch, now_ms, border: None }
                 .decide_early(&mut self.early[id], reader);
             free_early(self.early, self.ours);
             if self.ours.early.is_none() {

@@ -13,7 +13,7 @@ pub(crate) enum Work {
     Data(u64, u64),
     /// A question for the receiver's window.
     Probe,
-    /// The first datagram that waits.
+    /// The first datagram that is to be made.
     Datagram,
 }
 
@@ -24,8 +24,8 @@ impl EditSide {
         let owes = self.owes_ack | self.owes_probe | (self.duplicates > 0);
         let sent = self.out_next + u64::from(self.has_ended);
         let is_queued = self.links.iter().any(|links| links.is_in);
-        let is_again = self.again.first().is_some();
-        !(owes | is_queued | is_again | self.waits)
+        let is_again = self.again.first().is_some() || !self.ends.is_empty();
+        !(owes | is_queued | is_again)
             && self.sent == sent
             && self.held.len() == 0
             && self.promised <= side.acked
@@ -34,8 +34,8 @@ impl EditSide {
     /// The next packet to be made of a direction: what was sent again comes before what is new. `own` is its side; `other` and `receiver_mss` are those of the
     /// other end.
     pub(crate) fn work(&self, own: &Side, other: &Side, receiver_mss: Option<u16>) -> Option<Work> {
-        if self.waits {
-            return (self.held.len() == 0 || self.late_end.is_some()).then_some(Work::Datagram);
+        if !self.ends.is_empty() {
+            return Some(Work::Datagram);
         }
         // A packet would be the first acknowledgment of an end that has not answered yet, and perhaps never got what it acknowledges.
         if own.level != Level::Edit || own.told().is_none() || other.told().is_none() {

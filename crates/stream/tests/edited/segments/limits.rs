@@ -50,7 +50,7 @@ fn datagrams_are_edited_and_keep_their_borders() {
 }
 
 /// Datagrams in, at these times, and those that go on, in their order. What is left is let go by time.
-fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)], room: usize) -> Vec<Vec<u8>> {
+fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
     let (mut table, id, _) = self::datagrams(LIMITS);
     let (mut editor, mut out, header) = (Words::new(words), Vec::new(), mmb_stream::Segment::default());
     let hold = u64::from(LIMITS.hold_ms);
@@ -59,11 +59,11 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)], room: usize) -> V
             table.release(id, direction, now_ms, editor).expect("it goes on");
         }
         while let Some(made) = table.make() {
-            assert_eq!((made.purpose, made.direction), (mmb_stream::MadeFor::Datagram, 0));
+            assert!(matches!(made.purpose, mmb_stream::MadeFor::Datagram { .. }) && made.direction == 0);
             out.push(made.payload.to_vec());
         }
     };
-    let (mut now, mut lost) = (0, 0);
+    let mut now = 0;
     for (pause, payload) in datagrams {
         now += pause;
         if *pause > 0 {
@@ -74,12 +74,7 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)], room: usize) -> V
         match outcome.verdict {
             StreamVerdict::Absorb => {}
             StreamVerdict::Pass => {
-                let edited = outcome.edited.expect("a payload");
-                if let EditedPayload::Kept { offset, len } = edited.payload {
-                    if edited.is_late && len > payload.len() + room {
-                        lost += usize::from(!table.take_back_datagram());
-                        continue;
-                    }
+                if let EditedPayload::Kept { offset, len } = outcome.edited.expect("a payload").payload {
                     bytes = vec![0; len];
                     table.copy_kept(id, 0, offset, &mut bytes);
                 }
@@ -89,7 +84,7 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)], room: usize) -> V
         }
     }
     pass_time(&mut table, &mut editor, now + hold, &mut out);
-    assert_eq!(out.len() + lost, datagrams.len());
+    assert_eq!(out.len(), datagrams.len());
     let info = table.info(id);
     assert_eq!((info.edits[0].held, info.edits[0].waiting), (0, 0));
     table.next_due(now + hold);
@@ -105,7 +100,7 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     let texts = |datagrams: &[(u64, &str)]| {
         let datagrams: Vec<_> =
             datagrams.iter().map(|(pause, text)| (*pause, text.as_bytes().to_vec())).collect();
-        let out = go_on(&[("ATTACK", "(gone!)"), ("cut", "")], &datagrams, 100);
+        let out = go_on(&[("ATTACK", "(gone!)"), ("cut", ""), ("one", "two")], &datagrams);
         out.into_iter().map(|bytes| String::from_utf8(bytes).expect("a text")).collect::<Vec<_>>()
     };
     assert_eq!(texts(&[(0, "an ATT"), (0, "ACK here"), (0, "more")]), ["an (gone!)", " here", "more"]);
@@ -114,30 +109,20 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     assert_eq!(texts(&[(0, "cu"), (0, "t")]), ["", ""]);
     // One behind the other: each ends with what the next one may go on with.
     assert_eq!(texts(&[(0, "c"), (0, "ut c"), (0, "ut AT"), (0, "TACK")]), ["", " ", " (gone!)", ""]);
+    assert_eq!(texts(&[(0, "on"), (0, "e")]), ["tw", "o"], "as long as the word");
     // What does not come in time goes on as it is, and so does what spans more than two.
     assert_eq!(texts(&[(0, "an ATT"), (hold, "ACK here")]), ["an ATT", "ACK here"]);
     assert_eq!(texts(&[(0, "A"), (0, "T"), (0, "TACK")]), ["A", "T", "TACK"]);
 }
 
+/// Where the border is of a match over two datagrams, however many are in them.
 #[test]
-fn datagrams_for_which_a_packet_has_no_room_are_made() {
-    let long = "x".repeat(400);
-    let datagrams =
-        |texts: &[&str]| texts.iter().map(|text| (0, text.as_bytes().to_vec())).collect::<Vec<_>>();
-    let words = [("ATTACK", "(gone!)")];
-    let first = format!("{long}ATT");
-    for (behind, expected) in [
-        (&["ACK"][..], vec![format!("{long}(gone!)"), String::new()]),
-        (&["no"], vec![first.clone(), "no".into()]),
-        (&["no", &long], vec![first.clone(), "no".into(), long.clone()]),
-        (&["no AT", &long, "end"], vec![first.clone(), "no AT".into(), long.clone(), "end".into()]),
-    ] {
-        let all = datagrams(&[&[first.as_str()], behind].concat());
-        let out = go_on(&words, &all, 20);
-        assert_eq!(out, expected.into_iter().map(String::into_bytes).collect::<Vec<_>>(), "{behind:?}");
-    }
-    // Two packets without room: the first datagram is lost, and told.
-    assert_eq!(go_on(&words, &datagrams(&[&first, "no", "no"]), 20).concat(), b"nono");
+fn datagrams_keep_their_borders_with_many_edits() {
+    let many = "up ".repeat(200);
+    let all = [format!("{many}AT"), format!("TACK{many}"), "end".into()];
+    let out = go_on(&[("ATTACK", "(gone!)"), ("up", "UPPER")], &all.map(|text| (0, text.into_bytes())));
+    let edited = "UPPER ".repeat(200);
+    assert_eq!(out, [format!("{edited}(gone!)").into_bytes(), edited.into_bytes(), b"end".to_vec()]);
 }
 
 proptest! {
@@ -149,22 +134,27 @@ proptest! {
     ) {
         // No word has more bytes than a datagram and one of the next.
         let words = [("up", "UPPER"), ("cut", ""), ("one", "two"), ("abc", "a")];
-        let out = go_on(&words, &datagrams, 100);
+        let out = go_on(&words, &datagrams);
         prop_assert_eq!(out.len(), datagrams.len());
-        let all: Vec<u8> = datagrams.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
-        prop_assert_eq!(out.concat(), Words::new(&words).edited(&all));
-        // A datagram has the output of the bytes up to its end, and of the match that begins in it.
-        let mut input = 0;
-        let mut output = 0;
-        for ((_, bytes), out) in datagrams.iter().zip(&out) {
-            input += bytes.len();
-            output += out.len();
-            let whole = [&all[..input], &all[input..all.len().min(input + 2)]].concat();
-            let ends: Vec<usize> =
-                (input..=whole.len()).map(|end| Words::new(&words).edited(&all[..end]).len()).collect();
-            prop_assert!(ends.contains(&output), "{output} of {ends:?} behind {input}");
-        }
+        prop_assert_eq!(out, edited_by_datagram(&words, &datagrams));
     }
+}
+
+/// Datagrams whose words are replaced: what a word over two of them becomes is in the first, or in both if it is as long.
+fn edited_by_datagram(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let all: Vec<u8> = datagrams.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+    let owner: Vec<usize> = (0..).zip(datagrams).flat_map(|(i, (_, bytes))| vec![i; bytes.len()]).collect();
+    let mut out = vec![vec![]; datagrams.len()];
+    let mut at = 0;
+    while at < all.len() {
+        let word = words.iter().find(|(word, _)| all[at..].starts_with(word.as_bytes()));
+        let (count, by) = word.map_or((1, &all[at..=at]), |(word, by)| (word.len(), by.as_bytes()));
+        for (i, byte) in by.iter().enumerate() {
+            out[owner[if count == by.len() { at + i } else { at }]].push(*byte);
+        }
+        at += count;
+    }
+    out
 }
 
 #[test]
