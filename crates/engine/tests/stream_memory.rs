@@ -5,7 +5,7 @@ mod host;
 
 use counting::{LIVE, PEAK};
 use host::{policy, ports};
-use mmb_engine::{Engine, NoCycles, STREAM_BYTES, Verdict, Worker};
+use mmb_engine::{EDITED_STREAM_BYTES, Engine, NoCycles, STREAM_BYTES, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::SeedTree;
 use mmb_scan::{Pattern, PatternSet};
@@ -84,15 +84,20 @@ fn an_idle_stream_takes_no_more_than_documented() {
     let texts = literals.iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ");
     let promised = STREAM_BYTES as usize;
     let alone = taken("add-stateful tcp-dport 80 accept");
-    for (name, searched, promised) in [("stream-forward", 1, promised), ("stream", 2, promised + state)] {
-        let with = taken(&format!("add-stateful tcp-dport 80 {name} {{{texts}}} close"));
+    let edited = EDITED_STREAM_BYTES as usize;
+    for (name, target, searched, promised) in [
+        ("stream-forward", "close", 1, promised),
+        ("stream", "close", 2, promised + state),
+        ("stream-forward", "strip stream-forward", 1, edited),
+    ] {
+        let with = taken(&format!("add-stateful tcp-dport 80 {name} {{{texts}}} {target}"));
         let streams = (FEW as usize..).step_by(STEP as usize);
         let each = with.iter().zip(&alone).zip(streams).map(|((with, alone), count)| (with - alone) / count);
         let most = each.max().expect("some steps") + searched * state;
         println!(
-            "{name}: {most} bytes at most, {} of them {searched} states of the search",
+            "{name} {target}: {most} bytes at most, {} of them {searched} states of the search",
             searched * state
         );
-        assert!(most <= promised, "{name}: {most}");
+        assert!(most <= promised, "{name} {target}: {most}");
     }
 }

@@ -90,10 +90,36 @@ impl StringFilter {
 
     #[inline]
     fn bits_of(&self, key: StringKey) -> (usize, u64) {
-        let mixed = key.0.wrapping_mul(MULTIPLIER);
-        let word = (mixed >> 32) as usize & (self.words.len() - 1);
-        (word, 1 << (mixed >> 58) | 1 << (mixed >> 52 & 63))
+        let mixed = mix(key.0);
+        let [first, second] = bits(mixed);
+        (word(mixed, self.words.len() - 1), 1 << first | 1 << second)
     }
+
+    /// Which places of a block may begin with a member, by the bytes of 8 that the mask has: the bits of [`place_of_bit`]. 0 if there are
+    /// fewer bytes than [`block_bytes`].
+    #[inline]
+    pub(crate) fn search_block<const STEP: usize>(&self, bytes: &[u8], mask: u64, level: SimdLevel) -> u64 {
+        let mut found = 0;
+        level.run(SearchBlock::<STEP> { words: &self.words, bytes, mask, found: &mut found });
+        found
+    }
+}
+
+#[inline(always)]
+fn mix(key: u64) -> u64 {
+    key.wrapping_mul(MULTIPLIER)
+}
+
+/// The word of a mixed key, of words up to `last`.
+#[inline(always)]
+fn word(mixed: u64, last: usize) -> usize {
+    (mixed >> 32) as usize & last
+}
+
+/// The bits of a mixed key in its word.
+#[inline(always)]
+fn bits(mixed: u64) -> [u64; 2] {
+    [mixed >> 58, mixed >> 52 & 63]
 }
 
 /// Places of a block.
@@ -130,28 +156,18 @@ impl<const STEP: usize> Kernel for SearchBlock<'_, STEP> {
         let mut mixed = [0_u64; BLOCK];
         for (number, mixed) in mixed.chunks_exact_mut(8 * STEP).enumerate() {
             for (mixed, eight) in mixed.iter_mut().zip(bytes[number * STEP..].as_chunks().0) {
-                *mixed = ((u64::from_le_bytes(*eight) | FOLD) & mask).wrapping_mul(MULTIPLIER);
+                *mixed = mix((u64::from_le_bytes(*eight) | FOLD) & mask);
             }
         }
         let mut hits = [0_u64; BLOCK];
         for (hit, mixed) in hits.iter_mut().zip(&mixed) {
-            *hit = words[(mixed >> 32) as usize & last];
+            *hit = words[word(*mixed, last)];
         }
         for (hit, mixed) in hits.iter_mut().zip(&mixed) {
-            *hit = (*hit >> (mixed >> 58)) & (*hit >> (mixed >> 52 & 63)) & 1;
+            let [first, second] = bits(*mixed);
+            *hit = (*hit >> first) & (*hit >> second) & 1;
         }
         *found = hits.iter().enumerate().fold(0, |found, (number, hit)| found | hit << number);
-    }
-}
-
-impl StringFilter {
-    /// Which places of a block may begin with a member, by the bytes of 8 that the mask has: the bits of [`place_of_bit`]. 0 if there are
-    /// fewer bytes than [`block_bytes`].
-    #[inline]
-    pub(crate) fn search_block<const STEP: usize>(&self, bytes: &[u8], mask: u64, level: SimdLevel) -> u64 {
-        let mut found = 0;
-        level.run(SearchBlock::<STEP> { words: &self.words, bytes, mask, found: &mut found });
-        found
     }
 }
 

@@ -32,7 +32,7 @@ struct Compiled {
 pub struct SetDigest(pub u128);
 
 impl PatternSet {
-    /// Compiles patterns. Takes a quarter of a second for 10,000 texts, and some seconds at most: see the limits of this crate.
+    /// Compiles patterns: takes a moment for 10,000 texts, and some seconds at most (see the limits of this crate).
     ///
     /// # Errors
     /// A pattern is refused, they are too many or too large, or the matcher does not run here.

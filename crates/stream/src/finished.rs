@@ -63,7 +63,7 @@ impl StreamTable {
             let is_done = match (side.level, edits) {
                 (Level::Edit, Some(edits)) => {
                     let other = 1 - direction;
-                    edits[direction].is_done(side, (&stream.sides[other], edits[other].mss))
+                    edits[direction].is_done(side, (&stream.sides[other], edits[other].noted.mss))
                 }
                 _ => side.acked > fin && side.kept() == 0 && side.early.is_none(),
             };

@@ -38,9 +38,9 @@ pub use finished::{FinishedEnds, FinishedStream};
 pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};
 pub use predecessor::Predecessor;
-pub use reader::StreamReader;
+pub use reader::{Passes, StreamReader};
 pub use segment::{
     EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag,
 };
-pub use side::{Level, SideStats};
-pub use table::{StreamInfo, StreamProto, StreamTable, StreamUsage, Unfit};
+pub use side::{Level, SideStats, StreamProto};
+pub use table::{StreamInfo, StreamTable, StreamUsage, Unfit};

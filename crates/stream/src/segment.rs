@@ -157,6 +157,15 @@ pub enum EditedPayload {
     },
 }
 
+impl EditedSegment {
+    /// The numbers and the payload that a segment has.
+    #[inline]
+    pub(crate) fn same(segment: &Segment) -> EditedSegment {
+        let (seq, ack, has_fin) = (segment.seq, segment.ack, segment.has(flag::FIN));
+        EditedSegment { seq, ack, has_fin, ..EditedSegment::default() }
+    }
+}
+
 impl Outcome {
     /// The segment goes on as it is.
     pub const PASS: Outcome = Outcome {
@@ -168,15 +177,15 @@ impl Outcome {
         edited: None,
     };
 
+    /// How a segment that passes goes on: as its stream says, or as it came.
+    pub fn edited(&self, segment: &Segment) -> EditedSegment {
+        self.edited.unwrap_or(EditedSegment::same(segment))
+    }
+
     /// Whether a segment, which passes, goes on just as it came.
     #[inline]
     pub fn keeps(&self, segment: &Segment) -> bool {
-        let is_same = |edited: &EditedSegment| {
-            edited.payload == EditedPayload::Same
-                && (edited.seq, edited.ack) == (segment.seq, segment.ack)
-                && edited.has_fin == segment.has(flag::FIN)
-                && !segment.has_sack
-        };
+        let is_same = |edited: &EditedSegment| *edited == EditedSegment::same(segment) && !segment.has_sack;
         self.window.is_none_or(|window| window == segment.window)
             && !(self.is_changed | self.clear_urgent | self.blank_multipath)
             && self.edited.as_ref().is_none_or(is_same)

@@ -34,6 +34,16 @@ impl Level {
     }
 }
 
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamProto {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP: datagrams in the order in which they arrive.
+    Udp,
+}
+
 id_types! {
     /// The early bytes of a direction; valid while there are some.
     pub(crate) struct EarlyId;
@@ -63,6 +73,7 @@ pub struct SideStats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) level: Level,
+    proto: StreamProto,
     /// 0 for the initiator's bytes, 1 for the responder's.
     direction: u8,
     /// A segment of it was seen.
@@ -129,8 +140,12 @@ pub(crate) enum NotTaken {
 const TIMESTAMP_AGE_S: u32 = 24 * 24 * 60 * 60;
 
 impl Side {
-    pub(crate) fn new(direction: u8, level: Level, digests: bool) -> Side {
-        Side { level, direction, digests, ..Side::default() }
+    pub(crate) fn new(proto: StreamProto, direction: u8, level: Level, digests: bool) -> Side {
+        Side { proto, level, direction, digests, ..Side::default() }
+    }
+
+    pub(crate) fn proto(&self) -> StreamProto {
+        self.proto
     }
 
     /// Whether what no receiver would take must not go on.
@@ -179,8 +194,8 @@ impl Side {
     /// Begins anew with the byte of a sequence number.
     pub(crate) fn begin_anew(&mut self, pool: &mut ChunkPool, base: u32) {
         self.kept.clear(pool);
-        let Side { level, direction, digests, early, .. } = *self;
-        *self = Side { level, direction, digests, early, has_renumbered: true, ..Side::default() };
+        let Side { level, proto, direction, digests, early, .. } = *self;
+        *self = Side { level, proto, direction, digests, early, has_renumbered: true, ..Side::default() };
         self.begin(base);
     }
 
@@ -233,6 +248,27 @@ impl Side {
     pub(crate) fn expected(&self) -> u32 {
         let passed = self.passed.max(self.acked);
         self.seq(passed + u64::from(self.fin_end == passed + 1 && self.sent > passed))
+    }
+
+    /// Keeps bytes until the receiver acknowledges them. False if there is no room.
+    pub(crate) fn keep(&mut self, pool: &mut ChunkPool, bytes: &[u8]) -> bool {
+        self.kept.push(pool, bytes)
+    }
+
+    /// Gives the bytes that are kept to edits, which keep the output in their place.
+    pub(crate) fn end_guard(&mut self) -> Rope {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Takes them back.
+    pub(crate) fn resume_guard(&mut self, kept: Rope) {
+        debug_assert_eq!(kept.len() as u64, self.next - self.acked);
+        self.kept = kept;
+    }
+
+    /// The bytes that are kept, and the offset of the first one.
+    pub(crate) fn guarded(&self) -> (&Rope, u64) {
+        (&self.kept, self.acked)
     }
 
     pub(crate) fn kept(&self) -> usize {
@@ -397,7 +433,7 @@ impl Side {
 
     /// Scans the next bytes, and keeps them under guard.
     fn pass_on(&mut self, pool: &mut ChunkPool, bytes: &[u8], scan: &mut Scan<'_>) -> Result<(), NotTaken> {
-        if self.is_guarded() && !self.kept.push(pool, bytes) {
+        if self.is_guarded() && !self.keep(pool, bytes) {
             return Err(NotTaken::NoRoom);
         }
         self.scan(bytes, scan)

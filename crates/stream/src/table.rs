@@ -4,27 +4,18 @@
 //! bytes. Life-cycle of a stream: see the crate.
 
 use crate::edit::links::EditId;
-use crate::edit::pair::EditTake;
+use crate::edit::pair::{EditTake, PlainTake};
+use crate::edit::plain::is_plain;
 use crate::edit::side::EditStats;
-use crate::edit::table::EditTable;
+use crate::edit::table::{EditTable, NotesId};
 use crate::id::StreamId;
 use crate::limits::{AckSpace, StreamLimits};
 use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
 use crate::segment::{Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
-use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats};
+use crate::side::{EarlyTable, Level, NotTaken, Scan, Side, SideStats, StreamProto};
 use crate::tcp::TcpTake;
 use mmb_base::{Chunks, Slab, prefetch_all};
-
-/// The protocol of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamProto {
-    /// TCP.
-    #[default]
-    Tcp,
-    /// UDP: datagrams in the order in which they arrive.
-    Udp,
-}
 
 /// Why a connection cannot be guarded, or not even watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +64,19 @@ pub struct StreamUsage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) sides: [Side; 2],
-    pub(crate) proto: StreamProto,
-    /// With edits.
+    /// With edits, unless it is plain.
     pub(crate) edit: Option<EditId>,
+    /// With edits.
+    pub(crate) notes: Option<NotesId>,
     pub(crate) owner: u32,
     /// When its last segment was taken.
     pub(crate) last_s: u32,
+}
+
+impl Stream {
+    pub(crate) fn proto(&self) -> StreamProto {
+        self.sides[0].proto()
+    }
 }
 
 /// The records of streams.
@@ -185,17 +183,19 @@ impl StreamTable {
         if is_full || self.streams.try_reserve().is_err() {
             return Err(Unfit::NoRoom);
         }
-        let edit = match levels.contains(&Level::Edit) {
-            true => Some(
-                self.edit
-                    .open(self.limits.window, first.is_some() && self.acks == AckSpace::Wire)
-                    .map_err(|_| Unfit::NoRoom)?,
-            ),
-            false => None,
+        let promises = first.is_some() && self.acks == AckSpace::Wire;
+        let (edit, notes) = match levels.contains(&Level::Edit) {
+            true => match self.edit.open(self.limits.window, promises) {
+                Ok((edit, notes)) => (Some(edit), Some(notes)),
+                Err(_) => return Err(Unfit::NoRoom),
+            },
+            false => (None, None),
         };
         let proto = if first.is_some() { StreamProto::Tcp } else { StreamProto::Udp };
-        let sides = [Side::new(0, levels[0], digests), Side::new(1, levels[1], digests)];
-        let id = self.streams.insert(Stream { sides, proto, edit, owner: 0, last_s: (now_ms / 1000) as u32 });
+        let sides =
+            [0, 1].map(|direction| Side::new(proto, direction, levels[usize::from(direction)], digests));
+        let last_s = (now_ms / 1000) as u32;
+        let id = self.streams.insert(Stream { sides, edit, notes, owner: 0, last_s });
         edit.into_iter().for_each(|edit| self.edit.streams[edit].stream = Some(id));
         Ok(id)
     }
@@ -220,7 +220,7 @@ impl StreamTable {
         let direction = direction & 1;
         let stream = &mut self.streams[id];
         stream.last_s = (now_ms / 1000) as u32;
-        if stream.proto == StreamProto::Udp {
+        if stream.proto() == StreamProto::Udp {
             let side = &mut stream.sides[direction];
             return match side.level {
                 Level::Edit => {
@@ -232,17 +232,25 @@ impl StreamTable {
                 }
             };
         }
-        let StreamTable { limits, pool, early, edit, .. } = self;
-        let [first, second] = &mut stream.sides;
+        let StreamTable { limits, pool, early, edit: table, acks, .. } = self;
+        let Stream { sides: [first, second], edit: edit_id, notes, .. } = stream;
         let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
-        let EditTable { streams, lists, scratch, .. } = edit;
-        let edit = stream.edit.map(|edit| {
-            let [first, second] = &mut streams[edit].sides;
-            let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
-            EditTake { lists, ours, theirs, scratch, acks: self.acks }
-        });
-        let has_edit = edit.is_some();
         let segment = Segment { payload: payload.len() as u32, ..*segment };
+        let (mut edit, mut plain) = (None, None);
+        if let Some(edit_id) = *edit_id {
+            edit = Some(EditTake::new(table, edit_id, direction, *acks));
+        } else if let Some(notes) = *notes {
+            let window = limits.window;
+            let take = PlainTake { table, edit: edit_id, stream: id, notes, window, acks: *acks };
+            if is_plain(ours, &segment) {
+                plain = Some(take);
+            } else {
+                match take.begin(ours, theirs) {
+                    Ok(take) => edit = Some(take),
+                    Err(why) => return Outcome::drop(why),
+                }
+            }
+        }
         let mut take = TcpTake {
             limits,
             pool,
@@ -250,13 +258,14 @@ impl StreamTable {
             ours,
             theirs,
             edit,
+            plain,
             is_short,
             now_ms,
             acked_output: None,
             is_partial: false,
         };
         let outcome = take.take(&segment, payload, reader);
-        if has_edit {
+        if take.edit.is_some() {
             match outcome.verdict {
                 StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
                     self.note_edit(id, Some(why));
@@ -264,6 +273,8 @@ impl StreamTable {
                 StreamVerdict::Drop(_) | StreamVerdict::Pass | StreamVerdict::Absorb => {
                     if !take.settle() {
                         self.note_edit(id, None);
+                    } else if take.may_be_plain() {
+                        self.rest(id);
                     }
                 }
             }
@@ -273,10 +284,11 @@ impl StreamTable {
 
     /// The numbers of a RST that an end accepts: 0 for the initiator, 1 for the responder. `None` if the end has nothing to reset.
     pub fn reset_target(&self, id: StreamId, end: usize) -> Option<ResetTarget> {
-        let Stream { sides, proto, .. } = &self.streams[id];
-        if *proto == StreamProto::Udp {
+        let stream = &self.streams[id];
+        if stream.proto() == StreamProto::Udp {
             return None;
         }
+        let sides = &stream.sides;
         let (own, other) = (&sides[end & 1], &sides[1 - (end & 1)]);
         if let Some((other, edit)) = self.states(id, 1 - (end & 1)) {
             return Some(ResetTarget { seq: other.seq(edit.sent), ack: other.told() });
@@ -293,6 +305,9 @@ impl StreamTable {
         let mut stream = self.streams.remove(id);
         if let Some(edit) = stream.edit {
             self.end_edit(edit);
+        }
+        if let Some(notes) = stream.notes {
+            self.edit.notes.free(notes);
         }
         for side in &mut stream.sides {
             side.clear(&mut self.pool);
@@ -312,8 +327,12 @@ impl StreamTable {
     /// Prefetches what edits need of a stream, whose record is at hand.
     #[inline]
     pub fn prefetch_edit(&self, id: StreamId) {
-        let edit = self.streams[id].edit;
-        edit.into_iter().for_each(|edit| prefetch_all(&self.edit.streams[edit]));
+        let Stream { edit, notes, .. } = self.streams[id];
+        match (edit, notes) {
+            (Some(edit), _) => prefetch_all(&self.edit.streams[edit]),
+            (None, Some(notes)) => prefetch_all(&self.edit.notes[notes]),
+            (None, None) => {}
+        }
     }
 
     /// Records what the caller knows a stream by.

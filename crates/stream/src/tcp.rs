@@ -3,7 +3,7 @@
 //! The order of the checks is that of RFC 9293 section 3.10.7.4 and RFC 7323 section 5.3, as far as they concern one who stands between the ends:
 //! a segment that no receiver would take must not become the first copy of its bytes.
 
-use crate::edit::pair::EditTake;
+use crate::edit::pair::{EditTake, PlainTake};
 use crate::limits::{StreamLimits, Urgent};
 use crate::rope::ChunkPool;
 use crate::segment::{EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict, flag};
@@ -26,6 +26,8 @@ pub(crate) struct TcpTake<'t> {
     pub(crate) theirs: &'t mut Side,
     /// What edits need, of a stream with edits.
     pub(crate) edit: Option<EditTake<'t>>,
+    /// What makes an edited stream of a plain one.
+    pub(crate) plain: Option<PlainTake<'t>>,
     /// There is little memory for payload left.
     pub(crate) is_short: bool,
     pub(crate) now_ms: u64,
@@ -60,13 +62,13 @@ impl TcpTake<'_> {
             return self.refuse(StreamDrop::BadChecksum);
         }
         let mut edited = None;
-        if self.edit.is_none() {
+        if self.edit.is_none() && self.plain.is_none() {
             return self.take_sound(segment, payload, scan, &mut edited);
         }
         let mapped = self.in_input(segment);
         let told = self.ours.told();
         let mut outcome = self.take_sound(&mapped, payload, scan, &mut edited);
-        if outcome.verdict == StreamVerdict::Pass {
+        if outcome.verdict == StreamVerdict::Pass && self.edit.is_some() {
             outcome = self.finish_edited((segment, &mapped), outcome, edited, told);
         }
         match outcome.verdict {
@@ -139,6 +141,12 @@ impl TcpTake<'_> {
         }
         outcome.window = self.clamp_window(segment);
         let changed = match self.ours.level {
+            Level::Edit if self.plain.is_some() => {
+                self.take_plain(segment, place, payload, scan).map(|taken| {
+                    *edited = taken;
+                    false
+                })
+            }
             Level::Edit => self.take_edited(segment, place, payload, scan).map(|taken| {
                 *edited = Some(taken);
                 false
@@ -269,10 +277,10 @@ impl TcpTake<'_> {
         let (most, window) = match theirs.level {
             Level::None => return true,
             Level::Watch => (theirs.sent, MOST_WINDOW),
-            Level::Guard => (theirs.end(), self.limits.window.max(LEAST_WINDOW)),
-            Level::Edit => {
+            Level::Edit if self.edit.is_some() => {
                 return self.acknowledges_output(self.limits.window.max(LEAST_WINDOW)).unwrap_or(true);
             }
+            Level::Guard | Level::Edit => (theirs.end(), self.limits.window.max(LEAST_WINDOW)),
         };
         acked <= most.cast_signed() && acked >= theirs.acked.cast_signed() - window.cast_signed()
     }
@@ -325,7 +333,7 @@ impl TcpTake<'_> {
     /// The receiver's progress: what it has acknowledged need not be kept.
     fn take_acknowledgment(&mut self, segment: &Segment, scan: &mut Scan<'_>) -> Result<(), NotTaken> {
         self.ours.tell(segment.ack);
-        if self.theirs.level == Level::Edit {
+        if self.theirs.level == Level::Edit && self.edit.is_some() {
             self.take_output_acknowledgment();
             return Ok(());
         }

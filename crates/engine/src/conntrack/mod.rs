@@ -74,7 +74,9 @@ pub(crate) use cache::VerdictId;
 pub(crate) use cached::{CachedOutcome, Traced};
 pub(crate) use commit::{Committed, PacketRules};
 pub(crate) use flow_state::{NatTransform, QuotedOffsets};
-pub use info::{CONNECTION_BYTES, ConnectionInfo, ConnectionStream, Endpoints, STREAM_BYTES};
+pub use info::{
+    CONNECTION_BYTES, ConnectionInfo, ConnectionStream, EDITED_STREAM_BYTES, Endpoints, STREAM_BYTES,
+};
 pub(crate) use lookup::BLOCK;
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};
 pub use saved::LeftOutConnection;

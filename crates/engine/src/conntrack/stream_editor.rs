@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use mmb_policy::settings::StreamHoldOver;
 use mmb_rewrite::NotApplied;
 use mmb_scan::EditStep;
-use mmb_stream::{EditSink, InOrder, StreamReader, Undecided};
+use mmb_stream::{EditSink, InOrder, Passes, StreamReader, Undecided};
 use std::ops::ControlFlow;
 
 /// What the rules of one connection that edit a direction find.
@@ -36,10 +36,27 @@ impl StreamReader for StreamSearch<'_> {
         self.search(in_order)
     }
 
+    fn passes(&mut self, new: InOrder<'_>) -> ControlFlow<(), Passes> {
+        let InOrder { direction, bytes, .. } = new;
+        if self.http().is_some() {
+            return ControlFlow::Continue(Passes::Never);
+        }
+        self.has_edits_found = false;
+        self.search(new)?;
+        let holds = || self.snapshot().stream_settings.hold_ms > 0;
+        if self.has_edits_found || holds() && self.first_begun(direction, bytes).is_some() {
+            self.has_read = true;
+            return ControlFlow::Continue(Passes::Asks);
+        }
+        self.note_last(direction, bytes);
+        ControlFlow::Continue(Passes::All)
+    }
+
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
         let Undecided { direction, offset, bytes, known, is_end, waited_ms } = undecided;
-        self.has_edits_found = false;
-        if known < bytes.len() {
+        let has_read = std::mem::take(&mut self.has_read);
+        self.has_edits_found &= has_read;
+        if known < bytes.len() && !has_read {
             let offset = offset + known as u64;
             self.search(InOrder { direction, offset, is_behind_gap: false, bytes: &bytes[known..] })?;
         }

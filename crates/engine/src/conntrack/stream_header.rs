@@ -149,7 +149,10 @@ pub(super) fn edit_segment(
     copy: impl FnOnce(u64, &mut [u8]),
     sack: impl Fn([u32; 2]) -> Option<[u32; 2]>,
 ) -> bool {
-    let Some(edited) = outcome.edited else { return true };
+    let Some(edited) = outcome.edited else {
+        change_segment(outcome, packet, layout);
+        return true;
+    };
     let mut is_same = !outcome.blank_multipath;
     if let EditedPayload::Kept { offset, len } = edited.payload {
         if len != layout.payload_range().len() && !resize_payload(packet, layout, len) {

@@ -44,6 +44,8 @@ pub(super) struct StreamSearch<'s> {
     pub(super) has_no_room: bool,
     /// A pattern of a rule that edits was found in the bytes that were searched last.
     pub(super) has_edits_found: bool,
+    /// They are the bytes that it is asked to edit next.
+    pub(super) has_read: bool,
     /// The last message of HTTP that is not understood, whether the connection goes on or not.
     pub(super) unfit_message: Option<UnfitMessage>,
     pub(super) counters: &'s WorkerCells,
@@ -88,6 +90,7 @@ impl<'s> StreamSearch<'s> {
             tools,
             has_no_room: false,
             has_edits_found: false,
+            has_read: false,
             unfit_message: None,
             counters,
         }

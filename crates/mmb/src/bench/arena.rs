@@ -62,25 +62,6 @@ impl Arena {
         lines(&mut self.memory)[..self.pristine.len()].copy_from_slice(&self.pristine);
     }
 
-    /// Restores the packets whose bytes behind `head` were changed, as far as the first and the last of them tell. The others stay in the cache if
-    /// they are there.
-    pub(super) fn restore_changed(&mut self, head: usize) {
-        const LOOK: usize = 16;
-        let (memory, mut start) = (lines(&mut self.memory), HEADROOM);
-        for place in &self.places {
-            let all = start..start + place.len;
-            let rest = (start + head).min(all.end)..all.end;
-            let ends = [
-                rest.start..rest.end.min(rest.start + LOOK),
-                rest.end.saturating_sub(LOOK).max(rest.start)..rest.end,
-            ];
-            if ends.into_iter().any(|end| memory[end.clone()] != self.pristine[end]) {
-                memory[all.clone()].copy_from_slice(&self.pristine[all]);
-            }
-            start += place.size;
-        }
-    }
-
     /// Passes all packets to `work` in vectors.
     pub(super) fn vectors(&mut self, mut work: impl FnMut(&mut [Packet<'_>])) {
         let mut packets = self.packets();
@@ -170,20 +151,6 @@ mod tests {
         arena.restore();
         let again: Vec<Vec<u8>> = arena.packets().map(|packet| packet.bytes().to_vec()).collect();
         assert_eq!(again, packets);
-        for changed in [0, 5, 20] {
-            for mut packet in arena.packets() {
-                packet.bytes_mut().iter_mut().skip(changed).step_by(15).for_each(|byte| *byte ^= 1);
-                packet.bytes_mut().iter_mut().take(changed.min(4)).for_each(|byte| *byte = 7);
-            }
-            arena.restore_changed(4);
-            let again: Vec<Vec<u8>> = arena
-                .packets()
-                .map(|packet| packet.bytes()[4.min(packet.bytes().len())..].to_vec())
-                .collect();
-            let wanted: Vec<&[u8]> = packets.iter().map(|packet| &packet[4.min(packet.len())..]).collect();
-            assert_eq!(again, wanted);
-            arena.restore();
-        }
         assert_eq!(arena.len(), 100);
         let mut shuffled = Arena::default();
         packets.iter().for_each(|packet| shuffled.push(packet, LinkType::RawIp));

@@ -88,7 +88,7 @@ impl TcpTake<'_> {
         }
         // Before the receiver's SYN nothing is known of its window.
         let limit = if is_open { edit.limit() } else { edit.out_next };
-        let most = edit.most_payload_of(segment, theirs.mss);
+        let most = edit.noted.most_payload_of(segment, theirs.noted.mss);
         let Carried { from, to, is_again } = edit.carry(self.ours, lists, (place, before), (limit, most));
         let len = to - from;
         let has_fin = edit.let_fin_go(segment, to, len);
@@ -121,9 +121,7 @@ impl TcpTake<'_> {
         told: Option<u32>,
     ) -> Outcome {
         let is_edited = edited.is_some();
-        let same =
-            EditedSegment { seq: segment.seq, has_fin: segment.has(flag::FIN), ..EditedSegment::default() };
-        let edited = EditedSegment { ack: mapped.ack, ..edited.unwrap_or(same) };
+        let edited = EditedSegment { ack: mapped.ack, ..edited.unwrap_or(EditedSegment::same(segment)) };
         let Some(EditTake { ours, .. }) = &mut self.edit else { return outcome };
         let has_payload = match edited.payload {
             EditedPayload::Same => segment.payload > 0,
@@ -131,7 +129,7 @@ impl TcpTake<'_> {
         };
         let carries = has_payload || edited.has_fin || edited.is_probe || segment.has(flag::SYN);
         let is_news = self.ours.told() != told
-            || outcome.window.unwrap_or(segment.window) != ours.window
+            || outcome.window.unwrap_or(segment.window) != ours.noted.window
             || segment.has_sack;
         // What an end sends without bytes says something only if it is an acknowledgment that says something new, or one that repeats the last.
         let brought = segment.payload > 0 || segment.has(flag::FIN);

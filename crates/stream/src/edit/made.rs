@@ -107,8 +107,8 @@ impl<'m> Maker<'m> {
         let mut sack = ArrayVec::new();
         if edit.duplicates > 0 {
             edit.duplicates -= 1;
-            if edit.knows_sack
-                && from.knows_sack
+            if edit.noted.knows_sack
+                && from.noted.knows_sack
                 && let Some(early) = own.early.map(|early| &self.early[early])
             {
                 sack = blocks(own, early, edit.latest_early);
@@ -120,7 +120,7 @@ impl<'m> Maker<'m> {
         let ack = own.seq(told);
         other.tell(ack);
         let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
-        from.window = (own.edge.saturating_sub(told) >> scale).min(u64::from(u16::MAX)) as u16;
+        from.noted.window = (own.edge.saturating_sub(told) >> scale).min(u64::from(u16::MAX)) as u16;
         MadeSegment {
             stream: self.stream.0,
             owner: self.stream.1,
@@ -129,8 +129,11 @@ impl<'m> Maker<'m> {
             seq: next_number(other, from),
             ack,
             flags: flag::ACK,
-            window: from.window,
-            timestamps: from.timestamps.map(|[value, echo]| [value, own.timestamp_value().unwrap_or(echo)]),
+            window: from.noted.window,
+            timestamps: from
+                .noted
+                .timestamps
+                .map(|[value, echo]| [value, own.timestamp_value().unwrap_or(echo)]),
             sack,
             is_marked: false,
             payload: &[],
@@ -150,8 +153,8 @@ impl<'m> Maker<'m> {
             seq: own.seq(edit.acked.wrapping_sub(1)),
             ack: own.told().unwrap_or_else(|| other.seq(0)),
             flags: flag::ACK,
-            window: edit.window,
-            timestamps: edit.timestamps,
+            window: edit.noted.window,
+            timestamps: edit.noted.timestamps,
             sack: ArrayVec::new(),
             is_marked: false,
             payload: &[],
@@ -208,8 +211,8 @@ impl<'m> Maker<'m> {
             seq: own.seq(from),
             ack: own.told().unwrap_or_else(|| other.seq(0)),
             flags,
-            window: edit.window,
-            timestamps: edit.timestamps,
+            window: edit.noted.window,
+            timestamps: edit.noted.timestamps,
             sack: ArrayVec::new(),
             is_marked: std::mem::take(&mut edit.is_marked),
             payload: &[],

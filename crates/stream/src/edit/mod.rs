@@ -10,19 +10,24 @@
 //! ([`decide`]); as long as the editor does not decide it is *held*, for a bounded time; then its output is *kept*, and let go as far as the
 //! receiver's window allows: in the packet that is at hand ([`let_go`]), or in packets that are made ([`made`]).
 //!
+//! Of a stream in which nothing was edited and nothing is held there is no more than of a guarded one, and what is [`noted`]: it is [`plain`].
+//!
 //! Bounds of a direction: [`side::MOST_HELD`] bytes are held; output is kept for twice [`StreamLimits::window`](crate::StreamLimits::window) at
 //! most, and the output of one packet more; [`map::EDITS`] edits are recorded; a packet that comes makes others for [`side::CREDIT`] bytes.
 
 pub(crate) mod again;
 pub(crate) mod datagram;
 pub(crate) mod decide;
+pub(crate) mod ends;
 pub(crate) mod let_go;
 pub(crate) mod links;
 pub(crate) mod made;
 pub(crate) mod map;
+pub(crate) mod noted;
 pub(crate) mod numbers;
 pub(crate) mod pair;
 pub(crate) mod patience;
+pub(crate) mod plain;
 pub(crate) mod promise;
 pub(crate) mod queue;
 pub(crate) mod side;

@@ -79,7 +79,9 @@ impl EditSide {
             self.credit = self.credit.max(1);
             let end = self.sent_data().min(self.limit());
             match self.acked < end {
-                true => self.again.add(self.acked, end.min(self.acked + self.most_payload(receiver_mss))),
+                true => {
+                    self.again.add(self.acked, end.min(self.acked + self.noted.most_payload(receiver_mss)))
+                }
                 false => self.owes_probe = true,
             }
         }

@@ -1,13 +1,14 @@
 //! The state of both directions of a stream with edits.
 
 use super::again::AgainRanges;
-use super::datagram::DatagramEnds;
+use super::ends::DatagramEnds;
 use super::links::{EditId, Links};
 use super::map::{EditLists, EditMap};
+use super::noted::{LEAST_PAYLOAD, Noted};
 use super::patience::EditPatience;
 use crate::id::StreamId;
 use crate::rope::{ChunkPool, Rope};
-use crate::segment::{Segment, StreamDrop};
+use crate::segment::StreamDrop;
 use mmb_base::{Chunks, Slab};
 
 /// The states of streams with edits.
@@ -18,15 +19,6 @@ pub(crate) const MOST_HELD: usize = 80 << 10;
 
 /// The most duplicate acknowledgments that are due to a sender: it takes three for a loss (RFC 5681 section 3.2).
 pub(crate) const MOST_OWED: u8 = 3;
-
-/// The payload that any path carries (RFC 9293 section 3.7.1: 576 bytes without headers), without options.
-const LEAST_PAYLOAD: u16 = 500;
-
-/// No segment is cut into smaller ones, whatever a receiver's SYN says: that would make many packets of one.
-const FLOOR: u16 = 64;
-
-/// The bytes of the timestamps option in a segment (RFC 7323 appendix A).
-const TIMESTAMPS: u16 = 12;
 
 /// The bytes of output of a direction that packets are made of, for one packet that comes or one question that is asked again; the last packet
 /// may exceed it.
@@ -52,6 +44,8 @@ pub struct EditStats {
 pub(crate) struct EditStream {
     pub(crate) sides: [EditSide; 2],
     pub(crate) stream: Option<StreamId>,
+    /// It is not to become plain: its reader never lets bytes pass.
+    pub(crate) stays: bool,
     /// Why it cannot go on: its editor has stopped, or there was no memory.
     pub(crate) over: Option<StreamDrop>,
 }
@@ -115,20 +109,8 @@ pub(crate) struct EditSide {
     pub(crate) owed: u8,
     /// A packet with a congestion mark was absorbed, and no packet has carried the mark on.
     pub(crate) is_marked: bool,
-    /// The sender's SYN allowed SACK.
-    pub(crate) knows_sack: bool,
-    /// The largest segment that its SYN allows, if it says so.
-    pub(crate) mss: Option<u16>,
-    /// The largest payload that the sender has sent.
-    pub(crate) largest: u16,
-    /// The largest payload that the path carries, as far as is known.
-    pub(crate) path: Option<u16>,
-    /// The largest payload that the link has room for, if that is known.
-    pub(crate) room: Option<u16>,
-    /// The window field of the last packet of this end that went on.
-    pub(crate) window: u16,
-    /// TSval and TSecr of the last segment of this end, if it uses timestamps.
-    pub(crate) timestamps: Option<[u32; 2]>,
+    /// What a direction of a plain stream has too.
+    pub(crate) noted: Noted,
     /// Edits, and bytes of input and output in them.
     pub(crate) edits: u64,
     pub(crate) removed: u64,
@@ -165,24 +147,6 @@ impl EditSide {
     /// Up to where output may be let go.
     pub(crate) fn limit(&self) -> u64 {
         self.out_next.min(self.edge.max(self.acked))
-    }
-
-    /// The most payload of a segment that is let go: no more than the sender has put into one, or what any path carries; and no more than the
-    /// receiver's SYN and the path allow.
-    pub(crate) fn most_payload(&self, receiver_mss: Option<u16>) -> u64 {
-        let options = if self.timestamps.is_some() { TIMESTAMPS } else { 0 };
-        let receiver = receiver_mss.map_or(u16::MAX, |mss| mss.saturating_sub(options));
-        let path = self.path.unwrap_or(u16::MAX);
-        let most = self.largest.max(LEAST_PAYLOAD).min(receiver).min(path).max(FLOOR);
-        u64::from(most.min(self.room.unwrap_or(u16::MAX)).max(1))
-    }
-
-    /// The same for the packet at hand: what options it has beyond those of all packets, such as SACK blocks, take from its payload (RFC 6691).
-    pub(crate) fn most_payload_of(&self, segment: &Segment, receiver_mss: Option<u16>) -> u64 {
-        let usual = if segment.timestamps.is_some() { TIMESTAMPS } else { 0 };
-        let more = u64::from(u16::from(segment.options).saturating_sub(usual));
-        let most = self.most_payload(receiver_mss).saturating_sub(more);
-        most.min(segment.most_payload.map_or(u64::MAX, u64::from)).max(1)
     }
 
     /// The receiver acknowledges output.

@@ -14,8 +14,8 @@ use crate::id::StreamId;
 use crate::limits::AckSpace;
 use crate::reader::StreamReader;
 use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
-use crate::side::{Level, Side};
-use crate::table::{PlainStreams, Stream, StreamProto, StreamTable};
+use crate::side::{Level, Side, StreamProto};
+use crate::table::{PlainStreams, Stream, StreamTable};
 
 /// Packets that a direction makes before others have their turn.
 const TURN: u32 = 16;
@@ -98,7 +98,7 @@ impl StreamTable {
         while let Some(id) = self.edit.promising.first() {
             let StreamTable { streams, edit: EditTable { streams: edits, promising, ready, .. }, .. } = self;
             let EditStream { sides, stream, .. } = &mut edits[id.edit()];
-            let mss = sides[1 - id.direction()].mss;
+            let mss = sides[1 - id.direction()].noted.mss;
             let edit = &mut sides[id.direction()];
             if edit.poll_ms > now_ms {
                 return None;
@@ -149,7 +149,7 @@ impl StreamTable {
         }
         self.now_ms = now_ms;
         let hold_ms = u64::from(self.limits.hold_ms.max(1));
-        let is_datagram = self.streams[id].proto == StreamProto::Udp;
+        let is_datagram = self.streams[id].proto() == StreamProto::Udp;
         let Some((mut decider, other)) = self.decider(id, direction, now_ms) else { return Ok(()) };
         let told = other.told();
         let (since_ms, before) = (decider.edit.held_since_ms, decider.edit.decided);
@@ -186,7 +186,11 @@ impl StreamTable {
             let (direction, stream) = (first.direction(), *stream);
             let work = stream.and_then(|stream| {
                 let sides = &streams[stream].sides;
-                edits[direction].work(&sides[direction], &sides[1 - direction], edits[1 - direction].mss)
+                edits[direction].work(
+                    &sides[direction],
+                    &sides[1 - direction],
+                    edits[1 - direction].noted.mss,
+                )
             });
             if let (Some(stream), Some(work)) = (stream, work)
                 && table.made < TURN
@@ -209,7 +213,7 @@ impl StreamTable {
 
     /// A segment of TCP could not carry what the outcome said: packets are made for it.
     pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
-        let Some(edit_id) = self.streams[id].edit.filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
+        let Some(edit_id) = self.begin(id).filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
             return;
         };
         let edit = &mut self.edit.streams[edit_id].sides[direction & 1];
@@ -224,10 +228,16 @@ impl StreamTable {
 
     /// Copies the payload of a packet that goes on changed: as many bytes as the outcome said, before the next packet is taken.
     pub fn copy_kept(&self, id: StreamId, direction: usize, offset: u64, into: &mut [u8]) {
-        let Some(edit) = self.streams[id].edit else { return };
-        let edit = &self.edit.streams[edit].sides[direction & 1];
+        let Stream { sides, edit, .. } = &self.streams[id];
+        let (kept, acked) = match edit {
+            Some(edit) => {
+                let edit = &self.edit.streams[*edit].sides[direction & 1];
+                (&edit.kept, edit.acked)
+            }
+            None => sides[direction & 1].guarded(),
+        };
         let mut filled = 0;
-        for slice in edit.kept.slices(&self.pool, offset.saturating_sub(edit.acked) as usize, into.len()) {
+        for slice in kept.slices(&self.pool, offset.saturating_sub(acked) as usize, into.len()) {
             into[filled..filled + slice.len()].copy_from_slice(slice);
             filled += slice.len();
         }
@@ -236,10 +246,13 @@ impl StreamTable {
 
     /// Bounds the payload of the packets that are made of a direction: what is longer does not pass the path, as an ICMP error has told.
     pub fn bound_payload(&mut self, id: StreamId, direction: usize, most: u16) {
-        if let Some(edit) = self.streams[id].edit {
-            let path = &mut self.edit.streams[edit].sides[direction & 1].path;
-            *path = Some(path.map_or(most, |path| path.min(most)));
-        }
+        let Stream { edit, notes, .. } = self.streams[id];
+        let noted = match (edit, notes) {
+            (Some(edit), _) => &mut self.edit.streams[edit].sides[direction & 1].noted,
+            (None, Some(notes)) => &mut self.edit.notes[notes][direction & 1],
+            (None, None) => return,
+        };
+        noted.path = Some(noted.path.map_or(most, |path| path.min(most)));
     }
 
     /// The number of input that stands for one of output: of an acknowledgment that the receiver of a direction has sent, or of a packet of the
@@ -281,7 +294,11 @@ impl StreamTable {
     pub fn constant_shifts(&self, id: StreamId) -> Option<[u32; 2]> {
         let stream = &self.streams[id];
         let mut shifts = [0; 2];
-        let Some(edit) = stream.edit else { return Some(shifts) };
+        let Some(edit) = stream.edit else {
+            let is_settled =
+                |side: &Side| side.level != Level::Edit || side.kept() == 0 && side.early.is_none();
+            return stream.sides.iter().all(is_settled).then_some(shifts);
+        };
         for (shift, (edit, side)) in
             shifts.iter_mut().zip(self.edit.streams[edit].sides.iter().zip(&stream.sides))
         {
@@ -300,12 +317,31 @@ impl StreamTable {
 
     /// Whether some direction of a stream is edited.
     pub fn is_edited(&self, id: StreamId) -> bool {
-        self.streams[id].edit.is_some()
+        self.streams[id].notes.is_some()
     }
 
     /// Streams with edits, and directions with edits that are not acknowledged.
     pub fn edit_records(&self) -> usize {
-        self.edit.streams.len() + self.edit.lists.len()
+        self.edit.streams.len() + self.edit.notes.len() + self.edit.lists.len()
+    }
+
+    /// Gets what edits need of a stream, if it is plain. `None` if it has no edits, or there is no memory.
+    fn begin(&mut self, id: StreamId) -> Option<EditId> {
+        let StreamTable { streams, edit: table, limits, acks, .. } = self;
+        let Stream { sides, edit, notes, .. } = &mut streams[id];
+        if edit.is_none() {
+            let notes = (*notes)?;
+            *edit = table.begin((id, notes), sides.each_mut(), limits.window, *acks).ok();
+        }
+        *edit
+    }
+
+    /// Gives back what edits need of a stream that is plain.
+    pub(crate) fn rest(&mut self, id: StreamId) {
+        let Stream { sides, edit, notes, .. } = &mut self.streams[id];
+        if let (Some(edit), Some(notes)) = (edit.take(), *notes) {
+            self.edit.rest(edit, notes, sides);
+        }
     }
 
     /// Gives back what edits need of a stream.

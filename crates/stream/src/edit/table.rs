@@ -7,6 +7,7 @@
 use super::decide::MOST_UNDECIDED;
 use super::links::{DirectionId, EditId};
 use super::map::EditLists;
+use super::noted::Noted;
 use super::patience::{EditPatience, LONG_MS};
 use super::promise::RETRY_MS;
 use super::queue::{DirectionQueue, PATIENT, PROMISING, READY, WAITING};
@@ -15,15 +16,26 @@ use crate::id::StreamId;
 use crate::rope::ChunkPool;
 use crate::segment::StreamDrop;
 use crate::side::Side;
+use mmb_base::{Chunks, Slab, id_types};
 use std::collections::TryReserveError;
 
 /// How much more than the bytes that it keeps otherwise a packet's output may be.
 const MOST_GROWN: usize = 2 << 20;
 
+id_types! {
+    /// What is noted of a stream; valid while the stream lives.
+    pub(crate) struct NotesId;
+}
+
+/// What is noted of both directions of a stream.
+pub(crate) type Notes = [Noted; 2];
+
 /// What a table has for streams with edits.
 #[derive(Debug, Default)]
 pub(crate) struct EditTable {
     pub(crate) streams: EditStreams,
+    /// Of plain streams; of others it is out of date.
+    pub(crate) notes: Slab<NotesId, Notes, Chunks<Notes, 256>>,
     pub(crate) lists: EditLists,
     pub(super) waiting: DirectionQueue<WAITING>,
     pub(super) patient: DirectionQueue<PATIENT>,
@@ -40,21 +52,27 @@ pub(crate) struct EditTable {
 
 impl EditTable {
     /// Gets what edits need of a stream.
-    pub(crate) fn open(&mut self, window: u64, promises: bool) -> Result<EditId, TryReserveError> {
+    pub(crate) fn open(&mut self, window: u64, promises: bool) -> Result<(EditId, NotesId), TryReserveError> {
         self.streams.try_reserve()?;
+        self.notes.try_reserve()?;
         self.scratch.clear();
         self.payload.clear();
         self.scratch.try_reserve(MOST_UNDECIDED)?;
         self.payload.try_reserve(usize::from(u16::MAX))?;
+        let stream = EditStream { sides: EditTable::sides(window, promises), ..EditStream::default() };
+        Ok((self.streams.insert(stream), self.notes.insert(Notes::default())))
+    }
+
+    /// Both directions of a stream of which nothing was taken.
+    pub(super) fn sides(window: u64, promises: bool) -> [EditSide; 2] {
         // Twice the window, and what the edits of a packet may make of it.
         let most_kept = 2 * window as usize + MOST_GROWN;
-        let side = EditSide { most_kept, promises, ..EditSide::default() };
-        Ok(self.streams.insert(EditStream { sides: [side; 2], ..EditStream::default() }))
+        [EditSide { most_kept, promises, ..EditSide::default() }; 2]
     }
 
     /// Bytes of records.
     pub(crate) fn memory(&self) -> usize {
-        self.streams.memory() + self.lists.memory()
+        self.streams.memory() + self.notes.memory() + self.lists.memory()
     }
 
     /// Gives up what edits need of a stream.
@@ -89,7 +107,7 @@ impl EditTable {
             if edits[direction].is_quiet(&sides[direction]) {
                 continue;
             }
-            let mss = edits[1 - direction].mss;
+            let mss = edits[1 - direction].noted.mss;
             let edit = &mut edits[direction];
             let (since_ms, patience) = (edit.held_since_ms, edit.hold_patience);
             let is_queued = (since_ms, patience) == (edit.queued_since_ms, edit.queued_patience);

@@ -2,11 +2,12 @@
 
 use super::decide::Decider;
 use super::map::EditLists;
-use super::pair::EditTake;
+use super::noted::Noted;
+use super::pair::{EditTake, PlainTake};
 use super::side::{CREDIT, EditSide, MOST_OWED};
 use crate::reader::StreamReader;
 use crate::segment::{EditedSegment, Segment, StreamDrop, flag};
-use crate::side::Level;
+use crate::side::{Level, Side};
 use crate::tcp::{Place, TcpTake, free_early};
 
 /// How the output follows from the input of one segment.
@@ -28,7 +29,7 @@ impl TcpTake<'_> {
         reader: &mut dyn StreamReader,
     ) -> Result<EditedSegment, StreamDrop> {
         if let Some(EditTake { ours, .. }) = &mut self.edit {
-            ours.largest = ours.largest.max(payload.len().min(usize::from(u16::MAX)) as u16);
+            ours.noted.note_payload(payload.len());
         }
         let before = self.ours.next;
         let production = self.take_input(segment, place, payload, reader)?;
@@ -77,7 +78,9 @@ impl TcpTake<'_> {
         let Some(mut decider) = self.decider() else { return Err(StreamDrop::Broken) };
         let asked = decider.question();
         decider.decide(&payload[(next - place.at) as usize..], asked, reader)?;
-        self.take_what_was_early(reader)?;
+        if self.ours.early.is_some() {
+            self.take_what_was_early(reader)?;
+        }
         let Some(edit) = &self.edit else { return Err(StreamDrop::Broken) };
         let is_same = was_plain
             && edit.ours.edits == edits
@@ -87,8 +90,8 @@ impl TcpTake<'_> {
     }
 
     /// Whether there is no room for the output of further bytes.
-    fn is_full(&self) -> bool {
-        let kept = self.edit.as_ref().map_or(0, |edit| edit.ours.kept.len());
+    pub(crate) fn is_full(&self) -> bool {
+        let kept = self.edit.as_ref().map_or(self.ours.kept(), |edit| edit.ours.kept.len());
         self.pool.chunks() - self.pool.taken() < (self.pool.chunks() / 16).max(1)
             || kept as u64 >= 2 * self.limits.window
     }
@@ -151,36 +154,16 @@ impl TcpTake<'_> {
         }
     }
 
-    /// Records what made packets need of the last segment of an end: of one that its receiver takes, as far as can be seen.
+    /// Records what made packets need of a segment.
     pub(crate) fn note_segment(&mut self, segment: &Segment, window: Option<u16>) {
-        let told = self.ours.told();
-        let is_syn = segment.has(flag::SYN);
-        let is_other = is_syn && self.ours.offset(segment.seq.wrapping_add(1)) != 0;
-        if segment.has(flag::RST) || is_other {
-            return;
-        }
-        let scale = self.ours.scale.unwrap_or(0);
-        let in_order = self.ours.timestamp_value();
-        let Some(EditTake { ours, .. }) = &mut self.edit else { return };
-        // An old duplicate; but a sender that was silent for weeks has any time.
-        if let (Some([value, _]), Some([last, _])) = (segment.timestamps, ours.timestamps)
-            && value.wrapping_sub(last).cast_signed() < 0
-            && in_order != Some(value)
-        {
-            return;
-        }
-        ours.timestamps = segment.timestamps.or(ours.timestamps);
-        if !is_syn && !segment.has_sack {
-            ours.room = segment.most_payload;
-        }
         let window = window.unwrap_or(segment.window);
-        if is_syn {
-            ours.knows_sack = segment.knows_sack;
-            ours.mss = segment.mss.or(ours.mss);
-            // A SYN's window is not scaled, those of made packets are.
-            ours.window = window >> scale;
-        } else if told == Some(segment.ack) {
-            ours.window = window;
+        let direction = self.ours.direction();
+        match (&mut self.edit, &mut self.plain) {
+            (Some(EditTake { ours, .. }), _) => ours.noted.note(self.ours, segment, window),
+            (None, Some(PlainTake { table, notes, .. })) => {
+                table.notes[*notes][direction].note(self.ours, segment, window);
+            }
+            (None, None) => {}
         }
     }
 
@@ -207,10 +190,21 @@ impl TcpTake<'_> {
 }
 
 impl EditSide {
+    /// Whether the sender has nothing to be told but what its receiver has acknowledged: the usual state.
+    #[inline]
+    fn is_settled(&self, side: &Side) -> bool {
+        let holds = self.held.len() > 0 || self.is_promising(side);
+        !(holds | self.has_ended) && self.map.constant() == Some(self.acked.wrapping_sub(side.acked))
+    }
+
     /// Acknowledges to the sender, which was told `told`, what needs no acknowledgment of the receiver: bytes whose output is all acknowledged,
     /// perhaps since there is none.
-    pub(crate) fn settle(&mut self, side: &mut crate::side::Side, lists: &mut EditLists, told: Option<u32>) {
+    pub(crate) fn settle(&mut self, side: &mut Side, lists: &mut EditLists, told: Option<u32>) {
         if side.level != Level::Edit {
+            return;
+        }
+        if self.is_settled(side) && told == Some(side.seq(side.acked)) {
+            self.owes_ack = false;
             return;
         }
         let acked = self.acked_input(side, lists, self.acked);
@@ -220,5 +214,35 @@ impl EditSide {
         let is_behind = told.is_none_or(|told| side.seq(acked).wrapping_sub(told).cast_signed() > 0);
         self.owes_ack = is_behind && acked > 0;
         self.map.acknowledge(lists, self.acked);
+    }
+}
+
+impl Noted {
+    /// Notes the last segment of an end: one that its receiver takes, as far as can be seen. `window` is the field as it goes on.
+    fn note(&mut self, own: &Side, segment: &Segment, window: u16) {
+        let is_syn = segment.has(flag::SYN);
+        let is_other = is_syn && own.offset(segment.seq.wrapping_add(1)) != 0;
+        if segment.has(flag::RST) || is_other {
+            return;
+        }
+        // An old duplicate; but a sender that was silent for weeks has any time.
+        if let (Some([value, _]), Some([last, _])) = (segment.timestamps, self.timestamps)
+            && value.wrapping_sub(last).cast_signed() < 0
+            && own.timestamp_value() != Some(value)
+        {
+            return;
+        }
+        self.timestamps = segment.timestamps.or(self.timestamps);
+        if !is_syn && !segment.has_sack {
+            self.room = segment.most_payload;
+        }
+        if is_syn {
+            self.knows_sack = segment.knows_sack;
+            self.mss = segment.mss.or(self.mss);
+            // A SYN's window is not scaled, those of made packets are.
+            self.window = window >> own.scale.unwrap_or(0);
+        } else if own.told() == Some(segment.ack) {
+            self.window = window;
+        }
     }
 }

@@ -48,7 +48,7 @@ impl EditSide {
             return Some(Work::Probe);
         }
         if self.credit > 0 {
-            let (most, limit) = (self.most_payload(receiver_mss), self.limit());
+            let (most, limit) = (self.noted.most_payload(receiver_mss), self.limit());
             let again = self.again.first().filter(|(from, _)| *from < limit);
             let (from, to) = again.unwrap_or((self.sent_data(), limit));
             if from < to.min(limit) {

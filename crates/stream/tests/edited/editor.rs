@@ -1,7 +1,7 @@
 //! An editor for tests: replaces texts, in plain code.
 
 use mmb_random::RepeatableRandom;
-use mmb_stream::{EditSink, InOrder, StreamReader, Undecided};
+use mmb_stream::{EditSink, InOrder, Passes, StreamReader, Undecided};
 use std::ops::ControlFlow;
 
 /// A text and what replaces it.
@@ -117,6 +117,18 @@ impl StreamReader for Editor {
         assert_eq!(offset, decided.ends.len() as u64);
         decided.pass(bytes);
         ControlFlow::Continue(())
+    }
+
+    fn passes(&mut self, InOrder { direction, offset, bytes, .. }: InOrder<'_>) -> ControlFlow<(), Passes> {
+        let is_last = offset as usize + bytes.len() == self.streams[direction].len();
+        if !matches!(self.step(bytes, 0, is_last), Step::Nothing) {
+            return ControlFlow::Continue(Passes::Asks);
+        }
+        self.seen[direction] = offset as usize + bytes.len();
+        assert_eq!(offset, self.decided[direction].ends.len() as u64);
+        assert_eq!(&self.streams[direction][offset as usize..][..bytes.len()], bytes);
+        self.decided[direction].pass(bytes);
+        ControlFlow::Continue(Passes::All)
     }
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {

@@ -6,8 +6,8 @@
 
 use super::{Seg, ack, syn, syn_ack};
 use mmb_stream::{
-    EditSink, EditedPayload, InOrder, Level, MadeSegment, Outcome, Segment, StreamDrop, StreamId, StreamInfo,
-    StreamLimits, StreamReader, StreamTable, StreamVerdict, Undecided, Unfit, flag,
+    EditSink, EditedPayload, InOrder, Level, MadeSegment, Outcome, Passes, Segment, StreamDrop, StreamId,
+    StreamInfo, StreamLimits, StreamReader, StreamTable, StreamVerdict, Undecided, Unfit, flag,
 };
 use std::ops::ControlFlow;
 
@@ -69,6 +69,26 @@ impl StreamReader for Words {
             decided[in_order.direction].extend_from_slice(in_order.bytes);
         }
         ControlFlow::Continue(())
+    }
+
+    fn passes(&mut self, InOrder { direction, offset, bytes, .. }: InOrder<'_>) -> ControlFlow<(), Passes> {
+        let begins = |(word, _): &(Vec<u8>, Vec<u8>)| {
+            (0..bytes.len()).any(|at| {
+                let rest = &bytes[at..];
+                rest.starts_with(word) || word.starts_with(rest)
+            })
+        };
+        if self.stop.as_ref().is_some_and(|stop| super::contains(bytes, stop))
+            || self.words.iter().any(begins)
+        {
+            return ControlFlow::Continue(Passes::Asks);
+        }
+        assert_eq!(offset, self.input[direction].len() as u64, "bytes are asked about again, or left out");
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100)]).into_owned();
+        self.asked.push(Asked { offset, bytes: shown, known: 0, is_end: false, waited_ms: None });
+        self.input[direction].extend_from_slice(bytes);
+        self.output[direction].extend_from_slice(bytes);
+        ControlFlow::Continue(Passes::All)
     }
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
@@ -229,7 +249,7 @@ impl EditedConn {
         if outcome.verdict != StreamVerdict::Pass {
             return None;
         }
-        let edited = outcome.edited.expect("numbers");
+        let edited = outcome.edited(&header);
         if let EditedPayload::Kept { offset, len } = edited.payload {
             data = vec![0; len];
             self.table.copy_kept(self.id, from, offset, &mut data);

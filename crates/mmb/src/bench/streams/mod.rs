@@ -139,7 +139,7 @@ impl Plan {
         let mut recorder = Recorder::new(pipeline.names(), round.arena.len());
         while recorder.goes_on(effort) {
             if chain.changes_payload() {
-                round.arena.restore_changed(traffic::HEAD);
+                round.arena.restore();
             }
             round.advance();
             let note = |vector, spent: &[u64], whole| recorder.note(vector, spent, whole);

@@ -37,8 +37,7 @@ const NUMBERS: usize = TRANSPORT + 4;
 const CHECKSUM: usize = TRANSPORT + 16;
 /// The values of timestamps that two NOPs precede.
 const TIMESTAMPS: usize = TRANSPORT + 24;
-/// Bytes in front of the payload.
-pub(super) const HEAD: usize = TRANSPORT + 32;
+const HEAD: usize = TRANSPORT + 32;
 
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;

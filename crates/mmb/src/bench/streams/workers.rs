@@ -127,7 +127,7 @@ impl Lane {
         let mut recorder = Recorder::new(Vec::new(), round.arena.len());
         while recorder.goes_on(effort) {
             if *changes_payload {
-                round.arena.restore_changed(traffic::HEAD);
+                round.arena.restore();
             }
             round.advance();
             let note = |vector, spent: &[u64], whole| recorder.note(vector, spent, whole);

@@ -1,0 +1,141 @@
+//! Streams with edits in which nothing was edited yet, and nothing is held or owed: they are *plain*.
+//!
+//! Most streams never have a match. As long as the output of each direction is its input, and all of it was let go, a direction that is edited is
+//! followed as a guarded one is: the numbers of both ends are the same, and the bytes that are not acknowledged are kept there. Nothing else of edits
+//! is needed but what is [noted](super::noted), so that the record of the stream is smaller and a packet costs less.
+//!
+//! A plain stream gets its [`EditStream`] with the first packet that is not plain ([`is_plain`]), or whose bytes the reader does not
+//! [let pass](crate::StreamReader::passes). It gives it back when what it held has gone on as it was, unless its reader is one that never lets bytes pass.
+
+use super::links::EditId;
+use super::pair::{EditTake, PlainTake};
+use super::side::{CREDIT, EditSide, EditStream};
+use super::table::{EditTable, NotesId};
+use crate::id::StreamId;
+use crate::limits::AckSpace;
+use crate::reader::{Passes, StreamReader};
+use crate::segment::{EditedSegment, InOrder, Segment, StreamDrop, flag};
+use crate::side::{Level, Side};
+use crate::tcp::{Place, TcpTake};
+use std::ops::ControlFlow;
+
+/// Whether a segment may leave a plain stream plain: it neither begins nor ends anything, and its bytes are in order and in the window.
+pub(crate) fn is_plain(own: &Side, segment: &Segment) -> bool {
+    let is_ordinary =
+        segment.flags & (flag::SYN | flag::FIN | flag::RST | flag::URG | flag::ACK) == flag::ACK;
+    let is_next = || own.seq(own.next) == segment.seq && own.next + u64::from(segment.payload) <= own.edge;
+    is_ordinary && (segment.payload == 0 || own.level != Level::Edit || is_next())
+}
+
+impl TcpTake<'_> {
+    /// Gets what edits need of a plain stream. No segment was taken since it was plain, or the payload of this one was not.
+    pub(crate) fn begin_edit(&mut self) -> Result<(), StreamDrop> {
+        if let Some(plain) = self.plain.take() {
+            self.edit = Some(plain.begin(self.ours, self.theirs)?);
+        }
+        Ok(())
+    }
+
+    /// Takes the payload of a plain stream's direction that is edited. Returns how it goes on, if not as it came.
+    pub(crate) fn take_plain(
+        &mut self,
+        segment: &Segment,
+        place: Place,
+        payload: &[u8],
+        reader: &mut dyn StreamReader,
+    ) -> Result<Option<EditedSegment>, StreamDrop> {
+        if payload.is_empty() {
+            return Ok(None);
+        }
+        let (direction, offset) = (self.ours.direction(), self.ours.next);
+        let mut never_passes = false;
+        if !self.is_full() {
+            match reader.passes(InOrder { direction, offset, is_behind_gap: false, bytes: payload }) {
+                ControlFlow::Continue(Passes::All) if self.ours.keep(self.pool, payload) => {
+                    self.ours.take_input(payload);
+                    if let Some(PlainTake { table, notes, .. }) = &mut self.plain {
+                        table.notes[*notes][direction].note_payload(payload.len());
+                    }
+                    return Ok(None);
+                }
+                ControlFlow::Continue(Passes::All) => {
+                    self.begin_edit()?;
+                    return Err(StreamDrop::Broken);
+                }
+                ControlFlow::Break(()) => {
+                    self.begin_edit()?;
+                    return Err(StreamDrop::Stopped);
+                }
+                ControlFlow::Continue(Passes::Asks) => {}
+                ControlFlow::Continue(Passes::Never) => never_passes = true,
+            }
+        }
+        self.begin_edit()?;
+        if let Some(edit) = &mut self.edit {
+            *edit.stays |= never_passes;
+        }
+        self.take_edited(segment, place, payload, reader).map(Some)
+    }
+
+    /// Whether the stream, for which nothing is due, may be plain.
+    pub(crate) fn may_be_plain(&self) -> bool {
+        let Some(EditTake { ours, theirs, stays, .. }) = &self.edit else { return false };
+        !**stays && ours.is_plain(self.ours) && theirs.is_plain(self.theirs)
+    }
+}
+
+impl EditTable {
+    /// Gets what edits need of a plain stream.
+    pub(super) fn begin(
+        &mut self,
+        (stream, notes): (StreamId, NotesId),
+        sides: [&mut Side; 2],
+        window: u64,
+        acks: AckSpace,
+    ) -> Result<EditId, std::collections::TryReserveError> {
+        self.streams.try_reserve()?;
+        let mut edits = EditTable::sides(window, acks == AckSpace::Wire);
+        for ((edit, noted), side) in edits.iter_mut().zip(self.notes[notes]).zip(sides) {
+            edit.noted = noted;
+            if side.level == Level::Edit {
+                edit.resume(side);
+            }
+        }
+        Ok(self.streams.insert(EditStream { sides: edits, stream: Some(stream), ..EditStream::default() }))
+    }
+
+    /// Gives back what edits need of a stream that is plain.
+    #[cold]
+    pub(crate) fn rest(&mut self, id: EditId, notes: NotesId, sides: &mut [Side; 2]) {
+        let EditStream { sides: edits, .. } = self.streams.remove(id);
+        for ((edit, noted), side) in edits.into_iter().zip(&mut self.notes[notes]).zip(sides) {
+            *noted = edit.noted;
+            if side.level == Level::Edit {
+                side.resume_guard(edit.kept);
+            }
+        }
+    }
+}
+
+impl EditSide {
+    /// Goes on where a plain direction is.
+    fn resume(&mut self, side: &mut Side) {
+        (self.decided, self.out_next, self.sent) = (side.next, side.next, side.next);
+        (self.acked, self.edge) = (side.acked, side.edge);
+        self.kept = side.end_guard();
+        self.credit = CREDIT;
+    }
+
+    /// Whether a direction for which nothing is due is one of a plain stream.
+    fn is_plain(&self, side: &Side) -> bool {
+        if side.level != Level::Edit {
+            return side.has_begun;
+        }
+        let is_waiting = side.early.is_some() || side.fin().is_some() || self.has_ended || self.owed > 0;
+        side.has_begun
+            && self.edits == 0
+            && !(self.is_marked | is_waiting)
+            && self.acked == side.acked
+            && self.out_next == side.next
+    }
+}
