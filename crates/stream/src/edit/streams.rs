@@ -320,7 +320,8 @@ impl StreamTable {
         self.streams[id].notes.is_some()
     }
 
-    /// Streams with edits, and directions with edits that are not acknowledged.
+    /// Records of edits: one of each stream with edits, another one of each that is not plain, and one of each direction with edits that are not
+    /// acknowledged.
     pub fn edit_records(&self) -> usize {
         self.edit.streams.len() + self.edit.notes.len() + self.edit.lists.len()
     }

@@ -6,6 +6,7 @@ mod ends;
 mod handshakes;
 mod limits;
 mod numbers;
+mod plain;
 mod promises;
 mod windows;
 

@@ -1,0 +1,35 @@
+//! Where datagrams end that are to be made.
+
+use crate::rope::{ChunkPool, Rope};
+
+/// Where datagrams end in the output of their direction, of those that are to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DatagramEnds(Rope);
+
+impl DatagramEnds {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len() / size_of::<u64>()
+    }
+
+    /// Adds one behind the others. False if there is no memory.
+    pub(super) fn push(&mut self, pool: &mut ChunkPool, end: u64) -> bool {
+        self.0.push(pool, &end.to_le_bytes())
+    }
+
+    /// Takes the first one.
+    pub(super) fn pop(&mut self, pool: &mut ChunkPool) -> Option<u64> {
+        let mut end = [0; size_of::<u64>()];
+        let bytes = self.0.slices(pool, 0, end.len()).flatten();
+        let count = end.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count();
+        self.0.pop(pool, count);
+        (count == end.len()).then_some(u64::from_le_bytes(end))
+    }
+
+    pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
+        self.0.clear(pool);
+    }
+}
