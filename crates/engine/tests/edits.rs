@@ -95,6 +95,7 @@ fn what_is_begun_waits_for_its_time() {
     assert_eq!(later(&mut mmb, 50), []);
     let done = later(&mut mmb, 60);
     assert_eq!(sent(&done, B)[0].payload, b"ATT");
+    assert_eq!(mmb.engine.not_applied(), [(NotApplied::StreamHoldOver, 1)]);
     // It passed: the rest of it does too.
     let done = all(&mut mmb, A, &[request(6, b"ACK")]);
     assert_eq!(sent(&done, B)[0].payload, b"ACK");
@@ -235,12 +236,16 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     assert_eq!(payloads(&later(&mut mmb, 100)), ["late ATT"]);
     assert_eq!(payloads(&all(&mut mmb, A, &[datagram(b"ACK")])), ["ACK"]);
     assert_eq!(mmb.engine.rule_count(RuleId(1)).hits, 1);
+    // More than two datagrams have no match.
+    let done = all(&mut mmb, A, &[datagram(b"A"), datagram(b"TTAC"), datagram(b"K")]);
+    assert_eq!(payloads(&done), ["A", "TTAC", "K"]);
+    assert_eq!(mmb.engine.not_applied(), [(NotApplied::StreamHoldOver, 2)]);
     // Packets whose buffers are too short for it do not lose it.
     let long = format!("{}AT", "x".repeat(69));
     let done = all(&mut mmb, A, &[datagram(long.as_bytes()), datagram(b"h"), datagram(b"i")]);
     assert_eq!(payloads(&done), [long.as_str(), "h", "i"]);
-    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (7, vec![(MadeKind::Data, 7)]));
-    assert_eq!(mmb.engine.not_applied(), [(NotApplied::StreamHoldOver, 1)]);
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (10, vec![(MadeKind::Data, 10)]));
+    assert_eq!(mmb.engine.not_applied(), [(NotApplied::StreamHoldOver, 2)]);
 }
 
 #[test]

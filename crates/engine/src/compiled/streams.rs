@@ -249,14 +249,32 @@ impl<'p> PatternTable<'p> {
         }
         match PatternSet::compile(&self.patterns) {
             Ok(set) => Ok((Some(set), self.uses)),
-            Err(error) => {
-                let at = if let PatternError::Refused { index, .. } = error { Some(index) } else { None };
-                let refused = at.and_then(|at| self.rules.get(at)).or(self.rules.last());
-                Err((refused.copied().unwrap_or(RuleId(0)), error.to_string()))
+            Err(PatternError::Refused { index, refusal }) => {
+                let pattern = self.patterns.get(index).map(shown).unwrap_or_default();
+                Err((self.rules.get(index).copied().unwrap_or(RuleId(0)), format!("{pattern}: {refusal}")))
             }
+            Err(error) => Err((self.rules.last().copied().unwrap_or(RuleId(0)), error.to_string())),
         }
     }
 }
+
+/// A pattern about as a rule has it, in one line.
+fn shown(pattern: &Pattern) -> String {
+    const SHOWN: usize = 60;
+    let cut = |text: String| match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    };
+    match &pattern.kind {
+        PatternKind::Text(bytes) => format!("\"{}\"", cut(bytes.escape_ascii().to_string())),
+        PatternKind::Regex(source) => format!("/{}/", cut(source.clone())),
+    }
+}
+
+// What the language lets pass can be searched for.
+const _: () = assert!(
+    PatternList::MAX_PATTERN == mmb_scan::MOST_TEXT && PatternList::MAX_PATTERNS == mmb_scan::MOST_PATTERNS
+);
 
 impl StreamPatterns {
     /// The patterns of a policy's rules on streams, which are in these slots. Sets that `before` has too are not compiled again.

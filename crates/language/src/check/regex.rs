@@ -1,6 +1,6 @@
 //! Checks the regexes of patterns: what they are over, and what no scanner of streams can do.
 
-use mmb_policy::pattern::{PatternList, Regex};
+use mmb_policy::pattern::Regex;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
@@ -42,7 +42,7 @@ pub(super) fn check(regex: &Regex, late_end: Option<&str>) -> Result<(), (String
 }
 
 /// The most bytes of a match that a rule edits: while more bytes may belong to it, the ones before are held back.
-const LONGEST_EDITED: usize = PatternList::MAX_PATTERN;
+const LONGEST_EDITED: usize = 4096;
 
 /// Checks that no match of a regex, which has passed [`check`], has more than [`LONGEST_EDITED`] bytes; an error is the message and the remedy.
 pub(super) fn is_bounded(regex: &Regex) -> Result<(), (String, &'static str)> {

@@ -56,7 +56,7 @@ fn decide(
     let asked = decider.question();
     decider.decide(payload, asked, reader)?;
     if decider.border.is_some_and(|border| border.output.is_none()) {
-        let last = Undecided { is_end: true, ..decider.question() };
+        let last = Undecided { waited_ms: Some(u32::MAX), ..decider.question() };
         decider.decide(&[], last, reader)?;
     }
     if let Some(Border { output: Some(end), .. }) = decider.border {

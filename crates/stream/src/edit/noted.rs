@@ -20,6 +20,8 @@ pub(crate) struct Noted {
     pub(crate) mss: Option<u16>,
     /// The largest payload that it has sent.
     pub(crate) largest: u16,
+    /// The end of the widest window that its receiver has offered, in output.
+    pub(crate) edge: u64,
     /// The largest payload that the path carries, as far as is known.
     pub(crate) path: Option<u16>,
     /// The largest payload that the link has room for, if that is known.
@@ -31,6 +33,12 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
+    /// Notes the end of a window that the receiver offers.
+    #[inline]
+    pub(crate) fn note_edge(&mut self, edge: u64) {
+        self.edge = self.edge.max(edge);
+    }
+
     /// Notes how much payload the end puts into a segment.
     #[inline]
     pub(crate) fn note_payload(&mut self, len: usize) {

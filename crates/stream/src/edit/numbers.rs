@@ -4,7 +4,7 @@
 //! one; a RST with a number that nobody would believe (RFC 5961) does not get one that somebody does.
 
 use super::map::EditLists;
-use super::pair::EditTake;
+use super::pair::{EditTake, PlainTake};
 use super::side::EditSide;
 use crate::limits::AckSpace;
 use crate::segment::{EditedSegment, Segment, flag};
@@ -126,17 +126,25 @@ impl TcpTake<'_> {
 
     /// The window that the sender of edited bytes may be told: where the output of the last byte has its place in the receiver's window.
     pub(crate) fn window_edge(&mut self, segment: &Segment, scale: u8) -> Option<u64> {
+        if self.theirs.level != Level::Edit {
+            return None;
+        }
+        let window = u64::from(segment.window) << scale;
+        if let Some(PlainTake { table, notes, .. }) = &mut self.plain {
+            let acked = self.theirs.offset(segment.ack).max(0).cast_unsigned();
+            table.notes[*notes][self.theirs.direction()].note_edge(acked + window);
+            return None;
+        }
         let out = self.acked_output.unwrap_or(0).max(0).cast_unsigned();
-        let edit = self.edit.as_mut().filter(|_| self.theirs.level == Level::Edit)?;
-        let theirs = &mut *edit.theirs;
+        let theirs = &mut *self.edit.as_mut()?.theirs;
         let was_shut = theirs.is_shut();
-        theirs.edge = theirs.edge.max(out + (u64::from(segment.window) << scale));
+        theirs.noted.note_edge(out + window);
         if was_shut && !theirs.is_shut() {
             theirs.held_since_ms = self.now_ms;
         }
         // What is held takes no room yet: it may become nothing.
         let held = if theirs.is_shut() { 0 } else { theirs.held.len() as u64 };
-        Some((theirs.decided + held + theirs.edge).saturating_sub(theirs.out_next))
+        Some((theirs.decided + held + theirs.noted.edge).saturating_sub(theirs.out_next))
     }
 
     /// The numbers of a RST. What is held or waits goes with the connection.

@@ -121,7 +121,7 @@ impl EditSide {
     /// Goes on where a plain direction is.
     fn resume(&mut self, side: &mut Side) {
         (self.decided, self.out_next, self.sent) = (side.next, side.next, side.next);
-        (self.acked, self.edge) = (side.acked, side.edge);
+        self.acked = side.acked;
         self.kept = side.end_guard();
         self.credit = CREDIT;
     }

@@ -62,7 +62,7 @@ impl EditSide {
     pub(crate) fn note_answer(&mut self, is_progress: bool) {
         if is_progress {
             self.polls = 0;
-        } else if self.edge <= self.sent_data() {
+        } else if self.noted.edge <= self.sent_data() {
             self.polls = self.polls.min(ANSWERED);
         }
     }

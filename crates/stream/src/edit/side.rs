@@ -74,8 +74,6 @@ pub(crate) struct EditSide {
     pub(crate) sent: u64,
     /// What the receiver has acknowledged of it.
     pub(crate) acked: u64,
-    /// The end of the widest window that the receiver has offered.
-    pub(crate) edge: u64,
     /// The output from `acked` to `out_next`.
     pub(crate) kept: Rope,
     /// The most bytes that are kept: a stream whose edits make more cannot go on.
@@ -135,18 +133,18 @@ impl EditSide {
 
     /// The receiver has no room for what is undecided. It loses nothing by a wait, and the sender may have no leave to send the rest of a match.
     pub(crate) fn is_shut(&self) -> bool {
-        0 < self.edge && self.edge <= self.out_next
+        0 < self.noted.edge && self.noted.edge <= self.out_next
     }
 
     /// How many times as long as otherwise held bytes are waited for: senders are in no hurry to fill a small room (RFC 9293 section 3.8.6.2.1).
     pub(crate) fn patience(&self) -> u64 {
-        let is_cramped = 0 < self.edge && self.edge < self.out_next + u64::from(LEAST_PAYLOAD);
+        let is_cramped = 0 < self.noted.edge && self.noted.edge < self.out_next + u64::from(LEAST_PAYLOAD);
         if is_cramped { 20 } else { 1 }
     }
 
     /// Up to where output may be let go.
     pub(crate) fn limit(&self) -> u64 {
-        self.out_next.min(self.edge.max(self.acked))
+        self.out_next.min(self.noted.edge.max(self.acked))
     }
 
     /// The receiver acknowledges output.
