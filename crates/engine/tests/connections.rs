@@ -2,51 +2,16 @@
 //! built anew with the addresses that they should have, checksums and all.
 
 mod host;
+mod inside_frames;
 
-use host::{Middlebox, engine, pass_among, policy};
-use mmb_engine::{AffectedConnections, ConnectionEvent, DropReason, NoCycles, Verdict, WatchedEvent, Worker};
+use host::{Middlebox, engine, policy};
+use inside_frames::{A, ACK, B, FIN, INSIDE, OUTSIDE, RST, SERVER, SYN, ip4, sport, tcp, udp};
+use mmb_engine::{ConnectionEvent, DropReason, NoCycles, Verdict, WatchedEvent};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{ConnectionFilter, RuleId};
-use mmb_random::SeedTree;
 use mmb_testkit::frame::tcp_option;
 use mmb_testkit::{Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
-const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
-const A: u16 = 0;
-const B: u16 = 1;
-const SYN: u8 = 0x02;
-const FIN: u8 = 0x01;
-const ACK: u8 = 0x10;
-const RST: u8 = 0x04;
-
-fn ip4(source: Ipv4Addr, destination: Ipv4Addr, upper: Upper) -> Vec<u8> {
-    Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes()
-}
-
-fn tcp(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16), flags: u8) -> Vec<u8> {
-    // Numbers of a handshake and what follows it; servers are at ports below 1024.
-    let (seq, ack) = match (source.1 < 1024, flags) {
-        (true, _) => (200, 101),
-        (false, SYN) => (100, 0),
-        (false, _) => (101, 201),
-    };
-    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, ..Tcp::default() };
-    ip4(source.0, destination.0, Upper::Tcp(segment))
-}
-
-fn udp(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16)) -> Vec<u8> {
-    let datagram =
-        Udp { sport: source.1, dport: destination.1, payload: b"hello".to_vec(), ..Udp::default() };
-    ip4(source.0, destination.0, Upper::Udp(datagram))
-}
-
-/// Source port of a TCP or UDP frame over IPv4 without options.
-fn sport(frame: &[u8]) -> u16 {
-    u16::from_be_bytes([frame[34], frame[35]])
-}
 
 #[test]
 fn a_reflexive_rule_lets_replies_in_and_nothing_else() {
@@ -387,176 +352,6 @@ fn a_tcp_connection_resumes_after_packets_that_were_missed() {
     assert_eq!(mmb.dropped(B, &segment(false, ACK, 9_000_000, 7_000_000)), DropReason::ConnInvalid);
 }
 
-#[test]
-fn a_policy_that_goes_takes_its_rules_and_leaves_translations() {
-    let nat =
-        "add id 1 ip-proto tcp drop\nadd-stateful id 2 ip-saddr 10.0.0.0/24 accept mod ip-saddr 200.0.0.1";
-    let mut mmb = Middlebox::new(&format!("{nat}\n"));
-    let (client, server) = ((INSIDE, 5000), (SERVER, 80));
-    assert_eq!(mmb.through(A, &tcp(client, server, SYN)), tcp((OUTSIDE, 5000), server, SYN));
-    // The same policy again changes nothing.
-    mmb.engine.publish(&policy(nat)).expect("it can be put in force");
-    assert_eq!(mmb.through(A, &tcp(client, server, SYN)), tcp((OUTSIDE, 5000), server, SYN));
-    // Without its rule the connection is not accepted any more.
-    mmb.engine.publish(&policy("add id 1 ip-proto tcp drop")).expect("it can be put in force");
-    assert_eq!(mmb.dropped(A, &tcp(client, server, ACK)), DropReason::Rule);
-    // A later rule with the id of a removed one is not its successor.
-    let other = "add id 1 ip-proto tcp drop\nadd-stateful id 2 ip-saddr 10.9.0.0/24 accept";
-    mmb.engine.publish(&policy(other)).expect("it can be put in force");
-    assert_eq!(mmb.dropped(A, &tcp(client, server, ACK)), DropReason::Rule);
-    mmb.engine.publish(&policy("")).expect("it can be put in force");
-    assert_eq!(mmb.through(A, &tcp(client, server, ACK)), tcp((OUTSIDE, 5000), server, ACK));
-}
-
-#[test]
-fn a_rule_that_is_replaced_under_its_id_hands_over_its_connections() {
-    let rules = |pool: &str, ttl: u8| {
-        let nat = format!("ip-saddr 10.0.0.0/24 map ip-saddr {pool} mod ip-ttl {ttl} accept");
-        policy(&format!("add id 1 ip-proto tcp drop\nadd-stateful id 2 {nat}"))
-    };
-    let mut mmb = Middlebox::new("");
-    mmb.engine.publish(&rules("200.0.0.1", 64)).expect("it can be put in force");
-    let (client, server) = ((INSIDE, 5000), (SERVER, 80));
-    let outside = mmb.through(A, &tcp(client, server, SYN));
-    mmb.through(B, &tcp(server, (OUTSIDE, 5000), SYN | ACK));
-    assert_eq!(mmb.engine.rule_count(RuleId(2)).matched.packets, 2);
-    let replaced = |mmb: &mut Middlebox, pool: &str| {
-        mmb.engine.publish(&rules(pool, 9)).expect("it can be put in force");
-        assert_eq!(mmb.engine.rule_count(RuleId(2)).matched.packets, 0, "the new rule has matched nothing");
-        let left = mmb.through(A, &tcp(client, server, ACK));
-        let returned = mmb.through(B, &tcp(server, (OUTSIDE, 5000), ACK));
-        let ttl = |frame: &[u8]| frame[14 + 8];
-        assert_eq!(&left[26..36], &outside[26..36], "addresses and ports stay");
-        assert_eq!((ttl(&left), ttl(&returned)), (9, 9), "the other targets are the new rule's");
-        assert_eq!(mmb.engine.rule_count(RuleId(2)).matched.packets, 2);
-    };
-    replaced(&mut mmb, "200.0.0.2");
-    replaced(&mut mmb, "200.0.0.3-200.0.0.4");
-    assert_eq!(mmb.list().len(), 1);
-    // A stateless rule does not inherit connections.
-    let stateless = policy("add id 1 ip-proto tcp drop\nadd id 2 udp-dport 1 accept");
-    mmb.engine.publish(&stateless).expect("it can be put in force");
-    assert_eq!(mmb.dropped(A, &tcp(client, server, ACK)), DropReason::Rule);
-}
-
-#[test]
-fn the_connections_that_a_change_affects_are_counted() {
-    let drop = "add id 1 ip-proto tcp drop\n";
-    let nat = |ttl: u8| format!("add-stateful id 2 ip-saddr 10.0.0.0/24 mod ip-ttl {ttl} accept\n");
-    let web = "add-stateful id 3 tcp-dport 80 mod ip-dscp 1\n";
-    let mut mmb = Middlebox::new(&format!("{drop}{}{web}", nat(64)));
-    let before = policy(&format!("{drop}{}{web}", nat(64)));
-    (0..3000u16).for_each(|n| _ = mmb.through(A, &tcp((INSIDE, 2000 + n), (SERVER, 80), SYN)));
-    (0..20u16).for_each(|n| _ = mmb.through(A, &tcp((INSIDE, 2000 + n), (SERVER, 81), SYN)));
-    let mut affected = |after: &str| {
-        let change = mmb.engine.stateful_change(&before, &policy(after));
-        let affected = mmb.ask(|connections| connections.affected(&change)).expect("the worker answers");
-        (affected.handed_over, affected.lose_rules, affected.lose_accept)
-    };
-    assert_eq!(affected(&format!("{drop}{}{web}", nat(64))), (0, 0, 0));
-    assert_eq!(affected(&format!("{}{web}", nat(64))), (0, 0, 0), "a stateless rule goes");
-    assert_eq!(affected(&format!("{drop}{}{web}", nat(9))), (3020, 0, 0));
-    assert_eq!(affected(&format!("{drop}{}", nat(64))), (0, 3000, 0));
-    assert_eq!(affected(&format!("{drop}{web}")), (0, 3020, 3020));
-    let silent = "add-stateful id 2 ip-saddr 10.0.0.0/24 mod ip-ttl 9\n";
-    assert_eq!(affected(&format!("{drop}{silent}{web}")), (3020, 0, 3020), "the successor does not accept");
-    let accepts = "add-stateful id 3 tcp-dport 80 accept\n";
-    assert_eq!(affected(&format!("{drop}{accepts}")), (3000, 3020, 20), "another rule's successor does");
-    // The same numbers when the workers know the new policy already.
-    let after = policy(&format!("{drop}{accepts}"));
-    let change = mmb.engine.stateful_change(&before, &after);
-    mmb.engine.publish(&after).expect("it can be put in force");
-    let affected = mmb.ask(|connections| connections.affected(&change)).expect("the worker answers");
-    assert_eq!((affected.handed_over, affected.lose_rules, affected.lose_accept), (3000, 3020, 20));
-}
-
-#[test]
-fn connections_keep_a_rule_that_drains_until_they_end() {
-    let rules = |draining: &str| {
-        let nat = format!("add-stateful id 2 {draining}ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1 accept");
-        policy(&format!("add id 1 ip-proto tcp drop\n{nat}"))
-    };
-    for is_answered in [false, true] {
-        let mut mmb = Middlebox::new("");
-        mmb.engine.publish(&rules("")).expect("it can be put in force");
-        let (client, server) = ((INSIDE, 5000), (SERVER, 80));
-        let reply = |flags| tcp(server, (OUTSIDE, 5000), flags);
-        let outside = mmb.through(A, &tcp(client, server, SYN));
-        if is_answered {
-            mmb.through(B, &reply(SYN | ACK));
-            mmb.through(A, &tcp(client, server, ACK));
-        }
-        let change = mmb.engine.stateful_change(&rules(""), &rules("draining "));
-        let affected = mmb.ask(|connections| connections.affected(&change)).expect("the worker answers");
-        assert_eq!(affected, AffectedConnections { kept: 1, ..AffectedConnections::default() });
-        mmb.engine.publish(&rules("draining ")).expect("it can be put in force");
-        mmb.wait(0);
-        assert!(mmb.engine.drained().is_empty(), "it has a connection");
-        if is_answered {
-            mmb.through(A, &tcp(client, server, ACK));
-            mmb.through(B, &reply(ACK));
-        } else {
-            assert_eq!(mmb.through(A, &tcp(client, server, SYN)), outside, "a repeated SYN is its own");
-            mmb.through(B, &reply(SYN | ACK));
-        }
-        assert_eq!(mmb.dropped(A, &tcp((INSIDE, 5001), server, SYN)), DropReason::Rule, "no new connection");
-        assert_eq!(mmb.list()[0].rules[..], [RuleId(2)]);
-        // Without `draining` it takes connections again, and keeps these.
-        mmb.engine.publish(&rules("")).expect("it can be put in force");
-        mmb.through(A, &tcp((INSIDE, 5001), server, SYN));
-        mmb.through(B, &reply(ACK));
-        assert!(mmb.engine.drained().is_empty(), "it does not drain");
-        mmb.engine.publish(&rules("draining ")).expect("it can be put in force");
-        mmb.ask(|connections| {
-            connections.kill(&ConnectionFilter { sport: Some((5000, 5000)), ..ConnectionFilter::ALL })
-        })
-        .expect("the worker answers");
-        assert!(mmb.engine.drained().is_empty(), "one is left");
-        mmb.ask(|connections| connections.kill(&ConnectionFilter::ALL)).expect("the worker answers");
-        assert_eq!(mmb.engine.drained(), [RuleId(2)]);
-        // A policy of many changes is compiled at once.
-        let many: String = (10..6000).map(|id| format!("add id {id} udp-dport {id} drop\n")).collect();
-        let draining = "add-stateful id 2 draining ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1 accept\n";
-        mmb.engine.publish(&policy(&(many + draining))).expect("it can be put in force");
-        mmb.through(A, &tcp(client, server, SYN));
-        assert_eq!(mmb.list(), []);
-    }
-}
-
-#[test]
-fn a_rule_drains_on_a_port_that_is_gone() {
-    let mut mmb = Middlebox::new("");
-    let rule = |draining: &str| policy(&format!("add-stateful id 2 {draining}in nowhere accept"));
-    assert!(mmb.engine.publish(&rule("")).is_err());
-    mmb.engine.publish(&rule("draining ")).expect("it matches no packets");
-    assert!(mmb.engine.publish(&rule("")).is_err());
-}
-
-#[test]
-fn the_connections_of_removed_rules_are_ended() {
-    let both = "add-stateful id 2 ip-proto tcp accept\nadd-stateful id 3 ip-proto udp accept";
-    let mut mmb = Middlebox::new(both);
-    (0..3000u16).for_each(|n| _ = mmb.through(A, &tcp((INSIDE, 2000 + n), (SERVER, 80), SYN)));
-    mmb.through(A, &udp((INSIDE, 2000), (SERVER, 53)));
-    let after = policy("add-stateful id 3 ip-proto udp mod ip-ttl 5 accept");
-    let change = mmb.engine.stateful_change(&policy(both), &after);
-    mmb.engine.publish(&after).expect("it can be put in force");
-    assert_eq!(mmb.ask(|connections| connections.kill_removed(&change)), Ok(3000));
-    assert_eq!(mmb.list().len(), 1);
-}
-
-#[test]
-fn an_unanswered_beginning_is_decided_anew_by_a_replaced_rule() {
-    let rules = |pool: &str| policy(&format!("add-stateful id 2 ip-saddr 10.0.0.0/24 map ip-saddr {pool}"));
-    let mut mmb = Middlebox::new("");
-    mmb.engine.publish(&rules("200.0.0.1")).expect("it can be put in force");
-    let (client, server) = ((INSIDE, 5000), (SERVER, 80));
-    assert_eq!(mmb.through(A, &tcp(client, server, SYN)), tcp((OUTSIDE, 5000), server, SYN));
-    mmb.engine.publish(&rules("200.0.0.2")).expect("it can be put in force");
-    let other = Ipv4Addr::new(200, 0, 0, 2);
-    assert_eq!(mmb.through(A, &tcp(client, server, SYN)), tcp((other, 5000), server, SYN));
-}
-
 /// The event of a connection.
 fn connection_event(event: WatchedEvent) -> Option<ConnectionEvent> {
     match event {
@@ -636,54 +431,6 @@ fn a_full_table_lets_half_open_connections_go_first() {
     assert_eq!(mmb.dropped(A, &udp((INSIDE, 50), server)), DropReason::ConnFull);
 }
 
-/// Takes a frame through the worker that gets it, and those that it is handed to if it is; returns what becomes of it.
-fn pass_any(workers: &mut [Worker], first: usize, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
-    pass_among(workers, (first, 1), port, &[frame.to_vec()]).remove(0)
-}
-
-#[test]
-fn several_workers_share_connections_and_outside_ends() {
-    let (mut engine, mut workers) = mmb_engine::Engine::new(host::ports(), 3, &SeedTree::repeatable(1));
-    let rules = "add-stateful ip-saddr 10.0.0.0/8 ip-proto udp accept map ip-saddr 200.0.0.1 map udp-sport 1000-1999\nadd in b drop";
-    engine.publish(&policy(rules)).expect("it can be put in force");
-    let mut outside = std::collections::HashSet::new();
-    for number in 0..300u16 {
-        let client = (Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8), 5000 + number);
-        let (verdict, sent) = pass_any(&mut workers, usize::from(number % 3), A, &udp(client, (SERVER, 53)));
-        assert_eq!(verdict, Verdict::Send(PortId(B)));
-        assert_eq!(sent, udp((OUTSIDE, sport(&sent)), (SERVER, 53)));
-        assert!(outside.insert(sport(&sent)), "an outside end was given twice");
-        for first in 0..3 {
-            let reply = udp((SERVER, 53), (OUTSIDE, sport(&sent)));
-            let (verdict, back) = pass_any(&mut workers, first, B, &reply);
-            assert_eq!((verdict, back), (Verdict::Send(PortId(A)), udp((SERVER, 53), client)));
-        }
-    }
-    let summary = engine.connections().summary();
-    assert_eq!((summary.connections, summary.created), (300, 300));
-    assert!(summary.handed > 300);
-    // Every packet came in once, however many workers saw it.
-    let received: u64 = engine.port_counts().iter().map(|port| port.rx.packets).sum();
-    let sent: u64 = engine.port_counts().iter().map(|port| port.tx.packets).sum();
-    assert_eq!((received, sent), (1200, 1200));
-}
-
-#[test]
-fn packets_find_another_workers_connection_though_no_rule_is_stateful_any_more() {
-    let (mut engine, mut workers) = mmb_engine::Engine::new(host::ports(), 2, &SeedTree::repeatable(1));
-    engine
-        .publish(&policy("add-stateful ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"))
-        .expect("it can be put in force");
-    let (client, server) = ((INSIDE, 5000), (SERVER, 53));
-    let (_, sent) = pass_any(&mut workers, 0, A, &udp(client, server));
-    assert_eq!(sent, udp((OUTSIDE, 5000), server));
-    engine.publish(&policy("")).expect("it can be put in force");
-    for first in 0..2 {
-        let (_, back) = pass_any(&mut workers, first, B, &udp(server, (OUTSIDE, 5000)));
-        assert_eq!(back, udp(server, client));
-    }
-}
-
 #[test]
 fn an_admitted_packet_without_room_is_refused() {
     let nat = "add-stateful in a ip-proto udp map ip-saddr 200.0.0.1";
@@ -711,21 +458,4 @@ fn an_answer_that_comes_too_late_ends_its_query() {
     mmb.now_ms += 60_000;
     assert_eq!(mmb.through(B, &answer), answer, "it is of no connection any more");
     assert!(mmb.list().is_empty());
-}
-
-#[test]
-fn what_one_worker_translates_is_answered_with_nothing_that_another_one_translates() {
-    let gre = |source, destination| ip4(source, destination, Upper::Raw(47, vec![3; 12]));
-    for host in 1..=16 {
-        let (mut engine, mut workers) = mmb_engine::Engine::new(host::ports(), 2, &SeedTree::repeatable(1));
-        engine
-            .publish(&policy("add-stateful ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"))
-            .expect("it can be put in force");
-        let client = Ipv4Addr::new(10, 0, 0, host);
-        // Its own packets come in as answers to the next ones would.
-        let (_, sent) = pass_any(&mut workers, 0, B, &gre(client, OUTSIDE));
-        assert_eq!(sent, gre(OUTSIDE, OUTSIDE));
-        let (verdict, _) = pass_any(&mut workers, 0, A, &gre(client, client));
-        assert_eq!(verdict, Verdict::Drop(DropReason::NatClash), "host {host}");
-    }
 }
