@@ -1,15 +1,9 @@
 //! Wrong commands and what is said about each; and those that only look wrong.
 
-use mmb_language::{parse_command, parse_policy};
+mod messages;
 
-/// The first lines of errors, with what was expected and what was meant.
-#[track_caller]
-fn brief(line: &str) -> Vec<String> {
-    match parse_command(line) {
-        Ok((command, _)) => panic!("taken: {command}"),
-        Err(errors) => errors.iter().map(|error| format!("{}: {error}", error.column)).collect(),
-    }
-}
+use messages::brief;
+use mmb_language::{parse_command, parse_policy};
 
 /// Wrong commands and everything that is said about them: column and message.
 const TABLE: &[(&str, &[&str])] = &[
@@ -579,6 +573,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "add-stateful stream \"a\" alert \"\"",
         &["31: an empty text says nothing; expected a short text in quotes, or `alert` alone"],
     ),
+    ("add-stateful stream \"a\" alert \"x", &["31: this text has no end; expected a closing `\"`"]),
     ("add-stateful stream \"a\" alert alert", &["31: `alert` is given twice"]),
     ("add-stateful tcp-dport 80 digest digest", &["34: `digest` is given twice"]),
     (
