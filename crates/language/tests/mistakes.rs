@@ -517,6 +517,12 @@ const TABLE: &[(&str, &[&str])] = &[
         "add-stateful stream \"\" close",
         &["21: an empty text is found everywhere; expected at least one byte"],
     ),
+    (
+        "add-stateful stream '\"x\"' close",
+        &[
+            "21: `'` is a quote of the shell, and has no place here; expected a \"text\", |bytes|, a /regex/ or a @LIST, a field, `!` or a target",
+        ],
+    ),
     ("add-stateful stream || close", &["21: an empty text is found everywhere; expected at least one byte"]),
     (
         "add-stateful stream GET close",

@@ -55,7 +55,7 @@ impl Script {
     }
 }
 
-/// Lets two ends talk until both are closed. Returns when that is; `None` if it never is. Packets are made behind those that arrive together if
+/// Lets two ends talk until both are closed. Returns when that is; `None` if it never is, or an end was given up. Packets are made behind those that arrive together if
 /// these are `vectors`, else behind each.
 fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool) -> Option<u64> {
     let traces = std::env::var_os("MMB_STREAM_TRACE").is_some();
@@ -80,7 +80,7 @@ fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool
             }
         }
         middle.made().into_iter().for_each(|packet| link.forward(now_ms, packet));
-        middle.release(now_ms).into_iter().for_each(|packet| link.forward(now_ms, packet));
+        middle.release(now_ms)?.into_iter().for_each(|packet| link.forward(now_ms, packet));
         for end in &mut *ends {
             for packet in end.poll(now_ms) {
                 link.send(now_ms, packet);

@@ -340,11 +340,15 @@ impl<'t> Parser<'t, '_, '_> {
         }
         let mut suggestion = unknown::value_or_keyword(info, word).map(str::to_owned);
         let takes_text = info.values == ValueKind::Bytes || info.values.has_patterns();
-        if takes_text && suggestion.is_none() {
+        let is_quote = word == "'";
+        if takes_text && suggestion.is_none() && !is_quote {
             suggestion = Some(value::quoted(word));
         }
-        let error = Diagnostic::new(span, format!("unknown word `{word}`"));
-        self.error(error.expected(expected).suggest(suggestion));
+        let message = match is_quote {
+            true => "`'` is a quote of the shell, and has no place here".to_owned(),
+            false => format!("unknown word `{word}`"),
+        };
+        self.error(Diagnostic::new(span, message).expected(expected).suggest(suggestion));
         self.next();
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::two_ends::wire::Datagram;
 use super::editor::Editor;
-use mmb_stream::{Level, StreamId, StreamLimits, StreamTable, StreamVerdict, flag};
+use mmb_stream::{Level, StreamDrop, StreamId, StreamLimits, StreamTable, StreamVerdict, flag};
 
 pub(crate) struct Middle {
     table: StreamTable,
@@ -92,13 +92,18 @@ impl Middle {
         passed
     }
 
-    /// Asks about what was held for long enough. Returns the packets that are made.
-    pub(crate) fn release(&mut self, now_ms: u64) -> Vec<Datagram> {
+    /// Asks about what was held for long enough. Returns the packets that are made; `None` if a receiver was given up, which does not answer.
+    pub(crate) fn release(&mut self, now_ms: u64) -> Option<Vec<Datagram>> {
         while let Some((id, direction)) = self.table.next_due(now_ms) {
-            self.table.release(id, direction, now_ms, &mut self.editor).expect("memory");
+            match self.table.release(id, direction, now_ms, &mut self.editor) {
+                Ok(()) => {}
+                // The editor never stops.
+                Err(StreamDrop::Stopped) => return None,
+                Err(why) => panic!("{why:?}"),
+            }
         }
         self.note_promises();
-        self.made()
+        Some(self.made())
     }
 
     pub(crate) fn due_ms(&self) -> Option<u64> {
