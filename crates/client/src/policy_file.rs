@@ -4,7 +4,7 @@ use crate::regular_file::read_regular;
 use crate::report::{counted, print, print_json, style};
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note};
-use mmb_language::{Print, ShadowedRule, parse_policy_with, shadowed};
+use mmb_language::{Print, ShadowedRule, SilentEdit, parse_policy_with, shadowed, silent_edits};
 use mmb_policy::{PatternList, Policy};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -17,8 +17,11 @@ const MAX_BYTES: u64 = 256 << 20;
 /// The most comparisons of rules, to find those that never decide: about a tenth of a second.
 const COMPARISONS: u64 = 1 << 22;
 
-/// Notes on rules that never decide, at most.
-const SHADOWED_SHOWN: usize = 20;
+/// Notes of a kind, at most.
+const NOTES_SHOWN: usize = 20;
+
+/// Pairs of a rule that edits streams and a rule on HTTP that are compared, at most.
+const PAIRS: usize = 1 << 16;
 
 /// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -59,18 +62,23 @@ pub fn check(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<bool, Pol
     };
     let rules = policy.rules.len();
     let shadowed = shadowed(&policy.rules, COMPARISONS);
+    let silent = silent_edits(&policy.rules, PAIRS);
     if json {
-        let mut shadowed = shadowed.into_iter().peekable();
+        let (mut shadowed, mut silent) = (shadowed.into_iter().peekable(), silent.into_iter().peekable());
         let rules = policy.rules.keys().zip(policy.rules.iter()).map(|(id, rule)| {
             let mut object = json!({ "id": id.0, "rule": rule.text().to_string() });
             if let Some(ShadowedRule { by, .. }) = shadowed.next_if(|shadowed| shadowed.id == id) {
                 object["shadowed_by"] = json!(by.0);
+            }
+            if let Some(SilentEdit { by, .. }) = silent.next_if(|silent| silent.id == id) {
+                object["no_edit_beside"] = json!(by.0);
             }
             object
         });
         print_json(sink, &json!({ "rules": rules.collect::<Vec<_>>() }));
     } else {
         note_shadowed(&policy, &shadowed, sink);
+        note_silent(&policy, &silent, sink);
         print(sink, &format!("{}: good, {}\n", name(path), counted(rules as u64, "rule")));
     }
     Ok(true)
@@ -79,16 +87,29 @@ pub fn check(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<bool, Pol
 /// Reports rules that never decide.
 fn note_shadowed(policy: &Policy, shadowed: &[ShadowedRule], sink: &dyn OutputSink) {
     let text = |id| policy.rules.get(id).map(|rule| rule.text().to_string()).unwrap_or_default();
-    for &ShadowedRule { id, by } in shadowed.iter().take(SHADOWED_SHOWN) {
+    for &ShadowedRule { id, by } in shadowed.iter().take(NOTES_SHOWN) {
         sink.err(&format!(
             "note: rule {id} never decides, because rule {by} has the better verdict for all of its packets\n  {id}: {}\n  {by}: {}\n",
             text(id),
             text(by)
         ));
     }
-    if shadowed.len() > SHADOWED_SHOWN {
-        let others = counted((shadowed.len() - SHADOWED_SHOWN) as u64, "other rule");
+    if shadowed.len() > NOTES_SHOWN {
+        let others = counted((shadowed.len() - NOTES_SHOWN) as u64, "other rule");
         sink.err(&format!("note: {others} never decide either; --json names them\n"));
+    }
+}
+
+/// Reports rules that edit streams beside rules on HTTP.
+fn note_silent(policy: &Policy, silent: &[SilentEdit], sink: &dyn OutputSink) {
+    let text = |id| policy.rules.get(id).map(|rule| rule.text().to_string()).unwrap_or_default();
+    for &SilentEdit { id, by, is_always } in silent.iter().take(NOTES_SHOWN) {
+        let connections = if is_always { String::new() } else { format!(" that rule {by} has too") };
+        sink.err(&format!(
+            "note: rule {id} edits no stream{connections}, because rule {by} is on HTTP; `http-body` edits bodies there\n  {id}: {}\n  {by}: {}\n",
+            text(id),
+            text(by)
+        ));
     }
 }
 

@@ -25,6 +25,7 @@ pub mod reference;
 mod report;
 pub mod setting;
 mod shadow;
+mod silent_edit;
 mod syntax;
 pub mod target;
 mod value;
@@ -41,6 +42,7 @@ pub use parse::{
 pub use print::command::file_name as file_word;
 pub use print::{Print, pattern_lists, port_switches, with_id};
 pub use shadow::{ShadowedRule, shadowed};
+pub use silent_edit::{SilentEdit, silent_edits};
 
 #[cfg(test)]
 mod tests;

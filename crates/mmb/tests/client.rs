@@ -326,6 +326,24 @@ fn a_rule_that_never_decides_names_the_one_that_does() {
 }
 
 #[test]
+fn an_edit_of_streams_beside_a_rule_on_http_is_noted() {
+    let mmb = Site::new("");
+    let path = mmb.path("p.mmb").display().to_string();
+    let edit = "add-stateful tcp-dport 80 stream \"x\" mask stream";
+    std::fs::write(&path, format!("{edit}\nadd-stateful tcp-dport 80 http-body \"y\" strip http-body\n"))
+        .expect("writes");
+    let checked = mmb.run(&["check", &path]);
+    assert!(
+        checked.err.starts_with("note: rule 1 edits no stream, because rule 2 is on HTTP"),
+        "{}",
+        checked.err
+    );
+    assert_eq!(mmb.json(&["check", &path])["rules"][0]["no_edit_beside"], json!(2));
+    std::fs::write(&path, format!("{edit}\n")).expect("writes");
+    assert_eq!(mmb.run(&["check", &path]).err, "");
+}
+
+#[test]
 fn tables_are_aligned_and_end_in_totals() {
     let mmb = Site::new("add tcp-dport 80 drop\nadd id 12 udp-dport 53 accept");
     let expected = "ID  PACKETS  BYTES  DROPPED  DROPPED BYTES  RULE\n \
