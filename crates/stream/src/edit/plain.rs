@@ -28,7 +28,7 @@ pub(crate) fn is_plain(own: &Side, segment: &Segment) -> bool {
 }
 
 impl TcpTake<'_> {
-    /// Gets what edits need of a plain stream. No segment was taken since it was plain, or the payload of this one was not.
+    /// Gets what edits need of the stream, if it is plain, before the payload of the segment is taken.
     pub(crate) fn begin_edit(&mut self) -> Result<(), StreamDrop> {
         if let Some(plain) = self.plain.take() {
             self.edit = Some(plain.begin(self.ours, self.theirs)?);
