@@ -52,14 +52,29 @@ impl PolicyFileError {
     }
 }
 
+/// Tells why a policy without errors cannot be put in force, if it cannot.
+pub type CompileCheck = fn(&Policy) -> Result<(), String>;
+
 /// Checks a file, reports the result, and returns whether the file is correct.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn check(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<bool, PolicyFileError> {
+pub fn check(
+    path: &Path,
+    json: bool,
+    compile: CompileCheck,
+    sink: &dyn OutputSink,
+) -> Result<bool, PolicyFileError> {
     let Some(policy) = load(path, json, sink)? else {
         return Ok(false);
     };
+    if let Err(why) = compile(&policy) {
+        match json {
+            true => print_json(sink, &json!({ "error": why })),
+            false => sink.err(&format!("mmb: {}: {why}\n", name(path))),
+        }
+        return Ok(false);
+    }
     let rules = policy.rules.len();
     let shadowed = shadowed(&policy.rules, COMPARISONS);
     let silent = silent_edits(&policy.rules, PAIRS);

@@ -4,7 +4,7 @@ use crate::connector::Connector;
 use crate::daemon_names;
 use crate::file::{self, FileContent, FileWriter, OpenError, WriteError, is_own_stream};
 use crate::help::{self, ProgramWords};
-use crate::policy_file::{self, PolicyFileError};
+use crate::policy_file::{self, CompileCheck, PolicyFileError};
 use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
 use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
@@ -33,6 +33,8 @@ pub struct CommandRunner<'a> {
     pub is_interrupted: &'a dyn Fn() -> bool,
     /// Print JSON, even if the command does not ask for it.
     pub json: bool,
+    /// What `check` asks about a policy without errors.
+    pub compile: CompileCheck,
     /// Take `-` and `/dev/fd/N` as files: streams of this process. Otherwise they are refused.
     pub standard_streams: bool,
     /// The caller's own commands, for help.
@@ -120,10 +122,12 @@ impl CommandRunner<'_> {
                 let known = daemon_names::query(self.connect, &format!("{words} "));
                 Ok(self.sink.out(&help::about(words, &known, self.program_words))?)
             }
-            CommandAction::Check(file) => match policy_file::check(Path::new(file), json, self.sink)? {
-                true => Ok(()),
-                false => Err(CommandError::Reported),
-            },
+            CommandAction::Check(file) => {
+                match policy_file::check(Path::new(file), json, self.compile, self.sink)? {
+                    true => Ok(()),
+                    false => Err(CommandError::Reported),
+                }
+            }
             CommandAction::Language(text) => {
                 let (text, files) = pattern_files(text, Path::new(""))?;
                 let request = attached(Request::Run(vec![text.clone().into_owned()]), files);

@@ -24,7 +24,7 @@ mod random;
 mod verdict;
 mod worker;
 
-pub use compiled::{AffectedConnections, PublishError, StatefulChange};
+pub use compiled::{AffectedConnections, PublishError, StatefulChange, check_patterns};
 pub use conntrack::{
     CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EDITED_STREAM_BYTES,
     EditTotals, EditedBytes, Endpoints, LeftOutConnection, LoadSummary, STREAM_BYTES, SavedCounter,

@@ -280,12 +280,14 @@ fn write_tcp(tcp: &mut [u8], [source, destination]: [u16; 2], ResetNumbers { seq
     tcp[13] = if ack.is_some() { RST | ACK } else { RST };
 }
 
-/// Turns an IPv4 header into that of a packet with so many bytes of a protocol: no options, no fragment, no congestion mark. Returns the
-/// pseudo header.
+/// Turns an IPv4 header into that of a packet with so many bytes of a protocol: no options, no fragment, for TCP no congestion mark. Returns
+/// the pseudo header.
 fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
     const DO_NOT_FRAGMENT: u8 = 0x40;
     ip[0] = 0x45;
-    ip[1] &= 0xfc;
+    if upper == proto::TCP {
+        ip[1] &= 0xfc;
+    }
     ip[2..4].copy_from_slice(&((IP4_HEADER + len) as u16).to_be_bytes());
     if upper == proto::TCP || ip[6] & DO_NOT_FRAGMENT != 0 {
         // An atomic datagram needs no identification (RFC 6864 section 4.1).
@@ -303,10 +305,12 @@ fn finish_ip4(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
 }
 
 /// The same for an IPv6 header: no extension headers.
-fn finish_ip6(ip: &mut [u8], proto: u8, len: usize) -> ChecksumSum {
-    ip[1] &= 0xcf;
+fn finish_ip6(ip: &mut [u8], upper: u8, len: usize) -> ChecksumSum {
+    if upper == proto::TCP {
+        ip[1] &= 0xcf;
+    }
     ip[4..6].copy_from_slice(&(len as u16).to_be_bytes());
-    ip[6] = proto;
+    ip[6] = upper;
     let address = |at: usize| std::array::from_fn(|byte| ip[at + byte]);
-    pseudo6(address(8), address(24), proto, len as u32)
+    pseudo6(address(8), address(24), upper, len as u32)
 }

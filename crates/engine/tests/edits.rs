@@ -8,7 +8,7 @@ use mmb_engine::{DropReason, MadeKind, NoCycles, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_rewrite::NotApplied;
-use mmb_testkit::{Ip4, Udp, Upper};
+use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::net::Ipv4Addr;
 use tcp_ends::{
     A, ACK, B, CLIENT, End, FIN, FORWARD, PSH, REPLY, Read, SERVER, SYN, all, connect, request, segment, sent,
@@ -99,6 +99,24 @@ fn what_is_begun_waits_for_its_time() {
     // It passed: the rest of it does too.
     let done = all(&mut mmb, A, &[request(6, b"ACK")]);
     assert_eq!(sent(&done, B)[0].payload, b"ACK");
+}
+
+#[test]
+fn a_packet_that_is_refused_says_nothing_of_those_that_are_made() {
+    let mut mmb = Middlebox::new("add-stateful tcp-dport 80 stream \"ATTACK\" strip stream");
+    handshake(&mut mmb);
+    all(&mut mmb, A, &[request(0, b"an ATT")]);
+    // Far beyond the window: nobody has to guess a number for that.
+    let segment = Tcp { sport: CLIENT.1, dport: SERVER.1, flags: ACK, seq: 1, ack: 1, ..Tcp::default() };
+    let forged = Ip4 { source: CLIENT.0, destination: SERVER.0, ttl: 1, ..Ip4::new(Upper::Tcp(segment)) };
+    let done = all(&mut mmb, A, &[forged.frame().bytes()]);
+    assert!(matches!(done[0].0, Verdict::Drop(_)), "{done:?}");
+    let [(_, made)] = &later(&mut mmb, 110)[..] else { panic!("one packet") };
+    assert_eq!(
+        (&made[54..], made[22]),
+        (&b"ATT"[..], request(0, b"")[22]),
+        "the life of the sender's packets"
+    );
 }
 
 #[test]
@@ -197,6 +215,22 @@ fn translated_connections_are_edited() {
     assert_eq!(sent(&done, A)[0].ack, FORWARD + 9);
 }
 
+#[test]
+fn what_a_guard_overwrites_beside_an_edit_has_a_right_checksum() {
+    let mut mmb = Middlebox::new(
+        "add-stateful tcp-dport 80 stream-forward \"ATTACK\" mask stream-forward\n\
+         add-stateful tcp-dport 80 stream-reply \"secret\" close",
+    );
+    handshake(&mut mmb);
+    let done = all(&mut mmb, A, &[request(0, b"an ATTACK")]);
+    assert_eq!(sent(&done, B)[0].payload, b"an ******");
+    let reply = |payload| segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 9), payload);
+    let first = all(&mut mmb, B, &[reply(b"hello")]);
+    assert_eq!(first[0], (Verdict::Send(PortId(A)), reply(b"hello")));
+    // Other bytes in their place.
+    assert_eq!(all(&mut mmb, B, &[reply(b"HELLO")]), first);
+}
+
 fn datagram(payload: &[u8]) -> Vec<u8> {
     let udp = Udp { sport: 5000, dport: 5000, payload: payload.to_vec(), ..Udp::default() };
     Ip4 { source: CLIENT.0, destination: SERVER.0, ..Ip4::new(Upper::Udp(udp)) }.frame().bytes()
@@ -228,7 +262,13 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
         let mut expected = datagram(&made[42..]);
         let id = u16::from_be_bytes([expected[18], expected[19]]).wrapping_sub(behind as u16);
         expected[18..20].copy_from_slice(&id.to_be_bytes());
-        expected[24..26].copy_from_slice(&made[24..26]);
+        // RFC 1624, equation 3: one word was changed.
+        let word = |at: usize| u32::from(u16::from_be_bytes([expected[at], expected[at + 1]]));
+        let before = word(18) + behind as u32;
+        let sum = (!word(24) & 0xffff) + (!before & 0xffff) + word(18);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        expected[24..26].copy_from_slice(&checksum.to_be_bytes());
         assert_eq!(made, &expected, "with a right checksum");
     }
     // Nothing comes.
@@ -250,13 +290,26 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
 
 #[test]
 fn a_datagram_without_room_for_its_edit_passes_as_it_came() {
-    let mut mmb = Middlebox::new("add-stateful udp-dport 5000 stream \"x\" mod stream \"yyyyyyyyyy\"");
+    let long = "y".repeat(70);
+    let mut mmb = Middlebox::new(&format!("add-stateful udp-dport 5000 stream \"x\" mod stream \"{long}\""));
     // The buffer has 64 bytes in front.
+    let frames = [&b"x"[..], b"x and more"].map(datagram);
+    let done = all(&mut mmb, A, &frames);
+    let sent = Verdict::Send(PortId(B));
+    assert_eq!(done, frames.map(|frame| (sent, frame)));
+    assert_eq!(mmb.engine.not_applied(), [(NotApplied::NoRoom, 2)]);
+    assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (0, vec![]));
+}
+
+#[test]
+fn a_datagram_grows_to_what_its_link_takes() {
+    let mut mmb = Middlebox::new("add-stateful udp-dport 5000 stream \"x\" mod stream \"yyyyyyyyyy\"");
     let frames = [&b"an x"[..], &[b'x'; 8], b"x again"].map(datagram);
     let done = all(&mut mmb, A, &frames);
     let sent = Verdict::Send(PortId(B));
     assert_eq!(done[0], (sent, datagram(b"an yyyyyyyyyy")));
-    assert_eq!(done[1], (sent, frames[1].clone()));
+    // 72 bytes behind the headers are the most.
+    assert_eq!(done[1], (sent, datagram(&[&[b'y'; 70][..], b"x"].concat())));
     assert_eq!(done[2], (sent, datagram(b"yyyyyyyyyy again")), "the next one has its edit");
     assert_eq!(mmb.engine.not_applied(), [(NotApplied::NoRoom, 1)]);
     assert_eq!((mmb.engine.absorbed(), mmb.engine.made()), (0, vec![]));

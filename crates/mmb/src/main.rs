@@ -89,7 +89,12 @@ fn client_options(global: Global) -> ClientOptions {
     ClientOptions { socket: global.socket, json: global.json }
 }
 
+/// Tells why a policy cannot be put in force, if it cannot.
+fn compile(policy: &mmb_policy::Policy) -> Result<(), String> {
+    mmb_engine::check_patterns(policy).map_err(|error| error.to_string())
+}
+
 fn check(args: &CheckArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let good = mmb_client::policy_file::check(&args.file, global.json, &output::Terminal)?;
+    let good = mmb_client::policy_file::check(&args.file, global.json, compile, &output::Terminal)?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

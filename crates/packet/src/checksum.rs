@@ -257,7 +257,7 @@ impl From<bool> for Soundness {
     }
 }
 
-/// Whether a packet's transport checksum is right. Of fragments and of what is still to be routed by its sender nobody can tell from the
+/// Whether a packet's transport checksum is right, and of UDP the length. Of fragments and of what is still to be routed by its sender nobody can tell from the
 /// packet alone, but a SYN or RST of TCP counts as wrong there: no end sends one so. Right is what has no checksum: UDP over
 /// IPv4 with a zero in its place (RFC 768), and protocols other than those of [`crate::flow`], whose header is not known here.
 pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
@@ -271,11 +271,22 @@ pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
     let Some(field) = field_offset(layout.l4_kind) else {
         return other_is_sound(bytes, layout).unwrap_or(true).into();
     };
+    if layout.l4_kind == UDP && udp_is_cut(bytes, layout) {
+        return Soundness::Wrong;
+    }
     let field = bytes.get(usize::from(layout.l4) + field..).and_then(|bytes| bytes.first_chunk::<2>());
     if layout.l4_kind == UDP && layout.class == Class::Ip4 && field == Some(&[0; 2]) {
         return Soundness::Right;
     }
     transport_sum(bytes, layout).is_none_or(|sum| sum.fold() == 0xffff).into()
+}
+
+/// Whether a datagram says that it is longer than it is: no receiver takes it (RFC 1122 section 4.1.3).
+fn udp_is_cut(bytes: &[u8], layout: &Layout) -> bool {
+    const LENGTH: usize = 4;
+    let datagram = bytes.get(usize::from(layout.l4)..layout.end as usize).unwrap_or_default();
+    let said = datagram.get(LENGTH..).and_then(|bytes| bytes.first_chunk::<2>());
+    said.is_some_and(|said| usize::from(u16::from_be_bytes(*said)) > datagram.len())
 }
 
 /// Whether the checksum of SCTP, UDP-Lite or DCCP is right, which it is not without the whole header; `None` for other protocols.

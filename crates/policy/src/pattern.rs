@@ -54,9 +54,6 @@ pub enum PatternListError {
     /// A line has more than [`PatternList::MAX_PATTERN`] bytes.
     #[error("line {0}: the pattern has more than 2048 bytes; its first 2048 may do")]
     LineTooLong(usize),
-    /// A line after [`PatternList::MAX_PATTERNS`] patterns.
-    #[error("line {0}: more than 65536 patterns, and a policy has no more")]
-    TooManyPatterns(usize),
     /// No pattern is left without comments and empty lines.
     #[error("the file has no patterns; write one a line")]
     Empty,
@@ -67,8 +64,6 @@ impl PatternList {
     pub const MAX_BYTES: usize = 64 << 20;
     /// The most lines of a file.
     pub const MAX_LINES: usize = 1_000_000;
-    /// The most patterns of a file: those that can be searched for at the same time.
-    pub const MAX_PATTERNS: usize = 1 << 16;
     /// The most bytes of a pattern.
     pub const MAX_PATTERN: usize = 2048;
 
@@ -99,9 +94,6 @@ impl PatternList {
             }
             if line.len() > PatternList::MAX_PATTERN {
                 return Err(PatternListError::LineTooLong(at + 1));
-            }
-            if patterns.len() == PatternList::MAX_PATTERNS {
-                return Err(PatternListError::TooManyPatterns(at + 1));
             }
             patterns.push(line.to_vec());
         }
@@ -168,16 +160,9 @@ mod tests {
         assert_eq!(parse(b"# nothing\n\r\n"), Err(PatternListError::Empty));
         let long = [b"a\n".to_vec(), vec![b'x'; PatternList::MAX_PATTERN + 1]].concat();
         assert_eq!(parse(&long), Err(PatternListError::LineTooLong(2)));
-        let patterns = b"#\na\n".repeat(PatternList::MAX_PATTERNS);
-        assert_eq!(parse(&patterns).unwrap().len(), PatternList::MAX_PATTERNS);
-        let patterns = [patterns, b"a".to_vec()].concat();
-        assert_eq!(
-            parse(&patterns),
-            Err(PatternListError::TooManyPatterns(2 * PatternList::MAX_PATTERNS + 1))
-        );
-        let lines = [b"a\n".to_vec(), b"#\n".repeat(PatternList::MAX_LINES - 1)].concat();
-        assert_eq!(parse(&lines).unwrap().len(), 1);
-        let lines = [lines, b"#".to_vec()].concat();
+        let lines = b"a\n".repeat(PatternList::MAX_LINES);
+        assert_eq!(parse(&lines).unwrap().len(), PatternList::MAX_LINES);
+        let lines = [lines, b"a".to_vec()].concat();
         assert_eq!(parse(&lines), Err(PatternListError::TooManyLines));
         assert_eq!(parse(&vec![0; PatternList::MAX_BYTES + 1]), Err(PatternListError::TooLong));
     }

@@ -19,7 +19,7 @@ pub(crate) struct StringFilter {
     words: Vec<u64>,
 }
 
-/// A string of at most 8 bytes, and its length.
+/// A string of at most 8 bytes: with its length, or as a mask cuts it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StringKey(u64);
 

@@ -11,16 +11,16 @@ pub enum Passes {
     All,
     /// It has read them, and is to be asked to edit them.
     Asks,
-    /// It has not read them, and never tells before it is asked.
+    /// It has not read them, and never tells before it is asked: the stream is not to be plain again.
     Never,
 }
 
 /// Reads the bytes of a stream.
 pub trait StreamReader {
-    /// Reads bytes that are in order. If it breaks, the packet is dropped, and the caller should end the connection.
+    /// Reads bytes that are in order, of a direction that is not edited. If it breaks, the packet is dropped, and the caller should end the connection.
     fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()>;
 
-    /// Reads new bytes of a direction that is edited and of which no byte is undecided. If it breaks, the packet is dropped, and the caller should end the
+    /// Reads new bytes of a direction that is edited, while nothing was edited in the stream and no byte is undecided. If it breaks, the packet is dropped, and the caller should end the
     /// connection. After [`Passes::Asks`], [`StreamReader::edit`] comes next, with these bytes alone.
     fn passes(&mut self, _new: InOrder<'_>) -> ControlFlow<(), Passes> {
         ControlFlow::Continue(Passes::Never)

@@ -109,7 +109,7 @@ pub(crate) struct Side {
     told: u32,
     /// The timestamp of the last segment in order, and the time in seconds.
     timestamp: (u32, u32),
-    /// The bytes from `acked` to `next`, if they are kept.
+    /// The bytes from `acked` to `next`, if they are kept: of a direction that is edited, while its stream is plain.
     kept: Rope,
     pub(crate) early: Option<EarlyId>,
     pub(crate) crc32c: u32,

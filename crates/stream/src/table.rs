@@ -64,9 +64,9 @@ pub struct StreamUsage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) sides: [Side; 2],
-    /// With edits, unless it is plain.
+    /// Its record of edits, if it has edits and is not plain.
     pub(crate) edit: Option<EditId>,
-    /// With edits.
+    /// What is noted of it, if it has edits.
     pub(crate) notes: Option<NotesId>,
     pub(crate) owner: u32,
     /// When its last segment was taken.
@@ -80,14 +80,14 @@ impl Stream {
 }
 
 /// The records of streams.
-pub(crate) type PlainStreams = Slab<StreamId, Stream, Chunks<Stream, 256>>;
+pub(crate) type StreamSlab = Slab<StreamId, Stream, Chunks<Stream, 256>>;
 
 /// The streams of one worker; see the crate.
 #[derive(Debug, Default)]
 pub struct StreamTable {
     pub(crate) limits: StreamLimits,
     pub(crate) pool: ChunkPool,
-    pub(crate) streams: PlainStreams,
+    pub(crate) streams: StreamSlab,
     pub(crate) early: EarlyTable,
     pub(crate) edit: EditTable,
     pub(crate) acks: AckSpace,
@@ -178,8 +178,9 @@ impl StreamTable {
                 return Err(Unfit::Signed);
             }
         }
-        let is_full =
-            self.streams.len() >= self.limits.streams || (guards && first.is_some() && self.is_short());
+        // Datagrams are kept only where they are edited.
+        let keeps = guards && first.is_some() || levels.contains(&Level::Edit);
+        let is_full = self.streams.len() >= self.limits.streams || keeps && self.is_short();
         if is_full || self.streams.try_reserve().is_err() {
             return Err(Unfit::NoRoom);
         }
@@ -201,7 +202,8 @@ impl StreamTable {
     }
 
     /// Takes a packet of a connection that would pass. `reader` gets bytes that are in order; if it breaks, the packet is dropped, and the caller
-    /// should end the connection. Of the `segment` of UDP only [`Segment::is_corrupt`] is looked at. The checksum of a changed payload is the caller's to mend.
+    /// should end the connection. Of the `segment` of UDP only [`Segment::is_corrupt`] and [`Segment::most_payload`]
+    /// are looked at. The checksum of a changed payload is the caller's to mend.
     pub fn take(
         &mut self,
         id: StreamId,
@@ -224,7 +226,7 @@ impl StreamTable {
             let side = &mut stream.sides[direction];
             return match side.level {
                 Level::Edit => {
-                    let at = (segment.is_corrupt, now_ms);
+                    let at = (segment.is_corrupt, segment.most_payload, now_ms);
                     self.take_edited_datagram((id, direction), payload, at, reader)
                 }
                 Level::None | Level::Watch | Level::Guard => {
@@ -245,9 +247,10 @@ impl StreamTable {
             if is_plain(ours, &segment) {
                 plain = Some(take);
             } else {
-                match take.begin(ours, theirs) {
+                match take.make_edited(ours, theirs) {
                     Ok(take) => edit = Some(take),
-                    Err(why) => return Outcome::drop(why),
+                    // Nothing of the segment was taken: it may come again.
+                    Err(_) => return Outcome::drop(StreamDrop::NoRoom),
                 }
             }
         }
@@ -274,7 +277,7 @@ impl StreamTable {
                     if !take.settle() {
                         self.note_edit(id, None);
                     } else if take.may_be_plain() {
-                        self.rest(id);
+                        self.make_plain(id);
                     }
                 }
             }

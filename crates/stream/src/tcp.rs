@@ -4,7 +4,7 @@
 //! a segment that no receiver would take must not become the first copy of its bytes.
 
 use crate::edit::pair::{EditTake, PlainTake};
-use crate::limits::{StreamLimits, Urgent};
+use crate::limits::{AckSpace, StreamLimits, Urgent};
 use crate::rope::ChunkPool;
 use crate::segment::{EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict, flag};
 use crate::side::{EarlyTable, Level, NotTaken, Scan, Side};
@@ -279,6 +279,10 @@ impl TcpTake<'_> {
             Level::Watch => (theirs.sent, MOST_WINDOW),
             Level::Edit if self.edit.is_some() => {
                 return self.acknowledges_output(self.limits.window.max(LEAST_WINDOW)).unwrap_or(true);
+            }
+            // Its receiver acknowledges the original bytes, of which some may not have been seen.
+            Level::Edit if self.plain.as_ref().is_some_and(|plain| plain.acks == AckSpace::Original) => {
+                return true;
             }
             Level::Guard | Level::Edit => (theirs.end(), self.limits.window.max(LEAST_WINDOW)),
         };

@@ -266,6 +266,7 @@ impl Runtime {
             sink,
             is_interrupted,
             json: false,
+            compile: |policy| mmb_engine::check_patterns(policy).map_err(|error| error.to_string()),
             standard_streams: false,
             program_words: &[],
             no_daemon_hint: "",

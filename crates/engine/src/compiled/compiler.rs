@@ -65,6 +65,26 @@ pub enum PublishError {
     },
 }
 
+/// Checks that the patterns of a policy can be searched for, as [`Engine::publish`](crate::Engine::publish) does. Takes some seconds at most.
+///
+/// # Errors
+/// A rule whose patterns cannot.
+pub fn check_patterns(policy: &Policy) -> Result<(), PublishError> {
+    compile_patterns(policy, &StreamPatterns::default()).map(drop)
+}
+
+fn compile_patterns(policy: &Policy, before: &StreamPatterns) -> Result<StreamPatterns, PublishError> {
+    let mut rules = BTreeMap::new();
+    for rule in policy.rules.iter().filter(Rule::is_stream_rule) {
+        if rule.stream_matches().count() > MOST_CONSTRAINTS {
+            return Err(PublishError::StreamConstraints(id(&rule)));
+        }
+        rules.insert(id(&rule), RuleSlot::FIRST);
+    }
+    StreamPatterns::build(policy, &rules, before)
+        .map_err(|(rule, reason)| PublishError::Patterns { rule, reason })
+}
+
 /// The current policy in compiled form.
 #[derive(Debug)]
 pub(crate) struct PolicyCompiler {
@@ -163,16 +183,7 @@ impl PolicyCompiler {
 
     /// Checks that the patterns of a policy can be searched for. Keeps what it compiled for [`PolicyCompiler::change`].
     fn check_patterns(&self, after: &Policy) -> Result<(), PublishError> {
-        let mut rules = BTreeMap::new();
-        for rule in after.rules.iter().filter(Rule::is_stream_rule) {
-            if rule.stream_matches().count() > MOST_CONSTRAINTS {
-                return Err(PublishError::StreamConstraints(id(&rule)));
-            }
-            rules.insert(id(&rule), RuleSlot::FIRST);
-        }
-        let checked = StreamPatterns::build(after, &rules, &self.streams)
-            .map_err(|(rule, reason)| PublishError::Patterns { rule, reason })?;
-        *lock(&self.checked) = Some(checked);
+        *lock(&self.checked) = Some(compile_patterns(after, &self.streams)?);
         Ok(())
     }
 

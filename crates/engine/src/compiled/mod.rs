@@ -20,7 +20,7 @@ mod streams;
 
 pub(crate) use action::{Action, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
-pub use compiler::PublishError;
+pub use compiler::{PublishError, check_patterns};
 pub(crate) use route::Route;
 pub(crate) use snapshot::{RuleLineage, Snapshot};
 pub(crate) use stateful::StatefulRule;

@@ -125,13 +125,16 @@ impl<'s> StreamSearch<'s> {
             let tools = self.tools();
             tools.replaced.clear();
             rule.action.write(matched, &mut tools.replaced);
-            sink.replace(matched.len(), &tools.replaced);
+            at = end;
+            if !sink.replace(matched.len(), &tools.replaced) {
+                self.counters.count_not_applied(NotApplied::NoRoom);
+                continue;
+            }
             if let Some(trace) = &mut tools.trace {
                 let place = (direction, offset + start as u64);
                 trace.note(std::iter::once(rule.slot), place, matched, &tools.replaced);
             }
             self.count_edit(Fired { slot: rule.slot, direction, end: offset + end as u64 });
-            at = end;
         }
         at
     }

@@ -138,15 +138,15 @@ impl Conntrack {
                 false => Ok(Followed::Passes),
             };
         }
-        if of.stream.is_edited {
-            self.note_headers(&of, followed, packet, layout);
-        }
         let mut segment = segment.map(|segment| stream_segment(&segment, packet, layout)).unwrap_or_default();
         if of.stream.is_edited {
             segment.most_payload = most_payload(snapshot, packet, layout);
         }
         segment.is_corrupt = transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
         let outcome = self.take_in(snapshot, (of, followed), &segment, packet, layout)?;
+        if of.stream.is_edited {
+            self.note_headers(&of, followed, packet, layout);
+        }
         self.note_closed(id, of.stream);
         if of.stream.is_edited {
             let done = match outcome.verdict {
@@ -220,6 +220,11 @@ impl Conntrack {
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if found.has_no_room => DropReason::StreamNoRoom,
+            // What is begun may wait no longer (`set stream hold-over close`).
+            StreamVerdict::Drop(StreamDrop::Stopped) if found.decided.is_none() && of.stream.is_edited => {
+                let end = self.give_up(of, id, DropReason::StreamHeld, packet, layout);
+                return Err(end.into());
+            }
             StreamVerdict::Drop(StreamDrop::Stopped) => {
                 let by =
                     found.decided.map(|decided| self.decide(snapshot, (of, id), decided, packet, layout));

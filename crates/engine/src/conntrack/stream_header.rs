@@ -153,7 +153,7 @@ pub(super) fn edit_segment(
         change_segment(outcome, packet, layout);
         return true;
     };
-    let mut is_same = !outcome.blank_multipath;
+    let mut is_same = !(outcome.blank_multipath | outcome.is_changed);
     if let EditedPayload::Kept { offset, len } = edited.payload {
         if len != layout.payload_range().len() && !resize_payload(packet, layout, len) {
             return false;

@@ -12,6 +12,6 @@ id_types! {
 pub(crate) struct StreamRef {
     pub(crate) id: FollowedId,
     pub(super) serial: u32,
-    /// Its numbers differ between the ends.
+    /// Some direction is edited.
     pub(super) is_edited: bool,
 }

@@ -4,7 +4,7 @@
 //! found. [`stream_follow`](super::stream_follow) takes the packets; [`stream_search`](super::stream_search) decides what matches mean.
 //!
 //! Life-cycle: a stream begins with the connection, if one of its rules is on streams, and ends with it. A connection refers to it by its
-//! extension, so that packets with a stream never take the quick pass.
+//! extension. Packets that take the quick pass come here too.
 //!
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
@@ -368,7 +368,7 @@ impl Streams {
         followed.into_iter().for_each(|stream| self.table.prefetch(stream));
     }
 
-    /// Prefetches what is edited of a stream.
+    /// Prefetches what edits need of a stream, and the headers of a direction.
     #[inline]
     pub(super) fn prefetch_edit(&self, stream: StreamRef, direction: usize) {
         let Some(followed) = self.followed.get(stream.id) else { return };

@@ -305,7 +305,7 @@ it, and stays until a policy file without it is applied.
 
 - Each line is a text, byte by byte; it need not be UTF-8, and its blanks count. Lines end with LF or CRLF. Empty lines and lines that begin with `#` are left out, and nothing is
   an escape; a pattern that begins with `#` stands in a rule as a text.
-- A file has at most 1,000,000 lines and 64 MiB, of them 65,536 patterns, each of at most 2,048 bytes; all lists together at most 4,000,000 patterns and 256 MiB.
+- A file has at most 1,000,000 lines and 64 MiB, a line at most 2,048 bytes; 65,536 different texts can be searched for at the same time, and any number of names of servers; all lists together at most 4,000,000 patterns and 256 MiB.
 - A name without a leading `/` is looked for beside the policy file, or for a command in the directory where it is given. A name with blanks is quoted.
 - The client reads the file, with the rights of its user, and sends the content; at its start and on SIGHUP the daemon does. It is a regular file. `save` writes its name as a
   whole path, not its content.

@@ -1,16 +1,17 @@
 //! Datagrams whose bytes are changed.
 //!
-//! A match may begin in one datagram and end in the next: then what it becomes is in the first, or, if it is as long as the match, in both. A datagram at whose end a match is begun *waits*:
-//! its packet is absorbed, and it is made into a packet when the next datagram of its sender has come, or after the time of
-//! [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms). So that datagrams keep their order, those that come behind one that is not made yet
-//! are absorbed and made too. A match lies in two datagrams at most.
+//! A match may begin in one datagram and end in the next: then what it becomes is in the first, or, if it is as long as the match, in both. A
+//! datagram at whose end a match is begun *waits*: its packet is absorbed, and it is made into a packet when the next datagram of its sender has
+//! come, or after the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms). So that datagrams keep their order, those that come behind
+//! one that is not made yet are absorbed and made too. A match lies in two datagrams at most: one that is begun in a datagram and is not
+//! complete in the next is given up.
 
 use super::decide::Decider;
 use super::map::EditLists;
 use super::side::EditSide;
-use super::sink::{Border, Undecided};
+use super::sink::Datagrams;
 use crate::reader::StreamReader;
-use crate::rope::ChunkPool;
+use crate::rope::{CHUNK, ChunkPool};
 use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
 use crate::side::Side;
 
@@ -18,15 +19,20 @@ use crate::side::Side;
 pub(crate) fn edit_datagram(
     mut decider: Decider<'_>,
     payload: &[u8],
-    is_corrupt: bool,
+    (is_corrupt, is_short): (bool, bool),
     reader: &mut dyn StreamReader,
 ) -> Outcome {
     if is_corrupt {
         return Outcome::drop(StreamDrop::BadChecksum);
     }
+    // It may be held and kept. Without room it is lost, and nothing else.
+    let most = decider.edit.held.len() + payload.len() + usize::from(decider.edit.most_datagram());
+    if decider.pool.chunks() - decider.pool.taken() < 2 * most.div_ceil(CHUNK) {
+        return Outcome::drop(StreamDrop::NoRoom);
+    }
     decider.side.has_begun = true;
     let (edits, from) = (decider.edit.edits, decider.edit.out_next);
-    match decide(&mut decider, payload, reader) {
+    match decide(&mut decider, payload, is_short, reader) {
         Err(why) => Outcome::drop(why),
         Ok(true) => Outcome { verdict: StreamVerdict::Absorb, ..Outcome::PASS },
         Ok(false) => {
@@ -46,21 +52,25 @@ pub(crate) fn edit_datagram(
 fn decide(
     decider: &mut Decider<'_>,
     payload: &[u8],
+    is_short: bool,
     reader: &mut dyn StreamReader,
 ) -> Result<bool, StreamDrop> {
-    let was_waiting = decider.edit.held.len() > 0;
-    let is_behind = was_waiting || !decider.edit.ends.is_empty();
-    if was_waiting {
-        decider.border = Some(Border { input: decider.side.next, output: None });
-    }
+    let is_behind = decider.edit.held.len() > 0 || !decider.edit.ends.is_empty();
+    decider.note_datagrams(payload.len());
     let asked = decider.question();
     decider.decide(payload, asked, reader)?;
-    if decider.border.is_some_and(|border| border.output.is_none()) {
-        let last = Undecided { waited_ms: Some(u32::MAX), ..decider.question() };
-        decider.decide(&[], last, reader)?;
+    if let Some(Datagrams { border: Some(border), border_out: None, .. }) = decider.datagrams {
+        decider.decide_first((border - decider.edit.decided) as usize, reader)?;
+        let asked = decider.question();
+        decider.decide(&[], asked, reader)?;
     }
-    if let Some(Border { output: Some(end), .. }) = decider.border {
+    if let Some(Datagrams { border_out: Some(end), .. }) = decider.datagrams {
         push_end(decider, end)?;
+    }
+    let held = decider.edit.held.len();
+    if is_short && held > 0 {
+        // None waits in the memory that others need.
+        decider.decide_first(held, reader)?;
     }
     let waits = decider.edit.held.len() > 0;
     if is_behind && !waits {
@@ -80,7 +90,7 @@ fn push_end(decider: &mut Decider<'_>, end: u64) -> Result<(), StreamDrop> {
 }
 
 /// Moves the output of the first datagram that is to be made into a buffer.
-pub(crate) fn take_datagram(
+pub(crate) fn pop_datagram(
     (side, edit): (&mut Side, &mut EditSide),
     pool: &mut ChunkPool,
     lists: &mut EditLists,
@@ -93,12 +103,44 @@ pub(crate) fn take_datagram(
     forget_output((side, edit), pool, lists, end);
 }
 
+/// The most payload of a datagram (RFC 768, RFC 791).
+const MOST_PAYLOAD: u16 = u16::MAX - 20 - 8;
+
 impl Decider<'_> {
+    /// Notes which datagrams are undecided: the one that waits, and a new one of so many bytes.
+    pub(crate) fn note_datagrams(&mut self, new: usize) {
+        let Decider { side, edit, pool, .. } = self;
+        let is_waiting = edit.held.len() > 0;
+        self.datagrams = Some(Datagrams {
+            border: is_waiting.then_some(side.next),
+            border_out: None,
+            end: side.next + new as u64,
+            from: match is_waiting {
+                true => edit.ends.last(pool).unwrap_or(edit.acked),
+                false => edit.out_next,
+            },
+            most: u64::from(edit.most_datagram()),
+        });
+    }
+
     /// Gives back the memory of all output, which was sent.
     pub(crate) fn forget_output(self) {
         let Decider { side, edit, pool, lists, .. } = self;
         let end = edit.out_next;
         forget_output((side, edit), pool, lists, end);
+    }
+}
+
+impl EditSide {
+    /// The most bytes that a datagram may have.
+    fn most_datagram(&self) -> u16 {
+        let room = self.noted.room.into_iter().chain(self.noted.path).min();
+        room.unwrap_or(MOST_PAYLOAD).min(MOST_PAYLOAD)
+    }
+
+    /// How many datagrams are to be made, or wait.
+    pub(crate) fn datagrams_behind(&self) -> usize {
+        self.ends.len() + usize::from(self.held.len() > 0)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::map::EditLists;
 use super::patience::EditPatience;
 use super::side::{EditSide, MOST_HELD};
-use super::sink::{Border, EditSink, Undecided};
+use super::sink::{Datagrams, EditSink, Undecided};
 use crate::early::EarlyBytes;
 use crate::reader::StreamReader;
 use crate::rope::ChunkPool;
@@ -30,8 +30,8 @@ pub(crate) struct Decider<'d> {
     /// For undecided bytes in one piece.
     pub(crate) scratch: &'d mut Vec<u8>,
     pub(crate) now_ms: u64,
-    /// Where the datagram ends that waits.
-    pub(crate) border: Option<Border>,
+    /// Of a direction of datagrams.
+    pub(crate) datagrams: Option<Datagrams>,
 }
 
 impl Decider<'_> {
@@ -58,6 +58,22 @@ impl Decider<'_> {
         let decided = self.decide_all(&scratch, Undecided { known, ..asked }, reader);
         *self.scratch = scratch;
         decided
+    }
+
+    /// Has the first of the held bytes decided, so many of them, as if none followed.
+    pub(crate) fn decide_first(
+        &mut self,
+        count: usize,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), StreamDrop> {
+        let scratch = self.held_bytes();
+        let bytes = &scratch[..count.min(scratch.len())];
+        let asked = Undecided { bytes, known: bytes.len(), waited_ms: Some(u32::MAX), ..self.question() };
+        let decided = self.ask(asked, reader);
+        *self.scratch = scratch;
+        self.edit.held.pop(self.pool, decided?);
+        self.edit.held_since_ms = self.now_ms;
+        Ok(())
     }
 
     /// Takes the early bytes that are in order now, some of them at a time. Returns whether there were any.
@@ -110,12 +126,12 @@ impl Decider<'_> {
 
     /// Asks the editor. Returns the number of bytes about which it has decided.
     fn ask(&mut self, asked: Undecided<'_>, reader: &mut dyn StreamReader) -> Result<usize, StreamDrop> {
-        let Decider { edit, pool, lists, border, .. } = self;
+        let Decider { edit, pool, lists, datagrams, .. } = self;
         let undecided = Undecided { offset: edit.decided, ..asked };
         let must_decide = asked.is_end || asked.waited_ms == Some(u32::MAX);
         edit.hold_patience = EditPatience::Hold;
         let mut sink =
-            EditSink { pool, lists, side: edit, border, bytes: asked.bytes, count: 0, is_broken: false };
+            EditSink { pool, lists, side: edit, datagrams, bytes: asked.bytes, count: 0, is_broken: false };
         let flow = reader.edit(undecided, &mut sink);
         if must_decide && flow.is_continue() {
             let rest = sink.rest().len();

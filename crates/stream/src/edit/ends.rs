@@ -20,13 +20,23 @@ impl DatagramEnds {
         self.0.push(pool, &end.to_le_bytes())
     }
 
+    /// The last one.
+    pub(super) fn last(&self, pool: &ChunkPool) -> Option<u64> {
+        self.at(pool, self.0.len().checked_sub(size_of::<u64>())?)
+    }
+
+    fn at(&self, pool: &ChunkPool, offset: usize) -> Option<u64> {
+        let mut end = [0; size_of::<u64>()];
+        let bytes = self.0.slices(pool, offset, end.len()).flatten();
+        let count = end.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count();
+        (count == end.len()).then_some(u64::from_le_bytes(end))
+    }
+
     /// Takes the first one.
     pub(super) fn pop(&mut self, pool: &mut ChunkPool) -> Option<u64> {
-        let mut end = [0; size_of::<u64>()];
-        let bytes = self.0.slices(pool, 0, end.len()).flatten();
-        let count = end.iter_mut().zip(bytes).map(|(to, from)| *to = *from).count();
-        self.0.pop(pool, count);
-        (count == end.len()).then_some(u64::from_le_bytes(end))
+        let end = self.at(pool, 0)?;
+        self.0.pop(pool, size_of::<u64>());
+        Some(end)
     }
 
     pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {

@@ -4,7 +4,7 @@ use mmb_base::{Id, id_types};
 use std::num::NonZeroU32;
 
 id_types! {
-    /// What edits need of a stream; valid while the stream lives.
+    /// What edits need of a stream; valid until the stream ends or is plain.
     pub(crate) struct EditId;
 }
 

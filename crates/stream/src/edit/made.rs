@@ -3,11 +3,11 @@
 //! They are made when they are asked for, from what the stream then knows: the queue has directions, not packets. A packet that is lost on its way
 //! is sent again when its sender sends again.
 //!
-//! How many: a packet that comes lets at most [`CREDIT`](super::side::CREDIT) bytes of output of each direction go in packets that are made,
+//! How many: datagrams are made one for one. A packet of TCP that comes lets at most [`CREDIT`](super::side::CREDIT) bytes of output of each direction go in packets that are made,
 //! and one packet more; what is left waits for the next packet, which is the receiver's acknowledgment of these, or the sender's
 //! retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made packet comes back.
 
-use super::datagram::take_datagram;
+use super::datagram::pop_datagram;
 use super::map::EditLists;
 use super::side::EditSide;
 use super::work::Work;
@@ -30,13 +30,13 @@ const LEAST_COST: u32 = 512;
 /// What a made packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeFor {
-    /// It carries bytes or a FIN.
+    /// It carries bytes or a FIN, or asks the receiver for its window.
     Data,
     /// It acknowledges.
     Acknowledgment,
     /// It is a datagram of UDP: it has no numbers.
     Datagram {
-        /// How many are to be made behind it.
+        /// How many have come behind it and are to be made too.
         behind: usize,
     },
 }
@@ -164,12 +164,12 @@ impl<'m> Maker<'m> {
     /// The first datagram that is to be made.
     fn datagram(&mut self) -> MadeSegment<'m> {
         let own = (&mut self.sides[self.direction], &mut self.edits[self.direction]);
-        take_datagram(own, self.pool, self.lists, self.buffer);
+        pop_datagram(own, self.pool, self.lists, self.buffer);
         MadeSegment {
             stream: self.stream.0,
             owner: self.stream.1,
             direction: self.direction,
-            purpose: MadeFor::Datagram { behind: self.edits[self.direction].ends.len() },
+            purpose: MadeFor::Datagram { behind: self.edits[self.direction].datagrams_behind() },
             seq: 0,
             ack: 0,
             flags: 0,

@@ -10,7 +10,7 @@
 //! ([`decide`]); as long as the editor does not decide it is *held*, for a bounded time; then its output is *kept*, and let go as far as the
 //! receiver's window allows: in the packet that is at hand ([`let_go`]), or in packets that are made ([`made`]).
 //!
-//! Of a stream in which nothing was edited and nothing is held there is no more than of a guarded one, and what is [`noted`]: it is [`plain`].
+//! A stream in which nothing was edited and nothing is held is [`plain`]: it has the record of a guarded one, and what is [`noted`].
 //!
 //! Bounds of a direction: [`side::MOST_HELD`] bytes are held; output is kept for twice [`StreamLimits::window`](crate::StreamLimits::window) at
 //! most, and the output of one packet more; [`map::EDITS`] edits are recorded; a packet that comes makes others for [`side::CREDIT`] bytes.

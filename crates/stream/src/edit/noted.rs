@@ -11,7 +11,7 @@ const FLOOR: u16 = 64;
 /// The bytes of the timestamps option in a segment (RFC 7323 appendix A).
 const TIMESTAMPS: u16 = 12;
 
-/// What is noted of one end: what edits need of a direction for as long as its stream lives.
+/// What is noted of one end, and of the windows that it gets: what edits need of a direction for as long as its stream lives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Noted {
     /// The end's SYN allowed SACK.

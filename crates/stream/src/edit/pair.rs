@@ -47,12 +47,12 @@ pub(crate) struct PlainTake<'t> {
 }
 
 impl<'t> PlainTake<'t> {
-    /// Gets what edits need of the stream: `ours` is the direction of the segment.
-    pub(crate) fn begin(self, ours: &mut Side, theirs: &mut Side) -> Result<EditTake<'t>, StreamDrop> {
+    /// Makes an edited stream of it; `ours` is the direction of the segment.
+    pub(crate) fn make_edited(self, ours: &mut Side, theirs: &mut Side) -> Result<EditTake<'t>, StreamDrop> {
         let PlainTake { table, edit, stream, notes, window, acks } = self;
         let direction = ours.direction();
         let sides = if direction == 0 { [ours, theirs] } else { [theirs, ours] };
-        let id = table.begin((stream, notes), sides, window, acks).map_err(|_| StreamDrop::Broken)?;
+        let id = table.make_edited((stream, notes), sides, window, acks).map_err(|_| StreamDrop::Broken)?;
         *edit = Some(id);
         Ok(EditTake::new(table, id, direction, acks))
     }

@@ -4,8 +4,9 @@
 //! followed as a guarded one is: the numbers of both ends are the same, and the bytes that are not acknowledged are kept there. Nothing else of edits
 //! is needed but what is [noted](super::noted), so that the record of the stream is smaller and a packet costs less.
 //!
-//! A plain stream gets its [`EditStream`] with the first packet that is not plain ([`is_plain`]), or whose bytes the reader does not
-//! [let pass](crate::StreamReader::passes). It gives it back when what it held has gone on as it was, unless its reader is one that never lets bytes pass.
+//! A plain stream becomes edited, and gets an [`EditStream`], with a packet that is not plain ([`is_plain`]), or whose bytes the reader does not
+//! [let pass](crate::StreamReader::passes), or that finds no room as it goes on. It becomes plain again with the first packet behind which nothing is held
+//! or owed, unless its reader is one that never lets bytes pass.
 
 use super::links::EditId;
 use super::pair::{EditTake, PlainTake};
@@ -28,10 +29,10 @@ pub(crate) fn is_plain(own: &Side, segment: &Segment) -> bool {
 }
 
 impl TcpTake<'_> {
-    /// Gets what edits need of the stream, if it is plain, before the payload of the segment is taken.
-    pub(crate) fn begin_edit(&mut self) -> Result<(), StreamDrop> {
+    /// Makes an edited stream of a plain one, before the payload of the segment is taken.
+    pub(crate) fn make_edited(&mut self) -> Result<(), StreamDrop> {
         if let Some(plain) = self.plain.take() {
-            self.edit = Some(plain.begin(self.ours, self.theirs)?);
+            self.edit = Some(plain.make_edited(self.ours, self.theirs)?);
         }
         Ok(())
     }
@@ -58,19 +59,19 @@ impl TcpTake<'_> {
                     }
                     return Ok(None);
                 }
+                // The record of edits has why the stream is over.
                 ControlFlow::Continue(Passes::All) => {
-                    self.begin_edit()?;
-                    return Err(StreamDrop::Broken);
+                    return Err(self.make_edited().err().unwrap_or(StreamDrop::Broken));
                 }
                 ControlFlow::Break(()) => {
-                    self.begin_edit()?;
+                    let _ = self.make_edited();
                     return Err(StreamDrop::Stopped);
                 }
                 ControlFlow::Continue(Passes::Asks) => {}
                 ControlFlow::Continue(Passes::Never) => never_passes = true,
             }
         }
-        self.begin_edit()?;
+        self.make_edited()?;
         if let Some(edit) = &mut self.edit {
             *edit.stays |= never_passes;
         }
@@ -85,8 +86,8 @@ impl TcpTake<'_> {
 }
 
 impl EditTable {
-    /// Gets what edits need of a plain stream.
-    pub(super) fn begin(
+    /// Makes an edited stream of a plain one.
+    pub(super) fn make_edited(
         &mut self,
         (stream, notes): (StreamId, NotesId),
         sides: [&mut Side; 2],
@@ -104,9 +105,9 @@ impl EditTable {
         Ok(self.streams.insert(EditStream { sides: edits, stream: Some(stream), ..EditStream::default() }))
     }
 
-    /// Gives back what edits need of a stream that is plain.
+    /// Makes a plain stream of one that may be plain.
     #[cold]
-    pub(crate) fn rest(&mut self, id: EditId, notes: NotesId, sides: &mut [Side; 2]) {
+    pub(crate) fn make_plain(&mut self, id: EditId, notes: NotesId, sides: &mut [Side; 2]) {
         let EditStream { sides: edits, .. } = self.streams.remove(id);
         for ((edit, noted), side) in edits.into_iter().zip(&mut self.notes[notes]).zip(sides) {
             *noted = edit.noted;
@@ -137,5 +138,6 @@ impl EditSide {
             && !(self.is_marked | is_waiting)
             && self.acked == side.acked
             && self.out_next == side.next
+            && side.edge <= self.noted.edge
     }
 }

@@ -39,7 +39,7 @@ pub struct EditStats {
     pub waiting: u64,
 }
 
-/// A stream of which at least one direction is edited.
+/// What edits need of a stream that is not [plain](super::plain): at least one direction is edited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EditStream {
     pub(crate) sides: [EditSide; 2],

@@ -18,17 +18,44 @@ pub struct Undecided<'b> {
     pub known: usize,
     /// No bytes follow: nothing may be left undecided.
     pub is_end: bool,
-    /// For how long the first byte has been undecided, if the question is asked again because time has passed. [`u32::MAX`] if there are too
-    /// many undecided bytes: nothing may be left then.
+    /// For how long the first byte has been undecided, if the question is asked again because time has passed. [`u32::MAX`] if nothing may be left: there are too
+    /// many undecided bytes, or a match reaches beyond the next datagram.
     pub waited_ms: Option<u32>,
 }
 
-/// A place between two datagrams: in the input, and, when it is decided, in the output. What a match over it becomes is in
-/// the first of them, unless it is as long as the match: then both keep their lengths.
+/// The datagrams whose bytes are undecided: the one that waits, if one does, and a new one. What a match over both becomes is in the first, unless it is as
+/// long as the match: then both keep their lengths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Border {
-    pub(crate) input: u64,
-    pub(crate) output: Option<u64>,
+pub(crate) struct Datagrams {
+    /// Where the one that waits ends in the input.
+    pub(crate) border: Option<u64>,
+    /// The same in the output, when it is decided.
+    pub(crate) border_out: Option<u64>,
+    /// Where the new one ends in the input.
+    pub(crate) end: u64,
+    /// Where the output of the first one begins that is not decided to its end.
+    pub(crate) from: u64,
+    /// The most bytes that one may have.
+    pub(crate) most: u64,
+}
+
+impl Datagrams {
+    /// Whether the next bytes may become longer, by so many: all behind them in their datagram goes on as it is.
+    fn have_room(&self, side: &EditSide, count: usize, by: usize) -> bool {
+        let end = self.border.filter(|_| self.border_out.is_none()).unwrap_or(self.end);
+        let behind = end.saturating_sub(side.decided + count as u64);
+        by <= count || side.out_next - self.from + by as u64 + behind <= self.most
+    }
+
+    /// Notes where the border is in the output, if what was decided now reaches it: of bytes `beyond` it, and the end of the output.
+    fn note_border(&mut self, side: &EditSide, output: impl FnOnce(u64, u64) -> u64) {
+        if let (Some(border), None) = (self.border, self.border_out)
+            && side.decided >= border
+        {
+            self.from = output(side.decided - border, side.out_next);
+            self.border_out = Some(self.from);
+        }
+    }
 }
 
 /// Takes what an editor decides about undecided bytes, from the first one on. What it leaves is undecided still.
@@ -37,7 +64,8 @@ pub struct EditSink<'t> {
     pub(crate) pool: &'t mut ChunkPool,
     pub(crate) lists: &'t mut EditLists,
     pub(crate) side: &'t mut EditSide,
-    pub(crate) border: &'t mut Option<Border>,
+    /// Of a direction of datagrams.
+    pub(crate) datagrams: &'t mut Option<Datagrams>,
     pub(crate) bytes: &'t [u8],
     /// Bytes that are decided.
     pub(crate) count: usize,
@@ -53,21 +81,27 @@ impl<'t> EditSink<'t> {
             self.is_broken = true;
         }
         self.side.out_next += bytes.len() as u64;
-        self.note_border(|beyond, out_next| out_next - beyond);
+        if let Some(datagrams) = self.datagrams {
+            datagrams.note_border(self.side, |beyond, out_next| out_next - beyond);
+        }
     }
 
-    /// The next `count` bytes, at least one, are replaced by others.
-    pub fn replace(&mut self, count: usize, by: &[u8]) {
+    /// The next `count` bytes, at least one, are replaced by others. False if they go on as they are, since their datagram would become too long.
+    pub fn replace(&mut self, count: usize, by: &[u8]) -> bool {
+        if self.datagrams.is_some_and(|datagrams| !datagrams.have_room(self.side, count, by.len())) {
+            self.pass(count);
+            return false;
+        }
         let at = self.side.decided;
         let replaced = self.take(count).len();
         if replaced == 0 {
-            return;
+            return true;
         }
         let out = self.side.out_next;
         let is_too_much = self.side.kept.len() + by.len() > self.side.most_kept;
         if is_too_much || !self.side.kept.push(self.pool, by) || !self.side.map.reserve(self.lists) {
             self.is_broken = true;
-            return;
+            return true;
         }
         // A list of edits ends with the bytes that one packet or a few bring.
         self.side.map.add(self.lists, (at, replaced as u32), (out, by.len() as u32));
@@ -77,17 +111,13 @@ impl<'t> EditSink<'t> {
         self.side.removed += replaced as u64;
         self.side.added += by.len() as u64;
         let keeps_length = replaced == by.len();
-        self.note_border(|beyond, out_next| if keeps_length { out_next - beyond } else { out_next });
-    }
-
-    /// Notes where the border is in the output, if what was decided now reaches it: of bytes `beyond` it, and the end of the output.
-    #[inline]
-    fn note_border(&mut self, output: impl FnOnce(u64, u64) -> u64) {
-        if let Some(Border { input, output: to @ None }) = self.border
-            && self.side.decided >= *input
-        {
-            *to = Some(output(self.side.decided - *input, self.side.out_next));
+        if let Some(datagrams) = self.datagrams {
+            datagrams.note_border(self.side, |beyond, out_next| match keeps_length {
+                true => out_next - beyond,
+                false => out_next,
+            });
         }
+        true
     }
 
     /// What is left undecided waits for so long.

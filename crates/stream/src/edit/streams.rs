@@ -15,7 +15,7 @@ use crate::limits::AckSpace;
 use crate::reader::StreamReader;
 use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
 use crate::side::{Level, Side, StreamProto};
-use crate::table::{PlainStreams, Stream, StreamTable};
+use crate::table::{Stream, StreamSlab, StreamTable};
 
 /// Packets that a direction makes before others have their turn.
 const TURN: u32 = 16;
@@ -26,12 +26,14 @@ impl StreamTable {
         &mut self,
         (id, direction): (StreamId, usize),
         payload: &[u8],
-        (is_corrupt, now_ms): (bool, u64),
+        (is_corrupt, room, now_ms): (bool, Option<u16>, u64),
         reader: &mut dyn StreamReader,
     ) -> Outcome {
+        let is_short = self.is_short();
         let Some(edit) = self.streams[id].edit else { return Outcome::PASS };
         let Some((decider, _)) = self.decider(id, direction, now_ms) else { return Outcome::PASS };
-        let outcome = edit_datagram(decider, payload, is_corrupt, reader);
+        decider.edit.noted.room = room;
+        let outcome = edit_datagram(decider, payload, (is_corrupt, is_short), reader);
         match outcome.verdict {
             StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
                 self.edit.stop(edit, why)
@@ -62,7 +64,7 @@ impl StreamTable {
         let (side, other) = if direction & 1 == 0 { (first, second) } else { (second, first) };
         let EditTable { streams, lists, scratch, .. } = edit;
         let edit = &mut streams[(*edit_id)?].sides[direction & 1];
-        Some((Decider { side, edit, pool, lists, scratch, now_ms, border: None }, other))
+        Some((Decider { side, edit, pool, lists, scratch, now_ms, datagrams: None }, other))
     }
 
     /// A packet of a stream was taken, or held bytes were asked about; or that has failed.
@@ -76,7 +78,7 @@ impl StreamTable {
             edit.credit = CREDIT;
             edit.assert_sound(side, &self.edit.lists);
         }
-        self.edit.note(*edit_id, sides, (self.limits.hold_ms, self.now_ms));
+        self.edit.queue_due(*edit_id, sides, (self.limits.hold_ms, self.now_ms));
     }
 
     /// A direction that has held bytes back for the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms), or for it once more:
@@ -87,9 +89,9 @@ impl StreamTable {
         self.now_ms = now_ms;
         self.next_broken(now_ms).or_else(|| {
             let hold_ms = u64::from(self.limits.hold_ms.max(1));
-            let StreamTable { streams: plain, edit: EditTable { streams, waiting, patient, .. }, .. } = self;
-            let held = next_held((waiting, streams), plain, now_ms, hold_ms, EditSide::patience);
-            held.or_else(|| next_held((patient, streams), plain, now_ms, u64::from(LONG_MS), |_| 1))
+            let StreamTable { streams: table, edit: EditTable { streams, waiting, patient, .. }, .. } = self;
+            let held = next_held((waiting, streams), table, now_ms, hold_ms, EditSide::patience);
+            held.or_else(|| next_held((patient, streams), table, now_ms, u64::from(LONG_MS), |_| 1))
         })
     }
 
@@ -155,6 +157,9 @@ impl StreamTable {
         let (since_ms, before) = (decider.edit.held_since_ms, decider.edit.decided);
         let waited_ms = Some(now_ms.saturating_sub(since_ms).min(u64::from(u32::MAX - 1)) as u32);
         let asked = Undecided { waited_ms, ..decider.question() };
+        if is_datagram {
+            decider.note_datagrams(0);
+        }
         let mut released = decider.decide(&[], asked, reader);
         if released.is_ok() && is_datagram && decider.edit.held.len() == 0 {
             released = end_datagram(&mut decider);
@@ -213,7 +218,7 @@ impl StreamTable {
 
     /// A segment of TCP could not carry what the outcome said: packets are made for it.
     pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
-        let Some(edit_id) = self.begin(id).filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
+        let Some(edit_id) = self.make_edited(id).filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
             return;
         };
         let edit = &mut self.edit.streams[edit_id].sides[direction & 1];
@@ -276,12 +281,12 @@ impl StreamTable {
         (left < right && !is_promised).then(|| [side.seq(left), side.seq(right)])
     }
 
-    /// The states of a direction that is edited, if acknowledgments are about its output.
+    /// The states of a direction that is edited, if acknowledgments are about its output; `None` for one of a plain stream.
     fn edited(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
         self.states(id, direction).filter(|_| self.acks == AckSpace::Wire)
     }
 
-    /// The states of a direction that is edited.
+    /// The states of a direction that is edited; `None` for one of a plain stream.
     pub(crate) fn states(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
         let stream = &self.streams[id];
         let side = &stream.sides[direction & 1];
@@ -303,6 +308,9 @@ impl StreamTable {
             shifts.iter_mut().zip(self.edit.streams[edit].sides.iter().zip(&stream.sides))
         {
             let is_settled = edit.kept.len() + edit.held.len() == 0 && side.early.is_none();
+            if side.level != Level::Edit {
+                continue;
+            }
             *shift = edit.map.constant().filter(|_| is_settled)? as u32;
         }
         Some(shifts)
@@ -326,22 +334,22 @@ impl StreamTable {
         self.edit.streams.len() + self.edit.notes.len() + self.edit.lists.len()
     }
 
-    /// Gets what edits need of a stream, if it is plain. `None` if it has no edits, or there is no memory.
-    fn begin(&mut self, id: StreamId) -> Option<EditId> {
+    /// Makes an edited stream of a plain one. `None` if it has no edits, or there is no memory.
+    fn make_edited(&mut self, id: StreamId) -> Option<EditId> {
         let StreamTable { streams, edit: table, limits, acks, .. } = self;
         let Stream { sides, edit, notes, .. } = &mut streams[id];
         if edit.is_none() {
             let notes = (*notes)?;
-            *edit = table.begin((id, notes), sides.each_mut(), limits.window, *acks).ok();
+            *edit = table.make_edited((id, notes), sides.each_mut(), limits.window, *acks).ok();
         }
         *edit
     }
 
-    /// Gives back what edits need of a stream that is plain.
-    pub(crate) fn rest(&mut self, id: StreamId) {
+    /// Gives back what edits need of a stream that may be plain.
+    pub(crate) fn make_plain(&mut self, id: StreamId) {
         let Stream { sides, edit, notes, .. } = &mut self.streams[id];
         if let (Some(edit), Some(notes)) = (edit.take(), *notes) {
-            self.edit.rest(edit, notes, sides);
+            self.edit.make_plain(edit, notes, sides);
         }
     }
 
@@ -354,7 +362,7 @@ impl StreamTable {
 /// The next direction of a queue that has held bytes back for long enough: for `hold_ms`, or so many times as long.
 fn next_held<const QUEUE: usize>(
     (queue, streams): (&mut DirectionQueue<QUEUE>, &mut EditStreams),
-    plain: &PlainStreams,
+    table: &StreamSlab,
     now_ms: u64,
     hold_ms: u64,
     times: impl Fn(&EditSide) -> u64,
@@ -366,7 +374,7 @@ fn next_held<const QUEUE: usize>(
             return None;
         }
         // The rest may have come, and waits for what was lost before it.
-        let is_early = stream.is_some_and(|stream| plain[stream].sides[id.direction()].early.is_some());
+        let is_early = stream.is_some_and(|stream| table[stream].sides[id.direction()].early.is_some());
         let due_ms = match is_early || edit.is_shut() {
             true => now_ms + hold_ms,
             false => (edit.held_since_ms + hold_ms * times(edit)).min(now_ms + hold_ms),

@@ -33,8 +33,9 @@ pub(crate) type Notes = [Noted; 2];
 /// What a table has for streams with edits.
 #[derive(Debug, Default)]
 pub(crate) struct EditTable {
+    /// Of streams that are not plain.
     pub(crate) streams: EditStreams,
-    /// Of plain streams; of others it is out of date.
+    /// What is noted of streams, from their begin to their end. Of one that is not plain it is in `streams`, and here it is out of date.
     pub(crate) notes: Slab<NotesId, Notes, Chunks<Notes, 256>>,
     pub(crate) lists: EditLists,
     pub(super) waiting: DirectionQueue<WAITING>,
@@ -100,7 +101,7 @@ impl EditTable {
     }
 
     /// Queues a stream for what is to be made, for what it holds, and for what it has promised.
-    pub(super) fn note(&mut self, id: EditId, sides: &[Side; 2], (hold_ms, now_ms): (u32, u64)) {
+    pub(super) fn queue_due(&mut self, id: EditId, sides: &[Side; 2], (hold_ms, now_ms): (u32, u64)) {
         for direction in [0, 1] {
             let Some(queued) = DirectionId::new(id, direction) else { continue };
             let EditStream { sides: edits, .. } = &mut self.streams[id];

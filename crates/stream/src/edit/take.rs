@@ -40,7 +40,7 @@ impl TcpTake<'_> {
     fn decider(&mut self) -> Option<Decider<'_>> {
         let EditTake { lists, ours, scratch, .. } = self.edit.as_mut()?;
         let (side, pool, now_ms) = (&mut *self.ours, &mut *self.pool, self.now_ms);
-        Some(Decider { side, edit: ours, pool, lists, scratch, now_ms, border: None })
+        Some(Decider { side, edit: ours, pool, lists, scratch, now_ms, datagrams: None })
     }
 
     /// Takes the bytes of a payload.
@@ -70,7 +70,7 @@ impl TcpTake<'_> {
             return self.take_early(segment, place, payload).map(|()| Production::Other);
         }
         let Some(edit) = &self.edit else { return Err(StreamDrop::Broken) };
-        let was_plain = edit.ours.held.len() == 0
+        let is_caught_up = edit.ours.held.len() == 0
             && edit.ours.sent == edit.ours.out_next
             && self.ours.early.is_none()
             && place.at == next;
@@ -82,7 +82,7 @@ impl TcpTake<'_> {
             self.take_what_was_early(reader)?;
         }
         let Some(edit) = &self.edit else { return Err(StreamDrop::Broken) };
-        let is_same = was_plain
+        let is_same = is_caught_up
             && edit.ours.edits == edits
             && edit.ours.out_next == out + payload.len() as u64
             && (edit.ours.out_next <= edit.ours.limit() || !self.theirs.has_begun);
@@ -122,7 +122,7 @@ impl TcpTake<'_> {
             }
             let Some(EditTake { lists, ours: edit, scratch, .. }) = &mut self.edit else { return Ok(()) };
             let (side, pool, now_ms) = (&mut *self.ours, &mut *self.pool, self.now_ms);
-            let taken = Decider { side, edit, pool, lists, scratch, now_ms, border: None }
+            let taken = Decider { side, edit, pool, lists, scratch, now_ms, datagrams: None }
                 .decide_early(&mut self.early[id], reader);
             free_early(self.early, self.ours);
             if self.ours.early.is_none() {

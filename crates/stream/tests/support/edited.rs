@@ -30,6 +30,8 @@ pub(crate) struct Words {
     words: Vec<(Vec<u8>, Vec<u8>)>,
     /// Holds on, also when time has passed.
     pub(crate) is_patient: bool,
+    /// Tells nothing before it is asked to edit.
+    pub(crate) never_passes: bool,
     /// Breaks when this is among the bytes.
     pub(crate) stop: Option<Vec<u8>>,
     pub(crate) asked: Vec<Asked>,
@@ -78,9 +80,13 @@ impl StreamReader for Words {
                 rest.starts_with(word) || word.starts_with(rest)
             })
         };
-        if self.stop.as_ref().is_some_and(|stop| super::contains(bytes, stop))
-            || self.words.iter().any(begins)
-        {
+        if self.never_passes {
+            return ControlFlow::Continue(Passes::Never);
+        }
+        if self.stop.as_ref().is_some_and(|stop| super::contains(bytes, stop)) {
+            return ControlFlow::Break(());
+        }
+        if self.words.iter().any(begins) {
             return ControlFlow::Continue(Passes::Asks);
         }
         assert_eq!(offset, self.input[direction].len() as u64, "bytes are asked about again, or left out");

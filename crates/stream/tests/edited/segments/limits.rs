@@ -54,20 +54,23 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
     let (mut table, id, _) = self::datagrams(LIMITS);
     let (mut editor, mut out, header) = (Words::new(words), Vec::new(), mmb_stream::Segment::default());
     let hold = u64::from(LIMITS.hold_ms);
-    let pass_time = |table: &mut StreamTable, editor: &mut Words, now_ms: u64, out: &mut Vec<Vec<u8>>| {
-        while let Some((id, direction)) = table.next_due(now_ms) {
-            table.release(id, direction, now_ms, editor).expect("it goes on");
-        }
-        while let Some(made) = table.make() {
-            assert!(matches!(made.purpose, mmb_stream::MadeFor::Datagram { .. }) && made.direction == 0);
-            out.push(made.payload.to_vec());
-        }
-    };
+    let pass_time =
+        |table: &mut StreamTable, editor: &mut Words, now_ms: u64, taken: usize, out: &mut Vec<Vec<u8>>| {
+            while let Some((id, direction)) = table.next_due(now_ms) {
+                table.release(id, direction, now_ms, editor).expect("it goes on");
+            }
+            while let Some(made) = table.make() {
+                // Its identification is taken from that of the last one that came.
+                let behind = taken - 1 - out.len();
+                assert_eq!((made.purpose, made.direction), (mmb_stream::MadeFor::Datagram { behind }, 0));
+                out.push(made.payload.to_vec());
+            }
+        };
     let mut now = 0;
-    for (pause, payload) in datagrams {
+    for (taken, (pause, payload)) in datagrams.iter().enumerate() {
         now += pause;
         if *pause > 0 {
-            pass_time(&mut table, &mut editor, now, &mut out);
+            pass_time(&mut table, &mut editor, now, taken, &mut out);
         }
         let mut bytes = payload.clone();
         let outcome = table.take(id, 0, &header, &mut bytes, now, &mut editor);
@@ -83,7 +86,7 @@ fn go_on(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
             StreamVerdict::Drop(why) => panic!("{why:?}"),
         }
     }
-    pass_time(&mut table, &mut editor, now + hold, &mut out);
+    pass_time(&mut table, &mut editor, now + hold, datagrams.len(), &mut out);
     assert_eq!(out.len(), datagrams.len());
     let info = table.info(id);
     assert_eq!((info.edits[0].held, info.edits[0].waiting), (0, 0));
@@ -100,7 +103,7 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     let texts = |datagrams: &[(u64, &str)]| {
         let datagrams: Vec<_> =
             datagrams.iter().map(|(pause, text)| (*pause, text.as_bytes().to_vec())).collect();
-        let out = go_on(&[("ATTACK", "(gone!)"), ("cut", ""), ("one", "two")], &datagrams);
+        let out = go_on(&[("ATTACK", "(gone!)"), ("cut", ""), ("one", "two"), ("aab", "X")], &datagrams);
         out.into_iter().map(|bytes| String::from_utf8(bytes).expect("a text")).collect::<Vec<_>>()
     };
     assert_eq!(texts(&[(0, "an ATT"), (0, "ACK here"), (0, "more")]), ["an (gone!)", " here", "more"]);
@@ -113,6 +116,42 @@ fn a_match_over_two_datagrams_is_edited_in_the_first() {
     // What does not come in time goes on as it is, and so does what spans more than two.
     assert_eq!(texts(&[(0, "an ATT"), (hold, "ACK here")]), ["an ATT", "ACK here"]);
     assert_eq!(texts(&[(0, "A"), (0, "T"), (0, "TACK")]), ["A", "T", "TACK"]);
+    // One that is given up hides none in the next two.
+    assert_eq!(texts(&[(0, "a"), (0, "a"), (0, "ab!")]), ["a", "X", "!"]);
+}
+
+/// No datagram gets longer than its packet may be: what has no room goes on as it is.
+#[test]
+fn datagrams_grow_to_what_there_is_room_for() {
+    let (mut table, id, _) = datagrams(LIMITS);
+    let mut editor = Words::new(&[("up", "UPPER"), ("ATTACK", "(gone!!!)")]);
+    let header = mmb_stream::Segment { most_payload: Some(10), ..mmb_stream::Segment::default() };
+    let mut take = |table: &mut StreamTable, payload: &[u8]| {
+        let mut bytes = payload.to_vec();
+        let outcome = table.take(id, 0, &header, &mut bytes, 0, &mut editor);
+        if let EditedPayload::Kept { offset, len } = outcome.edited(&header).payload {
+            bytes = vec![0; len];
+            table.copy_kept(id, 0, offset, &mut bytes);
+        }
+        (outcome.verdict == StreamVerdict::Pass).then(|| String::from_utf8(bytes).expect("a text"))
+    };
+    assert_eq!(
+        take(&mut table, b"up up xx").as_deref(),
+        Some("up up xx"),
+        "both would be 11 with what is behind"
+    );
+    assert_eq!(take(&mut table, b"up up x").as_deref(), Some("UPPER up x"));
+    // The same of those that are made.
+    for (payloads, expected) in
+        [(["up ATT", "ACK up"], ["UPPER ATT", "ACK UPPER"]), (["ATT", "ACK up"], ["(gone!!!)", " UPPER"])]
+    {
+        payloads.iter().for_each(|payload| assert_eq!(take(&mut table, payload.as_bytes()), None));
+        let made: Vec<String> = std::iter::from_fn(|| {
+            table.make().map(|made| String::from_utf8_lossy(made.payload).into_owned())
+        })
+        .collect();
+        assert_eq!(made, expected);
+    }
 }
 
 /// Where the border is of a match over two datagrams, however many are in them.
@@ -186,15 +225,37 @@ fn corrupt_datagrams_are_dropped() {
 }
 
 #[test]
-fn a_datagram_for_which_there_is_no_room_breaks() {
-    let word = "w".repeat(10_000);
-    let (mut table, id, _) = datagrams(StreamLimits { memory: 8 << 10, ..LIMITS });
-    let mut editor = Words::new(&[("up", &word)]);
-    let header = mmb_stream::Segment::default();
-    let outcome = table.take(id, 0, &header, &mut b"up".to_vec(), 0, &mut editor);
-    assert_eq!(outcome.verdict, StreamVerdict::Drop(StreamDrop::Broken));
+fn a_datagram_for_which_there_is_no_memory_is_lost_alone() {
+    let (mut table, id, _) = datagrams(chunks(1));
+    let mut editor = Words::new(&WORDS);
+    let header = mmb_stream::Segment { most_payload: Some(1000), ..mmb_stream::Segment::default() };
+    for _ in 0..2 {
+        let outcome = table.take(id, 0, &header, &mut b"up".to_vec(), 0, &mut editor);
+        assert_eq!(outcome.verdict, StreamVerdict::Drop(StreamDrop::NoRoom), "it may be held and kept");
+    }
     assert_eq!(table.payload_memory(), 0);
     table.end(id);
+}
+
+#[test]
+fn datagrams_that_wait_leave_memory_for_others() {
+    let (mut table, id, mut editor) = datagrams(StreamLimits { streams: 20, ..chunks(16) });
+    let header = mmb_stream::Segment { most_payload: Some(1000), ..mmb_stream::Segment::default() };
+    let take = |table: &mut StreamTable, id, editor: &mut Words, payload: &[u8]| {
+        table.take(id, 0, &header, &mut payload.to_vec(), 0, editor).verdict
+    };
+    let others: Vec<StreamId> =
+        (0..7).map(|_| table.open([Level::Edit; 2], false, None, 0).expect("room")).collect();
+    for other in &others {
+        assert_eq!(take(&mut table, *other, &mut Words::new(&WORDS), b"an u"), StreamVerdict::Absorb);
+    }
+    assert!(table.usage().is_short);
+    assert_eq!(table.open([Level::Edit; 2], false, None, 0), Err(Unfit::NoRoom));
+    // Who has a stream goes on; nothing waits, and no match is missed in one datagram.
+    assert_eq!(take(&mut table, id, &mut editor, b"an u"), StreamVerdict::Pass);
+    assert_eq!(take(&mut table, id, &mut editor, b"p"), StreamVerdict::Pass);
+    assert_eq!(take(&mut table, id, &mut editor, b"up"), StreamVerdict::Pass);
+    assert_eq!(table.info(id).edits[0].edits, 1);
 }
 
 /// Limits with so many chunks of 2 KiB.

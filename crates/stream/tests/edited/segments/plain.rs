@@ -1,9 +1,9 @@
-//! Streams in which nothing was edited yet have no record of edits.
+//! Streams in which nothing was edited yet have what is noted of them, and no record of edits.
 
 use super::*;
 use mmb_stream::{StreamDrop, flag};
 
-/// The records of a stream that has none, and of one that has one.
+/// The records of a plain stream, and of one that is edited.
 const PLAIN: usize = 1;
 const EDITED: usize = 2;
 
@@ -50,6 +50,17 @@ fn a_plain_stream_is_checked_as_a_guarded_one() {
     assert_eq!(conn.send(ack(1, 0, 3)), ["< 0 \"\" ack 3", "+< 0 \"\" ack 3 sack 5-8"]);
     assert_eq!(conn.send(seg(0, 3, b"de")), ["> 3 \"defgh\" ack 0"]);
     assert_eq!(conn.table.edit_records(), PLAIN);
+    conn.end();
+}
+
+#[test]
+fn a_stream_whose_reader_never_lets_bytes_pass_is_not_plain_again() {
+    let mut conn = conn();
+    conn.editor.never_passes = true;
+    assert_eq!(conn.table.edit_records(), PLAIN, "behind the handshake");
+    assert_eq!(conn.send(seg(0, 0, b"abd")), ["> 0 \"abd\" ack 0"]);
+    assert_eq!(conn.send(ack(1, 0, 3)), ["< 0 \"\" ack 3"]);
+    assert_eq!(conn.table.edit_records(), EDITED);
     conn.end();
 }
 
