@@ -7,6 +7,7 @@ use http_site::{ACK, FIN, REQUEST, RESPONSE, SIZE, Site};
 use mmb_engine::{DropReason, StreamEventKind, Verdict, WatchedEvent};
 use mmb_http::HttpUnfit;
 use mmb_policy::RuleId;
+use mmb_rewrite::NotApplied;
 
 #[test]
 fn headers_are_changed() {
@@ -327,6 +328,8 @@ fn a_body_that_begins_a_match_for_too_long_passes_or_is_closed() {
         assert!(!site.text(0).contains("ATT"), "{}", site.text(0));
         site.later(110);
         assert_eq!((site.text(0).contains("ATT"), site.resets >= 2), (!is_closed, is_closed));
+        let passed = vec![(NotApplied::StreamHoldOver, 1)];
+        assert_eq!(site.mmb.engine.not_applied(), if is_closed { vec![] } else { passed });
         site.segment(1, ACK, b"ACK");
         assert_eq!(site.last == Some(Verdict::Drop(DropReason::StreamHeld)), is_closed, "{:?}", site.last);
     }

@@ -4,6 +4,7 @@
 
 use crate::edit::side::EditStream;
 use crate::id::StreamId;
+use crate::side::StreamProto;
 use crate::table::{Stream, StreamTable};
 
 /// Streams that are looked at.
@@ -30,8 +31,10 @@ impl StreamTable {
             return None;
         }
         // The record of a stream that is over has no owner.
-        self.victim((now_ms, HALF_OPEN_S), |_, Stream { sides: [initiator, responder], owner, .. }| {
-            *owner != 0 && initiator.has_begun && !responder.has_begun
+        self.victim((now_ms, HALF_OPEN_S), |_, stream| {
+            let Stream { sides: [initiator, responder], owner, .. } = stream;
+            let is_tcp = stream.proto() == StreamProto::Tcp;
+            is_tcp && *owner != 0 && initiator.has_begun && !responder.has_begun
         })
     }
 

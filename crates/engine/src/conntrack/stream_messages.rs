@@ -11,6 +11,7 @@ use mmb_classify::RuleSlot;
 use mmb_http::{HttpDirection, HttpUnfit};
 use mmb_httpedit::{EditOutput, Held, HttpEnd, HttpInput, HttpNote, HttpProgress, HttpTools, MOST_NAMED};
 use mmb_policy::settings::StreamHoldOver;
+use mmb_rewrite::NotApplied;
 use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
 use std::ops::ControlFlow;
 
@@ -45,7 +46,11 @@ impl StreamSearch<'_> {
         };
         let is_over = waited_ms.is_some_and(|waited_ms| waited_ms >= limit_ms);
         // What may be the beginning of a match ends the connection instead.
-        let closes = is_strict && is_over && held[direction] == Some(Held::Match);
+        let is_match_over = is_over && held[direction] == Some(Held::Match);
+        let closes = is_strict && is_match_over;
+        if is_match_over && !closes {
+            counters.count_not_applied(NotApplied::StreamHoldOver);
+        }
         let release = hold_ms == 0 && limit_ms == 0 || is_over && !closes;
         let input = HttpInput {
             direction: if direction == 0 { HttpDirection::Requests } else { HttpDirection::Responses },

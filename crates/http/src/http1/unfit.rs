@@ -45,7 +45,7 @@ http_unfit_reasons! {
     UnfinishedHead "http-unfinished-head":
         "the sender has closed within a head";
     SlowHead "http-slow-head":
-        "a head is not complete after 5 s; told by who reads, which knows no clock";
+        "a head is not complete after 5 s";
     Method "http-bad-method":
         "the method is no token, is longer than 32 bytes, or is HEAD or CONNECT in small letters (RFC 9110, section 9.1)";
     Target "http-bad-target":

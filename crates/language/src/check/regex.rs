@@ -73,7 +73,8 @@ fn is_over_bytes(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Literal(_) | HirKind::Look(_) => true,
         HirKind::Class(Class::Bytes(_)) => true,
-        HirKind::Class(Class::Unicode(_)) => false,
+        // That of ASCII is one of bytes: `a|b` is read so.
+        HirKind::Class(Class::Unicode(class)) => class.is_ascii(),
         HirKind::Repetition(repetition) => is_over_bytes(&repetition.sub),
         HirKind::Capture(capture) => is_over_bytes(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().all(is_over_bytes),
@@ -97,6 +98,8 @@ mod tests {
             "\\xff\\x00[^>]{0,200}a",
             "^GET ",
             "(?i)a|b+",
+            "gr(a|e)y",
+            "a|b",
             "\\bword\\b",
             "(?m)a$",
             "é",

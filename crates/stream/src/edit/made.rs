@@ -80,6 +80,8 @@ pub(crate) struct Maker<'m> {
     /// The stream, and what the caller knows it by.
     pub(crate) stream: (StreamId, u32),
     pub(crate) direction: usize,
+    /// The most bytes that are kept of a direction.
+    pub(crate) window: u64,
     pub(crate) buffer: &'m mut Vec<u8>,
 }
 
@@ -119,6 +121,8 @@ impl<'m> Maker<'m> {
         let told = edit.told_acked(own);
         let ack = own.seq(told);
         other.tell(ack);
+        // Bytes that became fewer have left their room to others.
+        own.edge = own.edge.max(edit.room_edge().min(own.widest(self.window)));
         let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
         from.noted.window = (own.edge.saturating_sub(told) >> scale).min(u64::from(u16::MAX)) as u16;
         MadeSegment {

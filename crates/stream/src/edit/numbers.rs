@@ -12,6 +12,13 @@ use crate::side::{Level, Side};
 use crate::tcp::TcpTake;
 
 impl EditSide {
+    /// Up to where input has room: the output of the last byte has its place in the receiver's window.
+    pub(crate) fn room_edge(&self) -> u64 {
+        // What is held takes no room yet: it may become nothing.
+        let held = if self.is_shut() { 0 } else { self.held.len() as u64 };
+        (self.decided + held + self.noted.edge).saturating_sub(self.out_next)
+    }
+
     /// The offset of a number of output.
     #[inline]
     pub(crate) fn output_offset(&self, side: &Side, number: u32) -> i64 {
@@ -142,9 +149,7 @@ impl TcpTake<'_> {
         if was_shut && !theirs.is_shut() {
             theirs.held_since_ms = self.now_ms;
         }
-        // What is held takes no room yet: it may become nothing.
-        let held = if theirs.is_shut() { 0 } else { theirs.held.len() as u64 };
-        Some((theirs.decided + held + theirs.noted.edge).saturating_sub(theirs.out_next))
+        Some(theirs.room_edge())
     }
 
     /// The numbers of a RST. What is held or waits goes with the connection.

@@ -184,6 +184,7 @@ impl StreamTable {
 
     /// Makes the next packet of the streams that have some to make. It is the caller's to send it as if its end had sent it.
     pub fn make(&mut self) -> Option<MadeSegment<'_>> {
+        let window = if self.is_short() { 0 } else { self.limits.window };
         let StreamTable { pool, streams, early, edit: table, .. } = self;
         let (stream, direction, work) = loop {
             let first = table.ready.first()?;
@@ -213,7 +214,9 @@ impl StreamTable {
         let EditTable { streams, lists, payload, .. } = table;
         let edits = &mut streams[direction.edit()].sides;
         let (stream, direction) = ((stream, *owner), direction.direction());
-        Some(Maker { pool, lists, early, sides, edits, stream, direction, buffer: payload }.make(work))
+        Some(
+            Maker { pool, lists, early, sides, edits, stream, direction, window, buffer: payload }.make(work),
+        )
     }
 
     /// A segment of TCP could not carry what the outcome said: packets are made for it.
@@ -316,11 +319,12 @@ impl StreamTable {
         Some(shifts)
     }
 
-    /// Whether the numbers of a stream are those of its ends in both directions: it has no edits, or none that changed a length.
+    /// Whether the numbers of a stream are those of its ends in both directions: it has no edits, or none that changed a length; or it has no numbers.
     #[inline]
     pub fn is_unshifted(&self, id: StreamId) -> bool {
+        let stream = &self.streams[id];
         let is_shifted = |edit: EditId| self.edit.streams[edit].sides.iter().any(|side| side.is_shifted);
-        !self.streams[id].edit.is_some_and(is_shifted)
+        stream.proto() == StreamProto::Udp || !stream.edit.is_some_and(is_shifted)
     }
 
     /// Whether some direction of a stream is edited.

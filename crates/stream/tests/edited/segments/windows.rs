@@ -85,6 +85,21 @@ fn a_scaled_window_closes_when_the_receivers_does() {
     conn.end();
 }
 
+/// A receiver from which all is removed has room all the time: its sender is never told otherwise.
+#[test]
+fn removed_bytes_leave_their_room() {
+    let mut conn = narrow(300);
+    for segment in 0..20 {
+        let at = 90 * segment;
+        assert_eq!(
+            conn.send(seg(0, at, "cut".repeat(30).as_bytes())),
+            [format!("+< 0 \"\" ack {}", at + 90)]
+        );
+        assert_eq!(conn.last.window, 300, "{segment}");
+    }
+    conn.end();
+}
+
 #[test]
 fn a_window_is_clamped_to_what_is_kept() {
     let limits = StreamLimits { window: 1000, ..LIMITS };
