@@ -1,7 +1,7 @@
 //! Compiled rules on HTTP, made off the packet path and shared by all workers.
 
 use crate::texts::{HostSet, TextSet};
-use mmb_policy::field::{FieldPlace, StreamPart};
+use mmb_policy::field::StreamPart;
 use mmb_policy::http::HeaderName;
 use mmb_policy::pattern::{PatternItem, PatternList, Regex};
 use mmb_policy::rule::{Cond, Match, NumberSet, StreamEdit, Target, Test};
@@ -249,10 +249,7 @@ impl HttpRules {
 
 /// The part of HTTP that a constraint is about; `None` if it is about something else.
 fn part_of(constraint: &Match) -> Option<StreamPart> {
-    match constraint.field.info().place {
-        FieldPlace::Stream(part) if part.is_http() => Some(part),
-        _ => None,
-    }
+    constraint.field.stream_part().filter(|part| part.is_http())
 }
 
 /// Patterns of one set while they are gathered; the id of each is its place.

@@ -57,7 +57,7 @@ fn note_bare_field(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut Che
     let Some(last) = syntax.matches.last() else { return };
     let field = last.field.field;
     let is_bare = last.value.is_none() && field.info().alone == BareMeaning::Protocol;
-    let is_bare = is_bare && stream::part_of(field).is_none();
+    let is_bare = is_bare && field.stream_part().is_none();
     if is_bare && targets.iter().any(|target| matches!(target, Target::Drop(_))) {
         let packets = packet_class::packets(field);
         let message = format!(

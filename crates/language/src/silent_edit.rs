@@ -4,8 +4,8 @@
 
 use crate::check::conflict::Conjunction;
 use mmb_policy::RuleStore;
-use mmb_policy::field::{Field, FieldPlace, StreamPart};
-use mmb_policy::rule::{Match, Rule, RuleId, StreamEdit, Target};
+use mmb_policy::field::StreamPart;
+use mmb_policy::rule::{Match, Rule, RuleId, Target};
 
 /// A rule that edits streams, and a rule on HTTP on whose connections it does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,30 +25,20 @@ fn connections(rule: &Rule) -> Conjunction {
     Conjunction::of(&selecting)
 }
 
-fn part(field: Field) -> Option<StreamPart> {
-    if let FieldPlace::Stream(part) = field.info().place { Some(part) } else { None }
+/// Whether a rule has an edit of a part of streams that is meant.
+fn edits(rule: &Rule, is_meant: fn(StreamPart) -> bool) -> bool {
+    let part =
+        |target: &Target| if let Target::Edit(edit) = target { edit.field().stream_part() } else { None };
+    rule.targets.iter().filter_map(part).any(is_meant)
 }
 
 fn edits_streams(rule: &Rule) -> bool {
-    let edits = |target: &Target| match target {
-        Target::Edit(StreamEdit::Mask(field, _) | StreamEdit::Mod(field, _) | StreamEdit::Strip(field)) => {
-            part(*field).is_some_and(|part| !part.is_http())
-        }
-        _ => false,
-    };
-    rule.targets.iter().any(edits)
+    edits(rule, |part| !part.is_http())
 }
 
 fn is_on_http(rule: &Rule) -> bool {
-    let acts = |target: &Target| match target {
-        Target::Edit(StreamEdit::Mask(field, _) | StreamEdit::Mod(field, _) | StreamEdit::Strip(field)) => {
-            part(*field).is_some_and(StreamPart::is_http)
-        }
-        Target::Edit(_) => true,
-        _ => false,
-    };
-    let is_http = |constraint: &Match| part(constraint.field).is_some_and(StreamPart::is_http);
-    rule.matches.iter().any(is_http) || rule.targets.iter().any(acts)
+    let is_http = |constraint: &Match| constraint.field.stream_part().is_some_and(StreamPart::is_http);
+    rule.matches.iter().any(is_http) || edits(rule, StreamPart::is_http)
 }
 
 /// Returns the rules of a policy that edit streams and have connections with rules on HTTP: where all of one rule's are the other's, by id, each

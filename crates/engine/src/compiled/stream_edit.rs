@@ -1,7 +1,7 @@
 //! Compiled edits of streams: what a rule puts in the place of its matches.
 
 use mmb_classify::RuleSlot;
-use mmb_policy::field::{FieldPlace, StreamPart};
+use mmb_policy::field::StreamPart;
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Prio, StreamEdit, Target};
 use mmb_policy::{Policy, Replacement, ReplacementPart, Rule, RuleId};
@@ -12,7 +12,7 @@ pub(crate) const MOST_REPLACED: usize = 64 << 10;
 
 /// The part of streams that a constraint is about.
 pub(super) fn part(constraint: &Match) -> Option<StreamPart> {
-    if let FieldPlace::Stream(part) = constraint.field.info().place { Some(part) } else { None }
+    constraint.field.stream_part()
 }
 
 /// Whether a constraint is about the initiator's bytes, and about the responder's. Those on HTTP are about messages.

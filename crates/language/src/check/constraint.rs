@@ -64,7 +64,7 @@ fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckRep
             let is_option = field == Field::new(mmb_policy::FieldId::TcpOpt);
             report.error(if is_option {
                 error.expected("the option's kind right behind `tcp-opt`, as in `tcp-opt 22`")
-            } else if stream::part_of(field).is_some() {
+            } else if field.stream_part().is_some() {
                 error.expected(format!("`{field}` alone, or a field of its parts such as `http-host`"))
             } else {
                 error.expected(format!("`{field}` or `! {field}`"))

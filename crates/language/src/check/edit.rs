@@ -1,7 +1,7 @@
 //! Checks that a rule which edits streams or HTTP makes sense as a whole.
 
 use super::regex;
-use super::stream::{part, part_of};
+use super::stream::part;
 use crate::diagnostic::Diagnostic;
 use crate::report::CheckReport;
 use crate::syntax::value::ItemKind;
@@ -32,7 +32,7 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
         .zip(&syntax.targets)
         .filter_map(|(target, at)| {
             let Target::Edit(edit) = target else { return None };
-            Some(PlacedEdit { edit, at, part: part_of(edit.field())? })
+            Some(PlacedEdit { edit, at, part: edit.field().stream_part()? })
         })
         .collect();
     let has_constraint = syntax.matches.iter().any(|constraint| part(constraint).is_some());
@@ -168,7 +168,7 @@ fn constraints(
 
 /// What to write instead of an edit of a stream beside a constraint on HTTP.
 fn on_bodies(edit: &PlacedEdit<'_, '_>, field: Field) -> &'static str {
-    let is_http = part_of(field).is_some_and(StreamPart::is_http);
+    let is_http = field.stream_part().is_some_and(StreamPart::is_http);
     match edit.edit {
         StreamEdit::Mask(..) if is_http => ", or `http-body \"TEXT\" mask http-body`",
         StreamEdit::Mod(..) if is_http => ", or `http-body \"TEXT\" mod http-body \"NEW\"`",

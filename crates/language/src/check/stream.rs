@@ -6,7 +6,7 @@ use crate::report::CheckReport;
 use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
 use crate::syntax::{MatchSyntax, RuleSyntax};
 use crate::value;
-use mmb_policy::field::{Field, FieldPlace, StreamPart, ones};
+use mmb_policy::field::{Field, StreamPart, ones};
 use mmb_policy::http::{HeaderName, is_token};
 use mmb_policy::rule::{Cond, DropRate, Match, Target, Test};
 use mmb_policy::{Intervals, PatternItem, PatternList};
@@ -203,12 +203,7 @@ pub(crate) fn no_list_name(span: TextSpan, word: &str) -> Diagnostic {
 
 /// The part of a connection's bytes that a constraint is about; `None` for one on packets.
 pub(super) fn part(constraint: &MatchSyntax<'_>) -> Option<StreamPart> {
-    part_of(constraint.field.field)
-}
-
-/// The part of a connection's bytes that a field is.
-pub(super) fn part_of(field: Field) -> Option<StreamPart> {
-    if let FieldPlace::Stream(part) = field.info().place { Some(part) } else { None }
+    constraint.field.field.stream_part()
 }
 
 /// Whether a target acts on what the rule's constraints on streams find.
@@ -324,7 +319,7 @@ fn one_connection(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) {
 
 /// Reports constraints on the status of a response that none satisfies.
 pub(super) fn statuses(syntax: &RuleSyntax<'_>, matches: &[Match], report: &mut CheckReport<'_>) {
-    let is_status = |m: &Match| part_of(m.field) == Some(StreamPart::HttpStatus);
+    let is_status = |m: &Match| m.field.stream_part() == Some(StreamPart::HttpStatus);
     let Some(last) = matches.iter().rposition(is_status) else { return };
     let (width, mut left) = (10, Intervals::range(100, 999));
     for m in matches.iter().filter(|m| is_status(m)) {

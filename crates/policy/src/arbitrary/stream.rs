@@ -2,7 +2,7 @@
 
 use super::packet::compare;
 use super::{Draw, RuleOptions};
-use crate::field::{Field, FieldId, FieldPlace, StreamPart};
+use crate::field::{Field, FieldId, StreamPart};
 use crate::http::{HeaderName, Replacement, ReplacementPart};
 use crate::pattern::{PatternItem, Regex};
 use crate::rule::{DropRate, Match, StreamEdit, Target, Test};
@@ -17,11 +17,6 @@ const UNBOUNDED: &str = "a|b+";
 const HEADERS: [&str; 4] = ["Server", "X-By", "set-cookie", "!#$%&'*+-.^_`|~9"];
 /// A status that all drawn constraints on one allow.
 const STATUS: u128 = 200;
-
-/// The part of a stream that a field is; `None` for a field of packets.
-fn part(field: Field) -> Option<StreamPart> {
-    if let FieldPlace::Stream(part) = field.info().place { Some(part) } else { None }
-}
 
 /// Has the constraints and targets of a rule fit each other.
 pub(super) fn fit(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
@@ -47,8 +42,8 @@ pub(super) fn fit(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
 
 /// Removes constraints that no connection satisfies beside others.
 fn of_one_connection(matches: &mut Vec<Match>) {
-    if matches.iter().any(|m| part(m.field).is_some_and(StreamPart::is_http)) {
-        matches.retain(|m| part(m.field) != Some(StreamPart::ServerName));
+    if matches.iter().any(|m| m.field.stream_part().is_some_and(StreamPart::is_http)) {
+        matches.retain(|m| m.field.stream_part() != Some(StreamPart::ServerName));
     }
     let opposes = |m: &Match, other: &Match| {
         m.is_of_stream() && m.field == other.field && m.test == other.test && m.negated != other.negated
@@ -65,23 +60,24 @@ fn of_one_connection(matches: &mut Vec<Match>) {
 /// Has the edits of a rule fit each other and the constraints, of which some go. Of both plain bytes and messages of HTTP, those that the first
 /// edit is about are edited.
 fn fit_edits(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
-    let edited = |target: &Target| if let Target::Edit(edit) = target { part(edit.field()) } else { None };
+    let edited =
+        |target: &Target| if let Target::Edit(edit) = target { edit.field().stream_part() } else { None };
     let Some(first) = targets.iter().find_map(edited) else { return };
-    let has = |is: fn(StreamPart) -> bool| matches.iter().any(|m| part(m.field).is_some_and(is));
+    let has = |is: fn(StreamPart) -> bool| matches.iter().any(|m| m.field.stream_part().is_some_and(is));
     let is_http = match (has(StreamPart::is_http), has(StreamPart::is_bytes)) {
         (true, true) => first.is_http(),
         (false, false) => return targets.retain(|target| !matches!(target, Target::Edit(_))),
         (has_http, _) => has_http,
     };
     if is_http {
-        matches.retain(|m| part(m.field).is_none_or(StreamPart::is_http));
+        matches.retain(|m| m.field.stream_part().is_none_or(StreamPart::is_http));
         keep_first(matches, |part| part == StreamPart::HttpBody);
     } else {
-        matches.retain(|m| part(m.field).is_none_or(StreamPart::is_bytes));
+        matches.retain(|m| m.field.stream_part().is_none_or(StreamPart::is_bytes));
         keep_first(matches, StreamPart::is_bytes);
     }
     let found = |is: fn(StreamPart) -> bool| {
-        matches.iter().map(|m| m.field).find(|field| part(*field).is_some_and(is))
+        matches.iter().map(|m| m.field).find(|field| field.stream_part().is_some_and(is))
     };
     let found = found(if is_http { |part| part == StreamPart::HttpBody } else { StreamPart::is_bytes });
     let is_late = matches.iter().any(|m| {
@@ -91,7 +87,7 @@ fn fit_edits(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
     let (mut done, mut selection) = (HashSet::new(), None);
     targets.retain_mut(|target| {
         let Target::Edit(edit) = target else { return true };
-        let is_kind = part(edit.field()).is_some_and(|part| part.is_http() == is_http);
+        let is_kind = edit.field().stream_part().is_some_and(|part| part.is_http() == is_http);
         let fits = match edit {
             StreamEdit::Mask(field, _) | StreamEdit::Mod(field, _) | StreamEdit::Strip(field) => {
                 *field = found.unwrap_or(*field);
@@ -114,7 +110,7 @@ fn fit_edits(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
 /// Keeps one of the constraints on some parts.
 fn keep_first(matches: &mut Vec<Match>, is: fn(StreamPart) -> bool) {
     let mut is_first = true;
-    matches.retain(|m| !part(m.field).is_some_and(is) || std::mem::take(&mut is_first));
+    matches.retain(|m| !m.field.stream_part().is_some_and(is) || std::mem::take(&mut is_first));
 }
 
 /// The place of an edit that a rule has once; `None` for edits of which it may have several.
@@ -147,7 +143,7 @@ impl Draw {
     /// A constraint on a stream.
     pub(super) fn stream_constraint(&self, field: Field, options: &RuleOptions) -> Match {
         let number = 1 + self.small[2] % 3;
-        let part = part(field).unwrap_or(StreamPart::Both);
+        let part = field.stream_part().unwrap_or(StreamPart::Both);
         let items = || -> Vec<PatternItem> {
             (0..number).map(|at| self.pattern(self.small[0].wrapping_add(at), part, options)).collect()
         };

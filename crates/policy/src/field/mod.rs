@@ -49,6 +49,11 @@ impl Field {
         }
     }
 
+    /// The part of a connection's bytes that the field is; `None` for a field of packets.
+    pub fn stream_part(self) -> Option<StreamPart> {
+        if let FieldPlace::Stream(part) = self.info().place { Some(part) } else { None }
+    }
+
     /// The field's row.
     #[inline]
     pub fn info(self) -> &'static FieldInfo {
