@@ -5,7 +5,7 @@ use crate::report::{counted, print, print_json, style};
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note};
 use mmb_language::{Print, ShadowedRule, SilentEdit, parse_policy_with, shadowed, silent_edits};
-use mmb_policy::{PatternList, Policy};
+use mmb_policy::{PatternList, Policy, RuleId};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
@@ -101,30 +101,43 @@ pub fn check(
 
 /// Reports rules that never decide.
 fn note_shadowed(policy: &Policy, shadowed: &[ShadowedRule], sink: &dyn OutputSink) {
-    let text = |id| policy.rules.get(id).map(|rule| rule.text().to_string()).unwrap_or_default();
-    for &ShadowedRule { id, by } in shadowed.iter().take(NOTES_SHOWN) {
-        sink.err(&format!(
-            "note: rule {id} never decides, because rule {by} has the better verdict for all of its packets\n  {id}: {}\n  {by}: {}\n",
-            text(id),
-            text(by)
-        ));
-    }
-    if shadowed.len() > NOTES_SHOWN {
-        let others = counted((shadowed.len() - NOTES_SHOWN) as u64, "other rule");
-        sink.err(&format!("note: {others} never decide either; --json names them\n"));
-    }
+    let notes = shadowed.iter().map(|&ShadowedRule { id, by }| {
+        let note = format!(
+            "rule {id} never decides, because rule {by} has the better verdict for all of its packets"
+        );
+        ([id, by], note)
+    });
+    note_rules(policy, notes, "never decide", sink);
 }
 
 /// Reports rules that edit streams beside rules on HTTP.
 fn note_silent(policy: &Policy, silent: &[SilentEdit], sink: &dyn OutputSink) {
+    let notes = silent.iter().map(|&SilentEdit { id, by, is_always }| {
+        let streams =
+            if is_always { "no stream".into() } else { format!("no stream that rule {by} has too") };
+        let note = format!(
+            "rule {id} edits {streams}, because rule {by} is on HTTP; `http-body` edits bodies there"
+        );
+        ([id, by], note)
+    });
+    note_rules(policy, notes, "edit no streams of rules on HTTP", sink);
+}
+
+/// Reports rules, each with another one; of too many only how many others there are, and what these do.
+fn note_rules(
+    policy: &Policy,
+    notes: impl ExactSizeIterator<Item = ([RuleId; 2], String)>,
+    others_do: &str,
+    sink: &dyn OutputSink,
+) {
     let text = |id| policy.rules.get(id).map(|rule| rule.text().to_string()).unwrap_or_default();
-    for &SilentEdit { id, by, is_always } in silent.iter().take(NOTES_SHOWN) {
-        let connections = if is_always { String::new() } else { format!(" that rule {by} has too") };
-        sink.err(&format!(
-            "note: rule {id} edits no stream{connections}, because rule {by} is on HTTP; `http-body` edits bodies there\n  {id}: {}\n  {by}: {}\n",
-            text(id),
-            text(by)
-        ));
+    let others = notes.len().saturating_sub(NOTES_SHOWN);
+    for ([id, by], note) in notes.take(NOTES_SHOWN) {
+        sink.err(&format!("note: {note}\n  {id}: {}\n  {by}: {}\n", text(id), text(by)));
+    }
+    if others > 0 {
+        let others = counted(others as u64, "other rule");
+        sink.err(&format!("note: {others} {others_do} either; --json names them\n"));
     }
 }
 
