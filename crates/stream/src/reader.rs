@@ -20,8 +20,8 @@ pub trait StreamReader {
     /// Reads bytes that are in order, of a direction that is not edited. If it breaks, the packet is dropped, and the caller should end the connection.
     fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()>;
 
-    /// Reads new bytes of a direction that is edited, while nothing was edited in the stream and no byte is undecided. If it breaks, the packet is dropped, and the caller should end the
-    /// connection. After [`Passes::Asks`], [`StreamReader::edit`] comes next, with these bytes alone.
+    /// Reads new bytes of a direction that is edited, while nothing was edited in the stream and no byte is undecided. If it breaks, the packet
+    /// is dropped, and the caller should end the connection. After [`Passes::Asks`], [`StreamReader::edit`] comes next, with these bytes alone.
     fn passes(&mut self, _new: InOrder<'_>) -> ControlFlow<(), Passes> {
         ControlFlow::Continue(Passes::Never)
     }

@@ -73,6 +73,7 @@ pub struct SideStats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) level: Level,
+    /// That of the stream, the same in both directions: here it takes no room.
     proto: StreamProto,
     /// 0 for the initiator's bytes, 1 for the responder's.
     direction: u8,

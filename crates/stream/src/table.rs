@@ -226,8 +226,7 @@ impl StreamTable {
             let side = &mut stream.sides[direction];
             return match side.level {
                 Level::Edit => {
-                    let at = (segment.is_corrupt, segment.most_payload, now_ms);
-                    self.take_edited_datagram((id, direction), payload, at, reader)
+                    self.take_edited_datagram((id, direction), (segment, payload), is_short, reader)
                 }
                 Level::None | Level::Watch | Level::Guard => {
                     take_datagram(side, payload, segment.is_corrupt, reader)

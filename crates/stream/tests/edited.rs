@@ -55,8 +55,8 @@ impl Script {
     }
 }
 
-/// Lets two ends talk until both are closed. Returns when that is; `None` if it never is, or an end was given up. Packets are made behind those that arrive together if
-/// these are `vectors`, else behind each.
+/// Lets two ends talk until both are closed. Returns when that is; `None` if it never is, or an end was given up. Packets are made behind those
+/// that arrive together if these are `vectors`, else behind each.
 fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool) -> Option<u64> {
     let traces = std::env::var_os("MMB_STREAM_TRACE").is_some();
     let mut now_ms = 0;

@@ -43,9 +43,10 @@ impl StreamReader for StreamSearch<'_> {
         }
         self.has_edits_found = false;
         self.search(new)?;
-        let holds = || self.snapshot().stream_settings.hold_ms > 0;
-        if self.has_edits_found || holds() && self.first_begun(direction, bytes).is_some() {
-            self.has_read = true;
+        let holds = self.snapshot().stream_settings.hold_ms > 0;
+        let begun = if holds && !self.has_edits_found { self.first_begun(direction, bytes) } else { None };
+        if self.has_edits_found || begun.is_some() {
+            self.read = Some(begun);
             return ControlFlow::Continue(Passes::Asks);
         }
         self.note_last(direction, bytes);
@@ -54,9 +55,9 @@ impl StreamReader for StreamSearch<'_> {
 
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
         let Undecided { direction, offset, bytes, known, is_end, waited_ms } = undecided;
-        let has_read = std::mem::take(&mut self.has_read);
-        self.has_edits_found &= has_read;
-        if known < bytes.len() && !has_read {
+        let read = self.read.take();
+        self.has_edits_found &= read.is_some();
+        if known < bytes.len() && read.is_none() {
             let offset = offset + known as u64;
             self.search(InOrder { direction, offset, is_behind_gap: false, bytes: &bytes[known..] })?;
         }
@@ -72,7 +73,11 @@ impl StreamReader for StreamSearch<'_> {
         let at = match self.has_edits_found || known > 0 {
             true => self.edit_matches(undecided, is_final, sink),
             false => {
-                let begun = if is_final { None } else { self.first_begun(direction, bytes) };
+                let begun = match read {
+                    _ if is_final => None,
+                    Some(begun) => begun,
+                    None => self.first_begun(direction, bytes),
+                };
                 let end = begun.unwrap_or(bytes.len());
                 sink.pass(end);
                 end

@@ -44,8 +44,8 @@ pub(super) struct StreamSearch<'s> {
     pub(super) has_no_room: bool,
     /// A pattern of a rule that edits was found in the bytes that were searched last.
     pub(super) has_edits_found: bool,
-    /// They are the bytes that it is asked to edit next.
-    pub(super) has_read: bool,
+    /// The bytes that it is asked to edit next were searched; where a match is begun in them, if none is found.
+    pub(super) read: Option<Option<usize>>,
     /// The last message of HTTP that is not understood, whether the connection goes on or not.
     pub(super) unfit_message: Option<UnfitMessage>,
     pub(super) counters: &'s WorkerCells,
@@ -90,7 +90,7 @@ impl<'s> StreamSearch<'s> {
             tools,
             has_no_room: false,
             has_edits_found: false,
-            has_read: false,
+            read: None,
             unfit_message: None,
             counters,
         }

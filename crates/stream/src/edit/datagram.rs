@@ -12,19 +12,20 @@ use super::side::EditSide;
 use super::sink::Datagrams;
 use crate::reader::StreamReader;
 use crate::rope::{CHUNK, ChunkPool};
-use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
+use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict};
 use crate::side::Side;
 
-/// Edits a datagram. If its packet goes on changed, its output is kept until [`Decider::forget_output`].
+/// Edits a datagram. If its packet goes on changed, its output is kept until [`Decider::forget_output`]. None waits if memory is short.
 pub(crate) fn edit_datagram(
     mut decider: Decider<'_>,
-    payload: &[u8],
-    (is_corrupt, is_short): (bool, bool),
+    (segment, payload): (&Segment, &[u8]),
+    is_short: bool,
     reader: &mut dyn StreamReader,
 ) -> Outcome {
-    if is_corrupt {
+    if segment.is_corrupt {
         return Outcome::drop(StreamDrop::BadChecksum);
     }
+    decider.edit.noted.room = segment.most_payload;
     // It may be held and kept. Without room it is lost, and nothing else.
     let most = decider.edit.held.len() + payload.len() + usize::from(decider.edit.most_datagram());
     if decider.pool.chunks() - decider.pool.taken() < 2 * most.div_ceil(CHUNK) {

@@ -3,9 +3,10 @@
 //! They are made when they are asked for, from what the stream then knows: the queue has directions, not packets. A packet that is lost on its way
 //! is sent again when its sender sends again.
 //!
-//! How many: datagrams are made one for one. A packet of TCP that comes lets at most [`CREDIT`](super::side::CREDIT) bytes of output of each direction go in packets that are made,
-//! and one packet more; what is left waits for the next packet, which is the receiver's acknowledgment of these, or the sender's
-//! retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made packet comes back.
+//! How many: datagrams are made one for one. A packet of TCP that comes lets at most [`CREDIT`](super::side::CREDIT) bytes of output of each
+//! direction go in packets that are made, and one packet more; what is left waits for the next packet, which is the receiver's acknowledgment of
+//! these, or the sender's retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made
+//! packet comes back.
 
 use super::datagram::pop_datagram;
 use super::map::EditLists;

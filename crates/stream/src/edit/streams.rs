@@ -13,7 +13,7 @@ use super::table::EditTable;
 use crate::id::StreamId;
 use crate::limits::AckSpace;
 use crate::reader::StreamReader;
-use crate::segment::{EditedPayload, EditedSegment, Outcome, StreamDrop, StreamVerdict};
+use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict};
 use crate::side::{Level, Side, StreamProto};
 use crate::table::{Stream, StreamSlab, StreamTable};
 
@@ -25,15 +25,13 @@ impl StreamTable {
     pub(crate) fn take_edited_datagram(
         &mut self,
         (id, direction): (StreamId, usize),
-        payload: &[u8],
-        (is_corrupt, room, now_ms): (bool, Option<u16>, u64),
+        (segment, payload): (&Segment, &[u8]),
+        is_short: bool,
         reader: &mut dyn StreamReader,
     ) -> Outcome {
-        let is_short = self.is_short();
         let Some(edit) = self.streams[id].edit else { return Outcome::PASS };
-        let Some((decider, _)) = self.decider(id, direction, now_ms) else { return Outcome::PASS };
-        decider.edit.noted.room = room;
-        let outcome = edit_datagram(decider, payload, (is_corrupt, is_short), reader);
+        let Some((decider, _)) = self.decider(id, direction, self.now_ms) else { return Outcome::PASS };
+        let outcome = edit_datagram(decider, (segment, payload), is_short, reader);
         match outcome.verdict {
             StreamVerdict::Drop(why @ (StreamDrop::Stopped | StreamDrop::Broken)) => {
                 self.edit.stop(edit, why)
@@ -301,20 +299,20 @@ impl StreamTable {
     /// early, and no edit is unacknowledged. From then on a connection needs nothing else of a stream that no rule edits any more.
     pub fn constant_shifts(&self, id: StreamId) -> Option<[u32; 2]> {
         let stream = &self.streams[id];
+        let edits = stream.edit.map(|edit| &self.edit.streams[edit].sides);
         let mut shifts = [0; 2];
-        let Some(edit) = stream.edit else {
-            let is_settled =
-                |side: &Side| side.level != Level::Edit || side.kept() == 0 && side.early.is_none();
-            return stream.sides.iter().all(is_settled).then_some(shifts);
-        };
-        for (shift, (edit, side)) in
-            shifts.iter_mut().zip(self.edit.streams[edit].sides.iter().zip(&stream.sides))
-        {
-            let is_settled = edit.kept.len() + edit.held.len() == 0 && side.early.is_none();
+        for (direction, side) in stream.sides.iter().enumerate() {
             if side.level != Level::Edit {
                 continue;
             }
-            *shift = edit.map.constant().filter(|_| is_settled)? as u32;
+            let (kept, shift) = match edits.map(|edits| &edits[direction]) {
+                Some(edit) => (edit.kept.len() + edit.held.len(), edit.map.constant()?),
+                None => (side.kept(), 0),
+            };
+            if kept > 0 || side.early.is_some() {
+                return None;
+            }
+            shifts[direction] = shift as u32;
         }
         Some(shifts)
     }
