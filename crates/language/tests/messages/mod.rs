@@ -13,6 +13,14 @@ pub(crate) fn brief(line: &str) -> Vec<String> {
     }
 }
 
+/// Checks everything that is said about these commands: column and message.
+#[track_caller]
+pub(crate) fn assert_words(mistakes: &[(&str, &[&str])]) {
+    for (line, expected) in mistakes {
+        assert_eq!(brief(line), *expected, "{line}");
+    }
+}
+
 /// The rule that a remedy shows a part of: constraints get a target, and targets a constraint.
 fn shown_rule(piece: &str) -> Option<String> {
     let words: Vec<&str> = piece.split_whitespace().collect();
