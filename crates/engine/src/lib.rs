@@ -26,10 +26,10 @@ mod worker;
 
 pub use compiled::{AffectedConnections, PublishError, StatefulChange, check_patterns};
 pub use conntrack::{
-    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EDITED_STREAM_BYTES,
-    EditTotals, EditedBytes, Endpoints, LeftOutConnection, LoadSummary, STREAM_BYTES, SavedCounter,
-    SavedPort, SavedRule, SavedState, StateHeader, StateMap, StateWriter, StreamEvent, StreamEventKind,
-    StreamSummary, TracedEdit, WatchedEvent,
+    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EDIT_RECORD_BYTES,
+    EDITED_STREAM_BYTES, EditTotals, EditedBytes, Endpoints, LeftOutConnection, LoadSummary, STREAM_BYTES,
+    SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateMap, StateWriter, StreamEvent,
+    StreamEventKind, StreamSummary, TracedEdit, WatchedEvent,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, RuleCount, StageCount};

@@ -5,7 +5,7 @@ mod host;
 
 use counting::{LIVE, PEAK};
 use host::{policy, ports};
-use mmb_engine::{EDITED_STREAM_BYTES, Engine, NoCycles, STREAM_BYTES, Verdict, Worker};
+use mmb_engine::{EDIT_RECORD_BYTES, EDITED_STREAM_BYTES, Engine, NoCycles, STREAM_BYTES, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::SeedTree;
 use mmb_scan::{Pattern, PatternSet};
@@ -89,8 +89,11 @@ fn an_idle_stream_takes_no_more_than_documented() {
         ("stream-forward", "close", 1, promised),
         ("stream", "close", 2, promised + state),
         ("stream-forward", "strip stream-forward", 1, edited),
+        // With an edit, all of it acknowledged.
+        ("stream-forward", "mask stream-forward", 1, edited + EDIT_RECORD_BYTES as usize),
     ] {
-        let with = taken(&format!("add-stateful tcp-dport 80 {name} {{{texts}}} {target}"));
+        let found = if target.starts_with("mask") { ", \"request\"" } else { "" };
+        let with = taken(&format!("add-stateful tcp-dport 80 {name} {{{texts}{found}}} {target}"));
         let streams = (FEW as usize..).step_by(STEP as usize);
         let each = with.iter().zip(&alone).zip(streams).map(|((with, alone), count)| (with - alone) / count);
         let most = each.max().expect("some steps") + searched * state;

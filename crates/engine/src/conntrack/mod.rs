@@ -75,7 +75,8 @@ pub(crate) use cached::{CachedOutcome, Traced};
 pub(crate) use commit::{Committed, PacketRules};
 pub(crate) use flow_state::{NatTransform, QuotedOffsets};
 pub use info::{
-    CONNECTION_BYTES, ConnectionInfo, ConnectionStream, EDITED_STREAM_BYTES, Endpoints, STREAM_BYTES,
+    CONNECTION_BYTES, ConnectionInfo, ConnectionStream, EDIT_RECORD_BYTES, EDITED_STREAM_BYTES, Endpoints,
+    STREAM_BYTES,
 };
 pub(crate) use lookup::BLOCK;
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};
