@@ -4,8 +4,7 @@
 //! bytes. Life-cycle of a stream: see the crate.
 
 use crate::edit::links::EditId;
-use crate::edit::pair::{EditTake, PlainTake};
-use crate::edit::plain::is_plain;
+use crate::edit::pair::PlainTake;
 use crate::edit::side::EditStats;
 use crate::edit::table::{EditTable, NotesId};
 use crate::id::StreamId;
@@ -237,22 +236,14 @@ impl StreamTable {
         let Stream { sides: [first, second], edit: edit_id, notes, .. } = stream;
         let (ours, theirs) = if direction == 0 { (first, second) } else { (second, first) };
         let segment = Segment { payload: payload.len() as u32, ..*segment };
-        let (mut edit, mut plain) = (None, None);
-        if let Some(edit_id) = *edit_id {
-            edit = Some(EditTake::new(table, edit_id, direction, *acks));
-        } else if let Some(notes) = *notes {
+        let plain = notes.map(|notes| {
             let window = limits.window;
-            let take = PlainTake { table, edit: edit_id, stream: id, notes, window, acks: *acks };
-            if is_plain(ours, &segment) {
-                plain = Some(take);
-            } else {
-                match take.make_edited(ours, theirs) {
-                    Ok(take) => edit = Some(take),
-                    // Nothing of the segment was taken: it may come again.
-                    Err(_) => return Outcome::drop(StreamDrop::NoRoom),
-                }
-            }
-        }
+            PlainTake { table, edit: edit_id, stream: id, notes, window, acks: *acks }
+        });
+        // Without memory nothing of the segment is taken: it may come again.
+        let Ok((edit, plain)) = PlainTake::begin(plain, ours, theirs, &segment) else {
+            return Outcome::drop(StreamDrop::NoRoom);
+        };
         let mut take = TcpTake {
             limits,
             pool,

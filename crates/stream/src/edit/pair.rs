@@ -36,7 +36,7 @@ impl<'t> EditTake<'t> {
     }
 }
 
-/// What a segment of a plain stream needs.
+/// What a segment of a plain stream needs, which any stream with edits may be.
 pub(crate) struct PlainTake<'t> {
     pub(crate) table: &'t mut EditTable,
     pub(crate) edit: &'t mut Option<EditId>,

@@ -21,11 +21,28 @@ use crate::tcp::{Place, TcpTake};
 use std::ops::ControlFlow;
 
 /// Whether a segment may leave a plain stream plain: it neither begins nor ends anything, and its bytes are in order and in the window.
-pub(crate) fn is_plain(own: &Side, segment: &Segment) -> bool {
+fn is_plain(own: &Side, segment: &Segment) -> bool {
     let is_ordinary =
         segment.flags & (flag::SYN | flag::FIN | flag::RST | flag::URG | flag::ACK) == flag::ACK;
     let is_next = || own.seq(own.next) == segment.seq && own.next + u64::from(segment.payload) <= own.edge;
     is_ordinary && (segment.payload == 0 || own.level != Level::Edit || is_next())
+}
+
+impl<'t> PlainTake<'t> {
+    /// What a segment of a stream needs: nothing without edits, one for an edited stream, the other for one that is plain and stays so for now.
+    pub(crate) fn begin(
+        of: Option<PlainTake<'t>>,
+        ours: &mut Side,
+        theirs: &mut Side,
+        segment: &Segment,
+    ) -> Result<(Option<EditTake<'t>>, Option<PlainTake<'t>>), StreamDrop> {
+        let Some(plain) = of else { return Ok((None, None)) };
+        Ok(match *plain.edit {
+            Some(id) => (Some(EditTake::new(plain.table, id, ours.direction(), plain.acks)), None),
+            None if is_plain(ours, segment) => (None, Some(plain)),
+            None => (Some(plain.make_edited(ours, theirs)?), None),
+        })
+    }
 }
 
 impl TcpTake<'_> {
