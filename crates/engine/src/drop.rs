@@ -151,7 +151,7 @@ drop_reasons! {
         "the system has no memory for another connection, and none can be evicted",
         "more memory (`ulimit`, the control group), or a lower `set conn max`";
     StreamBadChecksum "stream-bad-checksum":
-        "a packet of a guarded stream has a wrong transport checksum",
+        "a packet of a guarded stream has a wrong transport checksum, or is shorter than its UDP header says",
         "broken hardware, or a sender that tries to show mmb bytes which its receiver ignores";
     StreamNoRoom "stream-no-room":
         "there is no room to keep the bytes of a guarded stream: the memory for streams is full, or too many bytes arrived out of order; the sender sends them again",
