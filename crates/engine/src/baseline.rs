@@ -7,6 +7,7 @@ use crate::cells::{ConnectionCounts, STAGES, WorkerCells};
 use crate::counters::{PortCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
+use crate::offload::OffloadSummary;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(crate) struct Baseline {
     /// By worker; those beyond the end are zero.
     pub(crate) stages: Vec<[StageCount; STAGES.len()]>,
     pub(crate) connections: ConnectionTotals,
+    /// All reasons are there, or none.
+    pub(crate) offload: OffloadSummary,
 }
 
 /// The counters of connections, summed over workers.
@@ -45,6 +48,7 @@ impl Default for Baseline {
             ports: Vec::new(),
             stages: Vec::new(),
             connections: ConnectionTotals::default(),
+            offload: OffloadSummary::default(),
         }
     }
 }
@@ -69,6 +73,7 @@ impl Baseline {
             }
             now.stages.push(worker.stages());
             now.connections.add(worker);
+            worker.add_offload(&mut now.offload);
         }
         now
     }

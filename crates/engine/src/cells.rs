@@ -9,6 +9,7 @@
 use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
+use crate::offload::{KeptReason, OffloadSummary};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, Invalid};
@@ -138,6 +139,17 @@ impl std::ops::Add for ConnectionCounts {
     }
 }
 
+/// A worker's counts of flows that its host forwards.
+#[derive(Debug, Default)]
+struct OffloadCells {
+    flows: CounterCell,
+    capacity: CounterCell,
+    installed: CounterCell,
+    evicted: CounterCell,
+    forwarded: CountCell,
+    kept: [CounterCell; KeptReason::ALL.len()],
+}
+
 #[derive(Debug, Default)]
 struct PortCells {
     rx: CountCell,
@@ -157,6 +169,7 @@ pub(crate) struct WorkerCells {
     not_applied: [CounterCell; NotApplied::ALL.len()],
     stages: [StageCells; STAGES.len()],
     connections: ConnectionCells,
+    offload: OffloadCells,
     ports: Box<[PortCells]>,
 }
 
@@ -169,6 +182,7 @@ impl WorkerCells {
             not_applied: Default::default(),
             stages: Default::default(),
             connections: ConnectionCells::default(),
+            offload: OffloadCells::default(),
             ports: (0..ports).map(|_| PortCells::default()).collect(),
         }
     }
@@ -274,6 +288,46 @@ impl WorkerCells {
             events_lost: events_lost.read(),
             handed: handed.read(),
             held: held.read(),
+        }
+    }
+
+    /// Sets the current number of offloaded flows, and the most.
+    pub(crate) fn flows_now(&self, flows: u64, capacity: u64) {
+        self.offload.flows.set(flows);
+        self.offload.capacity.set(capacity);
+    }
+
+    pub(crate) fn flow_installed(&self) {
+        self.offload.installed.add(1);
+    }
+
+    pub(crate) fn flow_evicted(&self) {
+        self.offload.evicted.add(1);
+    }
+
+    /// Counts a flow that was to be installed, and was not.
+    pub(crate) fn flow_kept(&self, reason: KeptReason) {
+        self.offload.kept[reason as usize].add(1);
+    }
+
+    /// Counts packets that the host forwarded or dropped.
+    pub(crate) fn offloaded(&self, more: Count) {
+        self.offload.forwarded.add(more);
+    }
+
+    /// Adds this worker's counts of offloaded flows.
+    pub(crate) fn add_offload(&self, sum: &mut OffloadSummary) {
+        let OffloadCells { flows, capacity, installed, evicted, forwarded, kept } = &self.offload;
+        let Count { packets, bytes } = forwarded.read();
+        sum.flows += flows.read();
+        sum.capacity += capacity.read();
+        sum.installed += installed.read();
+        sum.evicted += evicted.read();
+        sum.packets += packets;
+        sum.bytes += bytes;
+        sum.kept.resize(KeptReason::ALL.len(), (KeptReason::Device, 0));
+        for ((sum, reason), cell) in sum.kept.iter_mut().zip(KeptReason::ALL).zip(kept) {
+            *sum = (reason, sum.1 + cell.read());
         }
     }
 

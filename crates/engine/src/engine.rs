@@ -8,6 +8,7 @@ use crate::control::Connections;
 use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
+use crate::offload::OffloadSummary;
 use crate::port::{PortSpec, PortTable};
 use crate::worker::Worker;
 use crate::worker::WorkerTask;
@@ -416,6 +417,24 @@ impl Engine {
             sum.since(self.baseline.ports.get(port).copied().unwrap_or_default())
         };
         (0..self.ports.0.len()).map(sum).collect()
+    }
+
+    /// The flows that the host forwards by itself.
+    pub fn offload(&self) -> OffloadSummary {
+        let mut now = OffloadSummary::default();
+        self.workers.iter().for_each(|worker| worker.add_offload(&mut now));
+        let before = &self.baseline.offload;
+        for (number, (_, count)) in now.kept.iter_mut().enumerate() {
+            *count -= before.kept.get(number).map_or(0, |(_, before)| *before);
+        }
+        now.kept.retain(|(_, count)| *count > 0);
+        OffloadSummary {
+            installed: now.installed - before.installed,
+            evicted: now.evicted - before.evicted,
+            packets: now.packets - before.packets,
+            bytes: now.bytes - before.bytes,
+            ..now
+        }
     }
 
     /// Counts of the stages, in the order of the pipeline.

@@ -18,6 +18,7 @@ mod drop;
 mod engine;
 pub mod host;
 mod made;
+mod offload;
 mod pipeline;
 mod port;
 mod random;
@@ -40,6 +41,10 @@ pub use made::MadeKind;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::{Side, Vlans, Wire};
 pub use mmb_stream::{AckSpace, EditStats, Level, SideStats, StreamInfo, StreamUsage};
+pub use offload::{
+    EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, KeptReason, OffloadEpoch, OffloadSummary,
+    OffloadedFlow, TrafficClass,
+};
 pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;

@@ -4,8 +4,8 @@
 //! of one subject begin alike and stand together.
 
 use crate::settings::{
-    HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, NatFiltering, Pickup, Poll, PortsPerHost,
-    Settings, StreamHoldOver, StreamUnfit, StreamUrgent, Zone,
+    HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, NatFiltering, Offload, Pickup, Poll,
+    PortsPerHost, Settings, StreamHoldOver, StreamUnfit, StreamUrgent, Zone,
 };
 
 /// One setting. Its value is a number; of words, the place of the word.
@@ -86,6 +86,16 @@ pub static SETTINGS: &[SettingInfo] = &[
         help: "the way in which an idle worker waits",
         get: |settings| settings.poll as u32,
         put: |settings, n| settings.poll = nth(&Poll::ALL, n),
+    },
+    SettingInfo {
+        name: "offload",
+        values: Values::Words(&[
+            ("auto", "the kernel forwards settled flows of kernel interfaces, as far as it can"),
+            ("off", "every packet passes a worker"),
+        ]),
+        help: "whether the kernel forwards packets of flows whose verdict is settled; off at the start also selects AF_XDP for kernel interfaces",
+        get: |settings| settings.offload as u32,
+        put: |settings, n| settings.offload = nth(&Offload::ALL, n),
     },
     SettingInfo {
         name: "conn max",

@@ -17,6 +17,8 @@ pub struct Settings {
     pub ip6_max_headers: u8,
     /// `poll`: how an idle worker waits.
     pub poll: Poll,
+    /// `offload`: whether a host forwards settled flows by itself.
+    pub offload: Offload,
     /// `conn …`, `timeout …`, `nat …`: how connections are kept.
     pub connections: ConnectionSettings,
     /// `stream …`: how the bytes of connections are followed.
@@ -40,11 +42,27 @@ impl Poll {
     pub const ALL: [Poll; 2] = [Poll::Adaptive, Poll::Spin];
 }
 
+/// Whether a host forwards settled flows by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Offload {
+    /// Where it can.
+    #[default]
+    Auto,
+    /// Never: workers see every packet.
+    Off,
+}
+
+impl Offload {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [Offload; 2] = [Offload::Auto, Offload::Off];
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {
             ip6_max_headers: 16,
             poll: Poll::default(),
+            offload: Offload::default(),
             connections: ConnectionSettings::default(),
             streams: StreamSettings::default(),
             http: HttpSettings::default(),
