@@ -1,6 +1,8 @@
-//! Compiles the DPDK shim where libdpdk is installed, and sets `cfg(dpdk)` then.
+//! Compiles the DPDK shim where libdpdk is installed, and sets `cfg(dpdk)` then; compiles the BPF programs of flows where clang and libbpf's
+//! headers are, and sets `cfg(flows)` then.
 //!
-//! Without libdpdk the crate builds all the same; starting a port then fails with an error that says so.
+//! Without either the crate builds all the same: without libdpdk starting a port fails with an error that says so, and without clang workers see
+//! every packet, which a message says.
 
 use std::process::Command;
 
@@ -8,7 +10,10 @@ use std::process::Command;
 const LIBRARIES: [&str; 4] = ["rte_eal", "rte_ethdev", "rte_mempool", "rte_mbuf"];
 
 fn main() {
-    println!("cargo::rustc-check-cfg=cfg(dpdk)");
+    println!("cargo::rustc-check-cfg=cfg(dpdk, flows)");
+    if compile_flows() {
+        println!("cargo::rustc-cfg=flows");
+    }
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shim/dpdk.c");
     println!("cargo::rerun-if-changed=shim/dpdk.h");
@@ -42,6 +47,48 @@ fn main() {
         println!("cargo::rustc-link-lib=dylib={library}");
     }
     println!("cargo::rustc-cfg=dpdk");
+}
+
+/// Compiles the BPF programs; false if that is not possible here.
+fn compile_flows() -> bool {
+    println!("cargo::rerun-if-changed=bpf/flow.bpf.c");
+    println!("cargo::rerun-if-changed=bpf/flow.h");
+    println!("cargo::rerun-if-env-changed=MMB_WITHOUT_CLANG");
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    if variable("CARGO_CFG_TARGET_OS") != "linux" || std::env::var_os("MMB_WITHOUT_CLANG").is_some() {
+        return false;
+    }
+    // Debian keeps a part of the kernel's headers in a directory of the architecture.
+    let headers = format!("/usr/include/{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH"));
+    let endian = if variable("CARGO_CFG_TARGET_ENDIAN") == "big" { "bpfeb" } else { "bpfel" };
+    let object = format!("{}/flow.bpf.o", variable("OUT_DIR"));
+    let compiled = Command::new("clang")
+        .args([
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-mcpu=v3",
+            "-target",
+            endian,
+            "-idirafter",
+            &headers,
+        ])
+        .args(["-c", "bpf/flow.bpf.c", "-o", &object])
+        .output();
+    match compiled {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            println!("cargo::warning=flow offload is left out: {}", why.lines().next().unwrap_or_default());
+            false
+        }
+        Err(error) => {
+            println!("cargo::warning=flow offload is left out: clang: {error}");
+            false
+        }
+    }
 }
 
 /// Whether libdpdk of at least that version is installed.

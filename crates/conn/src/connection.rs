@@ -62,6 +62,8 @@ pub struct Connection {
     pub state: ConnState,
     /// Packets that were not yet added to the counters of its rules.
     pub unfolded: Option<Unfolded>,
+    /// Its id, if packets of it pass that the table does not see.
+    pub offloaded: Option<ConnId>,
 }
 
 /// The unit of `created`, as a shift of milliseconds: it wraps after two years.
@@ -81,6 +83,7 @@ impl Connection {
             tracker,
             state,
             unfolded: None,
+            offloaded: None,
         }
     }
 

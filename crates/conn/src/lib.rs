@@ -41,7 +41,7 @@ pub use queue::FOLDED;
 pub use quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector};
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
-pub use table::{ConnectionTable, InsertError};
+pub use table::{ConnectionTable, EndNumbers, InsertError, UnseenPackets};
 pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, flags};
 pub use timeouts::LONGEST_S;
 pub use tracked::TrackedHeader;

@@ -57,6 +57,8 @@ mod kind {
     pub(super) const IP6: u8 = 4;
     /// Something else looks at its packets too: see [`ConnectionTable::set_followed`](crate::ConnectionTable::set_followed).
     pub(super) const FOLLOWED: u8 = 8;
+    /// Packets of it pass that the table does not see: see [`ConnectionTable::set_offloaded`](crate::ConnectionTable::set_offloaded).
+    pub(super) const OFFLOADED: u8 = 16;
     /// The end that NAT changes is the second one of [`Ends`](super::Ends): the number of bits by which its address is shifted there.
     pub(super) const SECOND: u8 = 32;
     /// The record is in the list of those to be folded. It belongs to the record's place and outlives the connection.
@@ -358,6 +360,16 @@ impl FlowLine {
         self.kind |= kind::FOLLOWED;
     }
 
+    /// Whether packets of it pass that the table does not see.
+    #[inline]
+    pub(crate) fn is_offloaded(&self) -> bool {
+        self.kind & kind::OFFLOADED != 0
+    }
+
+    pub(crate) fn set_offloaded(&mut self, offloaded: bool) {
+        self.kind = self.kind & !kind::OFFLOADED | if offloaded { kind::OFFLOADED } else { 0 };
+    }
+
     /// Whether its counts must be folded soon.
     #[inline]
     pub(crate) fn is_full(&self, direction: Direction) -> bool {
@@ -557,6 +569,7 @@ impl Record<'_> {
             tracker: line.tracker,
             state: line.state(),
             unfolded: line.unfolded(id),
+            offloaded: line.is_offloaded().then_some(id),
         }
     }
 }

@@ -12,8 +12,10 @@ mod follow;
 mod quick;
 mod reclaim;
 mod room;
+mod unseen;
 
 use self::epochs::Epochs;
+pub use self::unseen::{EndNumbers, UnseenPackets};
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, IndexKeys, TupleIndex};

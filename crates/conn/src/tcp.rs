@@ -183,6 +183,11 @@ impl TcpTracker {
         }
     }
 
+    /// The window scale and the notes of an end.
+    pub(crate) fn notes_of(&self, side: usize) -> (u8, u8) {
+        (self.notes[side] & SCALE, self.notes[side] & !SCALE)
+    }
+
     /// A tracker without any information, which accepts the first segment of each end.
     pub(crate) fn blank() -> TcpTracker {
         TcpTracker { notes: [LARGEST_SCALE; 2], ..TcpTracker::default() }

@@ -178,6 +178,16 @@ impl Daemon {
         self.engine.set_port_mtu(port, mtu);
     }
 
+    /// Has all flows that the host forwards decided again: its ports have changed.
+    pub fn renew_flows(&mut self) {
+        self.engine.renew_flows();
+    }
+
+    /// Has the host forward no flow any more: the workers are about to end.
+    pub fn stop_flows(&mut self) {
+        self.engine.stop_flows();
+    }
+
     /// Renames a port of the host that no rule names: see [`Engine::rename_port`].
     pub fn rename_port(&mut self, port: PortId, name: &str) {
         self.engine.rename_port(port, name);

@@ -297,6 +297,11 @@ impl WorkerCells {
         self.offload.capacity.set(capacity);
     }
 
+    /// Whether the host forwards flows of this worker.
+    pub(crate) fn has_flows(&self) -> bool {
+        self.offload.flows.read() > 0
+    }
+
     pub(crate) fn flow_installed(&self) {
         self.offload.installed.add(1);
     }

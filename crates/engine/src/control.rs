@@ -117,6 +117,7 @@ impl Connections {
     /// # Errors
     /// A worker does not answer.
     pub fn fold_counters(&self) -> Result<(), NoAnswer> {
+        self.collect_flows()?;
         for (worker, (_, cells)) in self.workers.iter().enumerate() {
             let mut wanted = None;
             while cells.has_unfolded() {
@@ -125,6 +126,16 @@ impl Connections {
                 if folded >= *wanted.get_or_insert(folded + left as u64) {
                     break;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the packets of flows that the host has forwarded to the counters of connections, rules and ports.
+    fn collect_flows(&self) -> Result<(), NoAnswer> {
+        for (worker, (_, cells)) in self.workers.iter().enumerate() {
+            if cells.has_flows() {
+                self.ask(worker, |conntrack, _| conntrack.collect_flows())?;
             }
         }
         Ok(())
@@ -140,6 +151,7 @@ impl Connections {
         filter: &ConnectionFilter,
         each: &mut dyn FnMut(ConnectionInfo) -> bool,
     ) -> Result<(), NoAnswer> {
+        self.collect_flows()?;
         for worker in 0..self.workers.len() {
             let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {

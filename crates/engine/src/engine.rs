@@ -8,7 +8,7 @@ use crate::control::Connections;
 use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
-use crate::offload::OffloadSummary;
+use crate::offload::{OffloadEpoch, OffloadSummary};
 use crate::port::{PortSpec, PortTable};
 use crate::worker::Worker;
 use crate::worker::WorkerTask;
@@ -41,6 +41,8 @@ pub struct Engine {
     common: Arc<SharedState>,
     /// The most ports.
     room: usize,
+    /// Where the host takes the epoch of flows from.
+    epoch: Option<Box<dyn OffloadEpoch>>,
 }
 
 impl Engine {
@@ -96,6 +98,7 @@ impl Engine {
             tasks,
             common,
             room,
+            epoch: None,
         };
         (engine, packet_side)
     }
@@ -167,10 +170,34 @@ impl Engine {
         self.compiler.stateful_change(before, after)
     }
 
+    /// Tells a host with a flow offload which flows are in force from now on.
+    pub fn set_offload(&mut self, epoch: Box<dyn OffloadEpoch>) {
+        self.epoch = Some(epoch);
+        self.set_epoch(self.current.epoch());
+    }
+
+    /// Has all flows that the host forwards decided again: ports have changed.
+    pub fn renew_flows(&mut self) {
+        if self.epoch.is_some() {
+            self.publish_snapshot();
+        }
+    }
+
+    /// Has the host forward no flow from now on, so that the workers' last counts are all.
+    pub fn stop_flows(&self) {
+        self.set_epoch(0);
+    }
+
+    fn set_epoch(&self, epoch: u32) {
+        self.epoch.iter().for_each(|host| host.set_epoch(epoch));
+    }
+
     fn publish_snapshot(&mut self) {
         let generation = self.current.generation + 1;
         let mut snapshot = self.compiler.snapshot(generation, &self.ports);
         snapshot.follows(&self.current);
+        // Flows of the policy before are not used any more when this one is published.
+        self.set_epoch(snapshot.epoch());
         let snapshot = Arc::new(snapshot);
         self.published.store(Arc::clone(&snapshot));
         self.retired.push(std::mem::replace(&mut self.current, snapshot));

@@ -19,6 +19,7 @@ mod engine;
 pub mod host;
 mod made;
 mod offload;
+mod offload_writes;
 mod pipeline;
 mod port;
 mod random;

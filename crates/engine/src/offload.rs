@@ -10,6 +10,7 @@
 //! The host forwards packets of a flow that are complete (no fragments), without IP options or extension headers, of TCP without SYN, FIN or RST
 //! and within the windows of both ends, and no longer than [`OffloadedFlow::longest`]. All others go to a worker, as before.
 
+pub use mmb_conn::EndNumbers;
 use mmb_packet::PortId;
 
 /// What identifies the packets of a flow. Numbers are as people write them, not as on the wire.
@@ -53,19 +54,6 @@ pub struct FlowWrites {
     pub label: Option<u32>,
     /// Destination and source MAC address.
     pub macs: [Option<[u8; 6]>; 2],
-}
-
-/// The numbers of one end of a TCP connection (`mmb_conn::TcpNumbers` as hosts see it).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EndNumbers {
-    /// The number after the last one that it sent.
-    pub end: u32,
-    /// The last one that it acknowledged.
-    pub ack: u32,
-    /// The largest window that it announced, not scaled.
-    pub window: u16,
-    /// The shift of its windows.
-    pub scale: u8,
 }
 
 /// A flow, and what becomes of its packets.

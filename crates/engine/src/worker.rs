@@ -6,6 +6,7 @@ use crate::conntrack::{EditTotals, SharedState, TracedEdit};
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::made::MadePacket;
+use crate::offload::FlowOffload;
 use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
 use crate::verdict::{Cycles, Origin, ProcessedPacket, ReturnedPacket, TranslatedPackets, VECTOR, Verdict};
 use arc_swap::ArcSwap;
@@ -181,6 +182,14 @@ impl Worker {
         }
     }
 
+    /// Gives settled flows to the host from now on. At the end, the host keeps them until the last counts are read
+    /// ([`Worker::fold_counters`]).
+    pub fn set_offload(&mut self, host: Box<dyn FlowOffload>) {
+        let conntrack = self.pipeline.conntrack();
+        conntrack.set_offload(host);
+        conntrack.configure_offload(&self.snapshot);
+    }
+
     /// Sets which bytes the acknowledgments of edited bytes are about: for a host whose packets answer what was sent once, not what this worker
     /// sends.
     pub fn set_ack_space(&mut self, acks: AckSpace) {
@@ -323,6 +332,7 @@ impl Worker {
     pub fn fold_counters(&mut self) {
         // A rule's successor, which has its counter, does not count what connections counted for the rule.
         self.pick_up_policy();
+        self.pipeline.conntrack().collect_flows();
         self.pipeline.conntrack().fold_all();
     }
 

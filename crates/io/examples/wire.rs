@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, device) in ["a", "b"].into_iter().zip(&devices) {
         wanted.push((name.to_owned(), Device::parse(device)?));
     }
-    let mut ports = OpenPorts::open(&wanted, &OpenOptions { workers: 1, mtu: None })?;
+    let mut ports = OpenPorts::open(&wanted, &OpenOptions { workers: 1, mtu: None, flows: 0 })?;
     for note in ports.take_notes() {
         println!("{note}");
     }

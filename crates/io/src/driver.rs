@@ -14,6 +14,11 @@ pub(crate) trait PortDriver: fmt::Debug + Send {
     /// The device is gone.
     fn info(&self) -> Result<DeviceInfo, PortError>;
 
+    /// How the program that forwards flows is attached to its interface, if there is one.
+    fn forwards_flows(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The device's counters; `gone` if the interface behind it does not exist any more.
     fn stats(&self, gone: bool) -> DeviceStats;
 

@@ -11,6 +11,8 @@
 //! `unsafe` is allowed in the modules that call C or the kernel; the header of each names its preconditions.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod bpf;
 pub mod condition;
 pub mod cycles;
 pub mod device;
@@ -18,6 +20,8 @@ pub mod device;
 pub mod dpdk;
 mod driver;
 pub mod error;
+#[allow(unsafe_code)]
+pub mod flows;
 pub mod kernel;
 pub mod link;
 #[allow(unsafe_code)]

@@ -8,6 +8,7 @@ use crate::device::Device;
 use crate::device::kind::Opening;
 use crate::dpdk::{Eal, EalOptions};
 use crate::error::PortError;
+use crate::flows::FlowPrograms;
 use crate::kernel::{self, InterfaceClaim, KernelInterface, MAX_MTU};
 use crate::pools::{LINK_HEADER, MbufPools, PoolSizes};
 use crate::port::Port;
@@ -23,6 +24,8 @@ pub struct OpenOptions {
     pub workers: u16,
     /// The MTU of every port; `None`: that of the interface, 1500 for other devices.
     pub mtu: Option<u32>,
+    /// The most flows that the kernel forwards by itself; 0: workers see every packet.
+    pub flows: u32,
 }
 
 /// An open set of ports.
@@ -35,6 +38,8 @@ pub struct OpenPorts {
     opened: usize,
     eal: Eal,
     notes: Vec<String>,
+    /// The programs that forward flows, or why there are none.
+    flows: Result<FlowPrograms, String>,
 }
 
 /// A checked device, before anything is started.
@@ -65,8 +70,21 @@ impl OpenPorts {
         let pci = plans.iter().filter_map(|plan| plan.device.kind().pci().map(str::to_owned)).collect();
         let eal = Eal::start(&EalOptions { memory: sizes.memory(), pci, cores: kernel::cores() })?;
         let pools = sizes.create(&eal)?;
-        let (ports, notes, options) = (Vec::new(), Vec::new(), *options);
-        let mut ports = OpenPorts { ports, pools, options, opened: 0, eal, notes };
+        let flows = if options.flows == 0 {
+            Err("it is off".to_owned())
+        } else if plans.iter().all(|plan| plan.interface.is_none()) {
+            Err("no port is a kernel interface".to_owned())
+        } else {
+            FlowPrograms::load(options.flows)
+        };
+        let mut notes = Vec::new();
+        if let (Err(why), 1..) = (&flows, options.flows)
+            && plans.iter().any(|plan| plan.interface.is_some())
+        {
+            notes.push(format!("workers see every packet, since flow offload does not work: {why}"));
+        }
+        let (ports, options) = (Vec::new(), *options);
+        let mut ports = OpenPorts { ports, pools, options, opened: 0, eal, notes, flows };
         for plan in plans {
             let name = plan.name.clone();
             let port = ports.open_one(plan).map_err(|error| error.of_port(&name))?;
@@ -78,6 +96,14 @@ impl OpenPorts {
     /// The ports, in the order of their opening.
     pub fn ports(&self) -> &[Port] {
         &self.ports
+    }
+
+    /// The programs that forward flows.
+    ///
+    /// # Errors
+    /// Why there are none, in words.
+    pub fn flows(&self) -> Result<&FlowPrograms, &str> {
+        self.flows.as_ref().map_err(String::as_str)
     }
 
     /// Takes the messages for the user about the opening.
@@ -130,6 +156,7 @@ impl OpenPorts {
             name: &name,
             number,
             mtu,
+            flows: self.flows.as_mut().ok(),
             notes: &mut self.notes,
         };
         let driver = device.kind().open(&mut opening, interface.as_ref())?;

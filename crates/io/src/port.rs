@@ -48,6 +48,17 @@ impl Port {
         self.mtu
     }
 
+    /// How the program that forwards flows is attached to its interface, if there is one.
+    pub fn forwards_flows(&self) -> Option<&'static str> {
+        self.driver.as_ref()?.forwards_flows()
+    }
+
+    /// The number of the kernel interface behind it, while it is open.
+    pub fn interface_index(&self) -> Option<u32> {
+        let interface = self.interface.as_ref().filter(|_| self.driver.is_some())?;
+        u32::try_from(interface.index()).ok()
+    }
+
     /// The present state of its device.
     pub fn health(&self) -> Health {
         if self.condition.health() == Health::Gone {

@@ -8,7 +8,7 @@ fn ports_open_receive_send_and_close() {
     let wanted = |devices: &[&str]| -> Vec<(String, Device)> {
         devices.iter().map(|text| (text.to_string(), Device::parse(text).expect("a device"))).collect()
     };
-    let options = OpenOptions { workers: 2, mtu: Some(9000) };
+    let options = OpenOptions { workers: 2, mtu: Some(9000), flows: 0 };
     let twice = OpenPorts::open(&wanted(&["dpdk:net_null0", "dpdk:net_null0"]), &options);
     assert!(twice.expect_err("one device, two ports").to_string().contains("used by two ports"));
     let missing = OpenPorts::open(&wanted(&["no-such-port", "dpdk:net_null0"]), &options);

@@ -38,6 +38,11 @@ impl Edit {
         (!edit.fields.is_empty() || edit.lists != 0).then_some(edit)
     }
 
+    /// Whether it writes constants to fields of IP and transport headers, and nothing else.
+    pub fn writes_fields_only(&self) -> bool {
+        self.lists == 0 && self.fields.iter().all(FieldStep::is_of_header)
+    }
+
     fn add(&mut self, target: &Target) {
         match target {
             Target::Mod(field, write) => self.add_mod(*field, write),

@@ -110,6 +110,11 @@ impl FieldStep {
         step(base, aligned as u8, parts(field.implies, base, at), bits(number, bit, width, bytes))
     }
 
+    /// Whether the field is one of an IP or transport header.
+    pub(crate) fn is_of_header(&self) -> bool {
+        matches!(self.base, Base::Ip | Base::Transport)
+    }
+
     /// Writes the field if the packet has it.
     #[inline(always)]
     pub(crate) fn apply(&self, bytes: &mut [u8], layout: &Layout, pass: &mut RewritePass) {

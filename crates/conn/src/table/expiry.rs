@@ -19,6 +19,9 @@ const CHECKED_PER_MS: u64 = 250;
 /// host that sleeps longer checks [`ConnectionTable::is_behind`].
 pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
+/// When a connection is looked at again that seems to have timed out, and of which the owner has not told packets that have passed.
+const UNSEEN_MS: u64 = 250;
+
 /// A walk along a queue from its front: what was passed may leave the queue.
 struct QueueWalk {
     next: Option<ConnId>,
@@ -152,8 +155,9 @@ impl ConnectionTable {
         self.sweep = next;
     }
 
+    /// Whether a connection has timed out. Of one with packets that the table does not see its owner says so.
     fn has_timed_out(&self, id: ConnId) -> bool {
-        self.expires_ms(id, self.now_ms) == 0
+        self.expires_ms(id, self.now_ms) == 0 && !self.slab.line(id).is_offloaded()
     }
 
     fn expire(&mut self, id: ConnId, owner: &mut impl TableOwner) {
@@ -161,7 +165,8 @@ impl ConnectionTable {
     }
 
     fn requeue(&mut self, id: ConnId) {
-        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
+        let least = if self.slab.line(id).is_offloaded() { UNSEEN_MS } else { 0 };
+        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms).max(least);
         self.queues.leave(&mut self.slab, id);
         self.queues.join(&mut self.slab, id, ends_ms, false);
     }

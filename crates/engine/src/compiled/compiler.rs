@@ -9,7 +9,7 @@
 use super::action::{Action, CompiledRules, EditId};
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
-use super::stateful::{StatefulRule, accepts, is_mapping, is_per_packet};
+use super::stateful::{StatefulRule, accepts, blocker, is_mapping, is_per_packet};
 use super::stateful_change::{RuleFate, StatefulChange, Successor};
 use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
@@ -96,6 +96,8 @@ pub(crate) struct PolicyCompiler {
     index: ClassifierIndex,
     /// The per-packet rules, which `index` has too. `None` until there are stateful rules: a stateless policy does not need it.
     per_packet: Option<ClassifierIndex>,
+    /// What the per-packet rules ask of addresses, ports and protocol: the flows of packets that match it are not offloaded.
+    blockers: ClassifierIndex,
     rules: CompiledRules,
     /// The version of the last stateful rule.
     last_version: RuleVersion,
@@ -120,6 +122,7 @@ impl PolicyCompiler {
         let mut keys = Generator::new(seeds.shared(Purpose::Classifier));
         PolicyCompiler {
             index: ClassifierIndex::new(ports.clone(), keys.seed()),
+            blockers: ClassifierIndex::new(ports.clone(), keys.seed()),
             ports,
             keys,
             tuning,
@@ -150,7 +153,7 @@ impl PolicyCompiler {
     }
 
     fn indexes(&mut self) -> impl Iterator<Item = &mut ClassifierIndex> {
-        std::iter::once(&mut self.index).chain(&mut self.per_packet)
+        [&mut self.index, &mut self.blockers].into_iter().chain(&mut self.per_packet)
     }
 
     /// The policy in force.
@@ -296,6 +299,7 @@ impl PolicyCompiler {
             self.draining.insert(id(rule));
         } else {
             self.rules.per_packet_rules += usize::from(is_per_packet(rule));
+            self.rules.blockers += usize::from(blocker(rule).is_some());
             self.rules.ct_rules += usize::from(asks_for_state(rule));
         }
         if rule.stateful {
@@ -316,6 +320,9 @@ impl PolicyCompiler {
             if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
                 let _ = index.insert(slot, rule);
             }
+            if let Some(blocker) = blocker(rule) {
+                let _ = self.blockers.insert(slot, &blocker);
+            }
         }
     }
 
@@ -326,6 +333,9 @@ impl PolicyCompiler {
             if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
                 index.remove(slot, rule);
             }
+            if let Some(blocker) = blocker(rule) {
+                self.blockers.remove(slot, &blocker);
+            }
         }
         if let Some(edit) = self.rules.actions.at(slot.index()).edit() {
             self.rules.edits.set(edit.index(), None);
@@ -335,6 +345,7 @@ impl PolicyCompiler {
             self.draining.remove(&id(rule));
         } else {
             self.rules.per_packet_rules -= usize::from(is_per_packet(rule));
+            self.rules.blockers -= usize::from(blocker(rule).is_some());
             self.rules.ct_rules -= usize::from(asks_for_state(rule));
         }
         if !rule.stateful {
@@ -348,9 +359,17 @@ impl PolicyCompiler {
     /// Rebuilds indexes: both if `all` rules changed, otherwise those that are missing or that changes made slow.
     fn rebuild(&mut self, all: bool) {
         if (all || self.index.is_scattered())
-            && let Some(index) = self.build(|_| true)
+            && let Some(index) = self.build(Some)
         {
             self.index = index;
+        }
+        if (all || self.blockers.is_scattered())
+            && let Some(index) = match self.rules.blockers {
+                0 => Some(ClassifierIndex::new(self.ports.clone(), self.keys.seed())),
+                _ => self.build(|rule| blocker(&rule)),
+            }
+        {
+            self.blockers = index;
         }
         if self.rules.stateful_rules == 0 && all {
             self.per_packet = None;
@@ -359,16 +378,16 @@ impl PolicyCompiler {
         {
             self.per_packet = match self.rules.per_packet_rules {
                 0 => Some(ClassifierIndex::new(self.ports.clone(), self.keys.seed())),
-                _ => self.build(is_per_packet),
+                _ => self.build(|rule| Some(rule).filter(is_per_packet)),
             };
         }
     }
 
-    /// An index of the rules that are `wanted`.
-    fn build(&mut self, wanted: impl Fn(&Rule) -> bool) -> Option<ClassifierIndex> {
+    /// An index of what is `wanted` of the rules.
+    fn build(&mut self, wanted: impl Fn(Rule) -> Option<Rule>) -> Option<ClassifierIndex> {
         let slots = &self.slots;
-        let rules = self.policy.rules.iter().filter(|rule| !rule.draining && wanted(rule));
-        let rules = rules.filter_map(|rule| Some((slots.get(id(&rule))?, rule)));
+        let rules = self.policy.rules.iter().filter(|rule| !rule.draining);
+        let rules = rules.filter_map(|rule| Some((slots.get(id(&rule))?, wanted(rule)?)));
         // Ports were checked, so this does not fail.
         ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning).ok()
     }
@@ -385,8 +404,11 @@ impl PolicyCompiler {
 
     /// A snapshot for workers to use from now on.
     pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
-        let classifiers =
-            (self.index.classifier(), self.per_packet.as_ref().map(ClassifierIndex::classifier));
+        let classifiers = (
+            self.index.classifier(),
+            self.per_packet.as_ref().map(ClassifierIndex::classifier),
+            self.blockers.classifier(),
+        );
         let streams = Arc::clone(&self.streams);
         let rules = (self.rules.clone(), self.stream_rules.len(), streams);
         Snapshot::new(generation, &self.policy, ports, classifiers, rules, self.slots.cells())

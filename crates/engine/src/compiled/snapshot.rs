@@ -14,7 +14,7 @@ use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::{ParserLimits, PortId};
-use mmb_policy::settings::{ConnectionSettings, StreamSettings};
+use mmb_policy::settings::{ConnectionSettings, Offload, StreamSettings};
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
@@ -49,6 +49,10 @@ pub(crate) struct Snapshot {
     /// Their patterns.
     pub(crate) streams: Arc<StreamPatterns>,
     pub(crate) limits: ParserLimits,
+    /// Whether flows are offloaded.
+    pub(crate) offload: Offload,
+    /// Finds packets whose flows may match rules on more than addresses, ports and protocol; `None` if there are no such rules.
+    pub(crate) blockers: Option<Classifier>,
     pub(crate) routes: Box<[Route]>,
     /// The generation of the last snapshot that enabled a port.
     pub(crate) enabled_at: u64,
@@ -62,11 +66,12 @@ impl Snapshot {
         generation: u64,
         policy: &Policy,
         ports: &PortTable,
-        (classifier, per_packet): (Classifier, Option<Classifier>),
+        (classifier, per_packet, all_blockers): (Classifier, Option<Classifier>, Classifier),
         (rules, stream_rules, streams): (CompiledRules, usize, Arc<StreamPatterns>),
         cells: &[RuleCells],
     ) -> Snapshot {
-        let CompiledRules { actions, edits, stateful, stateful_rules, per_packet_rules, ct_rules } = rules;
+        let CompiledRules { actions, edits, stateful, stateful_rules, per_packet_rules, blockers, ct_rules } =
+            rules;
         Snapshot {
             generation,
             classifier,
@@ -82,6 +87,8 @@ impl Snapshot {
             stream_rules,
             streams,
             limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
+            offload: policy.settings.offload,
+            blockers: Some(all_blockers).filter(|_| blockers > 0),
             routes: routes(policy, ports),
             enabled_at: 0,
             cells: cells.into(),
@@ -93,6 +100,11 @@ impl Snapshot {
         let mut both = before.routes.iter().zip(&self.routes);
         let enables = both.any(|(old, new)| new.enabled && !old.enabled);
         self.enabled_at = if enables { self.generation } else { before.enabled_at };
+    }
+
+    /// The epoch of its flows, for hosts that forward them: not 0.
+    pub(crate) fn epoch(&self) -> u32 {
+        (self.generation % u64::from(u32::MAX)) as u32 + 1
     }
 
     /// How packets of a port are forwarded.

@@ -137,7 +137,7 @@ impl Conntrack {
             }
             self.pass_invalid(member, packet);
         }
-        if validity.is_ok() && self.is_plain(member.0, cached) {
+        if validity.is_ok() && self.is_plain(member.0, cached) && self.was_offered(member) {
             self.table.know(member.0, member.1, packet.port);
         }
         if drops { CachedOutcome::Drop(cached) } else { CachedOutcome::Pass { cached, member, edits } }

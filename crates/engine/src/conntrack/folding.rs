@@ -21,6 +21,9 @@ const FOLDED_WHEN_QUIET: usize = 64;
 /// Connections that a call without packets folds.
 const FOLDED_WHEN_IDLE: usize = 1024;
 
+/// A connection with so many packets since it was folded last is worth being offloaded.
+const MANY: u16 = 64;
+
 /// Connections that a call folds at most.
 const MOST_FOLDED: u64 = 1 << 12;
 
@@ -83,6 +86,9 @@ impl Conntrack {
             for id in &ids {
                 let unfolded = self.table.fold_listed(*id);
                 self.state.credit(unfolded);
+                if unfolded.is_some_and(|unfolded| unfolded.packets.iter().any(|packets| *packets >= MANY)) {
+                    self.offer_again(*id);
+                }
             }
             self.folding.done += ids.len() as u64;
             left -= ids.len();

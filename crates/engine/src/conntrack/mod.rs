@@ -41,6 +41,8 @@ mod key;
 mod lookup;
 mod lookups;
 mod nat_ports;
+mod offload;
+mod offloaded_flows;
 mod owner_map;
 mod reliant;
 mod rule_sets;
@@ -79,6 +81,7 @@ pub use info::{
     STREAM_BYTES,
 };
 pub(crate) use lookup::BLOCK;
+pub(crate) use offload::FlowSample;
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};
 pub use saved::LeftOutConnection;
 pub(crate) use saved::SavedConnection;

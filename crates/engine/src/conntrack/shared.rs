@@ -3,6 +3,7 @@
 use super::cache::FlowCache;
 use super::extension::Extensions;
 use super::info::ConnectionInfo;
+use super::offloaded_flows::OffloadedFlows;
 use super::owner_map::{ClaimError, OwnerMap};
 use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
@@ -135,6 +136,8 @@ pub(crate) struct WorkerState {
     pub(super) rule_cells: RuleCells,
     pub(crate) watchers: Vec<Watcher>,
     pub(super) streams: Streams,
+    /// The flows that the host forwards by itself.
+    pub(super) flows: OffloadedFlows,
     /// The most connections that a source may begin.
     pub(super) per_source: Option<u32>,
     pub(crate) now_ms: u64,
@@ -270,6 +273,7 @@ impl WorkerState {
             self.shared.sources.end(&source);
         }
         self.credit(connection.unfolded);
+        connection.offloaded.into_iter().for_each(|id| self.end_flows(id));
         if self.is_watched() {
             self.notify(connection, 0, Some(reason));
         }

@@ -47,6 +47,7 @@ impl Conntrack {
             }
             TcpOutcome::Moves(_) | TcpOutcome::Stays => {
                 self.table.note_arrival(id, direction, packet.port);
+                self.end_flows_if_over(id);
                 Ok(())
             }
             TcpOutcome::Reopens | TcpOutcome::Noted => Ok(()),

@@ -9,6 +9,7 @@ use super::flow_state::FlowState;
 use super::fold_rounds::FoldRounds;
 use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
+use super::offloaded_flows::OffloadedFlows;
 use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
@@ -109,6 +110,7 @@ impl Conntrack {
                 rule_cells: RuleCells::default(),
                 watchers: Vec::new(),
                 streams: Streams::default(),
+                flows: OffloadedFlows::default(),
                 per_source: None,
                 now_ms: 0,
             },
@@ -140,6 +142,7 @@ impl Conntrack {
 
     /// Applies the settings of a policy, which follows another one.
     pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
+        self.configure_offload(snapshot);
         self.begin_epoch(snapshot, before);
         self.configure_share(snapshot);
         let settings = &snapshot.connections;
@@ -182,6 +185,7 @@ impl Conntrack {
         if !self.state.streams.closed.is_empty() {
             self.finish_streams();
         }
+        self.walk_flows();
         if !self.table.is_empty() {
             let Conntrack { table, state, .. } = self;
             match is_idle {
@@ -222,6 +226,7 @@ impl Conntrack {
 
     /// Ends a connection.
     pub(super) fn end(&mut self, id: ConnId, reason: CloseReason) {
+        self.end_flows(id);
         let connection = self.table.remove(id);
         self.state.closed(&connection, reason);
         self.stale = true;

@@ -108,6 +108,7 @@ impl Pipeline {
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
         let is_made = origin == Origin::Made;
+        self.match_blockers(snapshot, packets);
         let tracked = self.conntrack.is_needed(snapshot);
         let mut looked_up = parsed;
         if tracked {
@@ -146,6 +147,9 @@ impl Pipeline {
             self.cells.stage(Stage::Connections, sound, spent);
         } else {
             self.decide(snapshot, packets, verdicts);
+            if origin == Origin::Wire && self.conntrack.offloads() {
+                self.offer_flows(snapshot, packets, verdicts);
+            }
         }
         Decided { sound, at: decided, tracked }
     }

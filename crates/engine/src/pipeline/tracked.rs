@@ -319,6 +319,11 @@ impl Pipeline {
                 self.work.listed.push(snapshot.actions.at(slot.index()).edit());
             }
         }
+        if let Some(member) = passes
+            && self.conntrack.offers(member)
+        {
+            self.offer_cached(snapshot, at, packet, (cached, member));
+        }
         let Some(member) = passes else {
             let dropped_by = first_that_drops(snapshot, self.conntrack.cached_rules(cached));
             dropped_by.into_iter().for_each(|slot| cells.dropped(slot).add(count));

@@ -49,15 +49,29 @@ impl DeviceKind for PacketInterface {
     }
 }
 
-/// Opens packet sockets on an interface.
+/// Opens packet sockets on an interface, with the programs that forward flows if there are some.
 ///
 /// # Errors
 /// A refusal by the kernel.
 pub(crate) fn open_sockets(
-    opening: &Opening<'_>,
+    opening: &mut Opening<'_>,
     interface: &KernelInterface,
 ) -> Result<Box<dyn PortDriver>, PortError> {
-    let port = PacketPort::open(interface, opening.workers, opening.pools.for_mtu(opening.mtu))?;
+    let pool = opening.pools.for_mtu(opening.mtu);
+    let port = match opening.flows.as_deref_mut() {
+        None => PacketPort::open(interface, opening.workers, pool, None)?,
+        // Without sockets, the program leaves packets to the kernel: it is attached first, so that no packet gets past it.
+        Some(flows) => match flows.attach(interface) {
+            Ok(attachment) => PacketPort::open(interface, opening.workers, pool, Some((flows, attachment)))?,
+            Err(why) => {
+                let name = opening.name;
+                opening.notes.push(format!(
+                    "port {name}: workers see every packet, since flow offload does not work: {why}"
+                ));
+                PacketPort::open(interface, opening.workers, pool, None)?
+            }
+        },
+    };
     Ok(Box::new(PacketDriver { port, mac: interface.mac().unwrap_or_default(), workers: opening.workers }))
 }
 
@@ -70,6 +84,10 @@ impl PortDriver for PacketDriver {
             max_mtu: MAX_MTU,
             link: true,
         })
+    }
+
+    fn forwards_flows(&self) -> Option<&'static str> {
+        self.port.forwards_flows()
     }
 
     fn stats(&self, _gone: bool) -> DeviceStats {

@@ -1,4 +1,4 @@
-//! Kernel interfaces through AF_XDP, or AF_PACKET where AF_XDP does not work: `eth0`, `af_xdp:eth0`.
+//! Kernel interfaces through AF_XDP, or AF_PACKET where that is better or AF_XDP does not work: `eth0`, `af_xdp:eth0`.
 
 use super::af_packet::open_sockets;
 use super::eth::EthDriver;
@@ -42,7 +42,7 @@ impl DeviceKind for PlainInterface {
         opening: &mut Opening<'_>,
         interface: Option<&KernelInterface>,
     ) -> Result<Box<dyn PortDriver>, PortError> {
-        open_best(opening, interface)
+        open_plain(opening, interface)
     }
 }
 
@@ -69,6 +69,24 @@ impl DeviceKind for XdpInterface {
         interface: Option<&KernelInterface>,
     ) -> Result<Box<dyn PortDriver>, PortError> {
         open_best(opening, interface)
+    }
+}
+
+/// Drivers that hand frames to AF_XDP without a copy. For the interfaces of others, flows that the kernel forwards gain more than AF_XDP does.
+const WITHOUT_COPY: [&str; 6] = ["i40e", "ice", "ixgbe", "igb", "igc", "mlx5_core"];
+
+/// Opens an interface through AF_PACKET, if flows may be forwarded and its driver does not favour AF_XDP.
+fn open_plain(
+    opening: &mut Opening<'_>,
+    interface: Option<&KernelInterface>,
+) -> Result<Box<dyn PortDriver>, PortError> {
+    match interface {
+        Some(interface)
+            if opening.flows.is_some() && !WITHOUT_COPY.contains(&interface.driver().as_str()) =>
+        {
+            open_sockets(opening, interface)
+        }
+        _ => open_best(opening, interface),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::dpdk::{Eal, EthPort};
 use crate::driver::PortDriver;
 use crate::error::PortError;
+use crate::flows::FlowPrograms;
 use crate::kernel::KernelInterface;
 use crate::pools::MbufPools;
 use std::fmt;
@@ -73,6 +74,8 @@ pub(crate) struct Opening<'a> {
     /// The port's number, which is unique in the process.
     pub(crate) number: usize,
     pub(crate) mtu: u32,
+    /// The programs that forward flows, if packets of kernel interfaces may pass them.
+    pub(crate) flows: Option<&'a mut FlowPrograms>,
     /// Messages for the user.
     pub(crate) notes: &'a mut Vec<String>,
 }

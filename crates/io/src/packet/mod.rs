@@ -18,6 +18,7 @@ mod send;
 mod socket;
 
 use crate::error::PortError;
+use crate::flows::{Attachment, FlowPrograms};
 use crate::kernel::KernelInterface;
 use crate::mbuf::MbufPool;
 pub(crate) use receive::Receiver;
@@ -38,9 +39,16 @@ pub(crate) struct PacketPort {
     index: i32,
     pool: MbufPool,
     missed: AtomicU64,
+    /// The program at tc ingress that belongs to the filters of the sockets.
+    attachment: Option<Attachment>,
 }
 
 impl PacketPort {
+    /// How the program that forwards flows is attached, if there is one.
+    pub(crate) fn forwards_flows(&self) -> Option<&'static str> {
+        self.attachment.as_ref().map(Attachment::how)
+    }
+
     /// Opens sockets on an interface, which from then on receives frames for every address.
     ///
     /// # Errors
@@ -49,17 +57,28 @@ impl PacketPort {
         interface: &KernelInterface,
         workers: u16,
         pool: &MbufPool,
+        flows: Option<(&mut FlowPrograms, Attachment)>,
     ) -> Result<PacketPort, PortError> {
+        let (mut programs, attachment) = flows.unzip();
         let mut receiving: Vec<Arc<PacketSocket>> = Vec::new();
         let mut group = None;
         for _ in 0..workers {
-            let socket = PacketSocket::receiving(interface)?;
+            let socket = PacketSocket::receiving(interface, |socket| match &mut programs {
+                Some(programs) => programs.filter(socket),
+                None => Ok(()),
+            })?;
             if workers > 1 {
                 group = Some(socket.join_group(group)?);
             }
             receiving.push(Arc::new(socket));
         }
-        Ok(PacketPort { receiving, index: interface.index(), pool: pool.clone(), missed: AtomicU64::new(0) })
+        Ok(PacketPort {
+            receiving,
+            index: interface.index(),
+            pool: pool.clone(),
+            missed: AtomicU64::new(0),
+            attachment,
+        })
     }
 
     /// The receiver of a worker.

@@ -2,7 +2,7 @@
 
 use crate::error::PortError;
 use crate::kernel::KernelInterface;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Memory for frames that wait in a socket, in bytes: some 100 of the largest, some thousand small ones.
 const RECEIVE_MEMORY: libc::c_int = 16 << 20;
@@ -18,8 +18,11 @@ const GROUP: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OU
 pub(super) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// A socket that receives every incoming frame of the interface, and no outgoing one.
-    pub(super) fn receiving(interface: &KernelInterface) -> Result<PacketSocket, PortError> {
+    /// A socket that receives every incoming frame of the interface that passes its filter, and no outgoing one. `filter` attaches the filter.
+    pub(super) fn receiving(
+        interface: &KernelInterface,
+        filter: impl FnOnce(BorrowedFd<'_>) -> Result<(), String>,
+    ) -> Result<PacketSocket, PortError> {
         let socket = PacketSocket::open()?;
         let doing = |what: &str| format!("interface {}: {what}", interface.name());
         socket
@@ -35,6 +38,11 @@ impl PacketSocket {
             .promiscuous(interface.index())
             .map_err(|()| PortError::system(doing("receiving for every address")))?;
         socket.memory(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_MEMORY);
+        filter(socket.0.as_fd()).map_err(|why| PortError::Device {
+            device: interface.name().to_owned(),
+            why,
+            remedy: "`set offload off` in the policy file leaves the filter out",
+        })?;
         let every = (libc::ETH_P_ALL as u16).to_be();
         socket.bind(interface.index(), every).map_err(|()| PortError::system(doing("receiving")))?;
         Ok(socket)

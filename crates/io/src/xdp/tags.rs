@@ -8,7 +8,8 @@
 //! Life-cycle: the driver of DPDK attaches a program of its own when it sets up a queue; [`TagProgram::replace`] puts ours
 //! in its place. It stays as long as the value, and goes with the process.
 
-use super::{bpf, btf};
+use super::btf;
+use crate::bpf;
 use crate::kernel::KernelInterface;
 use crate::netlink::detach_xdp;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -5,6 +5,7 @@
 //! tells that there are some, so that a thread without changes pays for one load per iteration. A device is closed only when every
 //! thread has confirmed that it has closed its links.
 
+use super::offload::FlowInterfaces;
 use super::orders::ThreadOrders;
 use crate::output;
 use mmb_base::lock;
@@ -54,6 +55,8 @@ pub(super) struct PortMonitor {
     orders: Arc<ThreadOrders>,
     inboxes: Vec<Sender<(u32, LinkOrder)>>,
     done: Receiver<u32>,
+    /// The interfaces of flows.
+    interfaces: FlowInterfaces,
     /// The last failure to open a port again, by port, which is reported once.
     failures: Vec<Option<String>>,
 }
@@ -63,6 +66,7 @@ impl PortMonitor {
     pub(super) fn new(
         ports: &Arc<Mutex<OpenPorts>>,
         orders: &Arc<ThreadOrders>,
+        interfaces: &FlowInterfaces,
         workers: u16,
     ) -> (PortMonitor, Vec<LinkInbox>) {
         let (done_sender, done) = mpsc::channel();
@@ -73,13 +77,14 @@ impl PortMonitor {
             })
             .unzip();
         let failures = vec![None; lock(ports).ports().len()];
-        let (ports, orders) = (Arc::clone(ports), Arc::clone(orders));
-        (PortMonitor { ports, orders, inboxes, done, failures }, threads)
+        let (ports, orders, interfaces) = (Arc::clone(ports), Arc::clone(orders), interfaces.clone());
+        (PortMonitor { ports, orders, inboxes, done, interfaces, failures }, threads)
     }
 
     /// Looks at every port: reports changes, takes up MTUs, closes ports whose interfaces are gone and opens those that are back.
     pub(super) fn look(&mut self, daemon: &Mutex<Daemon>) {
         let mut has_returned = false;
+        let mut has_changed = false;
         let mut mtus = Vec::new();
         for number in 0..self.failures.len() {
             has_returned |= self.look_at(number);
@@ -94,6 +99,7 @@ impl PortMonitor {
                 ));
             }
             mtus.push(port.mtu());
+            has_changed |= self.interfaces.take_up(&ports, number);
         }
         // The daemon locks the ports: they are not locked here.
         let mut daemon = lock(daemon);
@@ -102,6 +108,9 @@ impl PortMonitor {
             if known != Some(mtu) {
                 daemon.set_port_mtu(PortId(number as u16), mtu);
             }
+        }
+        if has_changed {
+            daemon.renew_flows();
         }
         if has_returned {
             daemon.engine().resync();

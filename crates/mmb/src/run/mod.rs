@@ -13,6 +13,7 @@ mod host;
 mod idle;
 mod links;
 mod notify;
+mod offload;
 mod orders;
 mod packets;
 mod reload;
@@ -32,7 +33,8 @@ use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, kernel};
 use mmb_policy::Policy;
-use mmb_policy::settings::Poll;
+use mmb_policy::settings::{Offload, Poll};
+use offload::{FlowInterfaces, KernelEpoch};
 use orders::ThreadOrders;
 use packets::PacketThread;
 use state::{ParkedWorkers, StateFile};
@@ -62,13 +64,21 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     }
     let events = events()?;
     let workers = args.workers;
-    let options = OpenOptions { workers, mtu: args.mtu };
+    let flows = if policy.settings.offload == Offload::Auto { offload::FLOWS } else { 0 };
+    let options = OpenOptions { workers, mtu: args.mtu, flows };
     let mut ports = OpenPorts::open(&wiring.devices, &options)?;
     ports.take_notes().iter().for_each(|note| output::report_error(note));
     let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
     let seeds = mmb_control::entropy::seed_tree()?;
-    let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
+    let (mut engine, mut engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
+    let interfaces = FlowInterfaces::new(&ports);
+    if let Ok(programs) = ports.flows() {
+        engine.set_offload(Box::new(KernelEpoch(programs.epoch_setter())));
+    }
+    for (worker, table) in engine_workers.iter_mut().zip(offload::tables(&ports, &interfaces, workers)) {
+        worker.set_offload(Box::new(table));
+    }
     let orders = Arc::new(ThreadOrders::default());
     let links = packets::links_by_worker(&ports, workers)?;
     let cores = packets::cores(workers);
@@ -90,7 +100,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     if let Some(state) = &mut state {
         state.restore(&daemon, &parked, started, args.verbose)?;
     }
-    let (mut monitor, inboxes) = PortMonitor::new(&ports, &orders, workers);
+    let (mut monitor, inboxes) = PortMonitor::new(&ports, &orders, &interfaces, workers);
     let links = links.into_iter().zip(inboxes).collect();
     let threads = start(parked.unpark(), links, &cores, &orders, started)?;
     announce_ready(&lock(&ports), &path);
@@ -99,6 +109,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let verdict = watch(&events, &mut monitor, &daemon, &threads, &reload);
     notify::notify(notify::STOPPING);
     server.shutdown();
+    lock(&daemon).stop_flows();
     orders.stop.store(true, Ordering::Relaxed);
     let parked: Vec<_> = threads.into_iter().map(|thread| thread.join().ok()).collect();
     let mut whole = parked.iter().all(Option::is_some);

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE: libc::c_long = 2;
+const MAP_DELETE: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
 
@@ -51,7 +52,7 @@ impl BpfRequest {
 }
 
 /// A map from queue numbers to sockets, with one socket in it for queue 0.
-pub(super) fn socket_map(socket: RawFd) -> std::io::Result<OwnedFd> {
+pub(crate) fn socket_map(socket: RawFd) -> std::io::Result<OwnedFd> {
     let (key, value) = (0u32, socket);
     // SAFETY: type, size of keys and of values, number of entries; then map, padding, key, value and flags.
     unsafe {
@@ -62,8 +63,34 @@ pub(super) fn socket_map(socket: RawFd) -> std::io::Result<OwnedFd> {
     }
 }
 
+/// Puts an entry into a map of keys and values of these sizes, in place of one with the same key.
+///
+/// # Errors
+/// The map is full, or the kernel has no memory.
+pub(crate) fn update<const KEY: usize, const VALUE: usize>(
+    map: &OwnedFd,
+    key: &[u8; KEY],
+    value: &[u8; VALUE],
+) -> std::io::Result<()> {
+    let request = BpfRequest::default().word(map.as_raw_fd() as u32).word(0);
+    // SAFETY: map, padding, key, value and flags; the caller gives key and value of the map's sizes.
+    unsafe { request.pointer(key.as_ptr()).pointer(value.as_ptr()).word(0).word(0).call(MAP_UPDATE)? };
+    Ok(())
+}
+
+/// Removes the entry with a key from a map with keys of this size.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn delete<const KEY: usize>(map: &OwnedFd, key: &[u8; KEY]) -> std::io::Result<()> {
+    let request = BpfRequest::default().word(map.as_raw_fd() as u32).word(0);
+    // SAFETY: map, padding and key; the caller gives a key of the map's size.
+    unsafe { request.pointer(key.as_ptr()).call(MAP_DELETE)? };
+    Ok(())
+}
+
 /// Loads an XDP program that runs on the interface of that number only.
-pub(super) fn load(
+pub(crate) fn load(
     instructions: &[u64],
     name: &str,
     license: &str,
@@ -84,7 +111,7 @@ pub(super) fn load(
 }
 
 /// Attaches a program to the interface of that number until the result is dropped, whatever way the process ends.
-pub(super) fn attach(program: &OwnedFd, interface: i32) -> std::io::Result<OwnedFd> {
+pub(crate) fn attach(program: &OwnedFd, interface: i32) -> std::io::Result<OwnedFd> {
     let request = BpfRequest::default().word(program.as_raw_fd() as u32).word(interface as u32);
     // SAFETY: program, interface, sort of attachment and flags; nothing is pointed to.
     unsafe { request.word(ATTACH_XDP).word(0).open(LINK_CREATE) }

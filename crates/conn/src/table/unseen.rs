@@ -1,0 +1,193 @@
+//! Packets of connections that pass without the table: the host forwards them by itself, and the owner tells what has passed.
+
+use super::ConnectionTable;
+use crate::tcp::{ACKED, SENT};
+use crate::{ConnId, ConnState, Direction, proto};
+
+/// The numbers of one end of a TCP connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndNumbers {
+    /// The number after the last one that it sent.
+    pub end: u32,
+    /// The last one that it acknowledged.
+    pub ack: u32,
+    /// The largest window that it announced, shifted right by its scale.
+    pub window: u16,
+    /// The shift of its windows.
+    pub scale: u8,
+}
+
+/// Valid packets of one direction of a connection that have passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnseenPackets {
+    /// Their number.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When the last one passed, in milliseconds.
+    pub last_ms: u64,
+    /// Of TCP: how far their sender has come.
+    pub numbers: Option<EndNumbers>,
+}
+
+impl ConnectionTable {
+    /// Whether packets of a connection may pass without the table. Both ends have confirmed it, and neither has begun to end it.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn may_be_offloaded(&self, id: ConnId) -> bool {
+        match (self.proto(id), self.state(id)) {
+            (proto::TCP, ConnState::Established) => self.slab.line(id).tracker.numbers().is_some(),
+            (proto::UDP, ConnState::Replied) => true,
+            _ => false,
+        }
+    }
+
+    /// The numbers of both ends of a TCP connection, if all are known.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn numbers(&self, id: ConnId) -> Option<[EndNumbers; 2]> {
+        if self.proto(id) == proto::TCP { self.slab.line(id).tracker.numbers() } else { None }
+    }
+
+    /// Records whether packets of a connection pass without the table, which then does not time it out. The owner tells what passes
+    /// ([`ConnectionTable::follow_unseen`]).
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn set_offloaded(&mut self, id: ConnId, offloaded: bool) {
+        self.slab.line_mut(id).set_offloaded(offloaded);
+    }
+
+    /// Whether packets of a connection pass without the table.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn is_offloaded(&self, id: ConnId) -> bool {
+        self.slab.line(id).is_offloaded()
+    }
+
+    /// Counts packets of a connection that have passed.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn follow_unseen(&mut self, id: ConnId, direction: Direction, passed: &UnseenPackets) {
+        self.slab.cold_mut(id).add(direction, passed.packets, passed.bytes);
+        let now_ms = self.now_ms;
+        let line = self.slab.line_mut(id);
+        let idle_ms = now_ms.saturating_sub(passed.last_ms);
+        if idle_ms < line.idle_ms(now_ms) {
+            line.last_ms = (now_ms - idle_ms) as u32;
+        }
+        if let Some(numbers) = &passed.numbers {
+            line.tracker.follow(direction, numbers);
+        }
+    }
+}
+
+impl crate::TcpTracker {
+    /// The numbers of both ends, if all are known and neither end has finished.
+    fn numbers(&self) -> Option<[EndNumbers; 2]> {
+        let of = |side: usize| {
+            let (scale, notes) = self.notes_of(side);
+            (notes == SENT | ACKED).then(|| EndNumbers {
+                end: self.end[side],
+                ack: self.ack[side],
+                window: self.window[side],
+                scale,
+            })
+        };
+        Some([of(0)?, of(1)?])
+    }
+
+    /// Takes over how far an end has come.
+    fn follow(&mut self, direction: Direction, numbers: &EndNumbers) {
+        let from = direction as usize;
+        let is_after = |new: u32, old: u32| new.wrapping_sub(old).cast_signed() > 0;
+        if is_after(numbers.end, self.end[from]) {
+            self.end[from] = numbers.end;
+        }
+        if is_after(numbers.ack, self.ack[from]) {
+            self.ack[from] = numbers.ack;
+        }
+        self.window[from] = self.window[from].max(numbers.window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Connection, TcpOutcome, TcpSegment, TrackedHeader, Tuple, Wire, flags};
+    use mmb_random::Seed;
+
+    fn segment(flags: u8, seq: u32, ack: u32, payload: u32) -> TrackedHeader {
+        TrackedHeader::Tcp(TcpSegment { flags, seq, ack, payload, window: 1000, ..TcpSegment::default() })
+    }
+
+    fn established(table: &mut ConnectionTable) -> ConnId {
+        let forward = Tuple {
+            addresses: [1, 2],
+            ports: [1000, 80],
+            wire: Wire::ROUTED,
+            family: 4,
+            proto: proto::TCP,
+            ..Tuple::default()
+        };
+        let mut owner = |_: &Connection, _| {};
+        let syn = segment(flags::SYN, 100, 0, 0);
+        let id = table.insert(0, forward, forward.reversed(), Some(&syn), &mut owner).expect("a place");
+        for (direction, header) in [
+            (Direction::Reply, segment(flags::SYN | flags::ACK, 500, 101, 0)),
+            (Direction::Forward, segment(flags::ACK, 101, 501, 0)),
+        ] {
+            assert!(!table.may_be_offloaded(id));
+            table.touch(id, direction, 1, 60, Some(&header));
+        }
+        id
+    }
+
+    #[test]
+    fn a_connection_goes_on_from_what_passed_unseen() {
+        let mut table = ConnectionTable::new(Seed::repeatable(1));
+        let id = established(&mut table);
+        assert!(table.may_be_offloaded(id));
+        table.set_offloaded(id, true);
+        let [first, second] = table.numbers(id).expect("all are known");
+        assert_eq!((first.end, first.ack, second.end, second.ack), (101, 501, 501, 101));
+        // Far ahead: out of window until it is told.
+        let fin = segment(flags::FIN | flags::ACK, 1_000_101, 501, 0);
+        assert!(matches!(table.touch(id, Direction::Forward, 2, 60, Some(&fin)), TcpOutcome::Invalid(_)));
+        let passed = UnseenPackets { packets: 700, bytes: 1_000_000, last_ms: 2, numbers: None };
+        let sent = EndNumbers { end: 1_000_101, ..first };
+        table.follow_unseen(id, Direction::Forward, &UnseenPackets { numbers: Some(sent), ..passed });
+        let answers = EndNumbers { ack: 1_000_101, ..second };
+        table.follow_unseen(
+            id,
+            Direction::Reply,
+            &UnseenPackets { packets: 1, bytes: 60, numbers: Some(answers), ..passed },
+        );
+        assert_eq!(table.get(id).packets, [701, 2]);
+        assert_eq!(
+            table.touch(id, Direction::Forward, 2, 60, Some(&fin)),
+            TcpOutcome::Moves(ConnState::FinWait)
+        );
+        assert!(!table.may_be_offloaded(id));
+    }
+
+    #[test]
+    fn a_connection_with_unseen_packets_is_not_timed_out() {
+        let mut table = ConnectionTable::new(Seed::repeatable(1));
+        let id = established(&mut table);
+        table.set_offloaded(id, true);
+        let week = 7 * 24 * 3_600_000;
+        let mut owner = |_: &Connection, _| {};
+        table.advance(week, &mut owner);
+        table.advance(week + 1000, &mut owner);
+        assert_eq!(table.len(), 1);
+        table.set_offloaded(id, false);
+        table.advance(week + 2000, &mut owner);
+        assert_eq!(table.len(), 0);
+    }
+}

@@ -1,0 +1,406 @@
+//! Flow offload of connections: offers their flows to the host, collects what has passed of them, and ends them.
+
+use super::VerdictId;
+use super::offloaded_flows::{Collected, FlowOwner, LateCount, PlacedFlow};
+use super::tracking::Conntrack;
+use crate::compiled::Snapshot;
+use crate::counters::Count;
+use crate::drop::DropReason;
+use crate::offload::{FlowKey, FlowOffload, FlowWrites, KeptReason, OffloadedFlow, TrafficClass};
+use crate::offload_writes::constant_writes;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
+use mmb_conn::{ConnId, Direction, UnseenPackets, proto};
+use mmb_packet::PortId;
+use mmb_policy::settings::Offload;
+
+/// The packet of a direction of a connection with which its flow is offered: shorter connections are not worth it.
+const OFFERED_AFTER: u64 = 3;
+
+/// How often the walk over all places does a step, and the steps in which it visits all of them.
+const STEP_MS: u64 = 10;
+const STEPS: usize = 25;
+
+/// How long flows without a connection, and prepared ones, stay without a packet; and any flow if places are few.
+const IDLE_MS: u64 = 30_000;
+const CROWDED_IDLE_MS: u64 = 1_000;
+
+/// What a packet tells about its flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowSample {
+    /// Its ingress port.
+    pub(crate) port: PortId,
+    /// Its VLAN tag, if it has one.
+    pub(crate) vlan: Option<u16>,
+    /// The kernel could not tell packets of the flow from others: more tags, extension headers.
+    pub(crate) is_odd: bool,
+    /// A rule may match it that looks at more than addresses, ports and protocol.
+    pub(crate) is_blocked: bool,
+}
+
+impl Conntrack {
+    /// Gives flows to a host.
+    pub(crate) fn set_offload(&mut self, host: Box<dyn FlowOffload>) {
+        self.state.flows.set_host(host);
+    }
+
+    /// Takes over the policy: flows of the one before are installed no more.
+    pub(crate) fn configure_offload(&mut self, snapshot: &Snapshot) {
+        self.collect_flows();
+        let is_on = snapshot.offload == Offload::Auto;
+        self.state.flows.begin_epoch(if is_on { snapshot.epoch() } else { 0 });
+        self.count_flows();
+    }
+
+    fn count_flows(&self) {
+        let (installed, capacity) = self.state.flows.sizes();
+        self.state.cells.flows_now(installed as u64, capacity.into());
+    }
+
+    /// Whether flows are offloaded under the policy in use.
+    #[inline]
+    pub(crate) fn offloads(&self) -> bool {
+        self.state.flows.is_on()
+    }
+
+    /// Whether the verdict of a connection's packets may be known to the quick pass: their flow was offered first.
+    #[inline]
+    pub(super) fn was_offered(&self, (id, direction): (ConnId, Direction)) -> bool {
+        !self.offloads() || self.table.get(id).packets[direction as usize] > OFFERED_AFTER
+    }
+
+    /// Whether the flow of a packet that passed by its cached verdict should be offered to the host.
+    #[inline]
+    pub(crate) fn offers(&self, (id, direction): (ConnId, Direction)) -> bool {
+        self.offloads() && self.offers_flow(id, direction)
+    }
+
+    #[inline(never)]
+    fn offers_flow(&self, id: ConnId, direction: Direction) -> bool {
+        let flows = &self.state.flows;
+        let is_prepared = || flows.of_connection(id, direction).is_some_and(|place| flows.is_prepared(place));
+        self.table.get(id).packets[direction as usize] >= OFFERED_AFTER
+            && !flows.was_refused(id, self.state.now_ms)
+            && !(self.table.is_offloaded(id) && is_prepared())
+    }
+
+    /// Offers the flow of a packet that passed by this cached verdict to the host.
+    #[inline(never)]
+    pub(crate) fn offer(
+        &mut self,
+        snapshot: &Snapshot,
+        (id, direction): (ConnId, Direction),
+        cached: VerdictId,
+        sample: FlowSample,
+    ) {
+        if let Err(reason) = self.try_offer(snapshot, (id, direction), cached, sample) {
+            self.state.cells.flow_kept(reason);
+            self.state.flows.refuse(id, self.state.now_ms);
+        }
+        self.count_flows();
+    }
+
+    fn try_offer(
+        &mut self,
+        snapshot: &Snapshot,
+        (id, direction): (ConnId, Direction),
+        cached: VerdictId,
+        FlowSample { port, vlan, is_odd, is_blocked }: FlowSample,
+    ) -> Result<(), KeptReason> {
+        let Some((to, mtu)) = snapshot.route(port).to else { return Err(KeptReason::Device) };
+        if !self.state.flows.joins(port, Some(to)) {
+            return Err(KeptReason::Device);
+        }
+        if is_odd || !matches!(self.table.proto(id), proto::TCP | proto::UDP) {
+            return Err(KeptReason::Protocol);
+        }
+        if is_blocked {
+            return Err(KeptReason::PerPacket);
+        }
+        if let Some(extension) = self.table.ids(id).extension {
+            let has_stream = self.state.extensions.get(extension).stream.is_some();
+            return Err(if has_stream { KeptReason::Stream } else { KeptReason::Numbers });
+        }
+        if !self.table.may_be_offloaded(id) {
+            return Err(KeptReason::OneWay);
+        }
+        let tuples = self.table.tuples(id);
+        let from = tuples[direction as usize];
+        let key = FlowKey {
+            port,
+            vlan,
+            family: from.family,
+            proto: from.proto,
+            addresses: from.addresses,
+            ports: from.ports,
+        };
+        let leaving = tuples[direction.turned() as usize].reversed();
+        let translation = FlowWrites {
+            addresses: (leaving.addresses != from.addresses).then_some(leaving.addresses),
+            ports: (leaving.ports != from.ports).then_some(leaving.ports),
+            ..FlowWrites::default()
+        };
+        let rules = self.state.cache.rules(cached);
+        if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_by_chance()) {
+            return Err(KeptReason::PerPacket);
+        }
+        let edits = rules.iter();
+        let edits = edits.filter_map(|slot| snapshot.edit(snapshot.actions.at(slot.index()).edit()?));
+        let writes = constant_writes(&key, translation, edits).ok_or(KeptReason::Rewrite)?;
+        let flow = OffloadedFlow {
+            key,
+            epoch: self.state.flows.epoch(),
+            to: Some(to),
+            longest: mtu,
+            writes,
+            tcp: None,
+        };
+        let owner = FlowOwner::Connection(id, direction, cached);
+        let place = self.state.flows.prepare(flow, owner, None, self.state.now_ms).ok_or(KeptReason::Full)?;
+        self.table.set_offloaded(id, true);
+        match self.table.numbers(id) {
+            None => self.install(place, None),
+            Some(numbers) => {
+                let flows = &self.state.flows;
+                let other =
+                    flows.of_connection(id, direction.turned()).filter(|other| flows.is_prepared(*other));
+                // The other direction installs both.
+                let Some(other) = other else { return Ok(()) };
+                self.install(other, Some((numbers[direction.turned() as usize], place)))?;
+                self.install(place, Some((numbers[direction as usize], other)))
+            }
+        }
+    }
+
+    fn install(&mut self, place: u32, tcp: Option<(mmb_conn::EndNumbers, u32)>) -> Result<(), KeptReason> {
+        if !self.state.flows.install(place, tcp) {
+            return Err(KeptReason::Full);
+        }
+        self.state.cells.flow_installed();
+        Ok(())
+    }
+
+    /// Offers a flow without a connection to the host: its packets match these rules, in order, and leave by `to`, or are dropped by one of
+    /// them.
+    pub(crate) fn offer_by_rules(
+        &mut self,
+        snapshot: &Snapshot,
+        key: FlowKey,
+        rules: &[RuleSlot],
+        outcome: Result<(PortId, u32), RuleSlot>,
+    ) {
+        if let Err(reason) = self.try_offer_by_rules(snapshot, key, rules, outcome) {
+            self.state.cells.flow_kept(reason);
+        }
+        self.count_flows();
+    }
+
+    fn try_offer_by_rules(
+        &mut self,
+        snapshot: &Snapshot,
+        key: FlowKey,
+        rules: &[RuleSlot],
+        outcome: Result<(PortId, u32), RuleSlot>,
+    ) -> Result<(), KeptReason> {
+        let to = outcome.ok();
+        if !self.state.flows.joins(key.port, to.map(|(to, _)| to)) {
+            return Err(KeptReason::Device);
+        }
+        if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_by_chance()) {
+            return Err(KeptReason::PerPacket);
+        }
+        let edits = rules.iter().filter(|_| to.is_some());
+        let edits = edits.filter_map(|slot| snapshot.edit(snapshot.actions.at(slot.index()).edit()?));
+        let writes = constant_writes(&key, FlowWrites::default(), edits).ok_or(KeptReason::Rewrite)?;
+        let is_icmp = !matches!(key.proto, proto::TCP | proto::UDP);
+        if is_icmp && (writes.addresses.is_some() || writes.ports.is_some()) {
+            return Err(KeptReason::Rewrite);
+        }
+        debug_assert!(
+            writes.traffic_class.value & !writes.traffic_class.mask == TrafficClass::default().value
+        );
+        let (to, longest) = to.map_or((None, u32::MAX), |(to, mtu)| (Some(to), mtu));
+        let flow = OffloadedFlow { key, epoch: self.state.flows.epoch(), to, longest, writes, tcp: None };
+        let (owner, now_ms) = (FlowOwner::Rules(rules.into()), self.state.now_ms);
+        let place = self.state.flows.prepare(flow, owner, outcome.err(), now_ms).ok_or(KeptReason::Full)?;
+        self.install(place, None)
+    }
+
+    /// Counts a packet of a flow without a connection. True if the flow should be offered.
+    #[inline]
+    pub(crate) fn is_worth(&mut self, hash: u64) -> bool {
+        self.state.flows.is_worth(hash)
+    }
+
+    /// Takes over what has passed of a connection, before a packet of it is looked at.
+    #[inline]
+    pub(super) fn catch_up(&mut self, id: ConnId) {
+        if self.table.is_offloaded(id) {
+            self.collect_connection(id);
+        }
+    }
+
+    #[inline(never)]
+    fn collect_connection(&mut self, id: ConnId) {
+        for direction in Direction::ALL {
+            if let Some(place) = self.state.flows.of_connection(id, direction) {
+                self.collect(place);
+            }
+        }
+    }
+
+    /// Takes over what has passed of the flow in a place.
+    fn collect(&mut self, place: u32) {
+        let now_ms = self.state.now_ms;
+        if let Some(collected) = self.state.flows.collect(place, now_ms)
+            && let Some(placed) = self.state.flows.get(place)
+        {
+            let Collected { count, idle_ms, numbers } = collected;
+            self.state.count_offloaded(placed.flow.key.port, placed.flow.to, count);
+            self.state.credit_flow(placed, count);
+            if let FlowOwner::Connection(id, direction, _) = placed.owner {
+                let numbers = placed.flow.tcp.map(|_| numbers);
+                let last_ms = now_ms.saturating_sub(idle_ms);
+                let Count { packets, bytes } = count;
+                let passed = UnseenPackets { packets, bytes, last_ms, numbers };
+                self.table.follow_unseen(id, direction, &passed);
+            }
+        }
+        if let Some(&PlacedFlow { owner: FlowOwner::Connection(id, direction, _), .. }) =
+            self.state.flows.get(place)
+            && let Some(numbers) = self.table.numbers(id)
+        {
+            self.state.flows.follow(place, numbers[direction as usize]);
+        }
+    }
+
+    /// Takes over what has passed of all flows.
+    pub(crate) fn collect_flows(&mut self) {
+        if self.state.flows.is_empty() {
+            return;
+        }
+        self.state.flows.all_places().for_each(|place| self.collect(place));
+        while let Some(late) = self.state.flows.next_rested(self.state.now_ms) {
+            self.state.count_late(&late);
+        }
+    }
+
+    /// Ends the flows of a connection, if it has some.
+    #[inline]
+    pub(super) fn end_flows(&mut self, id: ConnId) {
+        if self.table.is_offloaded(id) {
+            self.end_flows_of(id);
+        }
+    }
+
+    #[inline(never)]
+    fn end_flows_of(&mut self, id: ConnId) {
+        for direction in Direction::ALL {
+            self.state
+                .flows
+                .of_connection(id, direction)
+                .into_iter()
+                .for_each(|place| self.state.flows.stop(place));
+        }
+        self.collect_connection(id);
+        self.state.end_flows(id);
+        self.table.set_offloaded(id, false);
+        self.count_flows();
+    }
+
+    /// Ends the flows of a connection that one of its ends has begun to end.
+    #[inline]
+    pub(super) fn end_flows_if_over(&mut self, id: ConnId) {
+        if self.table.is_offloaded(id) && !self.table.may_be_offloaded(id) {
+            self.end_flows_of(id);
+        }
+    }
+
+    /// Has the packets of a connection that passed a worker in numbers offered again.
+    pub(super) fn offer_again(&mut self, id: ConnId) {
+        if self.offloads() && !self.table.is_offloaded(id) && self.table.may_be_offloaded(id) {
+            Direction::ALL.iter().for_each(|direction| self.table.forget(id, *direction));
+        }
+    }
+
+    /// Does a step of the walk over all flows: takes over what has passed, and ends flows that are not needed.
+    #[inline]
+    pub(super) fn walk_flows(&mut self) {
+        if self.state.flows.is_empty() || self.state.now_ms < self.state.flows.next_ms {
+            return;
+        }
+        self.walk();
+    }
+
+    #[inline(never)]
+    fn walk(&mut self) {
+        let now_ms = self.state.now_ms;
+        self.state.flows.next_ms = now_ms + STEP_MS;
+        let is_crowded = self.state.flows.is_crowded();
+        for place in self.state.flows.next_places(STEPS) {
+            self.collect(place);
+            let Some(placed) = self.state.flows.get(place) else { continue };
+            let idle_ms = now_ms.saturating_sub(placed.used_ms);
+            let is_idle = idle_ms >= if is_crowded { CROWDED_IDLE_MS } else { IDLE_MS };
+            match placed.owner {
+                FlowOwner::Connection(id, ..) => {
+                    let is_over = self.table.expires_ms(id, now_ms) == 0;
+                    if is_over || is_idle {
+                        self.end_flows_of(id);
+                        self.offer_again(id);
+                        self.state.cells.flow_evicted();
+                    }
+                }
+                FlowOwner::Rules(_) => {
+                    if is_idle {
+                        self.state.flows.stop(place);
+                        self.collect(place);
+                        self.state.flows.end(place, now_ms);
+                        self.state.cells.flow_evicted();
+                    }
+                }
+            }
+        }
+        while let Some(late) = self.state.flows.next_rested(now_ms) {
+            self.state.count_late(&late);
+        }
+        self.count_flows();
+    }
+}
+
+impl super::shared::WorkerState {
+    /// Counts packets that the host has forwarded or dropped.
+    fn count_offloaded(&self, from: PortId, to: Option<PortId>, count: Count) {
+        self.cells.rx(usize::from(from.0), count);
+        match to {
+            Some(to) => self.cells.forwarded(usize::from(to.0), count),
+            None => self.cells.count_drop(DropReason::Rule, count.packets),
+        }
+        self.cells.offloaded(count);
+    }
+
+    fn count_late(&self, late: &LateCount) {
+        if late.count.packets > 0 {
+            self.count_offloaded(late.from, late.to, late.count);
+        }
+    }
+
+    /// Adds packets of a flow to the counters of its rules.
+    fn credit_flow(&self, placed: &PlacedFlow, count: Count) {
+        let rules = match &placed.owner {
+            FlowOwner::Connection(_, _, verdict) => self.cache.rules(*verdict),
+            FlowOwner::Rules(rules) => rules,
+        };
+        rules.iter().for_each(|slot| self.rule_cells.slot(*slot).add(count));
+        placed.dropped_by.into_iter().for_each(|slot| self.rule_cells.dropped(slot).add(count));
+    }
+
+    /// Ends the flows of a connection.
+    pub(super) fn end_flows(&mut self, id: ConnId) {
+        for direction in Direction::ALL {
+            if let Some(place) = self.flows.of_connection(id, direction) {
+                self.flows.end(place, self.now_ms);
+            }
+        }
+    }
+}

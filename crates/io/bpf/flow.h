@@ -1,0 +1,71 @@
+/* The layout that the BPF programs and crates/io/src/offload share. Both sides assert it. */
+#ifndef MMB_FLOW_H
+#define MMB_FLOW_H
+
+#include <linux/types.h>
+
+/* What identifies the packets of a flow. Addresses and ports are as in the packet. */
+struct flow_key {
+	__u32 ifindex; /* the ingress interface */
+	__u16 vlan;    /* VLAN id with VLAN_PRESENT, 0 for an untagged packet */
+	__u8 family;   /* 4 or 6 */
+	__u8 proto;
+	__u32 saddr[4]; /* the last three words are 0 for IPv4 */
+	__u32 daddr[4];
+	__u16 sport; /* type and code of an ICMP query, whose identifier is in dport */
+	__u16 dport;
+};
+
+#define VLAN_PRESENT 0x1000
+
+/* Bits of flow.flags: what is written. */
+#define FLOW_DROP 1	    /* packets are dropped */
+#define FLOW_ADDRESSES 2    /* saddr and daddr are written */
+#define FLOW_PORTS 4	    /* sport and dport are written */
+#define FLOW_TTL 8	    /* TTL or hop limit */
+#define FLOW_TRAFFIC_CLASS 16 /* bits of the traffic class: traffic_mask, traffic_class */
+#define FLOW_LABEL 32	    /* the flow label of IPv6 */
+#define FLOW_DMAC 64
+#define FLOW_SMAC 128
+#define FLOW_WINDOWS 256    /* TCP windows are checked, by the numbers of both directions */
+#define FLOW_WRITES 0xfe
+
+/* No flow, or no flow of the other direction. */
+#define NO_FLOW 0xffffffff
+
+/* One flow: what becomes of its packets, and what has become of them. */
+struct flow {
+	__u32 epoch;  /* that of the policy by which it was decided; 0: not in use */
+	__u32 egress; /* interface number */
+	__u16 flags;
+	__u16 longest; /* the longest IP packet that may leave, in bytes */
+	__u8 ttl;
+	__u8 traffic_class;
+	__u8 traffic_mask;
+	__u8 scale; /* TCP: the shift of the sender's windows */
+	__u32 saddr[4];
+	__u32 daddr[4];
+	__u16 sport;
+	__u16 dport;
+	__u8 dmac[6];
+	__u8 smac[6];
+	/* Written by the programs, in a cache line of their own. */
+	__u64 packets; /* those that a frame stands for are counted one by one */
+	__u64 bytes;
+	__u64 last_ns; /* CLOCK_MONOTONIC, to some milliseconds */
+	__u32 end;     /* TCP: the highest number after a segment */
+	__u32 ack;     /* TCP: the highest acknowledgment */
+	__u32 window;  /* TCP: the largest window, not scaled */
+	/* Not written by the programs. */
+	__u32 peer;  /* TCP: the flow of the other direction */
+	__u32 label; /* flow label, as a number */
+	__u32 reserved[5];
+};
+
+/* What user space tells all programs. */
+struct control {
+	__u32 epoch; /* flows of another epoch are not used */
+	__u32 reserved;
+};
+
+#endif

@@ -1,0 +1,229 @@
+//! The flows of one worker, in the map that the programs read.
+
+use super::raw::{CONFIG_WORDS, RawFlow, RawKey};
+use crate::bpf;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+
+/// `struct flow` in shared memory.
+#[repr(C, align(64))]
+struct SharedFlow {
+    /// The words of the first line; the epoch is the first one.
+    config: [AtomicU32; CONFIG_WORDS],
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    last_ns: AtomicU64,
+    end: AtomicU32,
+    ack: AtomicU32,
+    window: AtomicU32,
+    peer: AtomicU32,
+    label: AtomicU32,
+    _reserved: [AtomicU32; 5],
+}
+
+const _: () = assert!(size_of::<SharedFlow>() == 128);
+
+/// `struct control` in shared memory.
+#[repr(C)]
+struct SharedControl {
+    epoch: AtomicU32,
+    _reserved: AtomicU32,
+}
+
+/// The values of an array map, as memory of this process.
+struct MappedArray<T> {
+    first: NonNull<T>,
+    count: usize,
+}
+
+// SAFETY: the memory consists of atomics, belongs to the value, and stays at its place.
+unsafe impl<T: Sync> Send for MappedArray<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for MappedArray<T> {}
+
+impl<T> MappedArray<T> {
+    /// Maps the values of an array map with so many entries, whose values have the size of `T`, which consists of atomics.
+    fn new(map: BorrowedFd<'_>, count: usize) -> std::io::Result<MappedArray<T>> {
+        // SAFETY: a new mapping at a place that the kernel chooses. The map has `count` values of that size, which is a multiple of 8, so that they
+        // lie next to each other; it was made for being mapped.
+        let first = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                count * size_of::<T>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(first) {
+            Some(place) if first != libc::MAP_FAILED => Ok(MappedArray { first: place.cast(), count }),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
+    fn get(&self) -> &[T] {
+        // SAFETY: the mapping has so many values, lasts as long as `self`, and any bytes are valid atomics.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl<T> Drop for MappedArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, to which no reference is left.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), self.count * size_of::<T>()) };
+    }
+}
+
+/// The maps of the programs.
+pub(super) struct SharedFlows {
+    index: OwnedFd,
+    flows: MappedArray<SharedFlow>,
+    control: MappedArray<SharedControl>,
+}
+
+impl std::fmt::Debug for SharedFlows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedFlows").field("capacity", &self.flows.count).finish_non_exhaustive()
+    }
+}
+
+impl SharedFlows {
+    /// Takes the index, and maps the flows, so many, and the control map.
+    pub(super) fn new(
+        index: BorrowedFd<'_>,
+        flows: BorrowedFd<'_>,
+        control: BorrowedFd<'_>,
+        count: u32,
+    ) -> std::io::Result<SharedFlows> {
+        Ok(SharedFlows {
+            index: index.try_clone_to_owned()?,
+            flows: MappedArray::new(flows, count as usize)?,
+            control: MappedArray::new(control, 1)?,
+        })
+    }
+
+    /// Flows of another epoch are not used from now on.
+    pub(super) fn set_epoch(&self, epoch: u32) {
+        self.control.get()[0].epoch.store(epoch, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        self.flows.count as u32
+    }
+}
+
+/// What the programs have counted for a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawUsage {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Milliseconds since the last one.
+    pub idle_ms: u64,
+    /// TCP: the number after the last one that the sender has sent.
+    pub end: u32,
+    /// TCP: the last number that it acknowledged.
+    pub ack: u32,
+    /// TCP: its largest window, not scaled.
+    pub window: u32,
+}
+
+/// A part of the table of flows, which one thread writes: places from 0 to [`FlowTable::capacity`].
+#[derive(Debug)]
+pub struct FlowTable {
+    shared: Arc<SharedFlows>,
+    first: u32,
+    count: u32,
+}
+
+impl FlowTable {
+    pub(super) fn new(shared: &Arc<SharedFlows>, first: u32, count: u32) -> FlowTable {
+        FlowTable { shared: Arc::clone(shared), first, count }
+    }
+
+    /// The number of places.
+    pub fn capacity(&self) -> u32 {
+        self.count
+    }
+
+    /// The number of a place among those of all parts, as [`RawFlow::peer`] has it.
+    pub fn number(&self, place: u32) -> u32 {
+        self.first + place
+    }
+
+    fn flow(&self, place: u32) -> &SharedFlow {
+        assert!(place < self.count, "a place of this part");
+        &self.shared.flows.get()[self.number(place) as usize]
+    }
+
+    /// Puts a flow in a place that is free, or has one with the same key. Its counts begin at zero.
+    ///
+    /// # Errors
+    /// The kernel refuses another entry.
+    pub fn install(&self, place: u32, key: &RawKey, new: &RawFlow) -> std::io::Result<()> {
+        let flow = self.flow(place);
+        // No packet takes it while it changes.
+        flow.config[0].store(0, Release);
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        for (word, value) in flow.config.iter().zip(new.config()).skip(1) {
+            word.store(value, Relaxed);
+        }
+        flow.packets.store(0, Relaxed);
+        flow.bytes.store(0, Relaxed);
+        flow.last_ns.store(now_ns(), Relaxed);
+        flow.end.store(new.end, Relaxed);
+        flow.ack.store(new.ack, Relaxed);
+        flow.window.store(new.window, Relaxed);
+        flow.peer.store(new.peer, Relaxed);
+        flow.label.store(new.label, Relaxed);
+        bpf::update(&self.shared.index, key.bytes(), &self.number(place).to_ne_bytes())?;
+        flow.config[0].store(new.epoch, Release);
+        Ok(())
+    }
+
+    /// Ends the flow in a place: no packet takes it from now on, except those that are on their way.
+    pub fn end(&self, place: u32, key: &RawKey) {
+        self.flow(place).config[0].store(0, Release);
+        // There is none if the kernel had no room for it.
+        let _ = bpf::delete(&self.shared.index, key.bytes());
+    }
+
+    /// What the programs have counted for the flow in a place.
+    pub fn usage(&self, place: u32) -> RawUsage {
+        let flow = self.flow(place);
+        RawUsage {
+            packets: flow.packets.load(Relaxed),
+            bytes: flow.bytes.load(Relaxed),
+            idle_ms: now_ns().saturating_sub(flow.last_ns.load(Relaxed)) / 1_000_000,
+            end: flow.end.load(Relaxed),
+            ack: flow.ack.load(Relaxed),
+            window: flow.window.load(Relaxed),
+        }
+    }
+
+    /// Tells a flow how far its sender has come.
+    pub fn follow(&self, place: u32, end: u32, ack: u32, window: u32) {
+        let flow = self.flow(place);
+        let is_after = |new: u32, old: u32| new.wrapping_sub(old).cast_signed() > 0;
+        for (number, new) in [(&flow.end, end), (&flow.ack, ack)] {
+            if is_after(new, number.load(Relaxed)) {
+                number.store(new, Relaxed);
+            }
+        }
+        if window > flow.window.load(Relaxed) {
+            flow.window.store(window, Relaxed);
+        }
+    }
+}
+
+/// The clock of `last_ns`: `bpf_ktime_get_coarse_ns`.
+fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is filled in.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}

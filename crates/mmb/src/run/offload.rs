@@ -1,0 +1,183 @@
+//! The flow offload of kernel interfaces: the engine's flows in the form of the BPF programs.
+
+use mmb_engine::{EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, OffloadEpoch, OffloadedFlow};
+use mmb_io::OpenPorts;
+use mmb_io::flows::{FlowTable, NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
+use mmb_packet::PortId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The most flows that the kernel forwards, over all workers: some 32 MB of kernel memory.
+pub(super) const FLOWS: u32 = 1 << 16;
+
+/// The interface numbers of ports by which flows may come in and leave, by port; 0 for others. The control thread changes them when an interface
+/// goes and comes back.
+#[derive(Clone, Debug)]
+pub(super) struct FlowInterfaces(Arc<[InterfaceNumbers]>);
+
+#[derive(Debug, Default)]
+struct InterfaceNumbers {
+    ingress: AtomicU32,
+    egress: AtomicU32,
+}
+
+impl FlowInterfaces {
+    pub(super) fn new(ports: &OpenPorts) -> FlowInterfaces {
+        let interfaces = FlowInterfaces(ports.ports().iter().map(|_| InterfaceNumbers::default()).collect());
+        (0..ports.ports().len()).for_each(|port| _ = interfaces.take_up(ports, port));
+        interfaces
+    }
+
+    /// Takes up the interface of a port, which is usable; true if it has changed.
+    pub(super) fn take_up(&self, ports: &OpenPorts, port: usize) -> bool {
+        let opened = &ports.ports()[port];
+        let is_up = opened.health() == mmb_io::Health::Up;
+        let egress = opened.interface_index().filter(|_| is_up).unwrap_or(0);
+        let ingress =
+            if opened.forwards_flows().is_some() { opened.interface_index().unwrap_or(0) } else { 0 };
+        let numbers = &self.0[port];
+        let before = (
+            numbers.ingress.swap(ingress, Ordering::Relaxed),
+            numbers.egress.swap(egress, Ordering::Relaxed),
+        );
+        before != (ingress, egress)
+    }
+
+    fn ingress(&self, port: PortId) -> Option<u32> {
+        let number = self.0.get(usize::from(port.0))?.ingress.load(Ordering::Relaxed);
+        Some(number).filter(|number| *number != 0)
+    }
+
+    fn egress(&self, port: PortId) -> Option<u32> {
+        let number = self.0.get(usize::from(port.0))?.egress.load(Ordering::Relaxed);
+        Some(number).filter(|number| *number != 0)
+    }
+}
+
+/// One worker's part of the kernel's flows.
+pub(super) struct KernelFlows {
+    table: FlowTable,
+    interfaces: FlowInterfaces,
+    /// The keys of flows in their places, as they were installed: an interface may have another number by their end.
+    keys: Vec<RawKey>,
+}
+
+/// The parts of all workers, if the programs are loaded.
+pub(super) fn tables(ports: &OpenPorts, interfaces: &FlowInterfaces, workers: u16) -> Vec<KernelFlows> {
+    let Ok(programs) = ports.flows() else { return Vec::new() };
+    let share = programs.capacity() / u32::from(workers).max(1);
+    let table = |worker: u16| KernelFlows {
+        table: programs.table(u32::from(worker) * share, share),
+        interfaces: interfaces.clone(),
+        keys: vec![RawKey::default(); share as usize],
+    };
+    (0..workers).map(table).collect()
+}
+
+/// Sets the epoch of all flows.
+pub(super) struct KernelEpoch<F>(pub(super) F);
+
+impl<F: Fn(u32) + Send> OffloadEpoch for KernelEpoch<F> {
+    fn set_epoch(&self, epoch: u32) {
+        self.0(epoch);
+    }
+}
+
+impl FlowOffload for KernelFlows {
+    fn capacity(&self) -> u32 {
+        self.table.capacity()
+    }
+
+    fn joins(&self, from: PortId, to: Option<PortId>) -> bool {
+        self.interfaces.ingress(from).is_some() && to.is_none_or(|to| self.interfaces.egress(to).is_some())
+    }
+
+    fn install(&mut self, place: u32, flow: &OffloadedFlow) -> bool {
+        let Some((key, raw)) = self.raw(flow) else { return false };
+        self.keys[place as usize] = key;
+        self.table.install(place, &key, &raw).is_ok()
+    }
+
+    fn end(&mut self, place: u32, _: &FlowKey) {
+        self.table.end(place, &self.keys[place as usize]);
+    }
+
+    fn usage(&self, place: u32) -> FlowUsage {
+        let usage = self.table.usage(place);
+        FlowUsage {
+            packets: usage.packets,
+            bytes: usage.bytes,
+            idle_ms: usage.idle_ms,
+            numbers: EndNumbers { end: usage.end, ack: usage.ack, window: usage.window as u16, scale: 0 },
+        }
+    }
+
+    fn follow(&mut self, place: u32, numbers: EndNumbers) {
+        self.table.follow(place, numbers.end, numbers.ack, numbers.window.into());
+    }
+}
+
+impl KernelFlows {
+    /// A flow as the programs have it; `None` if one of its interfaces is gone.
+    fn raw(&self, flow: &OffloadedFlow) -> Option<(RawKey, RawFlow)> {
+        let OffloadedFlow { key, epoch, to, longest, writes, tcp } = flow;
+        let raw_key = RawKey {
+            ifindex: self.interfaces.ingress(key.port)?,
+            vlan: key.vlan.map_or(0, |vlan| vlan | VLAN_PRESENT),
+            family: key.family,
+            proto: key.proto,
+            saddr: address(key.family, key.addresses[0]),
+            daddr: address(key.family, key.addresses[1]),
+            sport: key.ports[0].to_be(),
+            dport: key.ports[1].to_be(),
+        };
+        let FlowWrites { addresses, ports, ttl, traffic_class, label, macs } = writes;
+        let set = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        let bits = [
+            set(to.is_none(), flags::DROP),
+            set(addresses.is_some(), flags::ADDRESSES),
+            set(ports.is_some(), flags::PORTS),
+            set(ttl.is_some(), flags::TTL),
+            set(traffic_class.mask != 0, flags::TRAFFIC_CLASS),
+            set(label.is_some(), flags::LABEL),
+            set(macs[0].is_some(), flags::DMAC),
+            set(macs[1].is_some(), flags::SMAC),
+            set(tcp.is_some(), flags::WINDOWS),
+        ];
+        let [saddr, daddr] = addresses.unwrap_or_default().map(|bits| address(key.family, bits));
+        let [sport, dport] = ports.unwrap_or_default().map(u16::to_be);
+        let (numbers, peer) = tcp.unwrap_or_default();
+        let raw = RawFlow {
+            epoch: *epoch,
+            egress: to.map_or(Some(0), |to| self.interfaces.egress(to))?,
+            flags: bits.iter().fold(0, |all, bit| all | bit),
+            longest: (*longest).min(u16::MAX.into()) as u16,
+            ttl: ttl.unwrap_or_default(),
+            traffic_class: traffic_class.value,
+            traffic_mask: traffic_class.mask,
+            scale: numbers.scale,
+            saddr,
+            daddr,
+            sport,
+            dport,
+            dmac: macs[0].unwrap_or_default(),
+            smac: macs[1].unwrap_or_default(),
+            end: numbers.end,
+            ack: numbers.ack,
+            window: numbers.window.into(),
+            peer: if tcp.is_some() { self.table.number(peer) } else { NO_FLOW },
+            label: label.unwrap_or_default(),
+        };
+        Some((raw_key, raw))
+    }
+}
+
+/// An address as in a packet.
+fn address(family: u8, address: u128) -> [u32; 4] {
+    let bytes = address.to_be_bytes();
+    let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    match family {
+        4 => [word(12), 0, 0, 0],
+        _ => [word(0), word(4), word(8), word(12)],
+    }
+}
