@@ -4,6 +4,7 @@ import pytest
 
 from evaluation import experiments, loads
 from evaluation.policies import FUNCTIONS
+from evaluation.report import targets
 from evaluation.systems import ALL, Unable
 
 # The time to start and end the programs of a run, on a machine that runs nothing else.
@@ -70,3 +71,22 @@ def test_files_change_the_load_and_not_the_policy():
 def test_what_users_have_is_measured_first(quick):
     devices = [experiment.offloads for experiment in experiments.plan(quick).experiments]
     assert devices[:4] == [True] * 4 and not any(devices[4:])
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_target_has_mmb_with_and_without_offload_and_its_peers_in_one_run(quick):
+    by_name = {experiment.name: experiment for experiment in experiments.plan(quick).experiments}
+    for target in targets.TARGETS:
+        for name in target.experiments:
+            measured = by_name[name]
+            assert target.load in measured.loads
+            assert {"mmb", "mmb-offload-off", "nftables", *target.peers} <= set(measured.systems), name
+    assert "wrk-close" in by_name["connections"].loads
+    for name in ("default-firewall", "firewall"):
+        assert {targets.FEWEST_RULES, targets.MOST_RULES} <= set(by_name[name].sizes)
+
+
+def test_peers_of_the_targets_support_the_work():
+    for experiment, _, policy, _, system in points(experiments.plan(quick=True)):
+        if experiment.offloads or experiment.name in ("established", "connections"):
+            assert system == "direct" or can(system, policy), (experiment.name, system)
