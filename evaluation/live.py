@@ -121,7 +121,7 @@ def _told(error):
 
 def _line(point):
     """A point in one line, during its measurement."""
-    where = f"  {point['load']:16}{point['x']:>9,} {point['axis']:6}{point['system']:16}"
+    where = f"  {point['load']:16}{point['x']:>9,} {point['axis']:10}{point['system']:16}"
     if point["absent"]:
         return f"{where} {point['absent']}"
     shown = []

@@ -43,17 +43,19 @@ ADVISING = (
 
 def devices(results):
     """The form of a device to use."""
-    body, wins = [], []
+    found, wins = {}, []
     for title, wanted in ADVISING:
         metric, unit, _ = main_metric(wanted["load"])
-        found = {system: results.median(metric, system=system, **wanted) for system in (*FORMS, "forward")}
-        if found[OURS] is None:
-            continue
-        body.append([title, *(f"{number(value)} {unit}" if value is not None else "–" for value in found.values())])
-        wins.append((title, _better_form(results, metric, wanted)))
-    if not body:
+        medians = {system: results.median(metric, system=system, **wanted) for system in (*FORMS, "forward")}
+        if medians[OURS] is not None:
+            found[title] = {system: f"{number(value)} {unit}" for system, value in medians.items() if value is not None}
+            wins.append((title, _better_form(results, metric, wanted)))
+    if not found:
         return ""
-    text = tables.rows(["one core", *FORMS.values(), "kernel forwarding, for comparison"], body)
+    titles = FORMS | {"forward": "kernel forwarding, for comparison"}
+    columns = [system for system in titles if any(system in values for values in found.values())]
+    body = [[title, *(values.get(system, "–") for system in columns)] for title, values in found.items()]
+    text = tables.rows(["one core", *(titles[system] for system in columns)], body)
     best = in_order(form for _, form in wins if form)
     if len(best) == 1:
         text += f"\nOn kernel interfaces use {best[0]}: it was ahead of the other here, or level."

@@ -27,7 +27,7 @@ def can(system, policy):
     return True
 
 
-QUICK_OMITS = {"mmb-no-rules", "mmb-af_packet", "xdp", "apache", "haproxy-http", "squid"}
+QUICK_OMITS = {"mmb-no-rules", "mmb-af_packet", "iptables", "xdp", "apache", "haproxy-http", "squid"}
 
 
 @pytest.mark.parametrize(("quick", "omitted"), [(True, QUICK_OMITS), (False, set())])
@@ -42,10 +42,10 @@ def test_five_runs_at_least(quick):
     assert experiments.plan(quick).runs >= 5
 
 
-def test_the_quick_plan_leaves_two_minutes_of_twelve_for_the_rest():
+def test_the_quick_plan_leaves_three_minutes_of_twelve_for_the_rest():
     plan = experiments.plan(quick=True)
     able = [system for *_, policy, _, system in points(plan) if can(system, policy)]
-    assert len(able) * plan.runs * (loads.SETTLING + plan.seconds + AROUND_A_RUN) < TWELVE_MINUTES - 120
+    assert len(able) * plan.runs * (loads.SETTLING + plan.seconds + AROUND_A_RUN) < TWELVE_MINUTES - 180
 
 
 def test_the_full_plan_has_the_sizes_of_the_paper():
