@@ -70,10 +70,10 @@ bench: setup build ## measure the table of docs/bench.md: cycles per packet besi
 	@echo
 	@$(MMB) bench --workload streams $(if $(QUICK),--seconds 0.3)
 
-evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy: docs/evaluation (OUT=DIR); about two hours, needs root
+evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy: docs/evaluation (OUT=DIR); about three hours, needs root
 	MMB=$(MMB) $(PYTHON) -m evaluation run --out $(OUT)
 
-evaluate-quick: evaluation-tools ## the same in ten minutes: fewer sizes, shorter runs
+evaluate-quick: evaluation-tools ## the same in twelve minutes: fewer sizes, shorter runs
 	MMB=$(MMB) $(PYTHON) -m evaluation run --quick --out $(OUT)
 
 vpp-bench: build vpp ## compare the cycles of mmb in VPP with mmb bench, the ACL plugin and NAT44-ED in one run; RUNS=5, INTO=FILE for the table

@@ -28,7 +28,7 @@ def main():
     parser = argparse.ArgumentParser(prog="evaluation", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure and report")
-    run.add_argument("--quick", action="store_true", help="fewer points and shorter runs: ten minutes at most on two cores")
+    run.add_argument("--quick", action="store_true", help="fewer points and shorter runs: some twelve minutes on two cores")
     run.add_argument("--only", default="", metavar="TEXT", help="only experiments with TEXT in their name")
     run.add_argument("--runs", type=int, metavar="N", help="runs of each point")
     run.add_argument("--seconds", type=float, metavar="S", help="seconds of a run between namespaces")

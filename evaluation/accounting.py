@@ -25,10 +25,11 @@ class Snapshot:
     def __init__(self, site):
         self.cpu = cpu()
         self.at = time.monotonic()
-        self.ends = [_interface(namespace, "eth0") for namespace in (site.client, site.server)]
+        self.ends = [interface(namespace) for namespace in (site.client, site.server)]
 
 
-def _interface(namespace, name):
+def interface(namespace, name="eth0"):
+    """Packets and bytes of an end's device so far."""
     with namespace.entered():
         return parse.interface(Path("/proc/thread-self/net/dev").read_text(), name)
 

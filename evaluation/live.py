@@ -18,6 +18,7 @@ FORMS = {
     "rtt_p50_us": "{:.0f} µs",
     "middle_busy": "{:.0%} busy",
     "cycles_per_packet": "{:.0f} cycles",
+    "cycles_per_kb": "{:.0f} cycles a KB",
 }
 
 
@@ -63,6 +64,7 @@ class Live:
             "load_title": load.title,
             "axis": experiment.axis,
             "x": x,
+            "offloads": experiment.offloads,
             "system": name,
             "system_title": systems.ALL[name].title,
             "absent": why,
@@ -119,12 +121,12 @@ def _told(error):
 
 def _line(point):
     """A point in one line, during its measurement."""
-    where = f"  {point['load']:12} {point['x']:>9,} {point['axis']:6}{point['system']:14}"
+    where = f"  {point['load']:16}{point['x']:>9,} {point['axis']:10}{point['system']:16}"
     if point["absent"]:
         return f"{where} {point['absent']}"
     shown = []
     for metric, form in FORMS.items():
-        if metric == "cycles_per_packet" and point["load"].startswith("ping"):
+        if metric.startswith("cycles") and (point["load"].startswith("ping") or point["offloads"] != (metric == "cycles_per_kb")):
             continue
         if found := method.values(point, metric):
             shown.append(form.format(method.spread(found)[1]))

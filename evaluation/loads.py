@@ -1,6 +1,7 @@
 """The loads on systems. A load runs between the ends of a site; `accounting` counts the packets that the middle forwards in the
 meantime, and the output of the programs themselves is added."""
 
+import contextlib
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ from lab.net import ip_counters
 from lab.process import run, wait_until
 
 from . import parse
-from .accounting import Snapshot, between
+from .accounting import Snapshot, between, interface
 from .policies import SERVER_NAME, WORD, page, text
 from .topology import BALANCED, CLIENT, SERVER
 
@@ -22,6 +23,8 @@ SETTLING = 0.25
 END_TIMEOUT_S = 15
 LASTING = 600
 FLOWS = 1024
+# Flows are answered again if a frame of them did not arrive, so many times.
+ATTEMPTS = 5
 
 
 class Failed(Exception):
@@ -183,8 +186,10 @@ class Web(Load):
     def start(self, site):
         log = site.folder / "wrk.log"
         log.unlink(missing_ok=True)
-        words = ["wrk", "-t", 1, "-c", self.connections, "-d", f"{LASTING}s", "--latency", self.url(site)]
-        return [site.client.start(words, log)]
+        return [site.client.start(self.words(site), log)]
+
+    def words(self, site):
+        return ["wrk", "-t", 1, "-c", self.connections, "-d", f"{LASTING}s", "--latency", self.url(site)]
 
     def url(self, site):
         return f"http://{self.address}/{self.size_kb}k"
@@ -211,6 +216,24 @@ class Requests(Web):
     def __init__(self, seconds, size_kb=8):
         super().__init__(seconds, size_kb)
         self.name = "wrk-8k"
+
+
+class NewConnections(Web):
+    """A new connection for each file, which the server closes."""
+
+    def __init__(self, seconds, size_kb=1):
+        super().__init__(seconds, size_kb)
+        self.name = "wrk-close"
+        self.title = f"wrk and nginx, a new connection for each file of {size_kb} KB"
+
+    def prepare(self, site):
+        super().prepare(site)
+        if site.first(self.name):
+            # Where the client closes first, its port stays taken for a minute: it has as many as there are, and takes them again.
+            site.client.sysctl(net__ipv4__ip_local_port_range="1024 65535", net__ipv4__tcp_tw_reuse=1)
+
+    def words(self, site):
+        return [*super().words(site), "-H", "Connection: close"]
 
 
 class BalancedFiles(Balanced):
@@ -298,21 +321,57 @@ class Small(Load):
         self.frame = frame
 
     def prepare(self, site):
-        if site.first(self.name):
-            rules = "add table netdev door; add chain netdev door in { type filter hook ingress device eth0 priority 0; }; "
-            site.server.run("nft", rules + "add rule netdev door in udp dport 9 drop")
+        if site.first("door"):
+            self._closed(site.server, "dport")
+
+    @staticmethod
+    def _closed(end, port):
+        """Drops the frames at the end's device."""
+        rules = "add table netdev door; add chain netdev door in { type filter hook ingress device eth0 priority 0; }; "
+        end.run("nft", rules + f"add rule netdev door in udp {port} 9 drop")
 
     def start(self, site):
         log = site.folder / "blast.log"
         log.unlink(missing_ok=True)
+        return [site.client.start(self._words(site, site.client), log)]
+
+    def _words(self, site, end):
         program = site.folder.parent / "blast"
         if not program.exists():
             run(["cc", "-O2", "-o", program, NATIVE / "blast.c"], timeout=60)
-        macs = [site.next_hop(site.client), site.mac(site.client, "eth0")]
-        return [site.client.start([program, "eth0", *macs, CLIENT, SERVER, FLOWS, self.frame], log)]
+        addresses = [CLIENT, SERVER] if end is site.client else [SERVER, CLIENT]
+        return [program, "eth0", site.next_hop(end), site.mac(end, "eth0"), *addresses, FLOWS, self.frame]
 
     def result(self, processes):
         return {f"blast_{key}": value for key, value in parse.blast(processes[0].output()).items()}
+
+
+class Established(Small):
+    """The same, after each flow was answered once, as a conversation would be: what a system remembers of flows, it remembers by then."""
+
+    def __init__(self, seconds, frame=60):
+        super().__init__(seconds, frame)
+        self.name = "udp-established"
+        self.title = "64-byte UDP frames of established flows"
+
+    def prepare(self, site):
+        super().prepare(site)
+        if site.first("door of the client"):
+            self._closed(site.client, "sport")
+
+    def start(self, site):
+        if not any(all(self._passed(site, way) for way in ("there", "back", "there")) for _ in range(ATTEMPTS)):
+            raise Failed(f"not all of {FLOWS} flows were answered")
+        return super().start(site)
+
+    def _passed(self, site, way):
+        """Sends one frame of each flow; returns whether all arrived."""
+        near, far = (site.client, site.server) if way == "there" else (site.server, site.client)
+        before = interface(far)["rx_packets"]
+        near.run(*self._words(site, near), way)
+        with contextlib.suppress(AssertionError):
+            return wait_until(lambda: interface(far)["rx_packets"] - before >= FLOWS, "all flows arrive", timeout=1)
+        return False
 
 
 class Ping(Load):

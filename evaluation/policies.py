@@ -51,8 +51,8 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """`kind`: none, firewall, stateful, nat, options, masks, balance, chain, patterns or one of `REWRITING`; `size` is the number of rules,
-    of functions (of the chain) or of literals, if the kind has several."""
+    """`kind`: none, firewall, stateful, nat, masquerade (a NAT to an address of the middle's choice), options, masks, balance, chain,
+    patterns or one of `REWRITING`; `size` is the number of rules, of functions (of the chain) or of literals, if the kind has several."""
 
     kind: str
     size: int = 0

@@ -8,7 +8,7 @@ each other by fixed routes and fixed neighbours. The neighbour entries contain t
 middle, and the far end's if a bump in the wire is in the middle; that is the only difference between systems.
 
 The work of the middle runs on one core, that of the ends on others: RPS steers packets for the middle to its core, or a NAPI
-thread does where XDP needs NAPI, and processes are pinned.
+thread does where XDP needs NAPI, and processes are pinned. Devices are as the kernel makes them in all else if `offloads` says so.
 """
 
 import contextlib
@@ -148,17 +148,27 @@ class Site(Cabled):
         """Steers packets that arrive on the device to these cores; none: the core on which they arrived."""
         namespace.run("sh", "-c", f"echo {mask(cores)} > /sys/class/net/{device}/queues/rx-0/rps_cpus")
 
-    def thread_napi(self):
-        """Moves the NAPI of the middle's devices, which exists because of an XDP program, to threads on the middle's core;
-        otherwise it runs on the core that sent the packet."""
+    @contextlib.contextmanager
+    def receiving_on_middle(self):
+        """What the kernel does with packets that arrive at the middle's devices runs on the middle's core, also if the devices get XDP
+        programs or lose them in the meantime. RPS steers packets of a device without XDP. The NAPI of a device with XDP would run on
+        the core that sent the packet; it moves to a thread, which is pinned."""
         before = _napi_threads()
+        yield
         for device in MIDDLE:
-            self.middle.run("sh", "-c", f"echo 1 > /sys/class/net/{device}/threaded")
-            self.steer(self.middle, device, [])
+            if self._has_xdp(device):
+                self.middle.run("sh", "-c", f"echo 1 > /sys/class/net/{device}/threaded")
+                self.steer(self.middle, device, [])
+            else:
+                self.steer(self.middle, device, [self.cores.middle])
         for pid in _napi_threads() - before:
             os.sched_setaffinity(pid, [self.cores.middle])
             # Under `nice` they take turns with the middle's processes as they do without.
             os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0))
+
+    def _has_xdp(self, device):
+        (link,) = json.loads(self.middle.ip("-j", "link", "show", "dev", device).stdout)
+        return "xdp" in link
 
 
 def _napi_threads():

@@ -1,10 +1,12 @@
 // blast: sends small UDP frames on an interface as fast as it can, over many flows, until it is stopped.
 //
-// blast INTERFACE DESTINATION_MAC SOURCE_MAC SOURCE_IP DESTINATION_IP FLOWS FRAME_BYTES
+// blast INTERFACE DESTINATION_MAC SOURCE_MAC SOURCE_IP DESTINATION_IP FLOWS FRAME_BYTES [there|back]
 //
 // Frames are made before the first is sent: flow N has source port 1024 + N and destination port 9. Checksums are whole. They leave
 // through a packet socket without a queueing discipline, 64 to a system call. SIGTERM or SIGINT ends it; it then prints how many
 // frames the kernel took and how many it refused.
+//
+// `there` sends one frame of each flow, so slowly that none needs to wait, and ends; `back` sends the answers, with the ports exchanged.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -23,7 +25,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BATCH = 64, MOST_FLOWS = 60000, LARGEST = 1514, FIRST_PORT = 1024, DISCARD = 9 };
+enum { BATCH = 64, MOST_FLOWS = 60000, LARGEST = 1514, FIRST_PORT = 1024, DISCARD = 9, PAUSE_US = 2000 };
 
 static volatile sig_atomic_t ending;
 
@@ -49,12 +51,13 @@ static uint16_t folded(uint32_t total) {
     return htons((uint16_t)~total);
 }
 
-static void make(uint8_t *frame, size_t size, uint8_t *const macs[2], const uint32_t ends[2], int flow) {
+static void make(uint8_t *frame, size_t size, uint8_t *const macs[2], const uint32_t ends[2], int flow, int back) {
     struct iphdr ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP, .saddr = ends[0], .daddr = ends[1]};
     size_t datagram = size - ETH_HLEN - sizeof ip;
     ip.tot_len = htons((uint16_t)(size - ETH_HLEN));
     ip.check = folded(sum(&ip, sizeof ip));
-    struct udphdr udp = {.source = htons((uint16_t)(FIRST_PORT + flow)), .dest = htons(DISCARD), .len = htons((uint16_t)datagram)};
+    uint16_t near = htons((uint16_t)(FIRST_PORT + flow)), far = htons(DISCARD);
+    struct udphdr udp = {.source = back ? far : near, .dest = back ? near : far, .len = htons((uint16_t)datagram)};
     // The payload is zeros and adds nothing; the pseudo-header is addresses, protocol and length.
     uint16_t check = folded(sum(&udp, sizeof udp) + sum(ends, 8) + IPPROTO_UDP + (uint32_t)datagram);
     udp.check = check ? check : 0xffff;
@@ -87,8 +90,9 @@ static uint8_t *mac(const char *text) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 8) {
-        fprintf(stderr, "usage: blast INTERFACE DESTINATION_MAC SOURCE_MAC SOURCE_IP DESTINATION_IP FLOWS FRAME_BYTES\n");
+    int once = argc == 9, back = once && !strcmp(argv[8], "back");
+    if (argc != 8 && !(once && (back || !strcmp(argv[8], "there")))) {
+        fprintf(stderr, "usage: blast INTERFACE DESTINATION_MAC SOURCE_MAC SOURCE_IP DESTINATION_IP FLOWS FRAME_BYTES [there|back]\n");
         return 2;
     }
     uint8_t *macs[2] = {mac(argv[2]), mac(argv[3])};
@@ -104,19 +108,23 @@ int main(int argc, char **argv) {
         int flow = i % flows;
         parts[flow] = (struct iovec){.iov_base = frames + (size_t)flow * (size_t)size, .iov_len = (size_t)size};
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[flow], .msg_iovlen = 1};
-        make(parts[flow].iov_base, (size_t)size, macs, ends, flow);
+        make(parts[flow].iov_base, (size_t)size, macs, ends, flow, back);
     }
     int out = opened(argv[1]);
     signal(SIGTERM, end);
     signal(SIGINT, end);
     unsigned long long sent = 0, refused = 0;
-    for (int next = 0; !ending;) {
-        int taken = sendmmsg(out, messages + next, BATCH, 0);
+    for (int next = 0, left = flows; !ending && left > 0;) {
+        int taken = sendmmsg(out, messages + next, once && left < BATCH ? (unsigned)left : BATCH, 0);
         if (taken < 0 && errno != ENOBUFS && errno != EAGAIN && errno != EINTR) die("sendmmsg");
         // A full queue behind the interface refuses one frame at a time: go on with the one after it.
         if (taken <= 0) refused++;
         else sent += (unsigned)taken;
         next = (next + (taken > 0 ? taken : 1)) % flows;
+        if (once) {
+            left -= taken > 0 ? taken : 1;
+            usleep(PAUSE_US);
+        }
     }
     printf("{\"sent\": %llu, \"refused\": %llu}\n", sent, refused);
     return 0;

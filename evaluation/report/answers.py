@@ -3,7 +3,7 @@
 from evaluation import method
 
 from . import tables
-from .data import OURS, cost_metric, in_order, large, main_metric, median, number
+from .data import OFFLOAD_OFF, OURS, cost_metric, in_order, large, main_metric, median, number, ratio
 
 # From this share on, a core counts as fully used.
 FULL = 0.95
@@ -11,9 +11,9 @@ FULL = 0.95
 # The reasons why mmb is behind or ahead, by peer and work.
 BEHIND = {
     "crossing": (
-        "over a kernel interface every packet leaves the kernel for mmb and comes back: it is copied out of a socket buffer and"
-        " into a new one, and the kernel's receiving and mmb take turns on the core. The kernel's own filters work where the packet"
-        " is already. Over a memif or a device with a DPDK driver there is no such crossing: what is left then is in the section"
+        "over a kernel interface, a packet that the kernel does not forward by itself (`show offload` tells why) leaves the kernel for mmb"
+        " and comes back: it is copied out of a socket buffer and into a new one, and the kernel's receiving and mmb take turns on the core."
+        " The kernel's own filters work where the packet is already. Over a memif or a device with a DPDK driver there is no such crossing: what is left then is in the section"
         " *In memory*."
     ),
     "waiting": "with the core full, packets wait in the rings before mmb, and pings with them.",
@@ -31,32 +31,40 @@ AHEAD = {
 }
 
 
+# The forms of a kernel interface, and what users call them.
+FORMS = {OURS: "`eth1`", OFFLOAD_OFF: "`eth1`, offload off", "mmb-af_xdp": "`af_xdp:eth1`", "mmb-af_packet": "`af_packet:eth1`"}
+# What the advice on devices rests on: a title, and the points.
+ADVISING = (
+    ("64-byte UDP, established flows", {"experiment": "established", "load": "udp-established"}),
+    ("TCP, 7 streams", {"experiment": "forwarding", "load": "iperf"}),
+    ("HTTP, 128 KB", {"experiment": "forwarding", "load": "wrk"}),
+)
+
+
 def devices(results):
-    """The type of device to use."""
-    body = []
-    for title, wanted, unit in (
-        ("64-byte UDP", {"experiment": "forwarding", "load": "udp"}, "mpps"),
-        ("TCP, 7 streams", {"experiment": "forwarding", "load": "iperf"}, "gbit_s"),
-        ("HTTP, 128 KB", {"experiment": "forwarding", "load": "wrk"}, "gbit_s"),
-    ):
-        cells = []
-        for system in ("mmb-af_xdp", "mmb-af_packet", "forward"):
-            point = results.one(system=system, **wanted)
-            cells.append(f"{number(median(point, unit))} {'Mpps' if unit == 'mpps' else 'Gbit/s'}" if point else "–")
-        body.append([title, *cells])
-    small, large_frames = (results.median("mpps", experiment="memif", load="none", x=size) for size in (64, 1500))
-    text = tables.rows(["one core, no rules", "AF_XDP", "AF_PACKET", "kernel forwarding, for comparison"], body)
-    wins = [_better_device(results, load) for load in ("udp", "iperf", "wrk")]
-    best = in_order(win for win in wins if win)
-    if best == ["AF_XDP"]:
-        text += "\nOn kernel interfaces use AF_XDP (the default): it was ahead under every load here."
-    elif best == ["AF_PACKET"]:
-        text += "\nOn kernel interfaces of this kind use AF_PACKET (`af_packet:NAME`): it was ahead under every load here."
+    """The form of a device to use."""
+    found, wins = {}, []
+    for title, wanted in ADVISING:
+        metric, unit, _ = main_metric(wanted["load"])
+        medians = {system: results.median(metric, system=system, **wanted) for system in (*FORMS, "forward")}
+        if medians[OURS] is not None:
+            found[title] = {system: f"{number(value)} {unit}" for system, value in medians.items() if value is not None}
+            wins.append((title, _better_form(results, metric, wanted)))
+    if not found:
+        return ""
+    titles = FORMS | {"forward": "kernel forwarding, for comparison"}
+    columns = [system for system in titles if any(system in values for values in found.values())]
+    body = [[title, *(values.get(system, "–") for system in columns)] for title, values in found.items()]
+    text = tables.rows(["one core", *(titles[system] for system in columns)], body)
+    best = in_order(form for _, form in wins if form)
+    if len(best) == 1:
+        text += f"\nOn kernel interfaces use {best[0]}: it was ahead of the other here, or level."
     elif best:
-        won = ", ".join(f"{win} under {load}" for win, load in zip(wins, ("small UDP", "iperf3", "wrk"), strict=True) if win)
+        won = ", ".join(f"{form} for {title}" for title, form in wins if form)
         text += f"\nOn kernel interfaces neither is ahead throughout: {won}. Elsewhere their spreads overlap."
     else:
-        text += "\nOn kernel interfaces the spreads of AF_XDP and AF_PACKET overlap under every load here."
+        text += "\nThe spreads of `eth1` and `af_xdp:eth1` overlap, or were not compared here."
+    small, large_frames = (results.median("mpps", experiment="memif", load="none", x=size) for size in (64, 1500))
     if small and large_frames:
         text += (
             f" Between programs on one machine use memif: {number(small)} Mpps of 64-byte and {number(large_frames)} Mpps of"
@@ -65,13 +73,13 @@ def devices(results):
     return text + "\n"
 
 
-def _better_device(results, load):
-    metric = main_metric(load)[0]
-    pair = [results.one(experiment="forwarding", load=load, system=system) for system in ("mmb-af_xdp", "mmb-af_packet")]
+def _better_form(results, metric, wanted):
+    """The plain form or that of AF_XDP, whichever is ahead."""
+    pair = [results.one(system=system, **wanted) for system in (OURS, "mmb-af_xdp")]
     if not all(point and method.values(point, metric) for point in pair):
         return None
     stands = method.compare(*(method.values(point, metric) for point in pair))[1]
-    return {"ahead": "AF_XDP", "behind": "AF_PACKET", "level": None}[stands]
+    return {"ahead": FORMS[OURS], "behind": FORMS["mmb-af_xdp"], "level": None}[stands]
 
 
 def per_core(results):
@@ -137,7 +145,7 @@ def comparison(results):
             ours, theirs = method.values(point, metric), method.values(peer, metric)
             if not ours or not theirs:
                 continue
-            ratio, how = method.compare(ours, theirs, more)
+            times, how = method.compare(ours, theirs, more)
             stands.add((peer["system"], how))
             size = f"{large(point['x'])}: " if point["axis"] else ""
             stand = how if how == "level" else f"**{how}**"
@@ -145,7 +153,7 @@ def comparison(results):
             load = tables.WEB.get(point["load"], "wrk and nginx") if point["axis"] == "KB" else point["load_title"]
             work = point["title"] + (f", by {point['axis']}" if point["axis"] else "")
             rates, costs = lines.setdefault((work, load, peer["system_title"]), ([], []))
-            rates.append(f"{size}{stand} {number(ratio)}")
+            rates.append(f"{size}{stand} {number(times)}")
             costs.append(f"{size}{_ratio_of_costs(point, peer)}")
     if not lines:
         return ""
@@ -163,7 +171,7 @@ def rewriting(results):
     for point in results.find(system=OURS, experiment="rewrite-http-body"):
         at = {"experiment": "rewrite-http-body", "load": point["load"], "x": point["x"]}
         nginx = results.one(system="nginx", **at)
-        ratios = [_ratio(point, nginx, metric) for metric in ("requests_s", "middle_us_per_request")]
+        ratios = [ratio(point, nginx, metric) for metric in ("requests_s", "middle_us_per_request")]
         if ratios[0] is None:
             continue
         one = {"experiment": "rewrite-http-latency", "load": "wrk-one-page", "x": point["x"]}
@@ -177,12 +185,6 @@ def rewriting(results):
         "median latency that the rule adds to mmb, one connection",
     ]
     return tables.rows(head, body) if body else ""
-
-
-def _ratio(point, peer, metric):
-    """A median over that of a peer; None if one of them is missing."""
-    ours, theirs = median(point, metric), peer and median(peer, metric)
-    return ours / theirs if ours is not None and theirs else None
 
 
 def _peers(results, point):

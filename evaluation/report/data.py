@@ -2,7 +2,8 @@
 
 from evaluation import method
 
-OURS = "mmb-af_xdp"
+# mmb as users have it, and with every packet through it.
+OURS, OFFLOAD_OFF = "mmb", "mmb-offload-off"
 
 
 class Results:
@@ -38,15 +39,21 @@ def median(point, metric):
     return method.spread(found)[1] if found else None
 
 
+def ratio(point, peer, metric):
+    """The median of a point divided by that of a peer; None if one of them is missing."""
+    ours, theirs = (each and median(each, metric) for each in (point, peer))
+    return ours / theirs if ours is not None and theirs else None
+
+
 def main_metric(load):
     """The subject of a load: the metric, its unit, whether more is better."""
     if load.startswith("ping"):
         return "rtt_p50_us", "µs", False
-    if load == "wrk-pages":
+    if load in ("wrk-pages", "wrk-close"):
         return "requests_s", "requests/s", True
     if load == "wrk-one-page":
         return "latency_p50_us", "µs", False
-    if load == "udp":
+    if load in ("udp", "udp-established"):
         return "mpps", "Mpps", True
     return "gbit_s", "Gbit/s", True
 
@@ -56,7 +63,7 @@ def cost_metric(point):
     what it receives."""
     if is_rewriting(point["load"]):
         return "middle_us_per_request", "µs of the core a request"
-    return ("cycles_per_kb", "cycles a KB") if point["experiment"] == "offloads" else ("cycles_per_packet", "cycles a packet")
+    return ("cycles_per_kb", "cycles a KB") if point.get("offloads") else ("cycles_per_packet", "cycles a packet")
 
 
 def is_rewriting(load):

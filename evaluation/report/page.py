@@ -4,16 +4,19 @@ import re
 
 from evaluation.machine import QUIET
 
-from . import answers, plots, tables
+from . import answers, plots, tables, targets
 from .data import Results
 
 # The beginning of what points to the other paper.
 MIDDLECLICK = "MiddleClick, "
 
 ABOUT = {
+    "default-forwarding": "No rules, and devices as the kernel makes them, which is what containers and virtual machines have: TCP moves"
+    " segments of up to 64 KB as one packet. Cycles are those of a KB, since packets differ in size.",
+    "default-firewall": "The firewall below, with devices as the kernel makes them. Kernel forwarding has no rules: it is the path.",
+    "default-nat": "Source NAT, with devices as the kernel makes them.",
+    "default-stateful": "Connections are tracked, and the rules below apply, with devices as the kernel makes them.",
     "forwarding": "No rules: what each system can forward on one core. `no middle` is what the generators can do by themselves.",
-    "offloads": "The ends and the middle keep the offloads that the kernel sets: it moves segments of up to 64 KB as one packet,"
-    " which its own forwarding passes on whole, while mmb cuts them, since a rule sees what a wire would carry.",
     "firewall": "Random five-tuples, no packet matches any. mmb and XDP look packets up in a table, nftables in a set, iptables"
     " tries each rule.",
     "stateful": "The same rules, and every packet belongs to a tracked connection. The kernel's filters accept packets of"
@@ -24,6 +27,9 @@ ABOUT = {
     " of values.",
     "masks": "Each rule fixes other bits of the header than every other rule; no packet matches.",
     "rtt": "Pings a millisecond apart, alone and beside seven TCP streams.",
+    "established": "Each flow was answered once before the measurement, so that its packets belong to an established connection."
+    " Kernel forwarding tracks nothing.",
+    "connections": "wrk opens a connection for each file of 1 KB, and the server closes it (`Connection: close`). nftables masquerades.",
     "files": "wrk and nginx, no rules, files of several sizes.",
     "balance": "Connections to one address go to three servers in turn.",
     "balance-files": "The same with 128 connections that stay open, and files of several sizes. HAProxy ends each connection and begins"
@@ -89,6 +95,7 @@ def _busy(idle):
 
 def _answers(shown):
     sections = (
+        ("Targets of kernel interfaces", targets.table(shown)),
         ("Which device type", answers.devices(shown)),
         ("What to expect of a core", answers.per_core(shown)),
         ("Where the knees are", answers.knees(shown)),

@@ -15,9 +15,10 @@ from .tables import by_load  # noqa: E402
 LOOKS = {
     "direct": ("#999999", "x"),
     "forward": ("#000000", "s"),
-    "mmb-af_xdp": ("#D55E00", "o"),
-    "mmb-af_packet": ("#E69F00", "D"),
     "mmb": ("#D55E00", "o"),
+    "mmb-offload-off": ("#E69F00", "D"),
+    "mmb-af_xdp": ("#A0522D", "X"),
+    "mmb-af_packet": ("#D4C24A", "d"),
     "nftables": ("#0072B2", "^"),
     "iptables": ("#56B4E9", "v"),
     "xdp": ("#009E73", "P"),
@@ -46,7 +47,9 @@ LOAD_NAMES = {
     "wrk-balanced": "wrk",
     "wrk-pages": "wrk",
     "wrk-one-page": "wrk, one connection",
+    "wrk-close": "wrk, new connections",
     "udp": "64-byte UDP",
+    "udp-established": "64-byte UDP, established",
 }
 
 

@@ -4,11 +4,12 @@ from . import proxies
 from .base import Direct, System, Unable
 from .haproxy import Haproxy
 from .kernel import Forwarding, Iptables, Nftables
-from .mmb import AfPacket, AfXdp, WithoutRules
+from .mmb import AfPacket, AfXdp, Mmb, OffloadOff, WithoutRules
 from .suricata import Suricata
 from .xdp import Xdp
 
-KINDS = (Direct, Forwarding, WithoutRules, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy, Suricata, *proxies.KINDS)
+OURS = (Mmb, OffloadOff, WithoutRules, AfXdp, AfPacket)
+KINDS = (Direct, Forwarding, *OURS, Nftables, Iptables, Xdp, Haproxy, Suricata, *proxies.KINDS)
 ALL = {kind.name: kind for kind in KINDS}
 
 

@@ -9,12 +9,12 @@ LOADED_AT_ONCE = 50_000
 
 
 class Forwarding(System):
-    """The kernel routes without filters. Where others rewrite, it is the path without that."""
+    """The kernel routes without filters. Where others filter, translate or rewrite, it is the path without that."""
 
     name = "forward"
     title = "kernel forwarding"
     routed = True
-    kinds = ("none", "chain", *REWRITING)
+    kinds = ("none", "firewall", "stateful", "nat", "masquerade", "chain", *REWRITING)
     functions = (0,)
 
 
@@ -87,7 +87,7 @@ class Nftables(Tracking):
     name = "nftables"
     title = "nftables"
     programs = ("nft", "conntrack")
-    kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance", "chain")
+    kinds = ("none", "firewall", "stateful", "nat", "masquerade", "options", "masks", "balance", "chain")
     functions = (1,)
 
     def install(self, policy):
@@ -129,6 +129,8 @@ def nftables(policy):
         forward += [f"tcp option @{kind},16,32 {{ {', '.join(chosen)} }} drop" for kind, chosen in values.items()]
     if policy.kind in ("nat", "chain"):
         behind.append(f"ip saddr {CLIENT}/24 ip protocol tcp snat to {TRANSLATED} random")
+    if policy.kind == "masquerade":
+        behind.append(f"ip saddr {CLIENT}/24 ip protocol tcp oifname vr masquerade")
     if policy.kind == "balance":
         pool = ", ".join(f"{n} : {server}" for n, server in enumerate(SERVERS))
         before.append(f"ip daddr {BALANCED} ip protocol tcp dnat to numgen inc mod {len(SERVERS)} map {{ {pool} }}")

@@ -3,7 +3,6 @@
 import lab.daemon
 from evaluation.policies import FUNCTIONS, REWRITING, SERVER_NAME, TCP, WORD, Policy
 from evaluation.topology import BALANCED, CLIENT, SERVERS, TRANSLATED
-from lab.process import CommandFailed
 
 from .base import System, Unable
 
@@ -13,38 +12,43 @@ SEARCHING = ("chain", "patterns")
 
 
 class Mmb(System):
-    """`backend` is the driver of its two interfaces. It waits as it does by default (adaptive), so that its share of the core is
-    meaningful."""
+    """Its two interfaces by their names alone, and every setting at its default: the driver is mmb's choice. It waits as it does by default
+    (adaptive), so that its share of the core is meaningful."""
 
-    backend = ""
-    driver = ""
+    name = "mmb"
+    title = "mmb"
+    # What stands before the name of an interface, and the driver that must come of it (None: any).
+    form = ""
+    driver = None
+    # Whether the kernel forwards settled flows: None leaves it at the default.
+    offload = None
     daemon = None
-    kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance", "chain", "patterns", *REWRITING)
+    kinds = ("none", "firewall", "stateful", "nat", "masquerade", "options", "masks", "balance", "chain", "patterns", *REWRITING)
     functions = tuple(range(len(FUNCTIONS)))
 
     def open(self):
         super().open()
-        ports = {"lan": f"{self.backend}:vl", "wan": f"{self.backend}:vr"}
+        ports = {"lan": f"{self.form}vl", "wan": f"{self.form}vr"}
         self.daemon = lab.daemon.Mmb(self.site.middle, self.folder, ports)
         try:
-            with self.cores.on_middle():
+            with self.cores.on_middle(), self.site.receiving_on_middle():
                 self.daemon.start()
         except lab.daemon.DidNotStart as error:
             raise Unable(" ".join(str(error).split())[:300]) from error
         drivers = {port["driver"] for port in self.daemon.ask("show", "ports")["ports"]}
-        if drivers != {self.driver}:
-            raise Unable(f"{self.backend} falls back to {', '.join(sorted(drivers))} here")
+        if self.driver not in (None, *drivers) or len(drivers) > 1:
+            raise Unable(f"{self.form or 'a plain name '}falls back to {', '.join(sorted(drivers))} here")
 
     def install(self, policy):
         path = self.folder / "policy.mmb"
         literals = self.folder / "literals.txt"
         if policy.kind in SEARCHING:
             literals.write_text("".join(f"{literal}\n" for literal in policy.literals()))
-        path.write_text("".join(f"{line}\n" for line in rules(policy, literals)))
-        try:
-            self.daemon.client("apply", path, timeout=120)
-        except CommandFailed as error:
-            raise Unable(str(error)[:300]) from error
+        path.write_text("".join(f"{line}\n" for line in (*settings(self.offload), *rules(policy, literals))))
+        with self.site.receiving_on_middle():
+            done = self.daemon.client("apply", path, check=False, timeout=120)
+        if done.returncode != 0:
+            raise Unable(f"mmb refuses the policy: {done.stderr.strip().splitlines()[0]}")
         self.site.rewriting = policy if policy.kind in REWRITING else None
 
     def forget(self):
@@ -56,33 +60,44 @@ class Mmb(System):
         super().close()
 
 
-class AfXdp(Mmb):
-    name = "mmb-af_xdp"
-    title = "mmb, AF_XDP"
-    backend = "af_xdp"
-    driver = "net_af_xdp"
+class OffloadOff(Mmb):
+    """Every packet goes through mmb."""
 
-    def open(self):
-        super().open()
-        self.site.thread_napi()
+    name = "mmb-offload-off"
+    title = "mmb, offload off"
+    offload = "off"
 
 
-class WithoutRules(AfXdp):
-    """The path of `AfXdp` without rules: what rules add is the difference."""
+class WithoutRules(Mmb):
+    """The path of `Mmb` without rules: what rules add is the difference."""
 
     name = "mmb-no-rules"
-    title = "mmb, AF_XDP, no rules"
+    title = "mmb, no rules"
     kinds = REWRITING
 
     def install(self, policy):
         super().install(Policy("none"))
 
 
+class AfXdp(Mmb):
+    """A socket of AF_XDP for each interface, through which every packet goes."""
+
+    name = "mmb-af_xdp"
+    title = "mmb, AF_XDP"
+    form = "af_xdp:"
+    driver = "net_af_xdp"
+
+
 class AfPacket(Mmb):
     name = "mmb-af_packet"
     title = "mmb, AF_PACKET"
-    backend = "af_packet"
+    form = "af_packet:"
     driver = "af_packet"
+
+
+def settings(offload):
+    """The settings of a policy: whether the kernel forwards settled flows (`auto` or `off`; None leaves it at the default)."""
+    return [] if offload is None else [f"set offload {offload}"]
 
 
 def rules(policy, literals="literals.txt"):
@@ -104,7 +119,7 @@ def rules(policy, literals="literals.txt"):
     if policy.kind == "options":
         for kind, value in policy.options():
             yield f"add tcp-opt {kind} |{value:08x}| drop"
-    if policy.kind == "nat" or policy.kind == "chain" and policy.size >= 1:
+    if policy.kind in ("nat", "masquerade") or policy.kind == "chain" and policy.size >= 1:
         yield f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-saddr {TRANSLATED}"
     if policy.kind == "balance":
         yield f"add-stateful in lan ip-daddr {BALANCED} ip-proto tcp lb ip-daddr {{{', '.join(SERVERS)}}} rr"

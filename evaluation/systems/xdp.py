@@ -44,9 +44,9 @@ class Xdp(System):
     def install(self, policy):
         self._unload()
         run(["bpftool", "prog", "loadall", self.object, self.pins, "type", "xdp", "pinmaps", self.pins], timeout=60)
-        for device in MIDDLE:
-            self._link(device, "pinned", self.pins / "filter")
-        self.site.thread_napi()
+        with self.site.receiving_on_middle():
+            for device in MIDDLE:
+                self._link(device, "pinned", self.pins / "filter")
         if policy.kind == "firewall":
             orders = self.folder / "rules.batch"
             update = f"map update pinned {self.pins}/rules key hex {{}} value hex {'00 ' * 8}\n"

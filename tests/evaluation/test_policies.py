@@ -47,6 +47,7 @@ def test_there_are_only_so_many_masks():
         ("firewall", 100, 100),
         ("stateful", 100, 101),
         ("nat", 0, 1),
+        ("masquerade", 0, 1),
         ("options", 100, 100),
         ("masks", 64, 64),
         ("balance", 0, 1),
@@ -67,6 +68,16 @@ def test_mmb_takes_its_rules(tmp_path, kind, size, rules):
     path.write_text("".join(f"{line}\n" for line in lines))
     done = subprocess.run([os.environ.get("MMB", "target/release/mmb"), "check", path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_only_mmb_with_offload_off_changes_a_setting():
+    assert list(mmb.settings(ALL["mmb-offload-off"].offload)) == ["set offload off"]
+    assert {name for name, system in ALL.items() if getattr(system, "offload", None) is not None} == {"mmb-offload-off"}
+    assert list(mmb.settings(ALL["mmb"].offload)) == []
+
+
+def test_nftables_takes_the_address_of_its_interface_for_a_masquerade():
+    assert "oifname vr masquerade" in kernel.nftables(Policy("masquerade"))
 
 
 def test_five_tuples_in_the_words_of_each_system(monkeypatch):
@@ -133,7 +144,7 @@ def test_values_of_one_kind_of_option_share_a_set(monkeypatch):
     ("system", "policy", "why"),
     [
         ("xdp", Policy("nat"), "five-tuples only"),
-        ("forward", Policy("firewall", 1), "does no firewall"),
+        ("forward", Policy("options", 1), "does no options"),
         ("iptables", Policy("options", 1), "not its value"),
         ("iptables", Policy("firewall", 100_000), "10,000 show what that costs"),
         ("nftables", Policy("chain", 2), "no chain that ends with reassembly"),

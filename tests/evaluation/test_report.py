@@ -6,7 +6,7 @@ import re
 import pytest
 
 from evaluation import report
-from evaluation.report import answers
+from evaluation.report import answers, targets
 from evaluation.report.data import Results, large, number
 
 MACHINE = {
@@ -37,7 +37,7 @@ def runs(**metrics):
     return made
 
 
-def point(experiment, system, load="iperf", x=0, axis="", absent=None, **metrics):
+def point(experiment, system, load="iperf", x=0, axis="", absent=None, offloads=False, **metrics):
     return {
         "experiment": experiment,
         "title": f"title of {experiment}",
@@ -46,6 +46,7 @@ def point(experiment, system, load="iperf", x=0, axis="", absent=None, **metrics
         "load_title": f"load {load}",
         "axis": axis,
         "x": x,
+        "offloads": offloads,
         "system": system,
         "system_title": f"<{system}>",
         "absent": absent,
@@ -84,20 +85,20 @@ def pages(system, requests_s, cost, latency=100.0, experiment="rewrite-http-body
 
 
 ALL = results(
-    firewall("mmb-af_xdp", [1.0, 1.1, 1.2], [900, 910, 920]),
+    firewall("mmb", [1.0, 1.1, 1.2], [900, 910, 920]),
     firewall("nftables", [4.0, 4.1, 4.2], [400, 410, 420]),
-    firewall("mmb-af_xdp", [1.0, 1.1, 1.2], [900, 910, 920], x=10_000),
+    firewall("mmb", [1.0, 1.1, 1.2], [900, 910, 920], x=10_000),
     firewall("nftables", [4.0, "it fell | over", 4.2], [400, 410, 420], x=10_000),
     point("firewall", "iptables", x=10_000, axis="rules", absent="no kernel for it"),
-    point("rtt", "mmb-af_xdp", "ping", x=10_000, axis="rules", rtt_p50_us=[50], rtt_p99_us=[99], rtt_quantiles_s=[[1e-6] * 101]),
+    point("rtt", "mmb", "ping", x=10_000, axis="rules", rtt_p50_us=[50], rtt_p99_us=[99], rtt_quantiles_s=[[1e-6] * 101]),
     point("cycles", "mmb", "five-tuple", x=100_000, axis="rules", cycles_per_packet=[51.0], mpps=[40.0], classify_cycles=[17.0]),
-    point("chain", "mmb-af_xdp", x=1, axis="functions", gbit_s=[3.0], cycles_per_packet=[700], middle_busy=[0.5]),
-    point("chain", "mmb-af_xdp", x=2, axis="functions", gbit_s=[2.0], cycles_per_packet=[900], middle_busy=[0.5]),
-    pages("mmb-af_xdp", 9000.0, 30.0),
+    point("chain", "mmb", x=1, axis="functions", gbit_s=[3.0], cycles_per_packet=[700], middle_busy=[0.5]),
+    point("chain", "mmb", x=2, axis="functions", gbit_s=[2.0], cycles_per_packet=[900], middle_busy=[0.5]),
+    pages("mmb", 9000.0, 30.0),
     pages("nginx", 3000.0, 120.0),
     point("rewrite-http-body", "apache", "wrk-pages", x=8, axis="KB", absent="apache2 not installed here"),
     pages("mmb-no-rules", 5000.0, 1.0, 90.0, "rewrite-http-latency", "wrk-one-page"),
-    pages("mmb-af_xdp", 5000.0, 1.0, 97.0, "rewrite-http-latency", "wrk-one-page"),
+    pages("mmb", 5000.0, 1.0, 97.0, "rewrite-http-latency", "wrk-one-page"),
     point("streams", "mmb", "chain: NAT", x=1, axis="cores", gbit_s=[160.0], cycles_per_byte=[0.125], cycles_per_packet=[123.0]),
     point("streams", "mmb", "chain: NAT", x=2, axis="cores", gbit_s=[320.0], scaling=[2.0]),
     point("streams", "mmb", "chain: + digest", x=1, axis="cores", gbit_s=["no | memory"], cycles_per_byte=[1.0]),
@@ -188,20 +189,72 @@ def test_the_knees_are_those_of_the_curves():
 
 
 @pytest.mark.parametrize(
-    ("xdp", "packet", "advice"),
+    ("plain", "xdp", "advice"),
     [
-        (3.0, 2.0, "use AF_XDP (the default)"),
-        (2.0, 3.0, "use AF_PACKET"),
-        (2.0, 2.0, "overlap under every load"),
+        (3.0, 2.0, "use `eth1`: it was ahead"),
+        (2.0, 3.0, "use `af_xdp:eth1`: it was ahead"),
+        (2.0, 2.0, "overlap, or were not compared"),
     ],
 )
-def test_the_advice_on_devices_follows_the_figures(xdp, packet, advice):
+def test_the_advice_on_devices_follows_the_figures(plain, xdp, advice):
     made = [
-        point("forwarding", f"mmb-{device}", load, **{metric: [value]})
-        for load, metric in (("udp", "mpps"), ("iperf", "gbit_s"), ("wrk", "gbit_s"))
-        for device, value in (("af_xdp", xdp), ("af_packet", packet))
+        point(wanted["experiment"], system, wanted["load"], **{metric: [value]})
+        for (_, wanted), metric in zip(answers.ADVISING, ("mpps", "gbit_s", "gbit_s"), strict=True)
+        for system, value in (("mmb", plain), ("mmb-af_xdp", xdp))
     ]
     assert advice in answers.devices(Results(results(*made)))
+
+
+def test_advice_names_each_form_that_is_ahead_somewhere():
+    made = [
+        point(wanted["experiment"], system, wanted["load"], **{metric: [value]})
+        for (_, wanted), metric, plain in zip(answers.ADVISING, ("mpps", "gbit_s", "gbit_s"), (1.0, 3.0, 2.0), strict=True)
+        for system, value in (("mmb", plain), ("mmb-af_xdp", 2.0))
+    ]
+    advice = "`af_xdp:eth1` for 64-byte UDP, established flows, `eth1` for TCP, 7 streams"
+    assert advice in answers.devices(Results(results(*made)))
+
+
+def targeted(experiment, load, metric, values, x=0, cost="cycles_per_packet", **more):
+    """Points of systems with a value and cycles each."""
+    axis = "rules" if x else ""
+    return [
+        point(experiment, system, load, x=x, axis=axis, **{metric: [value], cost: [cycles]}, **more)
+        for system, (value, cycles) in values.items()
+    ]
+
+
+def test_targets_are_ratios_to_each_peer_by_rates_and_by_cycles():
+    four = {"forward": (10.0, 100), "mmb": (9.6, 220), "mmb-offload-off": (5.0, 400), "nftables": (8.0, 200)}
+    made = [
+        *targeted("default-forwarding", "iperf", "gbit_s", four, cost="cycles_per_kb", offloads=True),
+        *(each for x in (10, 100) for each in targeted("firewall", "iperf", "gbit_s", four, x=x)),
+        *targeted("balance", "wrk-balanced", "gbit_s", {"mmb": (3.0, 10), "nftables": (3.0, 20), "haproxy": (2.5, 30)}),
+        *targeted("rtt", "ping", "rtt_p50_us", {"mmb": (22.0, 1), "nftables": (20.0, 1)}, x=10_000),
+        *targeted("rtt", "ping-iperf", "rtt_p50_us", {"mmb": (40.0, 1), "nftables": (20.0, 1)}, x=10_000),
+        *targeted("connections", "wrk-close", "requests_s", {"mmb": (90.0, 1), "nftables": (100.0, 1)}),
+    ]
+    table = targets.table(Results(results(*made))).splitlines()
+    assert table[2:] == [
+        "| 7 × iperf3, offloads at defaults: forwarding | <forward> | 0.960 | ≥ 0.95 | yes | 0.500 |",
+        "| 7 × iperf3, offloads at defaults: forwarding | <nftables> | 1.20 | ≥ 1.0 | yes | 0.625 |",
+        "| 7 × iperf3, offloads off: five-tuple firewall, 100 rules | <forward> | 0.960 | ≥ 1.0 | no | 0.500 |",
+        "| 7 × iperf3, offloads off: five-tuple firewall, 100 rules | <nftables> | 1.20 | ≥ 1.0 | yes | 0.625 |",
+        "| wrk, 128 KB files, balancing | <haproxy> | 1.20 | ≥ 1.5 | no | – |",
+        "| wrk, 128 KB files, balancing | <nftables> | 1.00 | ≥ 1.0 | yes | – |",
+        "| ping alone | <nftables> | 1.10 | ≤ 1.1 | yes | – |",
+        "| ping beside 7 × iperf3 | <nftables> | 2.00 | ≤ 1.5 | no | – |",
+        "| cycles a KB of the middle's core: 7 × iperf3, offloads at defaults: forwarding | <nftables> | 1.10 | ≤ 1.0 | no | 2.00 |",
+        "| cycles a packet of the middle's core: 7 × iperf3, offloads off: five-tuple firewall, 100 rules | <nftables> | 1.10 | ≤ 1.0 | no | 2.00 |",
+        "| cycles a packet of the middle's core: wrk, 128 KB files, balancing | <nftables> | 0.500 | ≤ 1.0 | yes | – |",
+        "",
+        "New connections through a source NAT, requests/s: 0.900 of nftables', target ≥ 1.0.",
+    ]
+
+
+def test_a_target_whose_run_failed_has_a_row_without_a_ratio():
+    made = [point("rtt", "mmb", "ping", rtt_p50_us=["no answer"]), point("rtt", "nftables", "ping", rtt_p50_us=[20.0])]
+    assert "| ping alone | <nftables> | – | ≤ 1.1 | – | – |" in targets.table(Results(results(*made)))
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "–"), (1234.5, "1,234"), (12.34, "12.3"), (1.234, "1.23"), (0.1234, "0.123")])
