@@ -48,7 +48,7 @@ def test_a_bad_command_changes_nothing_and_says_where(mmb):
 def test_every_show_answers_in_words_and_in_json(site, mmb):
     mmb.apply(site.folder, *RULES)
     assert ping(site, SERVER4, count=2) >= 1
-    for what in ("tables", "ports", "errors", "runtime", "settings", "version"):
+    for what in ("tables", "ports", "errors", "runtime", "offload", "settings", "version"):
         assert mmb("show", what).strip()
         assert mmb.ask("show", what)
     ports = {port["name"]: port for port in mmb.ask("show ports")["ports"]}

@@ -80,7 +80,7 @@ def test_a_long_listing_comes_whole(vpp):
 
 def test_every_show_answers(vpp):
     vpp.mmb("add-stateful udp-dport 53 accept")
-    for what in ("tables", "ports", "errors", "runtime", "settings", "version", "connections", "conn summary"):
+    for what in ("tables", "ports", "errors", "runtime", "offload", "settings", "version", "connections", "conn summary"):
         output = vpp.mmb(f"show {what}")
         assert output.strip() and "unknown" not in output, what
         assert vpp.ask(f"show mmb {what}").split() != []

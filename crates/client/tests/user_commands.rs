@@ -231,6 +231,38 @@ fn monitor_ends_when_the_caller_interrupts_it_or_has_gone() {
 }
 
 #[test]
+fn the_flow_offload_is_shown_where_the_host_has_one() {
+    let program = Program::new("");
+    let none = "this host has no flow offload: every packet passes a worker\n";
+    assert_eq!(program.success("show offload"), none);
+    assert!(!program.success("show runtime").contains("offloaded"));
+    assert_eq!(is_json(&program.success("show runtime --json")).get("offloaded"), None);
+
+    program.mmb.offload_lan();
+    program.mmb.feed(&[Udp::default().over_ip4()]);
+    let shown = program.success("show offload");
+    assert!(
+        shown.contains("\n      1  packets that came to mmb by ports with the offload (misses)\n"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("\nlan   tcx\nwan   none: it is no kernel interface\n"), "{shown}");
+    assert_eq!(
+        is_json(&program.success("show offload --json")),
+        json!({
+            "setting": "auto", "flows": 0, "capacity": 0, "installed": 0, "evicted": 0,
+            "hits": {"packets": 0, "bytes": 0}, "misses": 1,
+            "ports": [{"port": "lan", "how": "tcx"}, {"port": "wan", "reason": "it is no kernel interface"}],
+            "kept": {}
+        })
+    );
+    let runtime = program.success("show runtime");
+    let line = "\noffloaded: 0 packets, 0 bytes, which passed no stage (`show offload`)\n";
+    assert!(runtime.contains(line), "{runtime}");
+    let nothing = json!({"packets": 0, "bytes": 0});
+    assert_eq!(is_json(&program.success("show runtime --json"))["offloaded"], nothing);
+}
+
+#[test]
 fn help_has_words_of_the_language_the_daemon_and_the_caller() {
     let program = Program::new("add id 7 tcp-dport 80 drop");
     let all = program.success("help");

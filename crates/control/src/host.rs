@@ -32,6 +32,11 @@ pub trait Host: Send {
         Ok(())
     }
 
+    /// Returns the state of the flow offload of each port; nothing if this host never forwards packets by itself.
+    fn offload(&self) -> Vec<PortOffload> {
+        Vec::new()
+    }
+
     /// Returns the packet threads by number.
     fn workers(&self) -> Vec<WorkerStatus>;
 }
@@ -88,6 +93,15 @@ impl PortLosses {
             tx_errors: since(self.tx_errors, before.tx_errors),
         }
     }
+}
+
+/// The flow offload of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortOffload {
+    /// The port's name in rules.
+    pub port: String,
+    /// Where its device has the programs, for instance `tcx`; or why it has none.
+    pub state: Result<String, String>,
 }
 
 /// One packet thread.

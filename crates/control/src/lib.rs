@@ -18,6 +18,7 @@ pub mod host;
 pub mod limits;
 mod locate;
 pub mod memory;
+mod offload;
 mod panic_guard;
 mod respond;
 pub mod server;
@@ -27,7 +28,7 @@ pub mod state;
 mod status;
 
 pub use daemon::{CommitError, CommittedChange, Daemon};
-pub use host::{Host, PortLosses, PortStatus, UnsupportedRule, WorkerStatus};
+pub use host::{Host, PortLosses, PortOffload, PortStatus, UnsupportedRule, WorkerStatus};
 pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};
 pub use socket::BindError;

@@ -283,6 +283,7 @@ impl Responder<'_> {
             Command::Show(Show::Ports) => Topic::Ports,
             Command::Show(Show::Errors) => Topic::Errors,
             Command::Show(Show::Runtime) => Topic::Runtime,
+            Command::Show(Show::Offload) => Topic::Offload,
             Command::Show(Show::Settings) => Topic::Settings,
             Command::Show(Show::Version) => Topic::Version,
             Command::Show(Show::Connections { .. }) => Topic::Connections,
@@ -316,7 +317,12 @@ impl Responder<'_> {
             }
             Command::Show(Show::StreamSummary) => return self.stream_summary(),
             Command::Monitor => return self.monitor(),
-            Command::Show(show) => status::of(&self.daemon(), *show),
+            Command::Show(show) => {
+                if status::has_counters(*show) {
+                    self.fold_counters();
+                }
+                status::of(&self.daemon(), *show)
+            }
             _ => Vec::new(),
         };
         lines.iter().try_for_each(|line| self.send(line)).map(Ok)

@@ -4,6 +4,7 @@
 use crate::convert;
 use crate::daemon::Daemon;
 use crate::host::{PortLosses, PortStatus};
+use crate::offload;
 use mmb_engine::{Count, PortCount, StageCount, TableStats};
 use mmb_language::command::Show;
 use mmb_protocol::VERSION;
@@ -24,10 +25,25 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Ports => ports(daemon),
         Show::Errors => errors(daemon),
         Show::Runtime => runtime(daemon),
+        Show::Offload => offload::lines(daemon),
         Show::Settings => settings(daemon),
         Show::Version => vec![version(daemon)],
         Show::ConnSummary => vec![connections(daemon)],
         Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary => Vec::new(),
+    }
+}
+
+/// Returns whether an answer has counters that lag behind until they are folded: those that the host's own forwarding adds to.
+pub(crate) fn has_counters(show: Show) -> bool {
+    match show {
+        Show::Ports | Show::Errors | Show::Runtime | Show::Offload => true,
+        Show::Tables
+        | Show::Settings
+        | Show::Version
+        | Show::ConnSummary
+        | Show::Connections { .. }
+        | Show::Streams { .. }
+        | Show::StreamSummary => false,
     }
 }
 
@@ -111,7 +127,8 @@ fn runtime(daemon: &Daemon) -> Vec<Answer> {
         Answer::Worker(WorkerLine { worker: worker.worker, core: worker.core, stages })
     });
     let totals = engine.stage_counts().into_iter().map(|count| Answer::Stage(stage(count)));
-    workers.chain(totals).collect()
+    let offloaded = offload::forwarded(daemon).map(|count| Answer::Offloaded(traffic(count)));
+    workers.chain(totals).chain(offloaded).collect()
 }
 
 fn settings(daemon: &Daemon) -> Vec<Answer> {

@@ -1,6 +1,6 @@
 //! The documents describe the drop reasons, the tests and the requests that exist.
 
-use mmb_engine::DropReason;
+use mmb_engine::{DropReason, KeptReason};
 use mmb_protocol::request;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,23 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(path).expect("it is there")
 }
 
-/// The table of drop reasons, between these marks, is that of the engine. `MMB_BLESS=1` writes it (`make doc`).
+/// Checks that `docs/operations.md` has this table between two marks. `MMB_BLESS=1` writes it (`make doc`).
+fn assert_current(marks: [&str; 2], table: &str) {
+    let [begin, end] = marks.map(|mark| format!("<!-- {mark} -->\n"));
+    let text = document("operations.md");
+    let (before, rest) = text.split_once(&begin).expect("the first mark");
+    let (committed, behind) = rest.split_once(&end).expect("the last mark");
+    if std::env::var_os("MMB_BLESS").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+        std::fs::write(path, format!("{before}{begin}{table}{end}{behind}")).expect("written");
+    } else {
+        assert!(committed == table, "docs/operations.md is not current: run `make doc`");
+    }
+}
+
+/// The tables of reasons are those of the engine. One test for both, since it may write the document.
 #[test]
-fn the_table_of_drop_reasons_is_current() {
-    let (begin, end) = ("<!-- drop reasons, by make doc -->\n", "<!-- end of drop reasons -->\n");
+fn the_tables_of_reasons_are_current() {
     let mut table = "| drop reason | meaning | remedy |\n| --- | --- | --- |\n".to_owned();
     for reason in DropReason::ALL {
         let (meaning, remedy) = reason.explanation();
@@ -24,15 +37,15 @@ fn the_table_of_drop_reasons_is_current() {
             if remedy.is_empty() { "" } else { " " }
         );
     }
-    let text = document("operations.md");
-    let (before, rest) = text.split_once(begin).expect("the first mark");
-    let (committed, behind) = rest.split_once(end).expect("the last mark");
-    if std::env::var_os("MMB_BLESS").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
-        std::fs::write(path, format!("{before}{begin}{table}{end}{behind}")).expect("written");
-    } else {
-        assert!(committed == table, "docs/operations.md is not current: run `make doc`");
+    assert_current(["drop reasons, by make doc", "end of drop reasons"], &table);
+
+    let mut table = "| reason | why the flow stays with mmb |\n| --- | --- |\n".to_owned();
+    for reason in KeptReason::ALL {
+        let (name, meaning) = (reason.name(), reason.meaning());
+        assert!(!meaning.is_empty() && !meaning.contains('|'), "{name}");
+        table += &format!("| `{name}` | {meaning} |\n");
     }
+    assert_current(["kept flows, by make doc", "end of kept flows"], &table);
 }
 
 /// Collects the sources below a directory of the repository.

@@ -165,6 +165,27 @@ impl KeptReason {
             KeptReason::Full => "full",
         }
     }
+
+    /// What it means, in a line.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            KeptReason::Device => "the device of one of its ports has no flow offload",
+            KeptReason::Protocol => {
+                "neither TCP nor UDP nor an ICMP echo, or packets with more than one VLAN tag"
+            }
+            KeptReason::PerPacket => {
+                "a rule that may match it looks at more than addresses, ports and protocol, or decides by chance"
+            }
+            KeptReason::Rewrite => "a rule rewrites more than header fields to constants",
+            KeptReason::Numbers => "its connection changes numbers that differ from packet to packet",
+            KeptReason::Stream => "rules follow the bytes of its connection",
+            KeptReason::OneWay => {
+                "the other direction of its TCP connection is not settled yet, or stays with mmb"
+            }
+            KeptReason::Untracked => "it is of no connection, and the policy has stateful rules",
+            KeptReason::Full => "the table of flows is full",
+        }
+    }
 }
 
 /// The state of a host's flow offload, over all workers.

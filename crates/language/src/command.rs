@@ -52,6 +52,8 @@ pub enum Show {
     Errors,
     /// Stages: calls, vectors, packets, cycles.
     Runtime,
+    /// Flows that the host forwards by itself, and why others stay with mmb.
+    Offload,
     /// Settings in force.
     Settings,
     /// Version and build.

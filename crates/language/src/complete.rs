@@ -207,6 +207,8 @@ mod tests {
         assert_eq!(texts("del 3"), ["3", "34"]);
         assert_eq!(texts("disable "), ["lan", "wan"]);
         assert_eq!(texts("show ru"), ["runtime"]);
+        assert_eq!(texts("show o"), ["offload"]);
+        assert_eq!(texts("show offload "), [""; 0]);
         assert_eq!(texts("show con"), ["connections", "conn"]);
         assert_eq!(texts("show conn "), ["summary"]);
         assert_eq!(texts("show conn summary "), [""; 0]);
@@ -227,9 +229,13 @@ mod tests {
         assert_eq!(texts("conn kill rule "), ["3", "34"]);
         assert_eq!(texts("del 3 "), ["--kill", "--keep"]);
         assert_eq!(texts("mon"), ["monitor"]);
-        assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream", "http"]);
+        assert_eq!(
+            texts("set "),
+            ["ip6-max-headers", "poll", "offload", "conn", "timeout", "nat", "stream", "http"]
+        );
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);
+        assert_eq!(texts("set offload "), ["auto", "off"]);
         assert_eq!(texts("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
         assert_eq!(texts("set nat ports-per-host "), ["share"]);
         assert_eq!(texts("set conn pickup s"), ["strict"]);

@@ -139,7 +139,10 @@ mod tests {
     #[test]
     fn help_of_each_place() {
         assert_eq!(words("").len(), COMMANDS.len());
-        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat", "stream", "http"]);
+        assert_eq!(
+            words("set "),
+            ["ip6-max-headers", "poll", "offload", "conn", "timeout", "nat", "stream", "http"]
+        );
         assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
         assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
@@ -194,6 +197,7 @@ mod tests {
             "set timeout ",
             "set nat filtering ",
             "set poll ",
+            "set offload ",
             "show ",
             "conn ",
             "conn kill ",

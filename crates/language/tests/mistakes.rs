@@ -312,7 +312,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "set pol spin",
         &[
-            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `conn`, `timeout`, `nat`, `stream` or `http`; \
+            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `conn`, `timeout`, `nat`, `stream` or `http`; \
         did you mean `poll`?",
         ],
     ),
@@ -344,7 +344,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show tabels",
         &[
-            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
+            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
         `connections`, `streams` or `conn`; \
         did you mean `tables`?",
         ],
@@ -352,7 +352,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show drops",
         &[
-            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
+            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
         `connections`, `streams` or `conn`; \
         did you mean `errors`?",
         ],
@@ -367,9 +367,21 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     (
         "show",
-        &["5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
-        `connections`, `streams` or `conn`"],
+        &[
+            "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
+        `connections`, `streams` or `conn`",
+        ],
     ),
+    (
+        "show ofload",
+        &[
+            "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
+        `connections`, `streams` or `conn`; \
+        did you mean `offload`?",
+        ],
+    ),
+    ("show offload lan", &["14: nothing more follows what is to be shown; expected the end of the command"]),
+    ("set offload on", &["13: `on` is no value of `offload`; expected auto or off; did you mean `off`?"]),
     ("show conn", &["10: what to show?; expected `summary`"]),
     ("show conn sumary", &["11: `conn sumary` cannot be shown; expected `summary`; did you mean `summary`?"]),
     (

@@ -70,7 +70,7 @@ fn every_answer_has_its_shape_in_json() {
     assert_eq!(
         mmb.json(&["show", "settings"]),
         json!({"settings": {
-            "ip6-max-headers": 16, "poll": "adaptive", "conn max": 1_000_000, "conn pickup": "loose",
+            "ip6-max-headers": 16, "poll": "adaptive", "offload": "auto", "conn max": 1_000_000, "conn pickup": "loose",
             "conn per-source": "off", "conn invalid": "pass", "conn zone": "vlan", "conn same-port": "off",
             "timeout tcp-syn": 240, "timeout tcp-established": 7440, "timeout tcp-fin": 240,
             "timeout tcp-time-wait": 240, "timeout tcp-reset": 240, "timeout udp": 300,
@@ -245,7 +245,7 @@ fn tables_are_aligned_and_end_in_totals() {
         mmb.good(&["list", "--terse"]),
         "ID  RULE\n 1  add tcp-dport 80 drop\n12  add udp-dport 53 accept\n"
     );
-    for topic in ["tables", "ports", "errors", "runtime", "settings", "version"] {
+    for topic in ["tables", "ports", "errors", "runtime", "offload", "settings", "version"] {
         let shown = mmb.good(&["show", topic]);
         assert!(!shown.is_empty() && !shown.contains('\x1b'), "{topic}: {shown}");
     }

@@ -195,6 +195,8 @@ fn every_command_has_its_row() {
         "disable a",
         "set poll spin",
         "del 1 --kill",
+        "show offload",
+        "set offload off",
         "show connections",
         "show connections verbose",
         "show connections ip-proto tcp state established verbose",

@@ -5,6 +5,7 @@
 
 mod connections;
 mod counters;
+mod offload;
 
 pub use connections::{
     ConnectionLine, ConnectionPlace, CountLine, DigestLine, EndsLine, EventKind, EventLine, LeftOutLine,
@@ -12,6 +13,7 @@ pub use connections::{
     StreamUsageLine, SummaryLine,
 };
 pub use counters::{LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine};
+pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 
 use crate::VERSION;
 use serde::{Deserialize, Serialize};
@@ -45,6 +47,14 @@ pub enum Answer {
     Worker(WorkerLine),
     /// A stage, summed over all workers.
     Stage(StageLine),
+    /// The packets that the host forwarded or dropped before any stage, after the stages, if the host has a flow offload.
+    Offloaded(TrafficLine),
+    /// The flows that the host forwards by itself.
+    Offload(OffloadLine),
+    /// The flow offload of a port. A host without flow offload has none of these lines.
+    PortOffload(PortOffloadLine),
+    /// Flows that stay with the workers for a reason.
+    KeptFlows(KeptFlowsLine),
     /// A setting in force, or a setting that was changed.
     Setting(SettingLine),
     /// A list of patterns that was changed.
@@ -125,6 +135,8 @@ pub enum Topic {
     Errors,
     /// `show runtime`
     Runtime,
+    /// `show offload`
+    Offload,
     /// `show settings`
     Settings,
     /// `show version`
@@ -316,5 +328,51 @@ impl AnswerEnd {
     /// Creates the end of an answer without a change.
     pub fn new(ok: bool) -> AnswerEnd {
         AnswerEnd { v: VERSION, ok, change: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn decoded_lines_of_the_flow_offload_are_the_encoded_ones() {
+        let hits = TrafficLine { packets: 900, bytes: 90_000 };
+        let line = OffloadLine {
+            setting: "auto".to_owned(),
+            flows: 3,
+            capacity: 1024,
+            installed: 7,
+            evicted: 2,
+            hits,
+            misses: 50,
+        };
+        let port = |how: Option<&str>, reason: Option<&str>| {
+            let [how, reason] = [how, reason].map(|text| text.map(str::to_owned));
+            Answer::PortOffload(PortOffloadLine { port: "lan".to_owned(), how, reason })
+        };
+        let kept =
+            KeptFlowsLine { reason: "full".to_owned(), count: 4, meaning: "the table is full".to_owned() };
+        let lines: [(Answer, Value); 5] = [
+            (Answer::Offloaded(hits), json!({"offloaded": {"packets": 900, "bytes": 90_000}})),
+            (
+                Answer::Offload(line),
+                json!({"offload": {
+                    "setting": "auto", "flows": 3, "capacity": 1024, "installed": 7, "evicted": 2,
+                    "hits": {"packets": 900, "bytes": 90_000}, "misses": 50
+                }}),
+            ),
+            (port(Some("tcx"), None), json!({"port_offload": {"port": "lan", "how": "tcx"}})),
+            (port(None, Some("no BPF")), json!({"port_offload": {"port": "lan", "reason": "no BPF"}})),
+            (
+                Answer::KeptFlows(kept),
+                json!({"kept_flows": {"reason": "full", "count": 4, "meaning": "the table is full"}}),
+            ),
+        ];
+        for (line, text) in lines {
+            assert_eq!(serde_json::to_value(&line).expect("encodes"), text);
+            assert_eq!(serde_json::from_value::<Answer>(text).expect("decodes"), line);
+        }
     }
 }

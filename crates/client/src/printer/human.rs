@@ -2,6 +2,7 @@
 
 use super::answer_printer::AnswerPrinter;
 use super::connection_listing::{self, ConnectionListing};
+use super::offload::OffloadListing;
 use super::stream_listing::{self, StreamListing};
 use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
@@ -52,7 +53,9 @@ enum HumanSection {
     Runtime {
         workers: Vec<WorkerLine>,
         stages: Vec<StageLine>,
+        offloaded: Option<TrafficLine>,
     },
+    Offload(OffloadListing),
     Settings(Vec<(String, String)>),
     Connections(ConnectionListing),
     Streams(StreamListing),
@@ -97,6 +100,10 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::PortLoss(line), HumanSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), HumanSection::Runtime { workers, .. }) => workers.push(line),
             (Answer::Stage(line), HumanSection::Runtime { stages, .. }) => stages.push(line),
+            (Answer::Offloaded(line), HumanSection::Runtime { offloaded, .. }) => *offloaded = Some(line),
+            (Answer::Offload(line), HumanSection::Offload(listing)) => listing.line = line,
+            (Answer::PortOffload(line), HumanSection::Offload(listing)) => listing.ports.push(line),
+            (Answer::KeptFlows(line), HumanSection::Offload(listing)) => listing.kept.push(line),
             (Answer::Setting(line), HumanSection::Settings(settings)) => {
                 settings.push((line.name, plain(&line.value)));
             }
@@ -297,7 +304,10 @@ impl HumanPrinter<'_> {
                 show_reasons(screen, not_applied, ["NOT APPLIED", "REASON"], "");
                 show_losses(screen, losses);
             }
-            HumanSection::Runtime { workers, stages } => show_runtime(screen, &workers, &stages),
+            HumanSection::Runtime { workers, stages, offloaded } => {
+                show_runtime(screen, &workers, &stages, offloaded);
+            }
+            HumanSection::Offload(listing) => listing.end(screen),
             HumanSection::Settings(settings) => {
                 let mut table = TextTable::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
                 settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
@@ -326,7 +336,10 @@ impl HumanSection {
                 not_applied: Vec::new(),
                 losses: Vec::new(),
             },
-            Topic::Runtime => HumanSection::Runtime { workers: Vec::new(), stages: Vec::new() },
+            Topic::Runtime => {
+                HumanSection::Runtime { workers: Vec::new(), stages: Vec::new(), offloaded: None }
+            }
+            Topic::Offload => HumanSection::Offload(OffloadListing::default()),
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),
@@ -464,7 +477,12 @@ fn show_losses(screen: &mut Screen<'_>, losses: Vec<PortLossLine>) {
     table.end(screen, None);
 }
 
-fn show_runtime(screen: &mut Screen<'_>, workers: &[WorkerLine], stages: &[StageLine]) {
+fn show_runtime(
+    screen: &mut Screen<'_>,
+    workers: &[WorkerLine],
+    stages: &[StageLine],
+    offloaded: Option<TrafficLine>,
+) {
     for worker in workers {
         let core = worker.core.map_or_else(String::new, |core| format!(" on core {core}"));
         screen.text(&format!("worker {}{core}\n", worker.worker));
@@ -473,6 +491,11 @@ fn show_runtime(screen: &mut Screen<'_>, workers: &[WorkerLine], stages: &[Stage
     if workers.len() != 1 {
         screen.text("all workers\n");
         show_stages(screen, stages);
+    }
+    if let Some(TrafficLine { packets, bytes }) = offloaded {
+        let packets = counted(packets, "packet");
+        screen
+            .text(&format!("offloaded: {packets}, {bytes} bytes, which passed no stage (`show offload`)\n"));
     }
     screen.text("not included: the cycles of receiving from devices and sending to them\n");
 }

@@ -5,8 +5,8 @@ use crate::report::{SourceText, note_object};
 use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, PatternsLine, PortLine, PortLossLine, RuleText,
-    StageLine, TableLine, Topic, TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, OffloadLine, PatternsLine, PortLine,
+    PortLossLine, PortOffloadLine, RuleText, StageLine, TableLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -44,6 +44,12 @@ enum JsonSection {
     Runtime {
         workers: Vec<WorkerLine>,
         stages: Vec<StageLine>,
+        offloaded: Option<TrafficLine>,
+    },
+    Offload {
+        line: OffloadLine,
+        ports: Vec<PortOffloadLine>,
+        kept: Map<String, Value>,
     },
     Settings(Map<String, Value>),
     Version(Value),
@@ -119,6 +125,12 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::PortLoss(line), JsonSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), JsonSection::Runtime { workers, .. }) => workers.push(line),
             (Answer::Stage(line), JsonSection::Runtime { stages, .. }) => stages.push(line),
+            (Answer::Offloaded(line), JsonSection::Runtime { offloaded, .. }) => *offloaded = Some(line),
+            (Answer::Offload(of_host), JsonSection::Offload { line, .. }) => *line = of_host,
+            (Answer::PortOffload(line), JsonSection::Offload { ports, .. }) => ports.push(line),
+            (Answer::KeptFlows(line), JsonSection::Offload { kept, .. }) => {
+                kept.insert(line.reason, json!(line.count));
+            }
             (Answer::Setting(line), JsonSection::Settings(settings)) => {
                 settings.insert(line.name, line.value);
             }
@@ -213,7 +225,19 @@ impl JsonPrinter<'_> {
             JsonSection::Errors { drops, made, absorbed, not_applied, losses } => {
                 json!({ "drops": drops, "made": made, "absorbed": absorbed, "not_applied": not_applied, "port_losses": losses })
             }
-            JsonSection::Runtime { workers, stages } => json!({ "workers": workers, "stages": stages }),
+            JsonSection::Runtime { workers, stages, offloaded } => {
+                let mut runtime = json!({ "workers": workers, "stages": stages });
+                if let Some(offloaded) = offloaded {
+                    runtime["offloaded"] = json!(offloaded);
+                }
+                runtime
+            }
+            JsonSection::Offload { line, ports, kept } => {
+                let mut offload = json!(line);
+                offload["ports"] = json!(ports);
+                offload["kept"] = json!(kept);
+                offload
+            }
             JsonSection::Settings(settings) => json!({ "settings": settings }),
             JsonSection::Version(version) => version,
         };
@@ -239,7 +263,12 @@ impl JsonSection {
                 not_applied: Map::new(),
                 losses: Vec::new(),
             },
-            Topic::Runtime => JsonSection::Runtime { workers: Vec::new(), stages: Vec::new() },
+            Topic::Runtime => {
+                JsonSection::Runtime { workers: Vec::new(), stages: Vec::new(), offloaded: None }
+            }
+            Topic::Offload => {
+                JsonSection::Offload { line: OffloadLine::default(), ports: Vec::new(), kept: Map::new() }
+            }
             Topic::Settings => JsonSection::Settings(Map::new()),
             Topic::Version => JsonSection::Version(Value::Null),
         }

@@ -23,7 +23,7 @@ impl Responder<'_> {
         self.daemon().engine().connections()
     }
 
-    /// Brings the counters of rules up to date. If a worker does not answer, they lack what it still has.
+    /// Brings the counters of rules, and of packets that the host forwards by itself, up to date. If a worker does not answer, they lack what it still has.
     pub(super) fn fold_counters(&self) {
         _ = self.table().fold_counters();
     }

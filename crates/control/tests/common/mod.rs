@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_control::memory::AvailableMemory;
-use mmb_control::{Daemon, Host, PortLosses, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus};
+use mmb_control::{
+    Daemon, Host, PortLosses, PortOffload, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus,
+};
 use mmb_engine::{DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
@@ -33,6 +35,8 @@ pub(crate) struct FakeHost {
     pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
     /// The available memory; `None`: more than enough.
     pub(crate) memory: Arc<Mutex<Option<u64>>>,
+    /// The state of the ports' flow offload; empty: the host has none.
+    pub(crate) offload: Arc<Mutex<Vec<PortOffload>>>,
 }
 
 impl Host for FakeHost {
@@ -59,6 +63,10 @@ impl Host for FakeHost {
         self.polls.lock().expect("not poisoned").push(poll);
     }
 
+    fn offload(&self) -> Vec<PortOffload> {
+        self.offload.lock().expect("not poisoned").clone()
+    }
+
     fn workers(&self) -> Vec<WorkerStatus> {
         vec![WorkerStatus { worker: 0, core: Some(1) }]
     }
@@ -71,6 +79,7 @@ pub(crate) struct Running {
     pub(crate) worker: Arc<Mutex<Worker>>,
     pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
     pub(crate) memory: Arc<Mutex<Option<u64>>>,
+    pub(crate) offload: Arc<Mutex<Vec<PortOffload>>>,
     pub(crate) path: PathBuf,
     directory: TempDir,
 }
@@ -95,15 +104,16 @@ fn start_on(policy: &str, limits: ServerLimits, memory: Option<u64>) -> Result<R
     };
     let ports = PortTable(vec![spec("lan", 1), spec("wan", 0)]);
     let (engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
-    let (polls, memory) = (Arc::default(), Arc::new(Mutex::new(memory)));
-    let host = FakeHost { polls: Arc::clone(&polls), memory: Arc::clone(&memory) };
+    let (polls, memory, offload) = (Arc::default(), Arc::new(Mutex::new(memory)), Arc::default());
+    let host =
+        FakeHost { polls: Arc::clone(&polls), memory: Arc::clone(&memory), offload: Arc::clone(&offload) };
     let (policy, _) = parse_policy(policy).expect("a policy");
     let daemon = Daemon::new(engine, policy, Box::new(host)).map_err(|refusal| refusal.to_string())?;
     let daemon = Arc::new(Mutex::new(daemon));
     let options = ServerOptions { limits, ..ServerOptions::default() };
     let server = Server::bind_with(&path, Arc::clone(&daemon), options).expect("binds");
     let worker = Arc::new(Mutex::new(workers.pop().expect("one worker")));
-    Ok(Running { server: Some(server), daemon, worker, polls, memory, path, directory })
+    Ok(Running { server: Some(server), daemon, worker, polls, memory, offload, path, directory })
 }
 
 pub(crate) fn start(policy: &str) -> Running {
@@ -123,9 +133,9 @@ impl Drop for Packets {
     }
 }
 
-fn packet(bytes: &mut [u8]) -> Packet<'_> {
+fn packet(port: PortId, bytes: &mut [u8]) -> Packet<'_> {
     let length = bytes.len();
-    Packet::new(bytes, 0, length, PortId(0), LinkType::Ethernet).expect("fits")
+    Packet::new(bytes, 0, length, port, LinkType::Ethernet).expect("fits")
 }
 
 impl Running {
@@ -154,11 +164,23 @@ impl Running {
 
     /// Has the worker process frames as bytes, which are the departing frames afterwards.
     pub(crate) fn feed_bytes(&self, frames: &mut [Vec<u8>]) -> Vec<Verdict> {
-        let mut packets: Vec<Packet<'_>> = frames.iter_mut().map(|frame| packet(frame)).collect();
+        self.feed_bytes_at(PortId(0), frames)
+    }
+
+    /// The same for frames that arrive at any port.
+    pub(crate) fn feed_bytes_at(&self, port: PortId, frames: &mut [Vec<u8>]) -> Vec<Verdict> {
+        let mut packets: Vec<Packet<'_>> = frames.iter_mut().map(|frame| packet(port, frame)).collect();
         let mut verdicts = vec![Verdict::Drop(DropReason::Rule); packets.len()];
         let mut worker = self.worker.lock().expect("not poisoned");
         worker.process(0, &NoCycles, &mut packets, &mut verdicts);
         verdicts
+    }
+
+    /// Gives `lan` a flow offload, and `wan` a reason for none.
+    pub(crate) fn offload_lan(&self) {
+        let lan = PortOffload { port: "lan".into(), state: Ok("tcx".into()) };
+        let wan = PortOffload { port: "wan".into(), state: Err("it is no kernel interface".into()) };
+        *self.offload.lock().expect("not poisoned") = vec![lan, wan];
     }
 
     pub(crate) fn client(&self) -> Client {

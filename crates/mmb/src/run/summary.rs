@@ -4,7 +4,7 @@ use super::wiring::PortWiring;
 use crate::cli::Global;
 use crate::output;
 use mmb_control::{Daemon, PortLosses};
-use mmb_engine::PortCount;
+use mmb_engine::{OffloadSummary, PortCount};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -15,6 +15,7 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
     let losses = daemon.ports().into_iter().map(|port| port.losses);
     let names = wiring.devices.iter().map(|(name, _)| name);
     let ports = names.zip(&counts).zip(losses);
+    let OffloadSummary { packets: offloaded, bytes: offloaded_bytes, .. } = engine.offload();
     if global.json {
         let port = |((name, count), losses): ((&String, &PortCount), PortLosses)| {
             json!({
@@ -34,9 +35,13 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
             .collect();
         let made: Map<String, Value> =
             engine.made().into_iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
-        output::print_json(
-            &json!({ "ports": ports, "drops": drops, "made": made, "absorbed": engine.absorbed() }),
-        );
+        output::print_json(&json!({
+            "ports": ports,
+            "drops": drops,
+            "made": made,
+            "absorbed": engine.absorbed(),
+            "offloaded": { "packets": offloaded, "bytes": offloaded_bytes },
+        }));
         return;
     }
     for ((name, count), losses) in ports {
@@ -55,6 +60,9 @@ pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
     }
     if engine.absorbed() > 0 {
         output::report_error(&format!("absorbed: {}", engine.absorbed()));
+    }
+    if offloaded > 0 {
+        output::report_error(&format!("offloaded: {offloaded} packets"));
     }
     for (reason, count) in engine.drops() {
         output::report_error(&format!("dropped ({}): {count}", reason.name()));
