@@ -3,7 +3,7 @@
 use super::orders::ThreadOrders;
 use super::wiring::PortWiring;
 use mmb_base::lock;
-use mmb_control::{Host, PortLosses, PortStatus, WorkerStatus};
+use mmb_control::{Host, PortLosses, PortOffload, PortStatus, WorkerStatus};
 use mmb_io::{Health, OpenPorts, Port};
 use mmb_policy::settings::Poll;
 use mmb_protocol::answer::LinkLine;
@@ -38,6 +38,26 @@ impl Host for LiveHost {
 
     fn set_poll(&self, poll: Poll) {
         self.orders.spin.store(poll == Poll::Spin, Ordering::Relaxed);
+    }
+
+    fn offload(&self) -> Vec<PortOffload> {
+        let ports = lock(&self.ports);
+        let state = |port: &Port| match (port.forwards_flows(), ports.flows()) {
+            (Some(how), _) => Ok(how.to_owned()),
+            (None, Err(why)) => Err(why.to_owned()),
+            (None, Ok(_)) if port.interface_index().is_none() => Err("it is no kernel interface".to_owned()),
+            (None, Ok(_)) if port.info().driver == "net_af_xdp" => {
+                Err("AF_XDP takes frames before the programs see them".to_owned())
+            }
+            (None, Ok(_)) => {
+                Err("the program could not be attached; a message at the start says why".to_owned())
+            }
+        };
+        ports
+            .ports()
+            .iter()
+            .map(|port| PortOffload { port: port.name().to_owned(), state: state(port) })
+            .collect()
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

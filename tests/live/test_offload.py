@@ -1,0 +1,533 @@
+"""Flow offload: the kernel forwards settled flows. What arrives and what is counted must be as without it."""
+
+import contextlib
+import json
+import random
+import struct
+import time
+
+import pytest
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+
+from lab.net import RawPort
+from lab.process import wait_until
+
+from . import topology
+from .frames import MAC, OTHER_MAC, rebuilt
+from .programs import Iperf, Nginx, fetch
+from .sockets import closing, listener, opened, talk, udp
+from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+
+
+@contextlib.contextmanager
+def running(folder):
+    """A site whose mmb has the devices of a user who gives only names."""
+    with topology.Site(folder, "af_packet") as site:
+        site.daemon = site.mmb()
+        site.daemon.ports = {"lan": "vl", "wan": "vr"}
+        site.daemon.start()
+        state = site.daemon.ask("show", "offload")
+        if not all("how" in port for port in state["ports"]):
+            pytest.skip(f"no flow offload here: {state}")
+        yield site
+
+
+@pytest.fixture(scope="module")
+def offloading(namespaces, tmp_path_factory):
+    with running(tmp_path_factory.mktemp("offload")) as site:
+        site.nginx = Nginx(site)
+        site.iperf = Iperf(site)
+        yield site
+
+
+@pytest.fixture(scope="module")
+def cables(namespaces, tmp_path_factory):
+    """A site on whose cables are only the test's own frames."""
+    with running(tmp_path_factory.mktemp("cables")) as site:
+        for host in (site.client, site.server):
+            host.sysctl(net__ipv6__conf__all__disable_ipv6=1)
+        yield site
+
+
+def begin(daemon):
+    daemon.reset()
+    daemon("conn kill all")
+    daemon("set offload auto")
+
+
+@pytest.fixture
+def mmb(offloading):
+    daemon = offloading.daemon
+    if not daemon.running():
+        daemon.start()
+    begin(daemon)
+    yield daemon
+    assert daemon.running(), "mmb ended"
+    daemon("set offload auto")
+    daemon.wait_until_settled()
+
+
+def offload(daemon):
+    return daemon.ask("show", "offload")
+
+
+def hits(daemon):
+    return offload(daemon)["hits"]["packets"]
+
+
+# What passes
+
+
+def test_a_download_passes_in_the_kernel_and_is_counted(offloading, mmb):
+    """Both directions of a connection: rules, connections and ports have the same sums, and most of it never met a worker."""
+    mmb.apply(offloading.folder, "add-stateful in lan accept", "add prio 200 all drop")
+    before, ports = hits(mmb), [mmb.port(name) for name in ("lan", "wan")]
+    _, digest = fetch(offloading, f"http://{SERVER4}/big")
+    assert digest == offloading.nginx.digest("big")
+    mmb.wait_until_settled()
+    passed = hits(mmb) - before
+    (connection,) = mmb.connections()
+    rule = mmb.rule(1)
+    now = [mmb.port(name) for name in ("lan", "wan")]
+    received = [new["rx"]["packets"] - old["rx"]["packets"] for new, old in zip(now, ports)]
+    assert received == [connection["forward"]["packets"], connection["reply"]["packets"]]
+    assert rule["packets"] == sum(received)
+    assert passed > 0.7 * sum(received), f"{passed} of {received}"
+
+
+def packets_of(host):
+    """What the ends of a cable have counted: packets and bytes, sent and received."""
+    stats = json.loads(host.ip("-json", "-s", "link", "show", "eth0").stdout)[0]["stats64"]
+    return [stats[way][what] for way in ("tx", "rx") for what in ("packets", "bytes")]
+
+
+def test_counts_are_those_of_the_ends(offloading, mmb):
+    """The ends' own counters are the reference; their devices cut segments, so that both count the same packets."""
+    for host in (offloading.client, offloading.server):
+        host.run("ethtool", "-K", "eth0", "tso", "off", "gso", "off", "gro", "off")
+    try:
+        mmb.apply(offloading.folder, "add-stateful in lan accept")
+        mmb.wait_until_settled()
+        before = packets_of(offloading.client), [mmb.port(name) for name in ("lan", "wan")], hits(mmb)
+        fetch(offloading, f"http://{SERVER4}/big")
+        time.sleep(0.3)
+        mmb.wait_until_settled()
+        client = [new - old for new, old in zip(packets_of(offloading.client), before[0])]
+        lan = [
+            mmb.port("lan")[way][what] - before[1][0][way][what] for way in ("rx", "tx") for what in ("packets", "bytes")
+        ]
+        assert lan == client
+        assert hits(mmb) - before[2] > 0.7 * (client[0] + client[2])
+    finally:
+        for host in (offloading.client, offloading.server):
+            host.run("ethtool", "-K", "eth0", "tso", "on", "gso", "on", "gro", "on")
+
+
+# The same packets with and without
+
+
+def udp4(number, **fields):
+    return IP(**{"src": f"10.0.0.{50 + number}", "dst": SERVER4, **fields}) / UDP(sport=4000 + number, dport=53)
+
+
+def flow(kind, number):
+    """A flow's headers, without link header."""
+    if kind == "udp4":
+        return udp4(number)
+    if kind == "udp6":
+        return IPv6(src=CLIENT6, dst=SERVER6) / UDP(sport=4000 + number, dport=53)
+    if kind == "tcp4":
+        return IP(src=f"10.0.0.{50 + number}", dst=SERVER4) / TCP(sport=4000 + number, dport=80, flags="A", window=900)
+    if kind == "tcp6":
+        return IPv6(src=CLIENT6, dst=SERVER6) / TCP(sport=4000 + number, dport=80, flags="A", window=900)
+    if kind == "echo4":
+        return IP(src=f"10.0.0.{50 + number}", dst=SERVER4) / ICMP(id=number, seq=1)
+    return IPv6(src=CLIENT6, dst=SERVER6) / ICMPv6EchoRequest(id=number, seq=1)
+
+
+KINDS = ("udp4", "udp6", "tcp4", "tcp6", "echo4", "echo6")
+
+
+def traffic(random_numbers, flows, packets):
+    """Packets of flows that differ in all that may differ within a flow, some of them not for the kernel."""
+    frames = []
+    for number in range(flows):
+        kind = random_numbers.choice(KINDS)
+        tag = random_numbers.choice((None, None, 5, 77))
+        for serial in range(packets):
+            packet = flow(kind, number)
+            network = packet
+            if network.name == "IP":
+                network.ttl, network.tos = random_numbers.randrange(2, 256), random_numbers.randrange(256)
+                network.id = random_numbers.randrange(65536)
+                if serial > 6 and random_numbers.random() < 0.1:
+                    network.options = [b"\x01\x01\x01\x01"]
+            else:
+                network.hlim, network.tc = random_numbers.randrange(2, 256), random_numbers.randrange(256)
+                network.fl = random_numbers.randrange(1 << 20)
+            if packet.haslayer(TCP):
+                packet[TCP].seq, packet[TCP].ack = random_numbers.randrange(1 << 32), random_numbers.randrange(1 << 32)
+                if serial > 6:
+                    packet[TCP].flags = random_numbers.choice(("A", "A", "PA", "UA", "FA", "R", "S", "A"))
+            load = bytes(random_numbers.randrange(256) for _ in range(random_numbers.choice((0, 1, 7, 64, 600, 1300))))
+            packet = packet / Raw(struct.pack("!II", number, serial) + load)
+            frame = Ether(src=MAC, dst=OTHER_MAC) / (Dot1Q(vlan=tag, prio=number % 8) if tag else packet)
+            frames.append(bytes(frame / packet if tag else frame))
+    # In turn, so that flows mix; each stays in order.
+    order = [serial * flows + number for number in range(flows) for serial in range(packets)]
+    return [frame for _, frame in sorted(zip(order, frames), key=lambda pair: pair[0])]
+
+
+POLICIES = [
+    [],
+    ["add udp-dport 53 mod udp-dport 5353", "add tcp-dport 80 mod ip-dscp 10 mod tcp-sport 999"],
+    ["add ip-proto udp mod ip-ttl 9", "add net-proto ip6 mod ip6-hop-limit 3 mod ip6-flow-label 77", "add ip-ttl < 20 drop"],
+    ["add ip-saddr 10.0.0.48/29 drop", "add udp-sport 4001-4003 drop", "add ip-daddr 10.0.0.2 mod ip-daddr 10.0.0.9"],
+    ["add vlan-id 5 drop", "add ip6-saddr fd00::1 mod ip6-daddr fd00::7", "add tcp-dport 80 ip-len > 600 mod ip-ecn 2"],
+    ["add ip-proto icmp mod ip-ttl 44", "add udp-dport 53 mod ip-saddr 192.0.2.1", "add prio 5 ip-proto tcp accept", "add all drop 30%"],
+    ["add ip-proto udp ip-id 7 drop", "add tcp-fin mod tcp-push 1", "add tcp-syn drop", "add net-proto ip6 mod ip6-traffic-class 32"],
+]
+
+
+def pass_all(site, frames):
+    """Sends frames from the client's cable, in small groups; returns those that arrive at the server's."""
+    arrived = []
+    with site.client_wire() as source, site.server_wire() as target:
+        for start in range(0, len(frames), 32):
+            for frame in frames[start : start + 32]:
+                source.send(frame)
+            time.sleep(0.004)
+        quiet = time.monotonic() + 1
+        while time.monotonic() < quiet:
+            got = [frame for frame in target.drain() if frame[6:12] == bytes.fromhex(MAC.replace(":", ""))]
+            if got:
+                arrived += got
+                quiet = time.monotonic() + 0.3
+    return arrived
+
+
+def by_flow(frames):
+    """Frames of each flow in order; the flow is in the first bytes of the payload, which no policy changes."""
+    flows = {}
+    for frame in frames:
+        payload = bytes(Ether(frame).lastlayer())
+        flows.setdefault(payload[:4], []).append(frame)
+    return flows
+
+
+@pytest.mark.parametrize("number", range(len(POLICIES)))
+def test_packets_are_those_of_the_workers(cables, number):
+    """Random packets of some flows, with the offload and without: the same frames in the same order within a flow, and the same
+    counters. A rule that drops by chance is tested for the flows that it does not reach."""
+    mmb = cables.daemon
+    begin(mmb)
+    rules = POLICIES[number]
+    by_chance = any("%" in rule for rule in rules)
+    random_numbers = random.Random(number)
+    frames = traffic(random_numbers, flows=12, packets=30)
+    if by_chance:
+        frames = [frame for frame in frames if Ether(frame).haslayer(TCP)]
+    outcomes = []
+    for setting in ("off", "auto"):
+        mmb.apply(cables.folder, f"set offload {setting}", *rules)
+        mmb("clear counters")
+        arrived = by_flow(pass_all(cables, frames))
+        mmb.wait_until_settled()
+        counts = [(rule["packets"], rule["bytes"], rule["dropped_packets"], rule["dropped_bytes"]) for rule in mmb.ask("list")["rules"]]
+        ports = [mmb.port(name)[way] for name in ("lan", "wan") for way in ("rx", "tx")]
+        outcomes.append((arrived, counts, ports, mmb.ask("show", "errors")["drops"]))
+        passed = hits(mmb)
+        assert passed == 0 if setting == "off" else True
+    (expected, *expected_counts), (arrived, *counts) = outcomes
+    assert arrived.keys() == expected.keys()
+    for key, wanted in expected.items():
+        assert sorted(arrived[key]) == sorted(wanted), f"flow {key}"
+    assert counts == expected_counts
+    if number in (0, 1, 3):
+        assert passed > len(frames) / 4, f"{passed} of {len(frames)}: {offload(mmb)}"
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_translated_connections_are_those_of_the_workers(offloading, mmb, family):
+    """NAT of addresses and ports: data and checksums arrive, by programs that check both."""
+    here, there = (CLIENT4, SERVER4) if family == 4 else (CLIENT6, SERVER6)
+    ip, net = ("ip", "10.0.0.2") if family == 4 else ("ip6", SERVER6)
+    rule = f"add-stateful in lan {ip}-daddr {net} tcp-dport 8000 map tcp-dport 9000"
+    mmb.apply(offloading.folder, rule, f"add-stateful in lan {ip}-daddr {net} udp-dport 8001 map udp-dport 9001")
+    with closing(listener(offloading.server, there, 9000)) as (listening,):
+        near, far, _ = opened(offloading.client, here, (there, 8000), listening)
+        with closing(near, far):
+            before = hits(mmb)
+            for size in (10, 1000, 100_000, 1_000_000):
+                near.sendall(bytes(size))
+                got = 0
+                while got < size:
+                    got += len(far.recv(1 << 16))
+                far.sendall(b"ok")
+                assert near.recv(10) == b"ok"
+            assert hits(mmb) > before + 50
+            talk(near, far)
+    with closing(udp(offloading.client, here, 7001), udp(offloading.server, there, 9001)) as (near, far):
+        before = hits(mmb)
+        for serial in range(50):
+            near.sendto(b"ask %d" % serial, (there, 8001))
+            text, peer = far.recvfrom(100)
+            assert text == b"ask %d" % serial
+            far.sendto(b"answer %d" % serial, peer)
+            assert near.recvfrom(100)[0] == b"answer %d" % serial
+        assert hits(mmb) > before + 60
+    assert mmb.balance() == 0
+
+
+# Never a stale decision
+
+
+def test_an_acknowledged_change_holds_for_the_next_packet(offloading, mmb):
+    """A flow that the kernel forwards, and a rule that changes: the first datagram after the answer has the new value."""
+    mmb.apply(offloading.folder, "add udp-dport 7000 mod ip-ttl 100")
+    with contextlib.ExitStack() as stack:
+        sender = stack.enter_context(offloading.client.socket(2, 2))
+        wire = stack.enter_context(offloading.server_wire())
+        before = hits(mmb)
+        shell = stack.enter_context(mmb.shell())
+        for change in range(200):
+            for _ in range(6):
+                sender.sendto(b"settles", (SERVER4, 7000))
+            life = 2 + change
+            shell.stdin.write(f"del 1\nadd id 1 udp-dport 7000 mod ip-ttl {life}\nshow version\n")
+            shell.stdin.flush()
+            while "version" not in shell.stdout.readline():
+                pass
+            sender.sendto(b"probe %d" % change, (SERVER4, 7000))
+            if change % 50 == 49:
+                time.sleep(0.02)
+        shell.stdin.close()
+        time.sleep(0.2)
+        seen = {}
+        for frame in wire.drain():
+            if b"probe " in frame[42:]:
+                seen[int(frame[42:].split(b"probe ")[1].split(b"\0")[0])] = frame[22]
+    assert seen == {change: 2 + change for change in range(200)}
+    assert hits(mmb) > before + 100
+
+
+def test_a_deleted_accept_stops_an_offloaded_connection(offloading, mmb):
+    mmb.apply(offloading.folder, "add-stateful in lan accept", "add prio 200 all drop")
+    with closing(listener(offloading.server, SERVER4, 9000)) as (listening,):
+        near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
+        with closing(near, far):
+            for _ in range(20):
+                talk(near, far)
+            assert hits(mmb) > 0
+            mmb("del --kill 1")
+            near.sendall(b"after")
+            far.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                far.recv(100)
+    assert mmb.drops().get("rule", 0) > 0
+
+
+def test_a_killed_connection_has_no_flow(offloading, mmb):
+    mmb.apply(offloading.folder, "set conn pickup strict", "add-stateful in lan accept", "add prio 200 all drop")
+    with closing(listener(offloading.server, SERVER4, 9000)) as (listening,):
+        near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
+        with closing(near, far):
+            for _ in range(20):
+                talk(near, far)
+            assert offload(mmb)["flows"] == 2
+            mmb("conn kill tcp-dport 9000")
+            assert offload(mmb)["flows"] == 0
+            near.sendall(b"after")
+            far.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                far.recv(100)
+    mmb("set conn pickup loose")
+
+
+def test_a_disabled_port_takes_no_flow(offloading, mmb):
+    with closing(udp(offloading.client, CLIENT4, 7001), udp(offloading.server, SERVER4, 9001)) as (near, far):
+        for _ in range(20):
+            near.sendto(b"x", (SERVER4, 9001))
+            far.recv(10)
+        assert hits(mmb) > 0
+        passed = hits(mmb)
+        mmb("disable lan")
+        near.sendto(b"bypass", (SERVER4, 9001))
+        assert far.recv(10) == b"bypass"
+        assert hits(mmb) == passed, "packets of a disabled port are not matched and not offloaded"
+        mmb("enable lan")
+
+
+# Tracking
+
+
+def test_both_fins_end_an_offloaded_connection(offloading, mmb):
+    mmb.apply(offloading.folder, "add-stateful in lan accept")
+    with closing(listener(offloading.server, SERVER4, 9000)) as (listening,):
+        near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
+        with closing(near, far):
+            near.sendall(bytes(3_000_000))
+            got = 0
+            while got < 3_000_000:
+                got += len(far.recv(1 << 16))
+            assert mmb.connections()[0]["state"] == "established"
+    wait_until(lambda: mmb.connections()[0]["state"] == "time-wait", "both FINs are in window")
+    assert "conn-invalid" not in mmb.drops()
+    assert not mmb.ask("show", "conn", "summary")["invalid"]
+
+
+def test_a_reset_out_of_window_does_not_end_an_offloaded_connection(offloading, mmb):
+    """RFC 5961: only the number that the receiver expects. The kernel's numbers are those of the connection."""
+    mmb.apply(offloading.folder, "set conn invalid drop", "add-stateful in lan accept", "add prio 200 all drop")
+    with closing(listener(offloading.server, SERVER4, 9000)) as (listening,), offloading.client_wire() as wire:
+        near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
+        with closing(near, far):
+            near.sendall(bytes(2_000_000))
+            got = 0
+            while got < 2_000_000:
+                got += len(far.recv(1 << 16))
+            talk(near, far)
+            assert hits(mmb) > 100
+            last = next(
+                Ether(frame) for frame in reversed(wire.drain()) if Ether(frame).haslayer(TCP) and Ether(frame)[TCP].dport == 9000
+            )
+            header = Ether(src=last.src, dst=last.dst) / IP(src=CLIENT4, dst=SERVER4)
+            number = last[TCP].seq
+            # Data far beyond the window must not move what a reset is measured by.
+            for offset in (1 << 30, 200_000_000):
+                forged = TCP(sport=last[TCP].sport, dport=9000, seq=number + offset & 0xFFFFFFFF, ack=last[TCP].ack, flags="A")
+                wire.send(bytes(header / forged / Raw(b"forged")))
+                forged.flags = "R"
+                wire.send(bytes(header / forged))
+                forged.seq = number + offset + 6 & 0xFFFFFFFF
+                wire.send(bytes(header / forged))
+            time.sleep(0.2)
+            assert mmb.connections("tcp-dport 9000")[0]["state"] == "established"
+            assert mmb.drops().get("conn-invalid", 0) >= 4
+            talk(near, far)
+    mmb("set conn invalid pass")
+
+
+def test_an_idle_flow_times_out_and_a_busy_one_does_not(offloading, mmb):
+    mmb.apply(offloading.folder, "set timeout udp 2", "add-stateful in lan accept")
+    with closing(udp(offloading.client, CLIENT4, 7001), udp(offloading.server, SERVER4, 9001)) as (near, far):
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            near.sendto(b"x", (SERVER4, 9001))
+            _, peer = far.recvfrom(10)
+            far.sendto(b"y", peer)
+            near.recv(10)
+            time.sleep(0.05)
+        assert hits(mmb) > 100
+        assert mmb.ask("show", "conn", "summary")["connections"] == 1
+        assert offload(mmb)["flows"] == 2
+        wait_until(lambda: not mmb.connections(), "it timed out", timeout=6)
+        assert offload(mmb)["flows"] == 0
+    mmb("set timeout udp 300")
+
+
+def test_packets_beyond_the_mtu_are_dropped_and_counted(offloading, mmb):
+    offloading.middle.ip("link", "set", "vr", "mtu", "1300")
+    try:
+        wait_until(lambda: mmb.port("wan")["mtu"] == 1300, "the MTU is taken up")
+        with closing(udp(offloading.client, CLIENT4, 7001), udp(offloading.server, SERVER4, 9001)) as (near, far):
+            for _ in range(20):
+                near.sendto(b"small", (SERVER4, 9001))
+                far.recv(10)
+            passed = hits(mmb)
+            assert passed > 10
+            for _ in range(5):
+                near.sendto(bytes(1400), (SERVER4, 9001))
+            wait_until(lambda: mmb.drops().get("mtu-exceeded") == 5, "they are counted")
+    finally:
+        offloading.middle.ip("link", "set", "vr", "mtu", "1500")
+        wait_until(lambda: mmb.port("wan")["mtu"] == 1500, "the MTU is taken up")
+
+
+# Ends
+
+
+def test_a_killed_mmb_forwards_nothing_and_starts_again(namespaces, tmp_path):
+    with topology.Site(tmp_path, "af_packet") as site:
+        daemon = site.mmb()
+        daemon.ports = {"lan": "vl", "wan": "vr"}
+        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
+            for round_number in range(2):
+                daemon.start()
+                for _ in range(20):
+                    near.sendto(b"x", (SERVER4, 9001))
+                    far.recv(10)
+                assert hits(daemon) > 0
+                daemon.kill()
+                daemon.close()
+                near.sendto(b"lost", (SERVER4, 9001))
+                far.settimeout(0.3)
+                with pytest.raises(TimeoutError):
+                    far.recv(10)
+                far.settimeout(10)
+                left = site.middle.run("tc", "filter", "show", "dev", "vl", "ingress").stdout
+                assert round_number >= 0 and "forward_flow" not in left
+
+
+def test_an_interface_that_is_made_again_is_offloaded_again(namespaces, tmp_path):
+    from lab.net import veth
+
+    with topology.Site(tmp_path, "af_packet") as site:
+        daemon = site.mmb()
+        daemon.ports = {"lan": "vl", "wan": "vr"}
+        daemon.start()
+
+        def passes(count=20):
+            with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
+                for _ in range(count):
+                    near.sendto(b"x", (SERVER4, 9001))
+                    assert far.recv(10) == b"x"
+
+        passes()
+        before = hits(daemon)
+        assert before > 0
+        site.middle.ip("link", "del", "vr")
+        wait_until(lambda: daemon.port("wan")["link"] == "gone", "it is seen")
+        veth(site.middle, "vr", site.server, "eth0")
+        site.server.ip("addr", "add", f"{SERVER4}/24", "dev", "eth0")
+        wait_until(lambda: daemon.port("wan")["link"] == "up", "it is back")
+        passes()
+        assert hits(daemon) > before + 10
+
+
+def test_without_the_programs_workers_see_every_packet(namespaces, tmp_path):
+    """`set offload off` from the start: no program, a message, and everything works."""
+    with topology.Site(tmp_path, "af_packet") as site:
+        policy = tmp_path / "off.mmb"
+        policy.write_text("set offload off\n")
+        daemon = site.mmb().start("--config", policy)
+        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
+            for _ in range(20):
+                near.sendto(b"x", (SERVER4, 9001))
+                assert far.recv(10) == b"x"
+        assert hits(daemon) == 0
+        assert not any("how" in port for port in offload(daemon)["ports"])
+
+
+def test_frames_are_whole_after_the_kernel_cut_them(offloading, mmb):
+    """A connection with NAT, seen behind the receiving device: each frame has right lengths and checksums."""
+    mmb.apply(offloading.folder, "add-stateful in lan tcp-dport 8000 map tcp-dport 9000")
+    offloading.client.run("ethtool", "-K", "eth0", "tso", "off", "gso", "off", "tx", "off")
+    try:
+        with closing(listener(offloading.server, SERVER4, 9000)) as (listening,):
+            near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 8000), listening)
+            with closing(near, far), RawPort(offloading.server, "eth0") as wire:
+                near.sendall(bytes(200_000))
+                got = 0
+                while got < 200_000:
+                    got += len(far.recv(1 << 16))
+                frames = [frame for frame in wire.drain() if Ether(frame).haslayer(TCP) and Ether(frame)[TCP].dport == 9000]
+        assert len(frames) > 100 and all(rebuilt(frame) == frame for frame in frames)
+        assert hits(mmb) > 50
+    finally:
+        offloading.client.run("ethtool", "-K", "eth0", "tso", "on", "gso", "on", "tx", "on")
