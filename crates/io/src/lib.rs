@@ -11,6 +11,8 @@
 //! `unsafe` is allowed in the modules that call C or the kernel; the header of each names its preconditions.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod bpf;
 pub mod condition;
 pub mod cycles;
 pub mod device;

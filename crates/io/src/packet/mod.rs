@@ -12,6 +12,7 @@
 //! Life-cycle: [`PacketPort::open`] makes the sockets; each worker gets a receiver and a sender; all share the
 //! sockets' life, so that closing is dropping.
 
+mod batch;
 mod finish;
 mod receive;
 mod send;
@@ -72,7 +73,7 @@ impl PacketPort {
     /// # Errors
     /// A refusal by the kernel.
     pub(crate) fn sender(&self) -> Result<Sender, PortError> {
-        Ok(Sender::new(PacketSocket::sending(self.index)?))
+        Ok(Sender::new(PacketSocket::sending(self.index)?, self.index))
     }
 
     /// The descriptor that becomes readable when frames arrive for a worker.

@@ -1,6 +1,5 @@
 //! Prepares interfaces for AF_XDP, so that every frame comes as it was on the wire.
 
-mod bpf;
 mod btf;
 mod tags;
 
