@@ -57,7 +57,7 @@ pub(crate) fn open_sockets(
     opening: &Opening<'_>,
     interface: &KernelInterface,
 ) -> Result<Box<dyn PortDriver>, PortError> {
-    let port = PacketPort::open(interface, opening.workers, opening.pools.for_mtu(opening.mtu))?;
+    let port = PacketPort::open(interface, opening.workers, opening.mtu, opening.pools.for_mtu(opening.mtu))?;
     Ok(Box::new(PacketDriver { port, mac: interface.mac().unwrap_or_default(), workers: opening.workers }))
 }
 

@@ -4,8 +4,9 @@ use crate::error::PortError;
 use crate::kernel::KernelInterface;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Memory for frames that wait in a socket, in bytes: some 100 of the largest, some thousand small ones.
-const RECEIVE_MEMORY: libc::c_int = 16 << 20;
+/// Memory for frames that wait in a socket because they are longer than a slot of its ring, in bytes: some 100 of the largest. The
+/// kernel doubles it, for what it needs itself.
+const RECEIVE_MEMORY: libc::c_int = 4 << 20;
 /// Memory for frames that wait for the device.
 const SEND_MEMORY: libc::c_int = 8 << 20;
 
@@ -18,7 +19,7 @@ const GROUP: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OU
 pub(super) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// A socket that receives every incoming frame of the interface, and no outgoing one.
+    /// A socket that from [`PacketSocket::start`] on receives every incoming frame of the interface, and no outgoing one.
     pub(super) fn receiving(interface: &KernelInterface) -> Result<PacketSocket, PortError> {
         let socket = PacketSocket::open()?;
         let doing = |what: &str| format!("interface {}: {what}", interface.name());
@@ -35,9 +36,14 @@ impl PacketSocket {
             .promiscuous(interface.index())
             .map_err(|()| PortError::system(doing("receiving for every address")))?;
         socket.memory(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_MEMORY);
-        let every = (libc::ETH_P_ALL as u16).to_be();
-        socket.bind(interface.index(), every).map_err(|()| PortError::system(doing("receiving")))?;
         Ok(socket)
+    }
+
+    /// Starts to receive.
+    pub(super) fn start(&self, interface: &KernelInterface) -> Result<(), PortError> {
+        let doing = || format!("interface {}: receiving", interface.name());
+        let every = (libc::ETH_P_ALL as u16).to_be();
+        self.bind(interface.index(), every).map_err(|()| PortError::system(doing()))
     }
 
     /// A socket that sends by the interface of that number and receives nothing.
@@ -115,7 +121,7 @@ impl PacketSocket {
         }
     }
 
-    fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), ()> {
+    pub(super) fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), ()> {
         let size = size_of::<T>() as libc::socklen_t;
         // SAFETY: value and size belong together, and the kernel only reads.
         let result = unsafe {
