@@ -14,7 +14,7 @@ from lab.process import wait_until
 from .frames import MAC, data, ether, expect, ip4, ip6, pass_through, tcp, udp
 
 # Slots of a ring at an MTU of 1,500 (crates/io/src/packet/ring.rs).
-SLOTS = 512
+SLOTS = 2048
 CLASSIFIER = 3
 # A process that may send vectors by a program of its own, and one that may not.
 WITHOUT = "-bpf,-sys_admin,-perfmon"

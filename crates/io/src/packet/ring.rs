@@ -13,10 +13,11 @@ use crate::error::PortError;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Slots of a ring: what waits in it delays the frames behind it. With fewer, a worker that shares its core loses frames while another process runs.
-const SLOTS: usize = 512;
+/// Slots of a ring: what waits in it delays the frames behind it, but while another process runs on the worker's core, more than a thousand frames may
+/// arrive.
+const SLOTS: usize = 2048;
 /// The most bytes of a ring: it has fewer slots if they are large.
-const MOST_MEMORY: usize = 2 << 20;
+const MOST_MEMORY: usize = 4 << 20;
 /// The smallest slot: for frames of an Ethernet's MTU.
 const SMALLEST_SLOT: usize = 2048;
 /// The largest slot. Frames of larger MTUs come by the socket.
