@@ -4,9 +4,9 @@ use crate::error::PortError;
 use crate::kernel::KernelInterface;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Memory for frames that wait in a socket because they are longer than a slot of its ring, in bytes: some 100 of the largest. The
+/// Memory for frames that wait in a socket because they are longer than a slot of its ring, in bytes: some 400 of the largest. The
 /// kernel doubles it, for what it needs itself.
-const RECEIVE_MEMORY: libc::c_int = 4 << 20;
+const RECEIVE_MEMORY: libc::c_int = 16 << 20;
 /// Memory for frames that wait for the device.
 const SEND_MEMORY: libc::c_int = 8 << 20;
 
