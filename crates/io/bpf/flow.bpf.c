@@ -45,6 +45,14 @@ struct {
 	__type(value, struct control);
 } control SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct queue);
+} queues SEC(".maps");
+
 /* What find_flow tells forward_flow about the packet at hand. */
 struct found {
 	__u32 ifindex; /* 0: nothing was told */
@@ -196,6 +204,13 @@ ALWAYS int goes_on(struct flow *flow, const struct flow *peer, const struct l4_s
 	return 1;
 }
 
+/* Notes that mmb gets a packet of a flow. */
+ALWAYS __u32 deliver(struct flow *flow, struct queue *queue)
+{
+	flow->mark = __sync_fetch_and_add(&queue->delivered, 1) + 1;
+	return NO_FLOW;
+}
+
 /* Looks up the flow of a packet, and counts it. Returns NO_FLOW for a packet that mmb must see. */
 ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 {
@@ -214,6 +229,10 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 	struct control *now = bpf_map_lookup_elem(&control, &zero);
 	if (!flow || !now || !flow->epoch || flow->epoch != now->epoch)
 		return NO_FLOW;
+	__u32 number = flow->queue;
+	struct queue *queue = bpf_map_lookup_elem(&queues, &number);
+	if (!queue)
+		return NO_FLOW;
 	longest = parts.end - ETH_HLEN;
 	if (size) {
 		/* Not yet cut, or merged: counted as the packets that it stands for. */
@@ -222,13 +241,14 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 		packets = payload > size ? (payload + size - 1) / size : 1;
 		bytes = payload + packets * parts.headers;
 	}
-	if (longest > flow->longest)
-		return NO_FLOW;
+	/* One that mmb must see, or that follows one which mmb still has. */
+	if (longest > flow->longest || (__s32)(queue->done - flow->mark) < 0)
+		return deliver(flow, queue);
 	if (flow->flags & FLOW_WINDOWS) {
 		__u32 other = flow->peer;
 		struct flow *peer = bpf_map_lookup_elem(&flows, &other);
 		if (!peer || !goes_on(flow, peer, &l4, parts.end - parts.headers))
-			return NO_FLOW;
+			return deliver(flow, queue);
 	}
 	if (skb->vlan_present)
 		bytes += packets * 4;

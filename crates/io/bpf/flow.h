@@ -59,7 +59,20 @@ struct flow {
 	/* Not written by the programs. */
 	__u32 peer;  /* TCP: the flow of the other direction */
 	__u32 label; /* flow label, as a number */
-	__u32 reserved[5];
+	__u32 queue; /* that of the socket which gets its other packets */
+	/* Written by the programs, and set when the flow is installed. */
+	__u32 mark; /* as many packets had been delivered to its queue with the last one of this flow */
+	__u32 reserved[3];
+};
+
+/*
+ * The packets of flows that a socket gets. Packets of a flow stay in order: after one that mmb gets, the next ones go there too, until mmb has sent
+ * it.
+ */
+struct queue {
+	__u32 delivered; /* packets of flows, by the programs */
+	__u32 done;	 /* of these, so many have been sent */
+	__u32 reserved[14];
 };
 
 /* What user space tells all programs. */

@@ -75,7 +75,7 @@ impl OpenPorts {
         } else if plans.iter().all(|plan| plan.interface.is_none()) {
             Err("no port is a kernel interface".to_owned())
         } else {
-            FlowPrograms::load(options.flows)
+            FlowPrograms::load(options.flows, options.workers)
         };
         let mut notes = Vec::new();
         if let (Err(why), 1..) = (&flows, options.flows)

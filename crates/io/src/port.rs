@@ -53,6 +53,11 @@ impl Port {
         self.driver.as_ref()?.forwards_flows()
     }
 
+    /// The name of the kernel interface behind it.
+    pub fn interface_name(&self) -> Option<&str> {
+        self.interface.as_ref().map(KernelInterface::name)
+    }
+
     /// The number of the kernel interface behind it, while it is open.
     pub fn interface_index(&self) -> Option<u32> {
         let interface = self.interface.as_ref().filter(|_| self.driver.is_some())?;

@@ -59,16 +59,18 @@ pub(crate) fn open_sockets(
 ) -> Result<Box<dyn PortDriver>, PortError> {
     let pool = opening.pools.for_mtu(opening.mtu);
     let port = match opening.flows.as_deref_mut() {
-        None => PacketPort::open(interface, opening.workers, pool, None)?,
+        None => PacketPort::open(interface, opening.workers, opening.mtu, pool, None)?,
         // Without sockets, the program leaves packets to the kernel: it is attached first, so that no packet gets past it.
         Some(flows) => match flows.attach(interface) {
-            Ok(attachment) => PacketPort::open(interface, opening.workers, pool, Some((flows, attachment)))?,
+            Ok(attachment) => {
+                PacketPort::open(interface, opening.workers, opening.mtu, pool, Some((flows, attachment)))?
+            }
             Err(why) => {
                 let name = opening.name;
                 opening.notes.push(format!(
                     "port {name}: workers see every packet, since flow offload does not work: {why}"
                 ));
-                PacketPort::open(interface, opening.workers, pool, None)?
+                PacketPort::open(interface, opening.workers, opening.mtu, pool, None)?
             }
         },
     };

@@ -1,6 +1,6 @@
 //! In place of the programs where they were not built.
 
-use super::table::FlowTable;
+use super::table::{FlowQueue, FlowTable};
 use crate::kernel::KernelInterface;
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
@@ -25,7 +25,7 @@ impl FlowPrograms {
     ///
     /// # Errors
     /// Always.
-    pub fn load(_: u32) -> Result<FlowPrograms, String> {
+    pub fn load(_: u32, _: u16) -> Result<FlowPrograms, String> {
         Err("this mmb was built without clang".into())
     }
 
@@ -38,6 +38,15 @@ impl FlowPrograms {
     }
 
     pub(crate) fn filter(&mut self, _: BorrowedFd<'_>) -> Result<(), String> {
+        match self.0 {}
+    }
+
+    /// The number of a worker's queue of an interface.
+    pub fn queue(&self, _: &str, _: u16) -> Option<u32> {
+        match self.0 {}
+    }
+
+    pub(crate) fn flow_queue(&self, _: &str, _: u16, _: usize) -> Option<FlowQueue> {
         match self.0 {}
     }
 

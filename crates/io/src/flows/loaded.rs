@@ -1,11 +1,12 @@
 //! Loads the programs, and attaches them.
 
-use super::table::{FlowTable, SharedFlows};
+use super::table::{FlowQueue, FlowTable, SharedFlows};
 use crate::kernel::KernelInterface;
 use aya::maps::{Map, MapData};
 use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcAttachType};
 use aya::programs::{LinkOrder, SchedClassifier, SocketFilter};
 use aya::{Ebpf, EbpfLoader};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -18,7 +19,13 @@ const FORWARDER: &str = "forward_flow";
 pub struct FlowPrograms {
     ebpf: Ebpf,
     shared: Arc<SharedFlows>,
+    /// The first queue of each interface, by name: one that is made again has the same.
+    queues: HashMap<String, u32>,
+    workers: u16,
 }
+
+/// The most queues: those of 64 interfaces with 16 workers each.
+const QUEUES: u32 = 1024;
 
 /// The program at tc ingress of an interface. Dropping it detaches the program.
 #[derive(Debug)]
@@ -35,15 +42,16 @@ impl Attachment {
 }
 
 impl FlowPrograms {
-    /// Loads the programs for so many flows.
+    /// Loads the programs for so many flows, and so many workers.
     ///
     /// # Errors
     /// Why this kernel, or this process, cannot, in words.
-    pub fn load(flows: u32) -> Result<FlowPrograms, String> {
+    pub fn load(flows: u32, workers: u16) -> Result<FlowPrograms, String> {
         let failed = |what: &str, error: &dyn std::error::Error| format!("{what}: {}", chain(error));
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("flow_index", flows)
             .map_max_entries("flows", flows)
+            .map_max_entries("queues", QUEUES)
             .load(OBJECT)
             .map_err(|error| failed("the maps of flows cannot be made", &error))?;
         let loaded = program::<SchedClassifier>(&mut ebpf, FORWARDER).and_then(SchedClassifier::load);
@@ -53,10 +61,10 @@ impl FlowPrograms {
         let shared = {
             let map = |name| data(&ebpf, name).ok_or_else(|| format!("the programs have no map {name}"));
             let [index, all, control] = [map("flow_index")?, map("flows")?, map("control")?];
-            SharedFlows::new(index, all, control, flows)
+            SharedFlows::new(index, all, control, map("queues")?, [flows, QUEUES])
                 .map_err(|error| failed("the map of flows cannot be mapped", &error))?
         };
-        Ok(FlowPrograms { ebpf, shared: Arc::new(shared) })
+        Ok(FlowPrograms { ebpf, shared: Arc::new(shared), queues: HashMap::new(), workers })
     }
 
     /// Attaches the program at tc ingress of an interface.
@@ -64,9 +72,16 @@ impl FlowPrograms {
     /// # Errors
     /// The kernel refuses it, in words.
     pub fn attach(&mut self, interface: &KernelInterface) -> Result<Attachment, String> {
+        let name = interface.name();
+        let next = self.queues.len() as u32 * u32::from(self.workers);
+        if !self.queues.contains_key(name) {
+            if next + u32::from(self.workers) > QUEUES {
+                return Err(format!("there are more than {QUEUES} queues"));
+            }
+            self.queues.insert(name.to_owned(), next);
+        }
         let forwarder =
             program::<SchedClassifier>(&mut self.ebpf, FORWARDER).map_err(|error| chain(&error))?;
-        let name = interface.name();
         let ingress = TcAttachType::Ingress;
         let tcx = TcAttachOptions::TcxOrder(LinkOrder::default());
         let (id, how) = match forwarder.attach_with_options(name, ingress, tcx) {
@@ -93,6 +108,16 @@ impl FlowPrograms {
     pub(crate) fn filter(&mut self, socket: BorrowedFd<'_>) -> Result<(), String> {
         let filter = program::<SocketFilter>(&mut self.ebpf, FILTER).map_err(|error| chain(&error))?;
         filter.attach(socket).map_err(|error| chain(&error))
+    }
+
+    /// The number of a worker's queue of an interface with an [`Attachment`].
+    pub fn queue(&self, interface: &str, worker: u16) -> Option<u32> {
+        self.queues.get(interface).map(|first| first + u32::from(worker))
+    }
+
+    /// The same, for the worker, which holds at most so many frames.
+    pub(crate) fn flow_queue(&self, interface: &str, worker: u16, most: usize) -> Option<FlowQueue> {
+        Some(FlowQueue::new(&self.shared, self.queue(interface, worker)?, most))
     }
 
     /// The most flows.

@@ -22,4 +22,5 @@ pub use absent::{Attachment, FlowPrograms};
 #[cfg(flows)]
 pub use loaded::{Attachment, FlowPrograms};
 pub use raw::{NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
+pub(crate) use table::FlowQueue;
 pub use table::{FlowTable, RawUsage};

@@ -92,12 +92,14 @@ pub struct RawFlow {
     pub peer: u32,
     /// The flow label.
     pub label: u32,
+    /// The queue of its other packets: see [`FlowQueue`](super::FlowQueue).
+    pub queue: u32,
 }
 
 /// Words of the first line.
 pub(super) const CONFIG_WORDS: usize = 16;
 
-const _: () = assert!(size_of::<RawKey>() == 44 && size_of::<RawFlow>() == 4 * (CONFIG_WORDS + 5));
+const _: () = assert!(size_of::<RawKey>() == 44 && size_of::<RawFlow>() == 4 * (CONFIG_WORDS + 6));
 
 impl RawKey {
     pub(super) fn bytes(&self) -> &[u8; 44] {

@@ -20,7 +20,9 @@ struct SharedFlow {
     window: AtomicU32,
     peer: AtomicU32,
     label: AtomicU32,
-    _reserved: [AtomicU32; 5],
+    queue: AtomicU32,
+    mark: AtomicU32,
+    _reserved: [AtomicU32; 3],
 }
 
 const _: () = assert!(size_of::<SharedFlow>() == 128);
@@ -31,6 +33,16 @@ struct SharedControl {
     epoch: AtomicU32,
     _reserved: AtomicU32,
 }
+
+/// `struct queue` in shared memory.
+#[repr(C, align(64))]
+struct SharedQueue {
+    delivered: AtomicU32,
+    done: AtomicU32,
+    _reserved: [AtomicU32; 14],
+}
+
+const _: () = assert!(size_of::<SharedQueue>() == 64);
 
 /// The values of an array map, as memory of this process.
 struct MappedArray<T> {
@@ -82,6 +94,7 @@ pub(super) struct SharedFlows {
     index: OwnedFd,
     flows: MappedArray<SharedFlow>,
     control: MappedArray<SharedControl>,
+    queues: MappedArray<SharedQueue>,
 }
 
 impl std::fmt::Debug for SharedFlows {
@@ -96,12 +109,14 @@ impl SharedFlows {
         index: BorrowedFd<'_>,
         flows: BorrowedFd<'_>,
         control: BorrowedFd<'_>,
-        count: u32,
+        queues: BorrowedFd<'_>,
+        [count, queue_count]: [u32; 2],
     ) -> std::io::Result<SharedFlows> {
         Ok(SharedFlows {
             index: index.try_clone_to_owned()?,
             flows: MappedArray::new(flows, count as usize)?,
             control: MappedArray::new(control, 1)?,
+            queues: MappedArray::new(queues, queue_count as usize)?,
         })
     }
 
@@ -180,6 +195,10 @@ impl FlowTable {
         flow.window.store(new.window, Relaxed);
         flow.peer.store(new.peer, Relaxed);
         flow.label.store(new.label, Relaxed);
+        flow.queue.store(new.queue, Relaxed);
+        // Packets of the flow may wait in the queue, without having been counted.
+        let queue = &self.shared.queues.get()[new.queue as usize];
+        flow.mark.store(queue.delivered.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
         bpf::update(&self.shared.index, key.bytes(), &self.number(place).to_ne_bytes())?;
         flow.config[0].store(new.epoch, Release);
         Ok(())
@@ -216,6 +235,55 @@ impl FlowTable {
         }
         if window > flow.window.load(Relaxed) {
             flow.window.store(window, Relaxed);
+        }
+    }
+}
+
+/// The packets of flows that the socket of a queue gets: keeps them in order with those that the kernel forwards.
+#[derive(Debug)]
+pub(crate) struct FlowQueue {
+    shared: Arc<SharedFlows>,
+    number: u32,
+    done: u32,
+    /// So many were delivered when this was read, and so many frames may have been in the queue then that have not been taken from it.
+    sample: Option<(u32, usize)>,
+    most: usize,
+}
+
+impl FlowQueue {
+    /// The queue with this number, which holds at most so many frames.
+    pub(super) fn new(shared: &Arc<SharedFlows>, number: u32, most: usize) -> FlowQueue {
+        let queue = FlowQueue { shared: Arc::clone(shared), number, done: 0, sample: None, most };
+        let done = queue.words().delivered.load(Relaxed);
+        queue.words().done.store(done, Relaxed);
+        FlowQueue { done, ..queue }
+    }
+
+    fn words(&self) -> &SharedQueue {
+        &self.shared.queues.get()[self.number as usize]
+    }
+
+    /// To be called before frames are taken from the queue, when all that were taken before have been sent.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if let Some((delivered, 0)) = self.sample {
+            self.words().done.store(delivered, Release);
+            self.done = delivered;
+            self.sample = None;
+        }
+        if self.sample.is_none() {
+            let delivered = self.words().delivered.load(std::sync::atomic::Ordering::Acquire);
+            if delivered != self.done {
+                self.sample = Some((delivered, self.most));
+            }
+        }
+    }
+
+    /// So many frames were taken from the queue; `is_empty`: all that there were.
+    #[inline]
+    pub(crate) fn took(&mut self, frames: usize, is_empty: bool) {
+        if let Some((_, left)) = &mut self.sample {
+            *left = if is_empty { 0 } else { left.saturating_sub(frames) };
         }
     }
 }

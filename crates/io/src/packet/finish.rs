@@ -72,11 +72,16 @@ pub(super) fn tag(message: &libc::msghdr) -> Option<Tag> {
         }
         libc::CMSG_DATA(control).cast::<AuxData>().read_unaligned()
     };
-    if aux.status & libc::TP_STATUS_VLAN_VALID == 0 {
+    tag_of(aux.status, aux.vlan_tpid, aux.vlan_tci)
+}
+
+/// The tag of a frame with these metadata.
+pub(super) fn tag_of(status: u32, vlan_tpid: u16, vlan_tci: u16) -> Option<Tag> {
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
     }
-    let tpid = if aux.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { aux.vlan_tpid } else { 0x8100 };
-    let ([a, b], [c, d]) = (tpid.to_be_bytes(), aux.vlan_tci.to_be_bytes());
+    let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { vlan_tpid } else { 0x8100 };
+    let ([a, b], [c, d]) = (tpid.to_be_bytes(), vlan_tci.to_be_bytes());
     Some([a, b, c, d])
 }
 

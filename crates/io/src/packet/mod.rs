@@ -2,8 +2,8 @@
 //!
 //! The frames are those that the kernel's own stack would get, with its metadata: VLAN tags beside the
 //! frame, unfinished checksums, segments that were merged on receipt or never cut by the sender. Each frame has
-//! headers that say so (`virtio_net_hdr`, `tpacket_auxdata`), and this module completes it, so that a queue delivers
-//! frames as a wire would carry them.
+//! headers that say so (`virtio_net_hdr`, `tpacket2_hdr`, `tpacket_auxdata`), and this module completes it, so that a queue
+//! delivers frames as a wire would carry them. Frames arrive in rings (`ring`) and leave in batches (`batch`).
 //!
 //! DPDK has a driver for the same sockets, which is not used: it has the kernel reassemble IP fragments, sees
 //! what the kernel's stack sends itself, loses which kind of tag it was, and cannot tell merged segments from large
@@ -12,22 +12,26 @@
 //! Life-cycle: [`PacketPort::open`] makes the sockets; each worker gets a receiver and a sender; all share the
 //! sockets' life, so that closing is dropping.
 
+mod batch;
 mod finish;
 mod receive;
+mod ring;
 mod send;
 mod socket;
 
 use crate::error::PortError;
-use crate::flows::{Attachment, FlowPrograms};
+use crate::flows::{Attachment, FlowPrograms, FlowQueue};
 use crate::kernel::KernelInterface;
 use crate::mbuf::MbufPool;
+use crate::pools::LINK_HEADER;
 pub(crate) use receive::Receiver;
+use ring::FrameRing;
 pub(crate) use send::Sender;
 use socket::PacketSocket;
 pub(crate) use socket::Promiscuous;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The driver's name in `show ports`.
 pub(crate) const DRIVER: &str = "af_packet";
@@ -36,9 +40,11 @@ pub(crate) const DRIVER: &str = "af_packet";
 #[derive(Debug)]
 pub(crate) struct PacketPort {
     receiving: Vec<Arc<PacketSocket>>,
+    /// The ring of each socket, and the queue of its flows, until its receiver has them.
+    rings: Mutex<Vec<Option<(FrameRing, Option<FlowQueue>)>>>,
     index: i32,
     pool: MbufPool,
-    missed: AtomicU64,
+    missed: Arc<AtomicU64>,
     /// The program at tc ingress that belongs to the filters of the sockets.
     attachment: Option<Attachment>,
 }
@@ -56,34 +62,46 @@ impl PacketPort {
     pub(crate) fn open(
         interface: &KernelInterface,
         workers: u16,
+        mtu: u32,
         pool: &MbufPool,
         flows: Option<(&mut FlowPrograms, Attachment)>,
     ) -> Result<PacketPort, PortError> {
         let (mut programs, attachment) = flows.unzip();
-        let mut receiving: Vec<Arc<PacketSocket>> = Vec::new();
+        let (mut receiving, mut rings) = (Vec::new(), Vec::new());
         let mut group = None;
-        for _ in 0..workers {
-            let socket = PacketSocket::receiving(interface, |socket| match &mut programs {
-                Some(programs) => programs.filter(socket),
-                None => Ok(()),
-            })?;
+        for worker in 0..workers {
+            let socket = PacketSocket::receiving(interface)?;
+            let ring = FrameRing::new(&socket, (mtu + LINK_HEADER) as usize)?;
+            let mut queue = None;
+            if let Some(programs) = &mut programs {
+                queue = programs.flow_queue(interface.name(), worker, ring.slots());
+                programs.filter(socket.as_fd()).map_err(|why| PortError::Device {
+                    device: interface.name().to_owned(),
+                    why,
+                    remedy: "`set offload off` in the policy file leaves the filter out",
+                })?;
+            }
+            socket.start(interface)?;
             if workers > 1 {
                 group = Some(socket.join_group(group)?);
             }
             receiving.push(Arc::new(socket));
+            rings.push(Some((ring, queue)));
         }
-        Ok(PacketPort {
-            receiving,
-            index: interface.index(),
-            pool: pool.clone(),
-            missed: AtomicU64::new(0),
-            attachment,
-        })
+        let (rings, missed) = (Mutex::new(rings), Arc::new(AtomicU64::new(0)));
+        Ok(PacketPort { receiving, rings, index: interface.index(), pool: pool.clone(), missed, attachment })
     }
 
     /// The receiver of a worker.
+    ///
+    /// # Panics
+    /// If it was asked for before: frames of one socket have one receiver.
     pub(crate) fn receiver(&self, worker: u16) -> Receiver {
-        Receiver::new(Arc::clone(&self.receiving[usize::from(worker)]), self.pool.clone())
+        let number = usize::from(worker);
+        let ring = self.rings.lock().unwrap_or_else(PoisonError::into_inner)[number].take();
+        let (ring, queue) = ring.unwrap_or_else(|| panic!("worker {worker} has its receiver already"));
+        let socket = Arc::clone(&self.receiving[number]);
+        Receiver::new(socket, (ring, queue), Arc::clone(&self.missed), self.pool.clone())
     }
 
     /// A sender; there may be any number.
@@ -91,7 +109,7 @@ impl PacketPort {
     /// # Errors
     /// A refusal by the kernel.
     pub(crate) fn sender(&self) -> Result<Sender, PortError> {
-        Ok(Sender::new(PacketSocket::sending(self.index)?))
+        Ok(Sender::new(PacketSocket::sending(self.index)?, self.index))
     }
 
     /// The descriptor that becomes readable when frames arrive for a worker.
@@ -99,7 +117,7 @@ impl PacketPort {
         self.receiving[usize::from(worker)].descriptor()
     }
 
-    /// Frames that arrived when the sockets were full.
+    /// Frames that arrived when the rings or the sockets were full.
     pub(crate) fn missed(&self) -> u64 {
         // The kernel starts again from zero each time that it is asked.
         let new: u64 = self.receiving.iter().map(|socket| socket.take_drops()).sum();

@@ -1,21 +1,25 @@
-//! Receiving from a socket, many frames a system call, straight into packet buffers.
+//! Receiving from a ring, and from its socket what is longer than a slot of the ring.
 //!
-//! A frame larger than a buffer (merged segments) extends into memory of the receiver's own, is
-//! joined there and cut. Frames that the burst has no room for wait in the receiver.
+//! A frame is copied from its slot into a packet buffer. Merged segments are cut where they lie: in their slot, or in the receiver's memory for one
+//! long frame. A frame that the burst has no room for waits there.
 
-use super::finish::{self, NotCut, VirtioNetHdr};
+use super::finish::{self, NotCut, Tag, VirtioNetHdr};
+use super::ring::{FrameRing, RingFrame};
 use super::socket::PacketSocket;
+use crate::flows::FlowQueue;
 use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
 use crate::queue::{ReceiveQueue, ReceivedFrames};
-use arrayvec::ArrayVec;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Frames of one system call.
-const BATCH: usize = 64;
-/// The largest frame that runs over: 64 KiB and a link header.
-const OVERFLOW: usize = 65_536 + 64;
+/// Packet buffers that are taken from the pool at a time.
+const REFILL: usize = 64;
+/// The longest frame: 64 KiB and a link header.
+const LONGEST: usize = 65_536 + 64;
 /// Room for the control message with the VLAN tag.
 const CONTROL: usize = 64;
+/// An interface that goes down leaves an error, which the next calls return instead of a frame.
+const RECEIVE_TRIES: usize = 3;
 
 /// A control message's memory, aligned as its header asks.
 #[repr(C, align(8))]
@@ -26,140 +30,86 @@ struct ControlMessage([u8; CONTROL]);
 #[derive(Debug)]
 pub(crate) struct Receiver {
     socket: Arc<PacketSocket>,
+    ring: FrameRing,
+    /// Keeps packets of flows in order, if the kernel forwards some.
+    flows: Option<FlowQueue>,
     pool: MbufPool,
-    /// Buffers that the next frames are received into.
-    slots: ArrayVec<Mbuf, BATCH>,
-    /// A buffer in place of each that is handed on.
+    /// Buffers for the next frames.
     spare: Burst,
-    headers: Box<[VirtioNetHdr; BATCH]>,
-    controls: Box<[ControlMessage; BATCH]>,
-    vectors: Box<[[libc::iovec; 3]; BATCH]>,
-    messages: Box<[libc::mmsghdr; BATCH]>,
-    /// For each slot room for a whole large frame: a place for what is in the buffer, then what ran over.
-    large: Vec<u8>,
-    /// The bytes of a frame that fit a buffer.
-    room: usize,
-    /// Frames received and not yet handed on: the slots from `next` to `end`. There are as many spare buffers.
-    next: usize,
-    end: usize,
+    long: Box<LongFrame>,
+    /// The frame in `long` waits for room in the burst.
+    waits: bool,
+    /// Frames that found no room in the socket, which the kernel does not count.
+    missed: Arc<AtomicU64>,
 }
 
-// SAFETY: the pointers are filled in before each call and point to nothing between calls.
-unsafe impl Send for Receiver {}
+/// A frame from the socket.
+#[derive(Debug)]
+struct LongFrame {
+    bytes: [u8; LONGEST],
+    len: usize,
+    /// It is longer than `bytes`.
+    truncated: bool,
+    header: VirtioNetHdr,
+    tag: Option<Tag>,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handed {
+    /// It is in the burst, or lost and counted.
+    Done,
+    /// It has to wait for room in the burst, or for buffers.
+    Waits,
+}
 
 impl Receiver {
-    pub(super) fn new(socket: Arc<PacketSocket>, pool: MbufPool) -> Receiver {
-        let room = usize::from(pool.data_room()) - HEADROOM;
-        // SAFETY: all zeros is a valid value of these plain structures.
-        let (vectors, messages) = unsafe { (Box::new(std::mem::zeroed()), Box::new(std::mem::zeroed())) };
-        Receiver {
-            socket,
-            pool,
-            slots: ArrayVec::new(),
-            spare: Burst::new(),
-            headers: Box::new([VirtioNetHdr::default(); BATCH]),
-            controls: Box::new([ControlMessage([0; CONTROL]); BATCH]),
-            vectors,
-            messages,
-            large: vec![0; BATCH * (room + OVERFLOW)],
-            room,
-            next: 0,
-            end: 0,
-        }
+    pub(super) fn new(
+        socket: Arc<PacketSocket>,
+        (ring, flows): (FrameRing, Option<FlowQueue>),
+        missed: Arc<AtomicU64>,
+        pool: MbufPool,
+    ) -> Receiver {
+        let header = VirtioNetHdr::default();
+        let long = Box::new(LongFrame { bytes: [0; LONGEST], len: 0, truncated: false, header, tag: None });
+        Receiver { socket, ring, flows, pool, spare: Burst::new(), long, waits: false, missed }
     }
 
-    /// Receives with one system call; returns the number of frames.
-    fn fetch(&mut self) -> usize {
-        self.next = 0;
-        self.end = 0;
-        if !self.refill() {
-            return 0;
+    /// Hands on the next frame; `None` if none has arrived.
+    #[inline]
+    fn hand_on_next(&mut self, burst: &mut Burst, received: &mut ReceivedFrames) -> Option<Handed> {
+        if self.waits {
+            let LongFrame { bytes, len, truncated, header, tag } = &mut *self.long;
+            let handed = if *truncated {
+                received.oversized.add(*len);
+                Handed::Done
+            } else {
+                let frame = &mut bytes[..*len];
+                hand_on((frame, header, *tag), (&self.pool, &mut self.spare), burst, received)
+            };
+            self.waits = handed == Handed::Waits;
+            return Some(handed);
         }
-        for i in 0..BATCH {
-            self.prepare(i);
-        }
-        // SAFETY: every message points to memory of this value and of the buffers in its slots, of the lengths given,
-        // none of which overlap.
-        let got = unsafe {
-            let messages = self.messages.as_mut_ptr();
-            let count = BATCH as libc::c_uint;
-            libc::recvmmsg(
-                self.socket.descriptor(),
-                messages,
-                count,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
-        self.end = usize::try_from(got).unwrap_or(0).min(BATCH);
-        self.end
-    }
-
-    /// Gets a buffer for every slot, and another for every slot that will be emptied. False if the pool has none: the
-    /// frames then wait in the socket.
-    fn refill(&mut self) -> bool {
-        let empty = BATCH - self.slots.len();
-        let missing = (BATCH + empty).saturating_sub(self.spare.len());
-        if missing > 0 && !self.pool.alloc(&mut self.spare, missing) {
-            return false;
-        }
-        let kept = self.spare.len() - empty;
-        self.slots.extend(self.spare.drain(kept..));
-        true
-    }
-
-    fn prepare(&mut self, i: usize) {
-        let whole = self.room + OVERFLOW;
-        let large = &mut self.large[i * whole + self.room..(i + 1) * whole];
-        let buffer = &mut self.slots[i].buffer()[HEADROOM..HEADROOM + self.room];
-        let vector =
-            |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        self.vectors[i] = [vector(self.headers[i].bytes_mut()), vector(buffer), vector(large)];
-        let message = &mut self.messages[i].msg_hdr;
-        message.msg_iov = self.vectors[i].as_mut_ptr();
-        message.msg_iovlen = 3;
-        message.msg_control = self.controls[i].0.as_mut_ptr().cast();
-        message.msg_controllen = CONTROL;
-        message.msg_flags = 0;
-    }
-
-    /// Hands on the frame in a slot. False if it has to wait for room in the burst.
-    fn hand_on(&mut self, i: usize, burst: &mut Burst, received: &mut ReceivedFrames) -> bool {
-        let message = &self.messages[i];
-        let header = self.headers[i];
-        let len = (message.msg_len as usize).saturating_sub(VirtioNetHdr::SIZE);
-        let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-        let tag = finish::tag(&message.msg_hdr);
-        if header.is_merged() && !truncated {
-            let whole = self.room + OVERFLOW;
-            let place = &mut self.large[i * whole..(i + 1) * whole];
-            let frame = whole_frame(place, &self.slots[i].buffer()[HEADROOM..HEADROOM + self.room], len);
-            let result = finish::cut(frame, &header, tag, &self.pool, burst);
-            match result {
-                Ok(()) => {}
-                Err(NotCut::NoRoom) => return false,
-                Err(NotCut::NoBuffer) => received.no_buffer.add(len),
-                Err(NotCut::Oversized) => received.oversized.add(len),
+        let handed = match self.ring.next()? {
+            RingFrame::Whole { frame, header, tag } => {
+                hand_on((frame, &header, tag), (&self.pool, &mut self.spare), burst, received)
             }
-            return true;
-        }
-        if truncated || len > self.room {
-            received.oversized.add(len);
-            return true;
-        }
-        if burst.is_full() {
-            return false;
-        }
-        let Some(fresh) = self.spare.pop() else {
-            // `refill` got one for every frame of a call.
-            unreachable!("a spare buffer for every slot");
+            RingFrame::InSocket => {
+                self.waits = self.long.receive(&self.socket);
+                if !self.waits {
+                    self.missed.fetch_add(1, Ordering::Relaxed);
+                }
+                Handed::Done
+            }
+            RingFrame::Missed => {
+                self.missed.fetch_add(1, Ordering::Relaxed);
+                Handed::Done
+            }
         };
-        let mut mbuf = std::mem::replace(&mut self.slots[i], fresh);
-        mbuf.place(HEADROOM, len);
-        finish::checksum(mbuf.frame_mut(), &header);
-        finish::insert_tag(&mut mbuf, tag);
-        burst.push(mbuf);
-        true
+        if handed == Handed::Done {
+            self.ring.release();
+        }
+        Some(handed)
     }
 }
 
@@ -167,22 +117,22 @@ impl ReceiveQueue for Receiver {
     fn receive(&mut self, burst: &mut Burst) -> ReceivedFrames {
         let mut received = ReceivedFrames::default();
         let before = burst.len();
-        loop {
-            while self.next < self.end {
-                if !self.hand_on(self.next, burst, &mut received) {
-                    received.frames = burst.len() - before;
-                    return received;
+        // The frames of the last call have been sent.
+        self.flows.iter_mut().for_each(FlowQueue::begin);
+        let (mut taken, mut is_empty) = (0, false);
+        while !burst.is_full() {
+            match self.hand_on_next(burst, &mut received) {
+                Some(Handed::Done) => taken += 1,
+                Some(Handed::Waits) => break,
+                None => {
+                    is_empty = true;
+                    break;
                 }
-                self.next += 1;
-            }
-            // A call that was not filled has emptied the socket.
-            let emptied = self.end > 0 && self.end < BATCH;
-            self.end = 0;
-            if emptied || burst.is_full() || self.fetch() == 0 {
-                received.frames = burst.len() - before;
-                return received;
             }
         }
+        self.flows.iter_mut().for_each(|flows| flows.took(taken, is_empty));
+        received.frames = burst.len() - before;
+        received
     }
 
     fn queues(&self) -> usize {
@@ -190,10 +140,72 @@ impl ReceiveQueue for Receiver {
     }
 }
 
-/// A frame of that length as one piece: what is in its buffer is put in front of what ran over.
-fn whole_frame<'a>(place: &'a mut [u8], buffer: &[u8], len: usize) -> &'a mut [u8] {
-    let first = len.min(buffer.len());
-    place[..first].copy_from_slice(&buffer[..first]);
-    let end = len.min(place.len());
-    &mut place[..end]
+/// Hands on a frame that fits a buffer or is to be cut.
+#[inline]
+fn hand_on(
+    (frame, header, tag): (&mut [u8], &VirtioNetHdr, Option<Tag>),
+    (pool, spare): (&MbufPool, &mut Burst),
+    burst: &mut Burst,
+    received: &mut ReceivedFrames,
+) -> Handed {
+    if header.is_merged() {
+        match finish::cut(frame, header, tag, pool, burst) {
+            Ok(()) => {}
+            Err(NotCut::NoRoom) => return Handed::Waits,
+            Err(NotCut::NoBuffer) => received.no_buffer.add(frame.len()),
+            Err(NotCut::Oversized) => received.oversized.add(frame.len()),
+        }
+        return Handed::Done;
+    }
+    let Some(mut mbuf) = take(pool, spare) else { return Handed::Waits };
+    let (start, end) = (HEADROOM, HEADROOM + frame.len());
+    let Some(place) = mbuf.buffer().get_mut(start..end) else {
+        received.oversized.add(frame.len());
+        spare.push(mbuf);
+        return Handed::Done;
+    };
+    place.copy_from_slice(frame);
+    mbuf.place(HEADROOM, frame.len());
+    finish::checksum(mbuf.frame_mut(), header);
+    finish::insert_tag(&mut mbuf, tag);
+    burst.push(mbuf);
+    Handed::Done
+}
+
+/// A buffer; `None` if the pool has none: the frames then wait where they are.
+#[inline]
+fn take(pool: &MbufPool, spare: &mut Burst) -> Option<Mbuf> {
+    if spare.is_empty() && !pool.alloc(spare, REFILL) {
+        pool.alloc(spare, 1);
+    }
+    spare.pop()
+}
+
+impl LongFrame {
+    /// Receives the next frame from the socket. False if there is none.
+    fn receive(&mut self, socket: &PacketSocket) -> bool {
+        let vector =
+            |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let mut control = ControlMessage([0; CONTROL]);
+        let mut vectors = [vector(self.header.bytes_mut()), vector(&mut self.bytes)];
+        for _ in 0..RECEIVE_TRIES {
+            // SAFETY: all zeros is a valid message. It points to memory of this value and of this function, of the lengths given, none of
+            // which overlap.
+            let (len, message) = unsafe {
+                let mut message: libc::msghdr = std::mem::zeroed();
+                message.msg_iov = vectors.as_mut_ptr();
+                message.msg_iovlen = vectors.len();
+                message.msg_control = control.0.as_mut_ptr().cast();
+                message.msg_controllen = CONTROL;
+                (libc::recvmsg(socket.descriptor(), &raw mut message, libc::MSG_DONTWAIT), message)
+            };
+            if let Ok(len) = usize::try_from(len) {
+                self.len = len.saturating_sub(VirtioNetHdr::SIZE);
+                self.truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+                self.tag = finish::tag(&message);
+                return true;
+            }
+        }
+        false
+    }
 }

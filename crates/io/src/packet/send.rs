@@ -1,14 +1,17 @@
-//! Sending through a socket, many frames a system call. The kernel copies each frame, so that buffers are free again
-//! when the call returns.
+//! Sending many frames a system call: by a program that sends them without interruption (`batch`), or by a socket. Either way the
+//! kernel copies each frame, so that buffers are free again when the call returns.
 
+use super::batch::{FrameBatch, RunEnd};
 use super::socket::PacketSocket;
-use crate::mbuf::{BURST, Burst};
+use crate::mbuf::{BURST, Burst, Mbuf};
 use crate::queue::{SendQueue, SentFrames};
 
 /// One worker's sending side of an interface.
 #[derive(Debug)]
 pub(crate) struct Sender {
     socket: PacketSocket,
+    /// `None` if the process may not load programs, or the kernel lacks what they need.
+    batch: Option<FrameBatch>,
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
 }
@@ -17,12 +20,14 @@ pub(crate) struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    pub(super) fn new(socket: PacketSocket) -> Sender {
-        Sender { socket, vectors: Vec::with_capacity(BURST), messages: Vec::with_capacity(BURST) }
+    /// A sender by a socket of the interface of that number.
+    pub(super) fn new(socket: PacketSocket, interface: i32) -> Sender {
+        let batch = FrameBatch::new(interface).ok();
+        Sender { socket, batch, vectors: Vec::with_capacity(BURST), messages: Vec::with_capacity(BURST) }
     }
 
-    /// Sends with one system call; returns the number of frames, or the errno value of the first.
-    fn call(&mut self, burst: &Burst) -> Result<usize, i32> {
+    /// Sends by the socket with one system call; returns the number of frames, or the errno value of the first.
+    fn call(&mut self, burst: &[Mbuf]) -> Result<usize, i32> {
         self.vectors.clear();
         self.vectors.extend(burst.iter().map(|mbuf| libc::iovec {
             iov_base: mbuf.bytes().as_ptr().cast_mut().cast(),
@@ -55,8 +60,27 @@ impl SendQueue for Sender {
     /// Frames that the interface refuses for their length are dropped and counted.
     fn send(&mut self, burst: &mut Burst) -> SentFrames {
         let mut result = SentFrames::default();
+        let mut batching = true;
         while !burst.is_empty() {
-            match self.call(burst) {
+            let mut next = burst.len();
+            if let Some(batch) = &mut self.batch
+                && batching
+            {
+                let (sent, end) = batch.send(burst);
+                result.frames += sent;
+                burst.drain(..sent);
+                match end {
+                    RunEnd::Sent => continue,
+                    RunEnd::NoRoom => break,
+                    RunEnd::TooFew(few) => next = few,
+                    // The socket sends the next frame, or tells why it cannot be sent.
+                    RunEnd::Stopped => {
+                        batching = false;
+                        next = burst.len();
+                    }
+                }
+            }
+            match self.call(&burst[..next]) {
                 Ok(sent) => {
                     result.frames += sent;
                     burst.drain(..sent);

@@ -4,7 +4,8 @@ use crate::error::PortError;
 use crate::kernel::KernelInterface;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Memory for frames that wait in a socket, in bytes: some 100 of the largest, some thousand small ones.
+/// Memory for frames that wait in a socket because they are longer than a slot of its ring, in bytes: some 400 of the largest. The
+/// kernel doubles it, for what it needs itself.
 const RECEIVE_MEMORY: libc::c_int = 16 << 20;
 /// Memory for frames that wait for the device.
 const SEND_MEMORY: libc::c_int = 8 << 20;
@@ -18,11 +19,8 @@ const GROUP: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OU
 pub(super) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// A socket that receives every incoming frame of the interface that passes its filter, and no outgoing one. `filter` attaches the filter.
-    pub(super) fn receiving(
-        interface: &KernelInterface,
-        filter: impl FnOnce(BorrowedFd<'_>) -> Result<(), String>,
-    ) -> Result<PacketSocket, PortError> {
+    /// A socket that from [`PacketSocket::start`] on receives every incoming frame of the interface, and no outgoing one.
+    pub(super) fn receiving(interface: &KernelInterface) -> Result<PacketSocket, PortError> {
         let socket = PacketSocket::open()?;
         let doing = |what: &str| format!("interface {}: {what}", interface.name());
         socket
@@ -38,14 +36,14 @@ impl PacketSocket {
             .promiscuous(interface.index())
             .map_err(|()| PortError::system(doing("receiving for every address")))?;
         socket.memory(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_MEMORY);
-        filter(socket.0.as_fd()).map_err(|why| PortError::Device {
-            device: interface.name().to_owned(),
-            why,
-            remedy: "`set offload off` in the policy file leaves the filter out",
-        })?;
-        let every = (libc::ETH_P_ALL as u16).to_be();
-        socket.bind(interface.index(), every).map_err(|()| PortError::system(doing("receiving")))?;
         Ok(socket)
+    }
+
+    /// Starts to receive.
+    pub(super) fn start(&self, interface: &KernelInterface) -> Result<(), PortError> {
+        let doing = || format!("interface {}: receiving", interface.name());
+        let every = (libc::ETH_P_ALL as u16).to_be();
+        self.bind(interface.index(), every).map_err(|()| PortError::system(doing()))
     }
 
     /// A socket that sends by the interface of that number and receives nothing.
@@ -78,6 +76,10 @@ impl PacketSocket {
             Ok(()) => stats[1].into(),
             Err(()) => 0,
         }
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
@@ -123,7 +125,7 @@ impl PacketSocket {
         }
     }
 
-    fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), ()> {
+    pub(super) fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), ()> {
         let size = size_of::<T>() as libc::socklen_t;
         // SAFETY: value and size belong together, and the kernel only reads.
         let result = unsafe {

@@ -10,6 +10,10 @@
 
 use super::btf;
 use crate::bpf;
+use crate::bpf::instruction::{
+    CALL_OF_THE_KERNEL, EXIT, MAP_BY_DESCRIPTOR, R0, R1, R2, R3, R4, R5, R6, R10, add, call, copy,
+    instruction, load_half, load_word, set, store_half, store_word,
+};
 use crate::kernel::KernelInterface;
 use crate::netlink::detach_xdp;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -40,22 +44,13 @@ impl TagProgram {
         let index = interface.index();
         let map = bpf::socket_map(socket).map_err(failed("cannot make the map of"))?;
         let instructions = program(function, map.as_raw_fd());
-        let program = bpf::load(&instructions, "mmb_tags", LICENSE, index).map_err(failed("cannot load"))?;
+        let program =
+            bpf::load_xdp(&instructions, "mmb_tags", LICENSE, index).map_err(failed("cannot load"))?;
         detach_xdp(index).map_err(failed("cannot make room for"))?;
         let link = bpf::attach(&program, index).map_err(failed("cannot attach"))?;
         Ok(TagProgram { _link: link, _map: map })
     }
 }
-
-/// Registers: results, arguments, what calls leave alone, the frame of the stack.
-const R0: u8 = 0;
-const R1: u8 = 1;
-const R2: u8 = 2;
-const R3: u8 = 3;
-const R4: u8 = 4;
-const R5: u8 = 5;
-const R6: u8 = 6;
-const R10: u8 = 10;
 
 /// `struct xdp_md`: where the frame begins and ends, and its queue.
 const DATA: i16 = 0;
@@ -70,51 +65,6 @@ const XDP_PASS: i32 = 2;
 /// Stack offsets of the tag: its ether type as on the wire, and its value as a number.
 const PROTOCOL: i16 = -8;
 const VALUE: i16 = -4;
-
-fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[0] = code;
-    bytes[1] = from << 4 | to;
-    bytes[2..4].copy_from_slice(&offset.to_ne_bytes());
-    bytes[4..].copy_from_slice(&value.to_ne_bytes());
-    u64::from_ne_bytes(bytes)
-}
-
-fn copy(to: u8, from: u8) -> u64 {
-    instruction(0xbf, to, from, 0, 0)
-}
-
-fn set(to: u8, value: i32) -> u64 {
-    instruction(0xb7, to, 0, 0, value)
-}
-
-fn add(to: u8, value: i32) -> u64 {
-    instruction(0x07, to, 0, 0, value)
-}
-
-fn load_word(to: u8, from: u8, offset: i16) -> u64 {
-    instruction(0x61, to, from, offset, 0)
-}
-
-fn store_word(to: u8, offset: i16, from: u8) -> u64 {
-    instruction(0x63, to, from, offset, 0)
-}
-
-fn load_half(to: u8, from: u8, offset: i16) -> u64 {
-    instruction(0x69, to, from, offset, 0)
-}
-
-fn store_half(to: u8, offset: i16, from: u8) -> u64 {
-    instruction(0x6b, to, from, offset, 0)
-}
-
-fn call(helper: i32) -> u64 {
-    instruction(0x85, 0, 0, 0, helper)
-}
-
-const CALL_OF_THE_KERNEL: u8 = 2;
-const MAP_BY_DESCRIPTOR: u8 = 1;
-const EXIT: u8 = 0x95;
 
 /// The instructions. With a tag beside the frame: room of four bytes in front, both addresses moved there, the tag
 /// behind them. Then the frame goes to the socket of its queue, and to the kernel if there is none.

@@ -2,10 +2,10 @@
 
 use mmb_io::Waiter;
 use mmb_policy::settings::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Empty iterations before a thread sleeps: a gap within a burst is shorter than the time to sleep and to wake up.
-const EMPTY_TURNS: u32 = 32;
+/// The time without packets before a thread sleeps: a gap within a burst is shorter than the time to sleep and to wake up.
+const AWAKE: Duration = Duration::from_micros(30);
 /// The longest sleep, and so the longest delay of an order to stop or to spin.
 const LONGEST: Duration = Duration::from_millis(20);
 
@@ -13,19 +13,19 @@ const LONGEST: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Idle {
     waiter: Waiter,
-    empty_turns: u32,
+    /// The first iteration without packets after one with packets.
+    empty_since: Option<Instant>,
 }
 
 impl Idle {
     pub(super) fn new(waiter: Waiter) -> Idle {
-        Idle { waiter, empty_turns: 0 }
+        Idle { waiter, empty_since: None }
     }
 
     /// Records an iteration with packets.
     #[inline]
     pub(super) fn worked(&mut self) {
-        if self.empty_turns > 0 {
-            self.empty_turns = 0;
+        if self.empty_since.take().is_some() {
             self.waiter.reset();
         }
     }
@@ -33,8 +33,8 @@ impl Idle {
     /// Records an iteration without packets. `sleeps` announces that the thread sleeps, and returns whether it may.
     #[inline]
     pub(super) fn rest(&mut self, poll: Poll, sleeps: impl FnOnce() -> bool) {
-        if poll == Poll::Spin || self.empty_turns < EMPTY_TURNS {
-            self.empty_turns = self.empty_turns.saturating_add(1);
+        let since = *self.empty_since.get_or_insert_with(Instant::now);
+        if poll == Poll::Spin || since.elapsed() < AWAKE {
             std::hint::spin_loop();
         } else if sleeps() {
             self.waiter.wait(LONGEST);

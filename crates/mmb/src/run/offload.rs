@@ -19,6 +19,8 @@ pub(super) struct FlowInterfaces(Arc<[InterfaceNumbers]>);
 struct InterfaceNumbers {
     ingress: AtomicU32,
     egress: AtomicU32,
+    /// The first queue of the ingress interface.
+    queue: AtomicU32,
 }
 
 impl FlowInterfaces {
@@ -36,6 +38,9 @@ impl FlowInterfaces {
         let ingress =
             if opened.forwards_flows().is_some() { opened.interface_index().unwrap_or(0) } else { 0 };
         let numbers = &self.0[port];
+        if let (Ok(programs), Some(name)) = (ports.flows(), opened.interface_name()) {
+            numbers.queue.store(programs.queue(name, 0).unwrap_or(0), Ordering::Relaxed);
+        }
         let before = (
             numbers.ingress.swap(ingress, Ordering::Relaxed),
             numbers.egress.swap(egress, Ordering::Relaxed),
@@ -48,6 +53,10 @@ impl FlowInterfaces {
         Some(number).filter(|number| *number != 0)
     }
 
+    fn queue(&self, port: PortId) -> Option<u32> {
+        Some(self.0.get(usize::from(port.0))?.queue.load(Ordering::Relaxed))
+    }
+
     fn egress(&self, port: PortId) -> Option<u32> {
         let number = self.0.get(usize::from(port.0))?.egress.load(Ordering::Relaxed);
         Some(number).filter(|number| *number != 0)
@@ -56,6 +65,7 @@ impl FlowInterfaces {
 
 /// One worker's part of the kernel's flows.
 pub(super) struct KernelFlows {
+    worker: u16,
     table: FlowTable,
     interfaces: FlowInterfaces,
     /// The keys of flows in their places, as they were installed: an interface may have another number by their end.
@@ -67,6 +77,7 @@ pub(super) fn tables(ports: &OpenPorts, interfaces: &FlowInterfaces, workers: u1
     let Ok(programs) = ports.flows() else { return Vec::new() };
     let share = programs.capacity() / u32::from(workers).max(1);
     let table = |worker: u16| KernelFlows {
+        worker,
         table: programs.table(u32::from(worker) * share, share),
         interfaces: interfaces.clone(),
         keys: vec![RawKey::default(); share as usize],
@@ -167,6 +178,7 @@ impl KernelFlows {
             window: numbers.window.into(),
             peer: if tcp.is_some() { self.table.number(peer) } else { NO_FLOW },
             label: label.unwrap_or_default(),
+            queue: self.interfaces.queue(key.port)? + u32::from(self.worker),
         };
         Some((raw_key, raw))
     }

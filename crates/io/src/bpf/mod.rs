@@ -1,7 +1,9 @@
-//! The few requests to the kernel's BPF system call that are needed here.
+//! The few requests to the kernel's BPF system call that are needed here, and the instructions of programs (`instruction`).
 //!
 //! Each request is a structure that the kernel reads up to the length given, and that later kernels only make
 //! longer (`union bpf_attr`); it is built here word by word.
+
+pub(crate) mod instruction;
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,7 +14,11 @@ const MAP_DELETE: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
 
+const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_XSKMAP: u32 = 17;
+/// The values of a map can be mapped into the memory of the process.
+const MAPPABLE: u32 = 1 << 10;
+const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 /// The program may ask the device that it is bound to about frames.
@@ -89,25 +95,48 @@ pub(crate) fn delete<const KEY: usize>(map: &OwnedFd, key: &[u8; KEY]) -> std::i
     Ok(())
 }
 
+/// A map with one value of that many bytes, which can be mapped into memory.
+pub(crate) fn shared_value(bytes: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: type, size of the key and of the value, number of entries, flags; nothing is pointed to.
+    unsafe {
+        BpfRequest::default().word(MAP_TYPE_ARRAY).word(4).word(bytes).word(1).word(MAPPABLE).open(MAP_CREATE)
+    }
+}
+
 /// Loads an XDP program that runs on the interface of that number only.
-pub(crate) fn load(
+pub(crate) fn load_xdp(
     instructions: &[u64],
     name: &str,
     license: &str,
     interface: i32,
+) -> std::io::Result<OwnedFd> {
+    load(PROG_TYPE_XDP, instructions, name, license, [DEVICE_BOUND_ONLY, interface as u32, ATTACH_XDP])
+}
+
+/// Loads a program of the traffic control's type.
+pub(crate) fn load_classifier(instructions: &[u64], name: &str, license: &str) -> std::io::Result<OwnedFd> {
+    load(PROG_TYPE_SCHED_CLS, instructions, name, license, [0; 3])
+}
+
+fn load(
+    kind: u32,
+    instructions: &[u64],
+    name: &str,
+    license: &str,
+    [flags, interface, attach_type]: [u32; 3],
 ) -> std::io::Result<OwnedFd> {
     let license = CString::new(license)?;
     let mut name_bytes = [0u8; 16];
     for (to, from) in name_bytes.iter_mut().take(15).zip(name.bytes()) {
         *to = from;
     }
-    let mut request = BpfRequest::default().word(PROG_TYPE_XDP).word(instructions.len() as u32);
+    let mut request = BpfRequest::default().word(kind).word(instructions.len() as u32);
     request = request.pointer(instructions.as_ptr()).pointer(license.as_ptr());
     // No log: its level, its size, its place; then the kernel version, which is not looked at any more.
-    request = request.word(0).word(0).pointer(std::ptr::null::<u8>()).word(0).word(DEVICE_BOUND_ONLY);
+    request = request.word(0).word(0).pointer(std::ptr::null::<u8>()).word(0).word(flags);
     request.0.extend(name_bytes);
     // SAFETY: the instructions and the licence are where the request says, and as many.
-    unsafe { request.word(interface as u32).word(ATTACH_XDP).open(PROG_LOAD) }
+    unsafe { request.word(interface).word(attach_type).open(PROG_LOAD) }
 }
 
 /// Attaches a program to the interface of that number until the result is dropped, whatever way the process ends.
