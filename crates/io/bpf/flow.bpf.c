@@ -205,10 +205,28 @@ ALWAYS int goes_on(struct flow *flow, const struct flow *peer, const struct l4_s
 }
 
 /* Notes that mmb gets a packet of a flow. */
-ALWAYS __u32 deliver(struct flow *flow, struct queue *queue)
+ALWAYS __u32 note(struct flow *flow, struct queue *queue)
 {
 	flow->mark = __sync_fetch_and_add(&queue->delivered, 1) + 1;
 	return NO_FLOW;
+}
+
+ALWAYS __u32 now(void)
+{
+	return bpf_ktime_get_coarse_ns() >> 20;
+}
+
+/* The same for one that mmb must see. The next ones wait until it has sent it. */
+ALWAYS __u32 deliver(struct flow *flow, struct queue *queue)
+{
+	flow->until = now() + flow->patience;
+	return note(flow, queue);
+}
+
+/* Whether mmb has packets of a flow, for which others wait. */
+ALWAYS int waits(const struct flow *flow, const struct queue *queue)
+{
+	return (__s32)(queue->done - flow->mark) < 0 && (__s32)(now() - flow->until) < 0;
 }
 
 /* Looks up the flow of a packet, and counts it. Returns NO_FLOW for a packet that mmb must see. */
@@ -226,8 +244,8 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 		return NO_FLOW;
 	__u32 at = *place;
 	struct flow *flow = bpf_map_lookup_elem(&flows, &at);
-	struct control *now = bpf_map_lookup_elem(&control, &zero);
-	if (!flow || !now || !flow->epoch || flow->epoch != now->epoch)
+	struct control *in_force = bpf_map_lookup_elem(&control, &zero);
+	if (!flow || !in_force || !flow->epoch || flow->epoch != in_force->epoch)
 		return NO_FLOW;
 	__u32 number = flow->queue;
 	struct queue *queue = bpf_map_lookup_elem(&queues, &number);
@@ -241,8 +259,7 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 		packets = payload > size ? (payload + size - 1) / size : 1;
 		bytes = payload + packets * parts.headers;
 	}
-	/* One that mmb must see, or that follows one which mmb still has. */
-	if (longest > flow->longest || (__s32)(queue->done - flow->mark) < 0)
+	if (longest > flow->longest)
 		return deliver(flow, queue);
 	if (flow->flags & FLOW_WINDOWS) {
 		__u32 other = flow->peer;
@@ -250,6 +267,8 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 		if (!peer || !goes_on(flow, peer, &l4, parts.end - parts.headers))
 			return deliver(flow, queue);
 	}
+	if (waits(flow, queue))
+		return note(flow, queue);
 	if (skb->vlan_present)
 		bytes += packets * 4;
 	flow->last_ns = bpf_ktime_get_coarse_ns();

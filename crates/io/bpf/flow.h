@@ -62,7 +62,10 @@ struct flow {
 	__u32 queue; /* that of the socket which gets its other packets */
 	/* Written by the programs, and set when the flow is installed. */
 	__u32 mark; /* as many packets had been delivered to its queue with the last one of this flow */
-	__u32 reserved[3];
+	__u32 until; /* when its packets pass even if mmb has earlier ones: units of 2^20 ns */
+	/* Not written by the programs. */
+	__u32 patience; /* how long they wait at most: the same units */
+	__u32 reserved;
 };
 
 /*

@@ -32,6 +32,13 @@ macro_rules! queue_kinds {
                 }
             }
 
+            #[inline]
+            fn sent(&mut self) {
+                match self {
+                    $(ReceiveQueues::$name(queues) => queues.sent(),)*
+                }
+            }
+
             fn queues(&self) -> usize {
                 match self {
                     $(ReceiveQueues::$name(queues) => queues.queues(),)*
@@ -112,6 +119,12 @@ impl PortLink {
             return ReceivedFrames::default();
         }
         self.receive.receive(burst)
+    }
+
+    /// Tells that all frames that [`PortLink::receive`] has returned have been sent or dropped: later ones of their flows may overtake nothing.
+    #[inline]
+    pub fn sent(&mut self) {
+        self.receive.sent();
     }
 
     /// Sends the burst from its front, and removes the frames that are sent or can never be. The others found no room; another try soon

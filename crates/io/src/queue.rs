@@ -49,6 +49,9 @@ pub(crate) trait ReceiveQueue: fmt::Debug + Send {
     /// finished checksums, no longer than the sender's MTU.
     fn receive(&mut self, burst: &mut Burst) -> ReceivedFrames;
 
+    /// All frames that were received have been sent or dropped.
+    fn sent(&mut self) {}
+
     /// The number of queues, for each of which a thread that waits needs a descriptor.
     fn queues(&self) -> usize;
 }

@@ -46,7 +46,7 @@ impl FlowPrograms {
         match self.0 {}
     }
 
-    pub(crate) fn flow_queue(&self, _: &str, _: u16, _: usize) -> Option<FlowQueue> {
+    pub(crate) fn flow_queue(&self, _: &str, _: u16) -> Option<FlowQueue> {
         match self.0 {}
     }
 

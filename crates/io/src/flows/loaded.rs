@@ -115,9 +115,9 @@ impl FlowPrograms {
         self.queues.get(interface).map(|first| first + u32::from(worker))
     }
 
-    /// The same, for the worker, which holds at most so many frames.
-    pub(crate) fn flow_queue(&self, interface: &str, worker: u16, most: usize) -> Option<FlowQueue> {
-        Some(FlowQueue::new(&self.shared, self.queue(interface, worker)?, most))
+    /// The same, for the worker.
+    pub(crate) fn flow_queue(&self, interface: &str, worker: u16) -> Option<FlowQueue> {
+        Some(FlowQueue::new(&self.shared, self.queue(interface, worker)?))
     }
 
     /// The most flows.

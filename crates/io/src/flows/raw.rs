@@ -94,12 +94,14 @@ pub struct RawFlow {
     pub label: u32,
     /// The queue of its other packets: see [`FlowQueue`](super::FlowQueue).
     pub queue: u32,
+    /// How long its packets wait for earlier ones that this process has, in units of 2^20 ns.
+    pub patience: u32,
 }
 
 /// Words of the first line.
 pub(super) const CONFIG_WORDS: usize = 16;
 
-const _: () = assert!(size_of::<RawKey>() == 44 && size_of::<RawFlow>() == 4 * (CONFIG_WORDS + 6));
+const _: () = assert!(size_of::<RawKey>() == 44 && size_of::<RawFlow>() == 4 * (CONFIG_WORDS + 7));
 
 impl RawKey {
     pub(super) fn bytes(&self) -> &[u8; 44] {

@@ -22,7 +22,9 @@ struct SharedFlow {
     label: AtomicU32,
     queue: AtomicU32,
     mark: AtomicU32,
-    _reserved: [AtomicU32; 3],
+    until: AtomicU32,
+    patience: AtomicU32,
+    _reserved: AtomicU32,
 }
 
 const _: () = assert!(size_of::<SharedFlow>() == 128);
@@ -198,6 +200,8 @@ impl FlowTable {
         flow.queue.store(new.queue, Relaxed);
         // Packets of the flow may wait in the queue, without having been counted.
         let queue = &self.shared.queues.get()[new.queue as usize];
+        flow.patience.store(new.patience, Relaxed);
+        flow.until.store(((now_ns() >> UNIT_SHIFT) as u32).wrapping_add(new.patience), Relaxed);
         flow.mark.store(queue.delivered.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
         bpf::update(&self.shared.index, key.bytes(), &self.number(place).to_ne_bytes())?;
         flow.config[0].store(new.epoch, Release);
@@ -247,13 +251,15 @@ pub(crate) struct FlowQueue {
     done: u32,
     /// So many were delivered when this was read, and so many frames may have been in the queue then that have not been taken from it.
     sample: Option<(u32, usize)>,
-    most: usize,
 }
 
+/// Frames that other processors may be about to put into a queue, at most.
+const ON_THEIR_WAY: usize = 16;
+
 impl FlowQueue {
-    /// The queue with this number, which holds at most so many frames.
-    pub(super) fn new(shared: &Arc<SharedFlows>, number: u32, most: usize) -> FlowQueue {
-        let queue = FlowQueue { shared: Arc::clone(shared), number, done: 0, sample: None, most };
+    /// The queue with this number.
+    pub(super) fn new(shared: &Arc<SharedFlows>, number: u32) -> FlowQueue {
+        let queue = FlowQueue { shared: Arc::clone(shared), number, done: 0, sample: None };
         let done = queue.words().delivered.load(Relaxed);
         queue.words().done.store(done, Relaxed);
         FlowQueue { done, ..queue }
@@ -263,19 +269,26 @@ impl FlowQueue {
         &self.shared.queues.get()[self.number as usize]
     }
 
-    /// To be called before frames are taken from the queue, when all that were taken before have been sent.
+    /// To be called before frames are taken from the queue, when all that were taken before have been sent. `waiting` is the number of frames in
+    /// the queue.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, waiting: impl FnOnce() -> usize) {
+        self.sent();
+        if self.sample.is_none() {
+            let delivered = self.words().delivered.load(std::sync::atomic::Ordering::Acquire);
+            if delivered != self.done {
+                self.sample = Some((delivered, waiting() + ON_THEIR_WAY));
+            }
+        }
+    }
+
+    /// All frames that were taken have been sent.
+    #[inline]
+    pub(crate) fn sent(&mut self) {
         if let Some((delivered, 0)) = self.sample {
             self.words().done.store(delivered, Release);
             self.done = delivered;
             self.sample = None;
-        }
-        if self.sample.is_none() {
-            let delivered = self.words().delivered.load(std::sync::atomic::Ordering::Acquire);
-            if delivered != self.done {
-                self.sample = Some((delivered, self.most));
-            }
         }
     }
 
@@ -287,6 +300,9 @@ impl FlowQueue {
         }
     }
 }
+
+/// The unit of [`RawFlow::patience`]: 2^20 ns.
+const UNIT_SHIFT: u32 = 20;
 
 /// The clock of `last_ns`: `bpf_ktime_get_coarse_ns`.
 fn now_ns() -> u64 {

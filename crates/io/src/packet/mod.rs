@@ -74,7 +74,7 @@ impl PacketPort {
             let ring = FrameRing::new(&socket, (mtu + LINK_HEADER) as usize)?;
             let mut queue = None;
             if let Some(programs) = &mut programs {
-                queue = programs.flow_queue(interface.name(), worker, ring.slots());
+                queue = programs.flow_queue(interface.name(), worker);
                 programs.filter(socket.as_fd()).map_err(|why| PortError::Device {
                     device: interface.name().to_owned(),
                     why,

@@ -118,7 +118,8 @@ impl ReceiveQueue for Receiver {
         let mut received = ReceivedFrames::default();
         let before = burst.len();
         // The frames of the last call have been sent.
-        self.flows.iter_mut().for_each(FlowQueue::begin);
+        let (ring, waits) = (&self.ring, self.waits);
+        self.flows.iter_mut().for_each(|flows| flows.begin(|| ring.waiting() + usize::from(waits)));
         let (mut taken, mut is_empty) = (0, false);
         while !burst.is_full() {
             match self.hand_on_next(burst, &mut received) {
@@ -133,6 +134,10 @@ impl ReceiveQueue for Receiver {
         self.flows.iter_mut().for_each(|flows| flows.took(taken, is_empty));
         received.frames = burst.len() - before;
         received
+    }
+
+    fn sent(&mut self) {
+        self.flows.iter_mut().for_each(FlowQueue::sent);
     }
 
     fn queues(&self) -> usize {

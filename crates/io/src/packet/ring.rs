@@ -52,11 +52,6 @@ pub(super) enum RingFrame<'a> {
 }
 
 impl FrameRing {
-    /// The number of slots.
-    pub(super) fn slots(&self) -> usize {
-        self.slots
-    }
-
     /// A ring for a socket that is not bound yet. Most frames have `longest` bytes at most.
     pub(super) fn new(socket: &PacketSocket, longest: usize) -> Result<FrameRing, PortError> {
         let failed = |()| PortError::system("making a ring for received frames");
@@ -125,9 +120,29 @@ impl FrameRing {
         self.next = if self.next + 1 == self.slots { 0 } else { self.next + 1 };
     }
 
+    /// The number of frames that wait in slots.
+    pub(super) fn waiting(&self) -> usize {
+        // They follow each other from the next one on.
+        let is_taken = |number: usize| {
+            let status = self.status_of((self.next + number) % self.slots).load(Ordering::Relaxed);
+            status & libc::TP_STATUS_USER != 0
+        };
+        let (mut taken, mut free) = (0, self.slots);
+        while taken < free {
+            let middle = taken.midpoint(free);
+            if is_taken(middle) { taken = middle + 1 } else { free = middle }
+        }
+        taken
+    }
+
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: `next` is below the number of slots; a slot begins with its status, which the kernel too writes as a whole.
-        unsafe { self.memory.add(self.next * self.slot).cast().as_ref() }
+        self.status_of(self.next)
+    }
+
+    fn status_of(&self, number: usize) -> &AtomicU32 {
+        assert!(number < self.slots, "a slot of the ring");
+        // SAFETY: the number is below that of the slots; a slot begins with its status, which the kernel too writes as a whole.
+        unsafe { self.memory.add(number * self.slot).cast().as_ref() }
     }
 }
 

@@ -10,6 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The most flows that the kernel forwards, over all workers: some 32 MB of kernel memory.
 pub(super) const FLOWS: u32 = 1 << 16;
 
+/// How long packets of a flow wait at most for earlier ones that a worker has, in milliseconds about. A busy TCP connection always has some there, and its
+/// receiver puts them in order.
+const TCP_PATIENCE: u32 = 10;
+const PATIENCE: u32 = 100;
+
 /// The interface numbers of ports by which flows may come in and leave, by port; 0 for others. The control thread changes them when an interface
 /// goes and comes back.
 #[derive(Clone, Debug)]
@@ -178,6 +183,7 @@ impl KernelFlows {
             window: numbers.window.into(),
             peer: if tcp.is_some() { self.table.number(peer) } else { NO_FLOW },
             label: label.unwrap_or_default(),
+            patience: if tcp.is_some() { TCP_PATIENCE } else { PATIENCE },
             queue: self.interfaces.queue(key.port)? + u32::from(self.worker),
         };
         Some((raw_key, raw))

@@ -136,6 +136,7 @@ impl PacketThread {
             if self.host.receive(&mut self.worker, port) {
                 worked = true;
                 self.drive(Origin::Wire);
+                self.host.links[port].sent();
             }
         }
         worked
