@@ -114,8 +114,7 @@ def routed_site(request, namespaces, tmp_path_factory):
     """The shared networks with routers; mmb is in the middle, or nftables as reference."""
     if request.param == "nftables":
         need_nftables()
-    need_backend("af_xdp")
-    with routed.Routed(tmp_path_factory.mktemp(f"routed-{request.param}"), "af_xdp", request.param) as shared:
+    with routed.Routed(tmp_path_factory.mktemp(f"routed-{request.param}"), "af_packet", request.param) as shared:
         shared.nginx = programs.Nginx(shared)
         shared.iperf = programs.Iperf(shared)
         shared.tested = (routed.TestedMmb if request.param == "mmb" else routed.Nftables)(shared)

@@ -549,6 +549,12 @@ impl Record<'_> {
         }
     }
 
+    /// Its packets, by direction.
+    #[inline]
+    pub(crate) fn packets(&self) -> [u64; 2] {
+        [0, 1].map(|side| self.cold.packets(side) + u64::from(self.line.packets[side]))
+    }
+
     /// The connection as others see it.
     pub(crate) fn unpack(&self, id: ConnId) -> Connection {
         let Record { line, cold, .. } = *self;

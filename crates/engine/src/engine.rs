@@ -172,8 +172,9 @@ impl Engine {
 
     /// Tells a host with a flow offload which flows are in force from now on.
     pub fn set_offload(&mut self, epoch: Box<dyn OffloadEpoch>) {
+        self.compiler.begin_offload();
         self.epoch = Some(epoch);
-        self.set_epoch(self.current.epoch());
+        self.publish_snapshot();
     }
 
     /// Has all flows that the host forwards decided again: ports have changed.

@@ -5,6 +5,7 @@
 //! neither is a write of other fields than those of [`FlowWrites`].
 
 use crate::offload::{FlowKey, FlowWrites, TrafficClass};
+use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::parse::parse;
 use mmb_packet::proto::{TCP, UDP};
 use mmb_packet::{LinkType, Packet, ParserLimits};
@@ -46,6 +47,9 @@ fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
         ip[9] = key.proto;
         ip[12..16].copy_from_slice(&(key.addresses[0] as u32).to_be_bytes());
         ip[16..20].copy_from_slice(&(key.addresses[1] as u32).to_be_bytes());
+        ip[10..12].fill(0);
+        let sum = ChecksumSum::default().bytes(&ip[..IP4]).checksum();
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     let header = &mut bytes[l4..len];
     match key.proto {

@@ -93,6 +93,17 @@ struct parts {
 	__u32 end;     /* the end of the IP packet: padding may follow */
 };
 
+/* Whether the checksum of an IPv4 header without options is right. */
+ALWAYS int is_sound(const struct iphdr *ip)
+{
+	const __u32 *words = (const __u32 *)ip;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
 /* Reads what identifies the flow of a packet. Returns 0 for a packet that is never in a flow. */
 ALWAYS int read_packet(struct __sk_buff *skb, struct flow_key *key, struct l4_start *l4, struct found *found, struct parts *parts)
 {
@@ -103,7 +114,7 @@ ALWAYS int read_packet(struct __sk_buff *skb, struct flow_key *key, struct l4_st
 		return 0;
 	if (type == bpf_htons(ETH_P_IP)) {
 		struct iphdr ip;
-		if (LOAD(skb, ETH_HLEN, ip) || ip.version != 4 || ip.ihl != 5 || ip.frag_off & bpf_htons(0x3fff))
+		if (LOAD(skb, ETH_HLEN, ip) || ip.version != 4 || ip.ihl != 5 || ip.frag_off & bpf_htons(0x3fff) || !is_sound(&ip))
 			return 0;
 		key->family = 4;
 		key->proto = ip.protocol;

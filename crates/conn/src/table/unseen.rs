@@ -51,6 +51,15 @@ impl ConnectionTable {
         if self.proto(id) == proto::TCP { self.slab.line(id).tracker.numbers() } else { None }
     }
 
+    /// The packets of a connection, by direction.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn packets(&self, id: ConnId) -> [u64; 2] {
+        self.slab.record(id).packets()
+    }
+
     /// Records whether packets of a connection pass without the table, which then does not time it out. The owner tells what passes
     /// ([`ConnectionTable::follow_unseen`]).
     ///

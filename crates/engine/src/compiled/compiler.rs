@@ -96,8 +96,9 @@ pub(crate) struct PolicyCompiler {
     index: ClassifierIndex,
     /// The per-packet rules, which `index` has too. `None` until there are stateful rules: a stateless policy does not need it.
     per_packet: Option<ClassifierIndex>,
-    /// What the per-packet rules ask of addresses, ports and protocol: the flows of packets that match it are not offloaded.
-    blockers: ClassifierIndex,
+    /// What the per-packet rules ask of addresses, ports and protocol: the flows of packets that match it are not offloaded. `None` without a host that
+    /// offloads flows.
+    blockers: Option<ClassifierIndex>,
     rules: CompiledRules,
     /// The version of the last stateful rule.
     last_version: RuleVersion,
@@ -122,7 +123,7 @@ impl PolicyCompiler {
         let mut keys = Generator::new(seeds.shared(Purpose::Classifier));
         PolicyCompiler {
             index: ClassifierIndex::new(ports.clone(), keys.seed()),
-            blockers: ClassifierIndex::new(ports.clone(), keys.seed()),
+            blockers: None,
             ports,
             keys,
             tuning,
@@ -152,8 +153,13 @@ impl PolicyCompiler {
         self.indexes().for_each(|index| index.rename_port(port.0, name));
     }
 
+    /// Finds from now on which flows must not be offloaded.
+    pub(crate) fn begin_offload(&mut self) {
+        self.blockers = self.build(|rule| blocker(&rule));
+    }
+
     fn indexes(&mut self) -> impl Iterator<Item = &mut ClassifierIndex> {
-        [&mut self.index, &mut self.blockers].into_iter().chain(&mut self.per_packet)
+        std::iter::once(&mut self.index).chain(&mut self.per_packet).chain(&mut self.blockers)
     }
 
     /// The policy in force.
@@ -320,8 +326,8 @@ impl PolicyCompiler {
             if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
                 let _ = index.insert(slot, rule);
             }
-            if let Some(blocker) = blocker(rule) {
-                let _ = self.blockers.insert(slot, &blocker);
+            if let (Some(index), Some(blocker)) = (&mut self.blockers, blocker(rule)) {
+                let _ = index.insert(slot, &blocker);
             }
         }
     }
@@ -333,8 +339,8 @@ impl PolicyCompiler {
             if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
                 index.remove(slot, rule);
             }
-            if let Some(blocker) = blocker(rule) {
-                self.blockers.remove(slot, &blocker);
+            if let (Some(index), Some(blocker)) = (&mut self.blockers, blocker(rule)) {
+                index.remove(slot, &blocker);
             }
         }
         if let Some(edit) = self.rules.actions.at(slot.index()).edit() {
@@ -363,13 +369,11 @@ impl PolicyCompiler {
         {
             self.index = index;
         }
-        if (all || self.blockers.is_scattered())
-            && let Some(index) = match self.rules.blockers {
+        if self.blockers.as_ref().is_some_and(|index| all || index.is_scattered()) {
+            self.blockers = match self.rules.blockers {
                 0 => Some(ClassifierIndex::new(self.ports.clone(), self.keys.seed())),
                 _ => self.build(|rule| blocker(&rule)),
-            }
-        {
-            self.blockers = index;
+            };
         }
         if self.rules.stateful_rules == 0 && all {
             self.per_packet = None;
@@ -407,7 +411,7 @@ impl PolicyCompiler {
         let classifiers = (
             self.index.classifier(),
             self.per_packet.as_ref().map(ClassifierIndex::classifier),
-            self.blockers.classifier(),
+            self.blockers.as_ref().map(ClassifierIndex::classifier),
         );
         let streams = Arc::clone(&self.streams);
         let rules = (self.rules.clone(), self.stream_rules.len(), streams);

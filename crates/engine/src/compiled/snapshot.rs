@@ -66,7 +66,7 @@ impl Snapshot {
         generation: u64,
         policy: &Policy,
         ports: &PortTable,
-        (classifier, per_packet, all_blockers): (Classifier, Option<Classifier>, Classifier),
+        (classifier, per_packet, all_blockers): (Classifier, Option<Classifier>, Option<Classifier>),
         (rules, stream_rules, streams): (CompiledRules, usize, Arc<StreamPatterns>),
         cells: &[RuleCells],
     ) -> Snapshot {
@@ -88,7 +88,7 @@ impl Snapshot {
             streams,
             limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
             offload: policy.settings.offload,
-            blockers: Some(all_blockers).filter(|_| blockers > 0),
+            blockers: all_blockers.filter(|_| blockers > 0),
             routes: routes(policy, ports),
             enabled_at: 0,
             cells: cells.into(),

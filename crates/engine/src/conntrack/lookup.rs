@@ -124,9 +124,7 @@ impl Conntrack {
             });
         }
         self.find_unknown();
-        for at in 0..self.found.len() {
-            self.found[at].into_iter().for_each(|(id, _)| self.catch_up(id));
-        }
+        self.catch_up();
         let Lookups { tuples, of, .. } = &self.lookups;
         for ((&(at, kind), &found), tuple) in of.iter().zip(&self.found).zip(tuples) {
             let at = usize::from(at);

@@ -1,6 +1,7 @@
 //! Flow offload of connections: offers their flows to the host, collects what has passed of them, and ends them.
 
 use super::VerdictId;
+use super::flow_state::FlowState;
 use super::offloaded_flows::{Collected, FlowOwner, LateCount, PlacedFlow};
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
@@ -66,7 +67,7 @@ impl Conntrack {
     /// Whether the verdict of a connection's packets may be known to the quick pass: their flow was offered first.
     #[inline]
     pub(super) fn was_offered(&self, (id, direction): (ConnId, Direction)) -> bool {
-        !self.offloads() || self.table.get(id).packets[direction as usize] > OFFERED_AFTER
+        !self.offloads() || self.table.packets(id)[direction as usize] > OFFERED_AFTER
     }
 
     /// Whether the flow of a packet that passed by its cached verdict should be offered to the host.
@@ -79,7 +80,7 @@ impl Conntrack {
     fn offers_flow(&self, id: ConnId, direction: Direction) -> bool {
         let flows = &self.state.flows;
         let is_prepared = || flows.of_connection(id, direction).is_some_and(|place| flows.is_prepared(place));
-        self.table.get(id).packets[direction as usize] >= OFFERED_AFTER
+        self.table.packets(id)[direction as usize] >= OFFERED_AFTER
             && !flows.was_refused(id, self.state.now_ms)
             && !(self.table.is_offloaded(id) && is_prepared())
     }
@@ -232,11 +233,25 @@ impl Conntrack {
         self.state.flows.is_worth(hash)
     }
 
-    /// Takes over what has passed of a connection, before a packet of it is looked at.
+    /// Takes over what has passed of the connections that were found, before their packets are looked at.
     #[inline]
-    pub(super) fn catch_up(&mut self, id: ConnId) {
-        if self.table.is_offloaded(id) {
-            self.collect_connection(id);
+    pub(super) fn catch_up(&mut self) {
+        if self.state.flows.is_empty() {
+            return;
+        }
+        for at in 0..self.found.len() {
+            if let Some((id, _)) = self.found[at]
+                && self.table.is_offloaded(id)
+            {
+                self.collect_connection(id);
+            }
+        }
+    }
+
+    /// Counts a flow that is of no connection, in a policy with stateful rules.
+    pub(crate) fn keep_untracked(&self, at: usize) {
+        if matches!(self.flow_states[at], FlowState::Untracked | FlowState::New) {
+            self.state.cells.flow_kept(KeptReason::Untracked);
         }
     }
 

@@ -68,6 +68,20 @@ impl Pipeline {
         }
     }
 
+    /// Counts the flows of a vector's packets that are of no connection, beside connections.
+    #[inline(never)]
+    pub(super) fn count_untracked(&mut self, packets: &[Packet<'_>], verdicts: &[Verdict]) {
+        for (at, packet) in packets.iter().enumerate() {
+            if !self.conntrack.is_taken(at)
+                && matches!(verdicts[at], Verdict::Send(_) | Verdict::Drop(DropReason::Rule))
+                && let Some(key) = self.flow_key(at, packet)
+                && self.conntrack.is_worth(hash(&key))
+            {
+                self.conntrack.keep_untracked(at);
+            }
+        }
+    }
+
     fn offer_flow(&mut self, snapshot: &Snapshot, (at, key): (usize, FlowKey), verdict: Verdict) {
         if self.is_blocked(snapshot, at) {
             return self.cells.flow_kept(KeptReason::PerPacket);

@@ -142,6 +142,9 @@ impl Pipeline {
                 true => self.pass_made(snapshot, packets, verdicts),
                 false => self.decide_by_connection(snapshot, packets, verdicts),
             }
+            if origin == Origin::Wire && self.conntrack.offloads() {
+                self.count_untracked(packets, verdicts);
+            }
             decided = cycles.now();
             let spent = looked_up.wrapping_sub(parsed).wrapping_add(decided.wrapping_sub(classified));
             self.cells.stage(Stage::Connections, sound, spent);
