@@ -372,16 +372,16 @@ def test_a_disabled_port_takes_no_flow(offloading, mmb):
 
 def test_both_fins_end_an_offloaded_connection(offloading, mmb):
     mmb.apply(offloading.folder, "add-stateful in lan accept")
-    with closing(listener(offloading.server, SERVER4, 9000)) as (listening,):
-        near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
+
+    def state():
+        return mmb.connections("dport 9011")[0]["state"]
+
+    with closing(listener(offloading.server, SERVER4, 9011)) as (listening,):
+        near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9011), listening)
         with closing(near, far):
             transfer(near, far, 3_000_000)
-            assert mmb.connections()[0]["state"] == "established"
-    with contextlib.suppress(AssertionError):
-        wait_until(lambda: mmb.connections()[0]["state"] == "time-wait", "both FINs are in window", timeout=3)
-    assert mmb.connections()[0]["state"] == "time-wait", mmb.ask("show", "conn", "summary")
-    assert "conn-invalid" not in mmb.drops()
-    assert not mmb.ask("show", "conn", "summary")["invalid"]
+            assert state() == "established"
+    wait_until(lambda: state() == "time-wait", "both FINs are in window")
 
 
 def stack_of_frames(site):
@@ -418,7 +418,7 @@ def test_a_reset_out_of_window_does_not_end_an_offloaded_connection(offloading, 
                 forged.seq = number + offset + 6 & 0xFFFFFFFF
                 wire.send(bytes(header / forged))
             time.sleep(0.2)
-            assert mmb.connections("tcp-dport 9000")[0]["state"] == "established"
+            assert mmb.connections("dport 9000")[0]["state"] == "established"
             assert mmb.drops().get("conn-invalid", 0) >= 4
             talk(near, far)
     mmb("set conn invalid pass")
