@@ -29,6 +29,7 @@ pub mod tcp;
 mod timeouts;
 mod tracked;
 mod tuple;
+mod unseen;
 mod wheel;
 
 pub use connection::{
@@ -41,9 +42,10 @@ pub use queue::FOLDED;
 pub use quick::{QuickLookup, QuickPort, QuickResult, QuickTranslation, QuickVector};
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
-pub use table::{ConnectionTable, EndNumbers, InsertError, UnseenPackets};
+pub use table::{ConnectionTable, InsertError};
 pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, flags};
 pub use timeouts::LONGEST_S;
 pub use tracked::TrackedHeader;
 pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, icmp_query};
+pub use unseen::{EndNumbers, UnseenPackets};
 pub use wheel::{ReclaimCursor, SLOT_MS};

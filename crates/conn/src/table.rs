@@ -15,7 +15,6 @@ mod room;
 mod unseen;
 
 use self::epochs::Epochs;
-pub use self::unseen::{EndNumbers, UnseenPackets};
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, IndexKeys, TupleIndex};

@@ -81,7 +81,9 @@ pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
         let is_one = match &constraint.test {
             Test::Present => true,
             Test::Number(Cond::Eq, NumberSet(items)) => items[..] == [NumberItem::One(1)],
-            _ => false,
+            Test::Number(..) | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
+                false
+            }
         };
         is_flag && is_one && !constraint.negated
     };

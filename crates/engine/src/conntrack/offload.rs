@@ -1,6 +1,6 @@
 //! Flow offload of connections: offers their flows to the host, collects what has passed of them, and ends them.
 
-use super::VerdictId;
+use super::cache::VerdictId;
 use super::flow_state::FlowState;
 use super::offloaded_flows::{Collected, FlowOwner, LateCount, PlacedFlow};
 use super::tracking::Conntrack;

@@ -4,6 +4,7 @@
 //! after a change of the policy, until a packet shows their new verdict. The place of a flow that has ended rests for [`REST_MS`], since packets
 //! that took it may still be counted.
 
+use super::cache::VerdictId;
 use crate::counters::Count;
 use crate::offload::{EndNumbers, FlowKey, FlowOffload, FlowUsage, OffloadedFlow};
 use mmb_classify::RuleSlot;
@@ -27,7 +28,7 @@ const WORTH: u32 = 4;
 #[derive(Clone, Debug)]
 pub(crate) enum FlowOwner {
     /// One direction of a connection, whose packets match the rules of this cached verdict.
-    Connection(ConnId, Direction, super::VerdictId),
+    Connection(ConnId, Direction, VerdictId),
     /// None: packets match these rules.
     Rules(Box<[RuleSlot]>),
 }

@@ -36,12 +36,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The driver's name in `show ports`.
 pub(crate) const DRIVER: &str = "af_packet";
 
+/// A worker's ring, and the queue of its flows if the kernel forwards some.
+type WorkerRing = (FrameRing, Option<FlowQueue>);
+
 /// One interface with a receiving socket for every worker.
 #[derive(Debug)]
 pub(crate) struct PacketPort {
     receiving: Vec<Arc<PacketSocket>>,
     /// The ring of each socket, and the queue of its flows, until its receiver has them.
-    rings: Mutex<Vec<Option<(FrameRing, Option<FlowQueue>)>>>,
+    rings: Mutex<Vec<Option<WorkerRing>>>,
     index: i32,
     pool: MbufPool,
     missed: Arc<AtomicU64>,
