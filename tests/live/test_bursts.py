@@ -28,7 +28,10 @@ def site_and_mmb(request, fresh, tmp_path, monkeypatch):
         wrapper.write_text(f'#!/bin/sh\nexec setpriv --bounding-set={WITHOUT} --inh-caps={WITHOUT} {daemon.BINARY} "$@"\n')
         wrapper.chmod(0o755)
         monkeypatch.setattr(daemon, "BINARY", str(wrapper))
-    mmb = fresh.daemon(site)
+    # Flows are not the subject, and have programs of their own.
+    policy = tmp_path / "off.mmb"
+    policy.write_text("set offload off\n")
+    mmb = fresh.daemon(site, "--config", policy)
     assert classifiers(mmb) == (2 if request.param == "with programs" else 0), "a program for each port, or none"
     return site, mmb
 

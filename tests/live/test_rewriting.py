@@ -52,15 +52,15 @@ def test_a_port_is_redirected_and_back(site, mmb, host, name):
 
 @pytest.mark.parametrize("host", [SERVER4, f"[{SERVER6}]"], ids=["v4", "v6"])
 def test_the_mss_is_clamped(site, mmb, host):
-    # Frames that the kernel forwards are cut by nobody on a veth.
-    mmb.apply(site.folder, "set offload off", "add tcp-syn tcp-opt-mss > 1000 mod tcp-opt-mss 1000")
+    mmb.apply(site.folder, "add tcp-syn tcp-opt-mss > 1000 mod tcp-opt-mss 1000")
     packets, digest = capture(site, site.server_wire, f"http://{host}/small")
     assert [dict(p[TCP].options)[MSS] for p in packets if is_syn(p)] == [1000]
     assert digest == site.nginx.digest("small")
 
 
 def test_the_server_keeps_to_the_clamped_mss(site, mmb):
-    mmb.apply(site.folder, "add tcp-syn tcp-opt-mss > 1000 mod tcp-opt-mss 1000")
+    # Frames that the kernel forwards are cut by nobody on a veth.
+    mmb.apply(site.folder, "set offload off", "add tcp-syn tcp-opt-mss > 1000 mod tcp-opt-mss 1000")
     with site.client_wire() as wire:
         _, digest = fetch(site, f"http://{SERVER4}/big", timeout=20)
         lengths = [Ether(frame)[IP].len for frame in islice(wire.drain(), ENOUGH) if Ether(frame).haslayer(TCP)]

@@ -64,8 +64,10 @@ impl FlowOffload for Model {
         true
     }
 
-    fn end(&mut self, _: u32, key: &FlowKey) {
-        self.table().index.remove(key);
+    fn enable(&mut self, _: u32) {}
+
+    fn end(&mut self, place: u32) {
+        self.table().index.retain(|_, of| *of != place);
     }
 
     fn usage(&self, place: u32) -> FlowUsage {

@@ -52,8 +52,6 @@ pub struct FlowWrites {
     pub traffic_class: TrafficClass,
     /// The flow label of IPv6.
     pub label: Option<u32>,
-    /// Destination and source MAC address.
-    pub macs: [Option<[u8; 6]>; 2],
 }
 
 /// A flow, and what becomes of its packets.
@@ -94,12 +92,16 @@ pub trait FlowOffload: Send {
     /// Whether packets that come in by a port may be forwarded, and leave by another.
     fn joins(&self, from: PortId, to: Option<PortId>) -> bool;
 
-    /// Puts a flow in a place that is free or has one with the same key. Its counts begin at zero. Returns false if it cannot.
+    /// Puts a flow in a place, in which another one may have been. Its counts begin at zero, and no packet takes it until it is enabled. Returns
+    /// false if it cannot.
     fn install(&mut self, place: u32, flow: &OffloadedFlow) -> bool;
 
-    /// Ends the flow in a place: no packet takes it from now on. [`FlowOffload::usage`] may grow for some milliseconds by packets that are on
-    /// their way.
-    fn end(&mut self, place: u32, key: &FlowKey);
+    /// Has packets take the flow that was installed in a place from now on.
+    fn enable(&mut self, place: u32);
+
+    /// Ends the flow in a place, if there is one: no packet takes it from now on. [`FlowOffload::usage`] may grow for some milliseconds by packets
+    /// that are on their way. Another place may have a flow with its key by now, which stays.
+    fn end(&mut self, place: u32);
 
     /// What was done with the packets of the flow in a place, also after its end.
     fn usage(&self, place: u32) -> FlowUsage;
@@ -129,9 +131,9 @@ pub enum KeptReason {
     Numbers,
     /// Rules follow its bytes.
     Stream,
-    /// The other direction of its TCP connection is not settled, or stays with the workers.
+    /// Its connection is not answered yet, or is about to end.
     OneWay,
-    /// It is of no connection, and the policy has stateful rules.
+    /// It is of no connection, while there are stateful rules or connections.
     Untracked,
     /// The table is full.
     Full,
@@ -179,10 +181,10 @@ impl KeptReason {
             KeptReason::Rewrite => "a rule rewrites more than header fields to constants",
             KeptReason::Numbers => "its connection changes numbers that differ from packet to packet",
             KeptReason::Stream => "rules follow the bytes of its connection",
-            KeptReason::OneWay => {
-                "the other direction of its TCP connection is not settled yet, or stays with mmb"
+            KeptReason::OneWay => "its connection is not answered yet, or is about to end",
+            KeptReason::Untracked => {
+                "it is of no connection, while there are connections, stateful rules or rules on `ct`"
             }
-            KeptReason::Untracked => "it is of no connection, and the policy has stateful rules",
             KeptReason::Full => "the table of flows is full",
         }
     }

@@ -41,8 +41,8 @@ fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
     } else {
         ip[0] = 0x45;
         ip[2..4].copy_from_slice(&big(IP4 + l4_len));
-        // Not a fragment; the bit that forbids fragments differs.
-        ip[6..8].copy_from_slice(&[fill & 0x40, 0]);
+        // Not a fragment; the other flags differ.
+        ip[6..8].copy_from_slice(&[fill & 0xc0, 0]);
         ip[8] = fill;
         ip[9] = key.proto;
         ip[12..16].copy_from_slice(&(key.addresses[0] as u32).to_be_bytes());
@@ -55,7 +55,7 @@ fn sample(key: &FlowKey, ones: bool) -> ([u8; MOST], usize) {
     match key.proto {
         TCP => {
             // ACK, with or without PSH, URG and the flags of congestion control.
-            header[12] = 0x50;
+            header[12] = 0x50 | fill & 0x0f;
             header[13] = 0x10 | fill & 0xe8;
         }
         UDP => header[4..6].copy_from_slice(&big(l4_len)),
@@ -235,7 +235,14 @@ mod tests {
     #[test]
     fn other_writes_are_no_constants() {
         let tcp = key(4, TCP);
-        for field in [FieldId::IpId, FieldId::TcpSeqNum, FieldId::TcpWin, FieldId::TcpFlags, FieldId::IpLen] {
+        for field in [
+            FieldId::IpId,
+            FieldId::TcpReserved,
+            FieldId::TcpSeqNum,
+            FieldId::TcpWin,
+            FieldId::TcpFlags,
+            FieldId::IpLen,
+        ] {
             assert_eq!(writes(&tcp, &[(field, 2)]), None, "{field:?}");
         }
         // A rule for UDP changes nothing here.

@@ -332,7 +332,7 @@ impl Worker {
     pub fn fold_counters(&mut self) {
         // A rule's successor, which has its counter, does not count what connections counted for the rule.
         self.pick_up_policy();
-        self.pipeline.conntrack().collect_flows();
+        self.pipeline.conntrack().collect_last_flows();
         self.pipeline.conntrack().fold_all();
     }
 

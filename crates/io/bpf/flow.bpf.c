@@ -57,7 +57,8 @@ struct {
 struct found {
 	__u32 ifindex; /* 0: nothing was told */
 	__u32 length;
-	__u32 flow; /* its number, or NO_FLOW */
+	__u32 flow;  /* its place, or NO_FLOW: mmb has the packet */
+	__u32 epoch; /* that of the flow */
 	__u16 l4;   /* offset of the transport header */
 	__u8 proto;
 	__u8 family;
@@ -91,6 +92,7 @@ struct l4_start {
 struct parts {
 	__u32 headers; /* the end of the transport header */
 	__u32 end;     /* the end of the IP packet: padding may follow */
+	__u32 is_for_mmb; /* mmb must see it, and later packets of its flow follow it */
 };
 
 /* Whether the checksum of an IPv4 header without options is right. */
@@ -145,8 +147,9 @@ ALWAYS int read_packet(struct __sk_buff *skb, struct flow_key *key, struct l4_st
 			return 0;
 		__u16 flags = bpf_ntohs(l4->flags);
 		headers = found->l4 + (flags >> 12) * 4;
-		if ((flags & (TCP_ENDS | TCP_ACK)) != TCP_ACK || headers < found->l4 + 20 || headers > end)
+		if (headers < found->l4 + 20 || headers > end)
 			return 0;
+		parts->is_for_mmb = (flags & (TCP_ENDS | TCP_ACK)) != TCP_ACK;
 	} else if (key->proto == IPPROTO_UDP) {
 		struct udphdr udp;
 		if (LOAD(skb, found->l4, udp))
@@ -157,6 +160,8 @@ ALWAYS int read_packet(struct __sk_buff *skb, struct flow_key *key, struct l4_st
 		headers = found->l4 + sizeof(udp);
 		if (length < sizeof(udp) || found->l4 + length > end)
 			return 0;
+		/* A train of datagrams, or one frame of a tunnel that stands for several: a program cannot tell which. */
+		parts->is_for_mmb = skb->gso_size != 0;
 	} else if ((key->proto == IPPROTO_ICMP && key->family == 4) || (key->proto == IPPROTO_ICMPV6 && key->family == 6)) {
 		struct { __u8 type, code; __u16 sum, id; } icmp;
 		if (LOAD(skb, found->l4, icmp) || skb->gso_size)
@@ -234,8 +239,8 @@ ALWAYS __u32 deliver(struct flow *flow, struct queue *queue)
 	return note(flow, queue);
 }
 
-/* Whether mmb has packets of a flow, for which others wait. */
-ALWAYS int waits(const struct flow *flow, const struct queue *queue)
+/* Whether mmb has earlier packets of a flow, which later ones must follow. */
+ALWAYS int must_follow(const struct flow *flow, const struct queue *queue)
 {
 	return (__s32)(queue->done - flow->mark) < 0 && (__s32)(now() - flow->until) < 0;
 }
@@ -270,7 +275,7 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 		packets = payload > size ? (payload + size - 1) / size : 1;
 		bytes = payload + packets * parts.headers;
 	}
-	if (longest > flow->longest)
+	if (parts.is_for_mmb || longest > flow->longest)
 		return deliver(flow, queue);
 	if (flow->flags & FLOW_WINDOWS) {
 		__u32 other = flow->peer;
@@ -278,10 +283,11 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 		if (!peer || !goes_on(flow, peer, &l4, parts.end - parts.headers))
 			return deliver(flow, queue);
 	}
-	if (waits(flow, queue))
+	if (must_follow(flow, queue))
 		return note(flow, queue);
 	if (skb->vlan_present)
 		bytes += packets * 4;
+	found->epoch = flow->epoch;
 	flow->last_ns = bpf_ktime_get_coarse_ns();
 	__sync_fetch_and_add(&flow->packets, packets);
 	__sync_fetch_and_add(&flow->bytes, bytes);
@@ -331,8 +337,14 @@ ALWAYS int rewrite(struct __sk_buff *skb, const struct found *found, const struc
 			__builtin_memcpy(after, flow->saddr, 16);
 			__builtin_memcpy(after + 4, flow->daddr, 16);
 			__s64 change = bpf_csum_diff(before, sizeof(before), after, sizeof(after), 0);
-			if (bpf_l4_csum_replace(skb, sum_at, 0, change, BPF_F_PSEUDO_HDR | zero_means_none) ||
-			    bpf_skb_store_bytes(skb, IP6_SADDR, after, sizeof(after), 0))
+			if (bpf_l4_csum_replace(skb, sum_at, 0, change, BPF_F_PSEUDO_HDR | zero_means_none))
+				return 0;
+			/*
+			 * The call takes the change out of a sum that the device made of the whole packet (CHECKSUM_COMPLETE), as is right for IPv4, whose
+			 * header has a checksum too. In an IPv6 packet the addresses and the one checksum cancel: it is put back. Fails without such a sum.
+			 */
+			bpf_csum_update(skb, change);
+			if (bpf_skb_store_bytes(skb, IP6_SADDR, after, sizeof(after), 0))
 				return 0;
 		}
 	}
@@ -371,16 +383,12 @@ ALWAYS int rewrite(struct __sk_buff *skb, const struct found *found, const struc
 			if (flags & FLOW_LABEL)
 				after = (after & ~0xfffff) | flow->label;
 			after = bpf_htonl(after);
-			if (after != before && bpf_skb_store_bytes(skb, ETH_HLEN, &after, sizeof(after), 0))
+			if (after != before && bpf_skb_store_bytes(skb, ETH_HLEN, &after, sizeof(after), BPF_F_RECOMPUTE_CSUM))
 				return 0;
-			if (flags & FLOW_TTL && bpf_skb_store_bytes(skb, ETH_HLEN + 7, &flow->ttl, 1, 0))
+			if (flags & FLOW_TTL && bpf_skb_store_bytes(skb, ETH_HLEN + 7, &flow->ttl, 1, BPF_F_RECOMPUTE_CSUM))
 				return 0;
 		}
 	}
-	if (flags & FLOW_DMAC && bpf_skb_store_bytes(skb, 0, flow->dmac, 6, 0))
-		return 0;
-	if (flags & FLOW_SMAC && bpf_skb_store_bytes(skb, 6, flow->smac, 6, 0))
-		return 0;
 	return 1;
 }
 
@@ -398,12 +406,17 @@ int forward_flow(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	if (found.flow == NO_FLOW)
 		return TC_ACT_SHOT;
-	struct flow *flow = bpf_map_lookup_elem(&flows, &found.flow);
-	if (!flow || flow->flags & FLOW_DROP)
+	struct flow *place = bpf_map_lookup_elem(&flows, &found.flow);
+	if (!place)
 		return TC_ACT_SHOT;
-	if (flow->flags & FLOW_WRITES && !rewrite(skb, &found, flow))
+	struct flow flow = *place;
+	/* It may have ended since, and another one may be about to be written to its place. */
+	barrier();
+	if (flow.epoch != found.epoch || *(volatile __u32 *)&place->epoch != found.epoch || flow.flags & FLOW_DROP)
 		return TC_ACT_SHOT;
-	return bpf_redirect(flow->egress, 0);
+	if (flow.flags & FLOW_WRITES && !rewrite(skb, &found, &flow))
+		return TC_ACT_SHOT;
+	return bpf_redirect(flow.egress, 0);
 }
 
 char LICENSE[] SEC("license") = "Apache-2.0";

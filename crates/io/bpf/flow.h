@@ -1,4 +1,4 @@
-/* The layout that the BPF programs and crates/io/src/offload share. Both sides assert it. */
+/* The layout that the BPF programs and crates/io/src/flows share. Both sides assert it. */
 #ifndef MMB_FLOW_H
 #define MMB_FLOW_H
 
@@ -25,10 +25,8 @@ struct flow_key {
 #define FLOW_TTL 8	    /* TTL or hop limit */
 #define FLOW_TRAFFIC_CLASS 16 /* bits of the traffic class: traffic_mask, traffic_class */
 #define FLOW_LABEL 32	    /* the flow label of IPv6 */
-#define FLOW_DMAC 64
-#define FLOW_SMAC 128
-#define FLOW_WINDOWS 256    /* TCP windows are checked, by the numbers of both directions */
-#define FLOW_WRITES 0xfe
+#define FLOW_WINDOWS 64	    /* TCP windows are checked, by the numbers of both directions */
+#define FLOW_WRITES 0x3e
 
 /* No flow, or no flow of the other direction. */
 #define NO_FLOW 0xffffffff
@@ -47,9 +45,8 @@ struct flow {
 	__u32 daddr[4];
 	__u16 sport;
 	__u16 dport;
-	__u8 dmac[6];
-	__u8 smac[6];
-	/* Written by the programs, in a cache line of their own. */
+	__u32 unused[3];
+	/* The second cache line: what the programs write, and what only few packets need. */
 	__u64 packets; /* those that a frame stands for are counted one by one */
 	__u64 bytes;
 	__u64 last_ns; /* CLOCK_MONOTONIC, to some milliseconds */
@@ -67,6 +64,9 @@ struct flow {
 	__u32 patience; /* how long they wait at most: the same units */
 	__u32 reserved;
 };
+
+_Static_assert(sizeof(struct flow_key) == 44 && sizeof(struct flow) == 128 && __builtin_offsetof(struct flow, packets) == 64,
+	       "crates/io/src/flows lays it out in the same way");
 
 /*
  * The packets of flows that a socket gets. Packets of a flow stay in order: after one that mmb gets, the next ones go there too, until mmb has sent

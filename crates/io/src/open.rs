@@ -71,7 +71,7 @@ impl OpenPorts {
         let eal = Eal::start(&EalOptions { memory: sizes.memory(), pci, cores: kernel::cores() })?;
         let pools = sizes.create(&eal)?;
         let flows = if options.flows == 0 {
-            Err("it is off".to_owned())
+            Err("`set offload` was off when mmb started; start mmb again to load the programs".to_owned())
         } else if plans.iter().all(|plan| plan.interface.is_none()) {
             Err("no port is a kernel interface".to_owned())
         } else {

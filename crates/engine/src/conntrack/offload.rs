@@ -7,7 +7,7 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::offload::{FlowKey, FlowOffload, FlowWrites, KeptReason, OffloadedFlow, TrafficClass};
+use crate::offload::{FlowKey, FlowOffload, FlowWrites, KeptReason, OffloadedFlow};
 use crate::offload_writes::constant_writes;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
@@ -25,6 +25,18 @@ const STEPS: usize = 25;
 /// How long flows without a connection, and prepared ones, stay without a packet; and any flow if places are few.
 const IDLE_MS: u64 = 30_000;
 const CROWDED_IDLE_MS: u64 = 1_000;
+
+/// The ports of tunnels over UDP that the kernel makes: VXLAN (RFC 7348, and Linux's earlier one), GENEVE (RFC 8926), GUE, FOU, MPLS (RFC 7510), L2TP.
+const TUNNELS: [u16; 7] = [4789, 8472, 6081, 6080, 5555, 6635, 1701];
+
+/// Whether addresses or ports of a tunnel over UDP are rewritten. Its frames may have an unfinished checksum inside, and a program cannot tell that
+/// from one that is the outer header's.
+fn is_tunnel(key: &FlowKey, writes: &FlowWrites) -> bool {
+    let ports = key.ports.into_iter().chain(writes.ports.into_iter().flatten());
+    key.proto == proto::UDP
+        && (writes.addresses.is_some() || writes.ports.is_some())
+        && ports.into_iter().any(|port| TUNNELS.contains(&port))
+}
 
 /// What a packet tells about its flow.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +160,9 @@ impl Conntrack {
         let edits = rules.iter();
         let edits = edits.filter_map(|slot| snapshot.edit(snapshot.actions.at(slot.index()).edit()?));
         let writes = constant_writes(&key, translation, edits).ok_or(KeptReason::Rewrite)?;
+        if is_tunnel(&key, &writes) {
+            return Err(KeptReason::Rewrite);
+        }
         let flow = OffloadedFlow {
             key,
             epoch: self.state.flows.epoch(),
@@ -156,11 +171,17 @@ impl Conntrack {
             writes,
             tcp: None,
         };
+        // One without a connection may be left from an earlier policy.
+        self.state.flows.of_key(&key).into_iter().for_each(|place| self.end_flow(place));
         let owner = FlowOwner::Connection(id, direction, cached);
         let place = self.state.flows.prepare(flow, owner, None, self.state.now_ms).ok_or(KeptReason::Full)?;
         self.table.set_offloaded(id, true);
         match self.table.numbers(id) {
-            None => self.install(place, None),
+            None => {
+                self.install(place, None)?;
+                self.state.flows.enable(place);
+                Ok(())
+            }
             Some(numbers) => {
                 let flows = &self.state.flows;
                 let other =
@@ -168,7 +189,10 @@ impl Conntrack {
                 // The other direction installs both.
                 let Some(other) = other else { return Ok(()) };
                 self.install(other, Some((numbers[direction.turned() as usize], place)))?;
-                self.install(place, Some((numbers[direction as usize], other)))
+                self.install(place, Some((numbers[direction as usize], other)))?;
+                self.state.flows.enable(other);
+                self.state.flows.enable(place);
+                Ok(())
             }
         }
     }
@@ -203,6 +227,10 @@ impl Conntrack {
         rules: &[RuleSlot],
         outcome: Result<(PortId, u32), RuleSlot>,
     ) -> Result<(), KeptReason> {
+        if self.state.flows.of_key(&key).is_some_and(|place| self.state.flows.is_prepared(place)) {
+            // A packet that the host has left to the worker.
+            return Ok(());
+        }
         let to = outcome.ok();
         if !self.state.flows.joins(key.port, to.map(|(to, _)| to)) {
             return Err(KeptReason::Device);
@@ -214,23 +242,32 @@ impl Conntrack {
         let edits = edits.filter_map(|slot| snapshot.edit(snapshot.actions.at(slot.index()).edit()?));
         let writes = constant_writes(&key, FlowWrites::default(), edits).ok_or(KeptReason::Rewrite)?;
         let is_icmp = !matches!(key.proto, proto::TCP | proto::UDP);
-        if is_icmp && (writes.addresses.is_some() || writes.ports.is_some()) {
+        let is_translated = writes.addresses.is_some() || writes.ports.is_some();
+        if is_tunnel(&key, &writes) || is_icmp && is_translated {
             return Err(KeptReason::Rewrite);
         }
-        debug_assert!(
-            writes.traffic_class.value & !writes.traffic_class.mask == TrafficClass::default().value
-        );
         let (to, longest) = to.map_or((None, u32::MAX), |(to, mtu)| (Some(to), mtu));
         let flow = OffloadedFlow { key, epoch: self.state.flows.epoch(), to, longest, writes, tcp: None };
         let (owner, now_ms) = (FlowOwner::Rules(rules.into()), self.state.now_ms);
         let place = self.state.flows.prepare(flow, owner, outcome.err(), now_ms).ok_or(KeptReason::Full)?;
-        self.install(place, None)
+        self.install(place, None)?;
+        self.state.flows.enable(place);
+        Ok(())
+    }
+
+    /// Ends the flows without a connection: their packets may be of one from now on.
+    pub(super) fn end_other_flows(&mut self) {
+        for place in self.state.flows.all_places() {
+            if self.state.flows.get(place).is_some_and(|placed| matches!(placed.owner, FlowOwner::Rules(_))) {
+                self.end_flow(place);
+            }
+        }
     }
 
     /// Counts a packet of a flow without a connection. True if the flow should be offered.
     #[inline]
-    pub(crate) fn is_worth(&mut self, hash: u64) -> bool {
-        self.state.flows.is_worth(hash)
+    pub(crate) fn is_worth(&mut self, key: &FlowKey) -> bool {
+        self.state.flows.is_worth(key)
     }
 
     /// Takes over what has passed of the connections that were found, before their packets are looked at.
@@ -295,8 +332,31 @@ impl Conntrack {
             return;
         }
         self.state.flows.all_places().for_each(|place| self.collect(place));
-        while let Some(late) = self.state.flows.next_rested(self.state.now_ms) {
+        self.collect_late(self.state.now_ms);
+    }
+
+    /// Takes over all that has passed, when no packet will come any more.
+    pub(crate) fn collect_last_flows(&mut self) {
+        self.collect_flows();
+        self.collect_late(u64::MAX);
+    }
+
+    fn collect_late(&mut self, now_ms: u64) {
+        while let Some(late) = self.state.flows.next_rested(now_ms) {
             self.state.count_late(&late);
+        }
+    }
+
+    /// Ends the flow in a place, which has no connection.
+    fn end_flow(&mut self, place: u32) {
+        self.state.flows.stop(place);
+        self.collect(place);
+        self.state.flows.end(place, self.state.now_ms);
+    }
+
+    fn count_evicted(&self, is_evicted: bool) {
+        if is_evicted {
+            self.state.cells.flow_evicted();
         }
     }
 
@@ -363,22 +423,18 @@ impl Conntrack {
                     if is_over || is_idle {
                         self.end_flows_of(id);
                         self.offer_again(id);
-                        self.state.cells.flow_evicted();
+                        self.count_evicted(is_crowded && !is_over);
                     }
                 }
                 FlowOwner::Rules(_) => {
                     if is_idle {
-                        self.state.flows.stop(place);
-                        self.collect(place);
-                        self.state.flows.end(place, now_ms);
-                        self.state.cells.flow_evicted();
+                        self.end_flow(place);
+                        self.count_evicted(is_crowded);
                     }
                 }
             }
         }
-        while let Some(late) = self.state.flows.next_rested(now_ms) {
-            self.state.count_late(&late);
-        }
+        self.collect_late(now_ms);
         self.count_flows();
     }
 }

@@ -7,10 +7,12 @@
 use super::cache::VerdictId;
 use crate::counters::Count;
 use crate::offload::{EndNumbers, FlowKey, FlowOffload, FlowUsage, OffloadedFlow};
+use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 
 /// How long a place is not given to another flow.
 const REST_MS: u64 = 50;
@@ -19,9 +21,9 @@ const REST_MS: u64 = 50;
 const REFUSALS: usize = 1024;
 const REFUSED_MS: u64 = 1000;
 
-/// Senders that are watched for being worth a flow.
-const WATCHED: usize = 4096;
-/// The packet of a flow without a connection that installs it.
+/// Flows without a connection that are watched for being worth a place: buckets of two.
+const WATCHED: usize = 8192;
+/// The packet of such a flow with which it is offered.
 const WORTH: u32 = 4;
 
 /// Whose flow it is.
@@ -91,7 +93,9 @@ pub(crate) struct OffloadedFlows {
     next: usize,
     pub(crate) next_ms: u64,
     refused: Vec<(Option<ConnId>, u64)>,
-    watched: Vec<(u32, u32)>,
+    watched: Vec<[(u32, u32); 2]>,
+    /// Hashes the keys of watched flows.
+    hasher: RandomState,
 }
 
 impl OffloadedFlows {
@@ -101,7 +105,10 @@ impl OffloadedFlows {
         self.connections.reserve(capacity);
         self.others.reserve(capacity);
         self.refused = vec![(None, 0); REFUSALS];
-        self.watched = vec![(0, 0); WATCHED];
+        self.watched = vec![[(0, 0); 2]; WATCHED];
+        self.places.reserve(capacity);
+        self.free.reserve(capacity);
+        self.resting.reserve(capacity);
         self.host = Some(host);
     }
 
@@ -128,7 +135,7 @@ impl OffloadedFlows {
         }
         self.installed = 0;
         self.refused.fill((None, 0));
-        self.watched.fill((0, 0));
+        self.watched.fill([(0, 0); 2]);
     }
 
     pub(crate) fn epoch(&self) -> u32 {
@@ -155,26 +162,33 @@ impl OffloadedFlows {
     /// Whether a flow of a connection was refused a moment ago.
     #[inline]
     pub(crate) fn was_refused(&self, id: ConnId, now_ms: u64) -> bool {
-        use mmb_base::Id;
         let (refused, at_ms) = self.refused[id.index() % REFUSALS];
         refused == Some(id) && now_ms < at_ms + REFUSED_MS
     }
 
     pub(crate) fn refuse(&mut self, id: ConnId, now_ms: u64) {
-        use mmb_base::Id;
         self.refused[id.index() % REFUSALS] = (Some(id), now_ms);
     }
 
-    /// Counts a packet of a flow without a connection, by a hash of its addresses and ports. True if the flow is worth being installed.
+    /// Counts a packet of a flow without a connection. True if the flow is worth a place: with its fourth packet, and if it was refused, with
+    /// each that doubles its number. A flow that finds both entries of its bucket taken wears down the smaller one: a flood of flows with a packet
+    /// each keeps none from being seen that sends more than they do together there.
     #[inline]
-    pub(crate) fn is_worth(&mut self, hash: u64) -> bool {
-        let (entry, tag) = (&mut self.watched[hash as usize % WATCHED], (hash >> 32) as u32);
-        if entry.0 != tag {
-            *entry = (tag, 0);
+    pub(crate) fn is_worth(&mut self, key: &FlowKey) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let (bucket, tag) = (&mut self.watched[hash as usize % WATCHED], (hash >> 32) as u32 | 1);
+        if let Some((_, count)) = bucket.iter_mut().find(|(of, _)| *of == tag) {
+            *count = count.saturating_add(1);
+            return *count >= WORTH && count.is_power_of_two();
         }
-        entry.1 += 1;
-        // Again later, if it was refused.
-        entry.1 >= WORTH && entry.1.is_power_of_two()
+        let [first, second] = bucket;
+        let smaller = if first.1 <= second.1 { first } else { second };
+        if smaller.1 <= 1 {
+            *smaller = (tag, 1);
+        } else {
+            smaller.1 -= 1;
+        }
+        false
     }
 
     /// The place of a direction of a connection.
@@ -244,7 +258,7 @@ impl OffloadedFlows {
         Some(place)
     }
 
-    /// Installs a prepared flow, of TCP with these numbers and the place of the other direction. Returns whether it is installed.
+    /// Installs a prepared flow, of TCP with these numbers and the place of the other direction, to be enabled. Returns whether it is installed.
     pub(crate) fn install(&mut self, place: u32, tcp: Option<(EndNumbers, u32)>) -> bool {
         let (Some(host), Some(Some(placed))) = (&mut self.host, self.places.get_mut(place as usize)) else {
             return false;
@@ -258,6 +272,11 @@ impl OffloadedFlows {
         placed.is_stopped = false;
         placed.seen = Count::default();
         true
+    }
+
+    /// Has packets take an installed flow.
+    pub(crate) fn enable(&mut self, place: u32) {
+        self.host.iter_mut().for_each(|host| host.enable(place));
     }
 
     /// Collects what has passed of an installed flow.
@@ -292,7 +311,7 @@ impl OffloadedFlows {
             && !std::mem::replace(&mut placed.is_stopped, true)
         {
             // One that is not installed may be there from an epoch before.
-            host.end(place, &placed.flow.key);
+            host.end(place);
         }
     }
 
@@ -305,10 +324,6 @@ impl OffloadedFlows {
             FlowOwner::Connection(id, direction, _) => self.connections.remove(&(id, direction)),
             FlowOwner::Rules(_) => self.others.remove(&placed.flow.key),
         };
-        if !placed.is_installed {
-            self.free.push(place);
-            return;
-        }
         let PlacedFlow { flow: OffloadedFlow { key, to, .. }, seen, .. } = placed;
         let until_ms = now_ms + REST_MS;
         self.resting.push_back(RestingPlace { place, until_ms, from: key.port, to, seen });

@@ -137,6 +137,7 @@ impl Conntrack {
         let (mut summary, mut left_out) = (LoadSummary::default(), Vec::new());
         // Their packets were missed since they were saved; some had their last one just before that.
         self.resync();
+        self.end_other_flows();
         let (before, mut made) = (self.table.len(), 0);
         for (saved, rules) in requests {
             // The policy may have changed since the request was made.

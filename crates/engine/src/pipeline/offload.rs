@@ -62,7 +62,7 @@ impl Pipeline {
                 continue;
             }
             let Some(key) = self.flow_key(at, packet) else { continue };
-            if self.conntrack.is_worth(hash(&key)) {
+            if self.conntrack.is_worth(&key) {
                 self.offer_flow(snapshot, (at, key), verdicts[at]);
             }
         }
@@ -75,7 +75,7 @@ impl Pipeline {
             if !self.conntrack.is_taken(at)
                 && matches!(verdicts[at], Verdict::Send(_) | Verdict::Drop(DropReason::Rule))
                 && let Some(key) = self.flow_key(at, packet)
-                && self.conntrack.is_worth(hash(&key))
+                && self.conntrack.is_worth(&key)
             {
                 self.conntrack.keep_untracked(at);
             }
@@ -156,15 +156,4 @@ fn vlan(packet: &Packet<'_>, layout: &Layout) -> Option<Option<u16>> {
         }
         _ => None,
     }
-}
-
-/// A hash that needs no key: a sender that finds collisions only has its own flows watched as one.
-fn hash(key: &FlowKey) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let [from, to] = key.addresses.map(|address| address as u64 ^ (address >> 64) as u64);
-    let ports = u64::from(key.ports[0]) << 16 | u64::from(key.ports[1]) | u64::from(key.proto) << 32;
-    let mixed = [to, ports, u64::from(key.port.0) << 16 | u64::from(key.vlan.unwrap_or(0xffff))]
-        .into_iter()
-        .fold(from.wrapping_mul(FACTOR), |mixed, word| (mixed.rotate_left(29) ^ word).wrapping_mul(FACTOR));
-    mixed ^ mixed >> 32
 }

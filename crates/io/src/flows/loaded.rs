@@ -83,18 +83,16 @@ impl FlowPrograms {
         let forwarder =
             program::<SchedClassifier>(&mut self.ebpf, FORWARDER).map_err(|error| chain(&error))?;
         let ingress = TcAttachType::Ingress;
-        let tcx = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let tcx = TcAttachOptions::TcxOrder(LinkOrder::first());
         let (id, how) = match forwarder.attach_with_options(name, ingress, tcx) {
             Ok(id) => (id, "tcx"),
-            Err(_) => {
+            Err(why) => {
                 // There may be one from the user, or from a process that was killed.
                 let _ = tc::qdisc_add_clsact(name);
                 let _ = tc::qdisc_detach_program(name, ingress, FORWARDER);
                 let options = TcAttachOptions::Netlink(NlOptions::default());
-                (
-                    forwarder.attach_with_options(name, ingress, options).map_err(|error| chain(&error))?,
-                    "clsact",
-                )
+                let id = forwarder.attach_with_options(name, ingress, options);
+                (id.map_err(|error| format!("tcx: {}; clsact: {}", chain(&why), chain(&error)))?, "clsact")
             }
         };
         let link = forwarder.take_link(id).map_err(|error| chain(&error))?;

@@ -2,7 +2,7 @@
 
 /// `struct flow_key`: what identifies the packets of a flow. Addresses and ports are as in the packet.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RawKey {
     /// The number of the ingress interface.
     pub ifindex: u32,
@@ -42,12 +42,8 @@ pub mod flags {
     pub const TRAFFIC_CLASS: u16 = 16;
     /// The flow label is written.
     pub const LABEL: u16 = 32;
-    /// The destination MAC address is written.
-    pub const DMAC: u16 = 64;
-    /// The source MAC address is written.
-    pub const SMAC: u16 = 128;
     /// TCP windows are checked, by the numbers of both directions.
-    pub const WINDOWS: u16 = 256;
+    pub const WINDOWS: u16 = 64;
 }
 
 /// What becomes of the packets of a flow: the first line of `struct flow`, and of the second one what user space writes.
@@ -78,10 +74,8 @@ pub struct RawFlow {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// Destination MAC address.
-    pub dmac: [u8; 6],
-    /// Source MAC address.
-    pub smac: [u8; 6],
+    /// Nothing.
+    pub reserved: [u32; 3],
     /// TCP: the number after the last one that the sender has sent.
     pub end: u32,
     /// TCP: the last number that it acknowledged.
@@ -101,6 +95,7 @@ pub struct RawFlow {
 /// Words of the first line.
 pub(super) const CONFIG_WORDS: usize = 16;
 
+const _: () = assert!(std::mem::offset_of!(RawFlow, end) == 4 * CONFIG_WORDS);
 const _: () = assert!(size_of::<RawKey>() == 44 && size_of::<RawFlow>() == 4 * (CONFIG_WORDS + 7));
 
 impl RawKey {

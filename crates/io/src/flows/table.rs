@@ -177,7 +177,7 @@ impl FlowTable {
         &self.shared.flows.get()[self.number(place) as usize]
     }
 
-    /// Puts a flow in a place that is free, or has one with the same key. Its counts begin at zero.
+    /// Puts a flow in a place that is free, or has one with the same key. Its counts begin at zero, and no packet takes it until it is enabled.
     ///
     /// # Errors
     /// The kernel refuses another entry.
@@ -204,13 +204,21 @@ impl FlowTable {
         flow.until.store(((now_ns() >> UNIT_SHIFT) as u32).wrapping_add(new.patience), Relaxed);
         flow.mark.store(queue.delivered.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
         bpf::update(&self.shared.index, key.bytes(), &self.number(place).to_ne_bytes())?;
-        flow.config[0].store(new.epoch, Release);
         Ok(())
     }
 
-    /// Ends the flow in a place: no packet takes it from now on, except those that are on their way.
-    pub fn end(&self, place: u32, key: &RawKey) {
+    /// Has packets take the flow in a place from now on, under the policy of this epoch.
+    pub fn enable(&self, place: u32, epoch: u32) {
+        self.flow(place).config[0].store(epoch, Release);
+    }
+
+    /// Has no packet take the flow in a place from now on, except those that are on their way.
+    pub fn disable(&self, place: u32) {
         self.flow(place).config[0].store(0, Release);
+    }
+
+    /// Removes a key, which then leads to no place.
+    pub fn remove(&self, key: &RawKey) {
         // There is none if the kernel had no room for it.
         let _ = bpf::delete(&self.shared.index, key.bytes());
     }
@@ -296,7 +304,12 @@ impl FlowQueue {
     #[inline]
     pub(crate) fn took(&mut self, frames: usize, is_empty: bool) {
         if let Some((_, left)) = &mut self.sample {
-            *left = if is_empty { 0 } else { left.saturating_sub(frames) };
+            *left = match frames {
+                0 if is_empty => 0,
+                // Others may be about to be put into it.
+                _ if is_empty => ON_THEIR_WAY,
+                _ => left.saturating_sub(frames),
+            };
         }
     }
 }

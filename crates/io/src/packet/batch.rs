@@ -162,7 +162,7 @@ impl FrameBatch {
         let sent = (shared.sent as usize).min(count);
         match shared.result {
             _ if sent == count => (sent, RunEnd::Sent),
-            // A queue that is full, in the words of queueing disciplines.
+            // Linux's NET_XMIT_DROP: the queue of the interface is full, and has dropped the frame that was to be sent next.
             1 => (sent, RunEnd::NoRoom),
             _ => (sent, RunEnd::Stopped),
         }
@@ -204,6 +204,9 @@ impl Drop for FrameBatch {
         unsafe { libc::munmap(self.shared.as_ptr().cast(), size_of::<SharedFrames>()) };
     }
 }
+
+/// What sending returns for a frame that is in the queue of the interface, which has dropped another one.
+const XMIT_CN: i32 = 2;
 
 const MAP_LOOKUP: i32 = 1;
 const STORE_BYTES: i32 = 9;
@@ -252,7 +255,8 @@ fn program(map: i32, interface: i32) -> Vec<u64> {
         &[add_register(R3, R7), add(R3, BYTES), packet(), set(R2, 0), set(R5, 0), call(STORE_BYTES)],
         &[jump(IF_NOT, R0, 0)],
         &[packet(), set(R2, interface), set(R3, 0), call(CLONE_REDIRECT)],
-        &[store_word(R7, RESULT, R0), jump(IF_NOT, R0, 0)],
+        // Linux's NET_XMIT_CN: the frame is in the queue, and another one was dropped for it.
+        &[store_word(R7, RESULT, R0), instruction(IF_ZERO, R0, 0, 1, 0), jump(IF_NOT, R0, XMIT_CN)],
         &[add(R8, 1)],
     ]
     .concat();

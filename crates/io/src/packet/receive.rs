@@ -131,7 +131,12 @@ impl ReceiveQueue for Receiver {
                 }
             }
         }
-        self.flows.iter_mut().for_each(|flows| flows.took(taken, is_empty));
+        if let Some(flows) = &mut self.flows {
+            flows.took(taken, is_empty);
+            if taken == 0 {
+                flows.sent();
+            }
+        }
         received.frames = burst.len() - before;
         received
     }

@@ -1,13 +1,14 @@
 //! The flow offload of kernel interfaces: the engine's flows in the form of the BPF programs.
 
-use mmb_engine::{EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, OffloadEpoch, OffloadedFlow};
+use mmb_engine::{EndNumbers, FlowOffload, FlowUsage, FlowWrites, OffloadEpoch, OffloadedFlow};
 use mmb_io::OpenPorts;
 use mmb_io::flows::{FlowTable, NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
 use mmb_packet::PortId;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The most flows that the kernel forwards, over all workers: some 32 MB of kernel memory.
+/// The most flows that the kernel forwards, over all workers: some 16 MB of kernel memory.
 pub(super) const FLOWS: u32 = 1 << 16;
 
 /// How long packets of a flow wait at most for earlier ones that a worker has, in milliseconds about. A busy TCP connection always has some there, and its
@@ -73,8 +74,10 @@ pub(super) struct KernelFlows {
     worker: u16,
     table: FlowTable,
     interfaces: FlowInterfaces,
-    /// The keys of flows in their places, as they were installed: an interface may have another number by their end.
-    keys: Vec<RawKey>,
+    /// The flows in their places, as they were installed: an interface may have another number by their end.
+    keys: Vec<Option<(RawKey, u32)>>,
+    /// The places to which keys lead.
+    places: HashMap<RawKey, u32>,
 }
 
 /// The parts of all workers, if the programs are loaded.
@@ -85,7 +88,8 @@ pub(super) fn tables(ports: &OpenPorts, interfaces: &FlowInterfaces, workers: u1
         worker,
         table: programs.table(u32::from(worker) * share, share),
         interfaces: interfaces.clone(),
-        keys: vec![RawKey::default(); share as usize],
+        keys: vec![None; share as usize],
+        places: HashMap::with_capacity(share as usize),
     };
     (0..workers).map(table).collect()
 }
@@ -110,12 +114,30 @@ impl FlowOffload for KernelFlows {
 
     fn install(&mut self, place: u32, flow: &OffloadedFlow) -> bool {
         let Some((key, raw)) = self.raw(flow) else { return false };
-        self.keys[place as usize] = key;
-        self.table.install(place, &key, &raw).is_ok()
+        if self.keys[place as usize].is_some_and(|(before, _)| before != key) {
+            self.end(place);
+        }
+        if self.table.install(place, &key, &raw).is_err() {
+            return false;
+        }
+        self.keys[place as usize] = Some((key, flow.epoch));
+        self.places.insert(key, place);
+        true
     }
 
-    fn end(&mut self, place: u32, _: &FlowKey) {
-        self.table.end(place, &self.keys[place as usize]);
+    fn enable(&mut self, place: u32) {
+        if let Some((_, epoch)) = self.keys[place as usize] {
+            self.table.enable(place, epoch);
+        }
+    }
+
+    fn end(&mut self, place: u32) {
+        let Some((key, _)) = self.keys[place as usize].take() else { return };
+        self.table.disable(place);
+        if self.places.get(&key) == Some(&place) {
+            self.places.remove(&key);
+            self.table.remove(&key);
+        }
     }
 
     fn usage(&self, place: u32) -> FlowUsage {
@@ -147,7 +169,7 @@ impl KernelFlows {
             sport: key.ports[0].to_be(),
             dport: key.ports[1].to_be(),
         };
-        let FlowWrites { addresses, ports, ttl, traffic_class, label, macs } = writes;
+        let FlowWrites { addresses, ports, ttl, traffic_class, label } = writes;
         let set = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let bits = [
             set(to.is_none(), flags::DROP),
@@ -156,8 +178,6 @@ impl KernelFlows {
             set(ttl.is_some(), flags::TTL),
             set(traffic_class.mask != 0, flags::TRAFFIC_CLASS),
             set(label.is_some(), flags::LABEL),
-            set(macs[0].is_some(), flags::DMAC),
-            set(macs[1].is_some(), flags::SMAC),
             set(tcp.is_some(), flags::WINDOWS),
         ];
         let [saddr, daddr] = addresses.unwrap_or_default().map(|bits| address(key.family, bits));
@@ -176,8 +196,7 @@ impl KernelFlows {
             daddr,
             sport,
             dport,
-            dmac: macs[0].unwrap_or_default(),
-            smac: macs[1].unwrap_or_default(),
+            reserved: [0; 3],
             end: numbers.end,
             ack: numbers.ack,
             window: numbers.window.into(),
