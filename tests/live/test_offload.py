@@ -377,6 +377,26 @@ def test_a_disabled_port_takes_no_flow(offloading, mmb):
         mmb("enable lan")
 
 
+def test_a_host_with_an_address_on_a_port_stays_reachable(offloading, mmb):
+    offloading.middle.ip("addr", "add", "10.0.0.200/24", "dev", "vl")
+    try:
+        with closing(udp(offloading.client, CLIENT4, 7001), udp(offloading.middle, "10.0.0.200", 9001)) as (near, far):
+            for serial in range(100):
+                near.sendto(b"%d" % serial, ("10.0.0.200", 9001))
+                text, peer = far.recvfrom(10)
+                assert text == b"%d" % serial
+                far.sendto(text, peer)
+                assert near.recv(10) == text
+        with closing(udp(offloading.client, CLIENT4, 7001), udp(offloading.server, SERVER4, 9001)) as (near, far):
+            before = hits(mmb)
+            for _ in range(300):
+                near.sendto(b"x", (SERVER4, 9001))
+                far.recv(10)
+            assert hits(mmb) > before
+    finally:
+        offloading.middle.ip("addr", "del", "10.0.0.200/24", "dev", "vl")
+
+
 # Tracking
 
 

@@ -242,7 +242,7 @@ fn the_flow_offload_is_shown_where_the_host_has_one() {
     program.mmb.feed(&[Udp::default().over_ip4()]);
     let shown = program.success("show offload");
     assert!(
-        shown.contains("\n      1  packets that came to mmb by ports with the offload (misses)\n"),
+        shown.contains("\n      1  packets that came to mmb while flows were offloaded (misses)\n"),
         "{shown}"
     );
     assert!(shown.ends_with("\nlan   tcx\nwan   none: it is no kernel interface\n"), "{shown}");

@@ -2,7 +2,7 @@
 
 use crate::daemon::Daemon;
 use crate::host::PortOffload;
-use mmb_engine::{Count, OffloadSummary, PortCount};
+use mmb_engine::{Count, OffloadSummary};
 use mmb_protocol::answer::{Answer, KeptFlowsLine, OffloadLine, PortOffloadLine, TrafficLine};
 
 /// Returns the answer to `show offload`.
@@ -10,9 +10,7 @@ pub(crate) fn lines(daemon: &Daemon) -> Vec<Answer> {
     let engine = daemon.engine();
     let setting = daemon.policy().settings.all().find(|setting| setting.info().name == "offload");
     let setting = setting.map(|setting| setting.value()).unwrap_or_default();
-    let names = engine.ports().0.iter().map(|port| port.name.as_str());
-    let received = names.zip(engine.port_counts()).map(|(name, PortCount { rx, .. })| (name, rx.packets));
-    answer(setting, &engine.offload(), daemon.host().offload(), received)
+    answer(setting, &engine.offload(), daemon.host().offload())
 }
 
 /// Returns the packets that the host forwarded by itself, if one of its ports has the offload, or has had it.
@@ -22,17 +20,9 @@ pub(crate) fn forwarded(daemon: &Daemon) -> Option<Count> {
     is_there.then_some(Count { packets, bytes })
 }
 
-/// Makes the lines of these numbers. `received` has the packets of each port, also those that the host forwarded.
-fn answer<'p>(
-    setting: String,
-    summary: &OffloadSummary,
-    ports: Vec<PortOffload>,
-    received: impl Iterator<Item = (&'p str, u64)>,
-) -> Vec<Answer> {
-    let has_offload =
-        |name: &str| ports.iter().any(|PortOffload { port, state }| port == name && state.is_ok());
-    let received: u64 = received.filter(|(name, _)| has_offload(name)).map(|(_, packets)| packets).sum();
-    let OffloadSummary { flows, capacity, installed, evicted, packets, bytes, ref kept } = *summary;
+/// Makes the lines of these numbers.
+fn answer(setting: String, summary: &OffloadSummary, ports: Vec<PortOffload>) -> Vec<Answer> {
+    let OffloadSummary { flows, capacity, installed, evicted, packets, bytes, missed, ref kept } = *summary;
     let line = OffloadLine {
         setting,
         flows,
@@ -40,8 +30,7 @@ fn answer<'p>(
         installed,
         evicted,
         hits: TrafficLine { packets, bytes },
-        // The two are not read at the same moment.
-        misses: received.saturating_sub(packets),
+        misses: missed,
     };
     let ports = ports.into_iter().map(|PortOffload { port, state }| {
         let (how, reason) = match state {
@@ -80,27 +69,15 @@ mod tests {
             evicted: 2,
             packets: 900,
             bytes: 90_000,
+            missed: 50,
             kept: vec![(KeptReason::Stream, 4), (KeptReason::Full, 1)],
         }
     }
 
     #[test]
-    fn misses_are_packets_of_ports_with_the_offload_that_came_to_workers() {
-        let ports = || vec![port("lan", Ok("tcx")), port("wan", Err("it is no kernel interface"))];
-        let misses = |lan, wan| {
-            let answers =
-                answer("auto".to_owned(), &summary(), ports(), [("lan", lan), ("wan", wan)].into_iter());
-            let Answer::Offload(line) = &answers[0] else { panic!("{answers:?}") };
-            line.misses
-        };
-        assert_eq!(misses(1000, 5000), 100, "those of wan are no misses");
-        assert_eq!(misses(899, 0), 0, "counters that were read at different moments");
-    }
-
-    #[test]
     fn every_number_port_and_reason_has_its_place() {
         let ports = vec![port("lan", Ok("clsact")), port("wan", Err("no privileges"))];
-        let answers = answer("off".to_owned(), &summary(), ports, [("lan", 950), ("wan", 0)].into_iter());
+        let answers = answer("off".to_owned(), &summary(), ports);
         let port = |port: &str, how: Option<&str>, reason: Option<&str>| {
             let [how, reason] = [how, reason].map(|text| text.map(str::to_owned));
             Answer::PortOffload(PortOffloadLine { port: port.to_owned(), how, reason })

@@ -147,6 +147,7 @@ struct OffloadCells {
     installed: CounterCell,
     evicted: CounterCell,
     forwarded: CountCell,
+    missed: CounterCell,
     kept: [CounterCell; KeptReason::ALL.len()],
 }
 
@@ -320,9 +321,14 @@ impl WorkerCells {
         self.offload.forwarded.add(more);
     }
 
+    /// Counts packets that came to the worker although flows are offloaded.
+    pub(crate) fn flows_missed(&self, packets: usize) {
+        self.offload.missed.add(packets as u64);
+    }
+
     /// Adds this worker's counts of offloaded flows.
     pub(crate) fn add_offload(&self, sum: &mut OffloadSummary) {
-        let OffloadCells { flows, capacity, installed, evicted, forwarded, kept } = &self.offload;
+        let OffloadCells { flows, capacity, installed, evicted, forwarded, missed, kept } = &self.offload;
         let Count { packets, bytes } = forwarded.read();
         sum.flows += flows.read();
         sum.capacity += capacity.read();
@@ -330,6 +336,7 @@ impl WorkerCells {
         sum.evicted += evicted.read();
         sum.packets += packets;
         sum.bytes += bytes;
+        sum.missed += missed.read();
         sum.kept.resize(KeptReason::ALL.len(), (KeptReason::Device, 0));
         for ((sum, reason), cell) in sum.kept.iter_mut().zip(KeptReason::ALL).zip(kept) {
             *sum = (reason, sum.1 + cell.read());

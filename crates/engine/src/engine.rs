@@ -461,6 +461,7 @@ impl Engine {
             evicted: now.evicted - before.evicted,
             packets: now.packets - before.packets,
             bytes: now.bytes - before.bytes,
+            missed: now.missed - before.missed,
             ..now
         }
     }

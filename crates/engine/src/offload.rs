@@ -131,7 +131,7 @@ pub enum KeptReason {
     Numbers,
     /// Rules follow its bytes.
     Stream,
-    /// Its connection is not answered yet, or is about to end.
+    /// Its connection is unreplied: not answered yet, or picked up and not understood yet.
     OneWay,
     /// It is of no connection, while there are stateful rules or connections.
     Untracked,
@@ -181,7 +181,9 @@ impl KeptReason {
             KeptReason::Rewrite => "a rule rewrites more than header fields to constants",
             KeptReason::Numbers => "its connection changes numbers that differ from packet to packet",
             KeptReason::Stream => "rules follow the bytes of its connection",
-            KeptReason::OneWay => "its connection is not answered yet, or is about to end",
+            KeptReason::OneWay => {
+                "its connection is not answered yet, or was picked up and is not understood yet"
+            }
             KeptReason::Untracked => {
                 "it is of no connection, while there are connections, stateful rules or rules on `ct`"
             }
@@ -205,6 +207,8 @@ pub struct OffloadSummary {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Packets that came to workers by ports since then, while flows were offloaded.
+    pub missed: u64,
     /// How often a flow was to be installed and was not, by reason, those above zero.
     pub kept: Vec<(KeptReason, u64)>,
 }

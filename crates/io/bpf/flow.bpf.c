@@ -4,11 +4,12 @@
  *
  * A packet of an interface passes two programs. `find_flow` filters what the packet socket of mmb gets: it looks up
  * the packet's flow, and keeps the packet from mmb if there is one. `forward_flow`, at tc ingress, comes right after
- * it on the same processor: it rewrites and redirects a packet that has a flow, and discards every other one, which
+ * it on the same processor: it rewrites and redirects a packet that has a flow, and discards one for another host that
  * mmb has got. Without mmb there is no socket, no look-up, and `forward_flow` leaves every packet to the kernel.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -253,7 +254,8 @@ ALWAYS __u32 look_up(struct __sk_buff *skb, struct found *found)
 	struct parts parts = {};
 	__u32 zero = 0, size = skb->gso_size, packets = 1, bytes = skb->len, longest;
 
-	if (!read_packet(skb, &key, &l4, found, &parts))
+	/* Sent to this interface itself: the kernel's stack gets it beside mmb. */
+	if (skb->pkt_type == PACKET_HOST || !read_packet(skb, &key, &l4, found, &parts))
 		return NO_FLOW;
 	__u32 *place = bpf_map_lookup_elem(&flow_index, &key);
 	if (!place)
@@ -404,8 +406,9 @@ int forward_flow(struct __sk_buff *skb)
 	told->ifindex = 0;
 	if (found.ifindex != skb->ifindex || found.length != skb->len)
 		return TC_ACT_UNSPEC;
+	/* mmb has it. The kernel's stack would drop what is sent to another host, and gets what is sent to this one, or to all. */
 	if (found.flow == NO_FLOW)
-		return TC_ACT_SHOT;
+		return skb->pkt_type == PACKET_OTHERHOST ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	struct flow *place = bpf_map_lookup_elem(&flows, &found.flow);
 	if (!place)
 		return TC_ACT_SHOT;

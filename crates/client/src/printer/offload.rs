@@ -29,7 +29,7 @@ impl OffloadListing {
             (line.evicted, "evicted: they were idle, and others needed their places".to_owned()),
             (line.hits.packets, "packets that the kernel forwarded or dropped (hits)".to_owned()),
             (line.hits.bytes, "bytes of these".to_owned()),
-            (line.misses, "packets that came to mmb by ports with the offload (misses)".to_owned()),
+            (line.misses, "packets that came to mmb while flows were offloaded (misses)".to_owned()),
         ] {
             row(count.to_string(), label);
         }
@@ -105,7 +105,7 @@ OFFLOAD
       2  evicted: they were idle, and others needed their places
     900  packets that the kernel forwarded or dropped (hits)
   90000  bytes of these
-     50  packets that came to mmb by ports with the offload (misses)
+     50  packets that came to mmb while flows were offloaded (misses)
 
 PORT  OFFLOAD
 lan   tcx

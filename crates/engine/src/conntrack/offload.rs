@@ -11,7 +11,7 @@ use crate::offload::{FlowKey, FlowOffload, FlowWrites, KeptReason, OffloadedFlow
 use crate::offload_writes::constant_writes;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
-use mmb_conn::{ConnId, Direction, UnseenPackets, proto};
+use mmb_conn::{ConnId, ConnState, Direction, UnseenPackets, proto};
 use mmb_packet::PortId;
 use mmb_policy::settings::Offload;
 
@@ -135,7 +135,9 @@ impl Conntrack {
             return Err(if has_stream { KeptReason::Stream } else { KeptReason::Numbers });
         }
         if !self.table.may_be_offloaded(id) {
-            return Err(KeptReason::OneWay);
+            // One that is about to begin or to end is not worth a word.
+            let is_one_way = self.table.state(id) == ConnState::Unreplied;
+            return if is_one_way { Err(KeptReason::OneWay) } else { Ok(()) };
         }
         let tuples = self.table.tuples(id);
         let from = tuples[direction as usize];

@@ -6,7 +6,7 @@ use crate::compiled::Snapshot;
 use crate::conntrack::{FlowSample, VerdictId};
 use crate::drop::DropReason;
 use crate::offload::{FlowKey, KeptReason};
-use crate::verdict::Verdict;
+use crate::verdict::{Origin, Verdict};
 use mmb_base::Id;
 use mmb_conn::{ConnId, Direction, flags};
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
@@ -22,9 +22,15 @@ const ECHO: [u8; 2] = [8, 0];
 const ECHO6: [u8; 2] = [128, 129];
 
 impl Pipeline {
-    /// Finds the packets whose flows must not be offloaded, since other packets of them may match other rules.
-    pub(super) fn match_blockers(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) {
-        if let Some(classifier) = snapshot.blockers.as_ref().filter(|_| self.conntrack.offloads()) {
+    /// Counts the packets of a vector that the host has left to the worker, and finds those whose flows must not be offloaded, since other packets of them may match other rules.
+    pub(super) fn match_blockers(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], origin: Origin) {
+        if !self.conntrack.offloads() {
+            return;
+        }
+        if origin == Origin::Wire {
+            self.cells.flows_missed(packets.len());
+        }
+        if let Some(classifier) = &snapshot.blockers {
             let layouts = &self.work.layouts[..packets.len()];
             classifier.classify(&self.keys, packets, layouts, &mut self.blocked);
         }

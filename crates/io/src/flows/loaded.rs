@@ -24,6 +24,9 @@ pub struct FlowPrograms {
     workers: u16,
 }
 
+/// The words of the system for EPERM.
+const NOT_PERMITTED: &str = "Operation not permitted";
+
 /// The most queues: those of 64 interfaces with 16 workers each.
 const QUEUES: u32 = 1024;
 
@@ -47,6 +50,13 @@ impl FlowPrograms {
     /// # Errors
     /// Why this kernel, or this process, cannot, in words.
     pub fn load(flows: u32, workers: u16) -> Result<FlowPrograms, String> {
+        FlowPrograms::load_all(flows, workers).map_err(|why| match why.contains(NOT_PERMITTED) {
+            true => "the process lacks CAP_BPF or CAP_NET_ADMIN".to_owned(),
+            false => why,
+        })
+    }
+
+    fn load_all(flows: u32, workers: u16) -> Result<FlowPrograms, String> {
         let failed = |what: &str, error: &dyn std::error::Error| format!("{what}: {}", chain(error));
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("flow_index", flows)
