@@ -174,7 +174,12 @@ impl Conntrack {
             tcp: None,
         };
         // One without a connection may be left from an earlier policy.
-        self.state.flows.of_key(&key).into_iter().for_each(|place| self.end_flow(place));
+        let other = self.state.flows.of_key(&key);
+        // One of its own may have come in by another port, or with another tag.
+        let own = self.state.flows.of_connection(id, direction);
+        let own =
+            own.filter(|place| self.state.flows.get(*place).is_some_and(|placed| placed.flow.key != key));
+        other.into_iter().chain(own).for_each(|place| self.end_flow(place));
         let owner = FlowOwner::Connection(id, direction, cached);
         let place = self.state.flows.prepare(flow, owner, None, self.state.now_ms).ok_or(KeptReason::Full)?;
         self.table.set_offloaded(id, true);
