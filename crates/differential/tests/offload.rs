@@ -115,7 +115,7 @@ fn key(port: PortId, bytes: &[u8]) -> Option<(FlowKey, Layout)> {
 /// A checksum field after bytes that it covers have changed (RFC 1624).
 fn updated(field: &mut [u8], before: &[u8], after: &[u8], is_udp: bool) {
     let old = u16::from_be_bytes([field[0], field[1]]);
-    if is_udp && old == 0 {
+    if is_udp && old == 0 || before == after {
         return;
     }
     let mut sum = u64::from(!old);
