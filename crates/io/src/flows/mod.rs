@@ -15,6 +15,7 @@ mod absent;
 #[cfg(flows)]
 mod loaded;
 mod raw;
+#[cfg_attr(not(flows), expect(dead_code, reason = "there are no programs that read it"))]
 mod table;
 
 #[cfg(not(flows))]

@@ -86,7 +86,7 @@ pub struct RawFlow {
     pub peer: u32,
     /// The flow label.
     pub label: u32,
-    /// The queue of its other packets: see [`FlowQueue`](super::FlowQueue).
+    /// The queue of the socket that gets its other packets.
     pub queue: u32,
     /// How long its packets wait for earlier ones that this process has, in units of 2^20 ns.
     pub patience: u32,
