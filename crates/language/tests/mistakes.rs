@@ -381,7 +381,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("show offload lan", &["14: nothing more follows what is to be shown; expected the end of the command"]),
-    ("set offload on", &["13: `on` is no value of `offload`; expected auto or off; did you mean `off`?"]),
+    ("set offload on", &["13: `on` is no value of `offload`; expected auto or off"]),
     ("show conn", &["10: what to show?; expected `summary`"]),
     ("show conn sumary", &["11: `conn sumary` cannot be shown; expected `summary`; did you mean `summary`?"]),
     (
