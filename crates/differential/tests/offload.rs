@@ -7,8 +7,8 @@
 use mmb_differential::packet_spec;
 use mmb_differential::stateless::{Incoming, ports};
 use mmb_engine::{
-    Count, Engine, FlowKey, FlowOffload, FlowUsage, FlowWrites, NoCycles, OffloadEpoch, OffloadedFlow,
-    Verdict, Worker,
+    Engine, FlowKey, FlowOffload, FlowUsage, FlowWrites, NoCycles, OffloadEpoch, OffloadedFlow, Verdict,
+    Worker,
 };
 use mmb_language::{Print, parse_command};
 use mmb_packet::checksum::{ChecksumSum, pseudo_header};
@@ -71,7 +71,7 @@ impl FlowOffload for Model {
     }
 
     fn usage(&self, place: u32) -> FlowUsage {
-        self.table().flows[&place].1
+        self.table().flows.get(&place).map_or_else(FlowUsage::default, |(_, usage)| *usage)
     }
 
     fn follow(&mut self, _: u32, _: mmb_engine::EndNumbers) {}
@@ -198,8 +198,8 @@ impl Model {
             return None;
         }
         assert!(flow.tcp.is_none(), "no connection");
-        usage.packets += 1;
-        usage.bytes += packet.bytes.len() as u64;
+        usage.count.packets += 1;
+        usage.count.bytes += packet.bytes.len() as u64;
         let mut bytes = packet.bytes.clone();
         if flow.to.is_some() {
             write(&mut bytes, &layout, key.family, &flow.writes);
@@ -363,7 +363,7 @@ fn load(lines: &[String]) -> Policy {
     policy
 }
 
-fn work(worker: &mut Worker, packet: &Incoming) -> (Verdict, Vec<u8>) {
+fn work(worker: &mut Worker, packet: &Incoming, now_ns: u64) -> (Verdict, Vec<u8>) {
     let mut buffer = vec![0; packet.headroom];
     buffer.extend(&packet.bytes);
     buffer.extend([0; 64]);
@@ -371,10 +371,13 @@ fn work(worker: &mut Worker, packet: &Incoming) -> (Verdict, Vec<u8>) {
     let len = packet.bytes.len();
     let view = Packet::new(&mut buffer, packet.headroom, len, packet.port, packet.link).expect("it fits");
     let mut views = [view];
-    worker.process(0, &NoCycles, &mut views, &mut verdicts);
+    worker.process(now_ns, &NoCycles, &mut views, &mut verdicts);
     let bytes = views[0].bytes().to_vec();
     (verdicts[0], bytes)
 }
+
+/// A second of the workers' clock.
+const SECOND_NS: u64 = 1_000_000_000;
 
 fn compare(lines: &[String], packets: &[Incoming]) -> Result<usize, TestCaseError> {
     let mtu = 1500;
@@ -384,21 +387,29 @@ fn compare(lines: &[String], packets: &[Incoming]) -> Result<usize, TestCaseErro
     let model = Model::default();
     engine.set_offload(Box::new(model.clone()));
     workers[0].set_offload(Box::new(model.clone()));
-    prop_assume!(plain.publish(&policy).is_ok());
-    engine.publish(&policy).expect("it was published before");
     let mut forwarded = 0;
-    for packet in packets {
-        let expected = work(&mut plain_workers[0], packet);
-        let by_model = model.forward(packet, mtu);
-        forwarded += usize::from(by_model.is_some());
-        let (verdict, bytes) = match by_model {
-            Some((Some(to), bytes)) => (Verdict::Send(to), bytes),
-            Some((None, bytes)) => (Verdict::Drop(mmb_engine::DropReason::Rule), bytes),
-            None => work(&mut workers[0], packet),
-        };
-        prop_assert_eq!(verdict, expected.0, "{:?}", packet);
-        if matches!(verdict, Verdict::Send(_)) {
-            prop_assert_eq!(bytes, expected.1, "{:?}", packet);
+    // Under the policy, under none, and under the policy again, when the flows of before have been given up.
+    let rounds = [(&policy, 0), (&Policy::default(), SECOND_NS), (&policy, 40 * SECOND_NS)];
+    for (policy, now_ns) in rounds {
+        prop_assume!(plain.publish(policy).is_ok());
+        engine.publish(policy).expect("it was published before");
+        // Each visits some of the flows.
+        (0..100)
+            .for_each(|step| workers[0].process(now_ns + step * SECOND_NS / 50, &NoCycles, &mut [], &mut []));
+        let now_ns = now_ns + 2 * SECOND_NS;
+        for packet in packets {
+            let expected = work(&mut plain_workers[0], packet, now_ns);
+            let by_model = model.forward(packet, mtu);
+            forwarded += usize::from(by_model.is_some());
+            let (verdict, bytes) = match by_model {
+                Some((Some(to), bytes)) => (Verdict::Send(to), bytes),
+                Some((None, bytes)) => (Verdict::Drop(mmb_engine::DropReason::Rule), bytes),
+                None => work(&mut workers[0], packet, now_ns),
+            };
+            prop_assert_eq!(verdict, expected.0, "{:?}", packet);
+            if matches!(verdict, Verdict::Send(_)) {
+                prop_assert_eq!(bytes, expected.1, "{:?}", packet);
+            }
         }
     }
     for worker in plain_workers.iter_mut().chain(&mut workers) {
@@ -415,7 +426,7 @@ fn compare(lines: &[String], packets: &[Incoming]) -> Result<usize, TestCaseErro
     prop_assert_eq!(engine.drops(), plain.drops());
     prop_assert_eq!(engine.port_counts(), plain.port_counts());
     let summary = engine.offload();
-    prop_assert_eq!(Count { packets: summary.packets, ..Count::default() }.packets, forwarded as u64);
+    prop_assert_eq!(summary.packets, forwarded as u64);
     Ok(forwarded)
 }
 

@@ -10,6 +10,7 @@
 //! The host forwards packets of a flow that are complete (no fragments), without IP options or extension headers, of TCP without SYN, FIN or RST
 //! and within the windows of both ends, and no longer than [`OffloadedFlow::longest`]. All others go to a worker, as before.
 
+use crate::counters::Count;
 pub use mmb_conn::EndNumbers;
 use mmb_packet::PortId;
 
@@ -74,10 +75,8 @@ pub struct OffloadedFlow {
 /// What a host has done with the packets of a flow since it was installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowUsage {
-    /// Packets; those that a frame stands for are counted one by one.
-    pub packets: u64,
-    /// Their bytes, with link headers.
-    pub bytes: u64,
+    /// Its packets; those that a frame stands for are counted one by one.
+    pub count: Count,
     /// How long ago the last one passed, in milliseconds.
     pub idle_ms: u64,
     /// Of TCP: the numbers of the sender.
@@ -103,7 +102,7 @@ pub trait FlowOffload: Send {
     /// that are on their way. Another place may have a flow with its key by now, which stays.
     fn end(&mut self, place: u32);
 
-    /// What was done with the packets of the flow in a place, also after its end.
+    /// What was done with the packets of the flow that was installed in a place last, also after its end; nothing in a place that never had one.
     fn usage(&self, place: u32) -> FlowUsage;
 
     /// Tells the flow in a place how far its sender has come, by packets that a worker saw.

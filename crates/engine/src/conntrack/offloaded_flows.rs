@@ -6,7 +6,7 @@
 
 use super::cache::VerdictId;
 use crate::counters::Count;
-use crate::offload::{EndNumbers, FlowKey, FlowOffload, FlowUsage, OffloadedFlow};
+use crate::offload::{EndNumbers, FlowKey, FlowOffload, OffloadedFlow};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction};
@@ -45,7 +45,7 @@ pub(crate) struct PlacedFlow {
     is_installed: bool,
     /// No packet takes it any more.
     is_stopped: bool,
-    /// What was collected since it was installed.
+    /// What the host had counted in its place when it was collected last.
     seen: Count,
     /// When it was collected last that it had packets.
     pub(crate) used_ms: u64,
@@ -131,7 +131,6 @@ impl OffloadedFlows {
         self.epoch = epoch;
         for placed in self.places.iter_mut().flatten() {
             placed.is_installed = false;
-            placed.seen = Count::default();
         }
         self.installed = 0;
         self.refused.fill((None, 0));
@@ -210,7 +209,8 @@ impl OffloadedFlows {
         self.get(place).is_some_and(|placed| placed.flow.epoch == self.epoch)
     }
 
-    /// Prepares a flow: in its place, or in a new one. `None` if all places are taken.
+    /// Prepares a flow: in its place, or in a new one. `None` if all places are taken. A flow of the same owner with another key must have been
+    /// ended.
     pub(crate) fn prepare(
         &mut self,
         flow: OffloadedFlow,
@@ -222,12 +222,7 @@ impl OffloadedFlows {
             FlowOwner::Connection(id, direction, _) => self.of_connection(*id, *direction),
             FlowOwner::Rules(_) => self.of_key(&flow.key),
         };
-        if let Some(place) = before
-            && self.get(place).is_some_and(|placed| placed.flow.key != flow.key)
-        {
-            self.end(place, now_ms);
-        }
-        let place = match before.filter(|place| self.get(*place).is_some()) {
+        let place = match before {
             Some(place) => place,
             None => self.take_place()?,
         };
@@ -235,13 +230,15 @@ impl OffloadedFlows {
             FlowOwner::Connection(id, direction, _) => self.connections.insert((*id, *direction), place),
             FlowOwner::Rules(_) => self.others.insert(flow.key, place),
         };
+        // The host's counts are still those of the flow that was installed there last.
+        let seen = self.host.as_ref()?.usage(place).count;
         let placed = PlacedFlow {
             flow,
             owner,
             dropped_by,
             is_installed: false,
             is_stopped: false,
-            seen: Count::default(),
+            seen,
             used_ms: now_ms,
         };
         self.places[place as usize] = Some(placed);
@@ -283,14 +280,13 @@ impl OffloadedFlows {
     pub(crate) fn collect(&mut self, place: u32, now_ms: u64) -> Option<Collected> {
         let host = self.host.as_ref()?;
         let placed = self.places.get_mut(place as usize)?.as_mut().filter(|placed| placed.is_installed)?;
-        let FlowUsage { packets, bytes, idle_ms, numbers } = host.usage(place);
-        let now = Count { packets, bytes };
-        let count = now - std::mem::replace(&mut placed.seen, now);
+        let usage = host.usage(place);
+        let count = usage.count - std::mem::replace(&mut placed.seen, usage.count);
         if count.packets == 0 {
             return None;
         }
-        placed.used_ms = now_ms.saturating_sub(idle_ms);
-        Some(Collected { count, idle_ms, numbers })
+        placed.used_ms = now_ms.saturating_sub(usage.idle_ms);
+        Some(Collected { count, idle_ms: usage.idle_ms, numbers: usage.numbers })
     }
 
     /// Tells an installed flow of TCP how far its sender has come.
@@ -332,8 +328,7 @@ impl OffloadedFlows {
     /// The next place that has rested, which is free then, with what was counted meanwhile.
     pub(crate) fn next_rested(&mut self, now_ms: u64) -> Option<LateCount> {
         let resting = self.resting.pop_front_if(|resting| resting.until_ms <= now_ms)?;
-        let usage = self.host.as_ref()?.usage(resting.place);
-        let count = Count { packets: usage.packets, bytes: usage.bytes } - resting.seen;
+        let count = self.host.as_ref()?.usage(resting.place).count - resting.seen;
         self.free.push(resting.place);
         Some(LateCount { from: resting.from, to: resting.to, count })
     }

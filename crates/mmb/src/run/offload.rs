@@ -1,6 +1,6 @@
 //! The flow offload of kernel interfaces: the engine's flows in the form of the BPF programs.
 
-use mmb_engine::{EndNumbers, FlowOffload, FlowUsage, FlowWrites, OffloadEpoch, OffloadedFlow};
+use mmb_engine::{Count, EndNumbers, FlowOffload, FlowUsage, FlowWrites, OffloadEpoch, OffloadedFlow};
 use mmb_io::OpenPorts;
 use mmb_io::flows::{FlowTable, NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
 use mmb_packet::PortId;
@@ -143,8 +143,7 @@ impl FlowOffload for KernelFlows {
     fn usage(&self, place: u32) -> FlowUsage {
         let usage = self.table.usage(place);
         FlowUsage {
-            packets: usage.packets,
-            bytes: usage.bytes,
+            count: Count { packets: usage.packets, bytes: usage.bytes },
             idle_ms: usage.idle_ms,
             numbers: EndNumbers { end: usage.end, ack: usage.ack, window: usage.window as u16, scale: 0 },
         }
