@@ -31,7 +31,7 @@ pub(crate) struct CompiledRules {
     pub(crate) stateful_rules: usize,
     /// Number of per-packet rules.
     pub(crate) per_packet_rules: usize,
-    /// Number of rules that keep flows from being offloaded: see [`blocker`](super::stateful::blocker).
+    /// Number of rules that keep flows from being offloaded: see [`blocker`](super::blocker::blocker).
     pub(crate) blockers: usize,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,

@@ -7,9 +7,10 @@
 //! edits share pages with snapshots and copy those that they change.
 
 use super::action::{Action, CompiledRules, EditId};
+use super::blocker::blocker;
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
-use super::stateful::{StatefulRule, accepts, blocker, is_mapping, is_per_packet};
+use super::stateful::{StatefulRule, accepts, is_mapping, is_per_packet};
 use super::stateful_change::{RuleFate, StatefulChange, Successor};
 use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};

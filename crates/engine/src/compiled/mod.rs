@@ -9,6 +9,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod action;
+mod blocker;
 mod compiler;
 mod route;
 mod slots;

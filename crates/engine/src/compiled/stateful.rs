@@ -5,8 +5,8 @@ use super::streams::StreamRule;
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
-use mmb_policy::rule::{Cond, DropRate, LbMethod, NumberItem, NumberSet, ServerList, Target, Write};
-use mmb_policy::{Match, Rule, RuleId, Test};
+use mmb_policy::rule::{DropRate, LbMethod, NumberSet, ServerList, Target, Write};
+use mmb_policy::{Rule, RuleId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -66,54 +66,20 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
     }
 }
 
-/// What a rule asks of addresses, ports, protocol and VLAN, if it keeps the flows of packets that meet it from being offloaded: it looks at more than
-/// that, or drops by chance. `None` for a rule that does neither, and for one that matches no packet in the middle of a flow: one that asks for
-/// a SYN, a FIN, a RST or a fragment.
-pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
-    if rule.stateful {
-        return None;
-    }
-    let is_set = |constraint: &Match| {
-        let is_flag = matches!(
-            constraint.field.id,
-            FieldId::TcpSyn | FieldId::TcpFin | FieldId::TcpRst | FieldId::IpMf | FieldId::Ip6EhFragment
-        );
-        let is_one = match &constraint.test {
-            Test::Present => true,
-            Test::Number(Cond::Eq, NumberSet(items)) => items[..] == [NumberItem::One(1)],
-            Test::Number(..) | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
-                false
-            }
-        };
-        is_flag && is_one && !constraint.negated
-    };
-    if rule.matches.iter().any(is_set) {
-        return None;
-    }
-    let of_flow = |constraint: &Match| {
-        constraint.field.id == FieldId::VlanId
-            || constraint.field.id != FieldId::Ct && is_constant(constraint.field.id)
-    };
-    let is_odd = |constraint: &Match| constraint.field.id != FieldId::Ct && !of_flow(constraint);
-    if !rule.matches.iter().any(is_odd) && !rule.targets.iter().any(drops_by_chance) {
-        return None;
-    }
-    let matches = rule.matches.iter().filter(|constraint| of_flow(constraint)).cloned().collect();
-    Some(Rule { matches, ..rule.clone() })
-}
-
-fn drops_by_chance(target: &Target) -> bool {
+/// Whether a target drops some of the packets and others not.
+pub(super) fn drops_by_chance(target: &Target) -> bool {
     matches!(target, Target::Drop(rate) if *rate != DropRate::ALL)
 }
 
 /// Whether all packets of one direction of a connection have the same value of a field.
-fn is_constant(id: FieldId) -> bool {
+pub(super) fn is_constant(id: FieldId) -> bool {
     matches!(
         id,
         // A field that is not listed may differ between packets of a connection.
         FieldId::Ct
             | FieldId::In
             | FieldId::Out
+            | FieldId::EthType
             | FieldId::NetProto
             | FieldId::IpProto
             | FieldId::IpSaddr

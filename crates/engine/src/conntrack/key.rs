@@ -135,7 +135,7 @@ pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> E
 
 /// The ports of TCP or UDP.
 #[inline]
-fn ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
+pub(crate) fn ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
     let &[a, b, c, d] = bytes.get(usize::from(layout.l4)..)?.first_chunk()?;
     Some([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])])
 }
@@ -215,7 +215,7 @@ pub(crate) fn untracked_ct_state(bytes: &[u8], layout: &Layout) -> CtState {
 
 /// The tuple without ports.
 #[inline]
-pub(super) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<Tuple> {
+pub(crate) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<Tuple> {
     let header = bytes.get(usize::from(layout.ip)..)?;
     let (addresses, family) = match layout.class {
         Class::Ip4 => {

@@ -80,6 +80,7 @@ pub use info::{
     CONNECTION_BYTES, ConnectionInfo, ConnectionStream, EDIT_RECORD_BYTES, EDITED_STREAM_BYTES, Endpoints,
     STREAM_BYTES,
 };
+pub(crate) use key::{Ingress, addresses, ports};
 pub(crate) use lookup::BLOCK;
 pub(crate) use offload::FlowSample;
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};

@@ -283,20 +283,20 @@ impl Conntrack {
         if self.state.flows.is_empty() {
             return;
         }
+        let mut last = None;
         for at in 0..self.found.len() {
             if let Some((id, _)) = self.found[at]
                 && self.table.is_offloaded(id)
+                && last.replace(id) != Some(id)
             {
                 self.collect_connection(id);
             }
         }
     }
 
-    /// Counts a flow that is of no connection, in a policy with stateful rules.
-    pub(crate) fn keep_untracked(&self, at: usize) {
-        if matches!(self.flow_states[at], FlowState::Untracked | FlowState::New) {
-            self.state.cells.flow_kept(KeptReason::Untracked);
-        }
+    /// Whether the quick pass left a packet of the vector, and it is of no connection.
+    pub(crate) fn is_untracked(&self, at: usize) -> bool {
+        !self.is_taken(at) && matches!(self.flow_states[at], FlowState::Untracked | FlowState::New)
     }
 
     #[inline(never)]

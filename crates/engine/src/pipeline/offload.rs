@@ -3,12 +3,12 @@
 use super::resolver::first_that_drops;
 use super::state::Pipeline;
 use crate::compiled::Snapshot;
-use crate::conntrack::{FlowSample, VerdictId};
+use crate::conntrack::{FlowSample, Ingress, VerdictId, addresses, ports};
 use crate::drop::DropReason;
 use crate::offload::{FlowKey, KeptReason};
-use crate::verdict::{Origin, Verdict};
+use crate::verdict::Verdict;
 use mmb_base::Id;
-use mmb_conn::{ConnId, Direction, flags};
+use mmb_conn::{ConnId, Direction, Side, Tuple, Wire, flags};
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Packet};
 
@@ -17,27 +17,18 @@ const IP4_HEADER: u16 = 20;
 const IP6_HEADER: u16 = 40;
 /// The ether type of a VLAN tag (IEEE 802.1Q).
 const VLAN: [u8; 2] = [0x81, 0];
+/// The key of a flow has the port beside the addresses.
+const ANYWHERE: Ingress = Ingress { wire: Wire::ROUTED, side: Side::Any, tagged: false };
 /// ICMP types of echo requests and replies (RFC 792, RFC 4443).
 const ECHO: [u8; 2] = [8, 0];
 const ECHO6: [u8; 2] = [128, 129];
 
 impl Pipeline {
-    /// Counts the packets of a vector that the host has left to the worker, and finds those whose flows must not be offloaded, since other packets of them may match other rules.
-    pub(super) fn match_blockers(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], origin: Origin) {
-        if !self.conntrack.offloads() {
-            return;
+    /// Counts the packets of a vector that the host has left to the worker.
+    pub(super) fn count_missed(&self, packets: usize) {
+        if self.conntrack.offloads() {
+            self.cells.flows_missed(packets);
         }
-        if origin == Origin::Wire {
-            self.cells.flows_missed(packets.len());
-        }
-        if let Some(classifier) = &snapshot.blockers {
-            let layouts = &self.work.layouts[..packets.len()];
-            classifier.classify(&self.keys, packets, layouts, &mut self.blocked);
-        }
-    }
-
-    fn is_blocked(&self, snapshot: &Snapshot, at: usize) -> bool {
-        snapshot.blockers.is_some() && !self.blocked.slots(at).is_empty()
     }
 
     /// Offers the flow of a packet of a connection that passed by this cached verdict.
@@ -54,7 +45,7 @@ impl Pipeline {
             port: packet.port,
             vlan: vlan.unwrap_or_default(),
             is_odd: vlan.is_none() || !is_plain(layout),
-            is_blocked: self.is_blocked(snapshot, at),
+            is_blocked: self.blockers.finds(snapshot, packet),
         };
         self.conntrack.offer(snapshot, member, cached, sample);
     }
@@ -69,7 +60,7 @@ impl Pipeline {
             }
             let Some(key) = self.flow_key(at, packet) else { continue };
             if self.conntrack.is_worth(&key) {
-                self.offer_flow(snapshot, (at, key), verdicts[at]);
+                self.offer_flow(snapshot, (at, packet, key), verdicts[at]);
             }
         }
     }
@@ -78,18 +69,23 @@ impl Pipeline {
     #[inline(never)]
     pub(super) fn count_untracked(&mut self, packets: &[Packet<'_>], verdicts: &[Verdict]) {
         for (at, packet) in packets.iter().enumerate() {
-            if !self.conntrack.is_taken(at)
+            if self.conntrack.is_untracked(at)
                 && matches!(verdicts[at], Verdict::Send(_) | Verdict::Drop(DropReason::Rule))
                 && let Some(key) = self.flow_key(at, packet)
                 && self.conntrack.is_worth(&key)
             {
-                self.conntrack.keep_untracked(at);
+                self.cells.flow_kept(KeptReason::Untracked);
             }
         }
     }
 
-    fn offer_flow(&mut self, snapshot: &Snapshot, (at, key): (usize, FlowKey), verdict: Verdict) {
-        if self.is_blocked(snapshot, at) {
+    fn offer_flow(
+        &mut self,
+        snapshot: &Snapshot,
+        (at, packet, key): (usize, &Packet<'_>, FlowKey),
+        verdict: Verdict,
+    ) {
+        if self.blockers.finds(snapshot, packet) {
             return self.cells.flow_kept(KeptReason::PerPacket);
         }
         let action = |slot: mmb_classify::RuleSlot| snapshot.actions.at(slot.index());
@@ -112,34 +108,26 @@ impl Pipeline {
         if !is_plain(layout) {
             return None;
         }
-        let bytes = packet.bytes();
-        let ip = bytes.get(usize::from(layout.ip)..)?;
-        let l4 = bytes.get(usize::from(layout.l4)..)?;
-        let number =
-            |bytes: &[u8]| bytes.iter().fold(0, |number: u128, byte| number << 8 | u128::from(*byte));
-        let (family, addresses) = match layout.class {
-            Class::Ip4 => (4, [number(ip.get(12..16)?), number(ip.get(16..20)?)]),
-            Class::Ip6 => (6, [number(ip.get(8..24)?), number(ip.get(24..40)?)]),
-            Class::Other => return None,
+        let vlan = vlan(packet, layout)?;
+        let Tuple { addresses, family, proto, .. } = addresses(packet.bytes(), layout, ANYWHERE)?;
+        let header = packet.bytes().get(usize::from(layout.l4)..)?;
+        let echo: &[u8] = match (layout.l4_kind, layout.class) {
+            (ICMP, Class::Ip4) => &ECHO,
+            (ICMP6, Class::Ip6) => &ECHO6,
+            _ => &[],
         };
-        let pair = |at: usize| Some(u16::from_be_bytes(*l4.get(at..)?.first_chunk()?));
-        let ports = match (layout.l4_kind, layout.class) {
-            (TCP, _) if l4.get(13)? & (flags::SYN | flags::FIN | flags::RST | flags::ACK) != flags::ACK => {
+        let ports = match layout.l4_kind {
+            TCP if header.get(13)? & (flags::SYN | flags::FIN | flags::RST | flags::ACK) != flags::ACK => {
                 return None;
             }
-            (TCP | UDP, _) => [pair(0)?, pair(2)?],
-            (ICMP, Class::Ip4) if ECHO.contains(l4.first()?) => [pair(0)?, pair(4)?],
-            (ICMP6, Class::Ip6) if ECHO6.contains(l4.first()?) => [pair(0)?, pair(4)?],
+            TCP | UDP => ports(packet.bytes(), layout)?,
+            _ if echo.contains(header.first()?) => {
+                let &[kind, code, _, _, a, b, ..] = header.first_chunk::<8>()?;
+                [u16::from_be_bytes([kind, code]), u16::from_be_bytes([a, b])]
+            }
             _ => return None,
         };
-        Some(FlowKey {
-            port: packet.port,
-            vlan: vlan(packet, layout)?,
-            family,
-            proto: layout.proto,
-            addresses,
-            ports,
-        })
+        Some(FlowKey { port: packet.port, vlan, family, proto, addresses, ports })
     }
 }
 

@@ -108,7 +108,9 @@ impl Pipeline {
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
         let is_made = origin == Origin::Made;
-        self.match_blockers(snapshot, packets, origin);
+        if origin == Origin::Wire {
+            self.count_missed(packets.len());
+        }
         let tracked = self.conntrack.is_needed(snapshot);
         let mut looked_up = parsed;
         if tracked {

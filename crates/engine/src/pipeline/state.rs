@@ -1,5 +1,6 @@
 //! The columns that stages pass to each other, allocated once, and the counters of a worker.
 
+use super::blockers::BlockerSearch;
 use super::tickets::TicketBatches;
 use super::work::RewriteWork;
 use crate::cells::WorkerCells;
@@ -28,8 +29,7 @@ pub(crate) struct Pipeline {
     pub(super) scratch: Scratch,
     /// The per-packet rules that packets match, if connections are looked up.
     pub(super) per_packet: Scratch,
-    /// The rules on more than addresses, ports and protocol that packets' flows may match, if flows are offloaded.
-    pub(super) blocked: Scratch,
+    pub(super) blockers: BlockerSearch,
     pub(super) conntrack: Conntrack,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
     pub(super) matched: Vec<RuleSlot>,
@@ -61,7 +61,7 @@ impl Pipeline {
             keys: VectorKeys::default(),
             scratch: Scratch::default(),
             per_packet: Scratch::default(),
-            blocked: Scratch::default(),
+            blockers: BlockerSearch::new(),
             work: RewriteWork::new(),
             tickets: TicketBatches::new(),
             editor: PacketEditor::default(),
@@ -92,14 +92,14 @@ impl Pipeline {
         let most = snapshot.classifier.most_matches();
         self.scratch.fit(most);
         self.per_packet.fit(snapshot.per_packet.as_ref().map_or(0, Classifier::most_matches));
-        self.blocked.fit(snapshot.blockers.as_ref().map_or(0, Classifier::most_matches));
+        self.blockers.configure(snapshot);
         self.work.clear();
         self.work.listed.reserve(self.scratch.vector() * most);
     }
 
     /// The most packets of one [`Pipeline::run`] under the configured snapshot.
     pub(crate) fn vector(&self) -> usize {
-        self.scratch.vector().min(self.per_packet.vector()).min(self.blocked.vector())
+        self.scratch.vector().min(self.per_packet.vector())
     }
 
     /// Prefetches the actions and counters of the matched rules.

@@ -1,0 +1,207 @@
+//! Which rules keep flows from being offloaded: those whose verdict may differ between packets of a flow that a host forwards.
+//!
+//! Such packets have the ports, the VLAN tag, the addresses and the protocol of their [`FlowKey`](crate::offload::FlowKey), its ports or ICMP type and
+//! code, no IP options and no extension headers. Those of TCP have ACK set, and neither SYN nor FIN nor RST. What a rule asks beyond that, it asks
+//! of each packet.
+
+use super::stateful::{drops_by_chance, is_constant};
+use mmb_policy::field::{BareMeaning, FieldGroup, FieldId, Implies, ones};
+use mmb_policy::{Field, Intervals, Match, Rule, Test};
+
+/// What a constraint says about the packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// It holds for all of them or for none.
+    AllOrNone,
+    /// It holds for all that it is about.
+    All,
+    /// It holds for none.
+    None,
+    /// It may hold for some.
+    Some,
+}
+
+/// The rule that matches what this one asks of flows, if it keeps them from being offloaded. `None` for a rule that does not, and for one
+/// that matches no packet that a host forwards.
+pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
+    if rule.stateful {
+        return None;
+    }
+    let mut is_odd = rule.targets.iter().any(drops_by_chance);
+    let mut matches = Vec::new();
+    for constraint in &rule.matches {
+        match says(constraint) {
+            Says::AllOrNone => matches.push(constraint.clone()),
+            Says::None => return None,
+            Says::All => matches.extend(implied(constraint)),
+            Says::Some => {
+                is_odd = true;
+                matches.extend(implied(constraint));
+            }
+        }
+    }
+    is_odd.then(|| Rule { matches, ..rule.clone() })
+}
+
+/// Fields that have few values in such packets, and these values. Those of extension headers have one, 0.
+const KNOWN: [(FieldId, &[u128]); 9] = [
+    (FieldId::TcpSyn, &[0]),
+    (FieldId::TcpFin, &[0]),
+    (FieldId::TcpRst, &[0]),
+    (FieldId::TcpAck, &[1]),
+    (FieldId::TcpFlags, &TCP_FLAGS),
+    (FieldId::IpVer, &[4]),
+    (FieldId::IpIhl, &[5]),
+    (FieldId::IpMf, &[0]),
+    (FieldId::IpFragOffset, &[0]),
+];
+
+/// TCP's flags: ACK, with or without CWR, ECE, URG and PSH.
+const TCP_FLAGS: [u128; 16] = {
+    let mut all = [0; 16];
+    let mut at = 0;
+    while at < all.len() {
+        // PSH is 8, URG 32, ECE 64, CWR 128.
+        all[at] = 0x10 | (at as u128 & 1) << 3 | (at as u128 >> 1) << 5;
+        at += 1;
+    }
+    all
+};
+
+/// Whether all packets of a flow have the same value of a field.
+fn is_of_flow(id: FieldId) -> bool {
+    let is_more = matches!(
+        id,
+        FieldId::VlanId
+            | FieldId::Ip6Next
+            | FieldId::IcmpType
+            | FieldId::IcmpCode
+            | FieldId::Icmp6Type
+            | FieldId::Icmp6Code
+    );
+    is_more || is_constant(id)
+}
+
+fn says(constraint: &Match) -> Says {
+    let field = constraint.field.info();
+    if field.id == FieldId::Ct {
+        // Flows of connections have one state, and there are no others then.
+        return Says::All;
+    }
+    if is_of_flow(field.id) {
+        return Says::AllOrNone;
+    }
+    let known = KNOWN.iter().find(|(id, _)| *id == field.id).map(|(_, numbers)| *numbers);
+    let extension = (field.group == FieldGroup::Ip6Extension).then_some(&[0][..]);
+    let Some(numbers) = known.or(extension) else { return Says::Some };
+    let width = field.width().unwrap_or(128);
+    let meant = match (&constraint.test, field.alone) {
+        (Test::Present, BareMeaning::Equals(value)) => Intervals::one(value.into()),
+        (Test::Present, BareMeaning::Protocol | BareMeaning::Optional) => Intervals::of_width(width),
+        (Test::Number(cond, set), _) => Intervals::compared(*cond, set, width),
+        (Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..), _) => return Says::Some,
+    };
+    let meant = if constraint.negated { meant.complement(ones(width)) } else { meant };
+    match numbers.iter().filter(|number| meant.contains(**number)).count() {
+        0 => Says::None,
+        some if some == numbers.len() => Says::All,
+        _ => Says::Some,
+    }
+}
+
+/// A constraint that holds for all packets that another one is about.
+fn implied(constraint: &Match) -> Option<Match> {
+    let id = match constraint.field.info().implies {
+        Implies::Ip4 => FieldId::IpSaddr,
+        Implies::Ip6 => FieldId::Ip6Saddr,
+        Implies::Icmp => FieldId::IcmpType,
+        Implies::Icmp6 => FieldId::Icmp6Type,
+        Implies::Udp => FieldId::UdpSport,
+        Implies::Tcp => FieldId::TcpSport,
+        Implies::Frame | Implies::Ip | Implies::Transport | Implies::TcpOrUdp => return None,
+    };
+    Some(Match { negated: false, field: Field::new(id), test: Test::Present })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_language::{Command, parse_command};
+
+    fn rule(text: &str) -> Rule {
+        match parse_command(&format!("add {text}")) {
+            Ok((Command::Add(rule), _)) => *rule,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    /// Holds a rule's blocker against the one expected, without its targets.
+    fn check(text: &str, expected: Option<&str>) {
+        let found = blocker(&rule(text)).map(|rule| rule.matches);
+        let expected = expected.map(|text| match text {
+            "all" => Vec::new(),
+            _ => rule(&format!("{text} drop")).matches,
+        });
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn rules_on_whole_flows_block_none() {
+        for text in [
+            "in a vlan-id 7 tcp-dport 80 drop",
+            "ip-saddr 10.0.0.0/8 ! ip-daddr 10.1.0.0/16 udp-sport 53 drop",
+            "icmp-type echo-request icmp-code 0 drop",
+            "icmp6-type echo-request drop",
+            "eth-type arp accept",
+            "ip6-next tcp drop",
+            "ct new drop",
+            "all mod ip-ecn 0",
+            "tcp-ack drop",
+            "tcp-flags != 0 drop",
+            "! tcp-syn drop",
+            "ip-ihl 5 drop",
+            "! ip6-eh drop",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn rules_that_match_no_such_packet_block_none() {
+        for text in [
+            "tcp-syn tcp-opt-mss mod tcp-opt-mss 1400",
+            "tcp-syn 1 ip-ttl < 5 drop",
+            "! tcp-ack tcp-win 0 drop",
+            "tcp-flags syn tcp-win 1024 drop",
+            "tcp-flags < 16 tcp-win 1024 drop",
+            "tcp-rst drop 50%",
+            "ip-mf ip-len < 100 drop",
+            "ip-frag-offset > 0 ip-ttl 1 drop",
+            "ip-ihl > 5 ip-ttl 1 drop",
+            "ip6-eh-routing ip6-hop-limit 1 drop",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn rules_on_single_packets_block_the_flows_that_they_are_about() {
+        for (text, expected) in [
+            ("ip-ttl < 5 drop", "ip-saddr"),
+            ("ip6-hop-limit < 5 tcp-dport 80 drop", "ip6-saddr tcp-dport 80"),
+            ("tcp-dport 80 ip-len > 1000 drop", "tcp-dport 80 ip-saddr"),
+            ("tcp-opt-mss mod tcp-opt-mss 1400", "tcp-sport"),
+            ("! tcp-opt-mss drop", "tcp-sport"),
+            ("tcp-push drop", "tcp-sport"),
+            ("tcp-flags ack drop", "tcp-sport"),
+            ("tcp-ack tcp-win 0 drop", "tcp-sport tcp-sport"),
+            ("udp-len > 1000 drop", "udp-sport"),
+            ("icmp-type echo-request icmp-payload |00| drop", "icmp-type echo-request icmp-type"),
+            ("payload |00| drop", "all"),
+            ("all drop 50%", "all"),
+            ("vlan-id 7 drop 50%", "vlan-id 7"),
+        ] {
+            check(text, Some(expected));
+        }
+    }
+}
