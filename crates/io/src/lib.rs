@@ -25,6 +25,8 @@ pub mod flows;
 pub mod kernel;
 pub mod link;
 #[allow(unsafe_code)]
+mod mapping;
+#[allow(unsafe_code)]
 pub mod mbuf;
 pub mod nearest;
 pub mod netlink;

@@ -4,6 +4,7 @@ use super::ConnectionTable;
 use crate::tcp::{ACKED, SENT};
 use crate::unseen::{EndNumbers, UnseenPackets};
 use crate::{ConnId, ConnState, Direction, proto};
+use mmb_packet::Seq;
 
 impl ConnectionTable {
     /// Whether packets of a connection may pass without the table. Both ends have confirmed it, and neither has begun to end it.
@@ -89,11 +90,10 @@ impl crate::TcpTracker {
     /// Takes over how far an end has come.
     fn follow(&mut self, direction: Direction, numbers: &EndNumbers) {
         let from = direction as usize;
-        let is_after = |new: u32, old: u32| new.wrapping_sub(old).cast_signed() > 0;
-        if is_after(numbers.end, self.end[from]) {
+        if Seq(numbers.end).after(Seq(self.end[from])) {
             self.end[from] = numbers.end;
         }
-        if is_after(numbers.ack, self.ack[from]) {
+        if Seq(numbers.ack).after(Seq(self.ack[from])) {
             self.ack[from] = numbers.ack;
         }
         self.window[from] = self.window[from].max(numbers.window);

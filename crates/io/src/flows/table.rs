@@ -2,8 +2,10 @@
 
 use super::raw::{CONFIG_WORDS, RawFlow, RawKey};
 use crate::bpf;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use crate::mapping::Mapping;
+use mmb_packet::Seq;
+use std::marker::PhantomData;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
@@ -48,46 +50,22 @@ const _: () = assert!(size_of::<SharedQueue>() == 64);
 
 /// The values of an array map, as memory of this process.
 struct MappedArray<T> {
-    first: NonNull<T>,
+    memory: Mapping,
     count: usize,
+    values: PhantomData<T>,
 }
-
-// SAFETY: the memory consists of atomics, belongs to the value, and stays at its place.
-unsafe impl<T: Sync> Send for MappedArray<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for MappedArray<T> {}
 
 impl<T> MappedArray<T> {
     /// Maps the values of an array map with so many entries, whose values have the size of `T`, which consists of atomics.
     fn new(map: BorrowedFd<'_>, count: usize) -> std::io::Result<MappedArray<T>> {
-        // SAFETY: a new mapping at a place that the kernel chooses. The map has `count` values of that size, which is a multiple of 8, so that they
-        // lie next to each other; it was made for being mapped.
-        let first = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                count * size_of::<T>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(first) {
-            Some(place) if first != libc::MAP_FAILED => Ok(MappedArray { first: place.cast(), count }),
-            _ => Err(std::io::Error::last_os_error()),
-        }
+        // The size is a multiple of 8, so that they lie next to each other.
+        let memory = Mapping::new(map, count * size_of::<T>())?;
+        Ok(MappedArray { memory, count, values: PhantomData })
     }
 
     fn get(&self) -> &[T] {
         // SAFETY: the mapping has so many values, lasts as long as `self`, and any bytes are valid atomics.
-        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
-    }
-}
-
-impl<T> Drop for MappedArray<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, to which no reference is left.
-        unsafe { libc::munmap(self.first.as_ptr().cast(), self.count * size_of::<T>()) };
+        unsafe { std::slice::from_raw_parts(self.memory.start().cast().as_ptr(), self.count) }
     }
 }
 
@@ -239,9 +217,8 @@ impl FlowTable {
     /// Tells a flow how far its sender has come.
     pub fn follow(&self, place: u32, end: u32, ack: u32, window: u32) {
         let flow = self.flow(place);
-        let is_after = |new: u32, old: u32| new.wrapping_sub(old).cast_signed() > 0;
         for (number, new) in [(&flow.end, end), (&flow.ack, ack)] {
-            if is_after(new, number.load(Relaxed)) {
+            if Seq(new).after(Seq(number.load(Relaxed))) {
                 number.store(new, Relaxed);
             }
         }

@@ -18,9 +18,9 @@ use crate::bpf::instruction::{
     EXIT, MAP_BY_DESCRIPTOR, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, add, add_register, call, copy,
     instruction, load_word, set, shift_left, store_word,
 };
+use crate::mapping::Mapping;
 use crate::mbuf::{BURST, Mbuf};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Bytes of frames of one run.
 const SPACE: usize = 256 << 10;
@@ -103,12 +103,9 @@ pub(super) enum RunEnd {
 #[derive(Debug)]
 pub(super) struct FrameBatch {
     program: OwnedFd,
-    shared: NonNull<SharedFrames>,
-    _map: OwnedFd,
+    /// Of one [`SharedFrames`].
+    memory: Mapping,
 }
-
-// SAFETY: the mapping belongs to this value alone; the program runs in calls of it only.
-unsafe impl Send for FrameBatch {}
 
 impl FrameBatch {
     /// Loads a program for the interface of that number.
@@ -118,22 +115,7 @@ impl FrameBatch {
     pub(super) fn new(interface: i32) -> std::io::Result<FrameBatch> {
         let map = bpf::shared_value(size_of::<SharedFrames>() as u32)?;
         let program = bpf::load_classifier(&program(map.as_raw_fd(), interface), "mmb_send", LICENSE)?;
-        // SAFETY: a new mapping of the size that the map's value has, at a place that the kernel chooses.
-        let shared = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<SharedFrames>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
-        if shared == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        let shared = NonNull::new(shared.cast()).unwrap_or_else(|| unreachable!("a mapping is not at zero"));
-        Ok(FrameBatch { program, shared, _map: map })
+        Ok(FrameBatch { program, memory: Mapping::new(map.as_fd(), size_of::<SharedFrames>())? })
     }
 
     /// Sends frames from the front of the slice, which has one at least; returns how many.
@@ -194,14 +176,7 @@ impl FrameBatch {
     fn shared(&mut self) -> &mut SharedFrames {
         // SAFETY: the mapping has this size and lives as long as this value; any bytes will do for its fields; the program runs only
         // while `send` waits for it, and there is no reference to the memory then.
-        unsafe { self.shared.as_mut() }
-    }
-}
-
-impl Drop for FrameBatch {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is not used any more.
-        unsafe { libc::munmap(self.shared.as_ptr().cast(), size_of::<SharedFrames>()) };
+        unsafe { self.memory.start().cast().as_mut() }
     }
 }
 

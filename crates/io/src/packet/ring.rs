@@ -10,7 +10,7 @@
 use super::finish::{Tag, VirtioNetHdr, tag_of};
 use super::socket::PacketSocket;
 use crate::error::PortError;
-use std::ptr::NonNull;
+use crate::mapping::Mapping;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Slots of a ring: what waits in it delays the frames behind it, but while another process runs on the worker's core, more than a thousand frames may
@@ -30,15 +30,12 @@ const BLOCK: usize = 64 << 10;
 /// A ring of slots.
 #[derive(Debug)]
 pub(super) struct FrameRing {
-    memory: NonNull<u8>,
+    memory: Mapping,
     slot: usize,
     slots: usize,
     /// The slot of the next frame.
     next: usize,
 }
-
-// SAFETY: the mapping belongs to this value alone; the kernel and this value hand slots over by their status.
-unsafe impl Send for FrameRing {}
 
 /// A frame in the ring.
 #[derive(Debug)]
@@ -68,16 +65,7 @@ impl FrameRing {
             tp_frame_nr: slots as u32,
         };
         socket.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(failed)?;
-        // SAFETY: a new mapping of the size that the ring has, at a place that the kernel chooses.
-        let memory = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_SHARED;
-            libc::mmap(std::ptr::null_mut(), slots * slot, access, flags, socket.descriptor(), 0)
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(failed(()));
-        }
-        let memory = NonNull::new(memory.cast()).unwrap_or_else(|| unreachable!("a mapping is not at zero"));
+        let memory = Mapping::new(socket.as_fd(), slots * slot).map_err(|_| failed(()))?;
         Ok(FrameRing { memory, slot, slots, next: 0 })
     }
 
@@ -94,7 +82,7 @@ impl FrameRing {
         // SAFETY: the status says that the slot is ours until `release`, which needs this value while nothing borrows from it. A slot
         // begins with its header and has `slot` bytes.
         let (header, slot) = unsafe {
-            let start = self.memory.add(self.next * self.slot);
+            let start = self.memory.start().add(self.next * self.slot);
             let header = start.cast::<libc::tpacket2_hdr>().read();
             (header, std::slice::from_raw_parts_mut(start.as_ptr(), self.slot))
         };
@@ -142,13 +130,6 @@ impl FrameRing {
     fn status_of(&self, number: usize) -> &AtomicU32 {
         assert!(number < self.slots, "a slot of the ring");
         // SAFETY: the number is below that of the slots; a slot begins with its status, which the kernel too writes as a whole.
-        unsafe { self.memory.add(number * self.slot).cast().as_ref() }
-    }
-}
-
-impl Drop for FrameRing {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is not used any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.slots * self.slot) };
+        unsafe { self.memory.start().add(number * self.slot).cast().as_ref() }
     }
 }
