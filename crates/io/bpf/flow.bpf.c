@@ -233,7 +233,7 @@ ALWAYS __u32 now(void)
 	return bpf_ktime_get_coarse_ns() >> 20;
 }
 
-/* The same for one that mmb must see. The next ones wait until it has sent it. */
+/* The same for one that mmb must see. The next ones go to mmb too, until it has sent it. */
 ALWAYS __u32 deliver(struct flow *flow, struct queue *queue)
 {
 	flow->until = now() + flow->patience;

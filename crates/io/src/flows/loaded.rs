@@ -7,6 +7,7 @@ use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, T
 use aya::programs::{LinkOrder, SchedClassifier, SocketFilter};
 use aya::{Ebpf, EbpfLoader};
 use std::collections::HashMap;
+use std::error::Error;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -23,9 +24,6 @@ pub struct FlowPrograms {
     queues: HashMap<String, u32>,
     workers: u16,
 }
-
-/// The words of the system for EPERM.
-const NOT_PERMITTED: &str = "Operation not permitted";
 
 /// The most queues: those of 64 interfaces with 16 workers each.
 const QUEUES: u32 = 1024;
@@ -50,14 +48,10 @@ impl FlowPrograms {
     /// # Errors
     /// Why this kernel, or this process, cannot, in words.
     pub fn load(flows: u32, workers: u16) -> Result<FlowPrograms, String> {
-        FlowPrograms::load_all(flows, workers).map_err(|why| match why.contains(NOT_PERMITTED) {
+        let failed = |what: &str, error: &(dyn Error + 'static)| match is_not_permitted(error) {
             true => "the process lacks CAP_BPF or CAP_NET_ADMIN".to_owned(),
-            false => why,
-        })
-    }
-
-    fn load_all(flows: u32, workers: u16) -> Result<FlowPrograms, String> {
-        let failed = |what: &str, error: &dyn std::error::Error| format!("{what}: {}", chain(error));
+            false => format!("{what}: {}", chain(error)),
+        };
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("flow_index", flows)
             .map_max_entries("flows", flows)
@@ -160,17 +154,28 @@ fn data<'e>(ebpf: &'e Ebpf, name: &str) -> Option<BorrowedFd<'e>> {
     Some(MapData::fd(map).as_fd())
 }
 
+/// An error and its causes.
+fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+fn is_not_permitted(error: &(dyn Error + 'static)) -> bool {
+    causes(error)
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|error| error.raw_os_error() == Some(libc::EPERM))
+}
+
 /// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in causes(error) {
+        let more = cause.to_string();
+        if text.is_empty() {
+            text = more;
+        } else if !text.contains(&more) {
             text.push_str(": ");
             text.push_str(&more);
         }
-        cause = error.source();
     }
     // The verifier's log has many lines.
     text.lines().next().unwrap_or_default().to_owned()
