@@ -8,9 +8,22 @@ import struct
 import threading
 import time
 
+from lab import daemon
+
 from .topology import SERVER4
 
 BIG = 20 << 20
+# The capabilities by which a process may load BPF programs.
+OF_PROGRAMS = "-bpf,-sys_admin,-perfmon"
+
+
+def without_programs(folder):
+    """A program that runs mmb as a process that may not load BPF programs."""
+    wrapper = folder / "without"
+    words = f"setpriv --bounding-set={OF_PROGRAMS} --inh-caps={OF_PROGRAMS} {daemon.BINARY}"
+    wrapper.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    wrapper.chmod(0o755)
+    return str(wrapper)
 
 
 class Nginx:

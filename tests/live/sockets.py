@@ -3,6 +3,7 @@ effect of a translation. Every wait has a timeout."""
 
 import contextlib
 import socket
+import struct
 
 TIMEOUT = 10
 # The time that a test waits for packets that must not arrive.
@@ -134,3 +135,12 @@ def closing(*sockets):
     finally:
         for each in sockets:
             each.close()
+
+
+@contextlib.contextmanager
+def resetting(*sockets):
+    """Ends TCP connections by a RST: nothing of them is sent again later, where a test has dropped what they sent."""
+    with closing(*sockets):
+        yield sockets
+        for each in sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -12,22 +12,18 @@ from lab import daemon
 from lab.process import wait_until
 
 from .frames import MAC, data, ether, expect, ip4, ip6, pass_through, tcp, udp
+from .programs import without_programs
 
 # Slots of a ring at an MTU of 1,500 (crates/io/src/packet/ring.rs).
 SLOTS = 2048
 CLASSIFIER = 3
-# A process that may send vectors by a program of its own, and one that may not.
-WITHOUT = "-bpf,-sys_admin,-perfmon"
 
 
 @pytest.fixture(params=("with programs", "without programs"))
 def site_and_mmb(request, fresh, tmp_path, monkeypatch):
     site = fresh("af_packet")
     if request.param == "without programs":
-        wrapper = tmp_path / "without"
-        wrapper.write_text(f'#!/bin/sh\nexec setpriv --bounding-set={WITHOUT} --inh-caps={WITHOUT} {daemon.BINARY} "$@"\n')
-        wrapper.chmod(0o755)
-        monkeypatch.setattr(daemon, "BINARY", str(wrapper))
+        monkeypatch.setattr(daemon, "BINARY", without_programs(tmp_path))
     # Flows are not the subject, and have programs of their own.
     policy = tmp_path / "off.mmb"
     policy.write_text("set offload off\n")

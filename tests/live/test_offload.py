@@ -12,13 +12,14 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
+import lab.daemon
 from lab.net import RawPort
 from lab.process import wait_until
 
-from . import topology
+from . import bpf, topology
 from .frames import MAC, OTHER_MAC, rebuilt
-from .programs import Iperf, Nginx, fetch
-from .sockets import closing, listener, opened, talk, udp
+from .programs import Iperf, Nginx, fetch, without_programs
+from .sockets import closing, listener, opened, resetting, talk, udp
 from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -337,7 +338,7 @@ def test_a_deleted_accept_stops_an_offloaded_connection(offloading, mmb):
     mmb.apply(offloading.folder, "add-stateful in lan accept", "add prio 200 all drop")
     with closing(listener(offloading.server, SERVER4, 9000)) as (listening,):
         near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
-        with closing(near, far):
+        with resetting(near, far):
             for _ in range(20):
                 talk(near, far)
             assert hits(mmb) > 0
@@ -353,7 +354,7 @@ def test_a_killed_connection_has_no_flow(offloading, mmb):
     mmb.apply(offloading.folder, "set conn pickup strict", "add-stateful in lan accept", "add prio 200 all drop")
     with closing(listener(offloading.server, SERVER4, 9000)) as (listening,):
         near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
-        with closing(near, far):
+        with resetting(near, far):
             for _ in range(20):
                 talk(near, far)
             assert offload(mmb)["flows"] == 2
@@ -451,7 +452,8 @@ def test_a_reset_out_of_window_does_not_end_an_offloaded_connection(offloading, 
                 forged.seq = number + offset + 6 & 0xFFFFFFFF
                 wire.send(bytes(header / forged))
             time.sleep(0.2)
-            assert mmb.connections("dport 9000")[0]["state"] == "established"
+            (connection,) = mmb.connections(f"sport {near.getsockname()[1]}")
+            assert connection["state"] == "established"
             assert mmb.drops().get("conn-invalid", 0) >= 4
             talk(near, far)
     mmb("set conn invalid pass")
@@ -496,17 +498,26 @@ def test_packets_beyond_the_mtu_are_dropped_and_counted(offloading, mmb):
 # Ends
 
 
-def test_a_killed_mmb_forwards_nothing_and_starts_again(namespaces, tmp_path):
-    with topology.Site(tmp_path, "af_packet") as site:
+@pytest.mark.parametrize("hook", ["tcx", "clsact"])
+def test_a_killed_mmb_forwards_nothing_and_starts_again(namespaces, tmp_path, hook):
+    """Also where the program stays attached after its process has died: at clsact, which is all that kernels before 6.6 have."""
+    with topology.Site(tmp_path, "af_packet") as site, contextlib.ExitStack() as filled:
+        if hook == "clsact":
+            for interface in ("vl", "vr"):
+                filled.enter_context(bpf.filled_tcx(site.middle, interface))
         daemon = site.mmb()
         daemon.ports = {"lan": "vl", "wan": "vr"}
         with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
             for _ in range(2):
                 daemon.start()
+                hooks = [port.get("how") for port in offload(daemon)["ports"]]
+                if hook == "tcx" and hooks == ["clsact"] * 2:
+                    pytest.skip("the kernel has no tcx hooks")
+                assert hooks == [hook] * 2
                 for _ in range(300):
                     near.sendto(b"x", (SERVER4, 9001))
                     far.recv(10)
-                assert hits(daemon) > 0
+                assert hits(daemon) > 200, offload(daemon)
                 daemon.kill()
                 daemon.close()
                 near.sendto(b"lost", (SERVER4, 9001))
@@ -514,6 +525,18 @@ def test_a_killed_mmb_forwards_nothing_and_starts_again(namespaces, tmp_path):
                 with pytest.raises(TimeoutError):
                     far.recv(10)
                 far.settimeout(10)
+
+
+def test_an_mmb_that_ends_leaves_no_program_at_clsact(namespaces, tmp_path):
+    with topology.Site(tmp_path, "af_packet") as site, bpf.filled_tcx(site.middle, "vl"):
+        daemon = site.mmb()
+        daemon.ports = {"lan": "vl", "wan": "vr"}
+        daemon.start()
+        assert "how" in offload(daemon)["ports"][0]
+        filters = ["tc", "filter", "show", "dev", "vl", "ingress"]
+        assert "forward_flow" in site.middle.run(*filters).stdout
+        daemon.stop()
+        assert "forward_flow" not in site.middle.run(*filters).stdout
 
 
 def test_an_interface_that_is_made_again_is_offloaded_again(namespaces, tmp_path):
@@ -556,6 +579,41 @@ def test_without_the_programs_workers_see_every_packet(namespaces, tmp_path):
                 assert far.recv(10) == b"x"
         assert hits(daemon) == 0
         assert not any("how" in port for port in offload(daemon)["ports"])
+
+
+def test_without_privileges_workers_see_every_packet(namespaces, tmp_path, monkeypatch):
+    monkeypatch.setattr(lab.daemon, "BINARY", without_programs(tmp_path))
+    with topology.Site(tmp_path, "af_packet") as site:
+        daemon = site.mmb()
+        daemon.ports = {"lan": "vl", "wan": "vr"}
+        daemon.start()
+        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
+            for _ in range(20):
+                near.sendto(b"x", (SERVER4, 9001))
+                assert far.recv(10) == b"x"
+        assert hits(daemon) == 0
+        for port in offload(daemon)["ports"]:
+            assert "lacks CAP_BPF or CAP_NET_ADMIN" in port["reason"], port
+
+
+def test_rules_on_other_protocols_keep_no_flow(offloading, mmb):
+    """Rules on options of SYNs, on pings and on fields of IPv6 say nothing about the packets of a flow of UDP over IPv4."""
+    rules = [
+        "add tcp-syn strip ! tcp-opt-mss strip ! tcp-opt-wscale",
+        "add tcp-opt-mss mod tcp-opt-mss 1400",
+        "add icmp-type echo-request drop",
+        "add ip6-hop-limit < 5 drop",
+        "add ip6-eh-routing drop",
+        "add ip-frag-offset > 0 drop",
+        "add all mod ip-ecn 0",
+    ]
+    mmb.apply(offloading.folder, *rules)
+    before = hits(mmb)
+    with closing(udp(offloading.client, CLIENT4, 7003), udp(offloading.server, SERVER4, 9003)) as (near, far):
+        for _ in range(100):
+            near.sendto(b"x", (SERVER4, 9003))
+            assert far.recv(10) == b"x"
+    assert hits(mmb) > before + 80, offload(mmb)
 
 
 def test_frames_are_whole_after_the_kernel_cut_them(offloading, mmb):
