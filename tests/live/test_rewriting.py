@@ -59,9 +59,8 @@ def test_the_mss_is_clamped(site, mmb, host):
 
 
 def test_the_server_keeps_to_the_clamped_mss(site, mmb):
-    # Frames that the kernel forwards are cut by nobody on a veth.
-    mmb.apply(site.folder, "set offload off", "add tcp-syn tcp-opt-mss > 1000 mod tcp-opt-mss 1000")
-    with site.client_wire() as wire:
+    mmb.apply(site.folder, "add tcp-syn tcp-opt-mss > 1000 mod tcp-opt-mss 1000")
+    with site.simple_devices(), site.client_wire() as wire:
         _, digest = fetch(site, f"http://{SERVER4}/big", timeout=20)
         lengths = [Ether(frame)[IP].len for frame in islice(wire.drain(), ENOUGH) if Ether(frame).haslayer(TCP)]
     assert digest == site.nginx.digest("big")
@@ -102,16 +101,14 @@ def test_ecn_is_bleached(site, mmb):
         host.sysctl(net__ipv4__tcp_ecn=1)
     try:
         url = f"http://{SERVER4}/big"
-        # Checksums of frames that the kernel forwards are finished by nobody on a veth.
-        mmb("set offload off")
-        packets, _ = capture(site, site.client_wire, url)
-        assert any(p[IP].tos & 3 for p in packets), "the hosts did not negotiate ECN"
-        mmb("add all mod ip-ecn 0")
-        packets, digest = capture(site, site.client_wire, url)
+        with site.simple_devices():
+            packets, _ = capture(site, site.client_wire, url)
+            assert any(p[IP].tos & 3 for p in packets), "the hosts did not negotiate ECN"
+            mmb("add all mod ip-ecn 0")
+            packets, digest = capture(site, site.client_wire, url)
         assert not any(p[IP].tos & 3 for p in packets)
         assert digest == site.nginx.digest("big")
     finally:
-        mmb("set offload auto")
         for host in (site.client, site.server):
             host.sysctl(net__ipv4__tcp_ecn=2)
 

@@ -7,6 +7,8 @@
 mmb's ports are called `lan` (to the client) and `wan` (to the server).
 """
 
+import contextlib
+
 from lab.daemon import Mmb
 from lab.net import RawPort, ip_counters, link_drops, veth
 from lab.site import Cabled
@@ -67,6 +69,18 @@ class Site(WithMmb):
         client, server = ip_counters(self.client), ip_counters(self.server)
         known = server["TcpExt: TCPDSACKOldSent"] + server["TcpExt: TCPDSACKOfoSent"]
         return client["Tcp: RetransSegs"] - known
+
+    @contextlib.contextmanager
+    def simple_devices(self):
+        """The devices behind mmb can neither segment nor compute checksums: the kernel does so before it hands them frames."""
+        ports = ("vl", "vr")
+        for port in ports:
+            self.middle.run("ethtool", "-K", port, "tx", "off", "tx-udp-segmentation", "off")
+        try:
+            yield
+        finally:
+            for port in ports:
+                self.middle.run("ethtool", "-K", port, "tx", "on", "tso", "on", "tx-udp-segmentation", "on")
 
     def client_wire(self):
         return RawPort(self.client, "eth0")

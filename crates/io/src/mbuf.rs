@@ -187,6 +187,18 @@ impl Mbuf {
         self.0.flags & ffi::MBUF_PARTIAL != 0
     }
 
+    /// Notes that the frame was cut from a larger one.
+    #[inline]
+    pub(crate) fn note_cut(&mut self) {
+        self.0.flags |= ffi::MBUF_CUT;
+    }
+
+    /// True if the frame was cut from a larger one when it was received.
+    #[inline]
+    pub(crate) fn was_cut(&self) -> bool {
+        self.0.flags & ffi::MBUF_CUT != 0
+    }
+
     /// Inserts bytes at an offset of the frame and moves the bytes in front of it. False, without a change, if the frame is shorter or
     /// there is no room in front.
     pub fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {

@@ -25,6 +25,7 @@ pub mod proto;
 mod resize;
 pub mod segment;
 pub mod seq;
+pub mod superframe;
 pub mod view;
 
 pub use fill::{fill_key4, fill_key6, fill_lanes};
@@ -35,4 +36,5 @@ pub use offload::finish_checksum;
 pub use resize::resize_payload;
 pub use segment::{SegmentError, Segments};
 pub use seq::Seq;
+pub use superframe::Superframe;
 pub use view::{LinkType, Packet, PortId};

@@ -8,6 +8,8 @@ use std::ffi::{c_char, c_int, c_void};
 pub(crate) const MBUF_VLAN: u32 = 1;
 /// The frame lies in several buffers.
 pub(crate) const MBUF_PARTIAL: u32 = 2;
+/// The frame was cut from a larger one. Only this side sets it.
+pub(crate) const MBUF_CUT: u32 = 4;
 
 /// `struct mmb_mbuf`
 #[repr(C)]

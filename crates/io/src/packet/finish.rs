@@ -4,7 +4,7 @@ use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
 use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::offload::finish_sctp;
 use mmb_packet::proto::UDP;
-use mmb_packet::{LinkType, Packet, ParserLimits, PortId, Segments, parse::parse};
+use mmb_packet::{LinkType, Packet, ParserLimits, PortId, Segments, Superframe, parse::parse};
 
 /// `struct virtio_net_hdr`, in the machine's byte order as AF_PACKET has it.
 #[repr(C)]
@@ -19,11 +19,16 @@ pub(super) struct VirtioNetHdr {
 }
 
 const NEEDS_CSUM: u8 = 1;
+const GSO_TCP4: u8 = 1;
+const GSO_TCP6: u8 = 4;
+const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 /// The offset of the checksum in an SCTP header.
 const SCTP_CHECKSUM: usize = 8;
 /// The offset of the checksum in a UDP header.
 const UDP_CHECKSUM: usize = 6;
+/// The offset of the checksum in a TCP header.
+const TCP_CHECKSUM: usize = 16;
 
 impl VirtioNetHdr {
     pub(super) const SIZE: usize = 10;
@@ -31,6 +36,28 @@ impl VirtioNetHdr {
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: five fields without padding between them, for which any bytes will do.
         unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), VirtioNetHdr::SIZE) }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), VirtioNetHdr::SIZE) }
+    }
+
+    /// The metadata by which the kernel, or the device, cuts a superframe.
+    pub(super) fn of(superframe: &Superframe) -> VirtioNetHdr {
+        let (gso_type, csum_offset) = match (superframe.transport(), superframe.is_ip6()) {
+            (UDP, _) => (GSO_UDP, UDP_CHECKSUM),
+            (_, false) => (GSO_TCP4, TCP_CHECKSUM),
+            (_, true) => (GSO_TCP6, TCP_CHECKSUM),
+        };
+        VirtioNetHdr {
+            flags: NEEDS_CSUM,
+            gso_type,
+            hdr_len: superframe.headers().len() as u16,
+            gso_size: superframe.size(),
+            csum_start: superframe.l4(),
+            csum_offset: csum_offset as u16,
+        }
     }
 
     /// True if the frame consists of several that were never cut, or were merged.
@@ -157,6 +184,7 @@ pub(super) fn cut(
         let written = segments.write_next(&mut mbuf.buffer()[HEADROOM..HEADROOM + room]);
         if let Ok(Some(len)) = written {
             mbuf.place(HEADROOM, len);
+            mbuf.note_cut();
             insert_tag(mbuf, tag);
         }
     }
@@ -181,7 +209,7 @@ mod tests {
     fn unfinished(frame: &Frame) -> (Vec<u8>, VirtioNetHdr) {
         let mut bytes = frame.bytes();
         let layout = layout(&mut bytes);
-        let offset = if layout.l4_kind == UDP { UDP_CHECKSUM } else { 16 };
+        let offset = if layout.l4_kind == UDP { UDP_CHECKSUM } else { TCP_CHECKSUM };
         let sum = pseudo_header(&bytes, &layout).expect("a transport header").fold();
         let at = usize::from(layout.l4) + offset;
         bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());

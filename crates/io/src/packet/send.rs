@@ -1,10 +1,16 @@
 //! Sending many frames a system call: by a program that sends them without interruption (`batch`), or by a socket. Either way the
 //! kernel copies each frame, so that buffers are free again when the call returns.
+//!
+//! Frames that were cut from one when they were received are joined again if they still go together, and leave as a superframe, which the
+//! kernel or the device cuts only if its receiver needs that. What a receiver gets is the same, byte for byte.
 
 use super::batch::{FrameBatch, RunEnd};
+use super::finish::VirtioNetHdr;
 use super::socket::PacketSocket;
 use crate::mbuf::{BURST, Burst, Mbuf};
 use crate::queue::{SendQueue, SentFrames};
+use mmb_packet::Superframe;
+use mmb_packet::proto::{TCP, UDP};
 
 /// One worker's sending side of an interface.
 #[derive(Debug)]
@@ -12,6 +18,8 @@ pub(crate) struct Sender {
     socket: PacketSocket,
     /// `None` if the process may not load programs, or the kernel lacks what they need.
     batch: Option<FrameBatch>,
+    /// The transports of the superframes that the kernel takes. Those of UDP need Linux 6.2.
+    joined: Vec<u8>,
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
 }
@@ -19,81 +27,171 @@ pub(crate) struct Sender {
 // SAFETY: the pointers are filled in before each call and point to nothing between calls.
 unsafe impl Send for Sender {}
 
+/// What leaves next from the front of a burst.
+struct Next {
+    /// Frames that leave one by one.
+    single: usize,
+    /// The superframe after them.
+    superframe: Option<Superframe>,
+}
+
+fn vector(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
 impl Sender {
     /// A sender by a socket of the interface of that number.
     pub(super) fn new(socket: PacketSocket, interface: i32) -> Sender {
         let batch = FrameBatch::new(interface).ok();
-        Sender { socket, batch, vectors: Vec::with_capacity(BURST), messages: Vec::with_capacity(BURST) }
+        // Each frame has a header, a superframe one more.
+        let vectors = Vec::with_capacity(2 * BURST);
+        Sender { socket, batch, joined: vec![TCP, UDP], vectors, messages: Vec::with_capacity(BURST) }
     }
 
-    /// Sends by the socket with one system call; returns the number of frames, or the errno value of the first.
-    fn call(&mut self, burst: &[Mbuf]) -> Result<usize, i32> {
+    /// Finds the first frames that go together.
+    fn next(&self, burst: &[Mbuf]) -> Next {
+        let joined = |at: &usize| {
+            let cut = burst[*at..].iter().take_while(|mbuf| mbuf.was_cut());
+            let superframe = Superframe::join(cut.map(Mbuf::bytes))?;
+            self.joined.contains(&superframe.transport()).then_some((*at, superframe))
+        };
+        let places = 0..if self.joined.is_empty() { 0 } else { burst.len() };
+        match places.filter_map(|at| joined(&at)).next() {
+            Some((single, superframe)) => Next { single, superframe: Some(superframe) },
+            None => Next { single: burst.len(), superframe: None },
+        }
+    }
+
+    /// Sends frames one by one by the socket with one system call; returns their number, or the errno value of the first.
+    fn call(&mut self, frames: &[Mbuf]) -> Result<usize, i32> {
+        let header = VirtioNetHdr::default();
         self.vectors.clear();
-        self.vectors.extend(burst.iter().map(|mbuf| libc::iovec {
-            iov_base: mbuf.bytes().as_ptr().cast_mut().cast(),
-            iov_len: mbuf.len(),
-        }));
+        self.vectors.extend(frames.iter().flat_map(|mbuf| [vector(header.bytes()), vector(mbuf.bytes())]));
+        self.call_vectors(2)
+    }
+
+    /// Sends a superframe from the front of a burst by the socket; returns the errno value otherwise.
+    fn call_superframe(&mut self, superframe: &Superframe, burst: &[Mbuf]) -> Result<(), i32> {
+        let header = VirtioNetHdr::of(superframe);
+        let headers = superframe.headers();
+        self.vectors.clear();
+        self.vectors.extend([vector(header.bytes()), vector(headers)]);
+        let frames = &burst[..superframe.frames()];
+        self.vectors.extend(frames.iter().map(|mbuf| vector(&mbuf.bytes()[headers.len()..])));
+        self.call_vectors(self.vectors.len()).map(drop)
+    }
+
+    /// Sends messages, each of so many of the vectors; returns their number, or the errno value of the first.
+    fn call_vectors(&mut self, each: usize) -> Result<usize, i32> {
         self.messages.clear();
-        let base = self.vectors.as_mut_ptr();
-        self.messages.extend((0..burst.len()).map(|i| {
-            // SAFETY: all zeros is a valid message; `i` is below the number of vectors.
-            unsafe {
-                let mut message: libc::mmsghdr = std::mem::zeroed();
-                message.msg_hdr.msg_iov = base.add(i);
-                message.msg_hdr.msg_iovlen = 1;
-                message
-            }
+        self.messages.extend(self.vectors.chunks_exact_mut(each).map(|vectors| {
+            // SAFETY: all zeros is a valid message.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_iov = vectors.as_mut_ptr();
+            message.msg_hdr.msg_iovlen = each;
+            message
         }));
-        let count = self.messages.len() as libc::c_uint;
-        // SAFETY: every message has one vector, which is a frame of the burst; the kernel only reads them.
+        let count = self.messages.len();
+        // SAFETY: the vectors of every message are memory that the caller borrows; the kernel only reads it.
         let sent = unsafe {
-            libc::sendmmsg(self.socket.descriptor(), self.messages.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+            let messages = self.messages.as_mut_ptr();
+            libc::sendmmsg(self.socket.descriptor(), messages, count as libc::c_uint, libc::MSG_DONTWAIT)
         };
         match usize::try_from(sent) {
-            Ok(sent) => Ok(sent.min(burst.len())),
+            Ok(sent) => Ok(sent.min(count)),
             Err(_) => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
         }
     }
+}
+
+impl Sender {
+    /// Sends so many frames one by one from the front of a burst. False if the next one finds no room.
+    fn send_single(&mut self, burst: &mut Burst, mut single: usize, result: &mut SentFrames) -> bool {
+        let mut batching = true;
+        while single > 0 {
+            let mut frames = single;
+            if let Some(batch) = &mut self.batch
+                && batching
+            {
+                let (sent, end) = batch.send(&burst[..single]);
+                result.frames += sent;
+                burst.drain(..sent);
+                single -= sent;
+                match end {
+                    RunEnd::Sent => continue,
+                    RunEnd::NoRoom => return false,
+                    RunEnd::TooFew(few) => frames = few,
+                    // The socket sends the next frame, or tells why it cannot be sent.
+                    RunEnd::Stopped => {
+                        batching = false;
+                        frames = single;
+                    }
+                }
+            }
+            match self.call(&burst[..frames]) {
+                Ok(sent) => {
+                    result.frames += sent;
+                    burst.drain(..sent);
+                    single -= sent;
+                }
+                Err(libc::EMSGSIZE) => {
+                    result.oversized.add(burst.remove(0).len());
+                    single -= 1;
+                }
+                Err(libc::EINTR) => {}
+                Err(errno) => {
+                    result.down = is_down(errno);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Sends a superframe from the front of a burst. False if it finds no room.
+    fn send_superframe(
+        &mut self,
+        burst: &mut Burst,
+        superframe: &Superframe,
+        result: &mut SentFrames,
+    ) -> bool {
+        loop {
+            match self.call_superframe(superframe, burst) {
+                Ok(()) => {
+                    result.frames += superframe.frames();
+                    burst.drain(..superframe.frames());
+                    return true;
+                }
+                Err(libc::EINTR) => {}
+                // The kernel takes none of this kind: they leave one by one from now on.
+                Err(libc::EINVAL | libc::EMSGSIZE) => {
+                    self.joined.retain(|transport| *transport != superframe.transport());
+                    return true;
+                }
+                Err(errno) => {
+                    result.down = is_down(errno);
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+/// Whether this error of sending means that another try soon does not help.
+fn is_down(errno: i32) -> bool {
+    matches!(errno, libc::ENETDOWN | libc::ENXIO | libc::ENODEV)
 }
 
 impl SendQueue for Sender {
     /// Frames that the interface refuses for their length are dropped and counted.
     fn send(&mut self, burst: &mut Burst) -> SentFrames {
         let mut result = SentFrames::default();
-        let mut batching = true;
         while !burst.is_empty() {
-            let mut next = burst.len();
-            if let Some(batch) = &mut self.batch
-                && batching
-            {
-                let (sent, end) = batch.send(burst);
-                result.frames += sent;
-                burst.drain(..sent);
-                match end {
-                    RunEnd::Sent => continue,
-                    RunEnd::NoRoom => break,
-                    RunEnd::TooFew(few) => next = few,
-                    // The socket sends the next frame, or tells why it cannot be sent.
-                    RunEnd::Stopped => {
-                        batching = false;
-                        next = burst.len();
-                    }
-                }
-            }
-            match self.call(&burst[..next]) {
-                Ok(sent) => {
-                    result.frames += sent;
-                    burst.drain(..sent);
-                }
-                Err(libc::EMSGSIZE) => {
-                    result.oversized.add(burst.remove(0).len());
-                }
-                Err(libc::EINTR) => {}
-                Err(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                    result.down = true;
-                    break;
-                }
-                Err(_) => break,
+            let Next { single, superframe } = self.next(burst);
+            let goes_on = self.send_single(burst, single, &mut result)
+                && superframe.is_none_or(|superframe| self.send_superframe(burst, &superframe, &mut result));
+            if !goes_on {
+                break;
             }
         }
         result

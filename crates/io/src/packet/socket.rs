@@ -46,11 +46,13 @@ impl PacketSocket {
         self.bind(interface.index(), every).map_err(|()| PortError::system(doing()))
     }
 
-    /// A socket that sends by the interface of that number and receives nothing.
+    /// A socket that sends by the interface of that number and receives nothing. A `virtio_net_hdr` is in front of each frame.
     pub(super) fn sending(index: i32) -> Result<PacketSocket, PortError> {
         let socket = PacketSocket::open()?;
+        let failed = |()| PortError::system("opening an interface for sending");
+        socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1).map_err(failed)?;
         socket.memory(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_MEMORY);
-        socket.bind(index, 0).map_err(|()| PortError::system("opening an interface for sending"))?;
+        socket.bind(index, 0).map_err(failed)?;
         Ok(socket)
     }
 
