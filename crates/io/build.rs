@@ -49,10 +49,12 @@ fn main() {
     println!("cargo::rustc-cfg=dpdk");
 }
 
+/// The sources of the BPF programs, in `bpf`.
+const BPF_PROGRAMS: [&str; 2] = ["flow", "flow_xdp"];
+
 /// Compiles the BPF programs; false if that is not possible here.
 fn compile_flows() -> bool {
-    println!("cargo::rerun-if-changed=bpf/flow.bpf.c");
-    println!("cargo::rerun-if-changed=bpf/flow.h");
+    println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=MMB_WITHOUT_CLANG");
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     if variable("CARGO_CFG_TARGET_OS") != "linux" || std::env::var_os("MMB_WITHOUT_CLANG").is_some() {
@@ -61,36 +63,29 @@ fn compile_flows() -> bool {
     // Debian keeps a part of the kernel's headers in a directory of the architecture.
     let headers = format!("/usr/include/{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH"));
     let endian = if variable("CARGO_CFG_TARGET_ENDIAN") == "big" { "bpfeb" } else { "bpfel" };
-    let object = format!("{}/flow.bpf.o", variable("OUT_DIR"));
-    let compiled = Command::new("clang")
-        .args([
-            "-O2",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-mcpu=v3",
-            "-target",
-            endian,
-            "-idirafter",
-            &headers,
-        ])
-        .args(["-c", "bpf/flow.bpf.c", "-o", &object])
-        .output();
-    match compiled {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            println!("cargo::warning=flow offload is left out: {}", why.lines().next().unwrap_or_default());
-            false
+    let words = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-mcpu=v3", "-target", endian];
+    BPF_PROGRAMS.iter().all(|name| {
+        let object = format!("{}/{name}.bpf.o", variable("OUT_DIR"));
+        let mut clang = Command::new("clang");
+        clang.args(words).args(["-idirafter", &headers, "-c", &format!("bpf/{name}.bpf.c"), "-o", &object]);
+        match clang.output() {
+            Ok(output) if output.status.success() => true,
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr);
+                println!(
+                    "cargo::warning=flow offload is left out: {}",
+                    why.lines().next().unwrap_or_default()
+                );
+                false
+            }
+            Err(error) => {
+                println!("cargo::warning=flow offload is left out: clang: {error}");
+                // A file that does not exist counts as changed: the next build looks again.
+                println!("cargo::rerun-if-changed=bpf/clang-is-not-installed");
+                false
+            }
         }
-        Err(error) => {
-            println!("cargo::warning=flow offload is left out: clang: {error}");
-            // A file that does not exist counts as changed: the next build looks again.
-            println!("cargo::rerun-if-changed=bpf/clang-is-not-installed");
-            false
-        }
-    }
+    })
 }
 
 /// Whether libdpdk of at least that version is installed.

@@ -118,7 +118,7 @@ pub trait OffloadEpoch: Send {
 /// Why a flow stays with the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeptReason {
-    /// The device of one of its ports has no flow offload.
+    /// The device of one of its ports has no flow offload, or does not take what the other's driver forwards.
     Device,
     /// It is neither TCP nor UDP nor an ICMP echo, or has more than one VLAN tag.
     Protocol,
@@ -170,7 +170,9 @@ impl KeptReason {
     /// What it means, in a line.
     pub const fn meaning(self) -> &'static str {
         match self {
-            KeptReason::Device => "the device of one of its ports has no flow offload",
+            KeptReason::Device => {
+                "the device of one of its ports has no flow offload, or does not take what the other's driver forwards"
+            }
             KeptReason::Protocol => {
                 "neither TCP nor UDP nor an ICMP echo, or packets with more than one VLAN tag"
             }

@@ -39,6 +39,13 @@ macro_rules! queue_kinds {
                 }
             }
 
+            #[inline]
+            fn is_urgent(&self) -> bool {
+                match self {
+                    $(ReceiveQueues::$name(queues) => queues.is_urgent(),)*
+                }
+            }
+
             fn queues(&self) -> usize {
                 match self {
                     $(ReceiveQueues::$name(queues) => queues.queues(),)*
@@ -125,6 +132,12 @@ impl PortLink {
     #[inline]
     pub fn sent(&mut self) {
         self.receive.sent();
+    }
+
+    /// Whether the thread should look for frames again soon, before it sleeps.
+    #[inline]
+    pub fn is_urgent(&self) -> bool {
+        self.receive.is_urgent()
     }
 
     /// Sends the burst from its front, and removes the frames that are sent or can never be. The others found no room; another try soon

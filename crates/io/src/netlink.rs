@@ -20,7 +20,7 @@ impl LinkWatch {
     /// A refusal by the kernel.
     pub fn new() -> Result<LinkWatch, PortError> {
         let listen = || {
-            let socket = open()?;
+            let socket = open(libc::NETLINK_ROUTE)?;
             // SAFETY: all zeros is a valid value of this plain structure; address and size are those of one.
             let result = unsafe {
                 let mut address: libc::sockaddr_nl = std::mem::zeroed();
@@ -44,25 +44,42 @@ impl LinkWatch {
 
 /// The number of the bridge or bond that the interface of that number is a member of.
 pub(crate) fn master(interface: i32) -> Option<u32> {
-    let socket = open().ok()?;
-    let request = link_request(libc::RTM_GETLINK, libc::NLM_F_REQUEST, interface, &[]);
+    let socket = open(libc::NETLINK_ROUTE).ok()?;
+    let answer = ask(&socket, &link_request(libc::RTM_GETLINK, libc::NLM_F_REQUEST, interface, &[])).ok()?;
+    let value = if kind_of(&answer)? == libc::RTM_NEWLINK {
+        attribute(answer.get(32..)?, IFLA_MASTER)?
+    } else {
+        return None;
+    };
+    Some(u32::from_ne_bytes(*value.first_chunk()?))
+}
+
+/// Sends a request, and receives the first message of the answer.
+pub(crate) fn ask(socket: &OwnedFd, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut answer = vec![0u8; 1 << 15];
     // SAFETY: both calls get memory of the length given.
     let got = unsafe {
         if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
-            return None;
+            return Err(std::io::Error::last_os_error());
         }
         libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
     };
-    let answer = answer.get(..usize::try_from(got).ok()?)?;
-    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
-    let value =
-        if kind == libc::RTM_NEWLINK { attribute(answer.get(32..)?, IFLA_MASTER)? } else { return None };
-    Some(u32::from_ne_bytes(*value.first_chunk()?))
+    match usize::try_from(got) {
+        Ok(len) => {
+            answer.truncate(len);
+            Ok(answer)
+        }
+        Err(_) => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// The type of a message.
+pub(crate) fn kind_of(message: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes(*message.get(4..)?.first_chunk()?))
 }
 
 /// The value of the attribute of that kind among the attributes of a message.
-fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let length = usize::from(u16::from_ne_bytes(*attributes.first_chunk()?));
         let kind = u16::from_ne_bytes(*attributes.get(2..)?.first_chunk()?);
@@ -76,43 +93,37 @@ fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
 
 /// Removes the XDP program from the interface of that number.
 pub(crate) fn detach_xdp(interface: i32) -> std::io::Result<()> {
-    let socket = open()?;
-    let request = detach_request(interface);
-    let mut answer = [0u8; 1024];
-    // SAFETY: both calls get memory of the length given.
-    let got = unsafe {
-        if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
-    };
+    let answer = ask(&open(libc::NETLINK_ROUTE)?, &detach_request(interface))?;
     // The answer: a header of 16 bytes, then a negated errno value or 0.
     match answer.get(16..).and_then(|rest| rest.first_chunk()) {
-        _ if got < 20 => Err(std::io::Error::last_os_error()),
+        None => Err(std::io::ErrorKind::UnexpectedEof.into()),
         Some(&code) if i32::from_ne_bytes(code) != 0 => {
             Err(std::io::Error::from_raw_os_error(-i32::from_ne_bytes(code)))
         }
-        _ => Ok(()),
+        Some(_) => Ok(()),
     }
 }
 
-fn open() -> std::io::Result<OwnedFd> {
+pub(crate) fn open(protocol: libc::c_int) -> std::io::Result<OwnedFd> {
     // SAFETY: makes a new descriptor, which then belongs to the value alone.
     unsafe {
-        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
+        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol);
         if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
 }
 
+/// An attribute of a message, with padding behind it.
+pub(crate) fn attribute_bytes(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = (value.len() as u16 + 4).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
 /// "Set link": the interface shall have the program with descriptor -1, which is none.
 fn detach_request(interface: i32) -> Vec<u8> {
-    let attribute = |kind: u16, value: &[u8]| {
-        let mut bytes = (value.len() as u16 + 4).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes
-    };
-    let xdp = attribute(IFLA_XDP | NESTED, &attribute(IFLA_XDP_FD, &(-1i32).to_ne_bytes()));
+    let xdp = attribute_bytes(IFLA_XDP | NESTED, &attribute_bytes(IFLA_XDP_FD, &(-1i32).to_ne_bytes()));
     link_request(libc::RTM_SETLINK, libc::NLM_F_REQUEST | libc::NLM_F_ACK, interface, &xdp)
 }
 
@@ -122,14 +133,17 @@ fn link_request(kind: u16, flags: libc::c_int, interface: i32, attributes: &[u8]
     let mut link = vec![0; 4];
     link.extend(interface.to_ne_bytes());
     link.extend([0; 8]);
+    link.extend(attributes);
+    message(kind, flags, &link)
+}
+
+pub(crate) fn message(kind: u16, flags: libc::c_int, content: &[u8]) -> Vec<u8> {
     // struct nlmsghdr: length, type, flags, sequence number, sender.
-    let length = (16 + link.len() + attributes.len()) as u32;
-    let mut bytes = length.to_ne_bytes().to_vec();
+    let mut bytes = (16 + content.len() as u32).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
     bytes.extend((flags as u16).to_ne_bytes());
     bytes.extend([0; 8]);
-    bytes.extend(link);
-    bytes.extend(attributes);
+    bytes.extend(content);
     bytes
 }
 
@@ -147,13 +161,7 @@ mod tests {
 
     #[test]
     fn an_attribute_is_found_behind_others_with_padding() {
-        let mut bytes = Vec::new();
-        for (kind, value) in [(3u16, &b"eth0\0"[..]), (IFLA_MASTER, &[9, 0, 0, 0])] {
-            bytes.extend((value.len() as u16 + 4).to_ne_bytes());
-            bytes.extend(kind.to_ne_bytes());
-            bytes.extend(value);
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-        }
+        let bytes = [attribute_bytes(3, b"eth0\0"), attribute_bytes(IFLA_MASTER, &[9, 0, 0, 0])].concat();
         assert_eq!(attribute(&bytes, IFLA_MASTER), Some(&[9, 0, 0, 0][..]));
         assert_eq!(attribute(&bytes, 11), None);
         assert_eq!(attribute(&bytes[..10], IFLA_MASTER), None);

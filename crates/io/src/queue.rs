@@ -52,6 +52,11 @@ pub(crate) trait ReceiveQueue: fmt::Debug + Send {
     /// All frames that were received have been sent or dropped.
     fn sent(&mut self) {}
 
+    /// Whether the thread should look again soon, even if there are no frames.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
     /// The number of queues, for each of which a thread that waits needs a descriptor.
     fn queues(&self) -> usize;
 }

@@ -16,6 +16,8 @@ const LINK_CREATE: libc::c_long = 28;
 
 const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_XSKMAP: u32 = 17;
+#[cfg(flows)]
+const MAP_TYPE_DEVMAP_HASH: u32 = 25;
 /// The values of a map can be mapped into the memory of the process.
 const MAPPABLE: u32 = 1 << 10;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
@@ -57,16 +59,23 @@ impl BpfRequest {
     }
 }
 
-/// A map from queue numbers to sockets, with one socket in it for queue 0.
-pub(crate) fn socket_map(socket: RawFd) -> std::io::Result<OwnedFd> {
-    let (key, value) = (0u32, socket);
-    // SAFETY: type, size of keys and of values, number of entries; then map, padding, key, value and flags.
-    unsafe {
-        let map = BpfRequest::default().word(MAP_TYPE_XSKMAP).word(4).word(4).word(1).open(MAP_CREATE)?;
-        let update = BpfRequest::default().word(map.as_raw_fd() as u32).word(0);
-        update.pointer(&raw const key).pointer(&raw const value).word(0).word(0).call(MAP_UPDATE)?;
-        Ok(map)
+/// A map from queue numbers to these sockets.
+pub(crate) fn socket_map(sockets: &[RawFd]) -> std::io::Result<OwnedFd> {
+    let count = sockets.len().max(1) as u32;
+    // SAFETY: type, size of keys and of values, number of entries; nothing is pointed to.
+    let map =
+        unsafe { BpfRequest::default().word(MAP_TYPE_XSKMAP).word(4).word(4).word(count).open(MAP_CREATE)? };
+    for (queue, socket) in (0u32..).zip(sockets) {
+        update(&map, &queue.to_ne_bytes(), &socket.to_ne_bytes())?;
     }
+    Ok(map)
+}
+
+/// A map of so many interfaces by number, to which programs may redirect frames.
+#[cfg(flows)]
+pub(crate) fn device_map(count: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: as above.
+    unsafe { BpfRequest::default().word(MAP_TYPE_DEVMAP_HASH).word(4).word(4).word(count).open(MAP_CREATE) }
 }
 
 /// Puts an entry into a map of keys and values of these sizes, in place of one with the same key.
@@ -103,14 +112,15 @@ pub(crate) fn shared_value(bytes: u32) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// Loads an XDP program that runs on the interface of that number only.
+/// Loads an XDP program. It runs on the interface of that number only, if one is given, and may ask its device about frames then.
 pub(crate) fn load_xdp(
     instructions: &[u64],
     name: &str,
     license: &str,
-    interface: i32,
+    interface: Option<i32>,
 ) -> std::io::Result<OwnedFd> {
-    load(PROG_TYPE_XDP, instructions, name, license, [DEVICE_BOUND_ONLY, interface as u32, ATTACH_XDP])
+    let (flags, interface) = interface.map_or((0, 0), |number| (DEVICE_BOUND_ONLY, number as u32));
+    load(PROG_TYPE_XDP, instructions, name, license, [flags, interface, ATTACH_XDP])
 }
 
 /// Loads a program of the traffic control's type.

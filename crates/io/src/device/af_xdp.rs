@@ -11,6 +11,7 @@ use crate::kernel::KernelInterface;
 use crate::pools::DESCRIPTORS;
 use crate::{wait, xdp};
 use std::fmt;
+use std::sync::Mutex;
 
 /// A kernel interface by its name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,9 +123,20 @@ fn open_xdp(opening: &mut Opening<'_>, interface: &KernelInterface) -> Result<Et
     let mut port = EthPort::attach(opening.eal, &devargs).map_err(words)?;
     port.start(queues, DESCRIPTORS, opening.mtu as u16, pool).map_err(words)?;
     let sockets: Vec<_> = wait::xdp_sockets().into_iter().filter(|fd| !before.contains(fd)).collect();
-    let guard = Some(xdp::InterfaceGuard::new(interface, tags, &sockets)?);
+    let (guard, why) = xdp::InterfaceGuard::new(interface, tags, &sockets, opening.flows.as_deref())?;
+    if let Some(why) = why {
+        let name = opening.name;
+        opening
+            .notes
+            .push(format!("port {name}: workers see every packet, since flow offload does not work: {why}"));
+    }
+    let flows = match opening.flows.as_deref_mut() {
+        Some(flows) if guard.forwards_flows() => flows.frame_queues(interface.name())?,
+        _ => Vec::new(),
+    };
+    let flows = Mutex::new(flows.into_iter().map(Some).collect());
     opening.note_queues(queues);
-    Ok(EthDriver { port, queues, sockets, guard })
+    Ok(EthDriver { port, queues, sockets, guard: Some(guard), flows })
 }
 
 impl fmt::Display for PlainInterface {

@@ -4,10 +4,11 @@ use crate::dpdk::queues::{EthReceive, EthSend};
 use crate::dpdk::{DeviceInfo, DeviceStats, EthPort};
 use crate::driver::{PortDriver, WorkerQueues};
 use crate::error::PortError;
+use crate::flows::{FRAMES_OF_DRIVERS, FlowQueue};
 use crate::link::{ReceiveQueues, SendQueues};
 use crate::xdp::{self, InterfaceGuard};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A started port of DPDK.
 #[derive(Debug)]
@@ -18,11 +19,24 @@ pub(crate) struct EthDriver {
     pub(crate) sockets: Vec<RawFd>,
     /// Keeps a kernel interface as AF_XDP needs it; dropped after the port is closed.
     pub(crate) guard: Option<InterfaceGuard>,
+    /// What keeps packets of flows in order, for each worker, until its link has it; empty if the interface forwards none.
+    pub(crate) flows: Mutex<Vec<Option<FlowQueue>>>,
+}
+
+impl EthDriver {
+    /// A port without an interface of the kernel.
+    pub(crate) fn new(port: EthPort, queues: u16) -> EthDriver {
+        EthDriver { port, queues, sockets: Vec::new(), guard: None, flows: Mutex::default() }
+    }
 }
 
 impl PortDriver for EthDriver {
     fn info(&self) -> Result<DeviceInfo, PortError> {
         self.port.info()
+    }
+
+    fn forwards_flows(&self) -> Option<&'static str> {
+        self.guard.as_ref().filter(|guard| guard.forwards_flows()).map(|_| FRAMES_OF_DRIVERS)
     }
 
     fn stats(&self, gone: bool) -> DeviceStats {
@@ -36,15 +50,17 @@ impl PortDriver for EthDriver {
     }
 
     fn queues(&self, workers: u16) -> Result<Vec<WorkerQueues>, PortError> {
-        let EthDriver { port, queues, sockets, guard } = self;
+        let EthDriver { port, queues, sockets, guard, flows } = self;
+        let mut flows = flows.lock().unwrap_or_else(PoisonError::into_inner);
         let locks: Vec<_> = (0..*queues).map(|_| Arc::new(Mutex::new(()))).collect();
-        let of_worker = |worker: u16| {
+        let mut of_worker = |worker: u16| {
             let own = || (worker..*queues).step_by(workers.into());
             let sending = worker % queues;
             let lock = (workers > *queues).then(|| Arc::clone(&locks[usize::from(sending)]));
             let receive = EthReceive {
                 queues: own().map(|queue| port.queue(queue)).collect(),
                 kernel: guard.is_some(),
+                flows: flows.get_mut(usize::from(worker)).and_then(Option::take).map(Box::new),
             };
             WorkerQueues {
                 receive: ReceiveQueues::Eth(receive),
@@ -52,6 +68,6 @@ impl PortDriver for EthDriver {
                 descriptors: own().filter_map(|queue| sockets.get(usize::from(queue)).copied()).collect(),
             }
         };
-        Ok((0..workers).map(of_worker).collect())
+        Ok((0..workers).map(&mut of_worker).collect())
     }
 }

@@ -71,7 +71,7 @@ impl DeviceKind for Memif {
     ) -> Result<Box<dyn PortDriver>, PortError> {
         let devargs = self.devargs(opening.number);
         let (port, queues) = opening.eth(self, &devargs, REMEDY)?;
-        Ok(Box::new(EthDriver { port, queues, sockets: Vec::new(), guard: None }))
+        Ok(Box::new(EthDriver::new(port, queues)))
     }
 }
 

@@ -39,7 +39,7 @@ impl DeviceKind for PciDevice {
         _interface: Option<&KernelInterface>,
     ) -> Result<Box<dyn PortDriver>, PortError> {
         let (port, queues) = opening.eth(self, &self.0, REMEDY)?;
-        Ok(Box::new(EthDriver { port, queues, sockets: Vec::new(), guard: None }))
+        Ok(Box::new(EthDriver::new(port, queues)))
     }
 }
 

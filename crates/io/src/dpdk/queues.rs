@@ -1,7 +1,9 @@
 //! The queues of a DPDK port.
 
 use super::ethdev::EthQueue;
+use crate::flows::FlowQueue;
 use crate::mbuf::{Burst, Mbuf};
+use crate::pools::DESCRIPTORS;
 use crate::queue::{ReceiveQueue, ReceivedFrames, SendQueue, SentFrames};
 use mmb_packet::{ParserLimits, PortId, finish_checksum, parse::parse};
 use std::sync::{Arc, Mutex};
@@ -12,6 +14,8 @@ pub(crate) struct EthReceive {
     pub(crate) queues: Vec<EthQueue>,
     /// The port is a kernel interface, whose senders leave checksums to their devices.
     pub(crate) kernel: bool,
+    /// Keeps packets of flows in order, if the kernel forwards some.
+    pub(crate) flows: Option<Box<FlowQueue>>,
 }
 
 /// The sending queue of a worker.
@@ -26,8 +30,25 @@ impl ReceiveQueue for EthReceive {
     #[inline]
     fn receive(&mut self, burst: &mut Burst) -> ReceivedFrames {
         let first = burst.len();
+        let rings = self.queues.len() * usize::from(DESCRIPTORS);
+        self.flows.iter_mut().for_each(|flows| flows.begin(|| rings));
         let frames: usize = self.queues.iter_mut().map(|queue| queue.receive(burst)).sum();
+        if let Some(flows) = &mut self.flows {
+            flows.took(frames, frames == 0 && !burst.is_full());
+            if frames == 0 {
+                flows.sent();
+            }
+        }
         if frames == 0 { ReceivedFrames::default() } else { normalize(burst, first, self.kernel) }
+    }
+
+    fn sent(&mut self) {
+        self.flows.iter_mut().for_each(|flows| flows.sent());
+    }
+
+    #[inline]
+    fn is_urgent(&self) -> bool {
+        self.flows.as_ref().is_some_and(|flows| flows.waits_for_batch())
     }
 
     fn queues(&self) -> usize {

@@ -50,6 +50,19 @@ impl FlowPrograms {
         match self.0 {}
     }
 
+    pub(crate) fn frame_queues(&mut self, _: &str) -> Result<Vec<FlowQueue>, String> {
+        match self.0 {}
+    }
+
+    pub(crate) fn forward_frame(&self, _: BorrowedFd<'_>) -> Result<Vec<u64>, String> {
+        match self.0 {}
+    }
+
+    /// Nothing.
+    pub fn update_egress(&self, _: u32) -> bool {
+        match self.0 {}
+    }
+
     /// The most flows.
     pub fn capacity(&self) -> u32 {
         match self.0 {}

@@ -1,25 +1,32 @@
 //! Loads the programs, and attaches them.
 
 use super::table::{FlowQueue, FlowTable, SharedFlows};
+use crate::bpf;
+use crate::bpf::instruction::instruction;
 use crate::kernel::KernelInterface;
+use crate::xdp::features::takes_xdp_frames;
 use aya::maps::{Map, MapData};
 use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcAttachType};
 use aya::programs::{LinkOrder, SchedClassifier, SocketFilter};
 use aya::{Ebpf, EbpfLoader};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flow.bpf.o"));
+static XDP_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flow_xdp.bpf.o"));
 const FILTER: &str = "find_flow";
 const FORWARDER: &str = "forward_flow";
+const FRAME_FORWARDER: &str = "forward_frame";
 
 /// The programs, loaded.
 #[derive(Debug)]
 pub struct FlowPrograms {
     ebpf: Ebpf,
     shared: Arc<SharedFlows>,
+    /// The interfaces that take frames of drivers, by number.
+    egress: OwnedFd,
     /// The first queue of each interface, by name: one that is made again has the same.
     queues: HashMap<String, u32>,
     workers: u16,
@@ -27,6 +34,8 @@ pub struct FlowPrograms {
 
 /// The most queues: those of 64 interfaces with 16 workers each.
 const QUEUES: u32 = 1024;
+/// The most interfaces that take frames of drivers.
+const EGRESSES: u32 = 256;
 
 /// The program at tc ingress of an interface. Dropping it detaches the program.
 #[derive(Debug)]
@@ -68,7 +77,21 @@ impl FlowPrograms {
             SharedFlows::new(index, all, control, map("queues")?, [flows, QUEUES])
                 .map_err(|error| failed("the map of flows cannot be mapped", &error))?
         };
-        Ok(FlowPrograms { ebpf, shared: Arc::new(shared), queues: HashMap::new(), workers })
+        let egress = bpf::device_map(EGRESSES)
+            .map_err(|error| failed("the map of egress interfaces cannot be made", &error))?;
+        Ok(FlowPrograms { ebpf, shared: Arc::new(shared), egress, queues: HashMap::new(), workers })
+    }
+
+    /// Gives an interface queues, if it has none.
+    fn add_queues(&mut self, name: &str) -> Result<(), String> {
+        let next = self.queues.len() as u32 * u32::from(self.workers);
+        if !self.queues.contains_key(name) {
+            if next + u32::from(self.workers) > QUEUES {
+                return Err(format!("there are more than {QUEUES} queues"));
+            }
+            self.queues.insert(name.to_owned(), next);
+        }
+        Ok(())
     }
 
     /// Attaches the program at tc ingress of an interface.
@@ -77,13 +100,7 @@ impl FlowPrograms {
     /// The kernel refuses it, in words.
     pub fn attach(&mut self, interface: &KernelInterface) -> Result<Attachment, String> {
         let name = interface.name();
-        let next = self.queues.len() as u32 * u32::from(self.workers);
-        if !self.queues.contains_key(name) {
-            if next + u32::from(self.workers) > QUEUES {
-                return Err(format!("there are more than {QUEUES} queues"));
-            }
-            self.queues.insert(name.to_owned(), next);
-        }
+        self.add_queues(name)?;
         let forwarder =
             program::<SchedClassifier>(&mut self.ebpf, FORWARDER).map_err(|error| chain(&error))?;
         let ingress = TcAttachType::Ingress;
@@ -112,14 +129,61 @@ impl FlowPrograms {
         filter.attach(socket).map_err(|error| chain(&error))
     }
 
-    /// The number of a worker's queue of an interface with an [`Attachment`].
+    /// The instructions of the program that forwards frames in the driver of an interface with these sockets.
+    ///
+    /// # Errors
+    /// The object and the loader do not go together, in words.
+    pub(crate) fn forward_frame(&self, sockets: BorrowedFd<'_>) -> Result<Vec<u64>, String> {
+        let words = |error: &(dyn Error + 'static)| chain(error);
+        let mut object = aya_obj::Object::parse(XDP_OBJECT).map_err(|error| words(&error))?;
+        let maps = object.maps.clone();
+        let descriptor = |name: &str| match name {
+            "sockets" => Some(sockets.as_raw_fd()),
+            "egress" => Some(self.egress.as_raw_fd()),
+            _ => data(&self.ebpf, name).map(|map| map.as_raw_fd()),
+        };
+        let known = maps.iter().filter_map(|(name, map)| Some((name.as_str(), descriptor(name)?, map)));
+        let sections: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        object.relocate_maps(known, &sections).map_err(|error| words(&error))?;
+        let key = object.programs.get(FRAME_FORWARDER).map(aya_obj::Program::function_key);
+        let Some(function) = key.and_then(|key| object.functions.get(&key)) else {
+            return Err(format!("the object lacks the program {FRAME_FORWARDER}"));
+        };
+        let codes = function.instructions.iter();
+        Ok(codes
+            .map(|code| instruction(code.code, code.dst_reg(), code.src_reg(), code.off, code.imm))
+            .collect())
+    }
+
+    /// Lets drivers redirect frames to an interface of this number while it takes them; returns whether it does.
+    pub fn update_egress(&self, interface: u32) -> bool {
+        let takes = takes_xdp_frames(interface);
+        let key = interface.to_ne_bytes();
+        let done = match takes {
+            true => bpf::update(&self.egress, &key, &key),
+            false => bpf::delete(&self.egress, &key),
+        };
+        takes && done.is_ok()
+    }
+
+    /// The number of a worker's queue of an interface whose packets are looked up.
     pub fn queue(&self, interface: &str, worker: u16) -> Option<u32> {
         self.queues.get(interface).map(|first| first + u32::from(worker))
     }
 
     /// The same, for the worker.
     pub(crate) fn flow_queue(&self, interface: &str, worker: u16) -> Option<FlowQueue> {
-        Some(FlowQueue::new(&self.shared, self.queue(interface, worker)?))
+        Some(FlowQueue::new(&self.shared, self.queue(interface, worker)?, false))
+    }
+
+    /// The queues of an interface that has AF_XDP sockets, for all workers.
+    ///
+    /// # Errors
+    /// There are too many, in words.
+    pub(crate) fn frame_queues(&mut self, interface: &str) -> Result<Vec<FlowQueue>, String> {
+        self.add_queues(interface)?;
+        let queue = |worker| Some(FlowQueue::new(&self.shared, self.queue(interface, worker)?, true));
+        Ok((0..self.workers).filter_map(queue).collect())
     }
 
     /// The most flows.

@@ -25,3 +25,6 @@ pub use loaded::{Attachment, FlowPrograms};
 pub use raw::{NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
 pub(crate) use table::FlowQueue;
 pub use table::{FlowTable, RawUsage};
+
+/// How flows of an interface are forwarded whose frames its driver redirects (XDP).
+pub const FRAMES_OF_DRIVERS: &str = "xdp";

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::time::{Duration, Instant};
 
 /// `struct flow` in shared memory.
 #[repr(C, align(64))]
@@ -228,23 +229,37 @@ impl FlowTable {
     }
 }
 
-/// The packets of flows that the socket of a queue gets: keeps them in order with those that the kernel forwards.
+/// The packets of flows that the sockets of a worker get from an interface: keeps them in order with those that the kernel forwards.
 #[derive(Debug)]
 pub(crate) struct FlowQueue {
     shared: Arc<SharedFlows>,
     number: u32,
+    /// How long a packet may be on its way into the queue.
+    delay: Option<Duration>,
     done: u32,
-    /// So many were delivered when this was read, and so many frames may have been in the queue then that have not been taken from it.
-    sample: Option<(u32, usize)>,
+    sample: Option<Sample>,
+}
+
+/// A look at the packets that were delivered.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    delivered: u32,
+    /// Frames that may have been in the queue then, and have not been taken from it.
+    left: usize,
+    /// When it was, if packets may be on their way for some time.
+    at: Option<Instant>,
 }
 
 /// Frames that other processors may be about to put into a queue, at most.
 const ON_THEIR_WAY: usize = 16;
+/// A driver delivers frames to an AF_XDP socket when it has worked off a batch of them, of 64 mostly.
+const BATCH: Duration = Duration::from_micros(100);
 
 impl FlowQueue {
-    /// The queue with this number.
-    pub(super) fn new(shared: &Arc<SharedFlows>, number: u32) -> FlowQueue {
-        let queue = FlowQueue { shared: Arc::clone(shared), number, done: 0, sample: None };
+    /// The queue with this number: of a packet socket, or of AF_XDP sockets, which get frames in batches.
+    pub(super) fn new(shared: &Arc<SharedFlows>, number: u32, in_batches: bool) -> FlowQueue {
+        let delay = in_batches.then_some(BATCH);
+        let queue = FlowQueue { shared: Arc::clone(shared), number, delay, done: 0, sample: None };
         let done = queue.words().delivered.load(Relaxed);
         queue.words().done.store(done, Relaxed);
         FlowQueue { done, ..queue }
@@ -255,14 +270,15 @@ impl FlowQueue {
     }
 
     /// To be called before frames are taken from the queue, when all that were taken before have been sent. `waiting` is the number of frames in
-    /// the queue.
+    /// the queue, or more.
     #[inline]
     pub(crate) fn begin(&mut self, waiting: impl FnOnce() -> usize) {
         self.sent();
         if self.sample.is_none() {
             let delivered = self.words().delivered.load(std::sync::atomic::Ordering::Acquire);
             if delivered != self.done {
-                self.sample = Some((delivered, waiting() + ON_THEIR_WAY));
+                let at = self.delay.map(|_| Instant::now());
+                self.sample = Some(Sample { delivered, left: waiting() + ON_THEIR_WAY, at });
             }
         }
     }
@@ -270,7 +286,7 @@ impl FlowQueue {
     /// All frames that were taken have been sent.
     #[inline]
     pub(crate) fn sent(&mut self) {
-        if let Some((delivered, 0)) = self.sample {
+        if let Some(Sample { delivered, left: 0, .. }) = self.sample {
             self.words().done.store(delivered, Release);
             self.done = delivered;
             self.sample = None;
@@ -280,14 +296,21 @@ impl FlowQueue {
     /// So many frames were taken from the queue; `is_empty`: all that there were.
     #[inline]
     pub(crate) fn took(&mut self, frames: usize, is_empty: bool) {
-        if let Some((_, left)) = &mut self.sample {
+        let delay = self.delay.unwrap_or_default();
+        if let Some(Sample { left, at, .. }) = &mut self.sample {
             *left = match frames {
-                0 if is_empty => 0,
+                0 if is_empty && at.is_none_or(|at| at.elapsed() > delay) => 0,
                 // Others may be about to be put into it.
-                _ if is_empty => ON_THEIR_WAY,
+                _ if is_empty && at.is_none() => ON_THEIR_WAY,
                 _ => left.saturating_sub(frames),
             };
         }
+    }
+
+    /// Whether a look soon can tell that all packets have come.
+    #[inline]
+    pub(crate) fn waits_for_batch(&self) -> bool {
+        self.sample.is_some_and(|sample| sample.at.is_some())
     }
 }
 

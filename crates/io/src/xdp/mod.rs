@@ -1,10 +1,15 @@
 //! Prepares interfaces for AF_XDP, so that every frame comes as it was on the wire.
 
 mod btf;
+#[cfg(flows)]
+pub(crate) mod features;
+mod program;
+mod queues;
 mod tags;
 
-use tags::TagProgram;
+use program::XdpProgram;
 
+use crate::flows::FlowPrograms;
 use crate::kernel::KernelInterface;
 use crate::mbuf::BURST;
 use crate::packet::Promiscuous;
@@ -88,7 +93,8 @@ pub(crate) fn queues(interface: &KernelInterface) -> Result<u16, String> {
 #[derive(Debug)]
 pub(crate) struct InterfaceGuard {
     _promiscuous: Promiscuous,
-    _program: Option<TagProgram>,
+    _program: Option<XdpProgram>,
+    forwards_flows: bool,
     _offload: Option<TagOffloadGuard>,
 }
 
@@ -138,7 +144,7 @@ impl VlanTagHandling {
 }
 
 impl InterfaceGuard {
-    /// Prepares an interface with these sockets.
+    /// Prepares an interface with these sockets, and has it forward flows if there are programs for it. Otherwise a note says why it does not.
     ///
     /// # Errors
     /// The reason for which frames do not come as they were on the wire, in words.
@@ -146,15 +152,42 @@ impl InterfaceGuard {
         interface: &KernelInterface,
         tags: VlanTagHandling,
         sockets: &[RawFd],
-    ) -> Result<InterfaceGuard, String> {
-        let program = match (tags.restored, sockets) {
-            (false, _) => None,
-            (true, &[socket]) => Some(TagProgram::replace(interface, socket)?),
-            (true, _) => return Err(format!("a veth with {} queues {BESIDE}", sockets.len())),
+        flows: Option<&FlowPrograms>,
+    ) -> Result<(InterfaceGuard, Option<String>), String> {
+        let inserts_tags = tags.restored;
+        if inserts_tags && sockets.len() != 1 {
+            return Err(format!("a veth with {} queues {BESIDE}", sockets.len()));
+        }
+        let replace = |sockets: &[RawFd], flows: Option<&FlowPrograms>| {
+            XdpProgram::replace(interface, sockets, inserts_tags, flows)
+        };
+        let forwarder = flows.map(|flows| {
+            let in_order = queues::in_order(sockets, interface.index())?;
+            replace(&in_order, Some(flows))
+        });
+        let (program, why) = match forwarder.transpose() {
+            Ok(program) => (program, None),
+            Err(why) => (None, Some(why)),
+        };
+        let forwards_flows = program.is_some();
+        let program = match program {
+            None if inserts_tags => Some(replace(sockets, None)?),
+            program => program,
         };
         sockets.iter().for_each(|&socket| send_whole_vectors(socket));
         let promiscuous = Promiscuous::new(interface).map_err(|error| error.to_string())?;
-        Ok(InterfaceGuard { _promiscuous: promiscuous, _program: program, _offload: tags.offload })
+        let guard = InterfaceGuard {
+            _promiscuous: promiscuous,
+            _program: program,
+            forwards_flows,
+            _offload: tags.offload,
+        };
+        Ok((guard, why))
+    }
+
+    /// Whether its program forwards flows.
+    pub(crate) fn forwards_flows(&self) -> bool {
+        self.forwards_flows
     }
 }
 

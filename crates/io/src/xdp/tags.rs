@@ -1,74 +1,41 @@
-//! An XDP program that puts VLAN tags back into frames before AF_XDP gets them.
+//! The instructions that put VLAN tags back into frames.
 //!
 //! A veth hands frames over with their VLAN tag beside them, where their sender left it for the device to insert
 //! (`tx-vlan-offload`, on by default). AF_XDP shows the bytes of a frame only: it would show a tagged frame as an
 //! untagged one, which a middlebox must not even forward. From Linux 6.8 on the program can ask the device for the
 //! tag, and insert it.
-//!
-//! Life-cycle: the driver of DPDK attaches a program of its own when it sets up a queue; [`TagProgram::replace`] puts ours
-//! in its place. It stays as long as the value, and goes with the process.
 
 use super::btf;
-use crate::bpf;
 use crate::bpf::instruction::{
-    CALL_OF_THE_KERNEL, EXIT, MAP_BY_DESCRIPTOR, R0, R1, R2, R3, R4, R5, R6, R10, add, call, copy,
-    instruction, load_half, load_word, set, store_half, store_word,
+    CALL_OF_THE_KERNEL, EXIT, R0, R1, R2, R3, R4, R5, R6, R10, add, call, copy, instruction, load_half,
+    load_word, set, store_half, store_word,
 };
-use crate::kernel::KernelInterface;
-use crate::netlink::detach_xdp;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 const RX_VLAN_TAG: &str = "bpf_xdp_metadata_rx_vlan_tag";
-/// The kernel lets programs call its functions only under a licence that is compatible with its own. This program is
-/// to be had under either.
-const LICENSE: &str = "Dual MIT/GPL";
 
-/// The program on an interface.
-#[derive(Debug)]
-pub(crate) struct TagProgram {
-    _link: OwnedFd,
-    _map: OwnedFd,
-}
-
-impl TagProgram {
-    /// Puts the program in place of the one that hands all frames of queue 0 to the socket.
-    ///
-    /// # Errors
-    /// The reason for which this kernel cannot, in words.
-    pub(crate) fn replace(interface: &KernelInterface, socket: RawFd) -> Result<TagProgram, String> {
-        let function = btf::function(RX_VLAN_TAG)
-            .ok_or("before Linux 6.8 it cannot see VLAN tags that a veth hands over beside the frame")?;
-        let failed = |doing: &'static str| {
-            move |error| format!("{doing} the program that restores VLAN tags: {error}")
-        };
-        let index = interface.index();
-        let map = bpf::socket_map(socket).map_err(failed("cannot make the map of"))?;
-        let instructions = program(function, map.as_raw_fd());
-        let program =
-            bpf::load_xdp(&instructions, "mmb_tags", LICENSE, index).map_err(failed("cannot load"))?;
-        detach_xdp(index).map_err(failed("cannot make room for"))?;
-        let link = bpf::attach(&program, index).map_err(failed("cannot attach"))?;
-        Ok(TagProgram { _link: link, _map: map })
-    }
-}
-
-/// `struct xdp_md`: where the frame begins and ends, and its queue.
+/// `struct xdp_md`: where the frame begins and ends.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
-const RX_QUEUE_INDEX: i16 = 16;
 
 const ADJUST_HEAD: i32 = 44;
-const REDIRECT_MAP: i32 = 51;
 const XDP_ABORTED: i32 = 0;
-const XDP_PASS: i32 = 2;
 
 /// Stack offsets of the tag: its ether type as on the wire, and its value as a number.
 const PROTOCOL: i16 = -8;
 const VALUE: i16 = -4;
 
-/// The instructions. With a tag beside the frame: room of four bytes in front, both addresses moved there, the tag
-/// behind them. Then the frame goes to the socket of its queue, and to the kernel if there is none.
-fn program(function: u32, map: RawFd) -> Vec<u64> {
+/// The instructions that a program begins with. With a tag beside the frame: room of four bytes in front, both addresses moved there, the tag
+/// behind them. The context is in `R6` from then on.
+///
+/// # Errors
+/// The kernel cannot, in words.
+pub(super) fn insert_tag() -> Result<Vec<u64>, String> {
+    let function = btf::function(RX_VLAN_TAG)
+        .ok_or("before Linux 6.8 it cannot see VLAN tags that a veth hands over beside the frame")?;
+    Ok(instructions(function))
+}
+
+fn instructions(function: u32) -> Vec<u64> {
     let insert = [
         copy(R1, R6),
         set(R2, -4),
@@ -90,17 +57,9 @@ fn program(function: u32, map: RawFd) -> Vec<u64> {
         load_half(R5, R10, VALUE),
         instruction(0xdc, R5, 0, 0, 16), // to network order
         store_half(R2, 14, R5),
-        instruction(0x05, 0, 0, 2, 0), // to `redirect`
+        instruction(0x05, 0, 0, 2, 0), // to the end
     ];
     let give_up = [set(R0, XDP_ABORTED), instruction(EXIT, 0, 0, 0, 0)];
-    let redirect = [
-        load_word(R2, R6, RX_QUEUE_INDEX),
-        instruction(0x18, R1, MAP_BY_DESCRIPTOR, 0, map),
-        0, // the upper half of the map's address
-        set(R3, XDP_PASS),
-        call(REDIRECT_MAP),
-        instruction(EXIT, 0, 0, 0, 0),
-    ];
     let ask = [
         copy(R6, R1),
         set(R2, 0),
@@ -110,9 +69,9 @@ fn program(function: u32, map: RawFd) -> Vec<u64> {
         copy(R3, R10),
         add(R3, i32::from(VALUE)),
         instruction(0x85, 0, CALL_OF_THE_KERNEL, 0, function as i32),
-        instruction(0x55, R0, 0, (insert.len() + give_up.len()) as i16, 0), // no tag: to `redirect`
+        instruction(0x55, R0, 0, (insert.len() + give_up.len()) as i16, 0), // no tag: to the end
     ];
-    [&ask[..], &insert, &give_up, &redirect].concat()
+    [&ask[..], &insert, &give_up].concat()
 }
 
 #[cfg(test)]
@@ -127,15 +86,15 @@ mod tests {
 
     #[test]
     fn jumps_land_where_they_should() {
-        let program = program(1, 3);
+        let program = instructions(1);
         let give_up =
             program.iter().position(|&code| code == set(R0, XDP_ABORTED)).expect("it gives up somewhere");
-        let redirect = give_up + 2;
-        assert_eq!(program[redirect], load_word(R2, R6, RX_QUEUE_INDEX));
+        let end = give_up + 2;
+        assert_eq!(program.len(), end);
         let jumps: Vec<usize> = (0..program.len())
             .filter(|&at| matches!(program[at].to_ne_bytes()[0], 0x55 | 0x2d | 0x05))
             .map(|at| target(&program, at))
             .collect();
-        assert_eq!(jumps, [redirect, give_up, give_up, redirect]);
+        assert_eq!(jumps, [end, give_up, give_up, end]);
     }
 }

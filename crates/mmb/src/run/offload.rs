@@ -2,11 +2,11 @@
 
 use mmb_engine::{Count, EndNumbers, FlowOffload, FlowUsage, FlowWrites, OffloadEpoch, OffloadedFlow};
 use mmb_io::OpenPorts;
-use mmb_io::flows::{FlowTable, NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
+use mmb_io::flows::{FRAMES_OF_DRIVERS, FlowTable, NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
 use mmb_packet::PortId;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The most flows that the kernel forwards, over all workers: some 16 MB of kernel memory.
 pub(super) const FLOWS: u32 = 1 << 16;
@@ -25,6 +25,10 @@ pub(super) struct FlowInterfaces(Arc<[InterfaceNumbers]>);
 struct InterfaceNumbers {
     ingress: AtomicU32,
     egress: AtomicU32,
+    /// Its driver forwards frames (XDP).
+    of_driver: AtomicBool,
+    /// It takes frames of other drivers.
+    takes_frames: AtomicBool,
     /// The first queue of the ingress interface.
     queue: AtomicU32,
 }
@@ -41,17 +45,31 @@ impl FlowInterfaces {
         let opened = &ports.ports()[port];
         let is_up = opened.health() == mmb_io::Health::Up;
         let egress = opened.interface_index().filter(|_| is_up).unwrap_or(0);
-        let ingress =
-            if opened.forwards_flows().is_some() { opened.interface_index().unwrap_or(0) } else { 0 };
+        let how = opened.forwards_flows();
+        let ingress = if how.is_some() { opened.interface_index().unwrap_or(0) } else { 0 };
         let numbers = &self.0[port];
+        let mut takes_frames = false;
         if let (Ok(programs), Some(name)) = (ports.flows(), opened.interface_name()) {
             numbers.queue.store(programs.queue(name, 0).unwrap_or(0), Ordering::Relaxed);
+            let redirects = |port: &mmb_io::Port| port.forwards_flows() == Some(FRAMES_OF_DRIVERS);
+            takes_frames =
+                egress != 0 && ports.ports().iter().any(redirects) && programs.update_egress(egress);
         }
+        numbers.of_driver.store(how == Some(FRAMES_OF_DRIVERS), Ordering::Relaxed);
         let before = (
             numbers.ingress.swap(ingress, Ordering::Relaxed),
             numbers.egress.swap(egress, Ordering::Relaxed),
+            numbers.takes_frames.swap(takes_frames, Ordering::Relaxed),
         );
-        before != (ingress, egress)
+        before != (ingress, egress, takes_frames)
+    }
+
+    /// Whether packets that come in by a port can be forwarded to another.
+    fn joins(&self, from: PortId, to: PortId) -> bool {
+        let [from, to] = [from, to].map(|port| self.0.get(usize::from(port.0)));
+        let (Some(from), Some(to)) = (from, to) else { return false };
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        to.egress.load(Ordering::Relaxed) != 0 && (!is_set(&from.of_driver) || is_set(&to.takes_frames))
     }
 
     fn ingress(&self, port: PortId) -> Option<u32> {
@@ -109,7 +127,7 @@ impl FlowOffload for KernelFlows {
     }
 
     fn joins(&self, from: PortId, to: Option<PortId>) -> bool {
-        self.interfaces.ingress(from).is_some() && to.is_none_or(|to| self.interfaces.egress(to).is_some())
+        self.interfaces.ingress(from).is_some() && to.is_none_or(|to| self.interfaces.joins(from, to))
     }
 
     fn install(&mut self, place: u32, flow: &OffloadedFlow) -> bool {

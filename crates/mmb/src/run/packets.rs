@@ -105,7 +105,7 @@ impl PacketThread {
             if self.poll_queues() {
                 idle.worked();
             } else {
-                if !self.worker.is_behind() {
+                if !self.worker.is_behind() && !self.host.links.iter().any(PortLink::is_urgent) {
                     idle.rest(orders.poll(), || exchange.sleep(number));
                     exchange.wake(number);
                 }

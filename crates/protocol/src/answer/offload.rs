@@ -27,7 +27,7 @@ pub struct OffloadLine {
 pub struct PortOffloadLine {
     /// The port's name in rules.
     pub port: String,
-    /// Where its device has the programs: `tcx` or `clsact`.
+    /// Where its device has the programs: `tcx`, `clsact` or `xdp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub how: Option<String>,
     /// Why its device has none.
