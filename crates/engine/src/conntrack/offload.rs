@@ -26,8 +26,9 @@ const STEPS: usize = 25;
 const IDLE_MS: u64 = 30_000;
 const CROWDED_IDLE_MS: u64 = 1_000;
 
-/// The ports of tunnels over UDP that the kernel makes: VXLAN (RFC 7348, and Linux's earlier one), GENEVE (RFC 8926), GUE, FOU, MPLS (RFC 7510), L2TP.
-const TUNNELS: [u16; 7] = [4789, 8472, 6081, 6080, 5555, 6635, 1701];
+/// The ports of tunnels over UDP that the kernel makes: VXLAN (RFC 7348, and Linux's earlier one), VXLAN-GPE, GENEVE (RFC 8926), GUE, FOU, MPLS (RFC 7510), GRE
+/// (RFC 8086), L2TP, GTP-U, AMT (RFC 7450).
+const TUNNELS: [u16; 11] = [4789, 8472, 4790, 6081, 6080, 5555, 6635, 4754, 1701, 2152, 2268];
 
 /// Whether addresses or ports of a tunnel over UDP are rewritten. Its frames may have an unfinished checksum inside, and a program cannot tell that
 /// from one that is the outer header's.
@@ -181,11 +182,15 @@ impl Conntrack {
             own.filter(|place| self.state.flows.get(*place).is_some_and(|placed| placed.flow.key != key));
         other.into_iter().chain(own).for_each(|place| self.end_flow(place));
         let owner = FlowOwner::Connection(id, direction, cached);
-        let place = self.state.flows.prepare(flow, owner, None, self.state.now_ms).ok_or(KeptReason::Full)?;
+        let Some(place) = self.state.flows.prepare(flow, owner, None, self.state.now_ms) else {
+            // One of its own may have ended above.
+            self.end_flows(id);
+            return Err(KeptReason::Full);
+        };
         self.table.set_offloaded(id, true);
         match self.table.numbers(id) {
             None => {
-                self.install(place, None)?;
+                self.install(place, None).inspect_err(|_| self.end_flows_of(id))?;
                 self.state.flows.enable(place);
                 Ok(())
             }
@@ -195,8 +200,10 @@ impl Conntrack {
                     flows.of_connection(id, direction.turned()).filter(|other| flows.is_prepared(*other));
                 // The other direction installs both.
                 let Some(other) = other else { return Ok(()) };
-                self.install(other, Some((numbers[direction.turned() as usize], place)))?;
-                self.install(place, Some((numbers[direction as usize], other)))?;
+                let both = self
+                    .install(other, Some((numbers[direction.turned() as usize], place)))
+                    .and_then(|()| self.install(place, Some((numbers[direction as usize], other))));
+                both.inspect_err(|_| self.end_flows_of(id))?;
                 self.state.flows.enable(other);
                 self.state.flows.enable(place);
                 Ok(())
@@ -354,7 +361,7 @@ impl Conntrack {
         }
     }
 
-    /// Ends the flow in a place, which has no connection.
+    /// Ends the flow in a place.
     fn end_flow(&mut self, place: u32) {
         self.state.flows.stop(place);
         self.collect(place);

@@ -86,6 +86,8 @@ pub(crate) struct OffloadedFlows {
     places: Vec<Option<PlacedFlow>>,
     free: Vec<u32>,
     resting: VecDeque<RestingPlace>,
+    /// What was counted for flows of an earlier policy after the last look at them.
+    late: Vec<LateCount>,
     connections: HashMap<(ConnId, Direction), u32>,
     others: HashMap<FlowKey, u32>,
     installed: usize,
@@ -232,6 +234,12 @@ impl OffloadedFlows {
         };
         // The host's counts are still those of the flow that was installed there last.
         let seen = self.host.as_ref()?.usage(place).count;
+        if let Some(former) = &self.places[place as usize] {
+            let count = seen - former.seen;
+            if count.packets > 0 {
+                self.late.push(LateCount { from: former.flow.key.port, to: former.flow.to, count });
+            }
+        }
         let placed = PlacedFlow {
             flow,
             owner,
@@ -262,6 +270,7 @@ impl OffloadedFlows {
         };
         placed.flow.tcp = tcp;
         if !host.install(place, &placed.flow) {
+            placed.seen = host.usage(place).count;
             return false;
         }
         self.installed += usize::from(!placed.is_installed);
@@ -327,6 +336,9 @@ impl OffloadedFlows {
 
     /// The next place that has rested, which is free then, with what was counted meanwhile.
     pub(crate) fn next_rested(&mut self, now_ms: u64) -> Option<LateCount> {
+        if let Some(late) = self.late.pop() {
+            return Some(late);
+        }
         let resting = self.resting.pop_front_if(|resting| resting.until_ms <= now_ms)?;
         let count = self.host.as_ref()?.usage(resting.place).count - resting.seen;
         self.free.push(resting.place);

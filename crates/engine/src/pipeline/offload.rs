@@ -40,6 +40,10 @@ impl Pipeline {
         (cached, member): (VerdictId, (ConnId, Direction)),
     ) {
         let layout = &self.work.layouts[at];
+        // What rules say about such a packet, they do not say about those that the host would forward.
+        if layout.l4_kind == TCP && !goes_on(packet, layout) {
+            return;
+        }
         let vlan = vlan(packet, layout);
         let sample = FlowSample {
             port: packet.port,
@@ -117,9 +121,7 @@ impl Pipeline {
             _ => &[],
         };
         let ports = match layout.l4_kind {
-            TCP if header.get(13)? & (flags::SYN | flags::FIN | flags::RST | flags::ACK) != flags::ACK => {
-                return None;
-            }
+            TCP if !goes_on(packet, layout) => return None,
             TCP | UDP => ports(packet.bytes(), layout)?,
             _ if echo.contains(header.first()?) => {
                 let &[kind, code, _, _, a, b, ..] = header.first_chunk::<8>()?;
@@ -129,6 +131,12 @@ impl Pipeline {
         };
         Some(FlowKey { port: packet.port, vlan, family, proto, addresses, ports })
     }
+}
+
+/// Whether a TCP segment is one of those that a host forwards: with ACK, and without SYN, FIN or RST.
+fn goes_on(packet: &Packet<'_>, layout: &Layout) -> bool {
+    let flags = packet.bytes().get(usize::from(layout.l4) + 13);
+    flags.is_some_and(|flags| flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK) == flags::ACK)
 }
 
 /// Whether a packet has no IP options or extension headers, and is no fragment.
