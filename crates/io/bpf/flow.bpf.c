@@ -17,26 +17,26 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct found);
-} at_hand SEC(".maps");
+} last_lookup SEC(".maps");
 
 SEC("socket")
 int find_flow(struct __sk_buff *skb)
 {
 	struct frame frame = { .skb = skb };
 	__u32 zero = 0;
-	struct found *told = bpf_map_lookup_elem(&at_hand, &zero);
+	struct found *last = bpf_map_lookup_elem(&last_lookup, &zero);
 	struct found found = { .flow = NO_FLOW, .length = skb->len, .ifindex = skb->ifindex };
 
-	if (!told)
+	if (!last)
 		return -1;
-	/* What is sent to this interface itself, the kernel's stack gets beside mmb. */
-	if (skb->pkt_type != PACKET_HOST) {
-		struct use use;
-		look_up(&frame, &found, &use);
-		if (use.flow)
-			count(&use);
+	/* What is sent to this interface itself, or to many, the kernel's stack gets beside mmb. */
+	if (skb->pkt_type == PACKET_OTHERHOST) {
+		struct hit hit;
+		look_up(&frame, &found, &hit);
+		if (hit.flow)
+			count(&hit);
 	}
-	*told = found;
+	*last = found;
 	/* The bytes that the socket gets. */
 	return found.flow == NO_FLOW ? -1 : 0;
 }
@@ -48,6 +48,7 @@ int find_flow(struct __sk_buff *skb)
 /* Rewrites a packet, with its checksums. Returns 0 if that failed. */
 ALWAYS int rewrite(struct __sk_buff *skb, const struct found *found, const struct flow *flow)
 {
+	/* ICMP has its checksum elsewhere: flows of it have neither addresses nor ports to write. */
 	int sum_at = found->proto == IPPROTO_TCP ? found->l4 + 16 : found->l4 + 6;
 	__u64 zero_means_none = found->proto == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
 	__u16 flags = flow->flags;
@@ -128,12 +129,12 @@ SEC("classifier")
 int forward_flow(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
-	struct found *told = bpf_map_lookup_elem(&at_hand, &zero);
+	struct found *last = bpf_map_lookup_elem(&last_lookup, &zero);
 
-	if (!told)
+	if (!last)
 		return TC_ACT_UNSPEC;
-	struct found found = *told;
-	told->ifindex = 0;
+	struct found found = *last;
+	last->ifindex = 0;
 	if (found.ifindex != skb->ifindex || found.length != skb->len)
 		return TC_ACT_UNSPEC;
 	/* mmb has it. The kernel's stack would drop what is sent to another host, and gets what is sent to this one, or to all. */
@@ -144,7 +145,7 @@ int forward_flow(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	struct flow flow = *place;
 	/* It may have ended since, and another one may be about to be written to its place. */
-	barrier();
+	full_barrier();
 	if (flow.epoch != found.epoch || *(volatile __u32 *)&place->epoch != found.epoch || flow.flags & FLOW_DROP)
 		return TC_ACT_SHOT;
 	if (flow.flags & FLOW_WRITES && !rewrite(skb, &found, &flow))

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* The layout that the BPF programs and crates/io/src/flows share. Both sides assert it. */
 #ifndef MMB_FLOW_H
 #define MMB_FLOW_H
@@ -18,7 +19,7 @@ struct flow_key {
 
 #define VLAN_PRESENT 0x1000
 
-/* Bits of flow.flags: what is written. */
+/* Bits of flow.flags: what becomes of packets. */
 #define FLOW_DROP 1	    /* packets are dropped */
 #define FLOW_ADDRESSES 2    /* saddr and daddr are written */
 #define FLOW_PORTS 4	    /* sport and dport are written */
@@ -45,7 +46,7 @@ struct flow {
 	__u32 daddr[4];
 	__u16 sport;
 	__u16 dport;
-	__u32 unused[3];
+	__u32 reserved[3];
 	/* The second cache line: what the programs write, and what only few packets need. */
 	__u64 packets; /* those that a frame stands for are counted one by one */
 	__u64 bytes;
@@ -61,8 +62,8 @@ struct flow {
 	__u32 mark; /* as many packets had been delivered to its queue with the last one of this flow */
 	__u32 until; /* when its packets pass even if mmb has earlier ones: units of 2^20 ns */
 	/* Not written by the programs. */
-	__u32 patience; /* how long they wait at most: the same units */
-	__u32 reserved;
+	__u32 overtake_after; /* so long at most packets go to mmb because it has earlier ones: the same units */
+	__u32 reserved2;
 };
 
 _Static_assert(sizeof(struct flow_key) == 44 && sizeof(struct flow) == 128 && __builtin_offsetof(struct flow, packets) == 64,
@@ -83,5 +84,7 @@ struct control {
 	__u32 epoch; /* flows of another epoch are not used */
 	__u32 reserved;
 };
+
+_Static_assert(sizeof(struct queue) == 64 && sizeof(struct control) == 8, "crates/io/src/flows/table.rs has the same sizes");
 
 #endif

@@ -16,21 +16,13 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
-/* The interfaces that send frames of drivers, by number. */
+/* The interfaces to which frames may be redirected (NDO_XMIT), by number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
 } egress SEC(".maps");
-
-ALWAYS __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
 
 /* The sum of words without those before a change, and with those after it. */
 ALWAYS __u64 changed(__u64 sum, __u32 before, __u32 after)
@@ -124,21 +116,21 @@ int forward_frame(struct xdp_md *xdp)
 {
 	struct frame frame = { .xdp = xdp };
 	struct found found = { .length = xdp->data_end - xdp->data, .ifindex = xdp->ingress_ifindex };
-	struct use use;
+	struct hit hit;
 
-	look_up(&frame, &found, &use);
-	if (!use.flow)
+	look_up(&frame, &found, &hit);
+	if (!hit.flow)
 		return bpf_redirect_map(&sockets, xdp->rx_queue_index, XDP_PASS);
-	struct flow flow = *use.flow;
+	struct flow flow = *hit.flow;
 	/* It may have ended since, and another one may be about to be written to its place. */
-	barrier();
-	if (flow.epoch != found.epoch || *(volatile __u32 *)&use.flow->epoch != found.epoch)
-		return XDP_DROP;
+	full_barrier();
+	if (flow.epoch != found.epoch || *(volatile __u32 *)&hit.flow->epoch != found.epoch)
+		return bpf_redirect_map(&sockets, xdp->rx_queue_index, XDP_PASS);
 	if (!(flow.flags & FLOW_DROP) && bpf_redirect_map(&egress, flow.egress, XDP_PASS) != XDP_REDIRECT) {
-		deliver(use.flow, use.queue);
+		deliver(hit.flow, hit.queue);
 		return bpf_redirect_map(&sockets, xdp->rx_queue_index, XDP_PASS);
 	}
-	count(&use);
+	count(&hit);
 	if (flow.flags & FLOW_DROP)
 		return XDP_DROP;
 	if (flow.flags & FLOW_WRITES && !rewrite(xdp, &found, &flow))
@@ -147,4 +139,4 @@ int forward_frame(struct xdp_md *xdp)
 }
 
 /* The kernel lets programs call its functions, as a veth's does, only under a licence that is compatible with its own. */
-char LICENSE[] SEC("license") = "Dual MIT/GPL";
+char LICENSE[] SEC("license") = "GPL v2";

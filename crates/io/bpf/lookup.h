@@ -102,18 +102,24 @@ struct l4_start {
 struct parts {
 	__u32 headers; /* the end of the transport header */
 	__u32 end;     /* the end of the IP packet: padding may follow */
-	__u32 is_for_mmb; /* mmb must see it, and later packets of its flow follow it */
+	__u32 needs_worker; /* mmb must see it, and later packets of its flow follow it */
 };
+
+/* A ones' complement sum in 16 bits (RFC 1071). */
+ALWAYS __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
 
 /* Whether the checksum of an IPv4 header without options is right. */
 ALWAYS int is_sound(const struct iphdr *ip)
 {
 	const __u32 *words = (const __u32 *)ip;
-	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
 
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
 /*
@@ -129,11 +135,7 @@ ALWAYS int is_unfinished(const struct frame *frame, const struct flow_key *key, 
 		return 1;
 	for (int word = 0; word < 4; word++)
 		sum += (__u64)key->saddr[word] + key->daddr[word];
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return checksum == (__u16)sum;
+	return checksum == fold(sum);
 }
 
 /* Reads what identifies the flow of a packet. Returns 0 for a packet that is never in a flow. */
@@ -195,9 +197,9 @@ ALWAYS int read_packet(const struct frame *frame, struct flow_key *key, struct l
 		headers = found->l4 + (flags >> 12) * 4;
 		if (headers < found->l4 + 20 || headers > end)
 			return 0;
-		parts->is_for_mmb = (flags & (TCP_ENDS | TCP_ACK)) != TCP_ACK;
+		parts->needs_worker = (flags & (TCP_ENDS | TCP_ACK)) != TCP_ACK;
 		if (frame->xdp)
-			parts->is_for_mmb |= is_unfinished(frame, key, found->l4 + 16, end - found->l4);
+			parts->needs_worker |= is_unfinished(frame, key, found->l4 + 16, end - found->l4);
 	} else if (key->proto == IPPROTO_UDP) {
 		struct udphdr udp;
 		if (LOAD(frame, found->l4, udp))
@@ -209,9 +211,9 @@ ALWAYS int read_packet(const struct frame *frame, struct flow_key *key, struct l
 		if (length < sizeof(udp) || found->l4 + length > end)
 			return 0;
 		/* A train of datagrams, or one frame of a tunnel that stands for several: a program cannot tell which. */
-		parts->is_for_mmb = gso_size != 0;
+		parts->needs_worker = gso_size != 0;
 		if (frame->xdp)
-			parts->is_for_mmb |= is_unfinished(frame, key, found->l4 + 6, length);
+			parts->needs_worker |= is_unfinished(frame, key, found->l4 + 6, length);
 	} else if ((key->proto == IPPROTO_ICMP && key->family == 4) || (key->proto == IPPROTO_ICMPV6 && key->family == 6)) {
 		struct { __u8 type, code; __u16 sum, id; } icmp;
 		if (LOAD(frame, found->l4, icmp) || gso_size)
@@ -279,7 +281,7 @@ ALWAYS __u32 now(void)
 /* The same for one that mmb must see. The next ones go to mmb too, until it has sent it. */
 ALWAYS void deliver(struct flow *flow, struct queue *queue)
 {
-	flow->until = now() + flow->patience;
+	flow->until = now() + flow->overtake_after;
 	note(flow, queue);
 }
 
@@ -290,7 +292,7 @@ ALWAYS int must_follow(const struct flow *flow, const struct queue *queue)
 }
 
 /* The flow of a packet, and as how many packets of how many bytes it counts. */
-struct use {
+struct hit {
 	struct flow *flow; /* 0: mmb gets the packet */
 	struct queue *queue;
 	__u32 packets;
@@ -298,7 +300,7 @@ struct use {
 };
 
 /* Looks up the flow of a packet. `found` has the packet's length and interface. */
-ALWAYS void look_up(const struct frame *frame, struct found *found, struct use *use)
+ALWAYS void look_up(const struct frame *frame, struct found *found, struct hit *hit)
 {
 	struct flow_key key = {};
 	struct l4_start l4 = {};
@@ -306,7 +308,7 @@ ALWAYS void look_up(const struct frame *frame, struct found *found, struct use *
 	__u32 zero = 0, size = frame->skb ? frame->skb->gso_size : 0, packets = 1, bytes = found->length, longest;
 
 	found->flow = NO_FLOW;
-	use->flow = 0;
+	hit->flow = 0;
 	if (!read_packet(frame, &key, &l4, found, &parts))
 		return;
 	__u32 *place = bpf_map_lookup_elem(&flow_index, &key);
@@ -329,7 +331,7 @@ ALWAYS void look_up(const struct frame *frame, struct found *found, struct use *
 		packets = payload > size ? (payload + size - 1) / size : 1;
 		bytes = payload + packets * parts.headers;
 	}
-	if (parts.is_for_mmb || longest > flow->longest) {
+	if (parts.needs_worker || longest > flow->longest) {
 		deliver(flow, queue);
 		return;
 	}
@@ -347,18 +349,29 @@ ALWAYS void look_up(const struct frame *frame, struct found *found, struct use *
 	}
 	found->epoch = flow->epoch;
 	found->flow = at;
-	use->flow = flow;
-	use->queue = queue;
-	use->packets = packets;
-	use->bytes = bytes + (frame->skb && frame->skb->vlan_present ? packets * 4 : 0);
+	hit->flow = flow;
+	hit->queue = queue;
+	hit->packets = packets;
+	hit->bytes = bytes + (frame->skb && frame->skb->vlan_present ? packets * 4 : 0);
+}
+
+/*
+ * Orders what the processor has read before against what it reads after: `barrier` orders only the compiler. A program has no other instruction for it
+ * than an atomic one whose result is used (Linux 5.12).
+ */
+ALWAYS void full_barrier(void)
+{
+	__u32 word = 0, before = __sync_fetch_and_add(&word, 1);
+
+	asm volatile("" : : "r"(before) : "memory");
 }
 
 /* Counts a packet of a flow. */
-ALWAYS void count(const struct use *use)
+ALWAYS void count(const struct hit *hit)
 {
-	use->flow->last_ns = bpf_ktime_get_coarse_ns();
-	__sync_fetch_and_add(&use->flow->packets, use->packets);
-	__sync_fetch_and_add(&use->flow->bytes, use->bytes);
+	hit->flow->last_ns = bpf_ktime_get_coarse_ns();
+	__sync_fetch_and_add(&hit->flow->packets, hit->packets);
+	__sync_fetch_and_add(&hit->flow->bytes, hit->bytes);
 }
 
 #endif

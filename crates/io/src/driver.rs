@@ -2,6 +2,7 @@
 
 use crate::dpdk::{DeviceInfo, DeviceStats};
 use crate::error::PortError;
+use crate::flows::FlowHook;
 use crate::link::{ReceiveQueues, SendQueues};
 use std::fmt;
 use std::os::fd::RawFd;
@@ -14,8 +15,8 @@ pub(crate) trait PortDriver: fmt::Debug + Send {
     /// The device is gone.
     fn info(&self) -> Result<DeviceInfo, PortError>;
 
-    /// How the program that forwards flows is attached to its interface, if there is one.
-    fn forwards_flows(&self) -> Option<&'static str> {
+    /// Where the program of its interface forwards flows, if there is one.
+    fn flow_hook(&self) -> Option<FlowHook> {
         None
     }
 

@@ -88,12 +88,12 @@ pub enum PortError {
         log: String,
     },
     /// The device of a port could not be opened.
-    #[error("port {port}: {source}")]
+    #[error("port {port}: {reason}")]
     Port {
         /// The port's name.
         port: String,
         /// The reason.
-        source: Box<PortError>,
+        reason: Box<PortError>,
     },
     /// A device could not be added.
     #[error("{device}: {why}; {remedy}")]
@@ -123,7 +123,7 @@ impl PortError {
 
     /// The same with the name of the port that it is about.
     pub(crate) fn of_port(self, port: &str) -> PortError {
-        PortError::Port { port: port.to_owned(), source: Box::new(self) }
+        PortError::Port { port: port.to_owned(), reason: Box::new(self) }
     }
 
     /// A refusal by the kernel, from `errno`.

@@ -1,4 +1,4 @@
-//! The kernel's messages about interfaces: hearing of changes, looking up the master of an interface, and taking an XDP program off one.
+//! Messages to and from the kernel (netlink): sockets and attributes for all of them, and those about interfaces: hearing of changes, looking up the master of an interface, and taking an XDP program off one.
 #![allow(unsafe_code)]
 
 use crate::error::PortError;
@@ -54,7 +54,7 @@ pub(crate) fn master(interface: i32) -> Option<u32> {
     Some(u32::from_ne_bytes(*value.first_chunk()?))
 }
 
-/// Sends a request, and receives the first message of the answer.
+/// Sends a request, and receives the first datagram of the answer, which begins with a message.
 pub(crate) fn ask(socket: &OwnedFd, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut answer = vec![0u8; 1 << 15];
     // SAFETY: both calls get memory of the length given.
@@ -104,6 +104,7 @@ pub(crate) fn detach_xdp(interface: i32) -> std::io::Result<()> {
     }
 }
 
+/// A socket of a netlink protocol.
 pub(crate) fn open(protocol: libc::c_int) -> std::io::Result<OwnedFd> {
     // SAFETY: makes a new descriptor, which then belongs to the value alone.
     unsafe {
@@ -137,6 +138,7 @@ fn link_request(kind: u16, flags: libc::c_int, interface: i32, attributes: &[u8]
     message(kind, flags, &link)
 }
 
+/// A message: its header, then the content.
 pub(crate) fn message(kind: u16, flags: libc::c_int, content: &[u8]) -> Vec<u8> {
     // struct nlmsghdr: length, type, flags, sequence number, sender.
     let mut bytes = (16 + content.len() as u32).to_ne_bytes().to_vec();

@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::dpdk::{DeviceInfo, DeviceStats};
 use crate::driver::{PortDriver, WorkerQueues};
 use crate::error::PortError;
+use crate::flows::FlowHook;
 use crate::kernel::{InterfaceClaim, KernelInterface};
 use crate::link::PortLink;
 use crate::mbuf::MbufPool;
@@ -48,9 +49,9 @@ impl Port {
         self.mtu
     }
 
-    /// How the program that forwards flows is attached to its interface, if there is one.
-    pub fn forwards_flows(&self) -> Option<&'static str> {
-        self.driver.as_ref()?.forwards_flows()
+    /// Where the program of its interface forwards flows, if there is one.
+    pub fn flow_hook(&self) -> Option<FlowHook> {
+        self.driver.as_ref()?.flow_hook()
     }
 
     /// The name of the kernel interface behind it.
@@ -100,6 +101,12 @@ impl Port {
         self.mtu = mtu;
         self.condition.set_largest(mtu + LINK_HEADER);
         Some(mtu)
+    }
+
+    /// The MTU of the interface, if it is larger than the port's buffers allow.
+    pub fn mtu_beyond_buffers(&self) -> Option<u32> {
+        let interface = self.interface.as_ref().filter(|interface| interface.exists())?;
+        interface.mtu().ok().filter(|mtu| *mtu > self.mtu)
     }
 
     /// Closes the device. The packet threads must have closed their links ([`PortLink::close`]).

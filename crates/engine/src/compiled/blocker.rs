@@ -8,21 +8,20 @@ use super::stateful::{drops_by_chance, is_constant};
 use mmb_policy::field::{BareMeaning, FieldGroup, FieldId, Implies, ones};
 use mmb_policy::{Field, Intervals, Match, Rule, Test};
 
-/// What a constraint says about the packets of a flow.
+/// For which packets of a flow a constraint holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
-    /// It holds for all of them or for none.
-    AllOrNone,
-    /// It holds for all that it is about.
-    All,
-    /// It holds for none.
-    None,
-    /// It may hold for some.
-    Some,
+enum Holds {
+    /// For all of them or for none, by what identifies the flow.
+    PerFlow,
+    /// For all that have its field.
+    Always,
+    /// For none.
+    Never,
+    /// For some, perhaps.
+    PerPacket,
 }
 
-/// The rule that matches what this one asks of flows, if it keeps them from being offloaded. `None` for a rule that does not, and for one
-/// that matches no packet that a host forwards.
+/// A relaxed copy of the rule, which matches every flow of which the rule may match only some packets. `None` if there is no such flow.
 pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
     if rule.stateful {
         return None;
@@ -30,11 +29,11 @@ pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
     let mut is_odd = rule.targets.iter().any(drops_by_chance);
     let mut matches = Vec::new();
     for constraint in &rule.matches {
-        match says(constraint) {
-            Says::AllOrNone => matches.push(constraint.clone()),
-            Says::None => return None,
-            Says::All => matches.extend(implied(constraint)),
-            Says::Some => {
+        match holds(constraint) {
+            Holds::PerFlow => matches.push(constraint.clone()),
+            Holds::Never => return None,
+            Holds::Always => matches.extend(implied(constraint)),
+            Holds::PerPacket => {
                 is_odd = true;
                 matches.extend(implied(constraint));
             }
@@ -82,30 +81,32 @@ fn is_of_flow(id: FieldId) -> bool {
     is_more || is_constant(id)
 }
 
-fn says(constraint: &Match) -> Says {
+fn holds(constraint: &Match) -> Holds {
     let field = constraint.field.info();
     if field.id == FieldId::Ct {
         // Flows of connections have one state, and there are no others then.
-        return Says::All;
+        return Holds::Always;
     }
     if is_of_flow(field.id) {
-        return Says::AllOrNone;
+        return Holds::PerFlow;
     }
     let known = KNOWN.iter().find(|(id, _)| *id == field.id).map(|(_, numbers)| *numbers);
     let extension = (field.group == FieldGroup::Ip6Extension).then_some(&[0][..]);
-    let Some(numbers) = known.or(extension) else { return Says::Some };
+    let Some(numbers) = known.or(extension) else { return Holds::PerPacket };
     let width = field.width().unwrap_or(128);
     let meant = match (&constraint.test, field.alone) {
         (Test::Present, BareMeaning::Equals(value)) => Intervals::one(value.into()),
         (Test::Present, BareMeaning::Protocol | BareMeaning::Optional) => Intervals::of_width(width),
         (Test::Number(cond, set), _) => Intervals::compared(*cond, set, width),
-        (Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..), _) => return Says::Some,
+        (Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..), _) => {
+            return Holds::PerPacket;
+        }
     };
     let meant = if constraint.negated { meant.complement(ones(width)) } else { meant };
     match numbers.iter().filter(|number| meant.contains(**number)).count() {
-        0 => Says::None,
-        some if some == numbers.len() => Says::All,
-        _ => Says::Some,
+        0 => Holds::Never,
+        some if some == numbers.len() => Holds::Always,
+        _ => Holds::PerPacket,
     }
 }
 

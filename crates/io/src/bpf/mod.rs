@@ -6,9 +6,10 @@
 pub(crate) mod instruction;
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP: libc::c_long = 1;
 const MAP_UPDATE: libc::c_long = 2;
 const MAP_DELETE: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
@@ -59,49 +60,77 @@ impl BpfRequest {
     }
 }
 
+/// A map with keys and values of these sizes.
+#[derive(Debug)]
+pub(crate) struct BpfMap<const KEY: usize, const VALUE: usize>(OwnedFd);
+
+impl<const KEY: usize, const VALUE: usize> BpfMap<KEY, VALUE> {
+    /// The map behind a descriptor.
+    ///
+    /// # Safety
+    /// It is a map with keys and values of these sizes.
+    pub(crate) unsafe fn from_fd(map: OwnedFd) -> BpfMap<KEY, VALUE> {
+        BpfMap(map)
+    }
+
+    fn create(kind: u32, count: u32) -> std::io::Result<BpfMap<KEY, VALUE>> {
+        let request = BpfRequest::default().word(kind).word(KEY as u32).word(VALUE as u32).word(count);
+        // SAFETY: type, size of keys and of values, number of entries; nothing is pointed to.
+        unsafe { request.open(MAP_CREATE).map(BpfMap) }
+    }
+
+    /// Puts an entry into the map, in place of one with the same key.
+    ///
+    /// # Errors
+    /// The map is full, the kernel has no memory, or what the value stands for (a socket, an interface) does not exist or is of another kind.
+    pub(crate) fn update(&self, key: &[u8; KEY], value: &[u8; VALUE]) -> std::io::Result<()> {
+        let request = BpfRequest::default().word(self.0.as_raw_fd() as u32).word(0);
+        // SAFETY: map, padding, key, value and flags; key and value have the map's sizes.
+        unsafe { request.pointer(key.as_ptr()).pointer(value.as_ptr()).word(0).word(0).call(MAP_UPDATE)? };
+        Ok(())
+    }
+
+    /// The value of a key; `None` if there is none.
+    pub(crate) fn get(&self, key: &[u8; KEY]) -> Option<[u8; VALUE]> {
+        let mut value = [0; VALUE];
+        let request = BpfRequest::default().word(self.0.as_raw_fd() as u32).word(0);
+        // SAFETY: map, padding, key, place for the value, flags; both have the map's sizes.
+        unsafe { request.pointer(key.as_ptr()).pointer(value.as_mut_ptr()).word(0).word(0).call(MAP_LOOKUP) }
+            .ok()?;
+        Some(value)
+    }
+
+    /// Removes the entry with a key.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn delete(&self, key: &[u8; KEY]) -> std::io::Result<()> {
+        let request = BpfRequest::default().word(self.0.as_raw_fd() as u32).word(0);
+        // SAFETY: map, padding and key; the key has the map's size.
+        unsafe { request.pointer(key.as_ptr()).call(MAP_DELETE)? };
+        Ok(())
+    }
+}
+
+impl<const KEY: usize, const VALUE: usize> AsFd for BpfMap<KEY, VALUE> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A map from queue numbers to these sockets.
-pub(crate) fn socket_map(sockets: &[RawFd]) -> std::io::Result<OwnedFd> {
-    let count = sockets.len().max(1) as u32;
-    // SAFETY: type, size of keys and of values, number of entries; nothing is pointed to.
-    let map =
-        unsafe { BpfRequest::default().word(MAP_TYPE_XSKMAP).word(4).word(4).word(count).open(MAP_CREATE)? };
+pub(crate) fn socket_map(sockets: &[RawFd]) -> std::io::Result<BpfMap<4, 4>> {
+    let map = BpfMap::create(MAP_TYPE_XSKMAP, sockets.len().max(1) as u32)?;
     for (queue, socket) in (0u32..).zip(sockets) {
-        update(&map, &queue.to_ne_bytes(), &socket.to_ne_bytes())?;
+        map.update(&queue.to_ne_bytes(), &socket.to_ne_bytes())?;
     }
     Ok(map)
 }
 
 /// A map of so many interfaces by number, to which programs may redirect frames.
 #[cfg(flows)]
-pub(crate) fn device_map(count: u32) -> std::io::Result<OwnedFd> {
-    // SAFETY: as above.
-    unsafe { BpfRequest::default().word(MAP_TYPE_DEVMAP_HASH).word(4).word(4).word(count).open(MAP_CREATE) }
-}
-
-/// Puts an entry into a map of keys and values of these sizes, in place of one with the same key.
-///
-/// # Errors
-/// The map is full, or the kernel has no memory.
-pub(crate) fn update<const KEY: usize, const VALUE: usize>(
-    map: &OwnedFd,
-    key: &[u8; KEY],
-    value: &[u8; VALUE],
-) -> std::io::Result<()> {
-    let request = BpfRequest::default().word(map.as_raw_fd() as u32).word(0);
-    // SAFETY: map, padding, key, value and flags; the caller gives key and value of the map's sizes.
-    unsafe { request.pointer(key.as_ptr()).pointer(value.as_ptr()).word(0).word(0).call(MAP_UPDATE)? };
-    Ok(())
-}
-
-/// Removes the entry with a key from a map with keys of this size.
-///
-/// # Errors
-/// There is none.
-pub(crate) fn delete<const KEY: usize>(map: &OwnedFd, key: &[u8; KEY]) -> std::io::Result<()> {
-    let request = BpfRequest::default().word(map.as_raw_fd() as u32).word(0);
-    // SAFETY: map, padding and key; the caller gives a key of the map's size.
-    unsafe { request.pointer(key.as_ptr()).call(MAP_DELETE)? };
-    Ok(())
+pub(crate) fn device_map(count: u32) -> std::io::Result<BpfMap<4, 4>> {
+    BpfMap::create(MAP_TYPE_DEVMAP_HASH, count)
 }
 
 /// A map with one value of that many bytes, which can be mapped into memory.

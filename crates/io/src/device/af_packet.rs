@@ -5,6 +5,7 @@ use super::name::interface_name;
 use crate::dpdk::{DeviceInfo, DeviceStats};
 use crate::driver::{PortDriver, WorkerQueues};
 use crate::error::PortError;
+use crate::flows::FlowHook;
 use crate::kernel::{KernelInterface, MAX_MTU};
 use crate::link::{ReceiveQueues, SendQueues};
 use crate::packet::{DRIVER, PacketPort};
@@ -88,8 +89,8 @@ impl PortDriver for PacketDriver {
         })
     }
 
-    fn forwards_flows(&self) -> Option<&'static str> {
-        self.port.forwards_flows()
+    fn flow_hook(&self) -> Option<FlowHook> {
+        self.port.flow_hook()
     }
 
     fn stats(&self, _gone: bool) -> DeviceStats {

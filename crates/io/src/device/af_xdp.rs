@@ -73,7 +73,8 @@ impl DeviceKind for XdpInterface {
     }
 }
 
-/// Drivers that hand frames to AF_XDP without a copy. For the interfaces of others, flows that the kernel forwards gain more than AF_XDP does.
+/// Drivers of fast cards that hand frames to AF_XDP without a copy. For other interfaces AF_PACKET is chosen: its superframes, and flows that the kernel
+/// forwards, gain more than AF_XDP does.
 const WITHOUT_COPY: [&str; 6] = ["i40e", "ice", "ixgbe", "igb", "igc", "mlx5_core"];
 
 /// Opens an interface through AF_PACKET, if flows may be forwarded and its driver does not favour AF_XDP.
@@ -123,6 +124,8 @@ fn open_xdp(opening: &mut Opening<'_>, interface: &KernelInterface) -> Result<Et
     let mut port = EthPort::attach(opening.eal, &devargs).map_err(words)?;
     port.start(queues, DESCRIPTORS, opening.mtu as u16, pool).map_err(words)?;
     let sockets: Vec<_> = wait::xdp_sockets().into_iter().filter(|fd| !before.contains(fd)).collect();
+    let queues_of_flows =
+        opening.flows.as_deref_mut().map(|flows| flows.frame_queues(interface.name())).transpose()?;
     let (guard, why) = xdp::InterfaceGuard::new(interface, tags, &sockets, opening.flows.as_deref())?;
     if let Some(why) = why {
         let name = opening.name;
@@ -130,10 +133,13 @@ fn open_xdp(opening: &mut Opening<'_>, interface: &KernelInterface) -> Result<Et
             .notes
             .push(format!("port {name}: workers see every packet, since flow offload does not work: {why}"));
     }
-    let flows = match opening.flows.as_deref_mut() {
-        Some(flows) if guard.forwards_flows() => flows.frame_queues(interface.name())?,
-        _ => Vec::new(),
-    };
+    if guard.forwards_flows() && interface.driver() == "veth" {
+        let (name, device) = (opening.name, interface.name());
+        opening.notes.push(format!(
+            "port {name}: {device} is a veth: flows are forwarded in its driver only if hosts behind it finish checksums themselves (`ethtool -K eth0 tx off gro on`); AF_PACKET needs no such setting ({name}={device})"
+        ));
+    }
+    let flows = queues_of_flows.filter(|_| guard.forwards_flows()).unwrap_or_default();
     let flows = Mutex::new(flows.into_iter().map(Some).collect());
     opening.note_queues(queues);
     Ok(EthDriver { port, queues, sockets, guard: Some(guard), flows })

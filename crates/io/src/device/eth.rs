@@ -4,7 +4,7 @@ use crate::dpdk::queues::{EthReceive, EthSend};
 use crate::dpdk::{DeviceInfo, DeviceStats, EthPort};
 use crate::driver::{PortDriver, WorkerQueues};
 use crate::error::PortError;
-use crate::flows::{FRAMES_OF_DRIVERS, FlowQueue};
+use crate::flows::{FlowHook, FlowQueue};
 use crate::link::{ReceiveQueues, SendQueues};
 use crate::xdp::{self, InterfaceGuard};
 use std::os::fd::RawFd;
@@ -35,8 +35,8 @@ impl PortDriver for EthDriver {
         self.port.info()
     }
 
-    fn forwards_flows(&self) -> Option<&'static str> {
-        self.guard.as_ref().filter(|guard| guard.forwards_flows()).map(|_| FRAMES_OF_DRIVERS)
+    fn flow_hook(&self) -> Option<FlowHook> {
+        self.guard.as_ref().filter(|guard| guard.forwards_flows()).map(|_| FlowHook::Xdp)
     }
 
     fn stats(&self, gone: bool) -> DeviceStats {

@@ -1,5 +1,6 @@
 //! In place of the programs where they were not built.
 
+use super::FlowHook;
 use super::table::{FlowQueue, FlowTable};
 use crate::kernel::KernelInterface;
 use std::convert::Infallible;
@@ -14,8 +15,8 @@ pub struct FlowPrograms(Infallible);
 pub struct Attachment(Infallible);
 
 impl Attachment {
-    /// How it is attached.
-    pub fn how(&self) -> &'static str {
+    /// Where it is attached.
+    pub fn hook(&self) -> FlowHook {
         match self.0 {}
     }
 }

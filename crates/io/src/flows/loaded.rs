@@ -1,8 +1,9 @@
 //! Loads the programs, and attaches them.
 
+use super::FlowHook;
 use super::table::{FlowQueue, FlowTable, SharedFlows};
-use crate::bpf;
 use crate::bpf::instruction::instruction;
+use crate::bpf::{self, BpfMap};
 use crate::kernel::KernelInterface;
 use crate::xdp::features::takes_xdp_frames;
 use aya::maps::{Map, MapData};
@@ -11,7 +12,7 @@ use aya::programs::{LinkOrder, SchedClassifier, SocketFilter};
 use aya::{Ebpf, EbpfLoader};
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flow.bpf.o"));
@@ -26,7 +27,7 @@ pub struct FlowPrograms {
     ebpf: Ebpf,
     shared: Arc<SharedFlows>,
     /// The interfaces that take frames of drivers, by number.
-    egress: OwnedFd,
+    egress: BpfMap<4, 4>,
     /// The first queue of each interface, by name: one that is made again has the same.
     queues: HashMap<String, u32>,
     workers: u16,
@@ -41,13 +42,13 @@ const EGRESSES: u32 = 256;
 #[derive(Debug)]
 pub struct Attachment {
     _link: SchedClassifierLink,
-    how: &'static str,
+    hook: FlowHook,
 }
 
 impl Attachment {
-    /// How it is attached: `tcx`, or `clsact` on kernels before 6.6.
-    pub fn how(&self) -> &'static str {
-        self.how
+    /// Where it is attached.
+    pub fn hook(&self) -> FlowHook {
+        self.hook
     }
 }
 
@@ -105,19 +106,22 @@ impl FlowPrograms {
             program::<SchedClassifier>(&mut self.ebpf, FORWARDER).map_err(|error| chain(&error))?;
         let ingress = TcAttachType::Ingress;
         let tcx = TcAttachOptions::TcxOrder(LinkOrder::first());
-        let (id, how) = match forwarder.attach_with_options(name, ingress, tcx) {
-            Ok(id) => (id, "tcx"),
+        let (id, hook) = match forwarder.attach_with_options(name, ingress, tcx) {
+            Ok(id) => (id, FlowHook::Tcx),
             Err(why) => {
                 // There may be one from the user, or from a process that was killed.
                 let _ = tc::qdisc_add_clsact(name);
                 let _ = tc::qdisc_detach_program(name, ingress, FORWARDER);
                 let options = TcAttachOptions::Netlink(NlOptions::default());
                 let id = forwarder.attach_with_options(name, ingress, options);
-                (id.map_err(|error| format!("tcx: {}; clsact: {}", chain(&why), chain(&error)))?, "clsact")
+                (
+                    id.map_err(|error| format!("tcx: {}; clsact: {}", chain(&why), chain(&error)))?,
+                    FlowHook::Clsact,
+                )
             }
         };
         let link = forwarder.take_link(id).map_err(|error| chain(&error))?;
-        Ok(Attachment { _link: link, how })
+        Ok(Attachment { _link: link, hook })
     }
 
     /// Attaches the look-up of flows to a packet socket of an interface with an [`Attachment`].
@@ -132,14 +136,14 @@ impl FlowPrograms {
     /// The instructions of the program that forwards frames in the driver of an interface with these sockets.
     ///
     /// # Errors
-    /// The object and the loader do not go together, in words.
+    /// The embedded object cannot be parsed or relocated, in words.
     pub(crate) fn forward_frame(&self, sockets: BorrowedFd<'_>) -> Result<Vec<u64>, String> {
         let words = |error: &(dyn Error + 'static)| chain(error);
         let mut object = aya_obj::Object::parse(XDP_OBJECT).map_err(|error| words(&error))?;
         let maps = object.maps.clone();
         let descriptor = |name: &str| match name {
             "sockets" => Some(sockets.as_raw_fd()),
-            "egress" => Some(self.egress.as_raw_fd()),
+            "egress" => Some(self.egress.as_fd().as_raw_fd()),
             _ => data(&self.ebpf, name).map(|map| map.as_raw_fd()),
         };
         let known = maps.iter().filter_map(|(name, map)| Some((name.as_str(), descriptor(name)?, map)));
@@ -155,13 +159,13 @@ impl FlowPrograms {
             .collect())
     }
 
-    /// Lets drivers redirect frames to an interface of this number while it takes them; returns whether it does.
+    /// Lets programs redirect frames to the interface of this number if its driver takes them (`NDO_XMIT`) now; returns whether it does.
     pub fn update_egress(&self, interface: u32) -> bool {
         let takes = takes_xdp_frames(interface);
         let key = interface.to_ne_bytes();
         let done = match takes {
-            true => bpf::update(&self.egress, &key, &key),
-            false => bpf::delete(&self.egress, &key),
+            true => self.egress.update(&key, &key),
+            false => self.egress.delete(&key),
         };
         takes && done.is_ok()
     }

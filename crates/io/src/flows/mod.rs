@@ -1,9 +1,10 @@
-//! Flows that the kernel forwards: BPF programs on the packet sockets and at tc ingress of kernel interfaces (`bpf/flow.bpf.c`), and the maps
-//! that they share with this process.
+//! Flows that the kernel forwards: BPF programs on the packet sockets and at tc ingress of kernel interfaces (`bpf/flow.bpf.c`), or in their drivers
+//! (`bpf/flow_xdp.bpf.c`), and the maps that they share with this process.
 //!
-//! A packet of an interface first meets mmb's packet socket, whose filter looks its flow up, and then tc ingress, where the packet is
+//! A packet of an interface with packet sockets first meets mmb's packet socket, whose filter looks its flow up, and then tc ingress, where the packet is
 //! rewritten and redirected if there is a flow, and discarded if the socket has got it. The programs work as long as the sockets are open: when
-//! the process ends, however it ends, no filter runs, and a program at tc ingress leaves every packet to the kernel.
+//! the process ends, however it ends, no filter runs, and a program at tc ingress leaves every packet to the kernel. With AF_XDP sockets one program in the driver
+//! does both ([`FlowPrograms::forward_frame`]).
 //!
 //! Life-cycle: [`FlowPrograms::load`] once; [`FlowPrograms::attach`] for each interface, before its sockets are opened; a [`FlowTable`] for each
 //! worker, with places of its own. The programs go with the last of them.
@@ -26,5 +27,24 @@ pub use raw::{NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
 pub(crate) use table::FlowQueue;
 pub use table::{FlowTable, RawUsage};
 
-/// How flows of an interface are forwarded whose frames its driver redirects (XDP).
-pub const FRAMES_OF_DRIVERS: &str = "xdp";
+/// Where the program of an interface forwards flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowHook {
+    /// tc ingress, on kernels since 6.6.
+    Tcx,
+    /// tc ingress, by the queueing discipline of that name.
+    Clsact,
+    /// The driver, or where it cannot run programs right behind it.
+    Xdp,
+}
+
+impl FlowHook {
+    /// Its name in `show offload`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowHook::Tcx => "tcx",
+            FlowHook::Clsact => "clsact",
+            FlowHook::Xdp => "xdp",
+        }
+    }
+}

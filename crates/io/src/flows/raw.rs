@@ -88,8 +88,8 @@ pub struct RawFlow {
     pub label: u32,
     /// The queue of the socket that gets its other packets.
     pub queue: u32,
-    /// How long its packets wait for earlier ones that this process has, in units of 2^20 ns.
-    pub patience: u32,
+    /// So long at most its packets go to this process because it has earlier ones, in units of 2^20 ns.
+    pub overtake_after: u32,
 }
 
 /// Words of the first line.

@@ -1,11 +1,11 @@
 //! The flows of one worker, in the map that the programs read.
 
 use super::raw::{CONFIG_WORDS, RawFlow, RawKey};
-use crate::bpf;
+use crate::bpf::BpfMap;
 use crate::mapping::Mapping;
 use mmb_packet::Seq;
 use std::marker::PhantomData;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ struct SharedFlow {
     queue: AtomicU32,
     mark: AtomicU32,
     until: AtomicU32,
-    patience: AtomicU32,
+    overtake_after: AtomicU32,
     _reserved: AtomicU32,
 }
 
@@ -72,7 +72,8 @@ impl<T> MappedArray<T> {
 
 /// The maps of the programs.
 pub(super) struct SharedFlows {
-    index: OwnedFd,
+    /// From keys to places.
+    index: BpfMap<44, 4>,
     flows: MappedArray<SharedFlow>,
     control: MappedArray<SharedControl>,
     queues: MappedArray<SharedQueue>,
@@ -94,7 +95,8 @@ impl SharedFlows {
         [count, queue_count]: [u32; 2],
     ) -> std::io::Result<SharedFlows> {
         Ok(SharedFlows {
-            index: index.try_clone_to_owned()?,
+            // SAFETY: the object's map of flows has keys of `struct flow_key` and values of 4 bytes (bpf/lookup.h).
+            index: unsafe { BpfMap::from_fd(index.try_clone_to_owned()?) },
             flows: MappedArray::new(flows, count as usize)?,
             control: MappedArray::new(control, 1)?,
             queues: MappedArray::new(queues, queue_count as usize)?,
@@ -179,10 +181,10 @@ impl FlowTable {
         flow.queue.store(new.queue, Relaxed);
         // Packets of the flow may wait in the queue, without having been counted.
         let queue = &self.shared.queues.get()[new.queue as usize];
-        flow.patience.store(new.patience, Relaxed);
-        flow.until.store(((now_ns() >> UNIT_SHIFT) as u32).wrapping_add(new.patience), Relaxed);
+        flow.overtake_after.store(new.overtake_after, Relaxed);
+        flow.until.store(((now_ns() >> UNIT_SHIFT) as u32).wrapping_add(new.overtake_after), Relaxed);
         flow.mark.store(queue.delivered.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
-        bpf::update(&self.shared.index, key.bytes(), &self.number(place).to_ne_bytes())?;
+        self.shared.index.update(key.bytes(), &self.number(place).to_ne_bytes())?;
         Ok(())
     }
 
@@ -196,10 +198,12 @@ impl FlowTable {
         self.flow(place).config[0].store(0, Release);
     }
 
-    /// Removes a key, which then leads to no place.
-    pub fn remove(&self, key: &RawKey) {
-        // There is none if the kernel had no room for it.
-        let _ = bpf::delete(&self.shared.index, key.bytes());
+    /// Removes a key that leads to a place, which then leads to none. Another worker may have given it to a place of its own.
+    pub fn remove(&self, key: &RawKey, place: u32) {
+        if self.shared.index.get(key.bytes()) == Some(self.number(place).to_ne_bytes()) {
+            // There is none if the kernel had no room for it.
+            let _ = self.shared.index.delete(key.bytes());
+        }
     }
 
     /// What the programs have counted for the flow in a place.
@@ -314,7 +318,7 @@ impl FlowQueue {
     }
 }
 
-/// The unit of [`RawFlow::patience`]: 2^20 ns.
+/// The unit of [`RawFlow::overtake_after`]: 2^20 ns.
 const UNIT_SHIFT: u32 = 20;
 
 /// The clock of `last_ns`: `bpf_ktime_get_coarse_ns`.

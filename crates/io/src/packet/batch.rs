@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Sends many frames without an interruption between them.
 //!
 //! The kernel takes each message of `sendmmsg` apart: it sends one frame, and then allows soft interrupts again. On a virtual
@@ -40,9 +41,9 @@ const VLAN: [u8; 2] = [0x81, 0];
 const ETHER_TYPE: usize = 12;
 
 const PROG_RUN: libc::c_long = 10;
-/// The kernel lets programs call `bpf_check_mtu` only under a licence that is compatible with its own. This program is to be had under
-/// either.
-const LICENSE: &str = "Dual MIT/GPL";
+/// The kernel lets programs call `bpf_check_mtu` only under a licence that is compatible with its own. The instructions in this file are to be had
+/// under version 2 of the GPL too.
+const LICENSE: &str = "GPL v2";
 
 /// The memory shared with the program. Both sides only read and write words of it.
 #[repr(C)]

@@ -21,7 +21,7 @@ pub(super) struct VirtioNetHdr {
 const NEEDS_CSUM: u8 = 1;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
-const GSO_UDP: u8 = 5;
+const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 /// The offset of the checksum in an SCTP header.
 const SCTP_CHECKSUM: usize = 8;
@@ -46,7 +46,7 @@ impl VirtioNetHdr {
     /// The metadata by which the kernel, or the device, cuts a superframe.
     pub(super) fn of(superframe: &Superframe) -> VirtioNetHdr {
         let (gso_type, csum_offset) = match (superframe.transport(), superframe.is_ip6()) {
-            (UDP, _) => (GSO_UDP, UDP_CHECKSUM),
+            (UDP, _) => (GSO_UDP_L4, UDP_CHECKSUM),
             (_, false) => (GSO_TCP4, TCP_CHECKSUM),
             (_, true) => (GSO_TCP6, TCP_CHECKSUM),
         };
@@ -54,7 +54,7 @@ impl VirtioNetHdr {
             flags: NEEDS_CSUM,
             gso_type,
             hdr_len: superframe.headers().len() as u16,
-            gso_size: superframe.size(),
+            gso_size: superframe.segment_payload(),
             csum_start: superframe.l4(),
             csum_offset: csum_offset as u16,
         }

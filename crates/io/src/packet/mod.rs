@@ -20,7 +20,7 @@ mod send;
 mod socket;
 
 use crate::error::PortError;
-use crate::flows::{Attachment, FlowPrograms, FlowQueue};
+use crate::flows::{Attachment, FlowHook, FlowPrograms, FlowQueue};
 use crate::kernel::KernelInterface;
 use crate::mbuf::MbufPool;
 use crate::pools::LINK_HEADER;
@@ -53,9 +53,9 @@ pub(crate) struct PacketPort {
 }
 
 impl PacketPort {
-    /// How the program that forwards flows is attached, if there is one.
-    pub(crate) fn forwards_flows(&self) -> Option<&'static str> {
-        self.attachment.as_ref().map(Attachment::how)
+    /// Where the program that forwards flows is attached, if there is one.
+    pub(crate) fn flow_hook(&self) -> Option<FlowHook> {
+        self.attachment.as_ref().map(Attachment::hook)
     }
 
     /// Opens sockets on an interface, which from then on receives frames for every address.

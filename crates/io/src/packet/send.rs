@@ -28,7 +28,7 @@ pub(crate) struct Sender {
 unsafe impl Send for Sender {}
 
 /// What leaves next from the front of a burst.
-struct Next {
+struct SendPlan {
     /// Frames that leave one by one.
     single: usize,
     /// The superframe after them.
@@ -49,7 +49,7 @@ impl Sender {
     }
 
     /// Finds the first frames that go together.
-    fn next(&self, burst: &[Mbuf]) -> Next {
+    fn plan(&self, burst: &[Mbuf]) -> SendPlan {
         let joined = |at: &usize| {
             let cut = burst[*at..].iter().take_while(|mbuf| mbuf.was_cut());
             let superframe = Superframe::join(cut.map(Mbuf::bytes))?;
@@ -57,8 +57,8 @@ impl Sender {
         };
         let places = 0..if self.joined.is_empty() { 0 } else { burst.len() };
         match places.filter_map(|at| joined(&at)).next() {
-            Some((single, superframe)) => Next { single, superframe: Some(superframe) },
-            None => Next { single: burst.len(), superframe: None },
+            Some((single, superframe)) => SendPlan { single, superframe: Some(superframe) },
+            None => SendPlan { single: burst.len(), superframe: None },
         }
     }
 
@@ -102,9 +102,7 @@ impl Sender {
             Err(_) => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
         }
     }
-}
 
-impl Sender {
     /// Sends so many frames one by one from the front of a burst. False if the next one finds no room.
     fn send_single(&mut self, burst: &mut Burst, mut single: usize, result: &mut SentFrames) -> bool {
         let mut batching = true;
@@ -164,7 +162,7 @@ impl Sender {
                 }
                 Err(libc::EINTR) => {}
                 // The kernel takes none of this kind: they leave one by one from now on.
-                Err(libc::EINVAL | libc::EMSGSIZE) => {
+                Err(libc::EINVAL) => {
                     self.joined.retain(|transport| *transport != superframe.transport());
                     return true;
                 }
@@ -187,7 +185,7 @@ impl SendQueue for Sender {
     fn send(&mut self, burst: &mut Burst) -> SentFrames {
         let mut result = SentFrames::default();
         while !burst.is_empty() {
-            let Next { single, superframe } = self.next(burst);
+            let SendPlan { single, superframe } = self.plan(burst);
             let goes_on = self.send_single(burst, single, &mut result)
                 && superframe.is_none_or(|superframe| self.send_superframe(burst, &superframe, &mut result));
             if !goes_on {

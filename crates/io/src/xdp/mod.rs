@@ -1,4 +1,4 @@
-//! Prepares interfaces for AF_XDP, so that every frame comes as it was on the wire.
+//! Prepares interfaces for AF_XDP, so that every frame comes as it was on the wire, and that their drivers forward flows.
 
 mod btf;
 #[cfg(flows)]
@@ -7,7 +7,7 @@ mod program;
 mod queues;
 mod tags;
 
-use program::XdpProgram;
+use program::{LoadedProgram, XdpProgram};
 
 use crate::flows::FlowPrograms;
 use crate::kernel::KernelInterface;
@@ -49,7 +49,7 @@ pub(crate) fn no_room(socket: RawFd) -> u64 {
     if result == 0 { statistics[3] } else { 0 }
 }
 
-/// The behaviour of some devices.
+/// The reason for which AF_XDP cannot be used with some devices.
 const BESIDE: &str = "hands VLAN tags over beside the frame, where AF_XDP does not see them";
 
 /// The capabilities that AF_XDP needs, by number and name. CAP_SYS_ADMIN is needed to look up loaded programs.
@@ -158,12 +158,12 @@ impl InterfaceGuard {
         if inserts_tags && sockets.len() != 1 {
             return Err(format!("a veth with {} queues {BESIDE}", sockets.len()));
         }
-        let replace = |sockets: &[RawFd], flows: Option<&FlowPrograms>| {
-            XdpProgram::replace(interface, sockets, inserts_tags, flows)
+        let load = |sockets: &[RawFd], flows: Option<&FlowPrograms>| {
+            LoadedProgram::load(interface, sockets, inserts_tags, flows)
         };
         let forwarder = flows.map(|flows| {
             let in_order = queues::in_order(sockets, interface.index())?;
-            replace(&in_order, Some(flows))
+            load(&in_order, Some(flows))
         });
         let (program, why) = match forwarder.transpose() {
             Ok(program) => (program, None),
@@ -171,9 +171,10 @@ impl InterfaceGuard {
         };
         let forwards_flows = program.is_some();
         let program = match program {
-            None if inserts_tags => Some(replace(sockets, None)?),
+            None if inserts_tags => Some(load(sockets, None)?),
             program => program,
         };
+        let program = program.map(LoadedProgram::replace).transpose()?;
         sockets.iter().for_each(|&socket| send_whole_vectors(socket));
         let promiscuous = Promiscuous::new(interface).map_err(|error| error.to_string())?;
         let guard = InterfaceGuard {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The instructions that put VLAN tags back into frames.
 //!
 //! A veth hands frames over with their VLAN tag beside them, where their sender left it for the device to insert

@@ -42,13 +42,13 @@ impl Host for LiveHost {
 
     fn offload(&self) -> Vec<PortOffload> {
         let ports = lock(&self.ports);
-        let state = |port: &Port| match (port.forwards_flows(), ports.flows()) {
-            (Some(how), _) => Ok(how.to_owned()),
+        let state = |port: &Port| match (port.flow_hook(), ports.flows()) {
+            (Some(hook), _) => Ok(hook.name().to_owned()),
             (None, Err(why)) => Err(why.to_owned()),
-            (None, Ok(_)) if port.interface_index().is_none() => Err("it is no kernel interface".to_owned()),
-            (None, Ok(_)) if port.info().driver == "net_af_xdp" => {
-                Err("AF_XDP takes frames before the programs see them".to_owned())
+            (None, Ok(_)) if port.interface_index().is_none() && port.interface_name().is_some() => {
+                Err("its interface is gone".to_owned())
             }
+            (None, Ok(_)) if port.interface_index().is_none() => Err("it is no kernel interface".to_owned()),
             (None, Ok(_)) => {
                 Err("the program could not be attached; a message at the start says why".to_owned())
             }

@@ -92,8 +92,11 @@ impl PortMonitor {
             let port = &mut ports.ports_mut()[number];
             let before = port.mtu();
             if let Some(mtu) = port.take_up_mtu() {
+                let beyond = port.mtu_beyond_buffers().map_or_else(String::new, |beyond| {
+                    format!("; its interface has {beyond}, for which the packet buffers are too small: start mmb again")
+                });
                 output::report_error(&format!(
-                    "port {}: {} has MTU {mtu} now, after {before}",
+                    "port {}: {} has MTU {mtu} now, after {before}{beyond}",
                     port.name(),
                     port.device()
                 ));

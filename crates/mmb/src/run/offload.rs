@@ -2,7 +2,7 @@
 
 use mmb_engine::{Count, EndNumbers, FlowOffload, FlowUsage, FlowWrites, OffloadEpoch, OffloadedFlow};
 use mmb_io::OpenPorts;
-use mmb_io::flows::{FRAMES_OF_DRIVERS, FlowTable, NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
+use mmb_io::flows::{FlowHook, FlowTable, NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
 use mmb_packet::PortId;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// The most flows that the kernel forwards, over all workers: some 16 MB of kernel memory.
 pub(super) const FLOWS: u32 = 1 << 16;
 
-/// How long packets of a flow wait at most for earlier ones that a worker has, in milliseconds about. A busy TCP connection always has some there, and its
-/// receiver puts them in order.
-const TCP_PATIENCE: u32 = 10;
-const PATIENCE: u32 = 100;
+/// So long at most packets of a flow go to a worker because it has earlier ones, in units of 2^20 ns: milliseconds about. Of a busy TCP connection it always
+/// has some, and the receiver puts them in order.
+const TCP_OVERTAKE_AFTER: u32 = 10;
+const OVERTAKE_AFTER: u32 = 100;
 
 /// The interface numbers of ports by which flows may come in and leave, by port; 0 for others. The control thread changes them when an interface
 /// goes and comes back.
@@ -45,23 +45,24 @@ impl FlowInterfaces {
         let opened = &ports.ports()[port];
         let is_up = opened.health() == mmb_io::Health::Up;
         let egress = opened.interface_index().filter(|_| is_up).unwrap_or(0);
-        let how = opened.forwards_flows();
-        let ingress = if how.is_some() { opened.interface_index().unwrap_or(0) } else { 0 };
+        let hook = opened.flow_hook();
+        let ingress = if hook.is_some() { opened.interface_index().unwrap_or(0) } else { 0 };
         let numbers = &self.0[port];
         let mut takes_frames = false;
         if let (Ok(programs), Some(name)) = (ports.flows(), opened.interface_name()) {
             numbers.queue.store(programs.queue(name, 0).unwrap_or(0), Ordering::Relaxed);
-            let redirects = |port: &mmb_io::Port| port.forwards_flows() == Some(FRAMES_OF_DRIVERS);
+            let redirects = |port: &mmb_io::Port| port.flow_hook() == Some(FlowHook::Xdp);
             takes_frames =
                 egress != 0 && ports.ports().iter().any(redirects) && programs.update_egress(egress);
         }
-        numbers.of_driver.store(how == Some(FRAMES_OF_DRIVERS), Ordering::Relaxed);
+        numbers.of_driver.store(hook == Some(FlowHook::Xdp), Ordering::Relaxed);
+        // Without an entry of its egress interface, the program hands packets of a flow to mmb: no flow has to end.
+        numbers.takes_frames.store(takes_frames, Ordering::Relaxed);
         let before = (
             numbers.ingress.swap(ingress, Ordering::Relaxed),
             numbers.egress.swap(egress, Ordering::Relaxed),
-            numbers.takes_frames.swap(takes_frames, Ordering::Relaxed),
         );
-        before != (ingress, egress, takes_frames)
+        before != (ingress, egress)
     }
 
     /// Whether packets that come in by a port can be forwarded to another.
@@ -154,7 +155,7 @@ impl FlowOffload for KernelFlows {
         self.table.disable(place);
         if self.places.get(&key) == Some(&place) {
             self.places.remove(&key);
-            self.table.remove(&key);
+            self.table.remove(&key, place);
         }
     }
 
@@ -219,7 +220,7 @@ impl KernelFlows {
             window: numbers.window.into(),
             peer: if tcp.is_some() { self.table.number(peer) } else { NO_FLOW },
             label: label.unwrap_or_default(),
-            patience: if tcp.is_some() { TCP_PATIENCE } else { PATIENCE },
+            overtake_after: if tcp.is_some() { TCP_OVERTAKE_AFTER } else { OVERTAKE_AFTER },
             queue: self.interfaces.queue(key.port)? + u32::from(self.worker),
         };
         Some((raw_key, raw))
