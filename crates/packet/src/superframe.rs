@@ -21,10 +21,14 @@ const LONGEST: usize = u16::MAX as usize;
 /// The most datagrams of a train: Linux's UDP_MAX_SEGMENTS before 6.10.
 const MOST_DATAGRAMS: usize = 64;
 
-/// TCP flags: what only the last segment may have, what every one must have, and what none may have.
+/// TCP flags that only the last segment may have: FIN, PSH.
 const LAST: u8 = 0x09;
+/// The one that every segment has.
 const ACK: u8 = 0x10;
-const ALONE: u8 = 0x02 | 0x04 | 0x20 | 0x80;
+/// Those of segments that are never joined: SYN, RST, URG, CWR.
+const NEVER_JOINED: u8 = 0x02 | 0x04 | 0x20 | 0x80;
+/// A checksum that stands for the same as 0, and that no device writes, but in UDP (RFC 768).
+const OTHER_ZERO: u16 = 0xffff;
 
 /// Several frames as one.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +75,7 @@ impl Superframe {
     }
 
     /// Bytes of payload of each of its frames but the last, which may have fewer.
-    pub fn size(&self) -> u16 {
+    pub fn segment_payload(&self) -> u16 {
         self.size
     }
 
@@ -110,6 +114,7 @@ impl<'f> Part<'f> {
             [0x08, 0x00] => {
                 let header: &[u8; IP4_HEADER] = packet.first_chunk()?;
                 let is_plain = header[0] == 0x45 && header[6] & 0x3f == 0 && header[7] == 0;
+                let is_plain = is_plain && word(header, 10) != OTHER_ZERO;
                 if !is_plain || usize::from(word(header, 2)) != packet.len() || !header_is_sound(header) {
                     return None;
                 }
@@ -129,7 +134,8 @@ impl<'f> Part<'f> {
         let header_len = match transport {
             TCP => {
                 let header: &[u8; TCP_HEADER] = segment.first_chunk()?;
-                (header[13] & (ACK | ALONE) == ACK).then(|| usize::from(header[12] >> 4) * 4)?
+                let is_plain = header[13] & (ACK | NEVER_JOINED) == ACK && word(header, 16) != OTHER_ZERO;
+                is_plain.then(|| usize::from(header[12] >> 4) * 4)?
             }
             UDP => {
                 let header: &[u8; UDP_HEADER] = segment.first_chunk()?;

@@ -53,7 +53,7 @@ fn joined(frames: &[Vec<u8>]) -> usize {
     let mut bytes = whole(&superframe, frames);
     assert!(bytes.len() - 14 <= 65_535);
     assert!(with(&mut bytes, finish_checksum), "the checksum is unfinished");
-    let again = cut(&mut bytes, superframe.size().into());
+    let again = cut(&mut bytes, superframe.segment_payload().into());
     assert_eq!(again, frames[..superframe.frames()]);
     superframe.frames()
 }
@@ -91,7 +91,7 @@ proptest! {
         let frames = cut(&mut original.clone(), size);
         let superframe = join(&frames).expect("they go together");
         prop_assert_eq!(superframe.frames(), frames.len());
-        prop_assert_eq!(usize::from(superframe.size()), size);
+        prop_assert_eq!(usize::from(superframe.segment_payload()), size);
         with(&mut original, |packet, layout| {
             let sum = pseudo_header(packet.bytes(), layout).expect("a transport header").fold();
             let at = usize::from(layout.l4) + if is_tcp { 16 } else { 6 };
