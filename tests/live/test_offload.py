@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import socket
 import struct
 import time
 
@@ -17,6 +18,7 @@ from lab.net import RawPort, veth
 from lab.process import wait_until
 
 from . import bpf, topology
+from .conftest import need_backend
 from .frames import MAC, OTHER_MAC, rebuilt
 from .programs import Iperf, Nginx, fetch, without_programs
 from .sockets import closing, listener, opened, resetting, talk, udp
@@ -55,11 +57,14 @@ class Offloading(topology.Site):
 
 @contextlib.contextmanager
 def running(folder, place):
+    need_backend("af_packet" if place == "tc" else "af_xdp")
     with Offloading(folder, place) as site:
         site.daemon = site.mmb().start()
         state = site.daemon.ask("show", "offload")
-        if not all("how" in port for port in state["ports"]):
-            pytest.skip(f"no flow offload here: {state}")
+        reasons = [port["reason"] for port in state["ports"] if "reason" in port]
+        if any("without clang" in reason for reason in reasons):
+            pytest.skip(f"no flow offload here: {reasons}")
+        assert not reasons
         assert (place == "xdp") == all(port["how"] == "xdp" for port in state["ports"])
         yield site
 
@@ -235,14 +240,15 @@ def has_options(frame):
     return parsed.haslayer(IP) and parsed[IP].ihl > 5
 
 
+# Rules, and whether flows are offloaded under them.
 POLICIES = [
-    [],
-    ["add udp-dport 53 mod udp-dport 5353", "add tcp-dport 80 mod ip-dscp 10 mod tcp-sport 999"],
-    ["add ip-proto udp mod ip-ttl 9", "add net-proto ip6 mod ip6-hop-limit 3 mod ip6-flow-label 77", "add ip-ttl < 20 drop"],
-    ["add ip-saddr 10.0.0.48/29 drop", "add udp-sport 4001-4003 drop", "add ip-daddr 10.0.0.2 mod ip-daddr 10.0.0.9"],
-    ["add vlan-id 5 drop", "add ip6-saddr fd00::1 mod ip6-daddr fd00::7", "add tcp-dport 80 ip-len > 600 mod ip-ecn 2"],
-    ["add ip-proto icmp mod ip-ttl 44", "add udp-dport 53 mod ip-saddr 192.0.2.1", "add prio 5 ip-proto tcp accept", "add all drop 30%"],
-    ["add ip-proto udp ip-id 7 drop", "add tcp-fin mod tcp-push 1", "add tcp-syn drop", "add net-proto ip6 mod ip6-traffic-class 32"],
+    ([], True),
+    (["add udp-dport 53 mod udp-dport 5353", "add tcp-dport 80 mod ip-dscp 10 mod tcp-sport 999"], True),
+    (["add ip-proto udp mod ip-ttl 9", "add net-proto ip6 mod ip6-hop-limit 3 mod ip6-flow-label 77", "add ip-ttl < 20 drop"], True),
+    (["add ip-saddr 10.0.0.48/29 drop", "add udp-sport 4001-4003 drop", "add ip-daddr 10.0.0.2 mod ip-daddr 10.0.0.9"], True),
+    (["add vlan-id 5 drop", "add ip6-saddr fd00::1 mod ip6-daddr fd00::7", "add tcp-dport 80 ip-len > 600 mod ip-ecn 2"], True),
+    (["add ip-proto icmp mod ip-ttl 44", "add udp-dport 53 mod ip-saddr 192.0.2.1", "add prio 5 ip-proto tcp accept", "add all drop 30%"], False),
+    (["add ip-proto udp ip-id 7 drop", "add tcp-fin mod tcp-push 1", "add tcp-syn drop", "add net-proto ip6 mod ip6-traffic-class 32"], True),
 ]
 
 
@@ -278,7 +284,7 @@ def test_packets_are_those_of_the_workers(cables, number):
     counters. A rule that drops by chance is tested for the flows that it does not reach."""
     mmb = cables.daemon
     begin(mmb)
-    rules = POLICIES[number]
+    rules, offloads = POLICIES[number]
     by_chance = any("%" in rule for rule in rules)
     random_numbers = random.Random(number)
     frames = traffic(random_numbers, flows=12, packets=30)
@@ -300,11 +306,10 @@ def test_packets_are_those_of_the_workers(cables, number):
     for key, wanted in expected.items():
         assert sorted(arrived[key]) == sorted(wanted), f"flow {key}"
         # Packets with IP options are not looked up, and may be overtaken.
-        in_order = [[frame for frame in frames if not has_options(frame)] for frames in (arrived[key], wanted)]
+        in_order = [[frame for frame in each if not has_options(frame)] for each in (arrived[key], wanted)]
         assert in_order[0] == in_order[1], f"flow {key}"
     assert counts == expected_counts
-    if number in (0, 1, 3):
-        assert passed > len(frames) / 4, f"{passed} of {len(frames)}: {offload(mmb)}"
+    assert passed > len(frames) / 12 if offloads else passed == 0, f"{passed} of {len(frames)}: {offload(mmb)}"
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -333,7 +338,7 @@ def test_translated_connections_are_those_of_the_workers(offloading, mmb, family
             far.sendto(b"answer %d" % serial, peer)
             assert near.recvfrom(100)[0] == b"answer %d" % serial
         assert hits(mmb) > before + 60
-    assert mmb.balance() == 0
+    mmb.wait_until_settled()
 
 
 # Never a stale decision
@@ -428,6 +433,16 @@ def test_a_host_with_an_address_on_a_port_stays_reachable(offloading, mmb):
                 near.sendto(b"x", (SERVER4, 9001))
                 far.recv(10)
             assert hits(mmb) > before
+        # What is sent to all reaches both too.
+        target = "10.0.0.255"
+        with contextlib.ExitStack() as stack:
+            near = stack.enter_context(udp(offloading.client, CLIENT4, 7001))
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            ends = [stack.enter_context(udp(namespace, "0.0.0.0", 9002)) for namespace in (offloading.middle, offloading.server)]
+            for serial in range(50):
+                near.sendto(b"%d" % serial, (target, 9002))
+                for end in ends:
+                    assert end.recv(10) == b"%d" % serial
     finally:
         offloading.middle.ip("addr", "del", "10.0.0.200/24", "dev", "vl")
 
@@ -488,6 +503,29 @@ def test_a_reset_out_of_window_does_not_end_an_offloaded_connection(offloading, 
             assert mmb.drops().get("conn-invalid", 0) >= 4
             talk(near, far)
     mmb("set conn invalid pass")
+
+
+@pytest.mark.parametrize("forged", ["F", "P", "", "RA", "FPU", "SF"])
+def test_a_forged_segment_gets_no_flow_past_a_rule_on_flags(offloading, mmb, forged):
+    """The rule matches every segment that the kernel would forward, and not the forged one, which passes as the setting says."""
+    rules = ["add-stateful in lan accept", "add in lan ! tcp-fin mod ip-dscp 46", "add in lan tcp-ack mod ip-ttl 9"]
+    mmb.apply(offloading.folder, "set conn invalid pass", *rules)
+    with closing(listener(offloading.server, SERVER4, 9000)) as (listening,), offloading.client_wire() as wire:
+        near, far, _ = opened(offloading.client, CLIENT4, (SERVER4, 9000), listening)
+        with resetting(near, far):
+            for _ in range(5):
+                talk(near, far)
+            port = near.getsockname()[1]
+            header = Ether(src=MAC, dst=OTHER_MAC) / IP(src=CLIENT4, dst=SERVER4)
+            for _ in range(10):
+                wire.send(bytes(header / TCP(sport=port, dport=9000, seq=0x7FFFFFFF, ack=1, flags=forged)))
+            with RawPort(offloading.server, "eth0") as seen:
+                for _ in range(30):
+                    talk(near, far)
+                frames = [Ether(frame) for frame in seen.drain()]
+            segments = [frame[IP] for frame in frames if frame.haslayer(TCP) and frame[TCP].dport == 9000 and frame[TCP].payload]
+    assert len(segments) >= 30
+    assert {(segment.tos >> 2, segment.ttl) for segment in segments} == {(46, 9)}
 
 
 def test_an_idle_flow_times_out_and_a_busy_one_does_not(offloading, mmb):
@@ -595,7 +633,7 @@ def test_an_interface_that_is_made_again_is_offloaded_again(namespaces, tmp_path
 
 
 def test_without_the_programs_workers_see_every_packet(namespaces, tmp_path):
-    """`set offload off` from the start: no program, a message, and everything works."""
+    """`set offload off` from the start: no program, and everything works."""
     with topology.Site(tmp_path, "af_packet") as site:
         policy = tmp_path / "off.mmb"
         policy.write_text("set offload off\n")
@@ -675,8 +713,12 @@ def test_a_device_that_stops_taking_frames_gets_them_from_the_workers(namespaces
 
             assert pass_some() > 50
             site.server.run("ethtool", "-K", "eth0", "gro", "off")
-            wait_until(lambda: offload(daemon)["flows"] == 0, "mmb has seen it")
+            time.sleep(0.5)
             assert pass_some() == 0
+            with closing(udp(site.client, CLIENT4, 7002)) as (other,):
+                for _ in range(20):
+                    other.sendto(b"x", (SERVER4, 9001))
+                    far.recv(10)
             assert offload(daemon)["kept"].get("device", 0) > 0
             site.server.run("ethtool", "-K", "eth0", "gro", "on")
             wait_until(lambda: pass_some() > 50, "flows are forwarded again")

@@ -2,14 +2,19 @@
 
 import contextlib
 import socket
+import struct
 
 import pytest
-from scapy.layers.inet import UDP
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import checksum
 
+from lab.net import SOL_PACKET
 from lab.process import wait_until
 
-from .frames import rebuilt
+from .frames import MAC, OTHER_MAC, rebuilt
 from .programs import fetch
 from .topology import SERVER4, SERVER6
 
@@ -137,6 +142,70 @@ def test_segments_are_joined_where_the_device_can_cut_them(site, mmb, address):
     assert digest == site.nginx.digest("big")
     assert longest > 30_000
     assert mmb.rule(2 if ":" in address else 1)["packets"] > 14_000
+
+
+PACKET_VNET_HDR = 15
+NEEDS_CSUM, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4 = 1, 1, 4, 5
+
+
+def superframe(packet, size):
+    """What a host hands its device to cut: a frame with an unfinished checksum behind a `virtio_net_hdr` (VIRTIO 1.2, section 5.1.6)."""
+    frame = bytearray(bytes(Ether(src=MAC, dst=OTHER_MAC) / packet))
+    is_ip6, is_tcp = packet.haslayer(IPv6), packet.haslayer(TCP)
+    start = 14 + (40 if is_ip6 else 20)
+    at = start + (16 if is_tcp else 6)
+    network = packet[IPv6] if is_ip6 else packet[IP]
+    addresses = b"".join(socket.inet_pton(socket.AF_INET6 if is_ip6 else socket.AF_INET, each) for each in (network.src, network.dst))
+    pseudo = addresses + struct.pack("!II", len(frame) - start, socket.IPPROTO_TCP if is_tcp else socket.IPPROTO_UDP)
+    struct.pack_into("!H", frame, at, ~checksum(pseudo) & 0xFFFF)
+    kind = (GSO_TCPV6 if is_ip6 else GSO_TCPV4) if is_tcp else GSO_UDP_L4
+    headers = start + (packet[TCP].dataofs * 4 if is_tcp else 8)
+    return struct.pack("=BBHHHH", NEEDS_CSUM, kind, headers, size, start, at - start) + bytes(frame)
+
+
+def pieces(packet, size):
+    """The frames that it stands for (RFC 9293 section 3.4, RFC 791 section 3.2): each a packet of its own."""
+    load = bytes(packet.lastlayer())
+    for number, start in enumerate(range(0, len(load), size)):
+        piece = packet.copy()
+        piece.lastlayer().underlayer.remove_payload()
+        piece = piece / Raw(load[start : start + size])
+        if piece.haslayer(IP):
+            piece[IP].id = (packet[IP].id + number) % 65536
+        if piece.haslayer(TCP):
+            piece[TCP].seq = (packet[TCP].seq + start) % (1 << 32)
+            if start + size < len(load):
+                piece[TCP].flags = str(packet[TCP].flags).replace("P", "").replace("F", "")
+        yield bytes(Ether(src=MAC, dst=OTHER_MAC) / piece)
+
+
+TRANSPORTS = {
+    "tcp": TCP(sport=4000, dport=80, seq=(1 << 32) - 3000, ack=7, flags="PAF", dataofs=8, options=[("NOP", None), ("NOP", None), ("Timestamp", (1, 2))]),
+    "udp": UDP(sport=4000, dport=53),
+}
+
+
+@FAMILIES
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_kernel_cuts_a_joined_frame_into_what_its_sender_meant(site, mmb, family, transport):
+    """Cut by mmb, joined by mmb, cut by the kernel; what is expected is computed here."""
+    of_packet_sockets(site)
+    mmb.apply(site.folder, "set offload off", "add ip-proto tcp mod ip-ttl 9", "add net-proto ip6 mod ip6-hop-limit 9")
+    network = IP(src="10.0.0.50", dst=SERVER4, id=65534, flags="DF") if family == socket.AF_INET else IPv6(src="fd00::50", dst=SERVER6, fl=77)
+    packet = network / TRANSPORTS[transport] / Raw(bytes(number % 251 for number in range(20_001)))
+    expected = packet.copy()
+    if family == socket.AF_INET6:
+        expected.hlim = 9
+    elif transport == "tcp":
+        expected.ttl = 9
+    with site.simple_devices(), site.server_wire() as wire, site.client.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender:
+        sender.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        sender.bind(("eth0", 0))
+        sender.send(superframe(packet, 1400))
+        wait_until(lambda: mmb.port("wan")["tx"]["packets"] >= 15, "all are sent")
+        source = bytes.fromhex(MAC.replace(":", ""))
+        frames = [frame for frame in wire.drain() if frame[6:12] == source]
+    assert frames == list(pieces(expected, 1400))
 
 
 def test_a_wrong_checksum_is_not_mended(site, mmb):

@@ -89,7 +89,7 @@ drop_reasons! {
         "`ip link`; mmb continues with the other ports";
     Oversized "oversized":
         "a frame is too large and cannot be segmented",
-        "set equal MTUs on both sides; the sender may send more than 64 KB in one frame (`ip link … gso_max_size`)";
+        "set equal MTUs on both sides, and start mmb again if `mmb show ports` has a smaller one than the interface; the sender may send more than 64 KB in one frame (`ip link … gso_max_size`)";
     NoBuffer "no-buffer":
         "no packet buffer is free",
         "";
