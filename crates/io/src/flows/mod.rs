@@ -4,7 +4,7 @@
 //! A packet of an interface with packet sockets first meets mmb's packet socket, whose filter looks its flow up, and then tc ingress, where the packet is
 //! rewritten and redirected if there is a flow, and discarded if the socket has got it. The programs work as long as the sockets are open: when
 //! the process ends, however it ends, no filter runs, and a program at tc ingress leaves every packet to the kernel. With AF_XDP sockets one program in the driver
-//! does both ([`FlowPrograms::forward_frame`]).
+//! does both (`bpf/flow_xdp.bpf.c`).
 //!
 //! Life-cycle: [`FlowPrograms::load`] once; [`FlowPrograms::attach`] for each interface, before its sockets are opened; a [`FlowTable`] for each
 //! worker, with places of its own. The programs go with the last of them.
