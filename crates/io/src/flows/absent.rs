@@ -1,6 +1,6 @@
 //! In place of the programs where they were not built.
 
-use super::FlowHook;
+use super::hook::FlowHook;
 use super::table::{FlowQueue, FlowTable};
 use crate::kernel::KernelInterface;
 use std::convert::Infallible;

@@ -1,6 +1,6 @@
 //! Loads the programs, and attaches them.
 
-use super::FlowHook;
+use super::hook::FlowHook;
 use super::table::{FlowQueue, FlowTable, SharedFlows};
 use crate::bpf::instruction::instruction;
 use crate::bpf::{self, BpfMap};

@@ -13,6 +13,7 @@
 
 #[cfg(not(flows))]
 mod absent;
+mod hook;
 #[cfg(flows)]
 mod loaded;
 mod raw;
@@ -21,30 +22,9 @@ mod table;
 
 #[cfg(not(flows))]
 pub use absent::{Attachment, FlowPrograms};
+pub use hook::FlowHook;
 #[cfg(flows)]
 pub use loaded::{Attachment, FlowPrograms};
 pub use raw::{NO_FLOW, RawFlow, RawKey, VLAN_PRESENT, flags};
 pub(crate) use table::FlowQueue;
 pub use table::{FlowTable, RawUsage};
-
-/// Where the program of an interface forwards flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowHook {
-    /// tc ingress, on kernels since 6.6.
-    Tcx,
-    /// tc ingress, by the queueing discipline of that name.
-    Clsact,
-    /// The driver, or where it cannot run programs right behind it.
-    Xdp,
-}
-
-impl FlowHook {
-    /// Its name in `show offload`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FlowHook::Tcx => "tcx",
-            FlowHook::Clsact => "clsact",
-            FlowHook::Xdp => "xdp",
-        }
-    }
-}
