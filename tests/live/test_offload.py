@@ -13,60 +13,16 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-import lab.daemon
-from lab.net import RawPort, veth
+from lab.net import RawPort
 from lab.process import wait_until
 
-from . import bpf, topology
-from .conftest import need_backend
 from .frames import MAC, OTHER_MAC, rebuilt
-from .programs import Iperf, Nginx, fetch, without_programs
+from .offloading import PLACES, begin, hits, offload, running
+from .programs import Iperf, Nginx, fetch
 from .sockets import closing, listener, opened, resetting, talk, udp
 from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
 
 pytestmark = pytest.mark.usefixtures("namespaces")
-
-
-# Where the kernel forwards flows: at tc ingress, or in the driver.
-PLACES = ("tc", "xdp")
-
-
-class Offloading(topology.Site):
-    """A site for ports of one kind: those of a user who gives only names, or those with AF_XDP."""
-
-    def __init__(self, folder, place):
-        super().__init__(folder, "af_packet" if place == "tc" else "af_xdp")
-        self.place = place
-        self.set_devices()
-
-    def set_devices(self):
-        """The work that the hosts leave to their devices. Drivers redirect frames to a veth only if its other end has GRO, and no program can finish
-        checksums in a driver."""
-        for host in (self.client, self.server):
-            if self.place == "tc":
-                host.run("ethtool", "-K", "eth0", "tso", "on", "gso", "on", "gro", "on", "tx", "on")
-            else:
-                host.run("ethtool", "-K", "eth0", "gro", "on", "tx", "off")
-
-    def mmb(self, name="mmb"):
-        daemon = super().mmb(name)
-        if self.place == "tc":
-            daemon.ports = {"lan": "vl", "wan": "vr"}
-        return daemon
-
-
-@contextlib.contextmanager
-def running(folder, place):
-    need_backend("af_packet" if place == "tc" else "af_xdp")
-    with Offloading(folder, place) as site:
-        site.daemon = site.mmb().start()
-        state = site.daemon.ask("show", "offload")
-        reasons = [port["reason"] for port in state["ports"] if "reason" in port]
-        if any("without clang" in reason for reason in reasons):
-            pytest.skip(f"no flow offload here: {reasons}")
-        assert not reasons
-        assert (place == "xdp") == all(port["how"] == "xdp" for port in state["ports"])
-        yield site
 
 
 @pytest.fixture(scope="module", params=PLACES)
@@ -86,12 +42,6 @@ def cables(request, namespaces, tmp_path_factory):
         yield site
 
 
-def begin(daemon):
-    daemon.reset()
-    daemon("conn kill all")
-    daemon("set offload auto")
-
-
 @pytest.fixture
 def mmb(offloading):
     daemon = offloading.daemon
@@ -102,14 +52,6 @@ def mmb(offloading):
     assert daemon.running(), "mmb ended"
     daemon("set offload auto")
     daemon.wait_until_settled()
-
-
-def offload(daemon):
-    return daemon.ask("show", "offload")
-
-
-def hits(daemon):
-    return offload(daemon)["hits"]["packets"]
 
 
 def transfer(near, far, size):
@@ -564,99 +506,7 @@ def test_packets_beyond_the_mtu_are_dropped_and_counted(offloading, mmb):
         wait_until(lambda: mmb.port("wan")["mtu"] == 1500, "the MTU is taken up")
 
 
-# Ends
-
-
-@pytest.mark.parametrize("hook", ["tcx", "clsact", "xdp"])
-def test_a_killed_mmb_forwards_nothing_and_starts_again(namespaces, tmp_path, hook):
-    """Also where the program stays attached after its process has died: at clsact, which is all that kernels before 6.6 have."""
-    with Offloading(tmp_path, "xdp" if hook == "xdp" else "tc") as site, contextlib.ExitStack() as filled:
-        if hook == "clsact":
-            for interface in ("vl", "vr"):
-                filled.enter_context(bpf.filled_tcx(site.middle, interface))
-        daemon = site.mmb()
-        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
-            for _ in range(2):
-                daemon.start()
-                hooks = [port.get("how") for port in offload(daemon)["ports"]]
-                if hook == "tcx" and hooks == ["clsact"] * 2:
-                    pytest.skip("the kernel has no tcx hooks")
-                assert hooks == [hook] * 2
-                # The first ones pass by mmb, for a tenth of a second at most.
-                for _ in range(6000):
-                    near.sendto(b"x", (SERVER4, 9001))
-                    far.recv(10)
-                assert hits(daemon) > 200, offload(daemon)
-                daemon.kill()
-                daemon.close()
-                near.sendto(b"lost", (SERVER4, 9001))
-                far.settimeout(0.3)
-                with pytest.raises(TimeoutError):
-                    far.recv(10)
-                far.settimeout(10)
-
-
-def test_an_mmb_that_ends_leaves_no_program_at_clsact(namespaces, tmp_path):
-    with Offloading(tmp_path, "tc") as site, bpf.filled_tcx(site.middle, "vl"):
-        daemon = site.mmb().start()
-        assert "how" in offload(daemon)["ports"][0]
-        filters = ["tc", "filter", "show", "dev", "vl", "ingress"]
-        assert "forward_flow" in site.middle.run(*filters).stdout
-        daemon.stop()
-        assert "forward_flow" not in site.middle.run(*filters).stdout
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_an_interface_that_is_made_again_is_offloaded_again(namespaces, tmp_path, place):
-    with Offloading(tmp_path, place) as site:
-        daemon = site.mmb().start()
-
-        def passes(count=20):
-            with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
-                for _ in range(count):
-                    near.sendto(b"x", (SERVER4, 9001))
-                    assert far.recv(10) == b"x"
-
-        passes()
-        before = hits(daemon)
-        assert before > 0
-        site.middle.ip("link", "del", "vr")
-        wait_until(lambda: daemon.port("wan")["link"] == "gone", "it is seen")
-        veth(site.middle, "vr", site.server, "eth0")
-        site.server.ip("addr", "add", f"{SERVER4}/24", "dev", "eth0")
-        site.set_devices()
-        wait_until(lambda: daemon.port("wan")["link"] == "up", "it is back")
-        # Its MAC address is another one.
-        site.client.ip("neigh", "flush", "dev", "eth0")
-        passes(200)
-        assert hits(daemon) > before + 10, offload(daemon)
-
-
-def test_without_the_programs_workers_see_every_packet(namespaces, tmp_path):
-    """`set offload off` from the start: no program, and everything works."""
-    with topology.Site(tmp_path, "af_packet") as site:
-        policy = tmp_path / "off.mmb"
-        policy.write_text("set offload off\n")
-        daemon = site.mmb().start("--config", policy)
-        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
-            for _ in range(20):
-                near.sendto(b"x", (SERVER4, 9001))
-                assert far.recv(10) == b"x"
-        assert hits(daemon) == 0
-        assert not any("how" in port for port in offload(daemon)["ports"])
-
-
-def test_without_privileges_workers_see_every_packet(namespaces, tmp_path, monkeypatch):
-    monkeypatch.setattr(lab.daemon, "BINARY", without_programs(tmp_path))
-    with Offloading(tmp_path, "tc") as site:
-        daemon = site.mmb().start()
-        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
-            for _ in range(20):
-                near.sendto(b"x", (SERVER4, 9001))
-                assert far.recv(10) == b"x"
-        assert hits(daemon) == 0
-        for port in offload(daemon)["ports"]:
-            assert "lacks CAP_BPF or CAP_NET_ADMIN" in port["reason"], port
+# What rules keep, and what devices do
 
 
 def test_rules_on_other_protocols_keep_no_flow(offloading, mmb):
@@ -695,43 +545,3 @@ def test_frames_are_whole_after_the_kernel_cut_them(offloading, mmb):
         assert hits(mmb) > 50
     finally:
         offloading.set_devices()
-
-
-def test_a_device_that_stops_taking_frames_gets_them_from_the_workers(namespaces, tmp_path):
-    """The other end of a veth turns GRO off: its driver takes no redirected frames from then on, and mmb sends them."""
-    with running(tmp_path, "xdp") as site:
-        daemon = site.daemon
-        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
-
-            def pass_some():
-                before = hits(daemon)
-                for _ in range(200):
-                    near.sendto(b"x", (SERVER4, 9001))
-                    far.recv(10)
-                    time.sleep(0.0005)
-                return hits(daemon) - before
-
-            assert pass_some() > 50
-            site.server.run("ethtool", "-K", "eth0", "gro", "off")
-            time.sleep(0.5)
-            assert pass_some() == 0
-            with closing(udp(site.client, CLIENT4, 7002)) as (other,):
-                for _ in range(20):
-                    other.sendto(b"x", (SERVER4, 9001))
-                    far.recv(10)
-            assert offload(daemon)["kept"].get("device", 0) > 0
-            site.server.run("ethtool", "-K", "eth0", "gro", "on")
-            wait_until(lambda: pass_some() > 50, "flows are forwarded again")
-
-
-def test_unfinished_checksums_are_finished_by_workers(namespaces, tmp_path):
-    """Hosts leave checksums to a veth: no driver can finish them, so that these packets pass by mmb although there is a flow."""
-    with running(tmp_path, "xdp") as site:
-        daemon = site.daemon
-        site.client.run("ethtool", "-K", "eth0", "tx", "on")
-        with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
-            for _ in range(100):
-                near.sendto(b"x" * 99, (SERVER4, 9001))
-                assert far.recv(100) == b"x" * 99
-        assert offload(daemon)["flows"] > 0
-        assert hits(daemon) == 0
