@@ -50,13 +50,13 @@ impl Sender {
 
     /// Finds the first frames that go together.
     fn plan(&self, burst: &[Mbuf]) -> SendPlan {
-        let joined = |at: &usize| {
-            let cut = burst[*at..].iter().take_while(|mbuf| mbuf.was_cut());
+        let places = if self.joined.is_empty() { 0 } else { burst.len() };
+        let joined = (0..places).find_map(|at| {
+            let cut = burst[at..].iter().take_while(|mbuf| mbuf.was_cut());
             let superframe = Superframe::join(cut.map(Mbuf::bytes))?;
-            self.joined.contains(&superframe.transport()).then_some((*at, superframe))
-        };
-        let places = 0..if self.joined.is_empty() { 0 } else { burst.len() };
-        match places.filter_map(|at| joined(&at)).next() {
+            self.joined.contains(&superframe.transport()).then_some((at, superframe))
+        });
+        match joined {
             Some((single, superframe)) => SendPlan { single, superframe: Some(superframe) },
             None => SendPlan { single: burst.len(), superframe: None },
         }
