@@ -1,12 +1,10 @@
 //! Memory in huge pages.
 
+use crate::huge_pool::{HUGE_PAGE, advise};
 use std::collections::TryReserveError;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-
-/// Bytes of a huge page of x86-64 and of most other architectures.
-const HUGE_PAGE: usize = 2 << 20;
 
 /// Bytes of the smallest page of any architecture.
 const SMALL_PAGE: usize = 4096;
@@ -50,9 +48,9 @@ impl<T> Block<T> {
         let mut memory = Vec::<HugePage>::new();
         memory.try_reserve_exact(bytes.div_ceil(HUGE_PAGE))?;
         let first = memory.as_mut_ptr();
-        advise(first);
+        advise(first.cast());
         for page in 1..bytes.div_ceil(HUGE_PAGE) {
-            advise(first.wrapping_add(page));
+            advise(first.wrapping_add(page).cast());
         }
         let first = NonNull::new(first.cast()).unwrap_or(NonNull::dangling());
         Ok(Block { first, len: 0, most, _memory: BlockMemory::Large(memory) })
@@ -115,13 +113,6 @@ impl<T> Default for Block<T> {
     fn default() -> Block<T> {
         Block { first: NonNull::dangling(), len: 0, most: 0, _memory: BlockMemory::Small(Vec::new()) }
     }
-}
-
-/// Asks the kernel for a huge page.
-fn advise(page: *mut HugePage) {
-    // SAFETY: the advice has an effect on which pages the kernel uses, not on what they contain. An error, as of a kernel without huge pages,
-    // changes nothing.
-    unsafe { libc::madvise(page.cast(), HUGE_PAGE, libc::MADV_HUGEPAGE) };
 }
 
 impl<T> Deref for Block<T> {

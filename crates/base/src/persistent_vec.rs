@@ -3,6 +3,7 @@
 //! Two levels above the leaves keep a clone short: an array of a million entries in leaves of 64 is cloned as some 250
 //! references. One writer changes its copy and hands clones to readers.
 
+use crate::SharedSlice;
 use std::sync::Arc;
 
 /// Leaves of a page.
@@ -11,7 +12,7 @@ const PAGE: usize = 64;
 /// An array of leaves of `N` entries.
 #[derive(Clone, Debug)]
 pub struct PersistentVec<T, const N: usize> {
-    pages: Vec<Arc<[Arc<[T; N]>]>>,
+    pages: Vec<Arc<[SharedSlice<T>]>>,
 }
 
 impl<T, const N: usize> Default for PersistentVec<T, N> {
@@ -45,11 +46,11 @@ impl<T: Clone + Default, const N: usize> PersistentVec<T, N> {
     pub fn at_mut(&mut self, number: usize) -> &mut T {
         let page = number / N / PAGE;
         while self.pages.len() <= page {
-            let empty = Arc::new(std::array::from_fn(|_| T::default()));
+            let empty = SharedSlice::from_fn(N, |_| T::default());
             self.pages.push(vec![empty; PAGE].into());
         }
         let page = Arc::make_mut(&mut self.pages[page]);
-        &mut Arc::make_mut(&mut page[number / N % PAGE])[number % N]
+        &mut page[number / N % PAGE].make_mut()[number % N]
     }
 }
 

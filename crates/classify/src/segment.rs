@@ -5,10 +5,10 @@
 //! that a search ends at the first bucket that nobody passed.
 //!
 //! Life-cycle: segments are shared between the writer's table and the snapshots that workers read, and copied by the
-//! writer before its first change after a snapshot (`Arc::make_mut`). Nobody else writes.
+//! writer before its first change after a snapshot (`SharedSlice::make_mut`). Nobody else writes.
 
 use crate::simd::{Seeds, hash_one};
-use std::sync::Arc;
+use mmb_base::SharedSlice;
 
 /// Words of a cache line.
 const LINE_WORDS: usize = 16;
@@ -25,7 +25,7 @@ const MANY: u32 = 255;
 pub(crate) struct SegmentLine([u32; LINE_WORDS]);
 
 /// A shared segment.
-pub(crate) type Segment = Arc<[SegmentLine]>;
+pub(crate) type Segment = SharedSlice<SegmentLine>;
 
 /// The layout of buckets for keys of some number of lanes: the lanes of every place, their values, and in the last word
 /// the member numbers (a byte a place) and the count of entries that passed.
@@ -452,7 +452,7 @@ mod tests {
         let shape = SegmentShape::new(LANES, PLACES, LINES);
         let mut segment = empty(shape, BUCKETS, 3);
         let untouched = segment.clone();
-        let (mut model, lines) = (Model::new(), Arc::make_mut(&mut segment));
+        let (mut model, lines) = (Model::new(), segment.make_mut());
         let entry = |member, number, value| {
             let mut wide = [0; SegmentShape::WHOLE.lanes];
             wide[..LANES].copy_from_slice(&key::<LANES>(member, number));
@@ -512,7 +512,7 @@ mod tests {
     fn an_entry_out_of_reach_is_refused_and_changes_nothing() {
         let (shape, buckets) = (SegmentShape::SMALL, 64);
         let mut segment = empty(shape, buckets, 0);
-        let lines = Arc::make_mut(&mut segment);
+        let lines = segment.make_mut();
         let mut writer = SegmentWriter::new(lines, shape, buckets);
         let entry = |value| SegmentEntry { key: [value; SegmentShape::WHOLE.lanes], member: 0, value };
         let room = ((REACH + 1) * shape.places) as u32;

@@ -20,6 +20,7 @@ use crate::segment::{
     self, Crowded, Segment, SegmentEntry, SegmentHasher, SegmentReader, SegmentShape, SegmentWriter,
 };
 use crate::simd::{Seeds, Term};
+use mmb_base::SharedSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ pub(crate) struct TupleTable {
     depth: u32,
     pages: Vec<Page>,
     /// A word for each bucket of each place of the directory, in pages.
-    filter: Vec<Arc<[u32]>>,
+    filter: Vec<SharedSlice<u32>>,
     entries: usize,
 }
 
@@ -207,7 +208,7 @@ impl TupleTable {
     }
 
     fn filter_word(&mut self, number: usize) -> &mut u32 {
-        &mut Arc::make_mut(&mut self.filter[number >> FILTER_BITS])[number & (FILTER_WORDS - 1)]
+        &mut self.filter[number >> FILTER_BITS].make_mut()[number & (FILTER_WORDS - 1)]
     }
 
     /// Makes the filter words of all keys in the segment of a hash say what is there.
@@ -215,7 +216,7 @@ impl TupleTable {
         let (shape, buckets) = (self.shape, self.buckets);
         let slots = self.places(hash);
         (slots.start * buckets..slots.end * buckets).for_each(|word| *self.filter_word(word) = 0);
-        let segment = Arc::clone(self.place(slots.start));
+        let segment = self.place(slots.start).clone();
         for entry in SegmentReader::new(&segment, buckets).entries(shape) {
             let (hash, marks) = self.hasher().hash(&entry.key);
             let word = self.word(hash);
@@ -238,12 +239,11 @@ impl TupleTable {
     /// would lose what was added by another.
     fn write<R>(&mut self, hash: u32, change: impl FnOnce(SegmentWriter<'_>) -> R) -> R {
         let (shape, buckets, places) = (self.shape, self.buckets, self.places(hash));
-        let mut segment = Arc::clone(self.place(places.start));
+        let mut segment = self.place(places.start).clone();
         // What is not shared with a snapshot is changed where it is.
-        let nothing = Segment::default();
-        places.clone().for_each(|slot| *self.place(slot) = Arc::clone(&nothing));
-        let done = change(SegmentWriter::new(Arc::make_mut(&mut segment), shape, buckets));
-        places.for_each(|slot| *self.place(slot) = Arc::clone(&segment));
+        places.clone().for_each(|slot| *self.place(slot) = Segment::default());
+        let done = change(SegmentWriter::new(segment.make_mut(), shape, buckets));
+        places.for_each(|slot| *self.place(slot) = segment.clone());
         done
     }
 
@@ -329,7 +329,7 @@ impl TupleTable {
         let places = self.places(hash);
         let middle = places.start + places.len() / 2;
         for slot in places {
-            *self.place(slot) = Arc::clone(&halves[usize::from(slot >= middle)]);
+            *self.place(slot) = halves[usize::from(slot >= middle)].clone();
         }
         // What the directory's growth doubled may say too much.
         self.filter_again(hash);
@@ -339,8 +339,7 @@ impl TupleTable {
 
     /// Doubles the directory: each segment stands twice.
     fn deepen(&mut self) {
-        let mut twice =
-            self.pages.iter().flat_map(|page| page.iter()).flat_map(|s| [Arc::clone(s), Arc::clone(s)]);
+        let mut twice = self.pages.iter().flat_map(|page| page.iter()).flat_map(|s| [s.clone(), s.clone()]);
         let mut pages = Vec::new();
         loop {
             let page: Vec<Segment> = twice.by_ref().take(1 << PAGE_BITS).collect();
@@ -362,7 +361,7 @@ impl TupleTable {
         let segments = self.pages.iter().flat_map(|page| page.iter());
         let mut last: Option<&Segment> = None;
         let distinct = segments.filter(move |segment| {
-            let again = last.is_some_and(|last| Arc::ptr_eq(last, segment));
+            let again = last.is_some_and(|last| last.ptr_eq(segment));
             last = Some(segment);
             !again
         });
@@ -404,7 +403,7 @@ fn fill(
     entries: impl Iterator<Item = SegmentEntry>,
     hasher: SegmentHasher<'_>,
 ) -> Result<(), Crowded> {
-    let mut writer = SegmentWriter::new(Arc::make_mut(segment), shape, buckets);
+    let mut writer = SegmentWriter::new(segment.make_mut(), shape, buckets);
     for entry in entries {
         writer.insert(hasher.hash(&entry.key).0, &entry)?;
     }
@@ -412,9 +411,9 @@ fn fill(
 }
 
 /// Filter words in pages.
-fn filter_pages(words: impl Iterator<Item = u32>) -> Vec<Arc<[u32]>> {
+fn filter_pages(words: impl Iterator<Item = u32>) -> Vec<SharedSlice<u32>> {
     let words: Vec<u32> = words.collect();
-    words.chunks(FILTER_WORDS).map(Arc::from).collect()
+    words.chunks(FILTER_WORDS).map(|page| page.to_vec().into()).collect()
 }
 
 #[cfg(test)]

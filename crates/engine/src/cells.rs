@@ -10,7 +10,7 @@ use crate::counters::{Count, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
 use crate::offload::{KeptReason, OffloadSummary};
-use mmb_base::Id;
+use mmb_base::{Id, SharedSlice};
 use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
@@ -52,10 +52,6 @@ pub(crate) struct CountCell {
 }
 
 impl CountCell {
-    const fn new() -> CountCell {
-        CountCell { packets: CounterCell(AtomicU64::new(0)), bytes: CounterCell(AtomicU64::new(0)) }
-    }
-
     /// Adds, on the worker that owns the cell.
     #[inline]
     pub(crate) fn add(&self, more: Count) {
@@ -403,28 +399,25 @@ impl WorkerCells {
 /// Slots of a chunk.
 const CHUNK: usize = 4096;
 
-/// One worker's counters of [`CHUNK`] rule slots. Those of drops are apart, so that the ones that every packet touches stay close together.
-#[derive(Debug)]
-struct CellChunk {
-    matched: [CountCell; CHUNK],
-    dropped: [CountCell; CHUNK],
-    /// Hits of rules on streams; there once a rule of the chunk is one.
-    hits: OnceLock<Box<[CounterCell]>>,
+/// A worker's counters of one rule, on one cache line.
+#[derive(Debug, Default)]
+#[repr(align(32))]
+struct RuleCell {
+    matched: CountCell,
+    dropped: CountCell,
 }
 
-impl CellChunk {
-    const fn new() -> CellChunk {
-        CellChunk {
-            matched: [const { CountCell::new() }; CHUNK],
-            dropped: [const { CountCell::new() }; CHUNK],
-            hits: OnceLock::new(),
-        }
-    }
+/// One worker's counters of [`CHUNK`] rule slots.
+#[derive(Clone, Debug)]
+struct CellChunk {
+    cells: SharedSlice<RuleCell>,
+    /// Hits of rules on streams; there once a rule of the chunk is one.
+    hits: Arc<OnceLock<Box<[CounterCell]>>>,
 }
 
 /// One worker's rule counters, by slot. A clone shares them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RuleCells(Arc<Vec<Arc<CellChunk>>>);
+pub(crate) struct RuleCells(Arc<Vec<CellChunk>>);
 
 impl RuleCells {
     /// The numbers of slots below this one have cells.
@@ -434,19 +427,20 @@ impl RuleCells {
 
     /// Adds cells for [`CHUNK`] more slots.
     pub(crate) fn grow(&mut self) {
-        Arc::make_mut(&mut self.0).push(Arc::new(CellChunk::new()));
+        let cells = SharedSlice::from_fn(CHUNK, |_| RuleCell::default());
+        Arc::make_mut(&mut self.0).push(CellChunk { cells, hits: Arc::default() });
     }
 
     /// The cell of the packets that a slot's rule matched. The slot exists.
     #[inline]
     pub(crate) fn slot(&self, slot: RuleSlot) -> &CountCell {
-        &self.0[slot.index() / CHUNK].matched[slot.index() % CHUNK]
+        &self.0[slot.index() / CHUNK].cells[slot.index() % CHUNK].matched
     }
 
     /// The cell of the packets that a slot's rule dropped. The slot exists.
     #[inline]
     pub(crate) fn dropped(&self, slot: RuleSlot) -> &CountCell {
-        &self.0[slot.index() / CHUNK].dropped[slot.index() % CHUNK]
+        &self.0[slot.index() / CHUNK].cells[slot.index() % CHUNK].dropped
     }
 
     /// Provides a cell for the hits of a slot's rule.
