@@ -1,9 +1,9 @@
 //! Searching tables for a vector of keys, in steps that each go over many keys before the next begins.
 //!
-//! 1. All keys are hashed, and their filter words loaded. Nothing here waits for anything else, so that many loads are
-//!    under way at once.
-//! 2. Keys that the filter lets pass become *candidates*, and their buckets are asked for ahead.
-//! 3. When there are enough candidates, of this table or of several, buckets are compared.
+//! 1. All keys are hashed, and their filter words fetched. They are read when the next table's keys have been hashed.
+//! 2. Keys that the filter lets pass become *candidates*, and their buckets are fetched. A filter that let most keys pass is not asked for
+//!    some vectors: each answer would cost a cache line to save few.
+//! 3. When there are enough candidates, of one table or of several, buckets are compared.
 //!
 //! One worker owns a [`ProbeColumns`].
 
@@ -19,12 +19,28 @@ use mmb_packet::columns::Column;
 const ROOM: usize = 2 * VECTOR;
 /// The approximate number of candidates that are verified at once.
 const ENOUGH: usize = VECTOR;
+/// A filter of more words is fetched before it is read: it does not fit the nearer caches.
+const LARGE_FILTER: usize = 1 << 15;
+/// The number of vectors for which a filter is not asked after most keys passed it.
+const SKIP: u8 = 63;
+/// The number of tables for which that is noted, about.
+const SKIPS: usize = 64;
 
 /// A key that a filter let pass: it may be in the table.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProbeCandidate {
     hash: u32,
     key: u8,
+}
+
+/// A table whose keys are hashed, and whose filter is to be asked.
+#[derive(Clone, Copy, Debug)]
+struct PendingTable {
+    number: u32,
+    /// The number of keys.
+    len: usize,
+    /// All keys are candidates.
+    unfiltered: bool,
 }
 
 /// Candidates of one table.
@@ -38,7 +54,12 @@ struct TableRun {
 /// Columns of a vector while tables are searched.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeColumns {
+    /// The keys' hashes under the table that is pending, and room for those under the next one.
     hashes: Hashes,
+    next_hashes: Hashes,
+    pending: Option<PendingTable>,
+    /// For how many more vectors tables are searched without their filters, by [`ProbeColumns::skips_of`].
+    skips: Box<[u8; SKIPS]>,
     /// Whether the filter lets a key pass.
     passes: Box<[u8; VECTOR]>,
     candidates: Box<[ProbeCandidate; ROOM]>,
@@ -57,6 +78,9 @@ impl Default for ProbeColumns {
     fn default() -> Self {
         ProbeColumns {
             hashes: Hashes::default(),
+            next_hashes: Hashes::default(),
+            pending: None,
+            skips: Box::new([0; SKIPS]),
             passes: Box::new([0; VECTOR]),
             candidates: Box::new([ProbeCandidate::default(); ROOM]),
             len: 0,
@@ -67,20 +91,40 @@ impl Default for ProbeColumns {
 }
 
 impl ProbeColumns {
-    /// Finds candidates of a table among the first `len` keys; `number` is the table's.
+    /// Begins the search of a table for the first `len` keys; `number` is the table's, and `table` returns it. Finds the candidates of the table
+    /// before, and this table's with the next call, or when they are verified.
     #[inline]
-    pub(crate) fn filter(
+    pub(crate) fn filter<'t>(
         &mut self,
         level: SimdLevel,
-        table: &TupleTable,
+        table: impl Fn(u32) -> &'t TupleTable,
         lanes: &[Column],
         len: usize,
         number: u32,
     ) {
-        let before = self.len;
-        level.run(FilterStep { probe: self, table, lanes, len });
-        if self.len > before {
+        let its = table(number);
+        let skips = &mut self.skips[skips_of(its)];
+        let unfiltered = *skips > 0;
+        *skips = skips.saturating_sub(1);
+        let fetches = !unfiltered && its.filter_words() > LARGE_FILTER;
+        level.run(HashStep { hashes: &mut self.next_hashes, table: its, lanes, len, fetches });
+        self.finish(level, table);
+        std::mem::swap(&mut self.hashes, &mut self.next_hashes);
+        self.pending = Some(PendingTable { number, len, unfiltered });
+    }
+
+    /// Finds the candidates of the pending table.
+    #[inline]
+    fn finish<'t>(&mut self, level: SimdLevel, table: impl Fn(u32) -> &'t TupleTable) {
+        let Some(PendingTable { number, len, unfiltered }) = self.pending.take() else { return };
+        let (its, before) = (table(number), self.len);
+        level.run(FilterStep { probe: self, table: its, len, unfiltered });
+        let found = self.len - before;
+        if found > 0 {
             self.runs.push(TableRun { table: number, end: self.len });
+        }
+        if !unfiltered && found * 4 > len * 3 {
+            self.skips[skips_of(its)] = SKIP;
         }
     }
 
@@ -101,6 +145,7 @@ impl ProbeColumns {
         lanes: &[Column],
         mut hit: impl FnMut(u8, u32),
     ) {
+        self.finish(level, &table);
         let mut start = 0;
         for &TableRun { table: number, end } in &self.runs {
             let table = table(number);
@@ -125,12 +170,38 @@ impl ProbeColumns {
     }
 }
 
-/// The first two steps.
-struct FilterStep<'a> {
-    probe: &'a mut ProbeColumns,
+/// The place of a table in [`ProbeColumns::skips`]: a random one.
+#[inline]
+fn skips_of(table: &TupleTable) -> usize {
+    table.seeds.fold[0] as usize >> 8 & (SKIPS - 1)
+}
+
+/// The first step.
+struct HashStep<'a> {
+    hashes: &'a mut Hashes,
     table: &'a TupleTable,
     lanes: &'a [Column],
     len: usize,
+    fetches: bool,
+}
+
+impl Kernel for HashStep<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let HashStep { hashes, table, lanes, len, fetches } = self;
+        Hashes::fill(hashes, lanes, len, &table.terms, &table.seeds);
+        if fetches {
+            hashes.hashes[..len].iter().for_each(|&hash| prefetch(table.filter(hash)));
+        }
+    }
+}
+
+/// The second step.
+struct FilterStep<'a> {
+    probe: &'a mut ProbeColumns,
+    table: &'a TupleTable,
+    len: usize,
+    unfiltered: bool,
 }
 
 impl Kernel for FilterStep<'_> {
@@ -139,23 +210,29 @@ impl Kernel for FilterStep<'_> {
         let FilterStep {
             probe: ProbeColumns { hashes, passes, candidates, len: end, .. },
             table,
-            lanes,
             len,
+            unfiltered,
         } = self;
-        Hashes::fill(hashes, lanes, len, &table.terms, &table.seeds);
-        let hashed = hashes.hashes[..len].iter().zip(&hashes.marks[..len]);
-        for (pass, (&hash, &marks)) in passes.iter_mut().zip(hashed) {
-            *pass = u8::from(table.filter(hash) & marks == marks);
-        }
         let start = *end;
         let Some(room) = candidates.get_mut(start..).and_then(|room| room.first_chunk_mut::<VECTOR>()) else {
             return;
         };
         let mut kept = 0;
-        for (key, (&pass, &hash)) in passes[..len].iter().zip(&hashes.hashes[..len]).enumerate() {
-            // At most as many are kept as were looked at.
-            room[kept & (VECTOR - 1)] = ProbeCandidate { hash, key: key as u8 };
-            kept += usize::from(pass);
+        if unfiltered {
+            for (key, (candidate, &hash)) in room.iter_mut().zip(&hashes.hashes[..len]).enumerate() {
+                *candidate = ProbeCandidate { hash, key: key as u8 };
+            }
+            kept = len;
+        } else {
+            let hashed = hashes.hashes[..len].iter().zip(&hashes.marks[..len]);
+            for (pass, (&hash, &marks)) in passes.iter_mut().zip(hashed) {
+                *pass = u8::from(*table.filter(hash) & marks == marks);
+            }
+            for (key, (&pass, &hash)) in passes[..len].iter().zip(&hashes.hashes[..len]).enumerate() {
+                // At most as many are kept as were looked at.
+                room[kept & (VECTOR - 1)] = ProbeCandidate { hash, key: key as u8 };
+                kept += usize::from(pass);
+            }
         }
         for candidate in &room[..kept] {
             prefetch(table.reader(candidate.hash).line(table.shape, candidate.hash));

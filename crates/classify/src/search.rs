@@ -75,8 +75,8 @@ impl ClassTables {
         };
         self.flat.find(shared.level, vector.lanes, vector.len, &mut hit);
         let by_index = |number: u32| &*self.tables[number as usize];
-        for (number, table) in (0..).zip(&self.tables) {
-            probe.filter(shared.level, table, vector.lanes, vector.len, number);
+        for number in 0..self.tables.len() as u32 {
+            probe.filter(shared.level, by_index, vector.lanes, vector.len, number);
             if probe.has_enough() {
                 probe.verify(shared.level, by_index, vector.lanes, &mut hit);
             }
@@ -162,8 +162,8 @@ fn match_options(
     options: &mut LazyOptions,
     log: &mut Log<'_>,
 ) {
-    probe.filter(shared.level, shared.options, pairs.lanes(), pairs.len(), 0);
     let table = |_| shared.options;
+    probe.filter(shared.level, table, pairs.lanes(), pairs.len(), 0);
     probe.verify(shared.level, table, pairs.lanes(), |pair, rules| {
         let key = pairs.key(pair);
         match KeyRules::unpacked(rules) {

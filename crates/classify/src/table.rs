@@ -202,9 +202,14 @@ impl TupleTable {
 
     /// The filter word of a hash.
     #[inline(always)]
-    pub(crate) fn filter(&self, hash: u32) -> u32 {
+    pub(crate) fn filter(&self, hash: u32) -> &u32 {
         let word = self.word(hash);
-        self.filter[word >> FILTER_BITS][word & (FILTER_WORDS - 1)]
+        &self.filter[word >> FILTER_BITS][word & (FILTER_WORDS - 1)]
+    }
+
+    /// Words of the filter.
+    pub(crate) fn filter_words(&self) -> usize {
+        self.buckets << self.depth
     }
 
     fn filter_word(&mut self, number: usize) -> &mut u32 {
