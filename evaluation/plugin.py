@@ -21,10 +21,10 @@ from lab.daemon import BINARY
 from lab.generator import IN, OUT, OUT_MAC, Generator
 from lab.process import run
 
-from . import machine, method
+from . import filters, machine, method
 from .answers import write as write_answers
 from .topology import Cores
-from .vpp import PACKETS, Work, acl, clocks, five_tuples, packets_and_rules
+from .vpp import PACKETS, Work, acl, clocks, five_tuples, forwardable, packets_and_rules
 
 # Short pieces, of which the minimum counts: interruptions of VPP's thread make its nodes look slower, never faster.
 PIECES, REPLAYED = 9, 131_072
@@ -43,7 +43,7 @@ class Row(NamedTuple):
     """A feature and its packets. `on` and `off`: VPP's commands. `rules`: mmb's rules, if the feature is mmb."""
 
     title: str
-    load: Work
+    load: Work | filters.FilterSet
     nodes: str
     on: tuple = ()
     off: tuple = ()
@@ -57,9 +57,12 @@ class Row(NamedTuple):
 
 def rows():
     yield Row("VPP's routing itself", FIREWALL, r"^ip4-(input|input-no-checksum|lookup|rewrite|load-balance)$")
-    yield of_mmb("mmb: 100,000 five-tuples, none matching", FIREWALL)
     for number, size in enumerate(ACLS):
+        yield of_mmb(f"mmb: {size:,} five-tuples, none matching", FIREWALL, first(size))
         yield Row(f"ACL plugin: {size:,} five-tuples, none matching", FIREWALL, r"^acl-plugin", *bound(number))
+    for number, chosen in enumerate(filters.sets(), start=len(ACLS) + 1):
+        yield of_mmb(f"mmb: ClassBench {chosen.name}", chosen)
+        yield Row(f"ACL plugin: ClassBench {chosen.name}", chosen, r"^acl-plugin", *bound(number))
     yield of_mmb("mmb: one rule that rewrites every packet", REWRITE)
     yield of_mmb("mmb: source NAT, 10,000 UDP sessions", NAT)
     nat = (f"set interface nat44 in {IN} out {OUT}", f"set interface nat44 in {IN} out {OUT} del")
@@ -72,7 +75,12 @@ def of_mmb(title, load, rules=Path.read_text):
     return Row(title, load, MMB, rules=rules)
 
 
-# The number of rules of the access lists; the rule after them creates connections of all packets.
+def first(size):
+    """A policy of the first rules of a file."""
+    return lambda path: "".join(path.read_text().splitlines(keepends=True)[:size])
+
+
+# The number of rules of the first access lists. The rule after them creates connections of all packets, and then come the filter sets.
 ACLS = (1000, 10_000, 100_000)
 
 
@@ -92,8 +100,15 @@ class Bench:
             place = folder / load.workload
             place.mkdir()
             self.files[load] = packets_and_rules(place, load, packets)
+        for chosen in filters.sets():
+            place = folder / chosen.name
+            place.mkdir()
+            made, policy = filters.packets_and_policy(place, chosen, PACKETS)
+            self.files[chosen] = forwardable(place, made), policy
         rules = list(five_tuples(self.files[FIREWALL][1]))
-        started.configure(*(acl(rules[:size]) for size in ACLS), "set acl-plugin acl permit+reflect", timeout=300)
+        lists = [*(acl(rules[:size]) for size in ACLS), "set acl-plugin acl permit+reflect"]
+        lists += [filters.acl(chosen.text()) for chosen in filters.sets()]
+        started.configure(*lists, timeout=300)
         started.configure(f"nat44 plugin enable sessions {4 * SESSIONS}", "nat44 add address 198.51.100.1-198.51.100.254")
 
     def cycles(self, row):

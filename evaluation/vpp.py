@@ -123,12 +123,18 @@ def _run(folder, cores, work):
 
 def packets_and_rules(folder, work, packets=PACKETS):
     """Files with the rules and packets that `mmb bench` would use."""
-    made, capture, rules, expired = (folder / name for name in ("made.pcap", "packets.pcap", "rules.mmb", "expired.mmb"))
+    made, rules = folder / "made.pcap", folder / "rules.mmb"
     words = ["--workload", work.workload, "--traffic", work.traffic, "--packets", packets]
     run([BINARY, "bench", *words, "--write-pcap", made, "--write-rules", rules], timeout=60)
+    return forwardable(folder, made), rules
+
+
+def forwardable(folder, made):
+    """The packets that VPP forwards, in a new file."""
+    capture, expired = folder / "packets.pcap", folder / "expired.mmb"
     expired.write_text(f"{EXPIRED}\n")
     run([BINARY, "replay", "--rules", expired, made, capture], timeout=60)
-    return capture, rules
+    return capture
 
 
 def five_tuples(path):

@@ -13,7 +13,7 @@ use mmb_packet::columns::WantedLanes;
 use mmb_packet::parse::vector::{ParseVector, VectorKeys};
 use mmb_packet::{Key4, Layout, LinkType, Packet, ParserLimits, PortId, fill_key4, parse};
 use mmb_policy::Rule;
-use mmb_workload::{Background, Traffic, Workload, WorkloadKind};
+use mmb_workload::{Background, FlowPattern, Traffic, Workload, WorkloadKind};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const RULES: usize = 100_000;
 
 /// Frames of one vector.
 fn frames(workload: &Workload, background: Background, hit: f64) -> Vec<Vec<u8>> {
-    let traffic = Traffic { background, hit, locality: false, seed: SEED };
+    let traffic = Traffic { background, hit, flows: FlowPattern::Distinct, seed: SEED };
     traffic.frames(VECTOR, workload.rules(), workload.size()).frames
 }
 

@@ -1,4 +1,4 @@
-//! `mmb bench --workload streams` runs, and reports every row. Its figures are not judged here.
+//! `mmb bench`: every row of `--workload streams` is reported, and options mean what they say. Figures are not judged here.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -75,5 +75,69 @@ fn options_for_other_sets_are_refused() {
         let run = bench(options);
         let told = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.code() == Some(2) && told.contains("--workload streams"), "{told}");
+    }
+}
+
+/// Runs `mmb bench` with a small set and one round.
+fn small(options: &[&str]) -> Output {
+    let words = ["--workload", "five-tuple", "--size", "100", "--rounds", "1"];
+    bench(&[&words[..], options].concat())
+}
+
+#[test]
+fn flows_of_a_zipf_distribution_and_further_rules_are_measured() {
+    let words = [
+        "--zipf",
+        "1000",
+        "--skew",
+        "1.2",
+        "--with",
+        "ip-ttl 1-255 accept",
+        "--with",
+        "add prio 5 tcp-opt-mss 536 drop",
+    ];
+    let run = small(&words);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    assert_eq!(report["rules"], 102);
+    assert_eq!(report["packets"], 65_536);
+    assert_eq!(
+        report["matches_per_packet"].as_f64(),
+        Some(1.0),
+        "the first rule beside matches every packet"
+    );
+}
+
+#[test]
+fn further_rules_do_not_change_the_packets() {
+    let folder = std::env::temp_dir().join(format!("mmb-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let captured = |name: &str, options: &[&str]| {
+        let path = folder.join(name);
+        let words = ["--hit", "1", "--packets", "50", "--write-pcap", path.to_str().expect("a path")];
+        let run = small(&[&words[..], options].concat());
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        std::fs::read(path).expect("a capture")
+    };
+    let without = captured("without", &[]);
+    assert!(without == captured("with", &["--with", "ip-ttl 1 drop"]));
+    assert!(without != captured("zipf", &["--zipf", "5"]));
+    std::fs::remove_dir_all(folder).expect("a folder");
+}
+
+#[test]
+fn options_that_cannot_be_used_are_refused() {
+    for (options, message) in [
+        (&["--with", "show"][..], "--with 'show': unknown word `show`"),
+        (&["--with", "add"], "--with 'add'"),
+        (&["--skew", "1"], "--zipf"),
+        (&["--zipf", "5", "--skew=-1"], "an exponent is a number from 0 to 4"),
+        (&["--zipf", "5", "--skew=5"], "an exponent is a number from 0 to 4"),
+        (&["--zipf", "5", "--locality"], "--locality"),
+        (&["--zipf", "5", "--pcap", "in.pcap"], "--pcap"),
+    ] {
+        let run = small(options);
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && told.contains(message), "{options:?}: {told}");
     }
 }

@@ -29,7 +29,7 @@ pub fn establish(frame: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Background, Traffic};
+    use crate::{Background, FlowPattern, Traffic};
     use mmb_packet::checksum::transport_sum;
     use mmb_packet::parse::parse;
     use mmb_packet::{LinkType, Packet, ParserLimits, PortId};
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn segments_acknowledge_and_keep_their_checksums() {
         for background in [Background::Uniform, Background::Uniform6] {
-            let traffic = Traffic { background, hit: 0.0, locality: false, seed: 1 };
+            let traffic = Traffic { background, hit: 0.0, flows: FlowPattern::Distinct, seed: 1 };
             let mut segments = 0;
             for mut frame in traffic.frames(200, std::iter::empty(), 0).frames {
                 establish(&mut frame);

@@ -16,9 +16,10 @@ pub mod pcap;
 mod rules;
 mod traffic;
 mod workload;
+mod zipf;
 
 pub use established::establish;
 pub use fulfil::fulfil;
 pub use header::PacketHeader;
-pub use traffic::{Background, Frames, Traffic};
+pub use traffic::{Background, FlowPattern, Frames, Traffic};
 pub use workload::{SizeError, Workload, WorkloadKind};

@@ -5,10 +5,13 @@ use crate::fulfil::fulfil;
 use crate::header::{PacketHeader, any_address};
 use crate::rules::TRANSPORTS;
 use crate::rules::options::KINDS;
-use mmb_packet::proto::{TCP, UDP};
+use crate::zipf::ZipfRanks;
+use mmb_packet::proto::{GRE, ICMP, ICMP6, SCTP, TCP, UDP};
 use mmb_policy::Rule;
 use mmb_random::RepeatableRandom;
 
+/// Protocols other than TCP, UDP and ICMP; ESP and OSPF are 50 and 89.
+const OTHERS: [u8; 4] = [GRE, SCTP, 50, 89];
 const SERVICES: [u16; 8] = [53, 80, 123, 443, 443, 853, 5060, 8080];
 /// The most frequent lengths of IP packets: acknowledgments, small packets, full packets.
 const LENGTHS: [(u16, u32); 5] = [(52, 40), (0, 15), (576, 10), (1420, 10), (1500, 25)];
@@ -24,6 +27,8 @@ pub enum Background {
     Uniform,
     /// The same, IPv6.
     Uniform6,
+    /// Random headers of all kinds: IPv4, one in four IPv6; TCP with and without options, UDP, ICMP and other protocols.
+    Various,
     /// Random, with the lengths and the TTLs of real packets.
     Lengths,
     /// TCP with three to five options.
@@ -39,10 +44,27 @@ pub struct Traffic {
     pub background: Background,
     /// The share of packets, 0 to 1, that match a rule: each one a random rule.
     pub hit: f64,
-    /// Headers come in trains whose lengths are Pareto-distributed (as in ClassBench, shape 1), instead of one at a time.
-    pub locality: bool,
+    /// How packets share headers.
+    pub flows: FlowPattern,
     /// The seed.
     pub seed: u64,
+}
+
+/// How packets share headers. Packets with the same header differ in their payload, or in TCP's sequence numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowPattern {
+    /// Each packet has a header of its own.
+    Distinct,
+    /// Headers come in trains whose lengths are Pareto-distributed (as in ClassBench, shape 1).
+    Trains,
+    /// Each packet has one of `flows` headers, at least one, independently of the other packets: the header of rank r, from 1,
+    /// with a probability in proportion to 1 / r^`skew`.
+    Zipf {
+        /// The number of headers.
+        flows: usize,
+        /// The exponent.
+        skew: f64,
+    },
 }
 
 /// Frames, and their origin.
@@ -50,7 +72,9 @@ pub struct Traffic {
 pub struct Frames {
     /// Ethernet frames with valid checksums.
     pub frames: Vec<Vec<u8>>,
-    /// The number of frames that were generated from a rule.
+    /// The number of headers that were generated: one for each frame, or one for each flow.
+    pub headers: usize,
+    /// The number of them that were generated from a rule.
     pub drawn: usize,
 }
 
@@ -59,28 +83,54 @@ impl Traffic {
     /// background takes its place.
     pub fn frames(&self, count: usize, rules: impl Iterator<Item = Rule>, size: usize) -> Frames {
         let mut random = RepeatableRandom::for_purpose(self.seed, "packets");
-        let mut headers: Vec<Option<PacketHeader>> = vec![None; count];
-        let mut drawn = 0;
-        for (rule, packets) in picks(count, size, self.hit, &mut random).in_order_of(rules) {
-            for packet in packets {
-                let base = self.background.header(packet, &mut random);
-                headers[packet] = fulfil(&rule, base, &mut random);
-                drawn += usize::from(headers[packet].is_some());
-            }
-        }
-        let headers = headers
-            .into_iter()
-            .enumerate()
-            .map(|(n, header)| header.unwrap_or_else(|| self.background.header(n, &mut random)));
-        let mut headers: Vec<PacketHeader> = headers.collect();
-        if self.locality {
-            in_trains(&mut headers, &mut random);
-        }
-        let frames = headers.into_iter().enumerate().map(|(number, mut header)| {
+        let distinct = match self.flows {
+            FlowPattern::Distinct | FlowPattern::Trains => count,
+            FlowPattern::Zipf { flows, .. } => flows,
+        };
+        let (headers, drawn) = self.headers(distinct, rules, size, &mut random);
+        let order = self.flows.order(count, &mut random);
+        let frames = order.into_iter().enumerate().map(|(number, place)| {
+            let mut header = headers[place as usize].clone();
             header.serial = (random.word() & !0xffff_ffff) | number as u64;
             header.frame()
         });
-        Frames { frames: frames.collect(), drawn }
+        Frames { frames: frames.collect(), headers: distinct, drawn }
+    }
+
+    /// Generates `count` headers; returns the number of those that were generated from a rule too.
+    fn headers(
+        &self,
+        count: usize,
+        rules: impl Iterator<Item = Rule>,
+        size: usize,
+        random: &mut RepeatableRandom,
+    ) -> (Vec<PacketHeader>, usize) {
+        let mut headers: Vec<Option<PacketHeader>> = vec![None; count];
+        let mut drawn = 0;
+        for (rule, packets) in picks(count, size, self.hit, random).in_order_of(rules) {
+            for packet in packets {
+                let base = self.background.header(packet, random);
+                headers[packet] = fulfil(&rule, base, random);
+                drawn += usize::from(headers[packet].is_some());
+            }
+        }
+        let headers = headers.into_iter().enumerate();
+        let headers = headers.map(|(n, header)| header.unwrap_or_else(|| self.background.header(n, random)));
+        (headers.collect(), drawn)
+    }
+}
+
+impl FlowPattern {
+    /// The index of the header of each of `count` packets.
+    fn order(self, count: usize, random: &mut RepeatableRandom) -> Vec<u32> {
+        match self {
+            FlowPattern::Distinct => (0..count as u32).collect(),
+            FlowPattern::Trains => in_trains(count, random),
+            FlowPattern::Zipf { flows, skew } => {
+                let ranks = ZipfRanks::new(flows, skew);
+                (0..count).map(|_| ranks.draw(random) as u32).collect()
+            }
+        }
     }
 }
 
@@ -113,15 +163,14 @@ impl Picks {
     }
 }
 
-/// Repeats headers in trains; the number of packets stays the same.
-fn in_trains(headers: &mut Vec<PacketHeader>, random: &mut RepeatableRandom) {
-    let count = headers.len();
+/// Repeats the indices of headers in trains; the number of packets stays the same.
+fn in_trains(count: usize, random: &mut RepeatableRandom) -> Vec<u32> {
     let mut trains = Vec::with_capacity(count);
-    for header in headers.drain(..) {
+    for header in 0..count as u32 {
         let length = (1.0 / (1.0 - random.unit())) as usize;
         trains.extend(std::iter::repeat_n(header, length.min(count - trains.len())));
     }
-    *headers = trains;
+    trains
 }
 
 impl Background {
@@ -135,6 +184,7 @@ impl Background {
             Background::Plain(proto, six) => plain(number, *proto, *six, random),
             Background::Uniform => uniform(false, random),
             Background::Uniform6 => uniform(true, random),
+            Background::Various => various(random),
             Background::Lengths => PacketHeader {
                 length: random.weighted(&LENGTHS),
                 ttl: random.of(&[64_u8, 128, 255]) - random.below(30) as u8,
@@ -196,6 +246,21 @@ fn uniform(six: bool, random: &mut RepeatableRandom) -> PacketHeader {
         dport: random.word() as u16,
         ..PacketHeader::default()
     }
+}
+
+/// Of eight packets, on average, four are TCP, half of them with timestamps, two UDP, one ICMP and one of another protocol.
+fn various(random: &mut RepeatableRandom) -> PacketHeader {
+    let six = random.below(4) == 0;
+    let mut header = uniform(six, random);
+    let icmp = if six { ICMP6 } else { ICMP };
+    header.proto = random.weighted(&[(TCP, 4), (UDP, 2), (icmp, 1), (0, 1)]);
+    if header.proto == 0 {
+        header.proto = random.of(&OTHERS);
+    }
+    if header.proto == TCP && random.below(2) == 0 {
+        header.options = vec![(1, Vec::new()), (1, Vec::new()), (8, random.word().to_be_bytes().to_vec())];
+    }
+    header
 }
 
 /// Some frequent options and some of random kinds and values: three to five in all.

@@ -6,8 +6,8 @@ use mmb_language::{Print, parse_policy};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::NumberItem;
 use mmb_policy::{FieldId, Policy, Rule, Test};
-use mmb_workload::{Background, Frames, SizeError, Traffic, Workload, WorkloadKind};
-use std::collections::HashSet;
+use mmb_workload::{Background, FlowPattern, Frames, SizeError, Traffic, Workload, WorkloadKind};
+use std::collections::{HashMap, HashSet};
 
 const SIZE: usize = 400;
 
@@ -18,7 +18,7 @@ fn small(kind: WorkloadKind) -> Workload {
 }
 
 fn frames(workload: &Workload, hit: f64, count: usize) -> Frames {
-    let traffic = Traffic { background: workload.background(), hit, locality: false, seed: 7 };
+    let traffic = Traffic { background: workload.background(), hit, flows: FlowPattern::Distinct, seed: 7 };
     traffic.frames(count, workload.rules(), workload.size())
 }
 
@@ -88,8 +88,8 @@ fn packets_drawn_from_rules_match_them() {
     for kind in WorkloadKind::all().filter(|kind| *kind != WorkloadKind::Empty) {
         let workload = small(kind);
         let policy = workload.policy().expect("numbers enough");
-        let Frames { frames, drawn } = frames(&workload, 1.0, 300);
-        assert_eq!(drawn, 300, "{kind:?}");
+        let Frames { frames, drawn, headers } = frames(&workload, 1.0, 300);
+        assert_eq!((drawn, headers), (300, 300), "{kind:?}");
         assert_eq!(frames.iter().collect::<HashSet<_>>().len(), 300, "{kind:?}: twice the same");
         let found: Vec<usize> = frames.iter().map(|frame| matches(&policy, frame)).collect();
         assert!(found.iter().all(|&count| count > 0), "{kind:?}: {found:?}");
@@ -162,9 +162,58 @@ fn what_cannot_be_had_is_refused() {
 #[test]
 fn trains_repeat_headers_but_not_packets() {
     let workload = small(WorkloadKind::AccessList);
-    let traffic = Traffic { background: Background::Uniform, hit: 1.0, locality: true, seed: 1 };
+    let traffic = Traffic { background: Background::Uniform, hit: 1.0, flows: FlowPattern::Trains, seed: 1 };
     let frames = traffic.frames(2000, workload.rules(), workload.size()).frames;
     let heads: HashSet<&[u8]> = frames.iter().map(|frame| &frame[26..34]).collect();
     assert!(heads.len() < 1000, "{} distinct pairs of addresses", heads.len());
     assert_eq!(frames.iter().collect::<HashSet<_>>().len(), 2000);
+}
+
+#[test]
+fn flows_of_a_zipf_distribution_repeat_headers_but_not_packets() {
+    const PACKETS: usize = 20_000;
+    const FLOWS: usize = 1000;
+    let workload = small(WorkloadKind::Tuples);
+    let frames = |skew| {
+        let flows = FlowPattern::Zipf { flows: FLOWS, skew };
+        let traffic = Traffic { background: workload.background(), hit: 1.0, flows, seed: 1 };
+        traffic.frames(PACKETS, workload.rules(), workload.size())
+    };
+    let Frames { frames: made, headers, drawn } = frames(1.0);
+    assert_eq!((headers, drawn), (FLOWS, FLOWS));
+    assert_eq!(made, frames(1.0).frames, "a seed gives the same packets");
+    assert_eq!(made.iter().collect::<HashSet<_>>().len(), PACKETS, "no two packets are the same");
+    let mut of_flow: HashMap<&[u8], usize> = HashMap::new();
+    // Both addresses and ports.
+    made.iter().for_each(|frame| *of_flow.entry(&frame[26..38]).or_default() += 1);
+    let mut sizes: Vec<usize> = of_flow.into_values().collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    // The harmonic number of 1,000 is 7.485: the first flow has 2,672 packets on average, and a flow of rank 1,000 2.7.
+    assert!((2500..2850).contains(&sizes[0]), "{} packets of the first flow", sizes[0]);
+    assert!((900..=FLOWS).contains(&sizes.len()), "{} flows", sizes.len());
+    let mut repeated = 0;
+    for pair in made.windows(2) {
+        repeated += usize::from(pair[0][26..38] == pair[1][26..38]);
+    }
+    // The sum of the squares of the shares is 0.029: flows do not come in trains.
+    assert!((450..720).contains(&repeated), "{repeated} packets of the flow of the one before");
+}
+
+#[test]
+fn various_packets_are_of_many_protocols() {
+    let traffic =
+        Traffic { background: Background::Various, hit: 0.0, flows: FlowPattern::Distinct, seed: 1 };
+    let frames = traffic.frames(4000, std::iter::empty(), 0).frames;
+    let is_ip6 = |frame: &Vec<u8>| frame[14] >> 4 == 6;
+    let proto = |frame: &Vec<u8>| if is_ip6(frame) { frame[20] } else { frame[23] };
+    let count = |wanted: &dyn Fn(&Vec<u8>) -> bool| frames.iter().filter(|frame| wanted(frame)).count();
+    assert!((900..1100).contains(&count(&is_ip6)));
+    for (protocols, range) in
+        [(&[6][..], 1850..2150), (&[17], 900..1100), (&[1, 58], 420..580), (&[47, 50, 89, 132], 420..580)]
+    {
+        let found = count(&|frame| protocols.contains(&proto(frame)));
+        assert!(range.contains(&found), "{protocols:?}: {found}");
+    }
+    let with_options = count(&|frame| !is_ip6(frame) && proto(frame) == 6 && frame[46] >> 4 > 5);
+    assert!((600..900).contains(&with_options), "{with_options}");
 }

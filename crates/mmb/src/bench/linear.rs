@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use mmb_differential::oracle::{OraclePacket, evaluate};
     use mmb_packet::LinkType;
-    use mmb_workload::{Traffic, Workload, WorkloadKind};
+    use mmb_workload::{FlowPattern, Traffic, Workload, WorkloadKind};
 
     #[test]
     fn it_finds_what_the_oracle_finds() {
@@ -200,7 +200,12 @@ mod tests {
             let workload = Workload::new(kind, Some(300), None, 5).expect("a set of that kind");
             let policy = workload.policy().expect("numbers enough");
             let mut linear = Linear::new(&policy).expect("plain constraints");
-            let traffic = Traffic { background: workload.background(), hit: 0.7, locality: false, seed: 5 };
+            let traffic = Traffic {
+                background: workload.background(),
+                hit: 0.7,
+                flows: FlowPattern::Distinct,
+                seed: 5,
+            };
             for mut frame in traffic.frames(100, workload.rules(), 300).frames {
                 let received =
                     OraclePacket { bytes: &frame, headroom: 0, port: PortId(0), link: LinkType::Ethernet };

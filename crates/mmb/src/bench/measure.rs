@@ -326,7 +326,7 @@ mod tests {
     use mmb_engine::ConnectionSummary;
     use mmb_packet::LinkType;
     use mmb_random::SeedTree;
-    use mmb_workload::{Traffic, Workload, WorkloadKind, establish};
+    use mmb_workload::{FlowPattern, Traffic, Workload, WorkloadKind, establish};
 
     const PACKETS: usize = 1000;
 
@@ -365,8 +365,12 @@ mod tests {
     fn measured(kind: WorkloadKind, answers: Answers) -> (usize, [usize; 2], u64) {
         let workload = Workload::new(kind, None, None, 3).expect("a set of that kind");
         let policy = workload.policy().expect("numbers enough");
-        let traffic =
-            Traffic { background: workload.background(), hit: kind.hit(), locality: false, seed: 3 };
+        let traffic = Traffic {
+            background: workload.background(),
+            hit: kind.hit(),
+            flows: FlowPattern::Distinct,
+            seed: 3,
+        };
         let mut arena = Arena::default();
         for mut frame in traffic.frames(PACKETS, workload.rules(), workload.size()).frames {
             establish(&mut frame);

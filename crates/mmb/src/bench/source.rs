@@ -7,21 +7,23 @@ use anyhow::{Context, bail, ensure};
 use mmb_client::policy_file;
 use mmb_import::classbench::{self, ClassbenchOptions};
 use mmb_io::pcap::{CaptureItem, CaptureReader};
-use mmb_language::{Print, parse_policy};
+use mmb_language::{Command, Print, parse_command, parse_policy};
 use mmb_packet::LinkType;
 use mmb_packet::proto::{TCP, UDP};
-use mmb_policy::Policy;
-use mmb_workload::{Background, Traffic, establish, pcap};
+use mmb_policy::{Policy, Rule, RuleId};
+use mmb_workload::{Background, FlowPattern, Traffic, establish, pcap};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{self, Stdio};
 
 /// A policy, and the traffic for it.
 pub(super) struct BenchSet {
     /// Its name in messages.
     pub(super) name: String,
     pub(super) policy: Policy,
+    /// Rules of `--with`, from which no packets are drawn.
+    beside: Vec<RuleId>,
     traffic: Traffic,
 }
 
@@ -48,6 +50,7 @@ impl BenchSet {
             (kind.name().to_owned(), workload.policy()?, workload.background(), kind.hit())
         };
         let mut policy = policy;
+        let beside = args.with.iter().map(|text| add(&mut policy, text)).collect::<Result<_, _>>()?;
         if args.source.workload.is_some() {
             // Every packet may create a connection.
             let max = &mut policy.settings.connections.max;
@@ -55,8 +58,8 @@ impl BenchSet {
         }
         let background = args.traffic.map_or(background, |traffic| traffic.into());
         let traffic =
-            Traffic { background, hit: args.hit.unwrap_or(hit), locality: args.locality, seed: args.seed };
-        Ok(Some(BenchSet { name, policy, traffic }))
+            Traffic { background, hit: args.hit.unwrap_or(hit), flows: flows(args), seed: args.seed };
+        Ok(Some(BenchSet { name, policy, beside, traffic }))
     }
 
     /// Returns the packets.
@@ -90,10 +93,12 @@ impl BenchSet {
     }
 
     fn frames(&self, args: &BenchArgs) -> Vec<Vec<u8>> {
-        let rules = &self.policy.rules;
-        let made = self.traffic.frames(args.packets as usize, rules.iter(), rules.len());
-        let wanted = self.traffic.hit * f64::from(args.packets);
-        if !rules.is_empty() && (made.drawn as f64) < 0.9 * wanted {
+        let size = self.policy.rules.len() - self.beside.len();
+        let is_drawn_from = |rule: &Rule| rule.id.is_none_or(|id| !self.beside.contains(&id));
+        let rules = self.policy.rules.iter().filter(is_drawn_from);
+        let made = self.traffic.frames(args.packets as usize, rules, size);
+        let wanted = self.traffic.hit * made.headers as f64;
+        if size > 0 && (made.drawn as f64) < 0.9 * wanted {
             output::report_error(&format!("note: only {} packets could be drawn from the rules", made.drawn));
         }
         let mut frames = made.frames;
@@ -114,14 +119,36 @@ impl From<TrafficArg> for Background {
             TrafficArg::Tcp6 => Background::Plain(TCP, true),
             TrafficArg::Uniform => Background::Uniform,
             TrafficArg::Uniform6 => Background::Uniform6,
+            TrafficArg::Various => Background::Various,
         }
+    }
+}
+
+/// Adds a rule of the command line.
+fn add(policy: &mut Policy, text: &str) -> anyhow::Result<RuleId> {
+    let is_command = text.split_whitespace().next().is_some_and(|word| word.starts_with("add"));
+    let line = if is_command { text.to_owned() } else { format!("add {text}") };
+    match parse_command(&line) {
+        Ok((Command::Add(rule), _)) => policy.add(&rule).with_context(|| line),
+        Ok(_) => crate::bad_usage(&format!("--with takes a rule, which `{text}` is not")),
+        Err(errors) => crate::bad_usage(&format!("--with '{text}': {}", errors[0].message)),
+    }
+}
+
+/// Returns how the packets share headers.
+fn flows(args: &BenchArgs) -> FlowPattern {
+    match args.zipf {
+        Some(flows) => FlowPattern::Zipf { flows: flows as usize, skew: args.skew },
+        None if args.locality => FlowPattern::Trains,
+        None => FlowPattern::Distinct,
     }
 }
 
 /// Returns the policy of a ClassBench filter file, plain or compressed.
 fn filters(path: &Path) -> anyhow::Result<Policy> {
     let text = if path.extension().is_some_and(|extension| extension == "xz") {
-        let unpacked = Command::new("xz").arg("-dc").arg("--").arg(path).stderr(Stdio::inherit()).output();
+        let unpacked =
+            process::Command::new("xz").arg("-dc").arg("--").arg(path).stderr(Stdio::inherit()).output();
         let unpacked = unpacked.context("cannot run xz, which unpacks it")?;
         ensure!(unpacked.status.success(), "xz cannot unpack it");
         String::from_utf8(unpacked.stdout)?
@@ -132,11 +159,16 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
     // Some sets have ports of protocols without ports; a measurement uses every filter.
     let reading = ClassbenchOptions { portless_match: true, ..ClassbenchOptions::default() };
     let mut lines = String::new();
-    let mut left_out = 0;
-    for (prio, filter) in filters.iter().enumerate() {
-        match filter.constraints(reading) {
-            Ok(rules) => rules.iter().for_each(|rule| lines += &format!("add prio {prio} {rule} drop\n")),
-            Err(_) => left_out += 1,
+    let (mut prio, mut left_out) = (0, 0);
+    for filter in &filters {
+        let Ok(rules) = filter.constraints(reading) else {
+            left_out += 1;
+            continue;
+        };
+        // No two rules have the same priority, as in policies of `mmb import`.
+        for rule in rules {
+            lines += &format!("add prio {prio} {rule} drop\n");
+            prio += 1;
         }
     }
     if left_out > 0 {

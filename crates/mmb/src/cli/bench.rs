@@ -39,6 +39,9 @@ pub(crate) struct BenchArgs {
     /// Give every rule a priority of its own, in their order
     #[arg(long, requires = "workload")]
     pub(crate) distinct_prio: bool,
+    /// Add a rule, as in a policy with or without `add`; packets are drawn from the other rules only. Can be given several times
+    #[arg(long, value_name = "RULE")]
+    pub(crate) with: Vec<String>,
     /// Use the packets of this capture instead of generated ones
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) pcap: Option<PathBuf>,
@@ -54,6 +57,12 @@ pub(crate) struct BenchArgs {
     /// Repeat each packet in trains of Pareto-distributed lengths
     #[arg(long, conflicts_with = "pcap")]
     pub(crate) locality: bool,
+    /// Give each packet one of N random headers, by Zipf's law, instead of a header of its own
+    #[arg(long, value_name = "N", conflicts_with_all = ["pcap", "locality"], value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) zipf: Option<u32>,
+    /// The exponent of --zipf, 0 to 4: the r-th header has a share of the packets in proportion to 1 / r^S; with 0, all have the same
+    #[arg(long, value_name = "S", requires = "zipf", default_value_t = 1.0, value_parser = skew)]
+    pub(crate) skew: f64,
     /// The order of the packets in the measured rounds; without it, random for generated packets, and creation for captures and --locality
     #[arg(long, value_enum, conflicts_with = "updates")]
     pub(crate) order: Option<OrderArg>,
@@ -176,6 +185,8 @@ pub(crate) enum TrafficArg {
     Uniform,
     /// Random headers of UDP and TCP over IPv6
     Uniform6,
+    /// Random headers: half TCP, half of these with timestamps, a quarter UDP, an eighth each ICMP and other protocols; one in four over IPv6
+    Various,
 }
 
 /// The order of the packets in the measured rounds.
@@ -213,5 +224,12 @@ fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("a share is a number from 0 to 1".to_owned()),
+    }
+}
+
+fn skew(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(skew) if (0.0..=4.0).contains(&skew) => Ok(skew),
+        _ => Err("an exponent is a number from 0 to 4".to_owned()),
     }
 }
