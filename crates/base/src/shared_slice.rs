@@ -144,7 +144,7 @@ mod tests {
             assert!(slice.ptr_eq(&other) && slice.len() == len);
             assert_eq!(Arc::strong_count(&value), 1 + len);
             other.make_mut().iter_mut().for_each(|value| *value = Arc::new(8));
-            assert!(!slice.ptr_eq(&other));
+            assert_eq!(slice.ptr_eq(&other), len == 0);
             assert!(slice.iter().all(|value| **value == 7) && other.iter().all(|value| **value == 8));
             drop(slice);
             assert_eq!(Arc::strong_count(&value), 1);

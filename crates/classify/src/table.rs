@@ -486,7 +486,7 @@ mod tests {
             assert_eq!(table.value(*member, key), Some(*value));
             let lanes: Vec<Column> = key.iter().map(|lane| [*lane; VECTOR]).collect();
             let mut probe = ProbeColumns::default();
-            probe.filter(SimdLevel::detect(), table, &lanes, 1, 0);
+            probe.filter(SimdLevel::detect(), |_| table, &lanes, 1, 0);
             let mut found = Vec::new();
             probe.verify(SimdLevel::detect(), |_| table, &lanes, |_, value| found.push(value));
             assert!(found.contains(value), "{value} is not among {found:?}");

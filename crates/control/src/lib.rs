@@ -15,6 +15,7 @@ pub mod daemon;
 pub mod entropy;
 mod frame;
 pub mod host;
+mod huge_pages;
 pub mod limits;
 mod locate;
 pub mod memory;

@@ -4,6 +4,7 @@
 use crate::convert;
 use crate::daemon::Daemon;
 use crate::host::{PortLosses, PortStatus};
+use crate::huge_pages;
 use crate::offload;
 use mmb_engine::{Count, PortCount, StageCount, TableStats};
 use mmb_language::command::Show;
@@ -102,7 +103,8 @@ fn tables(daemon: &Daemon) -> Vec<Answer> {
             load: table.load,
         })
     };
-    tables.iter().map(line).chain(notes).collect()
+    let memory = (!tables.is_empty()).then(|| Answer::TableMemory(huge_pages::table_memory()));
+    tables.iter().map(line).chain(memory).chain(notes).collect()
 }
 
 /// Returns notes about packet classes with very many tables.

@@ -31,6 +31,8 @@ pub enum Answer {
     DroppedByFormerRules(TrafficLine),
     /// A table of the classifier.
     Table(TableLine),
+    /// The memory of the tables.
+    TableMemory(TableMemoryLine),
     /// A port.
     Port(PortLine),
     /// The number of packets dropped for a reason.
@@ -229,6 +231,18 @@ pub struct TableLine {
     pub buckets: u64,
     /// The used share of the buckets' entries.
     pub load: f64,
+}
+
+/// The memory of a policy in the engine: tables and their filters, actions and counters of rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableMemoryLine {
+    /// Bytes.
+    pub bytes: u64,
+    /// Bytes for which the kernel is asked for huge pages.
+    pub huge_bytes: u64,
+    /// Bytes of all of the daemon's memory that are in huge pages; missing if the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_huge_bytes: Option<u64>,
 }
 
 /// A setting.

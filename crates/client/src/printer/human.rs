@@ -10,7 +10,7 @@ use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PatternsLine, PortLine, PortLossLine,
-    ReasonLine, RuleLine, StageLine, TableLine, Topic, TrafficLine, WorkerLine,
+    ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -41,7 +41,7 @@ enum HumanSection {
         former: Option<TrafficLine>,
         terse: bool,
     },
-    Tables(Vec<TableLine>),
+    Tables(Vec<TableLine>, Option<TableMemoryLine>),
     Ports(Vec<PortLine>),
     Errors {
         drops: Vec<ReasonLine>,
@@ -91,7 +91,8 @@ impl AnswerPrinter for HumanPrinter<'_> {
             }
             (Answer::Rule(rule), HumanSection::Rules { .. }) => self.rule(rule),
             (Answer::DroppedByFormerRules(line), HumanSection::Rules { former, .. }) => *former = Some(line),
-            (Answer::Table(line), HumanSection::Tables(tables)) => tables.push(line),
+            (Answer::Table(line), HumanSection::Tables(tables, _)) => tables.push(line),
+            (Answer::TableMemory(line), HumanSection::Tables(_, memory)) => *memory = Some(line),
             (Answer::Port(line), HumanSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), HumanSection::Errors { drops, .. }) => drops.push(line),
             (Answer::Made(line), HumanSection::Errors { made, .. }) => made.push(line),
@@ -292,7 +293,7 @@ impl HumanPrinter<'_> {
                 let totals = row(all, format!("dropped in all, {}", counted(rules, "rule")));
                 table.end(screen, (!terse).then_some(totals));
             }
-            HumanSection::Tables(tables) => show_tables(screen, &tables),
+            HumanSection::Tables(tables, memory) => show_tables(screen, &tables, memory),
             HumanSection::Ports(ports) => show_ports(screen, ports),
             HumanSection::Errors { drops, made, absorbed, not_applied, losses } => {
                 show_reasons(screen, drops, ["DROPPED", "REASON"], "no packet was dropped\n");
@@ -327,7 +328,7 @@ impl HumanSection {
                 former: None,
                 terse: false,
             },
-            Topic::Tables => HumanSection::Tables(Vec::new()),
+            Topic::Tables => HumanSection::Tables(Vec::new(), None),
             Topic::Ports => HumanSection::Ports(Vec::new()),
             Topic::Errors => HumanSection::Errors {
                 drops: Vec::new(),
@@ -358,7 +359,7 @@ fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine]) {
+fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine], memory: Option<TableMemoryLine>) {
     if tables.is_empty() {
         screen.text("no tables: there are no rules\n");
         return;
@@ -384,6 +385,24 @@ fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine]) {
     let [tuples, rules, entries, buckets] = sums.map(|sum| sum.to_string());
     let count = counted(tables.len() as u64, "table");
     table.end(screen, Some(vec![String::new(), tuples, rules, entries, buckets, String::new(), count]));
+    if let Some(memory) = memory {
+        screen.text(&table_memory(memory));
+    }
+}
+
+fn table_memory(TableMemoryLine { bytes, huge_bytes, daemon_huge_bytes }: TableMemoryLine) -> String {
+    let [all, huge] = [bytes, huge_bytes].map(|bytes| bytes as f64 / f64::from(1 << 20));
+    let given = match daemon_huge_bytes {
+        _ if huge_bytes == 0 => String::new(),
+        Some(0) => {
+            ", which the kernel does not provide (/sys/kernel/mm/transparent_hugepage/enabled)".to_owned()
+        }
+        Some(given) => {
+            format!("; {:.1} MB of the daemon are in such pages", given as f64 / f64::from(1 << 20))
+        }
+        None => String::new(),
+    };
+    format!("{all:.1} MB of tables, actions and counters, {huge:.1} MB of them for huge pages{given}\n")
 }
 
 fn show_ports(screen: &mut Screen<'_>, ports: Vec<PortLine>) {

@@ -6,7 +6,8 @@ use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, OffloadLine, PatternsLine, PortLine,
-    PortLossLine, PortOffloadLine, RuleText, StageLine, TableLine, Topic, TrafficLine, WorkerLine,
+    PortLossLine, PortOffloadLine, RuleText, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
+    WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -32,7 +33,7 @@ enum JsonSection {
     /// Each line is an object of its own, which is written at once.
     Events,
     Summary(Value),
-    Tables(Vec<TableLine>),
+    Tables(Vec<TableLine>, Option<TableMemoryLine>),
     Ports(Vec<PortLine>),
     Errors {
         drops: Map<String, Value>,
@@ -110,7 +111,8 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::StreamSummary(line), JsonSection::Summary(summary)) => *summary = json!(line),
-            (Answer::Table(line), JsonSection::Tables(tables)) => tables.push(line),
+            (Answer::Table(line), JsonSection::Tables(tables, _)) => tables.push(line),
+            (Answer::TableMemory(line), JsonSection::Tables(_, memory)) => *memory = Some(line),
             (Answer::Port(line), JsonSection::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), JsonSection::Errors { drops, .. }) => {
                 drops.insert(line.reason, json!(line.count));
@@ -220,7 +222,13 @@ impl JsonPrinter<'_> {
                 return;
             }
             JsonSection::Summary(summary) => summary,
-            JsonSection::Tables(tables) => json!({ "tables": tables }),
+            JsonSection::Tables(tables, memory) => {
+                let mut value = json!({ "tables": tables });
+                if let Some(memory) = memory {
+                    value["memory"] = json!(memory);
+                }
+                value
+            }
             JsonSection::Ports(ports) => json!({ "ports": ports }),
             JsonSection::Errors { drops, made, absorbed, not_applied, losses } => {
                 json!({ "drops": drops, "made": made, "absorbed": absorbed, "not_applied": not_applied, "port_losses": losses })
@@ -254,7 +262,7 @@ impl JsonSection {
             Topic::Streams => JsonSection::Array { name: "streams", is_open: false, former: None },
             Topic::ConnSummary | Topic::StreamSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
-            Topic::Tables => JsonSection::Tables(Vec::new()),
+            Topic::Tables => JsonSection::Tables(Vec::new(), None),
             Topic::Ports => JsonSection::Ports(Vec::new()),
             Topic::Errors => JsonSection::Errors {
                 drops: Map::new(),

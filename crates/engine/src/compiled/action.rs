@@ -4,6 +4,7 @@
 
 use super::stateful::{StatefulRule, is_per_packet};
 use mmb_base::{PersistentVec, id_types};
+use mmb_classify::RuleSlot;
 use mmb_policy::rule::{DropRate, Prio};
 use mmb_policy::{CtState, Rule, Target};
 use mmb_rewrite::Edit;
@@ -70,6 +71,48 @@ pub(crate) enum RuleVerdict {
     None,
     Accept,
     Drop(DropRate),
+}
+
+/// The action of a rule as its slot carries it: most packets are decided on without a look at the table of actions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ActionMark {
+    /// Its [`Action`] tells.
+    Read,
+    /// It accepts, and nothing else.
+    Accepts,
+    /// It drops all packets, and nothing else.
+    Drops,
+}
+
+impl ActionMark {
+    fn of(rule: &Rule) -> ActionMark {
+        let plain =
+            !rule.stateful && rule.stream_matches().next().is_none() && rule.ct_states().unwanted() == 0;
+        match rule.targets[..] {
+            [Target::Accept] if plain => ActionMark::Accepts,
+            [Target::Drop(DropRate::ALL)] if plain => ActionMark::Drops,
+            _ => ActionMark::Read,
+        }
+    }
+
+    /// The mark of a matched rule's slot.
+    #[inline]
+    pub(crate) fn on(slot: RuleSlot) -> ActionMark {
+        match slot.mark() {
+            1 => ActionMark::Accepts,
+            2 => ActionMark::Drops,
+            _ => ActionMark::Read,
+        }
+    }
+}
+
+/// The slot of a rule, with the mark of its action.
+pub(crate) fn marked(slot: RuleSlot, rule: &Rule) -> RuleSlot {
+    slot.marked(match ActionMark::of(rule) {
+        ActionMark::Read => 0,
+        ActionMark::Accepts => 1,
+        ActionMark::Drops => 2,
+    })
 }
 
 impl Action {

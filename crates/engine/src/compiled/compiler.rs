@@ -6,7 +6,7 @@
 //! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect snapshots that it handed out: classifier, actions and
 //! edits share pages with snapshots and copy those that they change.
 
-use super::action::{Action, CompiledRules, EditId};
+use super::action::{Action, CompiledRules, EditId, marked};
 use super::blocker::blocker;
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
@@ -323,7 +323,7 @@ impl PolicyCompiler {
         }
         if index && !rule.draining {
             // Its ports were checked.
-            let _ = self.index.insert(slot, rule);
+            let _ = self.index.insert(marked(slot, rule), rule);
             if let Some(index) = self.per_packet.as_mut().filter(|_| is_per_packet(rule)) {
                 let _ = index.insert(slot, rule);
             }
@@ -392,7 +392,7 @@ impl PolicyCompiler {
     fn build(&mut self, wanted: impl Fn(Rule) -> Option<Rule>) -> Option<ClassifierIndex> {
         let slots = &self.slots;
         let rules = self.policy.rules.iter().filter(|rule| !rule.draining);
-        let rules = rules.filter_map(|rule| Some((slots.get(id(&rule))?, wanted(rule)?)));
+        let rules = rules.filter_map(|rule| Some((marked(slots.get(id(&rule))?, &rule), wanted(rule)?)));
         // Ports were checked, so this does not fail.
         ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning).ok()
     }

@@ -19,7 +19,7 @@ mod stateful_change;
 mod stream_edit;
 mod streams;
 
-pub(crate) use action::{Action, EditId, RuleVerdict};
+pub(crate) use action::{Action, ActionMark, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
 pub use compiler::{PublishError, check_patterns};
 pub(crate) use route::Route;

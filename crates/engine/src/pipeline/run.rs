@@ -7,7 +7,7 @@ use super::tickets::RewriteTicket;
 use super::trace::PacketTrace;
 use super::work::{EditList, PacketEdits, RewriteWork};
 use crate::cells::Stage;
-use crate::compiled::Snapshot;
+use crate::compiled::{ActionMark, Snapshot};
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::verdict::{Cycles, Origin, TranslatedPackets, Verdict};
@@ -237,6 +237,16 @@ impl Pipeline {
             let packet = usize::from(at);
             let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
             let slots = self.scratch.slots_mut(packet);
+            if let [slot] = *slots
+                && let mark @ (ActionMark::Accepts | ActionMark::Drops) = ActionMark::on(slot)
+            {
+                cells.slot(slot).add(count);
+                if mark == ActionMark::Drops {
+                    cells.dropped(slot).add(count);
+                    verdicts[packet] = Verdict::Drop(DropReason::Rule);
+                }
+                continue;
+            }
             let mut resolver = VerdictResolver::default();
             let (mut edits, mut edit, mut draws) = (0, None, false);
             for &slot in &*slots {

@@ -4,7 +4,7 @@ use super::blockers::BlockerSearch;
 use super::tickets::TicketBatches;
 use super::work::RewriteWork;
 use crate::cells::WorkerCells;
-use crate::compiled::Snapshot;
+use crate::compiled::{ActionMark, Snapshot};
 use crate::conntrack::{Conntrack, SharedState};
 use crate::drop::DropReason;
 use crate::random::DropRandom;
@@ -102,13 +102,18 @@ impl Pipeline {
         self.scratch.vector().min(self.per_packet.vector())
     }
 
-    /// Prefetches the actions and counters of the matched rules.
+    /// Prefetches the counters of the matched rules, and their actions if they are not plain from the marks of their slots.
     pub(super) fn fetch_rules(&self, snapshot: &Snapshot) {
         let cells = &snapshot.cells[self.worker];
-        if cells.slots() > FEW_RULES {
-            for &slot in self.scratch.all_slots() {
+        if cells.slots() <= FEW_RULES {
+            return;
+        }
+        let slots = self.scratch.all_slots();
+        let alone = slots.len() == self.scratch.matched().len();
+        for &slot in slots {
+            prefetch(cells.slot(slot));
+            if !alone || ActionMark::on(slot) == ActionMark::Read {
                 prefetch(snapshot.actions.at(slot.index()));
-                prefetch(cells.slot(slot));
             }
         }
     }
