@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Bytes of a huge page of x86-64 and of most other architectures.
-const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Bytes of the smallest page of any architecture.
 const SMALL_PAGE: usize = 4096;
@@ -122,6 +122,13 @@ fn advise(page: *mut HugePage) {
     // SAFETY: the advice has an effect on which pages the kernel uses, not on what they contain. An error, as of a kernel without huge pages,
     // changes nothing.
     unsafe { libc::madvise(page.cast(), HUGE_PAGE, libc::MADV_HUGEPAGE) };
+}
+
+/// Asks the kernel for huge pages in memory that begins at a huge page's place, as far as it is whole ones.
+pub(crate) fn advise_pages(memory: &[u32]) {
+    for page in memory.chunks_exact(HUGE_PAGE / size_of::<u32>()) {
+        advise(page.as_ptr().cast_mut().cast());
+    }
 }
 
 impl<T> Deref for Block<T> {

@@ -14,6 +14,7 @@ mod sharded_index;
 pub mod simd;
 mod slab;
 mod supply;
+mod zeroed;
 
 pub use chunks::Chunks;
 pub use huge_pages::Block;
@@ -24,6 +25,7 @@ pub use prefetch::{prefetch, prefetch_all};
 pub use sharded_index::ShardedIndex;
 pub use slab::{IdPool, Slab, SlabStorage};
 pub use supply::start_supplier;
+pub use zeroed::ZeroedWords;
 
 /// The most packets of one vector. Packets are numbered in a byte.
 pub const VECTOR: usize = 1 << u8::BITS;

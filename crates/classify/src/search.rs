@@ -122,6 +122,9 @@ fn match_some(
             *key = listed.key;
         }
         let keys = &keys[..run.len()];
+        if !list.is_of_key() {
+            keys.iter().for_each(|&key| log.read_beyond_key(vector.of[usize::from(key)]));
+        }
         match_list(list, shared.level, vector, keys, options, &mut log);
         let Some(kinds) = &list.keyed else { continue };
         for &key in keys {

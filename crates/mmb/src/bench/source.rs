@@ -11,6 +11,7 @@ use mmb_language::{Print, parse_policy};
 use mmb_packet::LinkType;
 use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Policy;
+use mmb_policy::settings::FlowCacheUse;
 use mmb_workload::{Background, Traffic, establish, pcap};
 use std::fs::File;
 use std::io::BufWriter;
@@ -52,6 +53,9 @@ impl BenchSet {
             // Every packet may create a connection.
             let max = &mut policy.settings.connections.max;
             *max = (*max).max(args.packets);
+        }
+        if !args.flow_cache {
+            policy.settings.flow_cache = FlowCacheUse::Off;
         }
         let background = args.traffic.map_or(background, |traffic| traffic.into());
         let traffic =
