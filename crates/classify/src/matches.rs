@@ -169,16 +169,26 @@ impl Scratch {
         if self.log.is_empty() && self.known == 0 {
             return;
         }
-        let (mut start, mut matched) = (self.known as u32, 0);
-        for (packet, (end, &count)) in (0..=u8::MAX).zip(self.ends.iter_mut().zip(&self.counts[..])) {
-            let is_known = self.unsearched.has(packet);
-            *end = if is_known { *end } else { start };
-            start += if is_known { 0 } else { count };
+        if !self.log.is_empty() {
+            self.place_searched();
+        }
+        let mut matched = 0;
+        for (packet, &count) in (0..=u8::MAX).zip(&self.counts[..]) {
             // No more packets matched than came before this one, so that the place fits a byte.
             self.matched[usize::from(matched as u8)] = packet;
             matched += usize::from(count > 0);
         }
         self.matched_len = matched;
+    }
+
+    /// Places the matches of the log behind those that were known.
+    fn place_searched(&mut self) {
+        let mut start = self.known as u32;
+        for (packet, (end, &count)) in (0..=u8::MAX).zip(self.ends.iter_mut().zip(&self.counts[..])) {
+            let is_known = self.unsearched.has(packet);
+            *end = if is_known { *end } else { start };
+            start += if is_known { 0 } else { count };
+        }
         let len = self.known + self.log.len();
         if self.slots.len() < len {
             self.slots.resize(len, RuleSlot::FIRST);

@@ -159,3 +159,61 @@ impl Gauge {
         self.cycles.saturating_mul(1000) / u64::from(self.keys.max(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Vectors of 256 keys of which so many miss, at so many cycles a key in the cache or the tables, until so many keys were taken. Returns
+    /// how many passed the cache by.
+    fn run(
+        gauge: &mut Gauge,
+        keys: usize,
+        misses: usize,
+        [cached, tables]: [u64; 2],
+        beyond: usize,
+    ) -> usize {
+        let mut bypassed = 0;
+        for _ in 0..keys / 256 {
+            if gauge.bypass().is_some() {
+                bypassed += 256;
+                gauge.note_tables(256, 256 * tables);
+            } else {
+                gauge.note(256, (misses, beyond), 256 * cached);
+            }
+        }
+        bypassed
+    }
+
+    const MANY: usize = 1 << 22;
+
+    #[test]
+    fn it_is_used_where_it_pays() {
+        let mut gauge = Gauge::default();
+        let bypassed = run(&mut gauge, MANY, 20, [60, 800], 0);
+        assert!(bypassed < MANY / 100 && bypassed > 0, "the tables are measured now and then: {bypassed}");
+        // Without cycles there is nothing to measure.
+        assert_eq!(run(&mut Gauge::default(), MANY, 20, [0, 0], 0), 0);
+    }
+
+    #[test]
+    fn it_is_bypassed_where_it_does_not_pay_and_tried_again() {
+        let most = |bypassed: usize| bypassed > MANY * 19 / 20 && bypassed < MANY;
+        let mut gauge = Gauge::default();
+        assert!(most(run(&mut gauge, MANY, 250, [900, 800], 0)));
+        assert_eq!(gauge.bypass(), Some(BypassReason::FewHits));
+        assert!(most(run(&mut Gauge::default(), MANY, 250, [0, 0], 0)));
+        let mut cheap = Gauge::default();
+        assert!(most(run(&mut cheap, MANY, 10, [30, 20], 0)));
+        assert_eq!(cheap.bypass(), Some(BypassReason::CheapPolicy));
+        let mut beyond = Gauge::default();
+        assert!(most(run(&mut beyond, MANY, 250, [900, 800], 240)));
+        assert_eq!(beyond.bypass(), Some(BypassReason::ReadsBeyondKey));
+        // When traffic changes it is used again.
+        let bypassed = run(&mut gauge, MANY, 20, [60, 800], 0);
+        assert!(bypassed < MANY / 4, "{bypassed}");
+        // After a change of the policy soon.
+        cheap.policy_changed();
+        assert!(run(&mut cheap, MANY, 20, [60, 800], 0) < MANY / 50);
+    }
+}

@@ -198,6 +198,9 @@ impl ClassFlows {
     }
 }
 
+/// How many keys ahead the rest of a place is asked for.
+const AHEAD: usize = 6;
+
 /// The search for a vector's keys of a class, which is compiled for each level.
 struct FindFlows<'a> {
     class: &'a mut ClassFlows,
@@ -233,6 +236,9 @@ impl Kernel for FindFlows<'_> {
         for at in 0..count.min(VECTOR) {
             let (key, place) = candidates[at];
             let number = usize::from(key);
+            if at + AHEAD < count {
+                places.fetch_rest(candidates[(at + AHEAD) % VECTOR].1, shape);
+            }
             match places.slots(hashes.hashes[number], place, shape, (lanes, number)) {
                 Some((slots, count)) => known.note(packets[number], slots, count),
                 None => {

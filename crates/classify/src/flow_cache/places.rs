@@ -93,12 +93,19 @@ impl FlowPlaces {
         if tagged == 0 { NO_PLACE } else { place }
     }
 
-    /// Asks for the memory of a place.
+    /// Asks for the first line of a place.
     #[inline(always)]
     pub(super) fn fetch(&self, place: u32) {
+        prefetch(&self.places()[place as usize][0]);
+    }
+
+    /// Asks for the rest of a place, if its first line, which has been asked for, says that there is more.
+    #[inline(always)]
+    pub(super) fn fetch_rest(&self, place: u32, shape: &KeyShape) {
         let place = &self.places()[place as usize];
-        prefetch(&place[0]);
-        prefetch(&place[WORDS / 2]);
+        if (place[0] & 0xff) as usize + shape.terms.len() >= WORDS / 2 {
+            prefetch(&place[WORDS / 2]);
+        }
     }
 
     #[inline(always)]
