@@ -218,6 +218,7 @@ impl Kernel for FindFlows<'_> {
         let FindFlows { class, places, lanes, len, packets, scratch } = self;
         let ClassFlows { shape, seeds, hashes, misses, missed: missed_len, .. } = class;
         hashes.fill(lanes, len, &shape.terms, seeds);
+        let mut places = places.view(shape, lanes);
         let mut candidates = [(0u8, 0u32); VECTOR];
         let (mut count, mut missed) = (0, 0);
         for key in 0..len.min(VECTOR) {
@@ -237,9 +238,9 @@ impl Kernel for FindFlows<'_> {
             let (key, place) = candidates[at];
             let number = usize::from(key);
             if at + AHEAD < count {
-                places.fetch_rest(candidates[(at + AHEAD) % VECTOR].1, shape);
+                places.fetch_rest(candidates[(at + AHEAD) % VECTOR].1);
             }
-            match places.slots(hashes.hashes[number], place, shape, (lanes, number)) {
+            match places.slots(hashes.hashes[number], place, key) {
                 Some((slots, count)) => known.note(packets[number], slots, count),
                 None => {
                     misses[usize::from((missed + differ) as u8)] = key;

@@ -8,7 +8,7 @@
 //! mark instead: whoever sends many headers that never come back displaces others of that kind, and hardly the flows that have packets.
 
 use crate::RuleSlot;
-use crate::simd::Term;
+use crate::simd::{Seeds, Term};
 use mmb_base::{Id, ZeroedWords, prefetch};
 use mmb_packet::columns::Column;
 
@@ -16,6 +16,8 @@ use mmb_packet::columns::Column;
 const SETS: usize = 1 << 14;
 /// Places of a set.
 const WAYS: usize = 7;
+/// The most lanes of a key.
+const LANES: usize = Seeds::TERMS;
 /// Words of a place.
 const WORDS: usize = 32;
 /// One in so many flows that find no place takes a mark away. A power of two.
@@ -44,7 +46,7 @@ type KeyAt<'a> = (&'a [Column], usize);
 impl KeyShape {
     /// A class without bits.
     pub(super) fn new(class: u32) -> KeyShape {
-        KeyShape { class, terms: Vec::with_capacity(size_of::<crate::lane_mask::LaneMask>() / 4) }
+        KeyShape { class, terms: Vec::with_capacity(LANES) }
     }
 
     /// The masked words of a key.
@@ -84,67 +86,21 @@ impl FlowPlaces {
         }
     }
 
-    /// The first place whose tag is that of a hash, or [`NO_PLACE`].
+    /// The places as a vector's keys are looked for in them.
     #[inline(always)]
-    pub(super) fn candidate(&self, hash: u32) -> u32 {
-        let set = set_of(hash);
-        let tagged = tagged(self.heads[set], hash);
-        let place = (set * WAYS) as u32 + tagged.trailing_zeros() / 8;
-        if tagged == 0 { NO_PLACE } else { place }
-    }
-
-    /// Asks for the first line of a place.
-    #[inline(always)]
-    pub(super) fn fetch(&self, place: u32) {
-        prefetch(&self.places()[place as usize][0]);
-    }
-
-    /// Asks for the rest of a place, if its first line, which has been asked for, says that there is more.
-    #[inline(always)]
-    pub(super) fn fetch_rest(&self, place: u32, shape: &KeyShape) {
-        let place = &self.places()[place as usize];
-        if (place[0] & 0xff) as usize + shape.terms.len() >= WORDS / 2 {
-            prefetch(&place[WORDS / 2]);
+    pub(super) fn view<'a>(&'a mut self, shape: &'a KeyShape, lanes: &'a [Column]) -> PlaceView<'a> {
+        let mut terms = [(&lanes[0], 0); LANES];
+        for (to, term) in terms.iter_mut().zip(&shape.terms) {
+            *to = (&lanes[usize::from(term.lane)], term.mask);
         }
-    }
-
-    #[inline(always)]
-    fn places(&self) -> &[[u32; WORDS]] {
-        self.words.as_chunks().0
-    }
-
-    /// The numbers of the slots of a key's flow, of which the first so many count, if it is there. `place` is its [`FlowPlaces::candidate`].
-    #[inline(always)]
-    pub(super) fn slots(
-        &mut self,
-        hash: u32,
-        place: u32,
-        shape: &KeyShape,
-        key: KeyAt<'_>,
-    ) -> Option<(&[u32], usize)> {
-        let set = set_of(hash);
-        let mut way = place as usize - set * WAYS;
-        if !is_key(&self.places()[place as usize], shape, key) {
-            way = self.other(hash, way, shape, key)?;
+        let count = shape.terms.len().min(LANES);
+        PlaceView {
+            heads: &mut self.heads,
+            places: self.words.as_chunks().0,
+            class: shape.class,
+            terms,
+            count,
         }
-        self.heads[set] |= 1 << (MARKS as usize + way);
-        let place = &self.places()[set * WAYS + way];
-        Some((&place[1 + shape.terms.len()..], (place[0] & 0xff) as usize))
-    }
-
-    /// The place in its set of a key that is not where its first candidate is.
-    #[cold]
-    fn other(&self, hash: u32, first: usize, shape: &KeyShape, key: KeyAt<'_>) -> Option<usize> {
-        let set = set_of(hash);
-        let mut tagged = tagged(self.heads[set], hash);
-        while tagged != 0 {
-            let way = tagged.trailing_zeros() as usize / 8;
-            if way != first && is_key(&self.places()[set * WAYS + way], shape, key) {
-                return Some(way);
-            }
-            tagged &= tagged - 1;
-        }
-        None
     }
 
     /// Gives a place to a key that has none, if there is one for it and its matches.
@@ -152,7 +108,7 @@ impl FlowPlaces {
         let set = set_of(hash);
         let room = WORDS - 1 - shape.terms.len();
         // A packet of the same vector may have been first.
-        if slots.len() > room || self.other(hash, WAYS, shape, key).is_some() {
+        if slots.len() > room || self.has(hash, shape, key) {
             return;
         }
         let Some(way) = self.free_way(set) else { return };
@@ -164,6 +120,18 @@ impl FlowPlaces {
         let (words, numbers) = place[1..].split_at_mut(shape.terms.len());
         words.iter_mut().zip(shape.words(key)).for_each(|(to, word)| *to = word);
         numbers.iter_mut().zip(slots).for_each(|(to, slot)| *to = slot.number());
+    }
+
+    /// Whether a key has a place.
+    #[inline]
+    fn has(&self, hash: u32, shape: &KeyShape, key: KeyAt<'_>) -> bool {
+        let set = set_of(hash);
+        let places: &[[u32; WORDS]] = self.words.as_chunks().0;
+        let is_key = |place: &[u32; WORDS]| {
+            place[0] >> 8 == shape.class
+                && place[1..].iter().zip(shape.words(key)).all(|(word, own)| *word == own)
+        };
+        ways(tagged(self.heads[set], hash)).any(|way| is_key(&places[set * WAYS + way]))
     }
 
     /// A place of a set that may be filled.
@@ -191,6 +159,84 @@ impl FlowPlaces {
     }
 }
 
+/// The places, and the columns that a vector's keys of a class stand in.
+pub(super) struct PlaceView<'a> {
+    heads: &'a mut [u64; SETS],
+    places: &'a [[u32; WORDS]],
+    class: u32,
+    /// The columns and the bits of them that count: so many.
+    terms: [(&'a Column, u32); LANES],
+    count: usize,
+}
+
+impl PlaceView<'_> {
+    /// The first place whose tag is that of a hash, or [`NO_PLACE`].
+    #[inline(always)]
+    pub(super) fn candidate(&self, hash: u32) -> u32 {
+        let set = set_of(hash);
+        let tagged = tagged(self.heads[set], hash);
+        let place = (set * WAYS) as u32 + tagged.trailing_zeros() / 8;
+        if tagged == 0 { NO_PLACE } else { place }
+    }
+
+    /// Asks for the first line of a place.
+    #[inline(always)]
+    pub(super) fn fetch(&self, place: u32) {
+        prefetch(&self.places[place as usize][0]);
+    }
+
+    /// Asks for the rest of a place, if its first line, which has been asked for, says that there is more.
+    #[inline(always)]
+    pub(super) fn fetch_rest(&self, place: u32) {
+        let place = &self.places[place as usize];
+        if (place[0] & 0xff) as usize + self.count >= WORDS / 2 {
+            prefetch(&place[WORDS / 2]);
+        }
+    }
+
+    /// The numbers of the slots of a key's flow, of which the first so many count, if it is there. `place` is its
+    /// [`PlaceView::candidate`].
+    #[inline(always)]
+    pub(super) fn slots(&mut self, hash: u32, place: u32, key: u8) -> Option<(&[u32], usize)> {
+        let set = set_of(hash);
+        let mut way = place as usize - set * WAYS;
+        let mut words = &self.places[place as usize];
+        if !self.is_key(words, key) {
+            way = self.other(hash, way, key)?;
+            words = &self.places[set * WAYS + way];
+        }
+        self.heads[set] |= 1 << (MARKS as usize + way);
+        Some((&words[1 + self.count..], (words[0] & 0xff) as usize))
+    }
+
+    /// The place in its set of a key that is not where its first candidate is.
+    #[cold]
+    fn other(&self, hash: u32, first: usize, key: u8) -> Option<usize> {
+        let set = set_of(hash);
+        let mut others = ways(tagged(self.heads[set], hash)).filter(|way| *way != first);
+        others.find(|way| self.is_key(&self.places[set * WAYS + way], key))
+    }
+
+    /// Whether a place has a key.
+    #[inline(always)]
+    fn is_key(&self, place: &[u32; WORDS], key: u8) -> bool {
+        let mut differ = place[0] >> 8 ^ self.class;
+        for (word, (column, mask)) in place[1..].iter().zip(&self.terms[..self.count]) {
+            differ |= word ^ (column[usize::from(key)] & mask);
+        }
+        differ == 0
+    }
+}
+
+/// The ways of tags' highest bits.
+fn ways(mut tagged: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let way = (tagged != 0).then(|| tagged.trailing_zeros() as usize / 8)?;
+        tagged &= tagged - 1;
+        Some(way)
+    })
+}
+
 #[inline(always)]
 fn set_of(hash: u32) -> usize {
     hash as usize % SETS
@@ -212,15 +258,4 @@ fn zero_bytes(word: u64) -> u64 {
 #[inline(always)]
 fn tagged(head: u64, hash: u32) -> u64 {
     zero_bytes(head ^ (u64::from(tag_of(hash)) * ONES))
-}
-
-/// Whether a place has a key.
-#[inline(always)]
-fn is_key(place: &[u32; WORDS], shape: &KeyShape, key: KeyAt<'_>) -> bool {
-    let (lanes, number) = key;
-    let mut differ = place[0] >> 8 ^ shape.class;
-    for (word, term) in place[1..].iter().zip(&shape.terms) {
-        differ |= word ^ (lanes[usize::from(term.lane)][number] & term.mask);
-    }
-    differ == 0
 }
