@@ -172,6 +172,13 @@ pub(crate) fn advise(page: *mut u8) {
     unsafe { libc::madvise(page.cast(), HUGE_PAGE, libc::MADV_HUGEPAGE) };
 }
 
+/// Asks the kernel for huge pages in memory that begins at a huge page's place, as far as it is whole ones.
+pub(crate) fn advise_pages(memory: &[u32]) {
+    for page in memory.chunks_exact(HUGE_PAGE / size_of::<u32>()) {
+        advise(page.as_ptr().cast_mut().cast());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

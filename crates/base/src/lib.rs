@@ -16,6 +16,7 @@ mod shared_slice;
 pub mod simd;
 mod slab;
 mod supply;
+mod zeroed;
 
 pub use chunks::Chunks;
 pub use huge_pages::Block;
@@ -28,6 +29,7 @@ pub use sharded_index::ShardedIndex;
 pub use shared_slice::SharedSlice;
 pub use slab::{IdPool, Slab, SlabStorage};
 pub use supply::start_supplier;
+pub use zeroed::ZeroedWords;
 
 /// The most packets of one vector. Packets are numbered in a byte.
 pub const VECTOR: usize = 1 << u8::BITS;

@@ -1,5 +1,6 @@
 //! Residual checks: what a mask and a value cannot say. They are compiled with the rule and run on a hit.
 
+use crate::lane_mask::LaneMask;
 use mmb_packet::columns::Column;
 use mmb_packet::key::{FLAGS, LANE, Lanes};
 use mmb_packet::options::{self, OptionTable};
@@ -133,6 +134,30 @@ impl RuleCheck {
         matches!(self, RuleCheck::Option { .. } | RuleCheck::AnyOption { .. })
     }
 
+    /// Whether it reads what is not in the key.
+    pub(crate) fn reads_beyond_key(&self) -> bool {
+        match self {
+            RuleCheck::Range { .. } | RuleCheck::Set { .. } | RuleCheck::Address { .. } => false,
+            RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => true,
+        }
+    }
+
+    /// Adds the bits of the key that it reads to a mask.
+    pub(crate) fn add_bits(&self, mask: &mut LaneMask) {
+        match self {
+            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => {
+                mask[usize::from(from.lane)] |= (from.mask << from.shift).to_be();
+                let mut flags = [0; LANE];
+                flags[FLAGS % LANE] = from.unless;
+                mask[FLAGS / LANE] |= u32::from_ne_bytes(flags);
+            }
+            RuleCheck::Address { lane, .. } => {
+                mask.iter_mut().skip(usize::from(*lane)).take(4).for_each(|lane| *lane = u32::MAX);
+            }
+            RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {}
+        }
+    }
+
     /// The lanes that it reads.
     pub(crate) fn lanes(&self) -> Lanes {
         match self {
@@ -240,6 +265,16 @@ mod tests {
             assert!(check(&only) && !check(&only.complement(ones(width))), "{}", field.name);
             let lanes = RuleCheck::number(bit, width, &only, 0).lanes();
             assert!(lanes.has(usize::from(bit) / 32) && (width > 32 || bit % 32 + u16::from(width) <= 32));
+            let mut bits = LaneMask::default();
+            RuleCheck::number(bit, width, &only, 0).add_bits(&mut bits);
+            let read = |at: u16| {
+                bits[usize::from(at / 32)].to_ne_bytes()[usize::from(at % 32 / 8)] >> (7 - at % 8) & 1 == 1
+            };
+            assert!(
+                (0..640).all(|at| read(at) == (bit..bit + u16::from(width)).contains(&at)),
+                "{}",
+                field.name
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod stats;
 use crate::batch::Placed;
 use crate::flat;
 use crate::ids::{KeyRules, ListId};
-use crate::lane_mask::{LaneMask, lane_set};
+use crate::lane_mask::{LaneMask, lane_set, union};
 use crate::list::ListIndex;
 use crate::relax::RelaxedRule;
 use crate::search::ClassTables;
@@ -53,6 +53,8 @@ pub(crate) struct ClassIndex {
     pub(crate) view: ClassTables,
     /// The lanes that rules look at, and those that rules looked at which went since it was built.
     pub(crate) wanted: Lanes,
+    /// Their bits.
+    pub(crate) read: LaneMask,
     homes: HashMap<LaneMask, TupleHome>,
     relaxed: RelaxedRule,
     /// The most rules that a packet can match.
@@ -67,6 +69,7 @@ impl ClassIndex {
             class,
             view: ClassTables::default(),
             wanted: Lanes::default(),
+            read: LaneMask::default(),
             homes: HashMap::new(),
             relaxed: RelaxedRule::default(),
             most: 0,
@@ -83,6 +86,8 @@ impl ClassIndex {
     pub(crate) fn insert(&mut self, placed: Placed, lists: &mut ListIndex, random: &mut Generator) {
         let Placed { mask, key, rule } = placed;
         self.wanted = self.wanted.with(lane_set(&mask)).with(rule.lanes());
+        self.read = union(&self.read, &mask);
+        rule.checks.iter().for_each(|check| check.add_bits(&mut self.read));
         let place = match self.homes.get(&mask) {
             Some(home) => home.place,
             None => self.place_tuple(&mask, &key, random),

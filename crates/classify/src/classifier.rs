@@ -6,7 +6,7 @@ use crate::class_index::arrange::Tuning;
 use crate::class_index::stats::TableStats;
 use crate::compile::compile;
 use crate::ids::{KeyRules, RuleSlot};
-use crate::lane_mask::lanes_of;
+use crate::lane_mask::{LaneMask, lanes_of};
 use crate::list::{ListEntry, ListIndex, OptionKey, RuleLists};
 use crate::matches::Scratch;
 use crate::ports::{PortNumbers, UnknownPort};
@@ -30,6 +30,8 @@ pub struct Classifier {
     options: Arc<TupleTable>,
     lists: RuleLists,
     wanted: WantedLanes,
+    /// The bits of keys that it looks at, by class: Ip4, Ip6, Other.
+    read: [LaneMask; 3],
     most: usize,
 }
 
@@ -70,11 +72,32 @@ impl Classifier {
         scratch: &mut Scratch,
     ) {
         scratch.clear();
+        self.find(keys, packets, layouts, scratch);
+        scratch.sort_by_packet();
+    }
+
+    /// [`Classifier::classify`] without beginning and end of the vector: adds to the matches that are noted.
+    pub(crate) fn find(
+        &self,
+        keys: &VectorKeys,
+        packets: &[Packet<'_>],
+        layouts: &[Layout],
+        scratch: &mut Scratch,
+    ) {
         let shared = SearchTables { level: self.level, lists: &self.lists, options: &self.options };
         self.ip4.search(shared, vector(&keys.ip4, packets, layouts), scratch);
         self.ip6.search(shared, vector(&keys.ip6, packets, layouts), scratch);
         self.other.search(shared, vector(&keys.other, packets, layouts), scratch);
-        scratch.sort_by_packet();
+    }
+
+    /// The level of instructions.
+    pub(crate) fn level(&self) -> SimdLevel {
+        self.level
+    }
+
+    /// The bits of keys of each class that it looks at: Ip4, Ip6, Other.
+    pub(crate) fn read(&self) -> &[LaneMask; 3] {
+        &self.read
     }
 }
 
@@ -229,6 +252,7 @@ impl ClassifierIndex {
             options: Arc::clone(&self.options),
             lists: self.lists.lists.clone(),
             wanted: WantedLanes { ip4: ip4.wanted, ip6: ip6.wanted, other: other.wanted },
+            read: [ip4.read, ip6.read, other.read],
             most: self.classes.iter().map(|class| class.most).max().unwrap_or(0),
         }
     }

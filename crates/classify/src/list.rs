@@ -25,6 +25,8 @@ pub(crate) struct RuleList {
     pub(crate) ranged: Ranged,
     /// The options to look up in the option table, if some rule is keyed by an option.
     pub(crate) keyed: Option<Box<OptionKinds>>,
+    /// Rules that read what is not in the key.
+    beyond: u32,
 }
 
 /// The option kinds for which a list has keys in the option table.
@@ -141,6 +143,11 @@ impl ListEntry {
         ListEntry { option: None, ..self.clone() }
     }
 
+    /// Whether it reads what is not in the key: options or payload.
+    pub(crate) fn reads_beyond_key(&self) -> bool {
+        self.option.is_some() || self.checks.iter().any(RuleCheck::reads_beyond_key)
+    }
+
     /// The lanes that its checks read.
     pub(crate) fn lanes(&self) -> Lanes {
         self.checks.iter().fold(Lanes::default(), |lanes, check| lanes.with(check.lanes()))
@@ -148,7 +155,14 @@ impl ListEntry {
 }
 
 impl RuleList {
+    /// Whether the rules that a packet matches here follow from its key alone.
+    #[inline]
+    pub(crate) fn is_of_key(&self) -> bool {
+        self.beyond == 0
+    }
+
     fn add(&mut self, rule: ListEntry) {
+        self.beyond += u32::from(rule.reads_beyond_key());
         match rule.option {
             Some(key) => self.keyed.get_or_insert_default().add(key),
             None if rule.checks.is_empty() => self.plain.push(rule.slot),
@@ -157,6 +171,7 @@ impl RuleList {
     }
 
     fn remove(&mut self, rule: &ListEntry) {
+        self.beyond = self.beyond.saturating_sub(rule.reads_beyond_key().into());
         if rule.option.is_some() {
             if let Some(kinds) = &mut self.keyed {
                 kinds.rules = kinds.rules.saturating_sub(1);

@@ -27,8 +27,14 @@ pub struct Scratch {
     counts: Box<[u32; VECTOR]>,
     /// The end of each packet's matches in `slots`.
     ends: Box<[u32; VECTOR]>,
-    /// Matches by packet, as many as there are in `log`; what follows is of earlier vectors.
+    /// Matches by packet: `known` of them, then as many as there are in `log`; what follows is of earlier vectors.
     slots: Vec<RuleSlot>,
+    /// Matches that were known without a search.
+    known: usize,
+    /// The packets that they are of, and other packets without a search.
+    unsearched: PacketBits,
+    /// Packets whose matches do not follow from their keys alone.
+    beyond: PacketBits,
     /// Packets with at least one match, in order: the first `matched_len`.
     matched: Box<[u8; VECTOR]>,
     matched_len: usize,
@@ -60,6 +66,9 @@ impl Default for Scratch {
             counts: Box::new([0; VECTOR]),
             ends: Box::new([0; VECTOR]),
             slots: Vec::with_capacity(MATCHES),
+            known: 0,
+            unsearched: PacketBits::default(),
+            beyond: PacketBits::default(),
             matched: Box::new([0; VECTOR]),
             matched_len: 0,
             vector: VECTOR,
@@ -103,7 +112,7 @@ impl Scratch {
     /// The slots of all packets.
     #[inline]
     pub fn all_slots(&self) -> &[RuleSlot] {
-        &self.slots[..self.log.len()]
+        &self.slots[..self.known + self.log.len()]
     }
 
     /// The packets that matched at least one rule, in order.
@@ -114,45 +123,75 @@ impl Scratch {
 
     /// Forgets the vector before.
     pub(crate) fn clear(&mut self) {
-        // Without a match nothing was written.
+        (self.unsearched, self.beyond) = Default::default();
+        // Without a match nothing else was written.
         if self.matched_len > 0 {
             self.log.clear();
             self.counts.fill(0);
             self.ends.fill(0);
-            self.matched_len = 0;
+            (self.matched_len, self.known) = (0, 0);
         }
     }
 
     /// The log to note matches in.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Listed>, Log<'_>) {
-        let Scratch { probe, listed, log, counts, .. } = self;
-        (probe, listed, Log { log, counts })
+        let Scratch { probe, listed, log, counts, beyond, .. } = self;
+        (probe, listed, Log { log, counts, beyond })
     }
 
     /// The parts that matching against lists needs.
     #[inline]
     pub(crate) fn list_parts(&mut self) -> (&mut ProbeColumns, &mut Pairs, &mut LazyOptions, Log<'_>) {
-        let Scratch { probe, pairs, options, log, counts, .. } = self;
-        (probe, pairs, options, Log { log, counts })
+        let Scratch { probe, pairs, options, log, counts, beyond, .. } = self;
+        (probe, pairs, options, Log { log, counts, beyond })
+    }
+
+    /// Room to note matches that are known without a search, at most [`MOST_KNOWN`] of a packet.
+    #[inline]
+    pub(crate) fn known(&mut self) -> Known<'_> {
+        let room = VECTOR * MOST_KNOWN;
+        if self.slots.len() < room {
+            self.slots.resize(room, RuleSlot::FIRST);
+        }
+        let Scratch { slots, known, counts, ends, unsearched, .. } = self;
+        Known { slots: &mut slots[..room], len: known, counts, ends, packets: unsearched }
+    }
+
+    /// Whether the matches of a packet that was searched for follow from its key alone.
+    #[inline]
+    pub(crate) fn is_of_key(&self, packet: u8) -> bool {
+        !self.beyond.has(packet)
     }
 
     /// Puts the matches in order of packets: a counting sort.
     pub(crate) fn sort_by_packet(&mut self) {
-        if self.log.is_empty() {
+        if self.log.is_empty() && self.known == 0 {
             return;
         }
-        let (mut start, mut matched) = (0, 0);
-        for (packet, (end, &count)) in self.ends.iter_mut().zip(&self.counts[..]).enumerate() {
-            *end = start;
-            start += count;
+        if !self.log.is_empty() {
+            self.place_searched();
+        }
+        let mut matched = 0;
+        for (packet, &count) in (0..=u8::MAX).zip(&self.counts[..]) {
             // No more packets matched than came before this one, so that the place fits a byte.
-            self.matched[usize::from(matched as u8)] = packet as u8;
+            self.matched[usize::from(matched as u8)] = packet;
             matched += usize::from(count > 0);
         }
         self.matched_len = matched;
-        if self.slots.len() < self.log.len() {
-            self.slots.resize(self.log.len(), RuleSlot::FIRST);
+    }
+
+    /// Places the matches of the log behind those that were known.
+    fn place_searched(&mut self) {
+        let mut start = self.known as u32;
+        for (packet, (end, &count)) in (0..=u8::MAX).zip(self.ends.iter_mut().zip(&self.counts[..])) {
+            let is_known = self.unsearched.has(packet);
+            *end = if is_known { *end } else { start };
+            start += if is_known { 0 } else { count };
+        }
+        let len = self.known + self.log.len();
+        if self.slots.len() < len {
+            self.slots.resize(len, RuleSlot::FIRST);
         }
         for hit in &self.log {
             let end = &mut self.ends[usize::from(hit.packet)];
@@ -162,13 +201,73 @@ impl Scratch {
     }
 }
 
+/// A bit for each packet of a vector.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PacketBits([u64; VECTOR / 64]);
+
+impl PacketBits {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, packet: u8) {
+        self.0[usize::from(packet / 64)] |= 1 << (packet % 64);
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(self, packet: u8) -> bool {
+        self.0[usize::from(packet / 64)] >> (packet % 64) & 1 == 1
+    }
+}
+
+/// The most matches of a packet that can be known without a search.
+pub(crate) const MOST_KNOWN: usize = 32;
+
+/// Matches that are known without a search.
+pub(crate) struct Known<'a> {
+    slots: &'a mut [RuleSlot],
+    len: &'a mut usize,
+    counts: &'a mut [u32; VECTOR],
+    ends: &'a mut [u32; VECTOR],
+    packets: &'a mut PacketBits,
+}
+
+impl Known<'_> {
+    /// Notes the matches of a packet, given as the words of slots: the first `count` of these.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, packet: u8, numbers: &[u32], count: usize) {
+        // In steps of a fixed size, some for nothing.
+        const STEP: usize = 8;
+        let start = *self.len;
+        let (room, numbers) =
+            (&mut self.slots[start..], &numbers[..count.next_multiple_of(STEP).min(numbers.len())]);
+        let (from, rest) = numbers.as_chunks::<STEP>();
+        for (to, from) in room.as_chunks_mut::<STEP>().0.iter_mut().zip(from) {
+            for at in 0..STEP {
+                to[at] = RuleSlot::of_word(from[at]).unwrap_or(RuleSlot::FIRST);
+            }
+        }
+        for (to, from) in room[from.len() * STEP..].iter_mut().zip(rest) {
+            *to = RuleSlot::of_word(*from).unwrap_or(RuleSlot::FIRST);
+        }
+        *self.len = start + count;
+        self.counts[usize::from(packet)] = count as u32;
+        self.ends[usize::from(packet)] = (start + count) as u32;
+        self.packets.add(packet);
+    }
+}
+
 /// Records matches.
 pub(crate) struct Log<'a> {
     log: &'a mut Vec<Hit>,
     counts: &'a mut [u32; VECTOR],
+    beyond: &'a mut PacketBits,
 }
 
 impl Log<'_> {
+    /// Notes that the matches of a packet do not follow from its key alone.
+    #[inline]
+    pub(crate) fn read_beyond_key(&mut self, packet: u8) {
+        self.beyond.add(packet);
+    }
+
     /// Notes a match.
     #[inline]
     pub(crate) fn hit(&mut self, packet: u8, slot: RuleSlot) {

@@ -92,7 +92,7 @@ impl Default for ProbeColumns {
 
 impl ProbeColumns {
     /// Begins the search of a table for the first `len` keys; `number` is the table's, and `table` returns it. Finds the candidates of the table
-    /// before, and this table's with the next call, or when they are verified.
+    /// before; those of the last table are found by [`ProbeColumns::finish`]. There are not [enough](ProbeColumns::has_enough) candidates yet.
     #[inline]
     pub(crate) fn filter<'t>(
         &mut self,
@@ -113,9 +113,9 @@ impl ProbeColumns {
         self.pending = Some(PendingTable { number, len, unfiltered });
     }
 
-    /// Finds the candidates of the pending table.
+    /// Finds the candidates of the table that was begun last. There are not enough candidates yet.
     #[inline]
-    fn finish<'t>(&mut self, level: SimdLevel, table: impl Fn(u32) -> &'t TupleTable) {
+    pub(crate) fn finish<'t>(&mut self, level: SimdLevel, table: impl Fn(u32) -> &'t TupleTable) {
         let Some(PendingTable { number, len, unfiltered }) = self.pending.take() else { return };
         let (its, before) = (table(number), self.len);
         level.run(FilterStep { probe: self, table: its, len, unfiltered });
@@ -145,7 +145,6 @@ impl ProbeColumns {
         lanes: &[Column],
         mut hit: impl FnMut(u8, u32),
     ) {
-        self.finish(level, &table);
         let mut start = 0;
         for &TableRun { table: number, end } in &self.runs {
             let table = table(number);
@@ -426,6 +425,7 @@ mod tests {
                 verified += 1;
             }
         }
+        probe.finish(level, numbered);
         probe.verify(level, numbered, lanes, |key, value| found.push((key, value)));
         found.sort_unstable();
         (found, verified)

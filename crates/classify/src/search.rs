@@ -81,6 +81,7 @@ impl ClassTables {
                 probe.verify(shared.level, by_index, vector.lanes, &mut hit);
             }
         }
+        probe.finish(shared.level, by_index);
         probe.verify(shared.level, by_index, vector.lanes, &mut hit);
         if !listed.is_empty() {
             match_lists(shared, vector, scratch);
@@ -122,6 +123,9 @@ fn match_some(
             *key = listed.key;
         }
         let keys = &keys[..run.len()];
+        if !list.is_of_key() {
+            keys.iter().for_each(|&key| log.read_beyond_key(vector.of[usize::from(key)]));
+        }
         match_list(list, shared.level, vector, keys, options, &mut log);
         let Some(kinds) = &list.keyed else { continue };
         for &key in keys {
@@ -164,6 +168,7 @@ fn match_options(
 ) {
     let table = |_| shared.options;
     probe.filter(shared.level, table, pairs.lanes(), pairs.len(), 0);
+    probe.finish(shared.level, table);
     probe.verify(shared.level, table, pairs.lanes(), |pair, rules| {
         let key = pairs.key(pair);
         match KeyRules::unpacked(rules) {

@@ -487,6 +487,7 @@ mod tests {
             let lanes: Vec<Column> = key.iter().map(|lane| [*lane; VECTOR]).collect();
             let mut probe = ProbeColumns::default();
             probe.filter(SimdLevel::detect(), |_| table, &lanes, 1, 0);
+            probe.finish(SimdLevel::detect(), |_| table);
             let mut found = Vec::new();
             probe.verify(SimdLevel::detect(), |_| table, &lanes, |_, value| found.push(value));
             assert!(found.contains(value), "{value} is not among {found:?}");

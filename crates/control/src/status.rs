@@ -6,12 +6,12 @@ use crate::daemon::Daemon;
 use crate::host::{PortLosses, PortStatus};
 use crate::huge_pages;
 use crate::offload;
-use mmb_engine::{Count, PortCount, StageCount, TableStats};
+use mmb_engine::{Count, FlowCacheCount, PortCount, StageCount, TableStats};
 use mmb_language::command::Show;
 use mmb_protocol::VERSION;
 use mmb_protocol::answer::{
-    Answer, ErrorLine, PortLine, PortLossLine, ReasonLine, StageLine, SummaryLine, TableLine, TrafficLine,
-    VersionLine, WorkerLine,
+    Answer, ErrorLine, FlowCacheLine, PortLine, PortLossLine, ReasonLine, StageLine, SummaryLine, TableLine,
+    TrafficLine, VersionLine, WorkerLine,
 };
 
 /// A packet class with more tables than this gets a note.
@@ -126,11 +126,13 @@ fn runtime(daemon: &Daemon) -> Vec<Answer> {
     let engine = daemon.engine();
     let workers = daemon.host().workers().into_iter().map(|worker| {
         let stages = engine.worker_stage_counts(usize::from(worker.worker)).into_iter().map(stage).collect();
-        Answer::Worker(WorkerLine { worker: worker.worker, core: worker.core, stages })
+        let flow_cache = flow_cache(engine.worker_flow_cache_count(usize::from(worker.worker)));
+        Answer::Worker(WorkerLine { worker: worker.worker, core: worker.core, stages, flow_cache })
     });
     let totals = engine.stage_counts().into_iter().map(|count| Answer::Stage(stage(count)));
+    let caches = Answer::FlowCache(flow_cache(engine.flow_cache_count()));
     let offloaded = offload::forwarded(daemon).map(|count| Answer::Offloaded(traffic(count)));
-    workers.chain(totals).chain(offloaded).collect()
+    workers.chain(totals).chain([caches]).chain(offloaded).collect()
 }
 
 fn settings(daemon: &Daemon) -> Vec<Answer> {
@@ -171,6 +173,11 @@ fn version(daemon: &Daemon) -> Answer {
 
 pub(crate) fn traffic(count: Count) -> TrafficLine {
     TrafficLine { packets: count.packets, bytes: count.bytes }
+}
+
+fn flow_cache(count: FlowCacheCount) -> FlowCacheLine {
+    let bypassed = count.bypasses().map(|(reason, packets)| (reason.to_owned(), packets)).collect();
+    FlowCacheLine { hits: count.hits, misses: count.misses, bypassed }
 }
 
 fn stage(count: StageCount) -> StageLine {

@@ -4,7 +4,7 @@
 //! Belongs to the control side. `compiled/slots` has the baselines of rules.
 
 use crate::cells::{ConnectionCounts, STAGES, WorkerCells};
-use crate::counters::{PortCount, StageCount};
+use crate::counters::{FlowCacheCount, PortCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
 use crate::offload::OffloadSummary;
@@ -25,6 +25,8 @@ pub(crate) struct Baseline {
     pub(crate) ports: Vec<PortCount>,
     /// By worker; those beyond the end are zero.
     pub(crate) stages: Vec<[StageCount; STAGES.len()]>,
+    /// By worker; those beyond the end are zero.
+    pub(crate) flow_caches: Vec<FlowCacheCount>,
     pub(crate) connections: ConnectionTotals,
     /// All reasons are there, or none.
     pub(crate) offload: OffloadSummary,
@@ -47,6 +49,7 @@ impl Default for Baseline {
             not_applied: Default::default(),
             ports: Vec::new(),
             stages: Vec::new(),
+            flow_caches: Vec::new(),
             connections: ConnectionTotals::default(),
             offload: OffloadSummary::default(),
         }
@@ -72,6 +75,7 @@ impl Baseline {
                 *sum = *sum + worker.port(port);
             }
             now.stages.push(worker.stages());
+            now.flow_caches.push(worker.flow_cache_counts());
             now.connections.add(worker);
             worker.add_offload(&mut now.offload);
         }

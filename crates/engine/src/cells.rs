@@ -6,12 +6,12 @@
 //! Ownership: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells are allocated in chunks
 //! that are never freed, so that a slot keeps its address as rules come and go; `slots` assigns slots to rules.
 
-use crate::counters::{Count, PortCount, RuleCount, StageCount};
+use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
 use crate::offload::{KeptReason, OffloadSummary};
 use mmb_base::{Id, SharedSlice};
-use mmb_classify::RuleSlot;
+use mmb_classify::{BypassReason, FlowCounts, RuleSlot};
 use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -147,6 +147,15 @@ struct OffloadCells {
     kept: [CounterCell; KeptReason::ALL.len()],
 }
 
+/// A worker's counts of its flow cache.
+#[derive(Debug, Default)]
+struct FlowCacheCells {
+    hits: CounterCell,
+    misses: CounterCell,
+    off: CounterCell,
+    bypassed: [CounterCell; BypassReason::ALL.len()],
+}
+
 #[derive(Debug, Default)]
 struct PortCells {
     rx: CountCell,
@@ -167,6 +176,7 @@ pub(crate) struct WorkerCells {
     stages: [StageCells; STAGES.len()],
     connections: ConnectionCells,
     offload: OffloadCells,
+    flow_cache: FlowCacheCells,
     ports: Box<[PortCells]>,
 }
 
@@ -180,6 +190,7 @@ impl WorkerCells {
             stages: Default::default(),
             connections: ConnectionCells::default(),
             offload: OffloadCells::default(),
+            flow_cache: FlowCacheCells::default(),
             ports: (0..ports).map(|_| PortCells::default()).collect(),
         }
     }
@@ -336,6 +347,33 @@ impl WorkerCells {
         sum.kept.resize(KeptReason::ALL.len(), (KeptReason::Device, 0));
         for ((sum, reason), cell) in sum.kept.iter_mut().zip(KeptReason::ALL).zip(kept) {
             *sum = (reason, sum.1 + cell.read());
+        }
+    }
+
+    /// Counts what became of a vector's keys in the flow cache.
+    #[inline]
+    pub(crate) fn flow_cache(&self, FlowCounts { hits, misses, bypassed }: FlowCounts) {
+        self.flow_cache.hits.add(hits as u64);
+        self.flow_cache.misses.add(misses as u64);
+        if let Some((keys, reason)) = bypassed {
+            self.flow_cache.bypassed[reason as usize].add(keys as u64);
+        }
+    }
+
+    /// Counts keys of a vector for which the flow cache is off.
+    #[inline]
+    pub(crate) fn flow_cache_off(&self, keys: usize) {
+        self.flow_cache.off.add(keys as u64);
+    }
+
+    /// This worker's counts of its flow cache.
+    pub(crate) fn flow_cache_counts(&self) -> FlowCacheCount {
+        let FlowCacheCells { hits, misses, off, bypassed } = &self.flow_cache;
+        FlowCacheCount {
+            hits: hits.read(),
+            misses: misses.read(),
+            off: off.read(),
+            bypassed: std::array::from_fn(|reason| bypassed[reason].read()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Counters as read by the control side: plain values, summed over the workers.
 
+use mmb_classify::BypassReason;
+
 /// Packets and bytes (whole frames as received).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
@@ -91,6 +93,45 @@ impl PortCount {
     /// greater one.
     pub(crate) fn since(self, baseline: PortCount) -> PortCount {
         PortCount { rx: self.rx.since(baseline.rx), tx: self.tx.since(baseline.tx) }
+    }
+}
+
+/// What became of classified packets in the flow cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCacheCount {
+    /// Packets whose rules it knew.
+    pub hits: u64,
+    /// Packets that were searched for since it did not know them.
+    pub misses: u64,
+    /// Packets that were searched for since it is off.
+    pub off: u64,
+    /// Packets that passed it by, by the number of the reason in [`BypassReason::ALL`].
+    pub bypassed: [u64; BypassReason::ALL.len()],
+}
+
+impl FlowCacheCount {
+    /// Adds another worker's count.
+    pub(crate) fn add(&mut self, more: FlowCacheCount) {
+        self.hits += more.hits;
+        self.misses += more.misses;
+        self.off += more.off;
+        self.bypassed.iter_mut().zip(more.bypassed).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// Subtracts a baseline.
+    pub(crate) fn since(self, baseline: FlowCacheCount) -> FlowCacheCount {
+        FlowCacheCount {
+            hits: self.hits - baseline.hits,
+            misses: self.misses - baseline.misses,
+            off: self.off - baseline.off,
+            bypassed: std::array::from_fn(|reason| self.bypassed[reason] - baseline.bypassed[reason]),
+        }
+    }
+
+    /// Packets that passed it by, by reason, those above zero.
+    pub fn bypasses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = BypassReason::ALL.into_iter().map(BypassReason::name).zip(self.bypassed);
+        all.chain([("off", self.off)]).filter(|(_, packets)| *packets > 0)
     }
 }
 

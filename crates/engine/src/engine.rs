@@ -5,7 +5,7 @@ use crate::cells::{STAGES, WorkerCells};
 use crate::compiled::{PolicyCompiler, PublishError, Snapshot, StatefulChange};
 use crate::conntrack::{CounterKind, SavedCounter, SharedState, StateHeader, StateMap, saved_ports};
 use crate::control::Connections;
-use crate::counters::{Count, PortCount, RuleCount, StageCount};
+use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
 use crate::offload::{OffloadEpoch, OffloadSummary};
@@ -483,6 +483,19 @@ impl Engine {
         let now = self.workers.get(worker).map(|worker| worker.stages());
         let baseline = self.baseline.stages.get(worker).copied().unwrap_or_default();
         now.into_iter().flatten().zip(baseline).map(|(now, baseline)| now.since(baseline)).collect()
+    }
+
+    /// What became of classified packets in the flow caches.
+    pub fn flow_cache_count(&self) -> FlowCacheCount {
+        let mut sum = FlowCacheCount::default();
+        (0..self.workers.len()).for_each(|worker| sum.add(self.worker_flow_cache_count(worker)));
+        sum
+    }
+
+    /// What became of one worker's classified packets in its flow cache.
+    pub fn worker_flow_cache_count(&self, worker: usize) -> FlowCacheCount {
+        let now = self.workers.get(worker).map(|worker| worker.flow_cache_counts()).unwrap_or_default();
+        now.since(self.baseline.flow_caches.get(worker).copied().unwrap_or_default())
     }
 
     /// The instruction set of rule lookups: `avx512`, `avx2` or `scalar`.

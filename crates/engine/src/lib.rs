@@ -34,7 +34,7 @@ pub use conntrack::{
     StreamEventKind, StreamSummary, TracedEdit, WatchedEvent,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
-pub use counters::{Count, PortCount, RuleCount, StageCount};
+pub use counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 pub use drop::DropReason;
 pub use engine::Engine;
 pub use host::{PacketHost, drive, drive_returned};

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(texts("mon"), ["monitor"]);
         assert_eq!(
             texts("set "),
-            ["ip6-max-headers", "poll", "offload", "conn", "timeout", "nat", "stream", "http"]
+            ["ip6-max-headers", "poll", "offload", "flow-cache", "conn", "timeout", "nat", "stream", "http"]
         );
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);

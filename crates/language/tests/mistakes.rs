@@ -312,7 +312,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "set pol spin",
         &[
-            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `conn`, `timeout`, `nat`, `stream` or `http`; \
+            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `conn`, `timeout`, `nat`, `stream` or `http`; \
         did you mean `poll`?",
         ],
     ),

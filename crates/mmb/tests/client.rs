@@ -70,7 +70,7 @@ fn every_answer_has_its_shape_in_json() {
     assert_eq!(
         mmb.json(&["show", "settings"]),
         json!({"settings": {
-            "ip6-max-headers": 16, "poll": "adaptive", "offload": "auto", "conn max": 1_000_000, "conn pickup": "loose",
+            "ip6-max-headers": 16, "poll": "adaptive", "offload": "auto", "flow-cache": "auto", "conn max": 1_000_000, "conn pickup": "loose",
             "conn per-source": "off", "conn invalid": "pass", "conn zone": "vlan", "conn same-port": "off",
             "timeout tcp-syn": 240, "timeout tcp-established": 7440, "timeout tcp-fin": 240,
             "timeout tcp-time-wait": 240, "timeout tcp-reset": 240, "timeout udp": 300,

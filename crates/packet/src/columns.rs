@@ -64,6 +64,20 @@ impl<const L: usize> KeyColumns<L> {
         self.len = kept;
     }
 
+    /// Keeps some keys, given in ascending order, and of them some lanes; the other lanes are those of any keys.
+    pub fn keep(&mut self, keys: &[u8], lanes: Lanes) {
+        if keys.len() == self.len {
+            return;
+        }
+        let places = || keys.iter().map(|key| usize::from(*key)).enumerate().take(VECTOR);
+        places().for_each(|(to, from)| self.packets[to] = self.packets[from]);
+        for lane in lanes.iter().take_while(|lane| *lane < L) {
+            let column = &mut self.lanes[lane];
+            places().for_each(|(to, from)| column[to] = column[from]);
+        }
+        self.len = keys.len();
+    }
+
     /// Keys of the vector; they stand first in every column.
     #[inline]
     pub fn count(&self) -> usize {

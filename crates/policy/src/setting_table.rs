@@ -4,8 +4,8 @@
 //! of one subject begin alike and stand together.
 
 use crate::settings::{
-    HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, NatFiltering, Offload, Pickup, Poll,
-    PortsPerHost, Settings, StreamHoldOver, StreamUnfit, StreamUrgent, Zone,
+    FlowCacheUse, HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, NatFiltering, Offload, Pickup,
+    Poll, PortsPerHost, Settings, StreamHoldOver, StreamUnfit, StreamUrgent, Zone,
 };
 
 /// One setting. Its value is a number; of words, the place of the word.
@@ -96,6 +96,16 @@ pub static SETTINGS: &[SettingInfo] = &[
         help: "whether the kernel forwards packets of flows whose verdict is settled; off at the start also selects AF_XDP for kernel interfaces",
         get: |settings| settings.offload as u32,
         put: |settings, n| settings.offload = nth(&Offload::ALL, n),
+    },
+    SettingInfo {
+        name: "flow-cache",
+        values: Values::Words(&[
+            ("auto", "they do where that takes fewer cycles than the search for the rules"),
+            ("off", "every packet is searched for"),
+        ]),
+        help: "whether workers remember which rules the packets of a flow match",
+        get: |settings| settings.flow_cache as u32,
+        put: |settings, n| settings.flow_cache = nth(&FlowCacheUse::ALL, n),
     },
     SettingInfo {
         name: "conn max",

@@ -19,6 +19,8 @@ pub struct Settings {
     pub poll: Poll,
     /// `offload`: whether a host forwards settled flows by itself.
     pub offload: Offload,
+    /// `flow-cache`: whether workers remember what the packets of flows matched.
+    pub flow_cache: FlowCacheUse,
     /// `conn …`, `timeout …`, `nat …`: how connections are kept.
     pub connections: ConnectionSettings,
     /// `stream …`: how the bytes of connections are followed.
@@ -57,12 +59,28 @@ impl Offload {
     pub const ALL: [Offload; 2] = [Offload::Auto, Offload::Off];
 }
 
+/// Whether workers remember what the packets of flows matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FlowCacheUse {
+    /// Where that is cheaper than the search.
+    #[default]
+    Auto,
+    /// Never: each packet is searched for.
+    Off,
+}
+
+impl FlowCacheUse {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [FlowCacheUse; 2] = [FlowCacheUse::Auto, FlowCacheUse::Off];
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {
             ip6_max_headers: 16,
             poll: Poll::default(),
             offload: Offload::default(),
+            flow_cache: FlowCacheUse::default(),
             connections: ConnectionSettings::default(),
             streams: StreamSettings::default(),
             http: HttpSettings::default(),

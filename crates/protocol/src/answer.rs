@@ -12,7 +12,9 @@ pub use connections::{
     LoadedLine, StreamEditsLine, StreamEventLine, StreamLine, StreamSideLine, StreamSummaryLine,
     StreamUsageLine, SummaryLine,
 };
-pub use counters::{LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine};
+pub use counters::{
+    FlowCacheLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine,
+};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 
 use crate::VERSION;
@@ -49,6 +51,8 @@ pub enum Answer {
     Worker(WorkerLine),
     /// A stage, summed over all workers.
     Stage(StageLine),
+    /// What the flow caches of all workers did, after the stages.
+    FlowCache(FlowCacheLine),
     /// The packets that the host forwarded or dropped before any stage, after the stages, if the host has a flow offload.
     Offloaded(TrafficLine),
     /// The flows that the host forwards by itself.

@@ -52,6 +52,8 @@ pub enum Purpose {
     DropShares = 12,
     /// Hash keys of the index of tuples that workers claim.
     Claims = 14,
+    /// Hash keys of a worker's flow cache.
+    FlowCache = 15,
 }
 
 /// 256 secret bits for one purpose.

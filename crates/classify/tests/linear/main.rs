@@ -7,7 +7,7 @@ mod crowd;
 mod scale;
 mod world;
 
-use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Tuning, VECTOR};
+use mmb_classify::{ClassifierIndex, FlowCache, PortNumbers, RuleSlot, Tuning, VECTOR};
 use mmb_packet::{Class, LinkType};
 use mmb_policy::Rule;
 use mmb_random::Seed;
@@ -94,8 +94,14 @@ proptest! {
         let packets = sound(&mut arrivals);
         let world = World::new(&packets);
         let tuning = if every_tuple { Tuning::EveryTuple } else { Tuning::Merged };
-        let found = world.found(&built(&rules, tuning).classifier());
+        let classifier = built(&rules, tuning).classifier();
+        let found = world.found(&classifier);
         let expected = world.expected(&numbered(&rules));
+        // Keys that are not there yet, then keys that are.
+        let mut cache = FlowCache::new(Seed::repeatable(9));
+        for _ in 0..3 {
+            prop_assert_eq!(&world.found_with(&mut cache, 1, &classifier), &expected, "{:?}", &rules);
+        }
         for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
             prop_assert_eq!(found, expected, "packet {} of {:?}", at, &rules);
         }
@@ -112,6 +118,7 @@ proptest! {
         let mut rules: Vec<(RuleSlot, Rule)> = Vec::new();
         let mut next = 1;
         let mut before = (index.classifier(), rules.clone());
+        let (mut cache, mut generation) = (FlowCache::new(Seed::repeatable(9)), 0);
         for (at, step) in steps.iter().enumerate() {
             match step {
                 Step::Add(line) => for rule in world::rules(std::slice::from_ref(line)) {
@@ -132,6 +139,11 @@ proptest! {
             }
             if at % 8 == 7 || at + 1 == steps.len() {
                 prop_assert_eq!(world.found(&index.classifier()), world.expected(&rules), "after step {}", at);
+                generation += 1;
+                for _ in 0..2 {
+                    let found = world.found_with(&mut cache, generation, &index.classifier());
+                    prop_assert_eq!(found, world.expected(&rules), "cached after step {}", at);
+                }
                 // What was handed out before still says what was true then.
                 prop_assert_eq!(world.found(&before.0), world.expected(&before.1), "before step {}", at);
                 before = (index.classifier(), rules.clone());

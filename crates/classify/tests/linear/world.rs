@@ -1,7 +1,7 @@
 //! The test world: packets, the classifier's findings, and the plain evaluator's.
 
 use mmb_base::Id;
-use mmb_classify::{Classifier, ClassifierIndex, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR};
+use mmb_classify::{Classifier, ClassifierIndex, FlowCache, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR};
 use mmb_language::parse_policy;
 use mmb_packet::key::{self, flags};
 use mmb_packet::options::{self, OptionTable};
@@ -212,6 +212,35 @@ impl<'a, 'b> World<'a, 'b> {
 
     /// What the classifier finds.
     pub(crate) fn found(&self, classifier: &Classifier) -> Vec<Vec<RuleSlot>> {
+        self.found_by(classifier, |keys, scratch| {
+            // Twice: nothing of a vector may be left for the next.
+            for _ in 0..2 {
+                classifier.classify(keys, self.packets, &self.layouts, scratch);
+            }
+        })
+    }
+
+    /// What the classifier finds with the help of a cache.
+    pub(crate) fn found_with(
+        &self,
+        cache: &mut FlowCache,
+        generation: u64,
+        classifier: &Classifier,
+    ) -> Vec<Vec<RuleSlot>> {
+        self.found_by(classifier, |keys, scratch| {
+            let count = keys.count();
+            let parsed = (self.packets, &self.layouts[..]);
+            let counts = cache.classify((generation, classifier), keys, parsed, scratch, || 0);
+            let bypassed = counts.bypassed.map_or(0, |(keys, _)| keys);
+            assert!(counts.hits + counts.misses + bypassed <= count);
+        })
+    }
+
+    fn found_by(
+        &self,
+        classifier: &Classifier,
+        find: impl FnOnce(&mut VectorKeys, &mut Scratch),
+    ) -> Vec<Vec<RuleSlot>> {
         let (mut keys, mut scratch) = (VectorKeys::default(), Scratch::default());
         scratch.fit(classifier.most_matches());
         let mut layouts = [Layout::default(); VECTOR];
@@ -224,10 +253,7 @@ impl<'a, 'b> World<'a, 'b> {
             out: |at: usize| out(&self.packets[at]),
             malformed: |at: usize, why| panic!("packet {at}: {why:?}"),
         });
-        // Twice: nothing of a vector may be left for the next.
-        for _ in 0..2 {
-            classifier.classify(&keys, self.packets, &self.layouts, &mut scratch);
-        }
+        find(&mut keys, &mut scratch);
         let sorted = |at| {
             let mut slots = scratch.slots(at).to_vec();
             slots.sort_unstable();

@@ -9,8 +9,9 @@ use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PatternsLine, PortLine, PortLossLine,
-    ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, PatternsLine, PortLine,
+    PortLossLine, ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
+    WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -53,6 +54,7 @@ enum HumanSection {
     Runtime {
         workers: Vec<WorkerLine>,
         stages: Vec<StageLine>,
+        flow_cache: FlowCacheLine,
         offloaded: Option<TrafficLine>,
     },
     Offload(OffloadListing),
@@ -101,6 +103,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::PortLoss(line), HumanSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), HumanSection::Runtime { workers, .. }) => workers.push(line),
             (Answer::Stage(line), HumanSection::Runtime { stages, .. }) => stages.push(line),
+            (Answer::FlowCache(line), HumanSection::Runtime { flow_cache, .. }) => *flow_cache = line,
             (Answer::Offloaded(line), HumanSection::Runtime { offloaded, .. }) => *offloaded = Some(line),
             (Answer::Offload(line), HumanSection::Offload(listing)) => listing.line = line,
             (Answer::PortOffload(line), HumanSection::Offload(listing)) => listing.ports.push(line),
@@ -305,8 +308,8 @@ impl HumanPrinter<'_> {
                 show_reasons(screen, not_applied, ["NOT APPLIED", "REASON"], "");
                 show_losses(screen, losses);
             }
-            HumanSection::Runtime { workers, stages, offloaded } => {
-                show_runtime(screen, &workers, &stages, offloaded);
+            HumanSection::Runtime { workers, stages, flow_cache, offloaded } => {
+                show_runtime(screen, &workers, (&stages, &flow_cache), offloaded);
             }
             HumanSection::Offload(listing) => listing.end(screen),
             HumanSection::Settings(settings) => {
@@ -337,9 +340,12 @@ impl HumanSection {
                 not_applied: Vec::new(),
                 losses: Vec::new(),
             },
-            Topic::Runtime => {
-                HumanSection::Runtime { workers: Vec::new(), stages: Vec::new(), offloaded: None }
-            }
+            Topic::Runtime => HumanSection::Runtime {
+                workers: Vec::new(),
+                stages: Vec::new(),
+                flow_cache: FlowCacheLine::default(),
+                offloaded: None,
+            },
             Topic::Offload => HumanSection::Offload(OffloadListing::default()),
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
@@ -499,17 +505,19 @@ fn show_losses(screen: &mut Screen<'_>, losses: Vec<PortLossLine>) {
 fn show_runtime(
     screen: &mut Screen<'_>,
     workers: &[WorkerLine],
-    stages: &[StageLine],
+    (stages, flow_cache): (&[StageLine], &FlowCacheLine),
     offloaded: Option<TrafficLine>,
 ) {
     for worker in workers {
         let core = worker.core.map_or_else(String::new, |core| format!(" on core {core}"));
         screen.text(&format!("worker {}{core}\n", worker.worker));
         show_stages(screen, &worker.stages);
+        show_flow_cache(screen, &worker.flow_cache);
     }
     if workers.len() != 1 {
         screen.text("all workers\n");
         show_stages(screen, stages);
+        show_flow_cache(screen, flow_cache);
     }
     if let Some(TrafficLine { packets, bytes }) = offloaded {
         let packets = counted(packets, "packet");
@@ -517,6 +525,16 @@ fn show_runtime(
             .text(&format!("offloaded: {packets}, {bytes} bytes, which passed no stage (`show offload`)\n"));
     }
     screen.text("not included: the cycles of receiving from devices and sending to them\n");
+}
+
+fn show_flow_cache(screen: &mut Screen<'_>, FlowCacheLine { hits, misses, bypassed }: &FlowCacheLine) {
+    let mut text = format!("flow cache: {hits} hits, {misses} misses");
+    if !bypassed.is_empty() {
+        let reasons: Vec<String> =
+            bypassed.iter().map(|(reason, packets)| format!("{packets} ({reason})")).collect();
+        text += &format!(", bypassed: {}", reasons.join(", "));
+    }
+    screen.text(&(text + "\n"));
 }
 
 fn show_stages(screen: &mut Screen<'_>, stages: &[StageLine]) {

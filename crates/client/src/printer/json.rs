@@ -5,9 +5,9 @@ use crate::report::{SourceText, note_object};
 use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, OffloadLine, PatternsLine, PortLine,
-    PortLossLine, PortOffloadLine, RuleText, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
-    WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, OffloadLine, PatternsLine,
+    PortLine, PortLossLine, PortOffloadLine, RuleText, StageLine, TableLine, TableMemoryLine, Topic,
+    TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -45,6 +45,7 @@ enum JsonSection {
     Runtime {
         workers: Vec<WorkerLine>,
         stages: Vec<StageLine>,
+        flow_cache: FlowCacheLine,
         offloaded: Option<TrafficLine>,
     },
     Offload {
@@ -127,6 +128,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::PortLoss(line), JsonSection::Errors { losses, .. }) => losses.push(line),
             (Answer::Worker(line), JsonSection::Runtime { workers, .. }) => workers.push(line),
             (Answer::Stage(line), JsonSection::Runtime { stages, .. }) => stages.push(line),
+            (Answer::FlowCache(line), JsonSection::Runtime { flow_cache, .. }) => *flow_cache = line,
             (Answer::Offloaded(line), JsonSection::Runtime { offloaded, .. }) => *offloaded = Some(line),
             (Answer::Offload(of_host), JsonSection::Offload { line, .. }) => *line = of_host,
             (Answer::PortOffload(line), JsonSection::Offload { ports, .. }) => ports.push(line),
@@ -233,8 +235,8 @@ impl JsonPrinter<'_> {
             JsonSection::Errors { drops, made, absorbed, not_applied, losses } => {
                 json!({ "drops": drops, "made": made, "absorbed": absorbed, "not_applied": not_applied, "port_losses": losses })
             }
-            JsonSection::Runtime { workers, stages, offloaded } => {
-                let mut runtime = json!({ "workers": workers, "stages": stages });
+            JsonSection::Runtime { workers, stages, flow_cache, offloaded } => {
+                let mut runtime = json!({ "workers": workers, "stages": stages, "flow_cache": flow_cache });
                 if let Some(offloaded) = offloaded {
                     runtime["offloaded"] = json!(offloaded);
                 }
@@ -271,9 +273,12 @@ impl JsonSection {
                 not_applied: Map::new(),
                 losses: Vec::new(),
             },
-            Topic::Runtime => {
-                JsonSection::Runtime { workers: Vec::new(), stages: Vec::new(), offloaded: None }
-            }
+            Topic::Runtime => JsonSection::Runtime {
+                workers: Vec::new(),
+                stages: Vec::new(),
+                flow_cache: FlowCacheLine::default(),
+                offloaded: None,
+            },
             Topic::Offload => {
                 JsonSection::Offload { line: OffloadLine::default(), ports: Vec::new(), kept: Map::new() }
             }

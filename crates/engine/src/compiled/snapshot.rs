@@ -14,7 +14,7 @@ use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::{ParserLimits, PortId};
-use mmb_policy::settings::{ConnectionSettings, Offload, StreamSettings};
+use mmb_policy::settings::{ConnectionSettings, FlowCacheUse, Offload, StreamSettings};
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub(crate) struct Snapshot {
     /// Their patterns.
     pub(crate) streams: Arc<StreamPatterns>,
     pub(crate) limits: ParserLimits,
+    /// Whether workers remember what packets of flows matched.
+    pub(crate) flow_cache: FlowCacheUse,
     /// Whether flows are offloaded.
     pub(crate) offload: Offload,
     /// Finds packets whose flows may match rules on more than addresses, ports and protocol; `None` if there are no such rules.
@@ -87,6 +89,7 @@ impl Snapshot {
             stream_rules,
             streams,
             limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
+            flow_cache: policy.settings.flow_cache,
             offload: policy.settings.offload,
             blockers: all_blockers.filter(|_| blockers > 0),
             routes: routes(policy, ports),

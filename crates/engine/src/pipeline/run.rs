@@ -14,6 +14,7 @@ use crate::verdict::{Cycles, Origin, TranslatedPackets, Verdict};
 use mmb_base::Id;
 use mmb_packet::parse::vector::ParseVector;
 use mmb_packet::{Class, Layout, Packet};
+use mmb_policy::settings::FlowCacheUse;
 
 /// The result of deciding on a vector.
 struct Decided {
@@ -129,14 +130,10 @@ impl Pipeline {
             }
             looked_up = cycles.now();
         }
-        snapshot.classifier.classify(
-            &self.keys,
-            packets,
-            &self.work.layouts[..packets.len()],
-            &mut self.scratch,
-        );
+        let count = self.keys.count();
+        self.classify(snapshot, cycles, packets);
         let classified = cycles.now();
-        self.cells.stage(Stage::Classify, self.keys.count(), classified.wrapping_sub(looked_up));
+        self.cells.stage(Stage::Classify, count, classified.wrapping_sub(looked_up));
 
         let mut decided = classified;
         if tracked {
@@ -157,6 +154,24 @@ impl Pipeline {
             }
         }
         Decided { sound, at: decided, tracked }
+    }
+
+    /// Finds the rules that the packets with keys match. Takes keys away.
+    fn classify(&mut self, snapshot: &Snapshot, cycles: &impl Cycles, packets: &[Packet<'_>]) {
+        let Pipeline { keys, work, scratch, .. } = self;
+        let layouts = &work.layouts[..packets.len()];
+        match snapshot.flow_cache {
+            FlowCacheUse::Auto => {
+                let classifier = (snapshot.generation, &snapshot.classifier);
+                let parsed = (packets, layouts);
+                let counts = self.flow_cache.classify(classifier, keys, parsed, scratch, || cycles.now());
+                self.cells.flow_cache(counts);
+            }
+            FlowCacheUse::Off => {
+                self.cells.flow_cache_off(keys.count());
+                snapshot.classifier.classify(keys, packets, layouts, scratch);
+            }
+        }
     }
 
     /// Finds the per-packet rules that each packet of the vector matches, if verdicts are cached: most packets need no other rules. `per_packet`

@@ -11,7 +11,7 @@ use crate::random::DropRandom;
 use crate::verdict::VECTOR;
 use mmb_base::Id;
 use mmb_base::prefetch;
-use mmb_classify::{Classifier, RuleSlot, Scratch};
+use mmb_classify::{Classifier, FlowCache, RuleSlot, Scratch};
 use mmb_packet::parse::vector::VectorKeys;
 use mmb_random::{Purpose, Seed, SeedTree};
 use mmb_rewrite::{NotAppliedCounts, PacketEditor};
@@ -27,6 +27,7 @@ pub(crate) struct Pipeline {
     pub(super) random: DropRandom,
     pub(super) keys: VectorKeys,
     pub(super) scratch: Scratch,
+    pub(super) flow_cache: FlowCache,
     /// The per-packet rules that packets match, if connections are looked up.
     pub(super) per_packet: Scratch,
     pub(super) blockers: BlockerSearch,
@@ -60,6 +61,7 @@ impl Pipeline {
             random: DropRandom::new(seeds.of_worker(Purpose::DropShares, worker)),
             keys: VectorKeys::default(),
             scratch: Scratch::default(),
+            flow_cache: FlowCache::new(seeds.of_worker(Purpose::FlowCache, worker)),
             per_packet: Scratch::default(),
             blockers: BlockerSearch::new(),
             work: RewriteWork::new(),

@@ -10,6 +10,7 @@ use mmb_io::pcap::{CaptureItem, CaptureReader};
 use mmb_language::{Command, Print, parse_command, parse_policy};
 use mmb_packet::LinkType;
 use mmb_packet::proto::{TCP, UDP};
+use mmb_policy::settings::FlowCacheUse;
 use mmb_policy::{Policy, Rule, RuleId};
 use mmb_workload::{Background, FlowPattern, Traffic, establish, pcap};
 use std::fs::File;
@@ -55,6 +56,9 @@ impl BenchSet {
             // Every packet may create a connection.
             let max = &mut policy.settings.connections.max;
             *max = (*max).max(args.packets);
+        }
+        if !args.flow_cache {
+            policy.settings.flow_cache = FlowCacheUse::Off;
         }
         let background = args.traffic.map_or(background, |traffic| traffic.into());
         let traffic =

@@ -81,6 +81,9 @@ pub(crate) struct BenchArgs {
     /// The algorithm that finds rules
     #[arg(long, value_enum, default_value_t = ClassifierArg::Merged)]
     pub(crate) classifier: ClassifierArg,
+    /// Use the flow cache where it pays, as `set flow-cache auto` does; without it, every packet is searched for
+    #[arg(long)]
+    pub(crate) flow_cache: bool,
     /// Measure changes of the policy while packets are forwarded
     #[arg(long, conflicts_with_all = ["rounds", "pcap"])]
     pub(crate) updates: bool,

@@ -1,6 +1,7 @@
 //! The lines with the counters of ports, reasons and packet threads.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +87,20 @@ pub struct WorkerLine {
     pub core: Option<u32>,
     /// The counters of its stages.
     pub stages: Vec<StageLine>,
+    /// The counters of its flow cache.
+    #[serde(default)]
+    pub flow_cache: FlowCacheLine,
+}
+
+/// The packets of the stage `classify` by what the flow cache did for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowCacheLine {
+    /// Packets whose rules it knew.
+    pub hits: u64,
+    /// Packets whose rules it did not know.
+    pub misses: u64,
+    /// Packets that passed it by, by reason, those above zero.
+    pub bypassed: BTreeMap<String, u64>,
 }
 
 /// The counters of a stage.

@@ -1,0 +1,70 @@
+//! Words in large memory that is zero at first and touched only as it is used.
+
+use crate::huge_pool::{HUGE_PAGE, advise_pages};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
+
+/// A fixed number of words, zero at first, from the beginning of a cache line on. The kernel gives their memory page by page as they are used;
+/// of a huge page or more it is asked to use huge pages.
+pub struct ZeroedWords {
+    /// The words, and spare ones around them.
+    memory: Vec<u32>,
+    first: usize,
+    len: usize,
+}
+
+impl ZeroedWords {
+    /// So many words.
+    pub fn new(len: usize) -> ZeroedWords {
+        let is_large = len * size_of::<u32>() >= HUGE_PAGE;
+        let align = if is_large { HUGE_PAGE } else { CACHE_LINE };
+        // The allocator takes large zeroed memory from the kernel, which has not touched it.
+        let memory = vec![0; len + align / size_of::<u32>()];
+        let first = memory.as_ptr().align_offset(align).min(align / size_of::<u32>());
+        if is_large {
+            advise_pages(&memory[first..first + len]);
+        }
+        ZeroedWords { memory, first, len }
+    }
+}
+
+impl Deref for ZeroedWords {
+    type Target = [u32];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u32] {
+        &self.memory[self.first..self.first + self.len]
+    }
+}
+
+impl DerefMut for ZeroedWords {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u32] {
+        &mut self.memory[self.first..self.first + self.len]
+    }
+}
+
+impl fmt::Debug for ZeroedWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} words", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_zero_aligned_and_kept() {
+        for len in [1, 100, 1 << 20] {
+            let mut words = ZeroedWords::new(len);
+            assert!(words.len() == len && words.iter().all(|word| *word == 0));
+            assert_eq!(words.as_ptr().align_offset(CACHE_LINE), 0);
+            words[len - 1] = 7;
+            assert_eq!(words[len - 1], 7);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The cache against a map, at each level, and against traffic that wants it to fail.
+
+use super::places::FlowPlaces;
+use super::*;
+use crate::RuleSlot;
+use mmb_base::Id;
+use mmb_random::RepeatableRandom;
+use std::collections::HashMap;
+
+const LANES: usize = 20;
+
+/// A class whose keys have some lanes.
+fn class(read: &LaneMask) -> ClassFlows {
+    let mut flows = ClassFlows::new(1, &mut Generator::new(Seed::repeatable(4)));
+    flows.begin(read);
+    flows
+}
+
+fn columns(keys: &[LaneMask]) -> Vec<Column> {
+    (0..LANES).map(|lane| std::array::from_fn(|key| keys.get(key).map_or(0, |key| key[lane]))).collect()
+}
+
+/// The matches of a key: some slots that depend on nothing else.
+fn matches(masked: &LaneMask, most: usize) -> Vec<RuleSlot> {
+    let sum = masked.iter().fold(1u32, |sum, lane| sum.wrapping_mul(31).wrapping_add(*lane));
+    (0..sum as usize % (most + 1)).filter_map(|at| RuleSlot::new(sum % 1000 + 1 + at as u32)).collect()
+}
+
+/// Passes a vector through; returns how many keys hit. Everything that it says is compared with `matches`.
+fn pass(
+    level: SimdLevel,
+    flows: &mut ClassFlows,
+    places: &mut FlowPlaces,
+    (read, most): (&LaneMask, usize),
+    keys: &[LaneMask],
+) -> usize {
+    let lanes = columns(keys);
+    // Packets in another order than their keys.
+    let packets: [u8; VECTOR] = std::array::from_fn(|key| (key as u8).wrapping_mul(5).wrapping_add(3));
+    let mut scratch = Scratch::default();
+    scratch.clear();
+    let find = FindFlows {
+        class: flows,
+        places,
+        lanes: &lanes,
+        len: keys.len(),
+        packets: &packets,
+        scratch: &mut scratch,
+    };
+    level.run(find);
+    let masked = |key: &LaneMask| crate::lane_mask::common(key, read);
+    let missed: Vec<u8> = flows.misses[..flows.missed].to_vec();
+    assert!(missed.is_sorted());
+    {
+        let (_, _, mut log) = scratch.parts();
+        for &key in &missed {
+            let slots = matches(&masked(&keys[usize::from(key)]), most);
+            slots.into_iter().for_each(|slot| log.hit(packets[usize::from(key)], slot));
+        }
+    }
+    scratch.sort_by_packet();
+    let mut some = 0;
+    for (key, lanes) in keys.iter().enumerate() {
+        let packet = packets[key];
+        assert_eq!(
+            scratch.slots(packet.into()),
+            matches(&masked(lanes), most),
+            "key {key}, {}",
+            level.name()
+        );
+        some += usize::from(!scratch.slots(packet.into()).is_empty());
+    }
+    assert_eq!(scratch.matched().len(), some);
+    // As the columns are when the hits are taken away.
+    let left: Vec<LaneMask> = missed.iter().map(|key| keys[usize::from(*key)]).collect();
+    for (to, &from) in missed.iter().enumerate() {
+        flows.hashes.hashes[to] = flows.hashes.hashes[usize::from(from)];
+    }
+    let of: Vec<u8> = missed.iter().map(|key| packets[usize::from(*key)]).collect();
+    assert_eq!(flows.remember(places, (&columns(&left), &of), &scratch), 0);
+    keys.len() - missed.len()
+}
+
+fn random_key(random: &mut RepeatableRandom, bits: u32) -> LaneMask {
+    std::array::from_fn(|_| random.word() as u32 >> (32 - bits))
+}
+
+#[test]
+fn every_level_gives_what_was_found_before() {
+    let mut random = RepeatableRandom::new(3);
+    for level in SimdLevel::available() {
+        for lanes in [1, 5, 7, 13, 20] {
+            // Bits within lanes too: keys that differ elsewhere are one flow.
+            let read: LaneMask = std::array::from_fn(|lane| if lane < lanes { 0x0fff_ff07 } else { 0 });
+            for most in [0, 6, 11, 28] {
+                let (mut flows, mut places) = (class(&read), FlowPlaces::new());
+                let keys: Vec<LaneMask> = (0..600).map(|_| random_key(&mut random, 4)).collect();
+                let mut seen: HashMap<LaneMask, usize> = HashMap::new();
+                for len in [1, 3, 16, 100, 255, 256, 256, 256, 256] {
+                    let vector: Vec<LaneMask> =
+                        (0..len).map(|_| keys[random.word() as usize % keys.len()]).collect();
+                    let masked: Vec<_> =
+                        vector.iter().map(|key| crate::lane_mask::common(key, &read)).collect();
+                    let hits = pass(level, &mut flows, &mut places, (&read, most), &vector);
+                    let known = masked.iter().filter(|key| seen.contains_key(*key)).count();
+                    assert!(hits <= known, "{hits} of {known}");
+                    // All flows find places, but those with too many matches for one.
+                    if most + lanes < 31 {
+                        assert_eq!(hits, known, "{lanes} lanes, {most} matches");
+                    }
+                    masked.into_iter().for_each(|key| *seen.entry(key).or_default() += 1);
+                }
+                places.clear();
+                let hits = pass(level, &mut flows, &mut places, (&read, most), &keys[..1]);
+                assert_eq!(hits, 0, "nothing is left after a change");
+            }
+        }
+    }
+}
+
+/// Whoever sends headers that do not come back hardly displaces flows that have packets.
+#[test]
+fn flows_stay_under_a_flood_of_random_headers() {
+    let mut random = RepeatableRandom::new(5);
+    let read: LaneMask = std::array::from_fn(|lane| if lane < 5 { u32::MAX } else { 0 });
+    let (mut flows, mut places) = (class(&read), FlowPlaces::new());
+    let level = SimdLevel::available()[0];
+    let steady: Vec<LaneMask> = (0..20_000).map(|_| random_key(&mut random, 32)).collect();
+    let mut hits = 0;
+    for _ in 0..3 {
+        hits = steady.chunks(VECTOR).map(|keys| pass(level, &mut flows, &mut places, (&read, 6), keys)).sum();
+    }
+    assert!(hits > steady.len() * 99 / 100, "{hits}");
+    // Ten times as many headers as there are places, a packet of each steady flow among a hundred of them.
+    for part in steady.chunks(2) {
+        for _ in 0..1 {
+            let flood: Vec<LaneMask> = (0..VECTOR - 2).map(|_| random_key(&mut random, 32)).collect();
+            pass(level, &mut flows, &mut places, (&read, 6), &[&flood[..], part].concat());
+        }
+    }
+    let left: usize =
+        steady.chunks(VECTOR).map(|keys| pass(level, &mut flows, &mut places, (&read, 6), keys)).sum();
+    assert!(left > steady.len() * 9 / 10, "{left} of {} flows are left", steady.len());
+}
+
+/// Keys with one hash, which an attacker does not know how to make, displace each other and nothing breaks.
+#[test]
+fn keys_that_collide_are_told_apart() {
+    let read: LaneMask = std::array::from_fn(|lane| if lane < 2 { u32::MAX } else { 0 });
+    let (mut flows, mut places) = (class(&read), FlowPlaces::new());
+    let level = SimdLevel::available()[0];
+    // With these seeds the product of the first pair of lanes is always 0.
+    flows.seeds = Seeds { terms: [0; Seeds::TERMS], fold: [1, 1] };
+    let keys: Vec<LaneMask> =
+        (0..200).map(|n| std::array::from_fn(|lane| if lane == 1 { n } else { 0 })).collect();
+    for _ in 0..20 {
+        let hits = pass(level, &mut flows, &mut places, (&read, 6), &keys);
+        assert!(hits <= 7, "a set has seven places: {hits}");
+    }
+}
