@@ -1,7 +1,7 @@
 //! The rules that a vector's packets matched, and the scratch memory of the search. One worker owns and writes it.
 
 use crate::VECTOR;
-use crate::ids::{ListId, RuleSlot};
+use crate::ids::RuleSlot;
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
 use crate::ranged::LazyOptions;
@@ -17,8 +17,8 @@ pub const MATCHES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Scratch {
     pub(crate) probe: ProbeColumns,
-    /// Lists that keys of the class led to, still to be looked at.
-    pub(crate) listed: Vec<Listed>,
+    /// What keys of the class led to, still to be looked at.
+    pub(crate) found: Vec<Found>,
     pub(crate) options: LazyOptions,
     pub(crate) pairs: Pairs,
     /// Matches in the order of finding.
@@ -42,21 +42,21 @@ struct Hit {
     slot: RuleSlot,
 }
 
-/// A key, and a list that it led to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed {
+/// A key, and the packed [`KeyRules`](crate::ids::KeyRules) that it led to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
     pub(crate) key: u8,
-    pub(crate) list: ListId,
+    pub(crate) rules: u32,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         Scratch {
             probe: ProbeColumns::default(),
-            listed: Vec::with_capacity(MATCHES),
+            found: Vec::with_capacity(MATCHES),
             options: LazyOptions::default(),
             pairs: Pairs::default(),
-            log: Vec::with_capacity(MATCHES),
+            log: Vec::with_capacity(MATCHES + AT_ONCE),
             counts: Box::new([0; VECTOR]),
             ends: Box::new([0; VECTOR]),
             slots: Vec::with_capacity(MATCHES),
@@ -73,11 +73,12 @@ impl Scratch {
     pub fn fit(&mut self, most: usize) {
         self.clear();
         self.slots.clear();
-        self.listed.clear();
-        self.listed.reserve(most);
-        self.log.reserve(most);
+        self.found.clear();
+        self.found.reserve(most);
+        self.log.clear();
+        self.log.reserve(most + AT_ONCE);
         self.slots.reserve(most);
-        let room = self.listed.capacity().min(self.log.capacity()).min(self.slots.capacity());
+        let room = self.found.capacity().min(self.log.capacity() - AT_ONCE).min(self.slots.capacity());
         self.vector = (room / most.max(1)).clamp(1, VECTOR);
     }
 
@@ -123,11 +124,10 @@ impl Scratch {
         }
     }
 
-    /// The log to note matches in.
+    /// The parts that searching tables needs.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Listed>, Log<'_>) {
-        let Scratch { probe, listed, log, counts, .. } = self;
-        (probe, listed, Log { log, counts })
+    pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Found>) {
+        (&mut self.probe, &mut self.found)
     }
 
     /// The parts that matching against lists needs.
@@ -168,11 +168,44 @@ pub(crate) struct Log<'a> {
     counts: &'a mut [u32; VECTOR],
 }
 
+/// Matches that are written at once, whether they count or not: the log has room for so many more.
+const AT_ONCE: usize = 2;
+
 impl Log<'_> {
     /// Notes a match.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hit(&mut self, packet: u8, slot: RuleSlot) {
         self.counts[usize::from(packet)] += 1;
         self.log.push(Hit { packet, slot });
+    }
+
+    /// Notes a match if it is one, without a branch.
+    #[inline(always)]
+    pub(crate) fn hit_if(&mut self, matches: bool, packet: u8, slot: RuleSlot) {
+        self.counts[usize::from(packet)] += u32::from(matches);
+        let len = self.log.len();
+        self.log.push(Hit { packet, slot });
+        self.log.truncate(len + usize::from(matches));
+    }
+
+    /// Notes a match with each of eight rules that has a bit; for up to two without a branch.
+    #[inline(always)]
+    pub(crate) fn hits(&mut self, packet: u8, mut bits: u32, slots: &[u32; 8]) {
+        let slot = |bits: u32| {
+            RuleSlot::new(slots[bits.trailing_zeros() as usize % slots.len()]).unwrap_or(RuleSlot::FIRST)
+        };
+        let matches = bits.count_ones();
+        self.counts[usize::from(packet)] += matches;
+        let len = self.log.len();
+        let second = bits & bits.wrapping_sub(1);
+        self.log.extend_from_slice(&[Hit { packet, slot: slot(bits) }, Hit { packet, slot: slot(second) }]);
+        self.log.truncate(len + (matches as usize).min(2));
+        if matches > 2 {
+            bits = second & second.wrapping_sub(1);
+            while bits != 0 {
+                self.log.push(Hit { packet, slot: slot(bits) });
+                bits &= bits - 1;
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::VECTOR;
-use crate::check::OptionTest;
+use crate::check::{OptionTest, RuleCheck};
 use mmb_base::Id;
 use mmb_packet::columns::Column;
 use mmb_packet::key::flags;
@@ -174,7 +174,7 @@ fn found(ranged: &Ranged, keys: usize, world: &World<'_>) -> Vec<Vec<RuleSlot>> 
         let subject = |key| world.subject(key);
         ranged.find_all(level, &numbers, subject, &mut options, |key, rule| all[usize::from(key)].push(rule));
         for (&key, one) in numbers.iter().zip(&mut one) {
-            ranged.find(level, &world.subject(key), &mut options, |rule| one.push(rule));
+            ranged.find_all(level, &[key], subject, &mut options, |_, rule| one.push(rule));
             one.sort_unstable();
         }
         all.iter_mut().for_each(|found| found.sort_unstable());
@@ -214,7 +214,7 @@ fn follow(changes: Vec<Change>, lanes: Vec<Column>, keys: usize) {
     for (at, change) in changes.into_iter().enumerate() {
         match change {
             Change::Insert(checks) => {
-                ranged.insert(slot(at), checks.clone());
+                ranged.insert(RangedRule::new(slot(at), checks.clone()));
                 rules.push((slot(at), checks));
             }
             Change::Remove(_) if rules.is_empty() => assert!(!ranged.remove(slot(at))),
