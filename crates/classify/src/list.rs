@@ -226,6 +226,12 @@ impl SingleRules {
     pub(crate) fn at(&self, id: RangedId) -> Option<&RangedRule> {
         self.0.at(id.index()).as_ref()
     }
+
+    /// Asks for its memory.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, id: RangedId) {
+        prefetch(self.0.at(id.index()));
+    }
 }
 
 /// What values of keys refer to, as workers read it.

@@ -53,7 +53,7 @@ impl Default for Scratch {
     fn default() -> Self {
         Scratch {
             probe: ProbeColumns::default(),
-            found: Vec::with_capacity(MATCHES),
+            found: Vec::with_capacity(MATCHES + AT_ONCE),
             options: LazyOptions::default(),
             pairs: Pairs::default(),
             log: Vec::with_capacity(MATCHES + AT_ONCE),
@@ -74,11 +74,11 @@ impl Scratch {
         self.clear();
         self.slots.clear();
         self.found.clear();
-        self.found.reserve(most);
+        self.found.reserve(most + AT_ONCE);
         self.log.clear();
         self.log.reserve(most + AT_ONCE);
         self.slots.reserve(most);
-        let room = self.found.capacity().min(self.log.capacity() - AT_ONCE).min(self.slots.capacity());
+        let room = (self.found.capacity().min(self.log.capacity()) - AT_ONCE).min(self.slots.capacity());
         self.vector = (room / most.max(1)).clamp(1, VECTOR);
     }
 
@@ -126,21 +126,25 @@ impl Scratch {
 
     /// The parts that searching tables needs.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Found>) {
-        (&mut self.probe, &mut self.found)
+    pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Found>, Log<'_>) {
+        let Scratch { probe, found, log, .. } = self;
+        (probe, found, Log { log })
     }
 
     /// The parts that matching against lists needs.
     #[inline]
     pub(crate) fn list_parts(&mut self) -> (&mut ProbeColumns, &mut Pairs, &mut LazyOptions, Log<'_>) {
-        let Scratch { probe, pairs, options, log, counts, .. } = self;
-        (probe, pairs, options, Log { log, counts })
+        let Scratch { probe, pairs, options, log, .. } = self;
+        (probe, pairs, options, Log { log })
     }
 
     /// Puts the matches in order of packets: a counting sort.
     pub(crate) fn sort_by_packet(&mut self) {
         if self.log.is_empty() {
             return;
+        }
+        for hit in &self.log {
+            self.counts[usize::from(hit.packet)] += 1;
         }
         let (mut start, mut matched) = (0, 0);
         for (packet, (end, &count)) in self.ends.iter_mut().zip(&self.counts[..]).enumerate() {
@@ -165,7 +169,6 @@ impl Scratch {
 /// Records matches.
 pub(crate) struct Log<'a> {
     log: &'a mut Vec<Hit>,
-    counts: &'a mut [u32; VECTOR],
 }
 
 /// Matches that are written at once, whether they count or not: the log has room for so many more.
@@ -175,14 +178,12 @@ impl Log<'_> {
     /// Notes a match.
     #[inline(always)]
     pub(crate) fn hit(&mut self, packet: u8, slot: RuleSlot) {
-        self.counts[usize::from(packet)] += 1;
         self.log.push(Hit { packet, slot });
     }
 
     /// Notes a match if it is one, without a branch.
     #[inline(always)]
     pub(crate) fn hit_if(&mut self, matches: bool, packet: u8, slot: RuleSlot) {
-        self.counts[usize::from(packet)] += u32::from(matches);
         let len = self.log.len();
         self.log.push(Hit { packet, slot });
         self.log.truncate(len + usize::from(matches));
@@ -195,7 +196,6 @@ impl Log<'_> {
             RuleSlot::new(slots[bits.trailing_zeros() as usize % slots.len()]).unwrap_or(RuleSlot::FIRST)
         };
         let matches = bits.count_ones();
-        self.counts[usize::from(packet)] += matches;
         let len = self.log.len();
         let second = bits & bits.wrapping_sub(1);
         self.log.extend_from_slice(&[Hit { packet, slot: slot(bits) }, Hit { packet, slot: slot(second) }]);

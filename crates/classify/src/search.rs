@@ -3,15 +3,15 @@
 use crate::VECTOR;
 use crate::check::CheckedPacket;
 use crate::flat::Flat;
-use crate::ids::{KeyRules, ListId, RangedId};
+use crate::ids::{KeyRules, ListId, RangedId, RuleSlot};
 use crate::list::{KeyedRules, RuleList};
 use crate::matches::{Found, Log, Scratch};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
 use crate::ranged::LazyOptions;
 use crate::table::TupleTable;
+use mmb_base::Id;
 use mmb_base::simd::{Kernel, SimdLevel};
-use mmb_base::{Id, prefetch};
 use mmb_packet::columns::Column;
 use mmb_packet::options::OptionArea;
 use mmb_packet::{Layout, Packet};
@@ -67,9 +67,17 @@ impl ClassTables {
         if vector.len == 0 || self.is_empty() {
             return;
         }
-        let (probe, found) = scratch.parts();
+        let (probe, found, mut log) = scratch.parts();
         found.clear();
-        let mut hit = |key: u8, rules: u32| found.push(Found { key, rules });
+        // Rules without conditions are matches, everything else is still to be looked at: which it is is not to be predicted.
+        let mut hit = |key: u8, rules: u32| {
+            let is_rule = KeyRules::kind(rules) == KeyRules::RULE;
+            let slot = RuleSlot::new(rules).unwrap_or(RuleSlot::FIRST);
+            log.hit_if(is_rule, vector.of[usize::from(key)], slot);
+            let len = found.len();
+            found.push(Found { key, rules });
+            found.truncate(len + usize::from(!is_rule));
+        };
         self.flat.find(shared.level, vector.lanes, vector.len, &mut hit);
         let by_index = |number: u32| &*self.tables[number as usize];
         for (number, table) in (0..).zip(&self.tables) {
@@ -118,11 +126,8 @@ fn match_found(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: 
     scratch.options.clear();
     for found in found.chunks(AHEAD) {
         let (mut singles, mut listed) = (FoundKind::new(), FoundKind::new());
-        let (.., mut log) = scratch.list_parts();
         for &found in found {
-            let (kind, number) = (KeyRules::kind(found.rules), KeyRules::number(found.rules));
-            let slot = crate::ids::RuleSlot::new(number).unwrap_or(crate::ids::RuleSlot::FIRST);
-            log.hit_if(kind == KeyRules::RULE, vector.of[usize::from(found.key)], slot);
+            let kind = KeyRules::kind(found.rules);
             singles.push_if(kind == KeyRules::RANGED, found);
             listed.push_if(kind == KeyRules::LIST, found);
         }
@@ -145,10 +150,9 @@ fn match_singles(
     found: &[Found],
     scratch: &mut Scratch,
 ) {
-    let single = |found: &Found| shared.rules.singles.at(RangedId::new(KeyRules::number(found.rules))?);
     for found in found {
-        if let Some(rule) = single(found) {
-            prefetch(rule);
+        if let Some(id) = RangedId::new(KeyRules::number(found.rules)) {
+            shared.rules.singles.fetch(id);
         }
     }
     let (_, _, options, log) = scratch.list_parts();

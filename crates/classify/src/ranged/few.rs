@@ -9,6 +9,7 @@ use super::options::LazyOptions;
 use super::rule::{RangeField, RangedRule, RestOfRule};
 use crate::check::CheckedPacket;
 use crate::ids::RuleSlot;
+use crate::simd;
 use mmb_base::{Id, prefetch};
 use mmb_packet::columns::Column;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use std::sync::Arc;
 /// Rules that are compared at once.
 pub(crate) const GROUP: usize = 8;
 /// The most fields of a list.
-const MOST_FIELDS: usize = 8;
+const MOST_FIELDS: usize = 16;
 /// The most lines of all groups: as much as a change copies, and about what a lookup in a block costs.
-const MOST_LINES: usize = 40;
+const MOST_LINES: usize = 64;
 
-/// A cache line. The first one has the lanes and the masks of the fields. Each group has, for each field, the starts and the lengths of its
-/// rules' ranges, where they stand in their lane, and last a line with the rules' slots, the bits of those that are there, and the bits of those with
+/// A cache line. The first ones have the lanes and the masks of the fields. Each group has, for each field, the [`biased`] starts and lengths of
+/// its rules' ranges, where they stand in their lane, and last a line with the rules' slots, the bits of those that are there, and the bits of those with
 /// conditions that are no ranges.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
@@ -61,17 +62,18 @@ impl FewRules {
         if fields.len() > MOST_FIELDS || groups * (fields.len() + 1) > MOST_LINES {
             return None;
         }
-        let mut head = RuleLine::default();
+        let mut lines = vec![RuleLine::default(); heads(fields.len())];
         for (i, field) in fields.iter().enumerate() {
-            (head.left[i], head.right[i]) = (field.lane.into(), field.mask);
+            let head = &mut lines[i / GROUP];
+            (head.left[i % GROUP], head.right[i % GROUP]) = (field.lane.into(), field.mask);
         }
-        let mut lines = vec![head];
         for group in rules.chunks(GROUP) {
             let columns = fields.iter().map(|field| {
-                let mut line = RuleLine { left: [0; GROUP], right: [u32::MAX; GROUP] };
+                let mut line = RuleLine { left: [biased(0); GROUP], right: [biased(u32::MAX); GROUP] };
                 for (i, rule) in group.iter().enumerate() {
                     // Of several ranges of a field one is left to be checked with the rest.
-                    (line.left[i], line.right[i]) = rule.bounds(*field).unwrap_or((0, u32::MAX));
+                    let (start, length) = rule.bounds(*field).unwrap_or((0, u32::MAX));
+                    (line.left[i], line.right[i]) = (biased(start), biased(length));
                 }
                 line
             });
@@ -102,13 +104,14 @@ impl FewRules {
 
     /// The rules one by one, to be put together anew.
     pub(super) fn rules(&self) -> Vec<RangedRule> {
-        let Some((head, lines)) = self.lines.split_first() else { return Vec::new() };
         let fields = self.fields as usize;
+        let Some((heads, lines)) = self.lines.split_at_checked(heads(fields)) else { return Vec::new() };
         let rule = |at: usize| {
             let group = &lines[at / GROUP * (fields + 1)..];
             let bounds = (0..fields).map(|i| {
-                let field = RangeField { lane: head.left[i] as u8, mask: head.right[i] };
-                (field, group[i].left[at % GROUP], group[i].right[at % GROUP])
+                let head = &heads[i / GROUP];
+                let field = RangeField { lane: head.left[i % GROUP] as u8, mask: head.right[i % GROUP] };
+                (field, biased(group[i].left[at % GROUP]), biased(group[i].right[at % GROUP]))
             });
             let slot = RuleSlot::new(group[fields].left[at % GROUP])?;
             Some(RangedRule::of_bounds(slot, bounds, self.rest_at(at as u32).cloned()))
@@ -122,23 +125,24 @@ impl FewRules {
 
     /// Calls `each` for every group that has rules whose ranges hold for a key. As part of a kernel it is compiled for each level.
     #[inline(always)]
-    pub(crate) fn find(&self, lanes: &[Column], key: u8, mut each: impl FnMut(GroupHits<'_>)) {
-        let Some((head, lines)) = self.lines.split_first() else { return };
-        let fields = (self.fields as usize).min(MOST_FIELDS);
+    pub(crate) fn find(&self, columns: &[Column], key: u8, mut each: impl FnMut(GroupHits<'_>)) {
+        let fields = self.fields as usize;
+        let Some((heads, lines)) = self.lines.split_at_checked(heads(fields)) else { return };
         let mut numbers = [0; MOST_FIELDS];
-        for i in 0..fields {
-            numbers[i] = u32::from_be(lanes[head.left[i] as usize][usize::from(key)]) & head.right[i];
+        for (i, number) in numbers.iter_mut().enumerate().take(fields) {
+            let (lane, mask) = (heads[i / GROUP].left[i % GROUP], heads[i / GROUP].right[i % GROUP]);
+            *number = u32::from_be(columns[lane as usize][usize::from(key)]) & mask;
         }
         for (number, group) in (0..).zip(lines.chunks_exact(fields + 1)) {
-            let Some((last, columns)) = group.split_last() else { continue };
-            let mut outside = [0u32; GROUP];
-            for (column, &number) in columns.iter().zip(&numbers) {
+            let Some((last, bounds)) = group.split_last() else { continue };
+            let mut outside = [0; GROUP];
+            for (bound, &number) in bounds.iter().zip(&numbers) {
                 for i in 0..GROUP {
-                    let beyond = number.wrapping_sub(column.left[i]) > column.right[i];
-                    outside[i] |= if beyond { u32::MAX } else { 0 };
+                    let beyond = number.wrapping_sub(bound.left[i]) as i32 > bound.right[i] as i32;
+                    outside[i] |= -i32::from(beyond);
                 }
             }
-            let bits = bits_of(outside.map(|outside| u8::from(outside == 0))) & last.right[0];
+            let bits = !simd::negative_lanes(&outside) & last.right[0];
             each(GroupHits { bits, open: bits & last.right[1], slots: &last.left, group: number });
         }
     }
@@ -162,6 +166,19 @@ impl FewRules {
         }
         bits
     }
+}
+
+/// Maps numbers so that signed comparison keeps their order, as in starts and lengths: `number - biased(start)` is the biased distance from the
+/// start. Its own inverse.
+#[inline(always)]
+const fn biased(number: u32) -> u32 {
+    number ^ 1 << 31
+}
+
+/// Lines with fields.
+#[inline(always)]
+const fn heads(fields: usize) -> usize {
+    fields.div_ceil(GROUP)
 }
 
 /// A bit for each byte, of which each is 0 or 1.

@@ -203,11 +203,14 @@ impl RangedRule {
     /// Whether its ranges hold for a key, but those of the rest: without branches, so that many rules are evaluated one after the other.
     #[inline(always)]
     pub(crate) fn spans_hold(&self, lanes: &[Column], key: u8) -> bool {
-        let mut outside = 0;
-        let numbers: [u32; INLINE] =
-            std::array::from_fn(|i| u32::from_be(lanes[usize::from(self.lanes[i])][usize::from(key)]));
+        let mut numbers = [0; INLINE];
         for i in 0..INLINE {
-            outside |= u32::from(!self.span(i).holds(numbers[i]));
+            numbers[i] = lanes[usize::from(self.lanes[i])][usize::from(key)];
+        }
+        let mut outside = 0;
+        for i in 0..INLINE {
+            let number = (u32::from_be(numbers[i]) & self.masks[i]).wrapping_sub(self.starts[i]);
+            outside |= u32::from(number > self.lengths[i]);
         }
         outside == 0
     }
