@@ -31,12 +31,15 @@ struct RuleLine {
     right: [u32; GROUP],
 }
 
+/// A rule's place, and its conditions that are no ranges.
+type PlacedRest = (u32, Arc<RestOfRule>);
+
 /// Rules side by side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FewRules {
     lines: Arc<[RuleLine]>,
     /// The conditions that are no ranges, with their rules' places.
-    rest: Option<Arc<[(u32, Arc<RestOfRule>)]>>,
+    rest: Option<Arc<[PlacedRest]>>,
     fields: u32,
     len: u32,
 }
@@ -135,11 +138,12 @@ impl FewRules {
         }
         for (number, group) in (0..).zip(lines.chunks_exact(fields + 1)) {
             let Some((last, bounds)) = group.split_last() else { continue };
-            let mut outside = [0; GROUP];
+            let mut outside = [0i32; GROUP];
             for (bound, &number) in bounds.iter().zip(&numbers) {
-                for i in 0..GROUP {
-                    let beyond = number.wrapping_sub(bound.left[i]) as i32 > bound.right[i] as i32;
-                    outside[i] |= -i32::from(beyond);
+                for (outside, (&start, &length)) in
+                    outside.iter_mut().zip(bound.left.iter().zip(&bound.right))
+                {
+                    *outside |= -i32::from(number.wrapping_sub(start) as i32 > length as i32);
                 }
             }
             let bits = !simd::negative_lanes(&outside) & last.right[0];

@@ -208,8 +208,8 @@ impl RangedRule {
             numbers[i] = lanes[usize::from(self.lanes[i])][usize::from(key)];
         }
         let mut outside = 0;
-        for i in 0..INLINE {
-            let number = (u32::from_be(numbers[i]) & self.masks[i]).wrapping_sub(self.starts[i]);
+        for (i, number) in numbers.into_iter().enumerate() {
+            let number = (u32::from_be(number) & self.masks[i]).wrapping_sub(self.starts[i]);
             outside |= u32::from(number > self.lengths[i]);
         }
         outside == 0
