@@ -7,7 +7,7 @@ use crate::class_index::stats::TableStats;
 use crate::compile::compile;
 use crate::ids::{KeyRules, RuleSlot};
 use crate::lane_mask::{LaneMask, lanes_of};
-use crate::list::{ListEntry, ListIndex, OptionKey, RuleLists};
+use crate::list::{KeyedRules, ListEntry, ListIndex, OptionKey};
 use crate::matches::Scratch;
 use crate::ports::{PortNumbers, UnknownPort};
 use crate::search::{ClassTables, SearchTables, SearchVector};
@@ -28,7 +28,7 @@ pub struct Classifier {
     ip6: ClassTables,
     other: ClassTables,
     options: Arc<TupleTable>,
-    lists: RuleLists,
+    rules: KeyedRules,
     wanted: WantedLanes,
     /// The bits of keys that it looks at, by class: Ip4, Ip6, Other.
     read: [LaneMask; 3],
@@ -84,7 +84,7 @@ impl Classifier {
         layouts: &[Layout],
         scratch: &mut Scratch,
     ) {
-        let shared = SearchTables { level: self.level, lists: &self.lists, options: &self.options };
+        let shared = SearchTables { level: self.level, rules: &self.rules, options: &self.options };
         self.ip4.search(shared, vector(&keys.ip4, packets, layouts), scratch);
         self.ip6.search(shared, vector(&keys.ip6, packets, layouts), scratch);
         self.other.search(shared, vector(&keys.other, packets, layouts), scratch);
@@ -250,7 +250,7 @@ impl ClassifierIndex {
             ip6: ip6.view.clone(),
             other: other.view.clone(),
             options: Arc::clone(&self.options),
-            lists: self.lists.lists.clone(),
+            rules: self.lists.rules.clone(),
             wanted: WantedLanes { ip4: ip4.wanted, ip6: ip6.wanted, other: other.wanted },
             read: [ip4.read, ip6.read, other.read],
             most: self.classes.iter().map(|class| class.most).max().unwrap_or(0),

@@ -9,9 +9,9 @@
 //! id.
 
 use crate::check::{OptionTest, RuleCheck};
-use crate::ids::{KeyRules, ListId, RuleSlot};
+use crate::ids::{KeyRules, ListId, RangedId, RuleSlot};
 use crate::lane_mask::LaneMask;
-use crate::ranged::Ranged;
+use crate::ranged::{FewRules, Ranged, RangedRule};
 use mmb_base::{Id, IdPool, PersistentVec, prefetch};
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl RuleList {
         match rule.option {
             Some(key) => self.keyed.get_or_insert_default().add(key),
             None if rule.checks.is_empty() => self.plain.push(rule.slot),
-            None => self.ranged.insert(rule.slot, rule.checks),
+            None => self.ranged.insert(RangedRule::new(rule.slot, rule.checks)),
         }
     }
 
@@ -188,6 +188,12 @@ impl RuleList {
 
     fn len(&self) -> usize {
         self.plain.len() + self.ranged.len() + self.keyed.as_ref().map_or(0, |kinds| kinds.rules)
+    }
+
+    /// The rules with conditions, if they lie side by side and no rule is found by an option.
+    #[inline(always)]
+    pub(crate) fn side_by_side(&self) -> Option<&FewRules> {
+        self.ranged.few().filter(|_| self.keyed.is_none())
     }
 
     /// Asks for the list's own memory.
@@ -225,48 +231,106 @@ impl RuleLists {
     }
 }
 
+/// Rules with conditions that are the only ones of their key, by id: a line each, in leaves of 1 KB.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SingleRules(PersistentVec<Option<RangedRule>, 16>);
+
+impl SingleRules {
+    /// A rule that some value names.
+    #[inline(always)]
+    pub(crate) fn at(&self, id: RangedId) -> Option<&RangedRule> {
+        self.0.at(id.index()).as_ref()
+    }
+
+    /// Asks for its memory.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, id: RangedId) {
+        prefetch(self.0.at(id.index()));
+    }
+}
+
+/// What values of keys refer to, as workers read it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyedRules {
+    pub(crate) lists: RuleLists,
+    pub(crate) singles: SingleRules,
+}
+
 /// The writer's side of the lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListIndex {
-    pub(crate) lists: RuleLists,
+    pub(crate) rules: KeyedRules,
     ids: IdPool<ListId>,
+    single_ids: IdPool<RangedId>,
 }
 
 impl ListIndex {
-    fn put(&mut self, list: RuleList) -> ListId {
+    fn put(&mut self, list: RuleList) -> KeyRules {
         let id = self.ids.take();
-        self.lists.0.set(id.index(), Some(Arc::new(list)));
-        id
+        self.rules.lists.0.set(id.index(), Some(Arc::new(list)));
+        KeyRules::List(id)
+    }
+
+    fn put_single(&mut self, rule: RangedRule) -> KeyRules {
+        let id = self.single_ids.take();
+        self.rules.singles.0.set(id.index(), Some(rule));
+        KeyRules::Ranged(id)
+    }
+
+    fn take_single(&mut self, id: RangedId) -> Option<RangedRule> {
+        self.single_ids.free(id);
+        self.rules.singles.0.at_mut(id.index()).take()
     }
 
     /// The rules of a key after one more is added to those that it has, if any; also their number.
     pub(crate) fn insert(&mut self, rules: Option<KeyRules>, rule: ListEntry) -> (KeyRules, usize) {
-        let mut list = match rules {
+        let mut list = RuleList::default();
+        match rules {
             None if rule.is_plain() => return (KeyRules::Rule(rule.slot), 1),
-            None => RuleList::default(),
-            Some(KeyRules::Rule(slot)) => RuleList { plain: vec![slot], ..RuleList::default() },
+            None if rule.option.is_none() => {
+                return (self.put_single(RangedRule::new(rule.slot, rule.checks)), 1);
+            }
+            None => {}
+            Some(KeyRules::Rule(slot)) => list.plain = vec![slot],
+            Some(KeyRules::Ranged(id)) => {
+                if let Some(single) = self.take_single(id) {
+                    list.beyond += u32::from(single.reads_beyond_key());
+                    list.ranged.insert(single);
+                }
+            }
             Some(KeyRules::List(id)) => {
-                let list = self.lists.change(id);
+                let list = self.rules.lists.change(id);
                 list.add(rule);
                 return (KeyRules::List(id), list.len());
             }
-        };
+        }
         list.add(rule);
         let len = list.len();
-        (KeyRules::List(self.put(list)), len)
+        (self.put(list), len)
     }
 
     /// The rules of a key after one is removed; `None` if no other is left.
     pub(crate) fn remove(&mut self, rules: KeyRules, rule: &ListEntry) -> Option<KeyRules> {
-        let KeyRules::List(id) = rules else { return None };
-        let list = self.lists.change(id);
+        let id = match rules {
+            KeyRules::Rule(_) => return None,
+            KeyRules::Ranged(id) => {
+                self.take_single(id);
+                return None;
+            }
+            KeyRules::List(id) => id,
+        };
+        let list = self.rules.lists.change(id);
         list.remove(rule);
-        let alone = match list.plain[..] {
-            [slot] if list.len() == 1 => Some(KeyRules::Rule(slot)),
-            _ if list.len() == 0 => None,
+        let alone = match (list.len(), &list.plain[..]) {
+            (0, _) => None,
+            (1, &[slot]) => Some(KeyRules::Rule(slot)),
+            (1, _) => match list.ranged.only() {
+                Some(single) => Some(self.put_single(single)),
+                None => return Some(rules),
+            },
             _ => return Some(rules),
         };
-        self.lists.0.set(id.index(), None);
+        self.rules.lists.0.set(id.index(), None);
         self.ids.free(id);
         alone
     }
@@ -289,8 +353,12 @@ mod tests {
         match rules {
             None => ListParts::default(),
             Some(KeyRules::Rule(slot)) => (vec![slot], 0, 0),
+            Some(KeyRules::Ranged(id)) => {
+                assert!(index.rules.singles.at(id).is_some(), "the rule is there");
+                (Vec::new(), 1, 0)
+            }
             Some(KeyRules::List(id)) => {
-                let list = index.lists.at(id).expect("the list is there");
+                let list = index.rules.lists.at(id).expect("the list is there");
                 let mut plain = list.plain.clone();
                 plain.sort_unstable();
                 (plain, list.ranged.len(), list.keyed.as_ref().map_or(0, |kinds| kinds.rules))
@@ -328,7 +396,7 @@ mod tests {
             let mut values = [None; 4];
             let mut model: [BTreeMap<RuleSlot, ListEntry>; 4] = Default::default();
             let (mut next, mut most_lists) = (1, 0);
-            let mut before = (index.lists.clone(), values, model.clone());
+            let mut before = (index.rules.clone(), values, model.clone());
             for (key, kind, which, what) in steps {
                 if what > 0 {
                     let rule = entry(kind, next);
@@ -346,9 +414,12 @@ mod tests {
                 prop_assert_eq!(values[key].is_none(), model[key].is_empty());
                 for (value, rules) in values.iter().zip(&model) {
                     prop_assert_eq!(parts(&index, *value), expected(rules));
-                    // A single plain rule is no list, whatever was there before.
-                    let alone = rules.len() == 1 && rules.values().all(ListEntry::is_plain);
-                    prop_assert!(value.is_none_or(|value| matches!(value, KeyRules::Rule(_)) == alone));
+                    // A single rule is no list, whatever was there before.
+                    let plain = rules.len() == 1 && rules.values().all(ListEntry::is_plain);
+                    prop_assert!(value.is_none_or(|value| matches!(value, KeyRules::Rule(_)) == plain));
+                    let ranged = rules.len() == 1
+                        && rules.values().all(|rule| rule.option.is_none() && !rule.is_plain());
+                    prop_assert!(value.is_none_or(|value| matches!(value, KeyRules::Ranged(_)) == ranged));
                 }
                 let lists = values.iter().flatten().filter(|value| matches!(value, KeyRules::List(_))).count();
                 most_lists = most_lists.max(lists);
@@ -357,11 +428,11 @@ mod tests {
                 prop_assert!(index.ids.highest() as usize <= most_lists);
                 if next % 16 == 0 {
                     // What readers have does not change, though ids are given to others.
-                    let then = ListIndex { lists: before.0, ..ListIndex::default() };
+                    let then = ListIndex { rules: before.0, ..ListIndex::default() };
                     for (value, rules) in before.1.iter().zip(&before.2) {
                         prop_assert_eq!(parts(&then, *value), expected(rules));
                     }
-                    before = (index.lists.clone(), values, model.clone());
+                    before = (index.rules.clone(), values, model.clone());
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The rules that a vector's packets matched, and the scratch memory of the search. One worker owns and writes it.
 
 use crate::VECTOR;
-use crate::ids::{ListId, RuleSlot};
+use crate::ids::RuleSlot;
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
 use crate::ranged::LazyOptions;
@@ -17,8 +17,8 @@ pub const MATCHES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Scratch {
     pub(crate) probe: ProbeColumns,
-    /// Lists that keys of the class led to, still to be looked at.
-    pub(crate) listed: Vec<Listed>,
+    /// What keys of the class led to, still to be looked at.
+    pub(crate) found: Vec<Found>,
     pub(crate) options: LazyOptions,
     pub(crate) pairs: Pairs,
     /// Matches in the order of finding.
@@ -48,21 +48,21 @@ struct Hit {
     slot: RuleSlot,
 }
 
-/// A key, and a list that it led to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed {
+/// A key, and the packed [`KeyRules`](crate::ids::KeyRules) that it led to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
     pub(crate) key: u8,
-    pub(crate) list: ListId,
+    pub(crate) rules: u32,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         Scratch {
             probe: ProbeColumns::default(),
-            listed: Vec::with_capacity(MATCHES),
+            found: Vec::with_capacity(MATCHES + AT_ONCE),
             options: LazyOptions::default(),
             pairs: Pairs::default(),
-            log: Vec::with_capacity(MATCHES),
+            log: Vec::with_capacity(MATCHES + AT_ONCE),
             counts: Box::new([0; VECTOR]),
             ends: Box::new([0; VECTOR]),
             slots: Vec::with_capacity(MATCHES),
@@ -82,11 +82,12 @@ impl Scratch {
     pub fn fit(&mut self, most: usize) {
         self.clear();
         self.slots.clear();
-        self.listed.clear();
-        self.listed.reserve(most);
-        self.log.reserve(most);
+        self.found.clear();
+        self.found.reserve(most + AT_ONCE);
+        self.log.clear();
+        self.log.reserve(most + AT_ONCE);
         self.slots.reserve(most);
-        let room = self.listed.capacity().min(self.log.capacity()).min(self.slots.capacity());
+        let room = (self.found.capacity().min(self.log.capacity()) - AT_ONCE).min(self.slots.capacity());
         self.vector = (room / most.max(1)).clamp(1, VECTOR);
     }
 
@@ -133,18 +134,18 @@ impl Scratch {
         }
     }
 
-    /// The log to note matches in.
+    /// The parts that searching tables needs.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Listed>, Log<'_>) {
-        let Scratch { probe, listed, log, counts, beyond, .. } = self;
-        (probe, listed, Log { log, counts, beyond })
+    pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Found>, Log<'_>) {
+        let Scratch { probe, found, log, beyond, .. } = self;
+        (probe, found, Log { log, beyond })
     }
 
     /// The parts that matching against lists needs.
     #[inline]
     pub(crate) fn list_parts(&mut self) -> (&mut ProbeColumns, &mut Pairs, &mut LazyOptions, Log<'_>) {
-        let Scratch { probe, pairs, options, log, counts, beyond, .. } = self;
-        (probe, pairs, options, Log { log, counts, beyond })
+        let Scratch { probe, pairs, options, log, beyond, .. } = self;
+        (probe, pairs, options, Log { log, beyond })
     }
 
     /// Room to note matches that are known without a search, at most [`MOST_KNOWN`] of a packet.
@@ -183,6 +184,9 @@ impl Scratch {
 
     /// Places the matches of the log behind those that were known.
     fn place_searched(&mut self) {
+        for hit in &self.log {
+            self.counts[usize::from(hit.packet)] += 1;
+        }
         let mut start = self.known as u32;
         for (packet, (end, &count)) in (0..=u8::MAX).zip(self.ends.iter_mut().zip(&self.counts[..])) {
             let is_known = self.unsearched.has(packet);
@@ -257,9 +261,11 @@ impl Known<'_> {
 /// Records matches.
 pub(crate) struct Log<'a> {
     log: &'a mut Vec<Hit>,
-    counts: &'a mut [u32; VECTOR],
     beyond: &'a mut PacketBits,
 }
+
+/// Matches that are written at once, whether they count or not: the log has room for so many more.
+const AT_ONCE: usize = 2;
 
 impl Log<'_> {
     /// Notes that the matches of a packet do not follow from its key alone.
@@ -269,9 +275,36 @@ impl Log<'_> {
     }
 
     /// Notes a match.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hit(&mut self, packet: u8, slot: RuleSlot) {
-        self.counts[usize::from(packet)] += 1;
         self.log.push(Hit { packet, slot });
+    }
+
+    /// Notes a match if it is one, without a branch.
+    #[inline(always)]
+    pub(crate) fn hit_if(&mut self, matches: bool, packet: u8, slot: RuleSlot) {
+        let len = self.log.len();
+        self.log.push(Hit { packet, slot });
+        self.log.truncate(len + usize::from(matches));
+    }
+
+    /// Notes a match with each of eight rules that has a bit; for up to two without a branch.
+    #[inline(always)]
+    pub(crate) fn hits(&mut self, packet: u8, mut bits: u32, slots: &[u32; 8]) {
+        let slot = |bits: u32| {
+            RuleSlot::of_word(slots[bits.trailing_zeros() as usize % slots.len()]).unwrap_or(RuleSlot::FIRST)
+        };
+        let matches = bits.count_ones();
+        let len = self.log.len();
+        let second = bits & bits.wrapping_sub(1);
+        self.log.extend_from_slice(&[Hit { packet, slot: slot(bits) }, Hit { packet, slot: slot(second) }]);
+        self.log.truncate(len + (matches as usize).min(2));
+        if matches > 2 {
+            bits = second & second.wrapping_sub(1);
+            while bits != 0 {
+                self.log.push(Hit { packet, slot: slot(bits) });
+                bits &= bits - 1;
+            }
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! The rules of one list that have conditions: rules of the same mask and value that differ in ranges and other checks.
 //!
-//! Purpose: [`Ranged::find_all`] tells which of them hold for a packet, [`Ranged::find`] the same for one key. Few rules are
-//! evaluated one after the other (`rule`). More are put into blocks (`block`), where each field's number selects a row of
-//! bits (`table`, `index`, `rows`), and the rows of all fields together leave the rules that hold (Lakshman and Stiliadis,
-//! SIGCOMM 1998). What bits do not say (payloads, IPv6 addresses, options) is checked on the rules that are left.
+//! Purpose: [`Ranged::find_all`] tells which of them hold for a packet. Some tens of rules lie side by side and are compared eight at a time
+//! (`few`). More are put into blocks (`block`), where each field's number selects a row of bits (`table`, `index`, `rows`), and the rows of all
+//! fields together leave the rules that hold (Lakshman and Stiliadis, SIGCOMM 1998). What bits do not say (payloads, IPv6 addresses, options) is
+//! checked on the rules that are left. A key's only rule is no list but a [`RangedRule`] by itself (`rule`).
 //!
 //! Life-cycle: the control side writes; workers read clones. A clone shares all blocks, and a change copies one: of it,
 //! only the tables of the fields that the rule asks for.
 
 mod block;
+mod few;
 mod index;
 mod options;
 mod rows;
@@ -17,21 +18,20 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use few::FewRules;
 pub(crate) use options::LazyOptions;
+pub(crate) use rule::RangedRule;
 
-use crate::check::{CheckedPacket, RuleCheck};
+use crate::check::CheckedPacket;
 use crate::ids::RuleSlot;
 use block::{BATCH, MOST, RangeBlock};
-use mmb_base::prefetch;
 use mmb_base::simd::SimdLevel;
+use mmb_base::prefetch;
 use mmb_packet::columns::Column;
-use rule::RangedRule;
 use std::sync::Arc;
 
-/// The most rules that are evaluated one after the other.
-const FEW: usize = 12;
 /// With this many rules or fewer, blocks are dissolved again.
-const FEW_AGAIN: usize = 6;
+const FEW_AGAIN: usize = 12;
 /// This many keys or fewer are looked up one by one: a batch costs the same whether it is full or not.
 const FEW_KEYS: usize = 8;
 /// A block of fewer rules is joined with one that has room for them.
@@ -43,7 +43,7 @@ pub(crate) struct Ranged(Store);
 
 #[derive(Clone, Debug)]
 enum Store {
-    Few(Arc<[RangedRule]>),
+    Few(FewRules),
     Many(Arc<Many>),
 }
 
@@ -56,22 +56,18 @@ struct Many {
 
 impl Default for Ranged {
     fn default() -> Self {
-        Ranged(Store::Few(Arc::default()))
+        Ranged(Store::Few(FewRules::default()))
     }
 }
 
 impl Ranged {
     /// Adds a rule. Its checks of options are the last ones.
-    pub(crate) fn insert(&mut self, slot: RuleSlot, checks: Vec<RuleCheck>) {
-        let rule = RangedRule::new(slot, checks);
+    pub(crate) fn insert(&mut self, rule: RangedRule) {
         match &mut self.0 {
-            Store::Few(rules) if rules.len() < FEW => {
-                *rules = rules.iter().cloned().chain([rule]).collect();
-            }
-            Store::Few(rules) => {
-                let mut many = Many::default();
-                rules.iter().cloned().chain([rule]).for_each(|rule| many.insert(rule));
-                self.0 = Store::Many(Arc::new(many));
+            Store::Few(few) => {
+                let mut rules = few.rules();
+                rules.push(rule);
+                self.0 = Store::new(rules);
             }
             Store::Many(many) => Arc::make_mut(many).insert(rule),
         }
@@ -80,27 +76,46 @@ impl Ranged {
     /// Removes a rule, once if it is there for several values of a set. Returns whether it was there.
     pub(crate) fn remove(&mut self, slot: RuleSlot) -> bool {
         match &mut self.0 {
-            Store::Few(rules) => {
+            Store::Few(few) => {
+                let mut rules = few.rules();
                 let found = rules.iter().position(|rule| rule.slot == slot);
                 if let Some(at) = found {
-                    *rules = rules[..at].iter().chain(&rules[at + 1..]).cloned().collect();
+                    rules.remove(at);
+                    self.0 = Store::new(rules);
                 }
                 found.is_some()
             }
             Store::Many(many) => {
                 let found = Arc::make_mut(many).remove(slot);
-                if many.len <= FEW_AGAIN {
-                    let left = many.blocks.iter().flat_map(|block| block.rules()).cloned().collect();
-                    self.0 = Store::Few(left);
+                if found && many.len <= FEW_AGAIN {
+                    let left: Vec<_> = many.blocks.iter().flat_map(|block| block.rules()).cloned().collect();
+                    self.0 = FewRules::new(&left).map_or_else(|| self.0.clone(), Store::Few);
                 }
                 found
             }
         }
     }
 
+    /// The rules, if they lie side by side.
+    #[inline(always)]
+    pub(crate) fn few(&self) -> Option<&FewRules> {
+        match &self.0 {
+            Store::Few(few) => Some(few),
+            Store::Many(_) => None,
+        }
+    }
+
+    /// The rule, if it is the only one.
+    pub(crate) fn only(&self) -> Option<RangedRule> {
+        match &self.0 {
+            Store::Few(few) if few.len() == 1 => few.rules().pop(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match &self.0 {
-            Store::Few(rules) => rules.len(),
+            Store::Few(few) => few.len(),
             Store::Many(many) => many.len,
         }
     }
@@ -113,31 +128,8 @@ impl Ranged {
     #[inline]
     pub(crate) fn fetch(&self) {
         match &self.0 {
-            Store::Few(rules) => rules.iter().take(2).for_each(prefetch),
+            Store::Few(few) => few.fetch(),
             Store::Many(many) => prefetch(&**many),
-        }
-    }
-
-    /// Calls `hit` with each rule that holds for a key and its packet.
-    #[inline]
-    fn find(
-        &self,
-        level: SimdLevel,
-        subject: &CheckedPacket<'_, '_>,
-        options: &mut LazyOptions,
-        mut hit: impl FnMut(RuleSlot),
-    ) {
-        match &self.0 {
-            Store::Few(rules) => {
-                for rule in rules.iter() {
-                    if rule.holds(subject, options) {
-                        hit(rule.slot);
-                    }
-                }
-            }
-            Store::Many(many) => {
-                many.find(level, subject.lanes, &[subject.key], |_| *subject, options, |_, slot| hit(slot));
-            }
         }
     }
 
@@ -151,16 +143,39 @@ impl Ranged {
         options: &mut LazyOptions,
         mut hit: impl FnMut(u8, RuleSlot),
     ) {
-        match (&self.0, keys.first()) {
-            (Store::Many(many), Some(&first)) => {
-                many.find(level, subject(first).lanes, keys, subject, options, hit);
-            }
-            _ => {
+        let Some(&first) = keys.first() else { return };
+        match &self.0 {
+            Store::Few(few) => {
                 for &key in keys {
-                    self.find(level, &subject(key), options, |slot| hit(key, slot));
+                    let subject = subject(key);
+                    few.find(subject.lanes, key, |hits| {
+                        let mut bits =
+                            if hits.open == 0 { hits.bits } else { few.checked(hits, &subject, options) };
+                        while bits != 0 {
+                            let slot = hits.slots[bits.trailing_zeros() as usize % hits.slots.len()];
+                            if let Some(slot) = RuleSlot::of_word(slot) {
+                                hit(key, slot);
+                            }
+                            bits &= bits - 1;
+                        }
+                    });
                 }
             }
+            Store::Many(many) => many.find(level, subject(first).lanes, keys, subject, options, hit),
         }
+    }
+}
+
+impl Store {
+    fn new(rules: Vec<RangedRule>) -> Store {
+        FewRules::new(&rules).map_or_else(
+            || {
+                let mut many = Many::default();
+                rules.into_iter().for_each(|rule| many.insert(rule));
+                Store::Many(Arc::new(many))
+            },
+            Store::Few,
+        )
     }
 }
 

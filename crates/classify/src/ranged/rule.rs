@@ -3,6 +3,7 @@
 use super::options::LazyOptions;
 use crate::check::{CheckedPacket, RuleCheck};
 use crate::ids::RuleSlot;
+use mmb_packet::columns::Column;
 use std::sync::Arc;
 
 /// Conditions that a rule holds itself: those that make it a cache line.
@@ -59,6 +60,10 @@ impl RangeSpan {
         Some(RangeSpan { lane, mask: mask << shift, start: start << shift, length: length << shift })
     }
 
+    fn field(&self) -> RangeField {
+        RangeField { lane: self.lane, mask: self.mask }
+    }
+
     fn is_all(&self) -> bool {
         (self.mask, self.start) == (0, 0)
     }
@@ -83,41 +88,85 @@ impl RangeSpan {
 
 /// The conditions that do not fit into [`RangedRule`].
 #[derive(Debug, Default)]
-struct RestOfRule {
+pub(crate) struct RestOfRule {
     spans: Box<[RangeSpan]>,
     /// Checks that are no ranges, those of options last.
     checks: Box<[RuleCheck]>,
 }
 
-/// A rule with its conditions.
+/// A rule with its conditions: a cache line.
 #[derive(Clone, Debug)]
-pub(super) struct RangedRule {
+#[repr(align(64))]
+pub(crate) struct RangedRule {
     /// Ranges; those that are not used hold always.
     masks: [u32; INLINE],
     starts: [u32; INLINE],
     lengths: [u32; INLINE],
     lanes: [u8; INLINE],
-    pub(super) slot: RuleSlot,
+    pub(crate) slot: RuleSlot,
     rest: Option<Arc<RestOfRule>>,
 }
 
 impl RangedRule {
-    pub(super) fn new(slot: RuleSlot, checks: Vec<RuleCheck>) -> RangedRule {
+    pub(crate) fn new(slot: RuleSlot, checks: Vec<RuleCheck>) -> RangedRule {
         let spans: Vec<RangeSpan> =
             checks.iter().filter_map(RangeSpan::of).filter(|span| !span.is_all()).collect();
         let checks: Box<[RuleCheck]> =
             checks.into_iter().filter(|check| RangeSpan::of(check).is_none()).collect();
-        let (inline, rest) = spans.split_at(spans.len().min(INLINE));
+        // Two ranges of one field: the second is one of the rest, so that fields tell the first ones apart.
+        let (mut inline, mut rest) = (Vec::new(), Vec::new());
+        for span in spans {
+            let again = inline.iter().any(|other: &RangeSpan| other.field() == span.field());
+            if again || inline.len() == INLINE { rest.push(span) } else { inline.push(span) }
+        }
         let more = !rest.is_empty() || !checks.is_empty();
-        let at = |i: usize| inline.get(i).copied().unwrap_or_default();
+        let rest = more.then(|| Arc::new(RestOfRule { spans: rest.into(), checks }));
+        RangedRule::of_spans(slot, &inline, rest)
+    }
+
+    /// Whether it reads what is not in the key.
+    pub(crate) fn reads_beyond_key(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.reads_beyond_key())
+    }
+
+    fn of_spans(slot: RuleSlot, spans: &[RangeSpan], rest: Option<Arc<RestOfRule>>) -> RangedRule {
+        let at = |i: usize| spans.get(i).copied().unwrap_or_default();
         RangedRule {
             masks: std::array::from_fn(|i| at(i).mask),
             starts: std::array::from_fn(|i| at(i).start),
             lengths: std::array::from_fn(|i| at(i).length),
             lanes: std::array::from_fn(|i| at(i).lane),
             slot,
-            rest: more.then(|| Arc::new(RestOfRule { spans: rest.into(), checks })),
+            rest,
         }
+    }
+
+    /// A rule of [`RangedRule::bounds`], of which those that hold always are left out.
+    pub(super) fn of_bounds(
+        slot: RuleSlot,
+        bounds: impl Iterator<Item = (RangeField, u32, u32)>,
+        rest: Option<Arc<RestOfRule>>,
+    ) -> RangedRule {
+        let spans = bounds.filter(|bounds| (bounds.1, bounds.2) != (0, u32::MAX));
+        let span = |(RangeField { lane, mask }, start, length)| RangeSpan { lane, mask, start, length };
+        RangedRule::of_spans(slot, &spans.map(span).collect::<Vec<_>>(), rest)
+    }
+
+    /// The fields of its ranges but those of the rest: each once.
+    pub(super) fn fields(&self) -> impl Iterator<Item = RangeField> {
+        (0..INLINE).map(|i| self.span(i)).filter(|span| !span.is_all()).map(|span| span.field())
+    }
+
+    /// Start and length of its range of a field, unless that is one of the rest.
+    pub(super) fn bounds(&self, field: RangeField) -> Option<(u32, u32)> {
+        let mut spans = (0..INLINE).map(|i| self.span(i)).filter(|span| !span.is_all());
+        spans.find(|span| span.field() == field).map(|span| (span.start, span.length))
+    }
+
+    /// Its conditions that do not fit into it.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> Option<&Arc<RestOfRule>> {
+        self.rest.as_ref()
     }
 
     #[inline(always)]
@@ -156,12 +205,26 @@ impl RangedRule {
         exact
     }
 
-    /// Whether all conditions hold.
+    /// Whether its ranges hold for a key, but those of the rest: without branches, so that many rules are evaluated one after the other.
     #[inline(always)]
-    pub(super) fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
-        let at = |i: usize| subject.number(usize::from(self.lanes[i]));
-        let inline = (0..INLINE).fold(true, |holds, i| holds & self.span(i).holds(at(i)));
-        inline && self.rest.as_ref().is_none_or(|rest| rest.holds(subject, options))
+    pub(crate) fn spans_hold(&self, lanes: &[Column], key: u8) -> bool {
+        let mut numbers = [0; INLINE];
+        for i in 0..INLINE {
+            numbers[i] = lanes[usize::from(self.lanes[i])][usize::from(key)];
+        }
+        let mut outside = 0;
+        for (i, number) in numbers.into_iter().enumerate() {
+            let number = (u32::from_be(number) & self.masks[i]).wrapping_sub(self.starts[i]);
+            outside |= u32::from(number > self.lengths[i]);
+        }
+        outside == 0
+    }
+
+    /// Whether all conditions hold.
+    #[inline]
+    pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
+        self.spans_hold(subject.lanes, subject.key)
+            && self.rest.as_ref().is_none_or(|rest| rest.holds(subject, options))
     }
 
     /// Whether the conditions that are no ranges hold.
@@ -171,7 +234,12 @@ impl RangedRule {
 }
 
 impl RestOfRule {
-    fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
+    /// Whether it reads what is not in the key.
+    pub(crate) fn reads_beyond_key(&self) -> bool {
+        self.checks.iter().any(RuleCheck::reads_beyond_key)
+    }
+
+    pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
         let number = |span: &RangeSpan| subject.number(usize::from(span.lane));
         self.spans.iter().all(|span| span.holds(number(span))) && self.checks_hold(subject, options)
     }

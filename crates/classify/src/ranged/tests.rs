@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::VECTOR;
-use crate::check::OptionTest;
+use crate::check::{OptionTest, RuleCheck};
 use mmb_base::Id;
+use mmb_base::simd::Kernel;
 use mmb_packet::columns::Column;
 use mmb_packet::key::flags;
 use mmb_packet::parse::parse;
@@ -165,16 +166,48 @@ fn holds(checks: &[RuleCheck], subject: &CheckedPacket<'_, '_>) -> bool {
     })
 }
 
+/// The groups of rules side by side whose ranges hold for some keys, and each rule evaluated by itself, as parts of a kernel.
+struct Spans<'a> {
+    few: &'a FewRules,
+    lanes: &'a [Column],
+    keys: &'a [u8],
+    groups: &'a mut Vec<(u8, RuleSlot)>,
+    singles: &'a mut Vec<(u8, RuleSlot)>,
+}
+
+impl Kernel for Spans<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let rules = self.few.rules();
+        for &key in self.keys {
+            self.few.find(self.lanes, key, |hits| {
+                let holding = (0..8).filter(|at| hits.bits >> at & 1 == 1);
+                self.groups
+                    .extend(holding.map(|at| (key, RuleSlot::new(hits.slots[at]).expect("it has a rule"))));
+            });
+            for rule in rules.iter().filter(|rule| rule.spans_hold(self.lanes, key)) {
+                self.singles.push((key, rule.slot));
+            }
+        }
+    }
+}
+
 /// The rules that hold, by key: at every level the same, and for one key as for many.
 fn found(ranged: &Ranged, keys: usize, world: &World<'_>) -> Vec<Vec<RuleSlot>> {
     let numbers: Vec<u8> = (0..keys as u8).collect();
     let mut options = LazyOptions::default();
-    let mut found_by = |level| {
+    let mut found_by = |level: SimdLevel| {
+        if let Some(few) = ranged.few() {
+            let (mut groups, mut singles) = (Vec::new(), Vec::new());
+            let (groups, singles) = (&mut groups, &mut singles);
+            level.run(Spans { few, lanes: &world.lanes, keys: &numbers, groups, singles });
+            assert_eq!(groups, singles, "side by side as alone");
+        }
         let (mut all, mut one) = (vec![Vec::new(); keys], vec![Vec::new(); keys]);
         let subject = |key| world.subject(key);
         ranged.find_all(level, &numbers, subject, &mut options, |key, rule| all[usize::from(key)].push(rule));
         for (&key, one) in numbers.iter().zip(&mut one) {
-            ranged.find(level, &world.subject(key), &mut options, |rule| one.push(rule));
+            ranged.find_all(level, &[key], subject, &mut options, |_, rule| one.push(rule));
             one.sort_unstable();
         }
         all.iter_mut().for_each(|found| found.sort_unstable());
@@ -214,7 +247,7 @@ fn follow(changes: Vec<Change>, lanes: Vec<Column>, keys: usize) {
     for (at, change) in changes.into_iter().enumerate() {
         match change {
             Change::Insert(checks) => {
-                ranged.insert(slot(at), checks.clone());
+                ranged.insert(RangedRule::new(slot(at), checks.clone()));
                 rules.push((slot(at), checks));
             }
             Change::Remove(_) if rules.is_empty() => assert!(!ranged.remove(slot(at))),

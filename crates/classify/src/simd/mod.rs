@@ -101,6 +101,15 @@ pub(crate) fn equal(level: SimdLevel, lanes: &[Column], len: usize, terms: &[Equ
     bits
 }
 
+/// A bit for each lane that is negative.
+#[inline(always)]
+pub(crate) fn negative_lanes(lanes: &[i32; 8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    return x86::negative_lanes(lanes);
+    #[cfg(not(target_arch = "x86_64"))]
+    scalar::negative_lanes(lanes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +178,19 @@ mod tests {
                     assert!(squares < 100 * 400, "{terms} terms, draw {draw}, bit {shift}: {squares}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn negative_lanes_have_their_bits() {
+        let mut state = RepeatableRandom::new(3);
+        for _ in 0..1000 {
+            let lanes: [i32; 8] = std::array::from_fn(|_| match state.word() % 3 {
+                0 => -1,
+                1 => 0,
+                _ => state.word() as i32,
+            });
+            assert_eq!(negative_lanes(&lanes), scalar::negative_lanes(&lanes), "{lanes:?}");
         }
     }
 

@@ -81,3 +81,9 @@ pub(super) fn equal(lanes: &[Column], len: usize, terms: &[Equal]) -> Bits {
     }
     bits
 }
+
+/// A bit for each lane that is negative.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(super) fn negative_lanes(lanes: &[i32; 8]) -> u32 {
+    lanes.iter().rev().fold(0, |bits, &lane| bits << 1 | u32::from(lane < 0))
+}

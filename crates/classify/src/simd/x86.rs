@@ -53,3 +53,16 @@ pub(super) fn equal_avx512(lanes: &[Column], len: usize, terms: &[Equal]) -> Bit
     }
     bits
 }
+
+/// A bit for each lane that is negative, with the instructions that every processor of the architecture has: as part of a kernel it is
+/// compiled with the instructions of its level.
+#[inline(always)]
+pub(super) fn negative_lanes(lanes: &[i32; 8]) -> u32 {
+    // SAFETY: SSE2 is part of the architecture, and the loads read the two halves of the array's 32 bytes.
+    unsafe {
+        let low = _mm_loadu_si128(lanes.as_ptr().cast());
+        let high = _mm_loadu_si128(lanes.as_ptr().add(4).cast());
+        let words = _mm_packs_epi32(low, high);
+        _mm_movemask_epi8(_mm_packs_epi16(words, _mm_setzero_si128())) as u32
+    }
+}
