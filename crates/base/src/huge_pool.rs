@@ -108,7 +108,7 @@ pub(crate) fn allocate(size: usize) -> NonNull<u8> {
     let address = match class.open.last() {
         Some(&address) => address,
         None => {
-            let memory = system(Layout::from_size_align(HUGE_PAGE, HUGE_PAGE));
+            let memory = map_page();
             advise(memory.as_ptr());
             let address = memory.addr().get();
             pages.insert(address, PoolPage { memory, size, free: Vec::new(), fresh: 0 });
@@ -149,9 +149,33 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, size: usize) {
     if page.is_empty() {
         class.open.retain(|open| *open != address);
         let page = pages.remove(&address).expect("it is there");
-        // SAFETY: the system's allocator provided it, with this layout, and none of its places is used.
-        unsafe { dealloc(page.memory.as_ptr(), Layout::from_size_align_unchecked(HUGE_PAGE, HUGE_PAGE)) };
+        // SAFETY: it was mapped with this size, and none of its places is used.
+        unsafe { libc::munmap(page.memory.as_ptr().cast(), HUGE_PAGE) };
     }
+}
+
+/// Maps memory of a huge page's size, aligned to it. It comes from the kernel itself, so that freed pages go back to it, and no space for the
+/// alignment stays with an allocator.
+fn map_page() -> NonNull<u8> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, at an address that the kernel chooses.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 2 * HUGE_PAGE, protection, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        handle_alloc_error(Layout::new::<[u8; HUGE_PAGE]>());
+    }
+    let before = mapped.cast::<u8>().align_offset(HUGE_PAGE);
+    // SAFETY: the parts before and behind the aligned page are in the new mapping, and nobody uses them. The page itself lies between them.
+    let page = unsafe {
+        let page = mapped.cast::<u8>().add(before);
+        if before > 0 {
+            libc::munmap(mapped, before);
+        }
+        if before < HUGE_PAGE {
+            libc::munmap(page.add(HUGE_PAGE).cast(), HUGE_PAGE - before);
+        }
+        page
+    };
+    NonNull::new(page).unwrap_or_else(|| handle_alloc_error(Layout::new::<[u8; HUGE_PAGE]>()))
 }
 
 fn layout(size: usize) -> Layout {

@@ -4,6 +4,8 @@ use crate::huge_pool::{HUGE_PAGE, advise_pages};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+/// Bytes of the smallest page of any architecture.
+const SMALL_PAGE: usize = 4096;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
@@ -28,6 +30,15 @@ impl ZeroedWords {
             advise_pages(&memory[first..first + len]);
         }
         ZeroedWords { memory, first, len }
+    }
+
+    /// Has the kernel give all of the memory now. What was written stays.
+    pub fn populate(&mut self) {
+        for page in self.chunks_mut(SMALL_PAGE / size_of::<u32>()) {
+            let word = &mut page[0];
+            // SAFETY: it is borrowed. A volatile write of the same value is still a write to the page.
+            unsafe { std::ptr::from_mut(word).write_volatile(*word) };
+        }
     }
 }
 
@@ -64,7 +75,8 @@ mod tests {
             assert!(words.len() == len && words.iter().all(|word| *word == 0));
             assert_eq!(words.as_ptr().align_offset(CACHE_LINE), 0);
             words[len - 1] = 7;
-            assert_eq!(words[len - 1], 7);
+            words.populate();
+            assert!(words[len - 1] == 7 && words[..len - 1].iter().all(|word| *word == 0));
         }
     }
 }

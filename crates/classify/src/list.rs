@@ -53,6 +53,12 @@ impl OptionKinds {
         self.present[usize::from(kind) / 64] >> (kind % 64) & 1 == 1
     }
 
+    /// Whether any kind has keys without values, and whether any has keys with values.
+    #[inline]
+    pub(crate) fn asks(&self) -> (bool, bool) {
+        (self.present != [0; 4], self.valued != [0; 4])
+    }
+
     fn add(&mut self, key: OptionKey) {
         let (bits, kind) = match key {
             OptionKey::Value(kind, _) => (&mut self.valued, kind),

@@ -59,6 +59,8 @@ impl Pairs {
     #[inline]
     pub(crate) fn ask(&mut self, key: u8, list: ListId, kinds: &OptionKinds, area: &OptionArea) {
         let first = self.len;
+        // Most policies ask for one of the two: a branch that is always the same.
+        let (some_present, some_valued) = kinds.asks();
         let mut met = [0u64; 4];
         area.each(|kind, is_number, value| {
             let (word, bit) = (usize::from(kind) / 64, 1 << (kind % 64));
@@ -66,7 +68,12 @@ impl Pairs {
             met[word] |= bit;
             // Which of them a list asks for is a coin toss: no branches but where a kind comes twice.
             let before = self.len;
-            self.push(key, OptionKey::Present(kind).lanes(list), kinds.asks_presence(kind) && !again);
+            if some_present {
+                self.push(key, OptionKey::Present(kind).lanes(list), kinds.asks_presence(kind) && !again);
+            }
+            if !some_valued {
+                return;
+            }
             let padding = kind == END || kind == NOP;
             let asked = is_number & !padding & kinds.asks_value(kind);
             self.push(key, OptionKey::Value(kind, value).lanes(list), asked);

@@ -4,7 +4,7 @@ use crate::VECTOR;
 use crate::check::CheckedPacket;
 use crate::flat::Flat;
 use crate::ids::{KeyRules, ListId, RangedId, RuleSlot};
-use crate::list::{KeyedRules, RuleList};
+use crate::list::{KeyedRules, OptionKinds, RuleList};
 use crate::matches::{Found, Log, Scratch};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
@@ -215,14 +215,33 @@ fn match_lists(
         }
         match_list(list, shared.level, vector, keys, options, &mut log);
         let Some(kinds) = &list.keyed else { continue };
-        for &key in keys {
-            if !pairs.have_room() {
+        let mut rest = keys;
+        while !rest.is_empty() {
+            rest = ask_options((id, kinds), vector, rest, pairs);
+            if !rest.is_empty() {
                 match_options(pairs, shared, vector, probe, options, &mut log);
             }
-            let subject = vector.subject(key);
-            pairs.ask(key, id, kinds, &OptionArea::of(subject.packet, subject.layout));
         }
     }
+}
+
+/// Adds the options of keys' packets that a list asks for, until there is no room for those of one more. Returns the keys that are left. A function of
+/// its own: its loop needs all registers.
+#[inline(never)]
+fn ask_options<'k>(
+    (id, kinds): (ListId, &OptionKinds),
+    vector: SearchVector<'_, '_>,
+    keys: &'k [u8],
+    pairs: &mut Pairs,
+) -> &'k [u8] {
+    for (at, &key) in keys.iter().enumerate() {
+        if !pairs.have_room() {
+            return &keys[at..];
+        }
+        let subject = vector.subject(key);
+        pairs.ask(key, id, kinds, &OptionArea::of(subject.packet, subject.layout));
+    }
+    &[]
 }
 
 /// Holds packets against lists whose rules lie side by side, and leaves the others.
@@ -284,6 +303,7 @@ fn match_list(
 }
 
 /// Looks the pairs up in the option table, and holds packets against what is there.
+#[inline(never)]
 fn match_options(
     pairs: &mut Pairs,
     shared: SearchTables<'_>,

@@ -190,6 +190,11 @@ impl Worker {
         conntrack.configure_offload(&self.snapshot);
     }
 
+    /// Has the kernel give the memory of tables of a fixed size, some 15 MB, before packets would wait for it. For hosts of live ports.
+    pub fn populate(&mut self) {
+        self.pipeline.populate();
+    }
+
     /// Sets which bytes the acknowledgments of edited bytes are about: for a host whose packets answer what was sent once, not what this worker
     /// sends.
     pub fn set_ack_space(&mut self, acks: AckSpace) {

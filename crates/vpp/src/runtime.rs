@@ -116,7 +116,13 @@ pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
     let runtime = Runtime {
         started: Instant::now(),
         threads,
-        states: workers.into_iter().map(|worker| Mutex::new(ThreadState::new(worker))).collect(),
+        states: workers
+            .into_iter()
+            .map(|mut worker| {
+                worker.populate();
+                Mutex::new(ThreadState::new(worker))
+            })
+            .collect(),
         interfaces,
         cores,
         daemon,

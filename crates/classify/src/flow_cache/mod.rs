@@ -76,6 +76,11 @@ impl FlowCache {
         }
     }
 
+    /// Has the kernel give all of its memory now: a packet thread would wait for it, for some milliseconds where huge pages have to be made.
+    pub fn populate(&mut self) {
+        self.places.populate();
+    }
+
     /// [`Classifier::classify`], with the help of the cache. `generation` stands for this classifier and for no other one, and `now` for the
     /// cycles that have passed, or always the same number. Takes keys away from `keys`.
     pub fn classify(

@@ -78,6 +78,11 @@ impl FlowPlaces {
         }
     }
 
+    /// Has the kernel give the memory of all places now.
+    pub(super) fn populate(&mut self) {
+        self.words.populate();
+    }
+
     /// Empties all places.
     pub(super) fn clear(&mut self) {
         if self.is_used {

@@ -25,8 +25,8 @@ pub(crate) use rule::RangedRule;
 use crate::check::CheckedPacket;
 use crate::ids::RuleSlot;
 use block::{BATCH, MOST, RangeBlock};
-use mmb_base::simd::SimdLevel;
 use mmb_base::prefetch;
+use mmb_base::simd::SimdLevel;
 use mmb_packet::columns::Column;
 use std::sync::Arc;
 

@@ -73,6 +73,11 @@ impl Pipeline {
         }
     }
 
+    /// Has the kernel give the memory of tables of a fixed size.
+    pub(crate) fn populate(&mut self) {
+        self.flow_cache.populate();
+    }
+
     pub(crate) fn cells(&self) -> &WorkerCells {
         &self.cells
     }
