@@ -58,7 +58,7 @@ pub(crate) struct ProbeColumns {
     hashes: Hashes,
     next_hashes: Hashes,
     pending: Option<PendingTable>,
-    /// For how many more vectors tables are searched without their filters, by [`ProbeColumns::skips_of`].
+    /// For how many more vectors tables are searched without their filters, by [`skips_of`].
     skips: Box<[u8; SKIPS]>,
     /// Whether the filter lets a key pass.
     passes: Box<[u8; VECTOR]>,
