@@ -25,7 +25,9 @@ impl<T> SharedSlice<T> {
     /// The bytes of a slice and of its count, rounded to whole cache lines.
     fn bytes(len: usize) -> usize {
         const { assert!(align_of::<T>() <= ALIGN) };
-        (ALIGN + len.checked_mul(size_of::<T>()).expect("a size that fits memory")).next_multiple_of(ALIGN)
+        let values = len.checked_mul(size_of::<T>());
+        let all = values.and_then(|values| values.checked_add(ALIGN)?.checked_next_multiple_of(ALIGN));
+        all.expect("a size that fits memory")
     }
 
     /// A slice of so many values, which `value` makes.

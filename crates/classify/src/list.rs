@@ -1,4 +1,4 @@
-//! Lists: the rules of one key, unless that is a single unconditional rule.
+//! Lists: the rules of one key, unless that is a single rule that no option key finds. A single rule with conditions is a value of its own.
 //!
 //! A list tells its rules apart by what must hold besides the key: nothing (`plain`), conditions on the key's numbers, the
 //! payload or the options (`ranged`), or a TCP option of some kind with some value (`keyed`). The last are not in the list

@@ -21,10 +21,12 @@ const ROOM: usize = 2 * VECTOR;
 const ENOUGH: usize = VECTOR;
 /// A filter of more words is fetched before it is read: it does not fit the nearer caches.
 const LARGE_FILTER: usize = 1 << 15;
-/// The number of vectors for which a filter is not asked after most keys passed it.
-const SKIP: u8 = 63;
+/// After most keys of a vector passed a filter, it is not asked for so many times as many keys.
+const SKIP: u32 = 63;
+/// Fewer keys say nothing about the next ones.
+const TELLING: usize = 64;
 /// The number of tables for which that is noted, about.
-const SKIPS: usize = 64;
+const SKIPS: usize = 512;
 
 /// A key that a filter let pass: it may be in the table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,8 +60,8 @@ pub(crate) struct ProbeColumns {
     hashes: Hashes,
     next_hashes: Hashes,
     pending: Option<PendingTable>,
-    /// For how many more vectors tables are searched without their filters, by [`skips_of`].
-    skips: Box<[u8; SKIPS]>,
+    /// For how many more keys tables are searched without their filters, by [`skips_of`].
+    skips: Box<[u32; SKIPS]>,
     /// Whether the filter lets a key pass.
     passes: Box<[u8; VECTOR]>,
     candidates: Box<[ProbeCandidate; ROOM]>,
@@ -105,7 +107,7 @@ impl ProbeColumns {
         let its = table(number);
         let skips = &mut self.skips[skips_of(its)];
         let unfiltered = *skips > 0;
-        *skips = skips.saturating_sub(1);
+        *skips = skips.saturating_sub(len as u32);
         let fetches = !unfiltered && its.filter_words() > LARGE_FILTER;
         level.run(HashStep { hashes: &mut self.next_hashes, table: its, lanes, len, fetches });
         self.finish(level, table);
@@ -123,8 +125,8 @@ impl ProbeColumns {
         if found > 0 {
             self.runs.push(TableRun { table: number, end: self.len });
         }
-        if !unfiltered && found * 4 > len * 3 {
-            self.skips[skips_of(its)] = SKIP;
+        if !unfiltered && len >= TELLING && found * 4 > len * 3 {
+            self.skips[skips_of(its)] = SKIP * len as u32;
         }
     }
 

@@ -182,6 +182,15 @@ fn tables_say_which_fields_the_rules_fix() {
     assert_eq!((ports.rules, ports.entries), (2, 2));
     assert!((0.0..=1.0).contains(&ports.load));
     assert_eq!(tables.iter().map(|table| table.rules).sum::<u64>(), 3);
+    let memory = mmb.run("show tables").into_iter().find_map(|answer| match answer {
+        Answer::TableMemory(line) => Some(line),
+        _ => None,
+    });
+    let memory = memory.expect("the memory follows the tables");
+    assert!(memory.bytes > 0 && memory.huge_bytes <= memory.bytes, "{memory:?}");
+    let empty = start("");
+    let is_memory = |answer: &Answer| matches!(answer, Answer::TableMemory(_));
+    assert!(!empty.run("show tables").iter().any(is_memory), "there are no tables");
 }
 
 #[test]

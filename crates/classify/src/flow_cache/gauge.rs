@@ -10,6 +10,8 @@ const MEASURED: u32 = 2048;
 const WINDOWS: u32 = 64;
 /// The most windows until then after a change of the policy.
 const SOON: u32 = 8;
+/// Windows after a change of the policy that are not judged by their hits.
+const COLD: u32 = 8;
 /// The shortest and the longest pause, in windows.
 const SHORTEST_PAUSE: u32 = 8;
 const LONGEST_PAUSE: u32 = 64;
@@ -53,6 +55,8 @@ pub(super) struct Gauge {
     bypass: Option<BypassReason>,
     /// Keys until it is decided again.
     until: u32,
+    /// Windows in which flows come for the first time since the cache was emptied: hits are not to be expected.
+    cold: u32,
     /// Windows that the next pause takes.
     pause: u32,
     /// Windows until the tables are measured again.
@@ -70,6 +74,7 @@ impl Default for Gauge {
         Gauge {
             bypass: None,
             until: WINDOW,
+            cold: 0,
             pause: SHORTEST_PAUSE,
             unmeasured: 1,
             table_cycles: 0,
@@ -90,10 +95,11 @@ impl Gauge {
 
     /// Tries the cache soon: another policy may be worth it.
     pub(super) fn policy_changed(&mut self) {
-        if self.bypass.is_some_and(|reason| reason != BypassReason::FewHits) {
+        if self.bypass.is_some() {
             self.until = self.until.min(WINDOW);
-            self.pause = SHORTEST_PAUSE;
         }
+        self.pause = SHORTEST_PAUSE;
+        self.cold = COLD;
         self.unmeasured = self.unmeasured.min(SOON);
     }
 
@@ -127,6 +133,10 @@ impl Gauge {
     }
 
     fn decide(&mut self) {
+        self.cold = self.cold.saturating_sub(1);
+        if self.cold > 0 && self.beyond * 2 <= self.misses {
+            return self.begin(None, WINDOW);
+        }
         let hits = self.keys - self.misses;
         let is_dear = self.table_cycles > 0 && self.per_thousand() > self.table_cycles;
         let reason = match () {

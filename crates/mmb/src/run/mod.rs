@@ -211,8 +211,7 @@ fn start(
 ) -> anyhow::Result<Vec<JoinHandle<Worker>>> {
     let mut threads = Vec::new();
     let exchange = Arc::new(HandoverRings::new(workers.len()).context("cannot join the packet threads")?);
-    for (number, ((mut worker, links), core)) in workers.into_iter().zip(links).zip(cores).enumerate() {
-        worker.populate();
+    for (number, ((worker, links), core)) in workers.into_iter().zip(links).zip(cores).enumerate() {
         let (core, orders) = (*core, Arc::clone(orders));
         let exchange = Arc::clone(&exchange);
         let run = move || PacketThread::new((number, worker), exchange, links, (core, started)).run(&orders);

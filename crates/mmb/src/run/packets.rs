@@ -91,6 +91,8 @@ impl PacketThread {
         if let Some(core) = self.core {
             kernel::pin(core);
         }
+        // On its own core: the memory is near it.
+        self.worker.populate();
         let _member = EalThread::join();
         let (exchange, number) = (Arc::clone(&self.host.exchange), self.host.number);
         let mut idle = self.idle();
