@@ -152,7 +152,6 @@ struct OffloadCells {
 struct FlowCacheCells {
     hits: CounterCell,
     misses: CounterCell,
-    off: CounterCell,
     bypassed: [CounterCell; BypassReason::ALL.len()],
 }
 
@@ -360,19 +359,12 @@ impl WorkerCells {
         }
     }
 
-    /// Counts keys of a vector for which the flow cache is off.
-    #[inline]
-    pub(crate) fn flow_cache_off(&self, keys: usize) {
-        self.flow_cache.off.add(keys as u64);
-    }
-
     /// This worker's counts of its flow cache.
     pub(crate) fn flow_cache_counts(&self) -> FlowCacheCount {
-        let FlowCacheCells { hits, misses, off, bypassed } = &self.flow_cache;
+        let FlowCacheCells { hits, misses, bypassed } = &self.flow_cache;
         FlowCacheCount {
             hits: hits.read(),
             misses: misses.read(),
-            off: off.read(),
             bypassed: std::array::from_fn(|reason| bypassed[reason].read()),
         }
     }

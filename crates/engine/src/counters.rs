@@ -103,8 +103,6 @@ pub struct FlowCacheCount {
     pub hits: u64,
     /// Packets that were searched for since it did not know them.
     pub misses: u64,
-    /// Packets that were searched for since it is off.
-    pub off: u64,
     /// Packets that passed it by, by the number of the reason in [`BypassReason::ALL`].
     pub bypassed: [u64; BypassReason::ALL.len()],
 }
@@ -114,7 +112,6 @@ impl FlowCacheCount {
     pub(crate) fn add(&mut self, more: FlowCacheCount) {
         self.hits += more.hits;
         self.misses += more.misses;
-        self.off += more.off;
         self.bypassed.iter_mut().zip(more.bypassed).for_each(|(sum, more)| *sum += more);
     }
 
@@ -123,7 +120,6 @@ impl FlowCacheCount {
         FlowCacheCount {
             hits: self.hits - baseline.hits,
             misses: self.misses - baseline.misses,
-            off: self.off - baseline.off,
             bypassed: std::array::from_fn(|reason| self.bypassed[reason] - baseline.bypassed[reason]),
         }
     }
@@ -131,7 +127,7 @@ impl FlowCacheCount {
     /// Packets that passed it by, by reason, those above zero.
     pub fn bypasses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = BypassReason::ALL.into_iter().map(BypassReason::name).zip(self.bypassed);
-        all.chain([("off", self.off)]).filter(|(_, packets)| *packets > 0)
+        all.filter(|(_, packets)| *packets > 0)
     }
 }
 

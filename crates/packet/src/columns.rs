@@ -53,15 +53,13 @@ impl<const L: usize> KeyColumns<L> {
 
     /// Keeps the keys of some packets, in their order.
     pub(crate) fn retain(&mut self, keep: impl Fn(u8) -> bool) {
-        let mut kept = 0;
-        for key in 0..self.len {
-            if keep(self.packets[key]) {
-                self.packets[kept] = self.packets[key];
-                self.lanes.iter_mut().for_each(|column| column[kept] = column[key]);
-                kept += 1;
-            }
+        let (mut keys, mut kept) = ([0; VECTOR], 0);
+        for (key, &packet) in (0..=u8::MAX).zip(&self.packets[..self.len]) {
+            // No more are kept than came before this one.
+            keys[kept % VECTOR] = key;
+            kept += usize::from(keep(packet));
         }
-        self.len = kept;
+        self.keep(&keys[..kept], Lanes::ALL);
     }
 
     /// Keeps some keys, given in ascending order, and of them some lanes; the other lanes are those of any keys.

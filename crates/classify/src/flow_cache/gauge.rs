@@ -27,15 +27,18 @@ pub enum BypassReason {
     FewHits,
     /// The cost of the tables alone was to be measured.
     Measured,
+    /// The cache is not to be used.
+    Off,
 }
 
 impl BypassReason {
     /// All of them, by their number.
-    pub const ALL: [BypassReason; 4] = [
+    pub const ALL: [BypassReason; 5] = [
         BypassReason::CheapPolicy,
         BypassReason::ReadsBeyondKey,
         BypassReason::FewHits,
         BypassReason::Measured,
+        BypassReason::Off,
     ];
 
     /// Its name.
@@ -45,6 +48,7 @@ impl BypassReason {
             BypassReason::ReadsBeyondKey => "reads-beyond-key",
             BypassReason::FewHits => "few-hits",
             BypassReason::Measured => "measured",
+            BypassReason::Off => "off",
         }
     }
 }

@@ -64,6 +64,13 @@ pub struct FlowCounts {
     pub bypassed: Option<(usize, BypassReason)>,
 }
 
+impl FlowCounts {
+    /// So many keys passed the cache by.
+    pub fn bypassed(keys: usize, reason: BypassReason) -> FlowCounts {
+        FlowCounts { bypassed: Some((keys, reason)), ..FlowCounts::default() }
+    }
+}
+
 impl FlowCache {
     /// An empty cache. Its hashes are keyed by the seed.
     pub fn new(seed: Seed) -> FlowCache {
@@ -103,7 +110,7 @@ impl FlowCache {
         if let Some(reason) = self.gauge.bypass() {
             classifier.classify(keys, packets, layouts, scratch);
             self.gauge.note_tables(count, now().wrapping_sub(start));
-            return FlowCounts { bypassed: Some((count, reason)), ..FlowCounts::default() };
+            return FlowCounts::bypassed(count, reason);
         }
         scratch.clear();
         let level = classifier.level();

@@ -1,6 +1,5 @@
 //! Up to 512 rules, found by bit vectors.
 
-use super::few::bits_of;
 use super::options::LazyOptions;
 use super::rows::LINE;
 use super::rule::RangedRule;
@@ -194,7 +193,13 @@ impl<const W: usize, const B: usize> Kernel for TableLookup<'_, W, B> {
                 words[i] = block.used[i] & !words[i];
                 full[i] = u8::from(words[i] != 0);
             }
-            candidates.full[key * W / 64 % FULL] |= u64::from(bits_of(full)) << (key * W % 64);
+            candidates.full[key * W / 64 % FULL] |= bits_of(full) << (key * W % 64);
         }
     }
+}
+
+/// A bit for each byte, of which each is 0 or 1.
+#[inline(always)]
+fn bits_of(bytes: [u8; LINE]) -> u64 {
+    u64::from_le_bytes(bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }

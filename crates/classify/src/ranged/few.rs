@@ -184,9 +184,3 @@ const fn biased(number: u32) -> u32 {
 const fn heads(fields: usize) -> usize {
     fields.div_ceil(GROUP)
 }
-
-/// A bit for each byte, of which each is 0 or 1.
-#[inline(always)]
-pub(super) fn bits_of(bytes: [u8; GROUP]) -> u32 {
-    (u64::from_le_bytes(bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
-}

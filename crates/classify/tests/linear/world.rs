@@ -139,9 +139,13 @@ fn compares(number: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
 /// A packet and the port that it comes in by.
 pub(crate) type Arrival = (strategy::PacketBytes, u16);
 
-/// The slot with a number.
+/// The slot with a number, and a mark that follows from it.
 pub(crate) fn slot(number: u32) -> RuleSlot {
-    RuleSlot::new(number).expect("slots count from 1")
+    RuleSlot::new(number).expect("slots count from 1").marked(mark(number))
+}
+
+fn mark(number: u32) -> u8 {
+    (number % u32::from(RuleSlot::MARKS)) as u8
 }
 
 /// All slots.
@@ -264,6 +268,10 @@ impl<'a, 'b> World<'a, 'b> {
         let not_empty: Vec<usize> = (0..found.len()).filter(|&at| !found[at].is_empty()).collect();
         assert_eq!(matched, not_empty);
         assert!(found.iter().all(|found| found.len() <= classifier.most_matches()));
+        assert!(
+            found.iter().flatten().all(|slot| slot.mark() == mark(slot.number())),
+            "slots keep their marks"
+        );
         found
     }
 }

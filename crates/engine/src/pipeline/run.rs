@@ -12,6 +12,7 @@ use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::verdict::{Cycles, Origin, TranslatedPackets, Verdict};
 use mmb_base::Id;
+use mmb_classify::{BypassReason, FlowCounts};
 use mmb_packet::parse::vector::ParseVector;
 use mmb_packet::{Class, Layout, Packet};
 use mmb_policy::settings::FlowCacheUse;
@@ -160,18 +161,17 @@ impl Pipeline {
     fn classify(&mut self, snapshot: &Snapshot, cycles: &impl Cycles, packets: &[Packet<'_>]) {
         let Pipeline { keys, work, scratch, .. } = self;
         let layouts = &work.layouts[..packets.len()];
-        match snapshot.flow_cache {
+        let counts = match snapshot.flow_cache {
             FlowCacheUse::Auto => {
                 let classifier = (snapshot.generation, &snapshot.classifier);
-                let parsed = (packets, layouts);
-                let counts = self.flow_cache.classify(classifier, keys, parsed, scratch, || cycles.now());
-                self.cells.flow_cache(counts);
+                self.flow_cache.classify(classifier, keys, (packets, layouts), scratch, || cycles.now())
             }
             FlowCacheUse::Off => {
-                self.cells.flow_cache_off(keys.count());
                 snapshot.classifier.classify(keys, packets, layouts, scratch);
+                FlowCounts::bypassed(keys.count(), BypassReason::Off)
             }
-        }
+        };
+        self.cells.flow_cache(counts);
     }
 
     /// Finds the per-packet rules that each packet of the vector matches, if verdicts are cached: most packets need no other rules. `per_packet`
