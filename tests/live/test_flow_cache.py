@@ -29,7 +29,9 @@ def packets(mmb, rule):
 
 @pytest.fixture
 def seen(mmb):
-    """The daemon, whose workers see every packet."""
+    """A daemon that starts now, whose workers see every packet: packets of tests before say nothing about what its flow cache is worth."""
+    mmb.stop()
+    mmb.start()
     mmb("set offload off")
     yield mmb
     mmb("set offload auto")
