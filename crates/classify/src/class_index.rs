@@ -141,7 +141,7 @@ impl ClassIndex {
     /// The list of a key's rules.
     pub(crate) fn list(&self, mask: &LaneMask, key: &LaneMask) -> Option<ListId> {
         match value(&self.view, self.homes.get(mask)?.place, mask, key)? {
-            KeyRules::Rule(_) | KeyRules::Ranged(_) => None,
+            KeyRules::Rule(_) | KeyRules::Ranged(_) | KeyRules::Short(..) => None,
             KeyRules::List(list) => Some(list),
         }
     }

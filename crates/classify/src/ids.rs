@@ -1,5 +1,6 @@
 //! Ids of rules and lists, and how tables store them.
 
+use crate::ranged::ListShape;
 use mmb_base::{Id, id_types};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -100,11 +101,15 @@ id_types! {
 
     /// The only rule of a key, which has conditions.
     pub(crate) struct RangedId;
+
+    /// A short list, among those of its shape.
+    pub(crate) struct ShortId;
 }
 
-/// The kinds of rules of a key, in the upper two bits of a word: tables tell slots, lists and rules with conditions by them. Words with both bits
-/// are none.
+/// The kinds of rules of a key, in the upper two bits of a word: tables tell slots, lists and rules with conditions by them.
 const KIND: u32 = 30;
+/// The shape of a short list, below its kind. Words with a number behind all shapes are none.
+const SHAPE: u32 = 26;
 
 /// The rules of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +120,8 @@ pub(crate) enum KeyRules {
     Ranged(RangedId),
     /// Several rules, or one that is found by a TCP option.
     List(ListId),
+    /// Several rules that lie in one place.
+    Short(ListShape, ShortId),
 }
 
 impl KeyRules {
@@ -122,6 +129,9 @@ impl KeyRules {
     pub(crate) const RULE: u32 = 0;
     pub(crate) const RANGED: u32 = 1;
     pub(crate) const LIST: u32 = 2;
+    pub(crate) const SHORT: u32 = 3;
+    /// Bits of a shape.
+    pub(crate) const SHAPE_BITS: u32 = KIND - SHAPE;
 
     /// The word that tables store.
     pub(crate) fn packed(self) -> u32 {
@@ -129,6 +139,7 @@ impl KeyRules {
             KeyRules::Rule(slot) => slot.word(),
             KeyRules::Ranged(rule) => KeyRules::RANGED << KIND | rule.number(),
             KeyRules::List(list) => KeyRules::LIST << KIND | list.number(),
+            KeyRules::Short(shape, list) => KeyRules::SHORT << KIND | shape.number() << SHAPE | list.number(),
         }
     }
 
@@ -140,7 +151,7 @@ impl KeyRules {
             KeyRules::RULE => RuleSlot::of_word(number).map(KeyRules::Rule),
             KeyRules::RANGED => RangedId::new(number).map(KeyRules::Ranged),
             KeyRules::LIST => ListId::new(number).map(KeyRules::List),
-            _ => None,
+            _ => KeyRules::short(word).map(|(shape, list)| KeyRules::Short(shape, list)),
         }
     }
 
@@ -150,9 +161,29 @@ impl KeyRules {
         word >> KIND
     }
 
-    /// The number of the slot, the rule or the list of a packed word.
+    /// The number of the slot, the rule or the list of a packed word that is none of a short list.
     #[inline(always)]
     pub(crate) fn number(word: u32) -> u32 {
         word & !(3 << KIND)
+    }
+
+    /// Shape and number of a packed word of a short list; none for words that are none.
+    fn short(word: u32) -> Option<(ListShape, ShortId)> {
+        Some((
+            ListShape::new(word >> SHAPE & ((1 << KeyRules::SHAPE_BITS) - 1))?,
+            ShortId::new(KeyRules::short_index(word) as u32)?,
+        ))
+    }
+
+    /// The number of the list of a packed word of a short list, as an index.
+    #[inline(always)]
+    pub(crate) fn short_index(word: u32) -> usize {
+        (word & ((1 << SHAPE) - 1)) as usize
+    }
+
+    /// Kind and shape of a packed word, the shape in the lower [`KeyRules::SHAPE_BITS`] bits. Of words that have no shape these may be any.
+    #[inline(always)]
+    pub(crate) fn kind_and_shape(word: u32) -> usize {
+        (word >> SHAPE) as usize
     }
 }

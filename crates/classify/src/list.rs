@@ -1,4 +1,5 @@
-//! Lists: the rules of one key, unless that is a single rule that no option key finds. A single rule with conditions is a value of its own.
+//! Lists: the rules of one key, unless that is a single rule that no option key finds. A single rule with conditions is a value of its own, and
+//! so are some twenty rules about few ranges (`ranged::short`); the others are a [`RuleList`].
 //!
 //! A list tells its rules apart by what must hold besides the key: nothing (`plain`), conditions on the key's numbers, the
 //! payload or the options (`ranged`), or a TCP option of some kind with some value (`keyed`). The last are not in the list
@@ -9,9 +10,9 @@
 //! id.
 
 use crate::check::{OptionTest, RuleCheck};
-use crate::ids::{KeyRules, ListId, RangedId, RuleSlot};
+use crate::ids::{KeyRules, ListId, RangedId, RuleSlot, ShortId};
 use crate::lane_mask::LaneMask;
-use crate::ranged::{FewRules, Ranged, RangedRule};
+use crate::ranged::{FewRules, ListShape, Ranged, RangedRule, ShortLists};
 use mmb_base::{Id, IdPool, PersistentVec, prefetch};
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
@@ -144,6 +145,11 @@ impl ListEntry {
         self.option.is_none() && self.checks.is_empty()
     }
 
+    /// The rule as lists have it that is found by no option.
+    fn into_rule(self) -> RangedRule {
+        RangedRule::new(self.slot, self.checks)
+    }
+
     /// The rule as it is stored in the option table.
     pub(crate) fn behind_option(&self) -> ListEntry {
         ListEntry { option: None, ..self.clone() }
@@ -161,6 +167,14 @@ impl ListEntry {
 }
 
 impl RuleList {
+    /// A list of rules that are found by no option.
+    fn of(rules: Vec<RangedRule>) -> RuleList {
+        let beyond = rules.iter().filter(|rule| rule.reads_beyond_key()).count() as u32;
+        let (plain, ranged): (Vec<_>, Vec<_>) = rules.into_iter().partition(RangedRule::is_plain);
+        let plain = plain.iter().map(|rule| rule.slot).collect();
+        RuleList { plain, ranged: Ranged::new(ranged), keyed: None, beyond }
+    }
+
     /// Whether the rules that a packet matches here follow from its key alone.
     #[inline]
     pub(crate) fn is_of_key(&self) -> bool {
@@ -172,7 +186,7 @@ impl RuleList {
         match rule.option {
             Some(key) => self.keyed.get_or_insert_default().add(key),
             None if rule.checks.is_empty() => self.plain.push(rule.slot),
-            None => self.ranged.insert(RangedRule::new(rule.slot, rule.checks)),
+            None => self.ranged.insert(rule.into_rule()),
         }
     }
 
@@ -183,10 +197,8 @@ impl RuleList {
                 kinds.rules = kinds.rules.saturating_sub(1);
             }
             self.keyed.take_if(|kinds| kinds.rules == 0);
-        } else if rule.checks.is_empty() {
-            if let Some(at) = self.plain.iter().position(|slot| *slot == rule.slot) {
-                self.plain.swap_remove(at);
-            }
+        } else if let Some(at) = self.plain.iter().position(|slot| *slot == rule.slot) {
+            self.plain.swap_remove(at);
         } else {
             self.ranged.remove(rule.slot);
         }
@@ -194,6 +206,16 @@ impl RuleList {
 
     fn len(&self) -> usize {
         self.plain.len() + self.ranged.len() + self.keyed.as_ref().map_or(0, |kinds| kinds.rules)
+    }
+
+    /// Its rules, if they need no list any more.
+    fn as_short(&self) -> Option<Vec<RangedRule>> {
+        if self.len() > ListShape::MOST_RULES {
+            return None;
+        }
+        let mut rules = self.side_by_side()?.rules();
+        rules.extend(self.plain.iter().map(|&slot| RangedRule::plain(slot)));
+        (rules.len() < 2 || ListShape::of(&rules).is_some()).then_some(rules)
     }
 
     /// The rules with conditions, if they lie side by side and no rule is found by an option.
@@ -260,6 +282,7 @@ impl SingleRules {
 pub(crate) struct KeyedRules {
     pub(crate) lists: RuleLists,
     pub(crate) singles: SingleRules,
+    pub(crate) shorts: ShortLists,
 }
 
 /// The writer's side of the lists.
@@ -268,6 +291,7 @@ pub(crate) struct ListIndex {
     pub(crate) rules: KeyedRules,
     ids: IdPool<ListId>,
     single_ids: IdPool<RangedId>,
+    short_ids: [IdPool<ShortId>; ListShape::COUNT],
 }
 
 impl ListIndex {
@@ -277,68 +301,103 @@ impl ListIndex {
         KeyRules::List(id)
     }
 
-    fn put_single(&mut self, rule: RangedRule) -> KeyRules {
-        let id = self.single_ids.take();
-        self.rules.singles.0.set(id.index(), Some(rule));
-        KeyRules::Ranged(id)
+    /// Stores the rules of a key, none of which is found by an option, and returns `None` if there are none. `before` is a value that they may
+    /// have instead of a new one.
+    fn put_rules(&mut self, rules: Vec<RangedRule>, before: Option<KeyRules>) -> Option<KeyRules> {
+        let shape = ListShape::of(&rules).filter(|_| rules.len() > 1);
+        let before = before.and_then(|before| match before {
+            KeyRules::Short(its, id) if Some(its) == shape => Some(id),
+            other => {
+                self.free(other);
+                None
+            }
+        });
+        if let Some(shape) = shape {
+            let id = before.unwrap_or_else(|| self.short_ids[shape.index()].take());
+            self.rules.shorts.set(shape, id.index(), &rules);
+            return Some(KeyRules::Short(shape, id));
+        }
+        match &rules[..] {
+            [] => None,
+            [rule] if rule.is_plain() => Some(KeyRules::Rule(rule.slot)),
+            [rule] => {
+                let id = self.single_ids.take();
+                self.rules.singles.0.set(id.index(), Some(rule.clone()));
+                Some(KeyRules::Ranged(id))
+            }
+            _ => Some(self.put(RuleList::of(rules))),
+        }
     }
 
-    fn take_single(&mut self, id: RangedId) -> Option<RangedRule> {
-        self.single_ids.free(id);
-        self.rules.singles.0.at_mut(id.index()).take()
+    /// The rules of a value that is no list.
+    fn rules(&self, value: KeyRules) -> Vec<RangedRule> {
+        match value {
+            KeyRules::Rule(slot) => vec![RangedRule::plain(slot)],
+            KeyRules::Ranged(id) => self.rules.singles.at(id).cloned().into_iter().collect(),
+            KeyRules::Short(shape, id) => self.rules.shorts.rules(shape, id.index()),
+            KeyRules::List(_) => Vec::new(),
+        }
+    }
+
+    /// Forgets what a value refers to.
+    fn free(&mut self, value: KeyRules) {
+        match value {
+            KeyRules::Rule(_) => {}
+            KeyRules::Ranged(id) => {
+                self.rules.singles.0.set(id.index(), None);
+                self.single_ids.free(id);
+            }
+            KeyRules::Short(shape, id) => self.short_ids[shape.index()].free(id),
+            KeyRules::List(id) => {
+                self.rules.lists.0.set(id.index(), None);
+                self.ids.free(id);
+            }
+        }
     }
 
     /// The rules of a key after one more is added to those that it has, if any; also their number.
-    pub(crate) fn insert(&mut self, rules: Option<KeyRules>, rule: ListEntry) -> (KeyRules, usize) {
-        let mut list = RuleList::default();
-        match rules {
-            None if rule.is_plain() => return (KeyRules::Rule(rule.slot), 1),
-            None if rule.option.is_none() => {
-                return (self.put_single(RangedRule::new(rule.slot, rule.checks)), 1);
-            }
-            None => {}
-            Some(KeyRules::Rule(slot)) => list.plain = vec![slot],
-            Some(KeyRules::Ranged(id)) => {
-                if let Some(single) = self.take_single(id) {
-                    list.beyond += u32::from(single.reads_beyond_key());
-                    list.ranged.insert(single);
-                }
-            }
-            Some(KeyRules::List(id)) => {
-                let list = self.rules.lists.change(id);
-                list.add(rule);
-                return (KeyRules::List(id), list.len());
-            }
+    pub(crate) fn insert(&mut self, before: Option<KeyRules>, rule: ListEntry) -> (KeyRules, usize) {
+        if let Some(KeyRules::List(id)) = before {
+            let list = self.rules.lists.change(id);
+            list.add(rule);
+            return (KeyRules::List(id), list.len());
         }
+        let mut rules = before.map(|before| self.rules(before)).unwrap_or_default();
+        let len = rules.len() + 1;
+        if rule.option.is_none() {
+            let alone = KeyRules::Rule(rule.slot);
+            rules.push(rule.into_rule());
+            // Rules have a value.
+            return (self.put_rules(rules, before).unwrap_or(alone), len);
+        }
+        let mut list = RuleList::of(rules);
         list.add(rule);
-        let len = list.len();
+        if let Some(before) = before {
+            self.free(before);
+        }
         (self.put(list), len)
     }
 
     /// The rules of a key after one is removed; `None` if no other is left.
-    pub(crate) fn remove(&mut self, rules: KeyRules, rule: &ListEntry) -> Option<KeyRules> {
-        let id = match rules {
-            KeyRules::Rule(_) => return None,
-            KeyRules::Ranged(id) => {
-                self.take_single(id);
-                return None;
+    pub(crate) fn remove(&mut self, before: KeyRules, rule: &ListEntry) -> Option<KeyRules> {
+        let rules = match before {
+            KeyRules::List(id) => {
+                let list = self.rules.lists.change(id);
+                list.remove(rule);
+                match list.as_short() {
+                    Some(rules) => rules,
+                    None => return Some(before),
+                }
             }
-            KeyRules::List(id) => id,
+            _ => {
+                let mut rules = self.rules(before);
+                if let Some(at) = rules.iter().position(|other| other.slot == rule.slot) {
+                    rules.swap_remove(at);
+                }
+                rules
+            }
         };
-        let list = self.rules.lists.change(id);
-        list.remove(rule);
-        let alone = match (list.len(), &list.plain[..]) {
-            (0, _) => None,
-            (1, &[slot]) => Some(KeyRules::Rule(slot)),
-            (1, _) => match list.ranged.only() {
-                Some(single) => Some(self.put_single(single)),
-                None => return Some(rules),
-            },
-            _ => return Some(rules),
-        };
-        self.rules.lists.0.set(id.index(), None);
-        self.ids.free(id);
-        alone
+        self.put_rules(rules, Some(before))
     }
 }
 
@@ -362,6 +421,13 @@ mod tests {
             Some(KeyRules::Ranged(id)) => {
                 assert!(index.rules.singles.at(id).is_some(), "the rule is there");
                 (Vec::new(), 1, 0)
+            }
+            Some(KeyRules::Short(shape, id)) => {
+                let rules = index.rules.shorts.rules(shape, id.index());
+                let (plain, ranged): (Vec<_>, Vec<_>) = rules.into_iter().partition(RangedRule::is_plain);
+                let mut plain: Vec<_> = plain.iter().map(|rule| rule.slot).collect();
+                plain.sort_unstable();
+                (plain, ranged.len(), 0)
             }
             Some(KeyRules::List(id)) => {
                 let list = index.rules.lists.at(id).expect("the list is there");

@@ -1,10 +1,10 @@
 //! The rules that a vector's packets matched, and the scratch memory of the search. One worker owns and writes it.
 
 use crate::VECTOR;
-use crate::ids::RuleSlot;
+use crate::ids::{KeyRules, RuleSlot};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
-use crate::ranged::LazyOptions;
+use crate::ranged::{LazyOptions, ListShape};
 use mmb_base::Id;
 
 /// The most matches of one vector that there is room for ahead of any policy; memory that is never touched costs nothing.
@@ -19,6 +19,7 @@ pub struct Scratch {
     pub(crate) probe: ProbeColumns,
     /// What keys of the class led to, still to be looked at.
     pub(crate) found: Vec<Found>,
+    kinds: FoundKinds,
     pub(crate) options: LazyOptions,
     pub(crate) pairs: Pairs,
     /// Matches in the order of finding.
@@ -55,11 +56,92 @@ pub(crate) struct Found {
     pub(crate) rules: u32,
 }
 
+/// Finds that are looked at together: the first lines of their lists fit the smallest cache.
+pub(crate) const AHEAD: usize = 128;
+
+/// Finds by kind, each kind in the order of finding.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundKinds {
+    found: Box<[[Found; AHEAD]; FoundKinds::ROOM]>,
+    len: [usize; FoundKinds::ROOM],
+}
+
+impl Default for FoundKinds {
+    fn default() -> FoundKinds {
+        FoundKinds {
+            found: Box::new([[Found::default(); AHEAD]; FoundKinds::ROOM]),
+            len: [0; FoundKinds::ROOM],
+        }
+    }
+}
+
+impl FoundKinds {
+    /// Rules with conditions, lists, short lists by shape, and room.
+    const ROOM: usize = 16;
+
+    /// The place of each kind and shape. Rules without conditions are not looked at.
+    const PLACES: [u8; 4 << KeyRules::SHAPE_BITS] = {
+        let mut places = [0; 4 << KeyRules::SHAPE_BITS];
+        let mut at = 0;
+        while at < places.len() {
+            places[at] = match (at >> KeyRules::SHAPE_BITS) as u32 {
+                KeyRules::LIST => 1,
+                KeyRules::SHORT => 2 + at as u8 % (1 << KeyRules::SHAPE_BITS),
+                _ => 0,
+            };
+            at += 1;
+        }
+        places
+    };
+
+    /// Replaces them by others, at most [`AHEAD`].
+    #[inline]
+    pub(crate) fn sort(&mut self, found: &[Found]) {
+        self.len = [0; FoundKinds::ROOM];
+        for &found in found {
+            // Which kind it is is a coin toss: an index, not a branch. No word has the number behind the last shape.
+            let place =
+                usize::from(FoundKinds::PLACES[KeyRules::kind_and_shape(found.rules)]) % FoundKinds::ROOM;
+            self.found[place][self.len[place] % AHEAD] = found;
+            self.len[place] += 1;
+        }
+    }
+
+    fn of(&self, kind: usize) -> &[Found] {
+        self.found[kind].get(..self.len[kind]).unwrap_or_default()
+    }
+
+    /// Rules with conditions that are alone under their keys.
+    pub(crate) fn singles(&self) -> &[Found] {
+        self.of(0)
+    }
+
+    /// Lists.
+    pub(crate) fn lists(&self) -> &[Found] {
+        self.of(1)
+    }
+
+    /// Short lists of a shape: keys, and the numbers of the lists.
+    #[inline(always)]
+    pub(crate) fn shorts(&self, shape: ListShape) -> impl Iterator<Item = (u8, usize)> {
+        self.of(2 + shape.index()).iter().map(|found| (found.key, KeyRules::short_index(found.rules)))
+    }
+}
+
+/// What looking at finds writes to.
+pub(crate) struct MatchParts<'a> {
+    pub(crate) probe: &'a mut ProbeColumns,
+    pub(crate) pairs: &'a mut Pairs,
+    pub(crate) options: &'a mut LazyOptions,
+    pub(crate) log: Log<'a>,
+}
+
 impl Default for Scratch {
     fn default() -> Self {
         Scratch {
             probe: ProbeColumns::default(),
             found: Vec::with_capacity(MATCHES + AT_ONCE),
+            kinds: FoundKinds::default(),
             options: LazyOptions::default(),
             pairs: Pairs::default(),
             log: Vec::with_capacity(MATCHES + AT_ONCE),
@@ -141,11 +223,11 @@ impl Scratch {
         (probe, found, Log { log, beyond })
     }
 
-    /// The parts that matching against lists needs.
+    /// What was found, and the parts that looking at it needs.
     #[inline]
-    pub(crate) fn list_parts(&mut self) -> (&mut ProbeColumns, &mut Pairs, &mut LazyOptions, Log<'_>) {
-        let Scratch { probe, pairs, options, log, beyond, .. } = self;
-        (probe, pairs, options, Log { log, beyond })
+    pub(crate) fn match_parts(&mut self) -> (&[Found], &mut FoundKinds, MatchParts<'_>) {
+        let Scratch { probe, found, kinds, pairs, options, log, beyond, .. } = self;
+        (found, kinds, MatchParts { probe, pairs, options, log: Log { log, beyond } })
     }
 
     /// Room to note matches that are known without a search, at most [`MOST_KNOWN`] of a packet.

@@ -8,7 +8,8 @@
 //! One worker owns a [`ProbeColumns`].
 
 use crate::VECTOR;
-use crate::segment::{NONE, QuickProbe, SegmentShape};
+use crate::matches::Found;
+use crate::segment::{NONE, SegmentShape};
 use crate::simd::Hashes;
 use crate::table::TupleTable;
 use mmb_base::prefetch;
@@ -67,14 +68,35 @@ pub(crate) struct ProbeColumns {
     candidates: Box<[ProbeCandidate; ROOM]>,
     len: usize,
     runs: Vec<TableRun>,
-    /// The result of each candidate's first bucket: a value, [`NOTHING`] or [`MORE`].
-    values: Box<[u32; ROOM]>,
+    first: Box<FirstBuckets>,
 }
 
-/// The key is not there. No list and no rule has such a number.
-const NOTHING: u32 = NONE;
-/// It takes a longer look.
-const MORE: u32 = NONE - 1;
+/// What candidates of one table found in their first buckets.
+#[derive(Clone, Debug)]
+struct FirstBuckets {
+    /// By candidate: as many values as a key can have in a bucket, [`NONE`] in place of those that it has not.
+    values: [u32; FOUND],
+    /// By candidate: whether the search goes on in the next bucket.
+    goes_on: [u8; VECTOR],
+    /// Keys with their values.
+    found: [Found; FOUND],
+    /// The candidates whose search goes on.
+    unfinished: [u8; VECTOR],
+}
+
+/// Room for what a vector's candidates find: no bucket has more places.
+const FOUND: usize = 4 * VECTOR;
+
+impl Default for FirstBuckets {
+    fn default() -> FirstBuckets {
+        FirstBuckets {
+            values: [NONE; FOUND],
+            goes_on: [0; VECTOR],
+            found: [Found::default(); FOUND],
+            unfinished: [0; VECTOR],
+        }
+    }
+}
 
 impl Default for ProbeColumns {
     fn default() -> Self {
@@ -87,7 +109,7 @@ impl Default for ProbeColumns {
             candidates: Box::new([ProbeCandidate::default(); ROOM]),
             len: 0,
             runs: Vec::with_capacity(ROOM),
-            values: Box::new([NOTHING; ROOM]),
+            first: Box::default(),
         }
     }
 }
@@ -151,18 +173,18 @@ impl ProbeColumns {
         for &TableRun { table: number, end } in &self.runs {
             let table = table(number);
             let candidates = &self.candidates[start..end];
-            let values = &mut self.values[start..end];
+            let first = &mut self.first;
             match table.shape {
                 SegmentShape::SMALL => {
-                    verify_run::<4, 3, 1>(level, table, lanes, candidates, values, &mut hit)
+                    verify_run::<4, 3, 1>(level, table, lanes, candidates, first, &mut hit)
                 }
                 SegmentShape::MIDDLE => {
-                    verify_run::<6, 2, 1>(level, table, lanes, candidates, values, &mut hit)
+                    verify_run::<6, 2, 1>(level, table, lanes, candidates, first, &mut hit)
                 }
                 SegmentShape::LARGE => {
-                    verify_run::<14, 1, 1>(level, table, lanes, candidates, values, &mut hit)
+                    verify_run::<14, 1, 1>(level, table, lanes, candidates, first, &mut hit)
                 }
-                _ => verify_run::<20, 1, 2>(level, table, lanes, candidates, values, &mut hit),
+                _ => verify_run::<20, 1, 2>(level, table, lanes, candidates, first, &mut hit),
             }
             start = end;
         }
@@ -242,14 +264,14 @@ impl Kernel for FilterStep<'_> {
     }
 }
 
-/// The third step, for the candidates of one table.
+/// The third step, for the candidates of one table: at most as many as a vector has keys.
 #[inline]
 fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
     level: SimdLevel,
     table: &TupleTable,
     lanes: &[Column],
     candidates: &[ProbeCandidate],
-    values: &mut [u32],
+    first: &mut FirstBuckets,
     hit: &mut impl FnMut(u8, u32),
 ) {
     let mut columns: [&Column; LANES] = [&lanes[0]; LANES];
@@ -258,49 +280,81 @@ fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
     }
     // Lanes beyond the table's are compared under masks of zeros.
     let masks = table.masks.as_chunks::<LANES>().0;
-    level.run(QuickProbes::<LANES, PLACES, LINES> { table, columns, masks, candidates, values });
-    for (&ProbeCandidate { hash, key }, &value) in candidates.iter().zip(&*values) {
-        match value {
-            NOTHING => {}
-            MORE => {
-                let packet = columns.map(|column| column[usize::from(key)]);
-                let reader = table.reader(hash);
-                reader.find::<LANES, PLACES, LINES>(hash, &packet, masks, |value| hit(key, value));
-            }
-            value => hit(key, value),
-        }
+    let (mut found, mut unfinished) = (0, 0);
+    let len = (&mut found, &mut unfinished);
+    if masks.len() == 1 {
+        level.run(CompareFirst::<LANES, PLACES, LINES, 1> { table, columns, masks, candidates, first, len });
+    } else {
+        level.run(CompareFirst::<LANES, PLACES, LINES, PLACES> {
+            table,
+            columns,
+            masks,
+            candidates,
+            first,
+            len,
+        });
+    }
+    for &Found { key, rules } in first.found.iter().take(found) {
+        hit(key, rules);
+    }
+    for &at in first.unfinished.iter().take(unfinished) {
+        let ProbeCandidate { hash, key } = candidates[usize::from(at)];
+        let packet = columns.map(|column| column[usize::from(key)]);
+        table.reader(hash).find_on::<LANES, PLACES, LINES>(hash, &packet, masks, |value| hit(key, value));
     }
 }
 
-/// A look at every candidate's first bucket.
-struct QuickProbes<'a, const LANES: usize, const PLACES: usize, const LINES: usize> {
+/// Compares every candidate with its first bucket, in which a key can have `VALUES` values: under a single mask one, else as many as there are
+/// places. What a candidate finds is not to be predicted: nothing branches on it, and no candidate waits for what the one before found.
+struct CompareFirst<'a, const LANES: usize, const PLACES: usize, const LINES: usize, const VALUES: usize> {
     table: &'a TupleTable,
     columns: [&'a Column; LANES],
     masks: &'a [[u32; LANES]],
     candidates: &'a [ProbeCandidate],
-    values: &'a mut [u32],
+    first: &'a mut FirstBuckets,
+    /// The number of finds, and of candidates whose search goes on.
+    len: (&'a mut usize, &'a mut usize),
 }
 
-impl<const LANES: usize, const PLACES: usize, const LINES: usize> Kernel
-    for QuickProbes<'_, LANES, PLACES, LINES>
+impl<const LANES: usize, const PLACES: usize, const LINES: usize, const VALUES: usize> Kernel
+    for CompareFirst<'_, LANES, PLACES, LINES, VALUES>
 {
     #[inline(always)]
     fn run(self) {
-        let QuickProbes { table, columns, masks, candidates, values } = self;
-        let alone = masks.len() == 1;
-        for (&ProbeCandidate { hash, key }, value) in candidates.iter().zip(values) {
-            let packet = columns.map(|column| column[usize::from(key)]);
-            let reader = table.reader(hash);
-            *value = match reader.quick_probe::<LANES, PLACES, LINES>(hash, &packet, masks, alone) {
-                QuickProbe::Nothing => NOTHING,
-                QuickProbe::One(value) => value,
-                QuickProbe::More => {
-                    // The next bucket is on its way while other candidates are looked at.
-                    prefetch(reader.line(table.shape, hash.wrapping_add(1)));
-                    MORE
+        let CompareFirst { table, columns, masks, candidates, first, len } = self;
+        let FirstBuckets { values, goes_on, found, unfinished } = first;
+        let values = &mut values.as_chunks_mut::<VALUES>().0[..candidates.len()];
+        let goes_on = &mut goes_on[..candidates.len()];
+        for ((candidate, values), goes_on) in candidates.iter().zip(&mut *values).zip(&mut *goes_on) {
+            let packet = columns.map(|column| column[usize::from(candidate.key)]);
+            let reader = table.reader(candidate.hash);
+            let bucket = reader.compare::<LANES, PLACES, LINES>(candidate.hash, &packet, masks);
+            if VALUES == 1 {
+                values[0] = bucket.only();
+                *goes_on = u8::from(bucket.goes_on() & (values[0] == NONE));
+            } else {
+                for (place, value) in values.iter_mut().enumerate() {
+                    *value = bucket.value(place);
                 }
-            };
+                *goes_on = u8::from(bucket.goes_on());
+            }
         }
+        let (mut end, mut left) = (0, 0);
+        for (at, ((candidate, values), &goes_on)) in candidates.iter().zip(values).zip(&*goes_on).enumerate()
+        {
+            for &mut rules in values {
+                found[end % FOUND] = Found { key: candidate.key, rules };
+                end += usize::from(rules != NONE);
+            }
+            unfinished[left % VECTOR] = at as u8;
+            left += usize::from(goes_on);
+        }
+        for &at in unfinished.iter().take(left) {
+            // The next buckets are on their way while the first ones' finds are looked at.
+            let hash = candidates[usize::from(at)].hash;
+            prefetch(table.reader(hash).line(table.shape, hash.wrapping_add(1)));
+        }
+        (*len.0, *len.1) = (end, left);
     }
 }
 

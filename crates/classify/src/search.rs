@@ -5,10 +5,9 @@ use crate::check::CheckedPacket;
 use crate::flat::Flat;
 use crate::ids::{KeyRules, ListId, RangedId, RuleSlot};
 use crate::list::{KeyedRules, OptionKinds, RuleList};
-use crate::matches::{Found, Log, Scratch};
+use crate::matches::{AHEAD, Found, FoundKinds, Log, MatchParts, Scratch};
 use crate::pairs::Pairs;
-use crate::probe::ProbeColumns;
-use crate::ranged::LazyOptions;
+use crate::ranged::{LazyOptions, ListShape};
 use crate::table::TupleTable;
 use mmb_base::Id;
 use mmb_base::simd::{Kernel, SimdLevel};
@@ -94,84 +93,65 @@ impl ClassTables {
     }
 }
 
-/// Number of finds that are handled together: the first lines of their lists fit the smallest cache.
-const AHEAD: usize = 128;
-
-/// Finds of some kinds, in the order of finding.
-struct FoundKind {
-    found: [Found; AHEAD],
-    len: usize,
-}
-
-impl FoundKind {
-    fn new() -> FoundKind {
-        FoundKind { found: [Found::default(); AHEAD], len: 0 }
-    }
-
-    /// Adds a find if it is of the kind.
-    #[inline(always)]
-    fn push_if(&mut self, is: bool, found: Found) {
-        // No more are added than are handled together.
-        self.found[self.len % AHEAD] = found;
-        self.len += usize::from(is);
-    }
-
-    fn found(&self) -> &[Found] {
-        self.found.get(..self.len).unwrap_or_default()
-    }
-}
-
 /// Holds packets against what their keys led to, each kind in a loop of its own.
 fn match_found(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: &mut Scratch) {
-    let found = std::mem::take(&mut scratch.found);
-    scratch.options.clear();
+    let (found, kinds, mut parts) = scratch.match_parts();
+    parts.options.clear();
     for found in found.chunks(AHEAD) {
-        let (mut singles, mut listed) = (FoundKind::new(), FoundKind::new());
-        for &found in found {
-            let kind = KeyRules::kind(found.rules);
-            singles.push_if(kind == KeyRules::RANGED, found);
-            listed.push_if(kind == KeyRules::LIST, found);
+        kinds.sort(found);
+        for shape in ListShape::all() {
+            shared.rules.shorts.fetch(shape, kinds.shorts(shape).map(|(_, list)| list));
         }
-        if singles.len > 0 {
-            match_singles(shared, vector, singles.found(), scratch);
+        for found in kinds.singles() {
+            if let Some(id) = RangedId::new(KeyRules::number(found.rules)) {
+                shared.rules.singles.fetch(id);
+            }
         }
-        if listed.len > 0 {
-            match_lists(shared, vector, listed.found(), scratch);
+        shared.level.run(MatchShorts { shared, vector, kinds, log: &mut parts.log });
+        if !kinds.singles().is_empty() {
+            let MatchParts { options, log, .. } = &mut parts;
+            shared.level.run(MatchSingles { shared, vector, found: kinds.singles(), options, log });
+        }
+        if !kinds.lists().is_empty() {
+            match_lists(shared, vector, kinds.lists(), &mut parts);
         }
     }
-    let (probe, pairs, options, mut log) = scratch.list_parts();
-    match_options(pairs, shared, vector, probe, options, &mut log);
-    scratch.found = found;
+    match_options(shared, vector, &mut parts);
+}
+
+/// Holds packets against the short lists that their keys led to.
+struct MatchShorts<'s, 'a, 'b, 'w, 'l> {
+    shared: SearchTables<'s>,
+    vector: SearchVector<'a, 'b>,
+    kinds: &'s FoundKinds,
+    log: &'w mut Log<'l>,
+}
+
+impl Kernel for MatchShorts<'_, '_, '_, '_, '_> {
+    #[inline(always)]
+    fn run(self) {
+        let MatchShorts { shared, vector, kinds, log } = self;
+        for shape in ListShape::all() {
+            shared.rules.shorts.find(shape, vector.lanes, kinds.shorts(shape), |key, bits, slots| {
+                log.hits(vector.of[usize::from(key)], bits, slots);
+            });
+        }
+    }
 }
 
 /// Holds packets against rules with conditions that are alone under their keys.
-fn match_singles(
-    shared: SearchTables<'_>,
-    vector: SearchVector<'_, '_>,
-    found: &[Found],
-    scratch: &mut Scratch,
-) {
-    for found in found {
-        if let Some(id) = RangedId::new(KeyRules::number(found.rules)) {
-            shared.rules.singles.fetch(id);
-        }
-    }
-    let (_, _, options, log) = scratch.list_parts();
-    shared.level.run(MatchSingles { shared, vector, found, options, log });
-}
-
-struct MatchSingles<'s, 'a, 'b, 'w> {
+struct MatchSingles<'s, 'a, 'b, 'w, 'l> {
     shared: SearchTables<'s>,
     vector: SearchVector<'a, 'b>,
     found: &'s [Found],
     options: &'w mut LazyOptions,
-    log: Log<'w>,
+    log: &'w mut Log<'l>,
 }
 
-impl Kernel for MatchSingles<'_, '_, '_, '_> {
+impl Kernel for MatchSingles<'_, '_, '_, '_, '_> {
     #[inline(always)]
     fn run(self) {
-        let MatchSingles { shared, vector, found, options, mut log } = self;
+        let MatchSingles { shared, vector, found, options, log } = self;
         for &Found { key, rules } in found {
             let Some(id) = RangedId::new(KeyRules::number(rules)) else { continue };
             let Some(rule) = shared.rules.singles.at(id) else { continue };
@@ -193,17 +173,17 @@ fn match_lists(
     shared: SearchTables<'_>,
     vector: SearchVector<'_, '_>,
     found: &[Found],
-    scratch: &mut Scratch,
+    parts: &mut MatchParts<'_>,
 ) {
     let list = |found: &Found| shared.rules.lists.at(ListId::new(KeyRules::number(found.rules))?);
     found.iter().filter_map(list).for_each(RuleList::fetch);
     found.iter().filter_map(list).for_each(RuleList::fetch_rules);
-    let (probe, pairs, options, mut log) = scratch.list_parts();
-    let mut others = FoundKind::new();
-    shared.level.run(MatchLists { shared, vector, found, others: &mut others, options, log: &mut log });
+    let (mut others, mut len) = ([Found::default(); AHEAD], 0);
+    let MatchParts { options, log, .. } = &mut *parts;
+    shared.level.run(MatchLists { shared, vector, found, others: (&mut others, &mut len), options, log });
     // Keys that a small table found stand list by list.
     let mut keys = [0; AHEAD];
-    for run in others.found().chunk_by(|a, b| a.rules == b.rules) {
+    for run in others[..len].chunk_by(|a, b| a.rules == b.rules) {
         let Some(id) = ListId::new(KeyRules::number(run[0].rules)) else { continue };
         let Some(list) = shared.rules.lists.at(id) else { continue };
         for (key, found) in keys.iter_mut().zip(run) {
@@ -211,15 +191,15 @@ fn match_lists(
         }
         let keys = &keys[..run.len()];
         if !list.is_of_key() {
-            keys.iter().for_each(|&key| log.read_beyond_key(vector.of[usize::from(key)]));
+            keys.iter().for_each(|&key| parts.log.read_beyond_key(vector.of[usize::from(key)]));
         }
-        match_list(list, shared.level, vector, keys, options, &mut log);
+        match_list(list, shared.level, vector, keys, parts.options, &mut parts.log);
         let Some(kinds) = &list.keyed else { continue };
         let mut rest = keys;
         while !rest.is_empty() {
-            rest = ask_options((id, kinds), vector, rest, pairs);
+            rest = ask_options((id, kinds), vector, rest, parts.pairs);
             if !rest.is_empty() {
-                match_options(pairs, shared, vector, probe, options, &mut log);
+                match_options(shared, vector, parts);
             }
         }
     }
@@ -249,7 +229,8 @@ struct MatchLists<'s, 'a, 'b, 'w, 'l> {
     shared: SearchTables<'s>,
     vector: SearchVector<'a, 'b>,
     found: &'s [Found],
-    others: &'w mut FoundKind,
+    /// Those of other lists, and how many.
+    others: (&'w mut [Found; AHEAD], &'w mut usize),
     options: &'w mut LazyOptions,
     log: &'w mut Log<'l>,
 }
@@ -262,7 +243,9 @@ impl Kernel for MatchLists<'_, '_, '_, '_, '_> {
             let Some(id) = ListId::new(KeyRules::number(found.rules)) else { continue };
             let Some(list) = shared.rules.lists.at(id) else { continue };
             let Some(few) = list.side_by_side() else {
-                others.push_if(true, found);
+                // As many as were found at most.
+                others.0[*others.1 % AHEAD] = found;
+                *others.1 += 1;
                 continue;
             };
             let packet = vector.of[usize::from(found.key)];
@@ -304,14 +287,8 @@ fn match_list(
 
 /// Looks the pairs up in the option table, and holds packets against what is there.
 #[inline(never)]
-fn match_options(
-    pairs: &mut Pairs,
-    shared: SearchTables<'_>,
-    vector: SearchVector<'_, '_>,
-    probe: &mut ProbeColumns,
-    options: &mut LazyOptions,
-    log: &mut Log<'_>,
-) {
+fn match_options(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, parts: &mut MatchParts<'_>) {
+    let MatchParts { probe, pairs, options, log } = parts;
     let table = |_| shared.options;
     probe.filter(shared.level, table, pairs.lanes(), pairs.len(), 0);
     probe.finish(shared.level, table);
@@ -329,6 +306,12 @@ fn match_options(
                 if let Some(list) = shared.rules.lists.at(list) {
                     match_list(list, shared.level, vector, &[key], options, log);
                 }
+            }
+            Some(KeyRules::Short(shape, list)) => {
+                let keys = [(key, list.index())].into_iter();
+                shared.rules.shorts.find(shape, vector.lanes, keys, |key, bits, slots| {
+                    log.hits(vector.of[usize::from(key)], bits, slots);
+                });
             }
             None => {}
         }

@@ -115,15 +115,38 @@ pub(crate) fn empty(shape: SegmentShape, buckets: usize, depth: u32) -> Segment 
     lines.into()
 }
 
-/// The result of a look at the first bucket of a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QuickProbe {
-    /// The key is not there.
-    Nothing,
-    /// Its only value.
-    One(u32),
-    /// It takes a longer look.
-    More,
+/// A bucket that was compared with a key.
+#[derive(Clone, Copy)]
+pub(crate) struct ComparedBucket<'a, const LANES: usize, const PLACES: usize, const LINES: usize> {
+    lines: &'a [SegmentLine],
+    /// A bit for each place whose key agrees.
+    agree: u32,
+    /// The last word.
+    numbers: u32,
+}
+
+impl<const LANES: usize, const PLACES: usize, const LINES: usize> ComparedBucket<'_, LANES, PLACES, LINES> {
+    /// The value of a place, or [`NONE`] if it is not the key's.
+    #[inline(always)]
+    pub(crate) fn value(&self, place: usize) -> u32 {
+        let value = word_of(self.lines, const { SegmentShape::new(LANES, PLACES, LINES) }.value(place));
+        // In a free place, which may hold an old key, it is none.
+        if self.agree >> place & 1 != 0 { value } else { NONE }
+    }
+
+    /// The value of the key, of which there is at most one, or [`NONE`].
+    #[inline(always)]
+    pub(crate) fn only(&self) -> u32 {
+        // Which place it is in is a coin toss: it is an index, not a branch. Without any it is the last one.
+        let live = (0..PLACES).fold(0, |live, place| live | u32::from(self.value(place) != NONE) << place);
+        self.value((live | 1 << (PLACES - 1)).trailing_zeros() as usize)
+    }
+
+    /// Whether entries of the key may lie in the next bucket.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self) -> bool {
+        self.numbers >> 24 != 0
+    }
 }
 
 #[inline(always)]
@@ -151,45 +174,18 @@ impl<'a> SegmentReader<'a> {
         &self.lines[HEAD + bucket * shape.lines]
     }
 
-    /// Looks at the first bucket of a hash; see [`SegmentReader::find`] for the rest. `alone`: no two entries agree with one key.
+    /// Compares the bucket that a hash selects with a key: of `masks`, each entry under that of its member number. See
+    /// [`SegmentReader::find_on`] for the next ones.
     #[inline(always)]
-    pub(crate) fn quick_probe<const LANES: usize, const PLACES: usize, const LINES: usize>(
+    pub(crate) fn compare<const LANES: usize, const PLACES: usize, const LINES: usize>(
         self,
         hash: u32,
         key: &[u32; LANES],
         masks: &[[u32; LANES]],
-        alone: bool,
-    ) -> QuickProbe {
-        let shape = const { SegmentShape::new(LANES, PLACES, LINES) };
+    ) -> ComparedBucket<'a, LANES, PLACES, LINES> {
         let bucket = hash as usize & (self.buckets - 1);
-        let Some((agree, numbers, lines)) = self.agreeing::<LANES, PLACES, LINES>(bucket, key, masks) else {
-            return QuickProbe::Nothing;
-        };
-        // Which place it is in is a coin toss: it is an index, not a branch. Without any it is the last, which does not count.
-        let place = (agree | 1 << (PLACES - 1)).trailing_zeros() as usize;
-        let value = word_of(lines, shape.values() + place);
-        let found = agree.count_ones();
-        let goes_on = numbers >> 24 != 0;
-        // A free place may hold an old key.
-        if found == 1 && value != NONE && (alone || !goes_on) {
-            QuickProbe::One(value)
-        } else if found == 0 && !goes_on {
-            QuickProbe::Nothing
-        } else {
-            QuickProbe::More
-        }
-    }
-
-    /// The places of a bucket whose keys agree, a bit each, its last word, its lines.
-    #[inline(always)]
-    fn agreeing<const LANES: usize, const PLACES: usize, const LINES: usize>(
-        self,
-        bucket: usize,
-        key: &[u32; LANES],
-        masks: &[[u32; LANES]],
-    ) -> Option<(u32, u32, &'a [SegmentLine])> {
         let first = HEAD + bucket * LINES;
-        let lines = self.lines.get(first..first + LINES)?;
+        let lines = &self.lines[first..first + LINES];
         let numbers = word_of(lines, const { SegmentShape::new(LANES, PLACES, LINES).last_word() });
         let mut agree = 0;
         for place in 0..PLACES {
@@ -200,38 +196,25 @@ impl<'a> SegmentReader<'a> {
             }
             agree |= u32::from(differ == 0) << place;
         }
-        Some((agree, numbers, lines))
+        ComparedBucket { lines, agree, numbers }
     }
 
-    /// Calls `hit` with the value of every entry of this hash whose key agrees with `key` under its mask: of `masks`, the
-    /// `LANES` from its member number on.
+    /// Calls `hit` with the value of every entry of this hash whose key agrees with `key`, of those behind its first bucket, from which the
+    /// search goes on.
     #[inline(always)]
-    pub(crate) fn find<const LANES: usize, const PLACES: usize, const LINES: usize>(
+    pub(crate) fn find_on<const LANES: usize, const PLACES: usize, const LINES: usize>(
         self,
         hash: u32,
         key: &[u32; LANES],
         masks: &[[u32; LANES]],
         mut hit: impl FnMut(u32),
     ) {
-        let shape = const { SegmentShape::new(LANES, PLACES, LINES) };
-        let mut bucket = hash as usize & (self.buckets - 1);
-        for _ in 0..=REACH {
-            let Some((mut agree, numbers, lines)) = self.agreeing::<LANES, PLACES, LINES>(bucket, key, masks)
-            else {
-                return;
-            };
-            while agree != 0 {
-                let value = word_of(lines, shape.values() + agree.trailing_zeros() as usize);
-                // A free place may hold an old key.
-                if value != NONE {
-                    hit(value);
-                }
-                agree &= agree - 1;
-            }
-            if numbers >> 24 == 0 {
+        for step in 1..=REACH as u32 {
+            let bucket = self.compare::<LANES, PLACES, LINES>(hash.wrapping_add(step), key, masks);
+            (0..PLACES).map(|place| bucket.value(place)).filter(|&value| value != NONE).for_each(&mut hit);
+            if !bucket.goes_on() {
                 return;
             }
-            bucket = (bucket + 1) & (self.buckets - 1);
         }
     }
 
@@ -432,18 +415,18 @@ mod tests {
             let (hash, packet) = (hash(number & 0xff), key::<LANES>(0, number));
             let its = |member: u8| model.get(&(member, number & mask(member))).copied();
             let mut expected: Vec<u32> = [0, 1].into_iter().filter_map(its).collect();
-            let mut found = Vec::new();
-            reader.find::<LANES, PLACES, LINES>(hash, &packet, &masks, |value| found.push(value));
+            let bucket = reader.compare::<LANES, PLACES, LINES>(hash, &packet, &masks);
+            let mut found: Vec<u32> =
+                (0..PLACES).map(|place| bucket.value(place)).filter(|&value| value != NONE).collect();
+            if expected.len() == 1 && !found.is_empty() {
+                assert_eq!(bucket.only(), found[0]);
+            }
+            let first = found.len();
+            reader.find_on::<LANES, PLACES, LINES>(hash, &packet, &masks, |value| found.push(value));
+            assert!(bucket.goes_on() || found.len() == first, "{number:#x}");
             found.sort_unstable();
             expected.sort_unstable();
             assert_eq!(found, expected, "{number:#x}");
-            for alone in [false, expected.len() < 2] {
-                match reader.quick_probe::<LANES, PLACES, LINES>(hash, &packet, &masks, alone) {
-                    QuickProbe::Nothing => assert_eq!(expected, [0; 0], "{number:#x}"),
-                    QuickProbe::One(value) => assert_eq!(expected, [value], "{number:#x}"),
-                    QuickProbe::More => {}
-                }
-            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The rules of one list that have conditions: rules of the same mask and value that differ in ranges and other checks.
 //!
 //! Purpose: [`Ranged::find_all`] tells which of them hold for a packet. Some tens of rules lie side by side and are compared eight at a time
-//! (`few`). More are put into blocks (`block`), where each field's number selects a row of bits (`table`, `index`, `rows`), and the rows of all
+//! (`few`); the usual list of them is one by itself (`short`). More are put into blocks (`block`), where each field's number selects a row of bits (`table`, `index`, `rows`), and the rows of all
 //! fields together leave the rules that hold (Lakshman and Stiliadis, SIGCOMM 1998). What bits do not say (payloads, IPv6 addresses, options) is
 //! checked on the rules that are left. A key's only rule is no list but a [`RangedRule`] by itself (`rule`).
 //!
@@ -14,6 +14,7 @@ mod index;
 mod options;
 mod rows;
 mod rule;
+mod short;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ mod tests;
 pub(crate) use few::FewRules;
 pub(crate) use options::LazyOptions;
 pub(crate) use rule::RangedRule;
+pub(crate) use short::{ListShape, ShortLists};
 
 use crate::check::CheckedPacket;
 use crate::ids::RuleSlot;
@@ -61,6 +63,11 @@ impl Default for Ranged {
 }
 
 impl Ranged {
+    /// These rules.
+    pub(crate) fn new(rules: Vec<RangedRule>) -> Ranged {
+        Ranged(Store::new(rules))
+    }
+
     /// Adds a rule. Its checks of options are the last ones.
     pub(crate) fn insert(&mut self, rule: RangedRule) {
         match &mut self.0 {
@@ -102,14 +109,6 @@ impl Ranged {
         match &self.0 {
             Store::Few(few) => Some(few),
             Store::Many(_) => None,
-        }
-    }
-
-    /// The rule, if it is the only one.
-    pub(crate) fn only(&self) -> Option<RangedRule> {
-        match &self.0 {
-            Store::Few(few) if few.len() == 1 => few.rules().pop(),
-            _ => None,
         }
     }
 

@@ -124,6 +124,16 @@ impl RangedRule {
         RangedRule::of_spans(slot, &inline, rest)
     }
 
+    /// A rule without conditions.
+    pub(crate) fn plain(slot: RuleSlot) -> RangedRule {
+        RangedRule::of_spans(slot, &[], None)
+    }
+
+    /// Whether it has no conditions.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rest.is_none() && self.spans().next().is_none()
+    }
+
     /// Whether it reads what is not in the key.
     pub(crate) fn reads_beyond_key(&self) -> bool {
         self.rest.as_ref().is_some_and(|rest| rest.reads_beyond_key())
