@@ -54,6 +54,12 @@ impl OptionKinds {
         self.present[usize::from(kind) / 64] >> (kind % 64) & 1 == 1
     }
 
+    /// Whether any of some kinds has keys, given as a bit for each kind below 64.
+    #[inline]
+    pub(crate) fn asks_any(&self, kinds: u64) -> bool {
+        (self.valued[0] | self.present[0]) & kinds != 0
+    }
+
     /// Whether any kind has keys without values, and whether any has keys with values.
     #[inline]
     pub(crate) fn asks(&self) -> (bool, bool) {

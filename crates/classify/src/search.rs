@@ -12,7 +12,7 @@ use crate::table::TupleTable;
 use mmb_base::Id;
 use mmb_base::simd::{Kernel, SimdLevel};
 use mmb_packet::columns::Column;
-use mmb_packet::options::OptionArea;
+use mmb_packet::options::{OptionArea, area, usual_kinds};
 use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
 
@@ -219,6 +219,9 @@ fn ask_options<'k>(
             return &keys[at..];
         }
         let subject = vector.subject(key);
+        if usual_kinds(area(subject.packet, subject.layout)).is_some_and(|usual| !kinds.asks_any(usual)) {
+            continue;
+        }
         pairs.ask(key, id, kinds, &OptionArea::of(subject.packet, subject.layout));
     }
     &[]

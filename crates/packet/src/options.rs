@@ -119,6 +119,26 @@ pub fn number(data: &[u8]) -> Option<u64> {
     Some(data.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
+/// The kinds of the options of an area that most packets have, a bit each: of none, of timestamps (RFC 7323, appendix A), of those with which
+/// Linux opens connections. `None` for another area.
+#[inline]
+pub fn usual_kinds(area: &[u8]) -> Option<u64> {
+    const NOP_NOP_TIMESTAMPS: u32 = 0x0101_080a;
+    const SACK_PERMITTED_TIMESTAMPS: u32 = 0x0402_080a;
+    let word = |at: usize| area.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
+    match area.len() {
+        0 => Some(0),
+        12 if word(0)? == NOP_NOP_TIMESTAMPS => Some(1 << NOP | 1 << 8),
+        20 if word(0)? >> 16 == 0x0204
+            && word(4)? == SACK_PERMITTED_TIMESTAMPS
+            && word(16)? >> 8 == 0x01_0303 =>
+        {
+            Some(1 << NOP | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 8)
+        }
+        _ => None,
+    }
+}
+
 /// A copy of a header's option area with room behind it, so that options are read without a look at every bound.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionArea {

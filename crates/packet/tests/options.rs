@@ -1,6 +1,6 @@
 //! TCP options: the walk and the table against a list of what was put in.
 
-use mmb_packet::options::{OptionArea, OptionTable, WalkStop, number, walk};
+use mmb_packet::options::{OptionArea, OptionTable, WalkStop, number, usual_kinds, walk};
 use mmb_testkit::frame::tcp_option;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -90,6 +90,28 @@ proptest! {
         let mut found = Vec::new();
         OptionArea::new(&area).each(|kind, is_number, value| found.push((kind, is_number.then_some(value))));
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn usual_areas_have_these_kinds(
+        usual in prop_oneof![Just(vec![]), Just(vec![1, 1, 8, 10]), Just(vec![2, 4, 5, 180, 4, 2, 8, 10])],
+        numbers in any::<[u8; 8]>(),
+        change in prop::option::of((0..20usize, any::<u8>())),
+    ) {
+        let mut area = usual.clone();
+        if !usual.is_empty() {
+            area.extend(numbers);
+        }
+        if usual.len() > 4 {
+            area.extend([1, 3, 3, numbers[0]]);
+        }
+        prop_assert!(usual_kinds(&area).is_some());
+        if let Some((at, to)) = change && let Some(byte) = area.get_mut(at) {
+            *byte = to;
+        }
+        let (options, ..) = model(&area);
+        let kinds = options.iter().fold(0u64, |kinds, option| kinds | 1 << (option.0 % 64));
+        prop_assert!(usual_kinds(&area).is_none_or(|usual| usual == kinds), "{area:?}");
     }
 
     #[test]
