@@ -106,7 +106,7 @@ id_types! {
     pub(crate) struct ShortId;
 }
 
-/// The kinds of rules of a key, in the upper two bits of a word: tables tell slots, lists and rules with conditions by them.
+/// The kinds of rules of a key, in the upper two bits of a word: tables tell slots, rules with conditions, lists and short lists by them.
 const KIND: u32 = 30;
 /// The shape of a short list, below its kind. Words with a number behind all shapes are none.
 const SHAPE: u32 = 26;
@@ -120,7 +120,7 @@ pub(crate) enum KeyRules {
     Ranged(RangedId),
     /// Several rules, or one that is found by a TCP option.
     List(ListId),
-    /// Several rules that lie in one place.
+    /// Several rules, in a short list.
     Short(ListShape, ShortId),
 }
 
@@ -130,6 +130,8 @@ impl KeyRules {
     pub(crate) const RANGED: u32 = 1;
     pub(crate) const LIST: u32 = 2;
     pub(crate) const SHORT: u32 = 3;
+    /// Short lists of a shape have numbers below this one.
+    pub(crate) const SHORT_END: u32 = 1 << SHAPE;
     /// Bits of a shape.
     pub(crate) const SHAPE_BITS: u32 = KIND - SHAPE;
 
@@ -178,7 +180,7 @@ impl KeyRules {
     /// The number of the list of a packed word of a short list, as an index.
     #[inline(always)]
     pub(crate) fn short_index(word: u32) -> usize {
-        (word & ((1 << SHAPE) - 1)) as usize
+        (word & (KeyRules::SHORT_END - 1)) as usize
     }
 
     /// Kind and shape of a packed word, the shape in the lower [`KeyRules::SHAPE_BITS`] bits. Of words that have no shape these may be any.

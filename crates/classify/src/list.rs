@@ -307,8 +307,8 @@ impl ListIndex {
         KeyRules::List(id)
     }
 
-    /// Stores the rules of a key, none of which is found by an option, and returns `None` if there are none. `before` is a value that they may
-    /// have instead of a new one.
+    /// Stores the rules of a key, none of which is found by an option, and returns `None` if there are none. The value that the key had before is
+    /// freed unless they have it again.
     fn put_rules(&mut self, rules: Vec<RangedRule>, before: Option<KeyRules>) -> Option<KeyRules> {
         let shape = ListShape::of(&rules).filter(|_| rules.len() > 1);
         let before = before.and_then(|before| match before {
@@ -319,9 +319,13 @@ impl ListIndex {
             }
         });
         if let Some(shape) = shape {
-            let id = before.unwrap_or_else(|| self.short_ids[shape.index()].take());
-            self.rules.shorts.set(shape, id.index(), &rules);
-            return Some(KeyRules::Short(shape, id));
+            let ids = &mut self.short_ids[shape.index()];
+            let id = before.unwrap_or_else(|| ids.take());
+            if id.number() < KeyRules::SHORT_END {
+                self.rules.shorts.set(shape, id.index(), &rules);
+                return Some(KeyRules::Short(shape, id));
+            }
+            ids.free(id);
         }
         match &rules[..] {
             [] => None,
@@ -341,6 +345,7 @@ impl ListIndex {
             KeyRules::Rule(slot) => vec![RangedRule::plain(slot)],
             KeyRules::Ranged(id) => self.rules.singles.at(id).cloned().into_iter().collect(),
             KeyRules::Short(shape, id) => self.rules.shorts.rules(shape, id.index()),
+            // Lists are changed where they are.
             KeyRules::List(_) => Vec::new(),
         }
     }
@@ -413,33 +418,35 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// The rules of a key: plain rules, then how many have conditions and how many are keyed by options.
-    type ListParts = (Vec<RuleSlot>, usize, usize);
+    /// The rules of a key: plain ones and those with conditions, sorted, then how many are keyed by options.
+    type ListParts = (Vec<RuleSlot>, Vec<RuleSlot>, usize);
 
     fn slot(number: u32) -> RuleSlot {
         RuleSlot::new(number).expect("slots count from 1")
     }
 
+    fn slots<'a>(rules: impl IntoIterator<Item = &'a RangedRule>) -> Vec<RuleSlot> {
+        let mut slots: Vec<_> = rules.into_iter().map(|rule| rule.slot).collect();
+        slots.sort_unstable();
+        slots
+    }
+
     fn parts(index: &ListIndex, rules: Option<KeyRules>) -> ListParts {
         match rules {
             None => ListParts::default(),
-            Some(KeyRules::Rule(slot)) => (vec![slot], 0, 0),
-            Some(KeyRules::Ranged(id)) => {
-                assert!(index.rules.singles.at(id).is_some(), "the rule is there");
-                (Vec::new(), 1, 0)
-            }
-            Some(KeyRules::Short(shape, id)) => {
-                let rules = index.rules.shorts.rules(shape, id.index());
-                let (plain, ranged): (Vec<_>, Vec<_>) = rules.into_iter().partition(RangedRule::is_plain);
-                let mut plain: Vec<_> = plain.iter().map(|rule| rule.slot).collect();
-                plain.sort_unstable();
-                (plain, ranged.len(), 0)
-            }
             Some(KeyRules::List(id)) => {
                 let list = index.rules.lists.at(id).expect("the list is there");
-                let mut plain = list.plain.clone();
+                let (mut plain, few) = (list.plain.clone(), list.ranged.few().expect("they are few"));
                 plain.sort_unstable();
-                (plain, list.ranged.len(), list.keyed.as_ref().map_or(0, |kinds| kinds.rules))
+                let beyond = few.rules().iter().filter(|rule| rule.reads_beyond_key()).count();
+                let keyed = list.keyed.as_ref().map_or(0, |kinds| kinds.rules);
+                assert_eq!(list.beyond as usize, beyond + keyed);
+                (plain, slots(&few.rules()), keyed)
+            }
+            Some(other) => {
+                let rules = index.rules(other);
+                let (plain, ranged): (Vec<_>, Vec<_>) = rules.into_iter().partition(RangedRule::is_plain);
+                (slots(&plain), slots(&ranged), 0)
             }
         }
     }
@@ -447,11 +454,11 @@ mod tests {
     fn expected(rules: &BTreeMap<RuleSlot, ListEntry>) -> ListParts {
         let plain = rules.iter().filter(|(_, rule)| rule.is_plain()).map(|(slot, _)| *slot).collect();
         let keyed = rules.values().filter(|rule| rule.option.is_some()).count();
-        let ranged = rules.values().filter(|rule| rule.option.is_none() && !rule.is_plain()).count();
-        (plain, ranged, keyed)
+        let ranged = rules.iter().filter(|(_, rule)| rule.option.is_none() && !rule.is_plain());
+        (plain, ranged.map(|(slot, _)| *slot).collect(), keyed)
     }
 
-    /// Rules without conditions, with one, with an option.
+    /// Rules without conditions, with one, with an option, with some ranges of seven fields.
     fn entry(kind: u8, number: u32) -> ListEntry {
         let test = OptionTest::Number([(7, 7)].into());
         ListEntry::new(
@@ -460,6 +467,11 @@ mod tests {
                 0 | 1 => Vec::new(),
                 2 => vec![RuleCheck::AnyOption { none: true }],
                 3 => vec![RuleCheck::Option { kind: 9, test: OptionTest::Present, none: false }],
+                5.. => {
+                    let bounds = mmb_policy::Intervals::range(number.into(), u128::from(number) + 9);
+                    let field = |at: u8| u16::from((kind + at * 3) % 7) * 32;
+                    (0..1 + kind % 3).map(|at| RuleCheck::number(field(at), 32, &bounds, 0)).collect()
+                }
                 _ => vec![RuleCheck::Option { kind: 9, test, none: false }],
             },
         )
@@ -468,7 +480,8 @@ mod tests {
     proptest! {
         #[test]
         fn rules_are_added_and_removed(
-            steps in prop::collection::vec((0..4usize, 0..5u8, any::<prop::sample::Index>(), 0..3u8), 1..200)
+            // Of some keys rules with ranges of two fields only, of others every kind.
+            steps in prop::collection::vec((0..4usize, 0..12u8, any::<prop::sample::Index>(), 0..4u8), 1..300)
         ) {
             let mut index = ListIndex::default();
             let mut values = [None; 4];
@@ -477,7 +490,7 @@ mod tests {
             let mut before = (index.rules.clone(), values, model.clone());
             for (key, kind, which, what) in steps {
                 if what > 0 {
-                    let rule = entry(kind, next);
+                    let rule = entry(if key < 2 && kind > 1 { 5 } else { kind }, next);
                     let (value, rules) = index.insert(values[key], rule.clone());
                     prop_assert_eq!(KeyRules::unpacked(value.packed()), Some(value));
                     values[key] = Some(value);
@@ -502,6 +515,12 @@ mod tests {
                 let lists = values.iter().flatten().filter(|value| matches!(value, KeyRules::List(_))).count();
                 most_lists = most_lists.max(lists);
                 prop_assert_eq!(index.ids.len(), lists);
+                let singles = values.iter().flatten().filter(|value| matches!(value, KeyRules::Ranged(_)));
+                prop_assert_eq!(index.single_ids.len(), singles.count());
+                for (shape, ids) in ListShape::all().zip(&index.short_ids) {
+                    let its = |value: &&KeyRules| matches!(value, KeyRules::Short(its, _) if *its == shape);
+                    prop_assert_eq!(ids.len(), values.iter().flatten().filter(its).count());
+                }
                 // Ids are used again before there are new ones.
                 prop_assert!(index.ids.highest() as usize <= most_lists);
                 if next % 16 == 0 {

@@ -57,23 +57,25 @@ pub(crate) struct Found {
 }
 
 /// Finds that are looked at together: the first lines of their lists fit the smallest cache.
-pub(crate) const AHEAD: usize = 128;
+pub(crate) const FOUND_AT_ONCE: usize = 128;
 
 /// Finds by kind, each kind in the order of finding.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundKinds {
-    found: Box<[[Found; AHEAD]; FoundKinds::ROOM]>,
+    found: Box<[[Found; FOUND_AT_ONCE]; FoundKinds::ROOM]>,
     len: [usize; FoundKinds::ROOM],
 }
 
 impl Default for FoundKinds {
     fn default() -> FoundKinds {
         FoundKinds {
-            found: Box::new([[Found::default(); AHEAD]; FoundKinds::ROOM]),
+            found: Box::new([[Found::default(); FOUND_AT_ONCE]; FoundKinds::ROOM]),
             len: [0; FoundKinds::ROOM],
         }
     }
 }
+
+const _: () = assert!(2 + ListShape::COUNT <= FoundKinds::ROOM);
 
 impl FoundKinds {
     /// Rules with conditions, lists, short lists by shape, and room.
@@ -94,7 +96,7 @@ impl FoundKinds {
         places
     };
 
-    /// Replaces them by others, at most [`AHEAD`].
+    /// Replaces them by others, at most [`FOUND_AT_ONCE`].
     #[inline]
     pub(crate) fn sort(&mut self, found: &[Found]) {
         self.len = [0; FoundKinds::ROOM];
@@ -102,7 +104,7 @@ impl FoundKinds {
             // Which kind it is is a coin toss: an index, not a branch. No word has the number behind the last shape.
             let place =
                 usize::from(FoundKinds::PLACES[KeyRules::kind_and_shape(found.rules)]) % FoundKinds::ROOM;
-            self.found[place][self.len[place] % AHEAD] = found;
+            self.found[place][self.len[place] % FOUND_AT_ONCE] = found;
             self.len[place] += 1;
         }
     }
@@ -304,7 +306,7 @@ impl PacketBits {
 }
 
 /// The most matches of a packet that can be known without a search.
-pub(crate) const MOST_KNOWN: usize = 32;
+pub(crate) const MOST_KNOWN: usize = 96;
 
 /// Matches that are known without a search.
 pub(crate) struct Known<'a> {

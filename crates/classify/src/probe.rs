@@ -305,7 +305,7 @@ fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
 }
 
 /// Compares every candidate with its first bucket, in which a key can have `VALUES` values: under a single mask one, else as many as there are
-/// places. What a candidate finds is not to be predicted: nothing branches on it, and no candidate waits for what the one before found.
+/// places. Under several masks the next bucket may have more of them. What a candidate finds is not to be predicted: nothing branches on it, and no candidate waits for what the one before found.
 struct CompareFirst<'a, const LANES: usize, const PLACES: usize, const LINES: usize, const VALUES: usize> {
     table: &'a TupleTable,
     columns: [&'a Column; LANES],
@@ -323,6 +323,8 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize, const VALUES: 
     fn run(self) {
         let CompareFirst { table, columns, masks, candidates, first, len } = self;
         let FirstBuckets { values, goes_on, found, unfinished } = first;
+        // No two entries agree with one key.
+        let alone = masks.len() == 1;
         let values = &mut values.as_chunks_mut::<VALUES>().0[..candidates.len()];
         let goes_on = &mut goes_on[..candidates.len()];
         for ((candidate, values), goes_on) in candidates.iter().zip(&mut *values).zip(&mut *goes_on) {
@@ -331,7 +333,7 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize, const VALUES: 
             let bucket = reader.compare::<LANES, PLACES, LINES>(candidate.hash, &packet, masks);
             if VALUES == 1 {
                 values[0] = bucket.only();
-                *goes_on = u8::from(bucket.goes_on() & (values[0] == NONE));
+                *goes_on = u8::from(bucket.goes_on() & !(alone & (values[0] != NONE)));
             } else {
                 for (place, value) in values.iter_mut().enumerate() {
                     *value = bucket.value(place);
@@ -509,6 +511,44 @@ mod tests {
                         assert!(found == expected, "{lanes} lanes, {members} members, {}", level.name());
                     }
                 }
+            }
+        }
+    }
+
+    /// Of buckets with one place the second entry of a packet lies in the next bucket. It was once not found.
+    #[test]
+    fn entries_of_several_masks_are_found_in_the_next_buckets() {
+        let mut state = RepeatableRandom::new(14);
+        for lanes in [3, 6, 9, 20] {
+            let mut sample = Sample::new(lanes, 1, 0, 2, 0, &mut state);
+            let masks: Vec<LaneMask> = (0..5)
+                .map(|fixed| {
+                    let mut mask = sample.table.relaxed();
+                    mask[1..lanes].iter_mut().take(fixed).for_each(|lane| *lane = u32::MAX);
+                    mask
+                })
+                .filter(|mask| mask[..lanes].iter().any(|lane| *lane != 0))
+                .collect();
+            let packet: LaneMask = std::array::from_fn(|lane| 7 * (lane as u32 + 1));
+            for (value, mask) in (0..).zip(&masks) {
+                let member = sample.table.join(mask);
+                let key = std::array::from_fn(|lane| packet[lane] & mask[lane]);
+                if sample.table.value(member, &key).is_none() {
+                    sample.table.insert(member, &key, value).expect("there is room");
+                    sample.plain.push((*mask, key, value));
+                }
+            }
+            assert!(sample.plain.len() > 2);
+            let columns: Vec<Column> = packet.iter().map(|lane| [*lane; VECTOR]).collect();
+            let sample = [sample];
+            let expected = expected(&sample, &columns, 100);
+            assert_eq!(expected.len(), 100 * sample[0].plain.len());
+            for level in SimdLevel::available() {
+                assert!(
+                    found(&sample, level, &columns, 100).0 == expected,
+                    "{lanes} lanes, {}",
+                    level.name()
+                );
             }
         }
     }

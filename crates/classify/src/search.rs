@@ -5,7 +5,7 @@ use crate::check::CheckedPacket;
 use crate::flat::Flat;
 use crate::ids::{KeyRules, ListId, RangedId, RuleSlot};
 use crate::list::{KeyedRules, OptionKinds, RuleList};
-use crate::matches::{AHEAD, Found, FoundKinds, Log, MatchParts, Scratch};
+use crate::matches::{FOUND_AT_ONCE, Found, FoundKinds, Log, MatchParts, Scratch};
 use crate::pairs::Pairs;
 use crate::ranged::{LazyOptions, ListShape};
 use crate::table::TupleTable;
@@ -97,7 +97,7 @@ impl ClassTables {
 fn match_found(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: &mut Scratch) {
     let (found, kinds, mut parts) = scratch.match_parts();
     parts.options.clear();
-    for found in found.chunks(AHEAD) {
+    for found in found.chunks(FOUND_AT_ONCE) {
         kinds.sort(found);
         for shape in ListShape::all() {
             shared.rules.shorts.fetch(shape, kinds.shorts(shape).map(|(_, list)| list));
@@ -178,11 +178,11 @@ fn match_lists(
     let list = |found: &Found| shared.rules.lists.at(ListId::new(KeyRules::number(found.rules))?);
     found.iter().filter_map(list).for_each(RuleList::fetch);
     found.iter().filter_map(list).for_each(RuleList::fetch_rules);
-    let (mut others, mut len) = ([Found::default(); AHEAD], 0);
+    let (mut others, mut len) = ([Found::default(); FOUND_AT_ONCE], 0);
     let MatchParts { options, log, .. } = &mut *parts;
     shared.level.run(MatchLists { shared, vector, found, others: (&mut others, &mut len), options, log });
     // Keys that a small table found stand list by list.
-    let mut keys = [0; AHEAD];
+    let mut keys = [0; FOUND_AT_ONCE];
     for run in others[..len].chunk_by(|a, b| a.rules == b.rules) {
         let Some(id) = ListId::new(KeyRules::number(run[0].rules)) else { continue };
         let Some(list) = shared.rules.lists.at(id) else { continue };
@@ -233,7 +233,7 @@ struct MatchLists<'s, 'a, 'b, 'w, 'l> {
     vector: SearchVector<'a, 'b>,
     found: &'s [Found],
     /// Those of other lists, and how many.
-    others: (&'w mut [Found; AHEAD], &'w mut usize),
+    others: (&'w mut [Found; FOUND_AT_ONCE], &'w mut usize),
     options: &'w mut LazyOptions,
     log: &'w mut Log<'l>,
 }
@@ -247,7 +247,7 @@ impl Kernel for MatchLists<'_, '_, '_, '_, '_> {
             let Some(list) = shared.rules.lists.at(id) else { continue };
             let Some(few) = list.side_by_side() else {
                 // As many as were found at most.
-                others.0[*others.1 % AHEAD] = found;
+                others.0[*others.1 % FOUND_AT_ONCE] = found;
                 *others.1 += 1;
                 continue;
             };
@@ -292,6 +292,9 @@ fn match_list(
 #[inline(never)]
 fn match_options(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, parts: &mut MatchParts<'_>) {
     let MatchParts { probe, pairs, options, log } = parts;
+    if pairs.len() == 0 {
+        return;
+    }
     let table = |_| shared.options;
     probe.filter(shared.level, table, pairs.lanes(), pairs.len(), 0);
     probe.finish(shared.level, table);

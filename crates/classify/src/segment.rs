@@ -134,7 +134,7 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize> ComparedBucket
         if self.agree >> place & 1 != 0 { value } else { NONE }
     }
 
-    /// The value of the key, of which there is at most one, or [`NONE`].
+    /// The value of a key that has at most one in this bucket, or [`NONE`].
     #[inline(always)]
     pub(crate) fn only(&self) -> u32 {
         // Which place it is in is a coin toss: it is an index, not a branch. Without any it is the last one.

@@ -10,7 +10,7 @@ const MEASURED: u32 = 2048;
 const WINDOWS: u32 = 64;
 /// The most windows until then after a change of the policy.
 const SOON: u32 = 8;
-/// Windows after a change of the policy that are not judged by their hits.
+/// Windows after a change of the policy that are judged neither by their hits nor by their cycles.
 const COLD: u32 = 8;
 /// The shortest and the longest pause, in windows.
 const SHORTEST_PAUSE: u32 = 8;
@@ -137,8 +137,8 @@ impl Gauge {
     }
 
     fn decide(&mut self) {
-        self.cold = self.cold.saturating_sub(1);
         if self.cold > 0 && self.beyond * 2 <= self.misses {
+            self.cold -= 1;
             return self.begin(None, WINDOW);
         }
         let hits = self.keys - self.misses;

@@ -2,12 +2,14 @@
 //!
 //! A set has seven places and a word: a tag of eight bits for each place, 0 if it is empty, and a bit for each that was asked for since it was
 //! filled. The words of all sets are a small array, which tells most keys that are in no line without a look at a line. A place has two
-//! cache lines: the number of slots, the class, the masked lanes of the key, and the slots.
+//! cache lines: the number of slots, the class, the masked lanes of the key, and the slots. Slots that do not fit are in a block of their own,
+//! whose number the place has instead.
 //!
 //! A new flow takes an empty place, or the place of one that no packet came for. If there is no such place, one flow in some loses its
-//! mark instead: whoever sends many headers that never come back displaces others of that kind, and hardly the flows that have packets.
+//! bit instead: whoever sends many headers that never come back displaces others of that kind, and hardly the flows that have packets.
 
 use crate::RuleSlot;
+use crate::matches::MOST_KNOWN;
 use crate::simd::{Seeds, Term};
 use mmb_base::{ZeroedWords, prefetch};
 use mmb_packet::columns::Column;
@@ -20,14 +22,24 @@ const WAYS: usize = 7;
 const LANES: usize = Seeds::TERMS;
 /// Words of a place.
 const WORDS: usize = 32;
-/// One in so many flows that find no place takes a mark away. A power of two.
+/// Blocks for slots that do not fit their place, and words of one.
+const BLOCKS: usize = 1 << 14;
+const BLOCK_WORDS: usize = MOST_KNOWN;
+const _: () = assert!(BLOCK_WORDS as u32 <= LEN && BLOCKS <= 1 << (32 - BLOCK));
+/// The first word of a place: in the lower byte the number of slots and a bit that is set if they are in a block, then the class in a byte, and
+/// the number of the block.
+const LEN: u32 = 0x7f;
+const IN_BLOCK: u32 = 1 << 7;
+const CLASS: u32 = 8;
+const BLOCK: u32 = 16;
+/// One in so many flows that find no place takes such a bit away. A power of two.
 const AGING: u32 = 8;
 
 /// A one in every byte, and the highest bit of the bytes of tags.
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TAGS: u64 = 0x0080_8080_8080_8080;
-/// The shift of the marks.
-const MARKS: u32 = 56;
+/// The shift of the bits of places that were asked for.
+const REFERENCED: u32 = 56;
 
 /// No place.
 pub(super) const NO_PLACE: u32 = u32::MAX;
@@ -61,10 +73,18 @@ impl KeyShape {
 pub(super) struct FlowPlaces {
     heads: Box<[u64; SETS]>,
     words: ZeroedWords,
+    blocks: ZeroedWords,
+    /// The place that each block belongs to.
+    owners: Box<[u32]>,
+    /// Blocks that belong to no place, and the number of those that have belonged to one since places were empty.
+    free: Vec<u32>,
+    taken: u32,
+    /// The block that is taken from its place next, if that was not asked for.
+    next: u32,
     /// Some place is not empty.
     is_used: bool,
-    /// Flows that found no place.
-    refused: u32,
+    /// Flows that found no empty place, or no free block.
+    full: u32,
 }
 
 impl FlowPlaces {
@@ -73,8 +93,13 @@ impl FlowPlaces {
         FlowPlaces {
             heads: heads.try_into().unwrap_or_else(|_| Box::new([0; SETS])),
             words: ZeroedWords::new(SETS * WAYS * WORDS),
+            blocks: ZeroedWords::new(BLOCKS * BLOCK_WORDS),
+            owners: vec![0; BLOCKS].into(),
+            free: Vec::with_capacity(BLOCKS),
+            taken: 0,
+            next: 0,
             is_used: false,
-            refused: 0,
+            full: 0,
         }
     }
 
@@ -82,13 +107,19 @@ impl FlowPlaces {
     pub(super) fn populate(&mut self) {
         self.clear();
         self.heads.fill(0);
+        self.owners.fill(0);
+        self.free.resize(BLOCKS, 0);
+        self.free.clear();
         self.words.populate();
+        self.blocks.populate();
     }
 
     /// Empties all places.
     pub(super) fn clear(&mut self) {
         if self.is_used {
             self.heads.fill(0);
+            self.free.clear();
+            self.taken = 0;
             self.is_used = false;
         }
     }
@@ -104,6 +135,7 @@ impl FlowPlaces {
         PlaceView {
             heads: &mut self.heads,
             places: self.words.as_chunks().0,
+            blocks: self.blocks.as_chunks().0,
             class: shape.class,
             terms,
             count,
@@ -112,21 +144,74 @@ impl FlowPlaces {
 
     /// Gives a place to a key that has none, if there is one for it and its matches.
     pub(super) fn insert(&mut self, hash: u32, shape: &KeyShape, key: KeyAt<'_>, slots: &[RuleSlot]) {
-        let set = set_of(hash);
-        let room = WORDS - 1 - shape.terms.len();
         // A packet of the same vector may have been first.
-        if slots.len() > room || self.has(hash, shape, key) {
+        if slots.len() > BLOCK_WORDS || self.has(hash, shape, key) {
             return;
         }
-        let Some(way) = self.free_way(set) else { return };
+        let set = set_of(hash);
+        let block = if slots.len() > WORDS - 1 - shape.terms.len() {
+            let Some(block) = self.free_block() else { return };
+            Some(block)
+        } else {
+            None
+        };
+        let Some(way) = self.free_way(set) else {
+            self.free.extend(block);
+            return;
+        };
+        let number = set * WAYS + way;
+        self.release_block(set, way);
         let head = &mut self.heads[set];
         *head = *head & !(0xff << (8 * way)) | u64::from(tag_of(hash)) << (8 * way);
         self.is_used = true;
-        let place = &mut self.words.as_chunks_mut::<WORDS>().0[set * WAYS + way];
-        place[0] = shape.class << 8 | slots.len() as u32;
-        let (words, numbers) = place[1..].split_at_mut(shape.terms.len());
+        let place = &mut self.words.as_chunks_mut::<WORDS>().0[number];
+        let [first, rest @ ..] = place;
+        let (words, numbers) = rest.split_at_mut(shape.terms.len());
         words.iter_mut().zip(shape.words(key)).for_each(|(to, word)| *to = word);
+        let (in_block, numbers) = match block {
+            Some(block) => {
+                self.owners[block as usize] = number as u32;
+                let numbers = &mut self.blocks.as_chunks_mut::<BLOCK_WORDS>().0[block as usize];
+                (block << BLOCK | IN_BLOCK, &mut numbers[..])
+            }
+            None => (0, numbers),
+        };
+        *first = in_block | shape.class << CLASS | slots.len() as u32;
         numbers.iter_mut().zip(slots).for_each(|(to, slot)| *to = slot.word());
+    }
+
+    /// A block that belongs to no place. If there is none, one is taken from a place that was not asked for, or in some
+    /// flows a place loses its bit.
+    fn free_block(&mut self) -> Option<u32> {
+        if let Some(block) = self.free.pop() {
+            return Some(block);
+        }
+        if (self.taken as usize) < BLOCKS {
+            self.taken += 1;
+            return Some(self.taken - 1);
+        }
+        self.full = self.full.wrapping_add(1);
+        let block = self.next as usize % BLOCKS;
+        let (set, way) = (self.owners[block] as usize / WAYS, self.owners[block] as usize % WAYS);
+        let is_referenced = self.heads[set] >> (REFERENCED as usize + way) & 1 == 1;
+        if is_referenced && !self.full.is_multiple_of(AGING) {
+            return None;
+        }
+        self.next = self.next.wrapping_add(1);
+        if is_referenced {
+            self.heads[set] &= !(1 << (REFERENCED as usize + way));
+            return None;
+        }
+        self.heads[set] &= !(0xff << (8 * way));
+        Some(block as u32)
+    }
+
+    /// Takes the block of a place that is filled anew, if it has one.
+    fn release_block(&mut self, set: usize, way: usize) {
+        let place = &self.words.as_chunks::<WORDS>().0[set * WAYS + way];
+        if self.heads[set] >> (8 * way) & 0xff != 0 && place[0] & IN_BLOCK != 0 {
+            self.free.push(place[0] >> BLOCK);
+        }
     }
 
     /// Whether a key has a place.
@@ -135,7 +220,7 @@ impl FlowPlaces {
         let set = set_of(hash);
         let places: &[[u32; WORDS]] = self.words.as_chunks().0;
         let is_key = |place: &[u32; WORDS]| {
-            place[0] >> 8 == shape.class
+            class_of(place) == shape.class
                 && place[1..].iter().zip(shape.words(key)).all(|(word, own)| *word == own)
         };
         ways(self.heads[set], hash).any(|way| is_key(&places[set * WAYS + way]))
@@ -149,18 +234,18 @@ impl FlowPlaces {
         if empty != 0 {
             return Some(empty.trailing_zeros() as usize / 8);
         }
-        let unmarked = !(head >> MARKS) & 0x7f;
-        self.refused = self.refused.wrapping_add(1);
-        let start = self.refused / AGING % WAYS as u32;
+        let unreferenced = !(head >> REFERENCED) & 0x7f;
+        self.full = self.full.wrapping_add(1);
+        let start = self.full / AGING % WAYS as u32;
         let way = |from: u32| {
-            let turned = unmarked >> from | unmarked << (WAYS as u32 - from);
+            let turned = unreferenced >> from | unreferenced << (WAYS as u32 - from);
             (from + turned.trailing_zeros()) as usize % WAYS
         };
-        if unmarked != 0 {
+        if unreferenced != 0 {
             return Some(way(start));
         }
-        if self.refused.is_multiple_of(AGING) {
-            self.heads[set] &= !(1 << (MARKS + start));
+        if self.full.is_multiple_of(AGING) {
+            self.heads[set] &= !(1 << (REFERENCED + start));
         }
         None
     }
@@ -170,6 +255,7 @@ impl FlowPlaces {
 pub(super) struct PlaceView<'a> {
     heads: &'a mut [u64; SETS],
     places: &'a [[u32; WORDS]],
+    blocks: &'a [[u32; BLOCK_WORDS]],
     class: u32,
     /// The columns and the bits of them that count: so many.
     terms: [(&'a Column, u32); LANES],
@@ -196,7 +282,11 @@ impl PlaceView<'_> {
     #[inline(always)]
     pub(super) fn fetch_rest(&self, place: u32) {
         let place = &self.places[place as usize];
-        if (place[0] & 0xff) as usize + self.count >= WORDS / 2 {
+        let len = (place[0] & LEN) as usize;
+        if place[0] & IN_BLOCK != 0 {
+            let block = &self.blocks[(place[0] >> BLOCK) as usize % BLOCKS];
+            block[..len.min(BLOCK_WORDS)].chunks(WORDS / 2).for_each(|line| prefetch(&line[0]));
+        } else if len + self.count >= WORDS / 2 {
             prefetch(&place[WORDS / 2]);
         }
     }
@@ -212,8 +302,12 @@ impl PlaceView<'_> {
             way = self.other(hash, way, key)?;
             words = &self.places[set * WAYS + way];
         }
-        self.heads[set] |= 1 << (MARKS as usize + way);
-        Some((&words[1 + self.count..], (words[0] & 0xff) as usize))
+        self.heads[set] |= 1 << (REFERENCED as usize + way);
+        let len = (words[0] & LEN) as usize;
+        match words[0] & IN_BLOCK {
+            0 => Some((&words[1 + self.count..], len)),
+            _ => Some((&self.blocks[(words[0] >> BLOCK) as usize % BLOCKS], len)),
+        }
     }
 
     /// The place in its set of a key that is not where its first candidate is.
@@ -227,12 +321,17 @@ impl PlaceView<'_> {
     /// Whether a place has a key.
     #[inline(always)]
     fn is_key(&self, place: &[u32; WORDS], key: u8) -> bool {
-        let mut differ = place[0] >> 8 ^ self.class;
+        let mut differ = class_of(place) ^ self.class;
         for (word, (column, mask)) in place[1..].iter().zip(&self.terms[..self.count]) {
             differ |= word ^ (column[usize::from(key)] & mask);
         }
         differ == 0
     }
+}
+
+#[inline(always)]
+fn class_of(place: &[u32; WORDS]) -> u32 {
+    place[0] >> CLASS & 0xff
 }
 
 /// The ways of a set that have the tag of a hash.

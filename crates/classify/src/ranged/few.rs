@@ -2,8 +2,8 @@
 //!
 //! The ranges of all rules are sorted by field. A group of eight rules has a line for each field, with the start and the length of each
 //! rule's range; a rule without a range of the field has one that holds all numbers. So a packet's number is read once for all rules,
-//! and a group costs a few instructions for each field. Everything is in one allocation. What is no range is checked on the rules whose
-//! ranges hold.
+//! and a group costs a few instructions for each field. Lines are one allocation; conditions that are no ranges are another, and are checked on the rules
+//! whose ranges hold.
 
 use super::options::LazyOptions;
 use super::rule::{RangeField, RangedRule, RestOfRule};
@@ -23,7 +23,7 @@ const MOST_FIELDS: usize = 16;
 /// The most lines of all groups: as much as a change copies, and about what a lookup in a block costs.
 const MOST_LINES: usize = 64;
 /// Fields that tell most rules apart: the others are compared only if some rule of a group is left.
-const TELLING: usize = 2;
+const FIRST_FIELDS: usize = 2;
 /// Lines that are asked for ahead: the processor itself asks for those behind them.
 const FETCHED: usize = 8;
 
@@ -100,7 +100,7 @@ impl FewRules {
         self.rest.iter().flat_map(|rest| rest.iter()).find(|rest| rest.0 == at).map(|rest| &rest.1)
     }
 
-    /// Calls `each` for every group that has rules whose ranges hold for a key. As part of a kernel it is compiled for each level.
+    /// Calls `each` for groups with the rules whose ranges hold for a key: for all groups that have some. As part of a kernel it is compiled for each level.
     #[inline(always)]
     pub(crate) fn find(&self, columns: &[Column], key: u8, mut each: impl FnMut(GroupHits<'_>)) {
         let fields = self.fields as usize;
@@ -109,10 +109,10 @@ impl FewRules {
         for (i, number) in numbers.iter_mut().enumerate().take(fields) {
             *number = number_of(&heads[i / GROUP], i % GROUP, columns, key);
         }
-        let (first, others) = numbers.split_at(TELLING);
+        let (first, others) = numbers.split_at(FIRST_FIELDS);
         for (number, group) in (0..).zip(lines.chunks_exact(fields + 1)) {
             let Some((last, bounds)) = group.split_last() else { continue };
-            let (telling, bounds) = bounds.split_at(TELLING.min(fields));
+            let (telling, bounds) = bounds.split_at(FIRST_FIELDS.min(fields));
             let mut bits = holding(first, telling, last);
             if bits == 0 {
                 continue;
