@@ -129,6 +129,23 @@ impl RuleCheck {
         }
     }
 
+    /// About the bytes that it points to.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let strings =
+            |strings: &[Box<[u8]>]| strings.iter().map(|string| size_of_val(string) + string.len()).sum();
+        match self {
+            RuleCheck::Range { .. } | RuleCheck::AnyOption { .. } => 0,
+            RuleCheck::Set { ranges, .. } => size_of_val(&ranges[..]),
+            RuleCheck::Address { ranges, .. } => size_of_val(&ranges[..]),
+            RuleCheck::Payload { prefixes, .. } => strings(prefixes),
+            RuleCheck::Option { test, .. } => match test {
+                OptionTest::Present => 0,
+                OptionTest::Number(ranges) => size_of_val(&ranges[..]),
+                OptionTest::Bytes { data, .. } => strings(data),
+            },
+        }
+    }
+
     /// Whether it looks at TCP options: it runs after the others.
     pub(crate) fn about_options(&self) -> bool {
         matches!(self, RuleCheck::Option { .. } | RuleCheck::AnyOption { .. })

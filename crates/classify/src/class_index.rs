@@ -271,7 +271,18 @@ impl ClassIndex {
 
     /// Notes that all rules came at once: building from them again would make the same tables.
     pub(crate) fn mark_built(&mut self) {
+        // Of a table that was made for tuples under relaxed keys all rules may have gone to another one.
+        for table in (0..self.view.tables.len()).rev() {
+            if self.view.tables[table].len() == 0 {
+                self.drop_table(table);
+            }
+        }
         self.added_later.fill(false);
+    }
+
+    /// Rules, counted for each of their keys.
+    pub(crate) fn rules(&self) -> usize {
+        self.homes.values().map(|home| home.rules).sum()
     }
 
     /// Whether so many tables came later that a rebuild would pay.
@@ -328,6 +339,46 @@ mod tests {
         };
         let (policy, _) = parse_policy(&four.map(line).collect::<String>()).expect("they parse");
         policy.rules.iter().collect()
+    }
+
+    /// Places of lists stay when their lists go: the memory of very many is freed by building the index again.
+    #[test]
+    fn lists_that_went_are_a_reason_to_build_again() {
+        let line = |n: u32| {
+            let address = std::net::Ipv4Addr::from((10 << 24) | (n / 2));
+            format!("add ip-saddr {address} tcp-dport {}-60000 drop\n", n + 1)
+        };
+        let (policy, _) = parse_policy(&(0..20_000).map(line).collect::<String>()).expect("they parse");
+        let mut index = ClassifierIndex::new(PortNumbers::default(), mmb_random::Seed::repeatable(1));
+        let rules = || (1..).filter_map(RuleSlot::new).zip(policy.rules.iter());
+        for (slot, rule) in rules() {
+            index.insert(slot, &rule).expect("there are no ports in it");
+        }
+        assert!(!index.is_scattered());
+        let scattered = rules().position(|(slot, rule)| {
+            index.remove(slot, &rule);
+            index.is_scattered()
+        });
+        let gone = scattered.expect("so many went");
+        assert!((12_000..18_000).contains(&gone), "{gone} of 20,000 rules were gone");
+    }
+
+    #[test]
+    fn rules_with_several_keys_and_conditions_take_more() {
+        let bytes = |text: &str| {
+            let (policy, _) = parse_policy(&format!("add {text} drop\n")).expect("it parses");
+            let rule = policy.rules.iter().next().expect("there is a rule");
+            crate::extra_bytes(&rule, &PortNumbers::default())
+        };
+        assert_eq!(bytes("ip-saddr 10.0.0.1 tcp-dport 80"), 0);
+        assert!(bytes("ip-saddr 10.0.0.1 tcp-dport 1-80") < 1000);
+        let keys = bytes("ip-saddr 10.0.0.1 tcp-dport {1, 3, 5, 7}");
+        assert!((300..1000).contains(&keys), "{keys}");
+        let listed = bytes("ip-saddr 10.0.0.1 tcp-dport {1, 3, 5, 7} ip-ttl > 3");
+        assert!((2000..4000).contains(&listed), "{listed}");
+        let long =
+            bytes(&format!("ip-saddr 10.0.0.1 tcp-dport {{1, 3, 5, 7}} payload \"{}\"", "x".repeat(1000)));
+        assert!(long > listed + 3000, "{long}");
     }
 
     /// Tables that were gone again were once counted for ever, so that each change rebuilt everything.

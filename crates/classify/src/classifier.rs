@@ -1,6 +1,7 @@
 //! The classifier: what workers search, and the writer's side, which changes it rule by rule.
 
 use crate::batch::{Batch, Placed};
+use crate::check::RuleCheck;
 use crate::class_index::ClassIndex;
 use crate::class_index::arrange::Tuning;
 use crate::class_index::stats::TableStats;
@@ -257,9 +258,11 @@ impl ClassifierIndex {
         }
     }
 
-    /// Whether so many rules of new kinds came one by one that building it again would make searches faster.
+    /// Whether building it again would pay: so many rules of new kinds came one by one that searches would be faster, or so many lists went that
+    /// their memory would be freed.
     pub fn is_scattered(&self) -> bool {
-        self.classes.iter().any(ClassIndex::is_scattered)
+        let rules: usize = self.classes.iter().map(ClassIndex::rules).sum();
+        self.classes.iter().any(ClassIndex::is_scattered) || self.lists.is_sparse(rules)
     }
 
     /// Its tables, for people to look at.
@@ -286,6 +289,28 @@ fn reseeded(table: &TupleTable, random: &mut Generator) -> TupleTable {
         }
         room *= 2;
     }
+}
+
+/// What a rule with conditions takes in a list, at most: half of the largest short list of two rules.
+const LISTED_BYTES: usize = 576;
+/// What a key takes in a table of up to 6 lanes, and of more, while the table grows.
+const KEY_BYTES: usize = 128;
+const IP6_KEY_BYTES: usize = 384;
+
+/// An upper bound of the memory that a rule takes beyond that of a single key without conditions. A set of values becomes several keys, in the
+/// classes of both IP versions where the rule leaves that open, and each of them has the rule's conditions.
+pub fn extra_bytes(rule: &Rule, ports: &PortNumbers) -> u64 {
+    let of = |(class, key_bytes)| {
+        let Ok(Some(compiled)) = compile(rule, class, ports) else { return 0 };
+        let checks: usize =
+            compiled.checks.iter().map(|check| size_of::<RuleCheck>() + check.heap_bytes()).sum();
+        let listed = if compiled.checks.is_empty() { 0 } else { LISTED_BYTES + checks };
+        compiled.cubes.len() * (key_bytes + listed)
+    };
+    let [ip4, ip6, other] =
+        [(Class::Ip4, KEY_BYTES), (Class::Ip6, IP6_KEY_BYTES), (Class::Other, KEY_BYTES)].map(of);
+    let single = if ip4 > 0 || other > 0 { KEY_BYTES } else { IP6_KEY_BYTES };
+    (ip4 + ip6 + other).saturating_sub(single) as u64
 }
 
 /// Compiles a rule for a class, and hands out each of its keys.

@@ -49,7 +49,7 @@ mod words;
 
 pub use class_index::arrange::Tuning;
 pub use class_index::stats::TableStats;
-pub use classifier::{Classifier, ClassifierIndex};
+pub use classifier::{Classifier, ClassifierIndex, extra_bytes};
 pub use flow_cache::{BypassReason, FlowCache, FlowCounts};
 pub use ids::RuleSlot;
 pub use matches::{MATCHES, Scratch};

@@ -301,6 +301,16 @@ pub(crate) struct ListIndex {
 }
 
 impl ListIndex {
+    /// Whether so many places of lists are free, beside so many rules, that building the lists again would pay: places stay.
+    pub(crate) fn is_sparse(&self, rules: usize) -> bool {
+        const FEW: usize = 4096;
+        let free = |used: usize, highest: u32| (highest as usize).saturating_sub(2 * used);
+        let shorts = self.short_ids.iter().map(|ids| free(ids.len(), ids.highest())).sum::<usize>();
+        let singles = free(self.single_ids.len(), self.single_ids.highest());
+        let lists = free(self.ids.len(), self.ids.highest());
+        shorts + singles + lists > FEW + rules / 16
+    }
+
     fn put(&mut self, list: RuleList) -> KeyRules {
         let id = self.ids.take();
         self.rules.lists.0.set(id.index(), Some(Arc::new(list)));

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// A change of so many rules needs no check of memory.
+/// A change of so many rules needs no check of memory. Rules that take much count several times.
 const FEW_RULES: usize = 1 << 12;
 
 /// A change of so many rules frees so much memory that it is returned to the system.
@@ -35,7 +35,7 @@ pub struct Daemon {
     reseed_timer: ReseedTimer,
     /// Something other than a policy was freed, and memory is to be returned to the system.
     trim_due: bool,
-    /// Rules that small changes have added since the last check of memory.
+    /// Rules that small changes have added since the last check of memory; rules that take much memory count several times.
     unchecked_rules: usize,
 }
 
@@ -283,7 +283,10 @@ impl Daemon {
     fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
         let (rules, after) = (&self.policy.rules, &next.rules);
         let changed = RuleStore::diff(rules, after).bounds().1.min(after.len());
-        let unchecked_rules = self.unchecked_rules + after.len().saturating_sub(rules.len());
+        let extra = self.engine.extra_bytes(&self.policy, next);
+        let heavy = usize::try_from(extra / memory::RULE_BYTES).unwrap_or(usize::MAX);
+        let unchecked_rules =
+            self.unchecked_rules.saturating_add(heavy) + after.len().saturating_sub(rules.len());
         let is_large = changed.max(unchecked_rules) > FEW_RULES;
         let most = self.most_connections();
         let max = u64::from(next.settings.connections.max);
@@ -295,7 +298,7 @@ impl Daemon {
         let Some(available) = self.host.memory() else {
             return Ok(MemoryBounds { connections: usize::MAX, unchecked_rules: 0 });
         };
-        let needed = if is_large { changed as u64 * memory::RULE_BYTES } else { 0 };
+        let needed = if is_large { changed as u64 * memory::RULE_BYTES + extra } else { 0 };
         // Memory that connections have taken stays with them, also after they have ended.
         let existing = self.engine.connections().summary().places;
         let connections = if is_default(next) {

@@ -13,7 +13,7 @@ use std::{fmt, fs};
 const HEADROOM: u64 = 32 << 20;
 
 /// The most bytes that a rule takes during a commit, in which it is parsed, compared with the old policy and compiled. Measured: some 420
-/// bytes for five-tuples (docs/operations.md).
+/// bytes for five-tuples (docs/operations.md). What rules with conditions or several keys take beyond that is `Engine::extra_bytes`.
 pub(crate) const RULE_BYTES: u64 = 640;
 
 /// The most bytes that a byte of a request takes until it is executed: itself, its decoded copy, and the parsed and compiled elements of a

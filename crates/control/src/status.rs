@@ -103,7 +103,7 @@ fn tables(daemon: &Daemon) -> Vec<Answer> {
             load: table.load,
         })
     };
-    let memory = (!tables.is_empty()).then(|| Answer::TableMemory(huge_pages::table_memory()));
+    let memory = std::iter::once(Answer::TableMemory(huge_pages::table_memory()));
     tables.iter().map(line).chain(memory).chain(notes).collect()
 }
 

@@ -40,6 +40,31 @@ fn a_policy_that_does_not_fit_the_memory_is_refused_and_the_old_one_stays() {
     assert!(mmb.ask(&rules(10_000)).1.ok);
 }
 
+/// Each of 16 keys of these rules has its conditions. They were counted as rules of one key, and the daemon ended when memory was used up.
+#[test]
+fn rules_of_several_keys_with_conditions_count_for_what_they_take() {
+    let mmb = start("");
+    have(&mmb, 40);
+    let ports = "{1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31}";
+    let heavy = |number: usize| -> String {
+        (0..number)
+            .map(|n| {
+                format!(
+                    "add ip-saddr 10.0.{}.{} tcp-dport {ports} ip-ttl>3 tcp-win>1 drop\n",
+                    n / 256,
+                    n % 256
+                )
+            })
+            .collect()
+    };
+    let error = refused(&mmb, &Request::Apply(heavy(2000), ConnectionFate::Release));
+    assert!(error.message.starts_with("not enough memory: this may take "), "{}", error.message);
+    assert!(mmb.rules().is_empty());
+    // As many simple rules fit, and some of these.
+    assert!(mmb.ask(&Request::Apply(heavy(100), ConnectionFate::Release)).1.ok);
+    assert!(mmb.ask(&rules(2000)).1.ok);
+}
+
 #[test]
 fn a_change_that_frees_memory_needs_none() {
     let mmb = start("");

@@ -148,6 +148,11 @@ impl Engine {
         self.compiler.check(before, after, &self.ports)
     }
 
+    /// An upper bound of the memory that the rules which a change adds take beyond what rules take that have one key and no conditions.
+    pub fn extra_bytes(&self, before: &Policy, after: &Policy) -> u64 {
+        self.compiler.extra_bytes(before, after)
+    }
+
     /// Publishes a policy atomically: each worker uses it from its next vector on. Counters of rules whose id and content stay are kept.
     /// The cost depends on the differences from the current policy, not on its number of rules.
     ///

@@ -227,7 +227,7 @@ pub struct TableLine {
     /// Tuples (distinct masks of rules) in the table.
     #[serde(default)]
     pub tuples: u64,
-    /// Rules in the table.
+    /// Rules in the table, each counted once for each of its keys: a set of values is several, and a rule for both IP versions has a key for each.
     pub rules: u64,
     /// Distinct keys of these rules.
     pub entries: u64,

@@ -61,6 +61,8 @@ pub(super) struct Gauge {
     until: u32,
     /// Windows in which flows come for the first time since the cache was emptied: hits are not to be expected.
     cold: u32,
+    /// Keys since the last change of the policy.
+    unchanged: u32,
     /// Windows that the next pause takes.
     pause: u32,
     /// Windows until the tables are measured again.
@@ -79,6 +81,7 @@ impl Default for Gauge {
             bypass: None,
             until: WINDOW,
             cold: 0,
+            unchanged: u32::MAX,
             pause: SHORTEST_PAUSE,
             unmeasured: 1,
             table_cycles: 0,
@@ -97,8 +100,13 @@ impl Gauge {
         self.bypass
     }
 
-    /// Tries the cache soon: another policy may be worth it.
+    /// Tries the cache soon: another policy may be worth it. Where the policy changes again and again, the cache is judged as if it had not.
     pub(super) fn policy_changed(&mut self) {
+        let is_often = self.unchanged < COLD * WINDOW;
+        self.unchanged = 0;
+        if is_often {
+            return;
+        }
         if self.bypass.is_some() {
             self.until = self.until.min(WINDOW);
         }
@@ -110,6 +118,7 @@ impl Gauge {
     /// Notes a vector that passed the cache by.
     pub(super) fn note_tables(&mut self, keys: usize, cycles: u64) {
         self.keys += keys as u32;
+        self.unchanged = self.unchanged.saturating_add(keys as u32);
         self.add_cycles(keys, cycles);
         if self.keys >= self.until {
             self.table_cycles = self.per_thousand();
@@ -121,6 +130,7 @@ impl Gauge {
     #[inline]
     pub(super) fn note(&mut self, keys: usize, (misses, beyond): (usize, usize), cycles: u64) {
         self.keys += keys as u32;
+        self.unchanged = self.unchanged.saturating_add(keys as u32);
         self.misses += misses as u32;
         self.beyond += beyond as u32;
         self.add_cycles(keys, cycles);
@@ -226,6 +236,14 @@ mod tests {
         // When traffic changes it is used again.
         let bypassed = run(&mut gauge, MANY, 20, [60, 800], 0);
         assert!(bypassed < MANY / 4, "{bypassed}");
+        // A policy that changes again and again is no reason to try it again and again.
+        let mut restless = Gauge::default();
+        let mut bypassed = 0;
+        for _ in 0..MANY / 2560 {
+            restless.policy_changed();
+            bypassed += run(&mut restless, 2560, 250, [900, 800], 0);
+        }
+        assert!(most(bypassed), "{bypassed}");
         // After a change of the policy soon.
         cheap.policy_changed();
         assert!(run(&mut cheap, MANY, 20, [60, 800], 0) < MANY / 50);

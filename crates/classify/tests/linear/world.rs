@@ -161,8 +161,11 @@ pub(crate) fn rules(lines: &[String]) -> Vec<Rule> {
 
 /// A classifier of rules that come at once, in slots in their order.
 pub(crate) fn built(rules: &[Rule], tuning: Tuning) -> ClassifierIndex {
-    ClassifierIndex::build(slots().zip(rules), PortNumbers::new(PORTS), Seed::repeatable(7), tuning)
-        .expect("rules name ports that exist")
+    let index =
+        ClassifierIndex::build(slots().zip(rules), PortNumbers::new(PORTS), Seed::repeatable(7), tuning)
+            .expect("rules name ports that exist");
+    assert!(index.tables().iter().all(|table| table.entries > 0), "no table is left without entries");
+    index
 }
 
 /// What there is to classify: packets that parse, their keys, what a plain evaluator sees.

@@ -368,6 +368,9 @@ fn plain(value: &serde_json::Value) -> String {
 fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine], memory: Option<TableMemoryLine>) {
     if tables.is_empty() {
         screen.text("no tables: there are no rules\n");
+        if let Some(memory) = memory {
+            screen.text(&table_memory(memory));
+        }
         return;
     }
     let mut table = TextTable::new(&[

@@ -16,7 +16,7 @@ use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool, lock};
-use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning};
+use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning, extra_bytes};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
@@ -161,6 +161,16 @@ impl PolicyCompiler {
 
     fn indexes(&mut self) -> impl Iterator<Item = &mut ClassifierIndex> {
         std::iter::once(&mut self.index).chain(&mut self.per_packet).chain(&mut self.blockers)
+    }
+
+    /// See [`Engine::extra_bytes`](crate::Engine::extra_bytes).
+    pub(crate) fn extra_bytes(&self, before: &Policy, after: &Policy) -> u64 {
+        let indexes = 1 + u64::from(self.per_packet.is_some()) + u64::from(self.blockers.is_some());
+        let added = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| match change {
+            RuleChange::Added(rule) => Some(rule),
+            RuleChange::Removed(_) => None,
+        });
+        indexes * added.map(|rule| extra_bytes(&rule, &self.ports)).sum::<u64>()
     }
 
     /// The policy in force.

@@ -53,6 +53,9 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     if args.workers > 1 && args.classifier == ClassifierArg::Linear {
         crate::bad_usage("--workers needs a classifier of the engine's, which the linear one is not");
     }
+    if args.flow_cache && args.classifier == ClassifierArg::Linear {
+        crate::bad_usage("--flow-cache needs a classifier of the engine's, which the linear one is not");
+    }
     if args.updates && args.classifier == ClassifierArg::Linear {
         crate::bad_usage(
             "--updates needs a classifier that is changed rule by rule, which the linear one is not",
@@ -91,6 +94,7 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
                 load: PolicyLoad { rules, policy_bytes, ..PolicyLoad::default() },
                 measured,
                 matches,
+                flow_cache: None,
             }
         }
         ClassifierArg::Merged | ClassifierArg::EveryTuple if args.updates => {
@@ -116,7 +120,8 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
             pipeline.fold_counters();
             let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).matched.packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;
-            BenchReport { load: PolicyLoad { policy_bytes, ..load }, measured, matches }
+            let flow_cache = args.flow_cache.then(|| engine.flow_cache_count());
+            BenchReport { load: PolicyLoad { policy_bytes, ..load }, measured, matches, flow_cache }
         }
     };
     report::show(global, &report);

@@ -3,8 +3,8 @@
 use super::measure::Measured;
 use crate::cli::Global;
 use crate::output;
-use mmb_engine::VECTOR;
-use serde_json::{Value, json};
+use mmb_engine::{FlowCacheCount, VECTOR};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub(super) struct BenchReport {
     pub(super) measured: Measured,
     /// The average number of rules that a packet matched.
     pub(super) matches: f64,
+    /// The flow cache's counters over all rounds, if it was to be used.
+    pub(super) flow_cache: Option<FlowCacheCount>,
 }
 
 /// The cost of the rules themselves.
@@ -68,7 +70,7 @@ impl BenchOutput for BenchReport {
             .stages
             .iter()
             .map(|(name, cycles)| json!({ "name": name, "cycles_per_packet": rounded(*cycles) }));
-        json!({
+        let mut value = json!({
             "tsc_hz": measured.tsc_hz,
             "vector": VECTOR,
             "packets": measured.packets,
@@ -86,7 +88,13 @@ impl BenchOutput for BenchReport {
             "publish_ms": rounded(load.publish.as_secs_f64() * 1e3),
             "policy_bytes": load.policy_bytes,
             "engine_bytes": load.engine_bytes,
-        })
+        });
+        if let Some(count) = &self.flow_cache {
+            let bypassed: Map<String, Value> =
+                count.bypasses().map(|(reason, packets)| (reason.to_owned(), json!(packets))).collect();
+            value["flow_cache"] = json!({ "hits": count.hits, "misses": count.misses, "bypassed": bypassed });
+        }
+        value
     }
 
     fn text(&self) -> String {
@@ -124,6 +132,13 @@ impl BenchOutput for BenchReport {
             measured.cycles,
             measured.mpps()
         );
+        if let Some(count) = &self.flow_cache {
+            let _ = write!(text, "{:<14}{:>10} hits, {} misses", "flow cache", count.hits, count.misses);
+            for (reason, packets) in count.bypasses() {
+                let _ = write!(text, ", {packets} bypassed ({reason})");
+            }
+            text.push('\n');
+        }
         let _ = writeln!(
             text,
             "{:<14}{:>10.1} times the median one; {:.0} us in the first round, in which tables grow",

@@ -57,8 +57,9 @@ impl BenchSet {
             let max = &mut policy.settings.connections.max;
             *max = (*max).max(args.packets);
         }
-        if !args.flow_cache {
-            policy.settings.flow_cache = FlowCacheUse::Off;
+        let is_measured = args.write_rules.is_none();
+        if is_measured {
+            policy.settings.flow_cache = if args.flow_cache { FlowCacheUse::Auto } else { FlowCacheUse::Off };
         }
         let background = args.traffic.map_or(background, |traffic| traffic.into());
         let traffic =

@@ -25,19 +25,19 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) source: BenchSource,
     /// The number of rules of the generated set; without it, the set's default
-    #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+    #[arg(long, value_name = "N", requires = "workload", conflicts_with_all = ["rules", "filters"], value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub(crate) size: Option<u32>,
     /// The number of tuples of the generated set: distinct masks of its rules
-    #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "workload", conflicts_with_all = ["rules", "filters"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) tuples: Option<u32>,
     /// The number of connections of the set `streams`; without it, 1000
-    #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", requires = "workload", conflicts_with_all = ["rules", "filters"], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) flows: Option<u32>,
     /// Only the rows of the set `streams` whose name contains this
-    #[arg(long, value_name = "TEXT", requires = "workload")]
+    #[arg(long, value_name = "TEXT", requires = "workload", conflicts_with_all = ["rules", "filters"])]
     pub(crate) only: Option<String>,
     /// Give every rule a priority of its own, in their order
-    #[arg(long, requires = "workload")]
+    #[arg(long, requires = "workload", conflicts_with_all = ["rules", "filters"])]
     pub(crate) distinct_prio: bool,
     /// Add a rule, as in a policy with or without `add`; packets are drawn from the other rules only. Can be given several times
     #[arg(long, value_name = "RULE")]
@@ -81,7 +81,7 @@ pub(crate) struct BenchArgs {
     /// The algorithm that finds rules
     #[arg(long, value_enum, default_value_t = ClassifierArg::Merged)]
     pub(crate) classifier: ClassifierArg,
-    /// Use the flow cache where it pays, as `set flow-cache auto` does; without it, every packet is searched for
+    /// Use the flow cache where it pays, as `set flow-cache auto` does; without it, every packet is searched for, whatever the policy says
     #[arg(long)]
     pub(crate) flow_cache: bool,
     /// Measure changes of the policy while packets are forwarded
@@ -219,7 +219,7 @@ fn kinds() -> impl TypedValueParser<Value = WorkloadArg> {
 }
 
 fn sets() -> String {
-    let lines = WorkloadArg::all().map(|set| format!("\n  {:<12}{}", set.name(), set.help()));
+    let lines = WorkloadArg::all().map(|set| format!("\n  {:<13}{}", set.name(), set.help()));
     format!("{MORE}{}", lines.collect::<String>())
 }
 

@@ -44,6 +44,10 @@ pub(super) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<()> {
         super::report::show(global, &report);
         return Ok(());
     }
+    let is_known = |name: &str| name.contains(only);
+    if !report::IDLE.contains(only) && !chain::CHAINS.iter().any(|chain| is_known(chain.name)) {
+        crate::bad_usage(&format!("no row has '{only}' in its name"));
+    }
     let mut chains = Vec::new();
     let mut instructions = "";
     for chain in chain::CHAINS.iter().filter(|chain| chain.name.contains(only)) {
