@@ -54,6 +54,8 @@ pub(crate) enum CliCommand {
     Run(RunArgs),
     /// Runs a capture through a policy and writes the packets that would have been sent
     Replay(ReplayArgs),
+    /// Tells what a policy does to one packet, and why
+    Explain(ExplainArgs),
     /// Measures the cost of a policy, in cycles per packet
     Bench(BenchArgs),
     /// Translates filters of other programs to a policy
@@ -251,6 +253,42 @@ pub(crate) struct ReplayArgs {
     /// Drop IP packets larger than this when they leave; without it, no packet is too large
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u32>,
+}
+
+/// `mmb explain`
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "mmb explain --rules FILE [OPTIONS] CONSTRAINT…\n       \
+                      mmb explain --rules FILE [OPTIONS] --pcap CAPTURE",
+    after_help = "\
+The packet has what the constraints ask for (in the words of rules, mmb-policy(5)) and is otherwise one of UDP between addresses of documentation; its wire leads to the port that out PORT names, or to the first other one; \
+a capture's packets before it make connections. Of a running mmb: mmb save - | mmb explain --rules - CONSTRAINT…
+Rules that apply are listed in the order of priority and number, the first 16 of them."
+)]
+pub(crate) struct ExplainArgs {
+    /// The policy file; - is standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) rules: PathBuf,
+    /// Take the packet from this capture
+    #[arg(long, value_name = "CAPTURE", value_hint = ValueHint::FilePath)]
+    pub(crate) pcap: Option<PathBuf>,
+    /// The packet's number in the capture
+    #[arg(long, value_name = "N", requires = "pcap", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000_000))]
+    pub(crate) number: usize,
+    /// The port that it comes in by, as in PORT does
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<String>,
+    /// Tell also which constraints of this rule hold; can be given several times
+    #[arg(long, value_name = "ID")]
+    pub(crate) why_not: Vec<u32>,
+    /// Constraints that the packet satisfies: in lan ip-saddr 10.0.0.1 tcp-dport 443 tcp-syn
+    #[arg(
+        value_name = "CONSTRAINT",
+        conflicts_with = "pcap",
+        required_unless_present = "pcap",
+        trailing_var_arg = true
+    )]
+    pub(crate) words: Vec<String>,
 }
 
 /// `mmb check`

@@ -8,6 +8,7 @@ mod bench;
 mod cli;
 mod client;
 mod completions;
+mod explain;
 mod import;
 mod man;
 mod output;
@@ -48,6 +49,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Replay(args) => return replay::main(&args, &global),
         CliCommand::Check(args) => return check(&args, &global),
         CliCommand::Import(from) => return import::main(&from, &global),
+        CliCommand::Explain(args) => return explain::main(&args, &global),
         CliCommand::Bench(args) => return bench::main(&args, &global),
         CliCommand::Man(args) => return man::main(&args),
         CliCommand::Add(words) => ("add", words.words),

@@ -1,0 +1,222 @@
+//! `mmb explain`: what a policy does to one packet, and why.
+//!
+//! The packet is made from constraints of the rule language, or read from a capture, whose packets before it make the connections. It passes an
+//! engine of its own, as in `mmb replay`: the answer is that of the engine, and nothing here decides about packets.
+
+mod report;
+mod subject;
+
+use crate::cli::{ExplainArgs, Global};
+use crate::output::{self, Terminal};
+use crate::tsc::Tsc;
+use anyhow::{Context, ensure};
+use mmb_client::policy_file;
+use mmb_engine::{
+    AckSpace, DropReason, Engine, Forward, Origin, PacketTrace, PortSpec, PortTable, Verdict, Worker,
+};
+use mmb_packet::{LinkType, Packet, PortId};
+use mmb_policy::field::FieldPlace;
+use mmb_policy::rule::{DropRate, Target};
+use mmb_policy::{Match, Policy, Rule, RuleId, RuleStore, Test};
+use mmb_random::SeedTree;
+use report::Explanation;
+use std::process::ExitCode;
+use subject::Subject;
+
+/// Bytes in front of a packet, for rewriting.
+const HEADROOM: usize = 256;
+/// Bytes behind it.
+const TAILROOM: usize = 256;
+/// The rules of a policy that asks which constraints hold: as many as a trace names.
+const ASKED_AT_ONCE: usize = 16;
+
+/// A packet in a buffer that it may grow in.
+pub(super) struct Frame {
+    buffer: Vec<u8>,
+    headroom: usize,
+    len: usize,
+    link: LinkType,
+    port: PortId,
+}
+
+/// The answer of an engine for a packet.
+pub(super) struct Decided {
+    pub(super) verdict: Verdict,
+    pub(super) trace: PacketTrace,
+}
+
+/// A constraint of a rule that was asked about.
+pub(super) struct CheckedConstraint<'r> {
+    pub(super) constraint: &'r Match,
+    /// Whether it holds; `None`: that depends on the connection or its bytes.
+    pub(super) holds: Option<bool>,
+}
+
+/// Explains a packet.
+///
+/// # Errors
+/// The policy or the capture cannot be used.
+pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCode> {
+    let Some(mut policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    // A capture has the packets of both ends.
+    policy.settings.connections.same_port = true;
+    let subject = Subject::new(args)?;
+    let ports = port_names(&policy, &subject);
+    // It is the first one.
+    let port = PortId(0);
+    let (mut engine, mut worker) = engine(&ports)?;
+    engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
+    let mut last = None;
+    for (bytes, link) in subject.frames() {
+        let mut frame = Frame::new(bytes, *link, port);
+        let decided = frame.pass(&mut worker).context("the packet is too large")?;
+        last = Some((bytes, frame, decided));
+    }
+    let (before, after, decided) = last.context("there is no packet")?;
+    let mut asked = Vec::new();
+    for &id in &args.why_not {
+        let rule = policy.rules.get(RuleId(id)).with_context(|| format!("there is no rule {id}"))?;
+        asked.push(rule);
+    }
+    let link = after.link;
+    let checked: Vec<Vec<CheckedConstraint<'_>>> = asked
+        .iter()
+        .map(|rule| constraints(rule, &ports, || Frame::new(before, link, port)))
+        .collect::<Result<_, _>>()?;
+    let explanation = Explanation {
+        number: subject.number(),
+        port: subject.port().to_owned(),
+        before: report::Packet::parse(before, link),
+        after: report::Packet::parse(after.bytes(), link),
+        is_rewritten: before[..] != *after.bytes(),
+        rules: decided.trace.rules().filter_map(|id| policy.rules.get(id)).collect(),
+        more: (decided.trace.count as usize).saturating_sub(decided.trace.rules().count()),
+        decisive: decisive(&policy.rules, &decided.trace),
+        connection: decided.trace.connection,
+        verdict: decided.verdict,
+        ports,
+        asked: asked.iter().zip(checked).collect(),
+    };
+    if global.json {
+        output::print_json(&explanation.json());
+    } else {
+        output::print(&explanation.text());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The names of all ports: that of the packet first, then the other end of its wire, then those that the policy names. Who does not say which port
+/// that is gets the first other one.
+fn port_names(policy: &Policy, subject: &Subject) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::iter::once(subject.port()).chain(subject.peer()).map(str::to_owned).collect();
+    let named =
+        policy.rules.iter().flat_map(|rule| rule.matches).filter_map(|constraint| match constraint.test {
+            Test::Port(_, names) => Some(names),
+            _ => None,
+        });
+    for name in named.flatten().chain(policy.ports.keys().cloned()).chain(["a", "b"].map(str::to_owned)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// An engine with these ports, each wired to its neighbour.
+fn engine(ports: &[String]) -> anyhow::Result<(Engine, Worker)> {
+    let spec = |(number, name): (usize, &String)| {
+        let peer = (number ^ 1).min(ports.len() - 1);
+        PortSpec { name: name.clone(), mtu: None, forward: Forward::Wire(PortId(peer as u16)) }
+    };
+    let table = PortTable(ports.iter().enumerate().map(spec).collect());
+    let (engine, workers) = Engine::new(table, 1, &SeedTree::repeatable(0));
+    let mut worker = workers.into_iter().next().context("the engine has no worker")?;
+    worker.set_ack_space(AckSpace::Original);
+    Ok((engine, worker))
+}
+
+impl Frame {
+    fn new(bytes: &[u8], link: LinkType, port: PortId) -> Frame {
+        let mut buffer = vec![0; HEADROOM + bytes.len() + TAILROOM];
+        buffer[HEADROOM..HEADROOM + bytes.len()].copy_from_slice(bytes);
+        Frame { buffer, headroom: HEADROOM, len: bytes.len(), link, port }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.headroom..self.headroom + self.len]
+    }
+
+    /// Passes it through a worker, which may rewrite it. `None`: it is larger than packets can be.
+    fn pass(&mut self, worker: &mut Worker) -> Option<Decided> {
+        let packet = Packet::new(&mut self.buffer, self.headroom, self.len, self.port, self.link)?;
+        let mut packets = [packet];
+        let (mut verdicts, mut tickets) = ([Verdict::Drop(DropReason::NoWire)], [const { None }]);
+        let mut trace = PacketTrace::default();
+        let mut hook = |of_packet| trace = of_packet;
+        worker.decide(Origin::Wire, 0, &Tsc, &mut packets, &mut verdicts, &mut tickets, Some(&mut hook));
+        let [ticket] = tickets;
+        if let Some(ticket) = ticket {
+            worker.rewrite(&Tsc, &mut packets, &[ticket], &mut verdicts);
+        }
+        let [packet] = packets;
+        (self.headroom, self.len) = (packet.headroom(), packet.len());
+        Some(Decided { verdict: verdicts[0], trace })
+    }
+}
+
+/// The rule whose `accept` or `drop` decides: that of the best priority, of several an `accept`. One that drops by chance counts only if no
+/// other rule decides.
+fn decisive(rules: &RuleStore, trace: &PacketTrace) -> Option<RuleId> {
+    let rank = |rule: &Rule| {
+        rule.targets.iter().find_map(|target| match target {
+            Target::Accept => Some((rule.prio, 0)),
+            Target::Drop(rate) if *rate == DropRate::ALL => Some((rule.prio, 1)),
+            _ => None,
+        })
+    };
+    let applied = trace.rules().filter_map(|id| Some((rank(&rules.get(id)?)?, id)));
+    applied.min_by_key(|(rank, id)| (*rank, *id)).map(|(_, id)| id)
+}
+
+/// Whether a constraint is about the packet alone.
+fn is_of_header(constraint: &Match) -> bool {
+    !matches!(constraint.field.info().place, FieldPlace::Connection | FieldPlace::Stream(_))
+}
+
+/// Which constraints of a rule hold for a packet: an engine is asked, with each of them as a rule by itself.
+fn constraints<'r>(
+    rule: &'r Rule,
+    ports: &[String],
+    frame: impl Fn() -> Frame,
+) -> anyhow::Result<Vec<CheckedConstraint<'r>>> {
+    let mut checked = Vec::new();
+    for constraints in rule.matches.chunks(ASKED_AT_ONCE) {
+        let mut policy = Policy::default();
+        for (number, constraint) in (1..).zip(constraints) {
+            if is_of_header(constraint) {
+                let asked = Rule {
+                    id: Some(RuleId(number)),
+                    prio: rule.prio,
+                    name: None,
+                    stateful: false,
+                    draining: false,
+                    matches: vec![constraint.clone()],
+                    targets: vec![Target::Accept],
+                };
+                ensure!(policy.add(&asked).is_ok(), "a constraint cannot stand alone");
+            }
+        }
+        let (mut engine, mut worker) = engine(ports)?;
+        engine.publish(&policy)?;
+        let decided = frame().pass(&mut worker).context("the packet is too large")?;
+        let holding: Vec<RuleId> = decided.trace.rules().collect();
+        checked.extend((1..).zip(constraints).map(|(number, constraint)| CheckedConstraint {
+            constraint,
+            holds: is_of_header(constraint).then(|| holding.contains(&RuleId(number))),
+        }));
+    }
+    Ok(checked)
+}

@@ -1,0 +1,120 @@
+//! The packets of an explanation: one that is made from constraints, or those of a capture up to one.
+
+use crate::cli::ExplainArgs;
+use anyhow::{Context, bail, ensure};
+use mmb_io::pcap::{CaptureItem, CaptureReader};
+use mmb_language::{Command, parse_command};
+use mmb_packet::LinkType;
+use mmb_policy::rule::Equality;
+use mmb_policy::{FieldId, Rule, Test};
+use mmb_random::RepeatableRandom;
+use mmb_workload::{PacketHeader, fulfil};
+use std::fs::File;
+use std::path::Path;
+
+/// Addresses and ports of a packet for which none are given: those of documentation (RFC 5737).
+const SOURCE: u128 = 0xc000_0201;
+const DESTINATION: u128 = 0xc633_6401;
+const PORTS: (u16, u16) = (40_000, 80);
+/// The port of a packet for which none is given.
+const PORT: &str = "a";
+
+/// The packets.
+pub(super) struct Subject {
+    port: String,
+    /// The port at the other end of its wire, if that is given.
+    peer: Option<String>,
+    frames: Vec<(Vec<u8>, LinkType)>,
+    is_capture: bool,
+}
+
+impl Subject {
+    /// The packets of the command line.
+    ///
+    /// # Errors
+    /// The capture cannot be read, or has no such packet; or no packet can be made from the constraints.
+    pub(super) fn new(args: &ExplainArgs) -> anyhow::Result<Subject> {
+        match &args.pcap {
+            Some(path) => {
+                let frames = captured(path, args.number).with_context(|| path.display().to_string())?;
+                let port = args.port.clone().unwrap_or_else(|| PORT.to_owned());
+                Ok(Subject { port, peer: None, frames, is_capture: true })
+            }
+            None => made(&args.words.join(" "), args.port.clone()),
+        }
+    }
+
+    /// The port that they come in by.
+    pub(super) fn port(&self) -> &str {
+        &self.port
+    }
+
+    /// The port at the other end of that one's wire, if it is given.
+    pub(super) fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
+    }
+
+    /// The packets, of which the last one is explained.
+    pub(super) fn frames(&self) -> &[(Vec<u8>, LinkType)] {
+        &self.frames
+    }
+
+    /// The number in its capture of the packet that is explained.
+    pub(super) fn number(&self) -> Option<usize> {
+        self.is_capture.then_some(self.frames.len())
+    }
+}
+
+/// The first packets of a capture.
+fn captured(path: &Path, number: usize) -> anyhow::Result<Vec<(Vec<u8>, LinkType)>> {
+    let mut reader = CaptureReader::open(File::open(path)?)?;
+    let mut frames = Vec::new();
+    while frames.len() < number {
+        match reader.next_item()? {
+            Some(CaptureItem::Packet(packet)) => frames.push((packet.data.to_vec(), packet.meta.link)),
+            Some(CaptureItem::Block(_)) => {}
+            None => bail!("it has {} packets", frames.len()),
+        }
+    }
+    Ok(frames)
+}
+
+/// A packet that satisfies constraints.
+fn made(text: &str, port: Option<String>) -> anyhow::Result<Subject> {
+    let words = if text.trim().is_empty() { "all" } else { text };
+    let mut rule = match parse_command(&format!("add {words} accept")) {
+        Ok((Command::Add(rule), _)) => *rule,
+        Ok(_) => crate::bad_usage("a packet is described by constraints, as in a rule"),
+        Err(errors) => crate::bad_usage(&format!("'{words}': {}", errors[0].message)),
+    };
+    let port = take_port(&mut rule, FieldId::In)?.or(port).unwrap_or_else(|| PORT.to_owned());
+    let peer = take_port(&mut rule, FieldId::Out)?;
+    let base = PacketHeader {
+        source: SOURCE,
+        destination: DESTINATION,
+        sport: PORTS.0,
+        dport: PORTS.1,
+        ..PacketHeader::default()
+    };
+    let header = fulfil(&rule, base, &mut RepeatableRandom::new(0));
+    let header = header.context(
+        "no packet can be made from these constraints: they exclude each other, or are about VLANs, extension headers, payloads or checksums; \
+         take one of a capture (--pcap)",
+    )?;
+    Ok(Subject { port, peer, frames: vec![(header.frame(), LinkType::Ethernet)], is_capture: false })
+}
+
+/// Takes the constraint on a port away, which is no part of a packet.
+fn take_port(rule: &mut Rule, field: FieldId) -> anyhow::Result<Option<String>> {
+    let Some(at) = rule.matches.iter().position(|constraint| constraint.field.id == field) else {
+        return Ok(None);
+    };
+    let constraint = rule.matches.remove(at);
+    ensure!(rule.matches.iter().all(|other| other.field.id != field), "a packet has one port of each kind");
+    match constraint.test {
+        Test::Port(Equality::Eq, names) if !constraint.negated && names.len() == 1 => {
+            Ok(names.into_iter().next())
+        }
+        _ => bail!("a packet has one port: 'in PORT', 'out PORT'"),
+    }
+}

@@ -1,0 +1,94 @@
+"""mmb explain: the rules that apply to one packet, what decides, and why a rule does not apply. Packets of captures are scapy's."""
+
+import json
+import subprocess
+
+import pytest
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import wrpcap
+
+POLICY = """\
+add id 1 prio 10 ip-saddr 10.0.0.0/8 tcp-dport 443 tcp-syn drop
+add id 2 prio 20 tcp-dport {80, 443} accept
+add id 3 ip-ttl < 70 mod ip-dscp 10
+add id 4 prio 5 in wan drop
+add-stateful id 5 udp-dport 53 map ip-saddr 192.0.2.200
+add id 6 prio 1 ip-proto icmp drop 50%
+"""
+
+
+@pytest.fixture
+def explain(mmb, tmp_path):
+    """Explains a packet under POLICY: what is told, or the error if `code` is that of one."""
+    policy = tmp_path / "policy.mmb"
+    policy.write_text(POLICY)
+
+    def run(*words, code=0):
+        command = [mmb, "explain", "--json", "--rules", policy, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert done.returncode == code, done.stderr
+        return json.loads(done.stdout) if code == 0 else done.stdout + done.stderr
+
+    return run
+
+
+def rules(told):
+    return [rule["id"] for rule in told["rules"]]
+
+
+def decides(told):
+    return [rule["id"] for rule in told["rules"] if rule["decides"]]
+
+
+def test_a_described_packet_meets_the_rules_that_it_satisfies(explain):
+    told = explain("in", "lan", "ip-saddr", "10.0.0.1", "tcp-dport", "443", "tcp-syn")
+    assert rules(told) == [1, 2, 3] and decides(told) == [1]
+    assert (told["verdict"], told["reason"]) == ("dropped", "rule")
+    assert told["packet"]["source"]["address"] == "10.0.0.1" and told["packet"]["destination"]["port"] == 443
+    told = explain("in", "lan", "ip-saddr", "11.0.0.1", "tcp-dport", "443", "tcp-syn")
+    assert rules(told) == [2, 3] and decides(told) == [2] and told["verdict"] == "passes"
+    assert told["rewritten"]["source"]["address"] == "11.0.0.1"
+    told = explain("in", "wan", "tcp-dport", "443")
+    assert decides(told) == [4] and told["verdict"] == "dropped"
+    told = explain("udp-dport", "9", "ip-ttl", "100")
+    assert rules(told) == [] and told["verdict"] == "passes" and told["rewritten"] is None
+
+
+def test_why_a_rule_does_not_apply(explain):
+    told = explain("--why-not", 1, "--why-not", 4, "ip-saddr", "10.0.0.1", "tcp-dport", "80", "tcp-syn")
+    first, fourth = told["why_not"]
+    holds = {asked["constraint"].split()[0]: asked["holds"] for asked in first["constraints"]}
+    assert (first["applies"], holds) == (False, {"ip-saddr": True, "tcp-dport": False, "tcp-syn": True})
+    assert [asked["holds"] for asked in fourth["constraints"]] == [False]
+    assert "there is no rule 99" in explain("--why-not", 99, "udp-dport", 9, code=1)
+
+
+def test_a_packet_of_a_capture_has_the_connection_of_those_before_it(explain, tmp_path):
+    capture = tmp_path / "in.pcap"
+    query = Ether() / IP(src="192.168.0.2", dst="192.0.2.53") / UDP(sport=4000, dport=53) / Raw(b"q")
+    wrpcap(str(capture), [query, query, Ether() / IPv6() / TCP(dport=443)])
+    first = explain("--pcap", capture)
+    assert rules(first) == [3, 5] and first["number"] == 1
+    assert first["rewritten"]["source"]["address"] == "192.0.2.200"
+    second = explain("--pcap", capture, "--number", 2)
+    assert second["connection"] == {"id": first["connection"]["id"], "reply": False}
+    third = explain("--pcap", capture, "--number", 3)
+    assert rules(third) == [2] and third["packet"]["class"] == "ip6"
+    assert "it has 3 packets" in explain("--pcap", capture, "--number", 4, code=1)
+
+
+def test_what_is_no_packet_is_said(explain):
+    assert "no packet can be made" in explain("payload", '"GET"', code=1)
+    assert "can never match" in explain("tcp-dport", "80", "tcp-dport", "81", code=2)
+    assert "tcp-dprt" in explain("tcp-dprt", "80", code=2)
+    assert "one port" in explain("in", "{lan, wan}", code=1)
+    told = explain("ip-proto", "icmp")
+    assert 6 in rules(told) and decides(told) == []
+
+
+@pytest.mark.parametrize("words", [["--pcap", "nothing.pcap"], ["--number", "0", "--pcap", "x"]])
+def test_wrong_input_is_refused(explain, words):
+    assert explain(*words, code=1 if "nothing.pcap" in words else 2)
