@@ -189,3 +189,10 @@ impl KeyRules {
         (word >> SHAPE) as usize
     }
 }
+
+/// A key, and the packed [`KeyRules`] that it led to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) key: u8,
+    pub(crate) rules: u32,
+}

@@ -1,7 +1,7 @@
 //! The rules that a vector's packets matched, and the scratch memory of the search. One worker owns and writes it.
 
 use crate::VECTOR;
-use crate::ids::{KeyRules, RuleSlot};
+use crate::ids::{Found, KeyRules, RuleSlot};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
 use crate::ranged::{LazyOptions, ListShape};
@@ -47,13 +47,6 @@ pub struct Scratch {
 struct Hit {
     packet: u8,
     slot: RuleSlot,
-}
-
-/// A key, and the packed [`KeyRules`](crate::ids::KeyRules) that it led to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) key: u8,
-    pub(crate) rules: u32,
 }
 
 /// Finds that are looked at together: the first lines of their lists fit the smallest cache.

@@ -3,9 +3,9 @@
 use crate::VECTOR;
 use crate::check::CheckedPacket;
 use crate::flat::Flat;
-use crate::ids::{KeyRules, ListId, RangedId, RuleSlot};
+use crate::ids::{Found, KeyRules, ListId, RangedId, RuleSlot};
 use crate::list::{KeyedRules, OptionKinds, RuleList};
-use crate::matches::{FOUND_AT_ONCE, Found, FoundKinds, Log, MatchParts, Scratch};
+use crate::matches::{FOUND_AT_ONCE, FoundKinds, Log, MatchParts, Scratch};
 use crate::pairs::Pairs;
 use crate::ranged::{LazyOptions, ListShape};
 use crate::table::TupleTable;

@@ -19,7 +19,7 @@ use mmb_policy::field::FieldPlace;
 use mmb_policy::rule::{DropRate, Target};
 use mmb_policy::{Match, Policy, Rule, RuleId, RuleStore, Test};
 use mmb_random::SeedTree;
-use report::Explanation;
+use report::{CheckedConstraint, Explanation};
 use std::process::ExitCode;
 use subject::Subject;
 
@@ -43,13 +43,6 @@ pub(super) struct Frame {
 pub(super) struct Decided {
     pub(super) verdict: Verdict,
     pub(super) trace: PacketTrace,
-}
-
-/// A constraint of a rule that was asked about.
-pub(super) struct CheckedConstraint<'r> {
-    pub(super) constraint: &'r Match,
-    /// Whether it holds; `None`: that depends on the connection or its bytes.
-    pub(super) holds: Option<bool>,
 }
 
 /// Explains a packet.

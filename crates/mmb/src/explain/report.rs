@@ -1,15 +1,21 @@
 //! An explanation as text and as JSON.
 
-use super::CheckedConstraint;
 use mmb_engine::{TracedConnection, Verdict};
 use mmb_language::{Print, with_id};
 use mmb_packet::parse::vector::{ParseVector, VectorKeys};
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, LinkType, Malformed, ParserLimits, PortId};
-use mmb_policy::{Rule, RuleId};
+use mmb_policy::{Match, Rule, RuleId};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A constraint of a rule that was asked about.
+pub(super) struct CheckedConstraint<'r> {
+    pub(super) constraint: &'r Match,
+    /// Whether it holds; `None`: that depends on the connection or its bytes.
+    pub(super) holds: Option<bool>,
+}
 
 /// What became of a packet, and why.
 pub(super) struct Explanation<'r> {
