@@ -36,14 +36,17 @@ def test_rows_of_the_flow_cache_have_flows_and_its_cost():
     assert all(int(row.above[-1]) >= 4_000_000 for row in misses)
 
 
-def line(cost, group=None, rules=10_000, size=0, load=0):
+def line(cost, group=None, rules=10_000, size=0, load=0, title="a row"):
     result = {"rules": rules, "policy_bytes": size / 2, "engine_bytes": size / 2, "publish_ms": load}
-    return {"cost": cost, "group": group, "result": result}
+    return {"title": title, "cost": cost, "group": group, "result": result}
 
 
 def test_the_summary_has_medians_worst_sets_and_the_largest_policies():
     lines = [line(cost, bench.TABLES) for cost in (250, 900, 290, 310)] + [line(70, bench.CACHED), line(5)]
-    lines += [line(1, rules=bench.MILLION, size=size, load=load) for size, load in ((150e6, 5000), (170e6, 3000))]
+    for size, load in ((150e6, 5000), (170e6, 3000)):
+        lines.append(line(1, rules=bench.MILLION, size=size, load=load, title="1,000,000 rules, 8 tuples, missing"))
+    # Connections and IPv6 have figures of their own.
+    lines.append(line(1, rules=4 * bench.MILLION, size=2e9, load=12_000, title="10,000,000 connections, random order"))
     found = {entry["title"]: (entry["figure"], entry["target"], entry["within"]) for entry in bench.summary(lines, 1.4)}
     assert found == {
         "ClassBench sets, tables only: median": (300, 300, True),
