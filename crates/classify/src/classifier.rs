@@ -174,6 +174,7 @@ impl ClassifierIndex {
             batch.rules().for_each(|placed| index.insert_placed(number, placed));
             index.classes[number].mark_built();
         }
+        index.lists.mark_built();
         Ok(index)
     }
 
@@ -261,7 +262,7 @@ impl ClassifierIndex {
     /// Whether building it again would pay: so many rules of new kinds came one by one that searches would be faster, or so many lists went that
     /// their memory would be freed.
     pub fn is_scattered(&self) -> bool {
-        let rules: usize = self.classes.iter().map(ClassIndex::rules).sum();
+        let rules = || self.classes.iter().map(ClassIndex::rules).sum();
         self.classes.iter().any(ClassIndex::is_scattered) || self.lists.is_sparse(rules)
     }
 

@@ -298,17 +298,28 @@ pub(crate) struct ListIndex {
     ids: IdPool<ListId>,
     single_ids: IdPool<RangedId>,
     short_ids: [IdPool<ShortId>; ListShape::COUNT],
+    /// Free places when the index was built.
+    free_when_built: usize,
 }
 
 impl ListIndex {
-    /// Whether so many places of lists are free, beside so many rules, that building the lists again would pay: places stay.
-    pub(crate) fn is_sparse(&self, rules: usize) -> bool {
+    /// Whether so many places of lists became free since the index was built, beside so many rules, that building it again would pay: places stay.
+    pub(crate) fn is_sparse(&self, rules: impl Fn() -> usize) -> bool {
         const FEW: usize = 4096;
-        let free = |used: usize, highest: u32| (highest as usize).saturating_sub(2 * used);
+        let free = self.free_places().saturating_sub(self.free_when_built);
+        free > FEW && free > FEW + rules() / 8
+    }
+
+    /// Notes that the index was built: places that are free now would be again, since lists grow through shapes.
+    pub(crate) fn mark_built(&mut self) {
+        self.free_when_built = self.free_places();
+    }
+
+    fn free_places(&self) -> usize {
+        let free = |used: usize, highest: u32| (highest as usize).saturating_sub(used);
         let shorts = self.short_ids.iter().map(|ids| free(ids.len(), ids.highest())).sum::<usize>();
         let singles = free(self.single_ids.len(), self.single_ids.highest());
-        let lists = free(self.ids.len(), self.ids.highest());
-        shorts + singles + lists > FEW + rules / 16
+        shorts + singles + free(self.ids.len(), self.ids.highest())
     }
 
     fn put(&mut self, list: RuleList) -> KeyRules {
