@@ -1,6 +1,7 @@
 """mmb explain: the rules that apply to one packet, what decides, and why a rule does not apply. Packets of captures are scapy's."""
 
 import json
+import random
 import subprocess
 
 import pytest
@@ -87,6 +88,31 @@ def test_what_is_no_packet_is_said(explain):
     assert "one port" in explain("in", "{lan, wan}", code=1)
     told = explain("ip-proto", "icmp")
     assert 6 in rules(told) and decides(told) == []
+
+
+def test_of_very_many_rules_the_one_that_decides_is_told(explain, tmp_path):
+    lines = [f"add id {n} prio 1 ip-ttl < {100 + n} mod ip-dscp {n}" for n in range(1, 25)]
+    (tmp_path / "policy.mmb").write_text("\n".join([*lines, "add id 50 prio 9 udp-dport 9 accept", "add id 51 prio 9 all drop"]))
+    told = explain("udp-dport", 9)
+    assert rules(told) == list(range(1, 17)) and told["more_rules"] == 10
+    assert (told["decisive"], told["verdict"]) == (50, "passes")
+
+
+def test_what_decides_and_what_becomes_of_the_packet_agree(explain, tmp_path):
+    """Of random accept and drop rules of few priorities: the reference is the language's, the lowest prio, on a tie accept."""
+    draw = random.Random(7)
+    for _ in range(15):
+        made = [
+            (number, draw.randrange(3), draw.choice(["accept", "drop", "mod ip-dscp 1"]), draw.random() < 0.7)
+            for number in range(1, 9)
+        ]
+        lines = [f"add id {n} prio {prio} udp-dport {9 if meets else 10} {target}" for n, prio, target, meets in made]
+        (tmp_path / "policy.mmb").write_text("\n".join(lines))
+        told = explain("udp-dport", 9)
+        decide = sorted((prio, target != "accept", n) for n, prio, target, meets in made if meets and "mod" not in target)
+        assert told["decisive"] == (decide[0][2] if decide else None), lines
+        dropped = bool(decide) and decide[0][1]
+        assert told["verdict"] == ("dropped" if dropped else "passes"), lines
 
 
 @pytest.mark.parametrize("words", [["--pcap", "nothing.pcap"], ["--number", "0", "--pcap", "x"]])

@@ -305,7 +305,8 @@ fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
 }
 
 /// Compares every candidate with its first bucket, in which a key can have `VALUES` values: under a single mask one, else as many as there are
-/// places. Under several masks the next bucket may have more of them. What a candidate finds is not to be predicted: nothing branches on it, and no candidate waits for what the one before found.
+/// places. Under several masks the next bucket may have more of them. What a candidate finds is not to be predicted: nothing branches on it,
+/// and no candidate waits for what the one before found.
 struct CompareFirst<'a, const LANES: usize, const PLACES: usize, const LINES: usize, const VALUES: usize> {
     table: &'a TupleTable,
     columns: [&'a Column; LANES],

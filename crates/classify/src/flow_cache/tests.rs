@@ -81,6 +81,22 @@ fn pass(
     keys.len() - missed.len()
 }
 
+/// Passes all keys through, a vector after the other; returns how many hit.
+fn pass_all(
+    level: SimdLevel,
+    flows: &mut ClassFlows,
+    places: &mut FlowPlaces,
+    (read, most): (&LaneMask, usize),
+    keys: &[LaneMask],
+) -> usize {
+    keys.chunks(VECTOR).map(|keys| pass(level, flows, places, (read, most), keys)).sum()
+}
+
+/// The whole of the first lanes.
+fn whole(lanes: usize) -> LaneMask {
+    std::array::from_fn(|lane| if lane < lanes { u32::MAX } else { 0 })
+}
+
 fn random_key(random: &mut RepeatableRandom, bits: u32) -> LaneMask {
     std::array::from_fn(|_| random.word() as u32 >> (32 - bits))
 }
@@ -122,13 +138,13 @@ fn every_level_gives_what_was_found_before() {
 #[test]
 fn flows_stay_under_a_flood_of_random_headers() {
     let mut random = RepeatableRandom::new(5);
-    let read: LaneMask = std::array::from_fn(|lane| if lane < 5 { u32::MAX } else { 0 });
+    let read = whole(5);
     let (mut flows, mut places) = (class(&read), FlowPlaces::new());
     let level = SimdLevel::available()[0];
     let steady: Vec<LaneMask> = (0..20_000).map(|_| random_key(&mut random, 32)).collect();
     let mut hits = 0;
     for _ in 0..3 {
-        hits = steady.chunks(VECTOR).map(|keys| pass(level, &mut flows, &mut places, (&read, 6), keys)).sum();
+        hits = pass_all(level, &mut flows, &mut places, (&read, 6), &steady);
     }
     assert!(hits > steady.len() * 99 / 100, "{hits}");
     // Twenty times as many headers as there are places, a packet of each steady flow among a hundred of them.
@@ -136,8 +152,7 @@ fn flows_stay_under_a_flood_of_random_headers() {
         let flood: Vec<LaneMask> = (0..VECTOR - 2).map(|_| random_key(&mut random, 32)).collect();
         pass(level, &mut flows, &mut places, (&read, 6), &[&flood[..], part].concat());
     }
-    let left: usize =
-        steady.chunks(VECTOR).map(|keys| pass(level, &mut flows, &mut places, (&read, 6), keys)).sum();
+    let left = pass_all(level, &mut flows, &mut places, (&read, 6), &steady);
     assert!(left > steady.len() * 9 / 10, "{left} of {} flows are left", steady.len());
 }
 
@@ -145,7 +160,7 @@ fn flows_stay_under_a_flood_of_random_headers() {
 #[test]
 fn blocks_go_from_flow_to_flow() {
     let mut random = RepeatableRandom::new(6);
-    let read: LaneMask = std::array::from_fn(|lane| if lane < 5 { u32::MAX } else { 0 });
+    let read = whole(5);
     let (mut flows, mut places) = (class(&read), FlowPlaces::new());
     let level = SimdLevel::available()[0];
     for round in 0..3 {
@@ -155,10 +170,7 @@ fn blocks_go_from_flow_to_flow() {
         for _ in 0..250 {
             let flood: Vec<LaneMask> = (0..VECTOR).map(|_| random_key(&mut random, 32)).collect();
             pass(level, &mut flows, &mut places, (&read, 96), &flood);
-            hits = steady
-                .chunks(VECTOR)
-                .map(|keys| pass(level, &mut flows, &mut places, (&read, 96), keys))
-                .sum();
+            hits = pass_all(level, &mut flows, &mut places, (&read, 96), &steady);
         }
         assert!(hits > steady.len() * 9 / 10, "round {round}: {hits} of {} flows", steady.len());
         if round == 1 {
@@ -170,7 +182,7 @@ fn blocks_go_from_flow_to_flow() {
 /// Keys with one hash, which an attacker does not know how to make, displace each other and nothing breaks.
 #[test]
 fn keys_that_collide_are_told_apart() {
-    let read: LaneMask = std::array::from_fn(|lane| if lane < 2 { u32::MAX } else { 0 });
+    let read = whole(2);
     let (mut flows, mut places) = (class(&read), FlowPlaces::new());
     let level = SimdLevel::available()[0];
     // With these seeds the product of the first pair of lanes is always 0.

@@ -2,8 +2,8 @@
 //!
 //! The ranges of all rules are sorted by field. A group of eight rules has a line for each field, with the start and the length of each
 //! rule's range; a rule without a range of the field has one that holds all numbers. So a packet's number is read once for all rules,
-//! and a group costs a few instructions for each field. Lines are one allocation; conditions that are no ranges are another, and are checked on the rules
-//! whose ranges hold.
+//! and a group costs a few instructions for each field. Lines are one allocation; conditions that are no ranges are another, and are
+//! checked on the rules whose ranges hold.
 
 use super::options::LazyOptions;
 use super::rule::{RangeField, RangedRule, RestOfRule};
@@ -100,7 +100,8 @@ impl FewRules {
         self.rest.iter().flat_map(|rest| rest.iter()).find(|rest| rest.0 == at).map(|rest| &rest.1)
     }
 
-    /// Calls `each` for groups with the rules whose ranges hold for a key: for all groups that have some. As part of a kernel it is compiled for each level.
+    /// Calls `each` for groups with the rules whose ranges hold for a key: for all groups that have some. As part of a kernel it is compiled for
+    /// each level.
     #[inline(always)]
     pub(crate) fn find(&self, columns: &[Column], key: u8, mut each: impl FnMut(GroupHits<'_>)) {
         let fields = self.fields as usize;

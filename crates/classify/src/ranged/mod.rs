@@ -1,9 +1,10 @@
 //! The rules of one list that have conditions: rules of the same mask and value that differ in ranges and other checks.
 //!
 //! Purpose: [`Ranged::find_all`] tells which of them hold for a packet. Some tens of rules lie side by side and are compared eight at a time
-//! (`few`). Lists of up to 24 rules about ranges only are [`ShortLists`] instead (`short`). More are put into blocks (`block`), where each field's number selects a row of bits (`table`, `index`, `rows`), and the rows of all
+//! (`few`). More are put into blocks (`block`), where each field's number selects a row of bits (`table`, `index`, `rows`), and the rows of all
 //! fields together leave the rules that hold (Lakshman and Stiliadis, SIGCOMM 1998). What bits do not say (payloads, IPv6 addresses, options) is
-//! checked on the rules that are left. A key's only rule is no list but a [`RangedRule`] by itself (`rule`).
+//! checked on the rules that are left. Lists of up to 24 rules about ranges only are no [`Ranged`] but [`ShortLists`] (`short`), and a key's only
+//! rule is a [`RangedRule`] by itself (`rule`).
 //!
 //! Life-cycle: the control side writes; workers read clones. A clone shares all blocks, and a change copies one: of it,
 //! only the tables of the fields that the rule asks for.

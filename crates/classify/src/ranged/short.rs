@@ -13,10 +13,6 @@ use mmb_packet::columns::Column;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListShape(u8);
 
-/// The fields and the groups of each shape, from those of fewer lines to those of more.
-const SHAPES: [(usize, usize); ListShape::COUNT] =
-    [(2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (3, 2), (2, 3), (4, 2), (5, 2), (6, 2), (4, 3)];
-
 /// The lines of a list: the fields, and for each group one for each field and the last one.
 const fn lines(fields: usize, groups: usize) -> usize {
     1 + groups * (fields + 1)
@@ -24,9 +20,16 @@ const fn lines(fields: usize, groups: usize) -> usize {
 
 impl ListShape {
     /// The number of shapes.
-    pub(crate) const COUNT: usize = 11;
+    pub(crate) const COUNT: usize = SHAPES.len();
     /// The most rules that any shape has room for.
-    pub(crate) const MOST_RULES: usize = 3 * GROUP;
+    pub(crate) const MOST_RULES: usize = {
+        let (mut most, mut at) = (0, 0);
+        while at < SHAPES.len() {
+            most = if SHAPES[at].1 > most { SHAPES[at].1 } else { most };
+            at += 1;
+        }
+        most * GROUP
+    };
 
     /// The shape of this number, if it is one.
     #[inline(always)]
@@ -109,9 +112,11 @@ impl<const FIELDS: usize, const GROUPS: usize, const LINES: usize> ShortList<FIE
 /// Lists of a leaf.
 const LEAF: usize = 4;
 
-/// Defines [`ShortLists`]: a name, the number of the shape, its fields and its groups.
+/// Defines [`SHAPES`] and [`ShortLists`]: for each shape, from those of fewer lines to those of more, a name, its number, its fields and its groups.
 macro_rules! short_lists {
     ($($name:ident: $shape:literal, $fields:literal, $groups:literal;)+) => {
+        /// The fields and the groups of each shape.
+        const SHAPES: &[(usize, usize)] = &[$(($fields, $groups)),+];
         $(const _: () = assert!(SHAPES[$shape].0 == $fields && SHAPES[$shape].1 == $groups);)+
 
         /// The short lists, by shape and number.

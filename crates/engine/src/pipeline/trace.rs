@@ -1,12 +1,13 @@
 //! Packet traces: the outcome of a single packet and its reasons.
 
 use super::state::Pipeline;
-use crate::compiled::Snapshot;
+use crate::compiled::{Action, RuleVerdict, Snapshot};
 use crate::conntrack::{Endpoints, Traced};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Connection, Direction};
 use mmb_policy::RuleId;
+use mmb_policy::rule::DropRate;
 
 /// The most rules that a trace names.
 const NAMED: usize = 16;
@@ -17,6 +18,8 @@ pub struct PacketTrace {
     rules: [u32; NAMED],
     /// How many rules applied, of which the first ones are named.
     pub count: u32,
+    /// The rule that decides by `accept` or `drop`: of the best priority, of several an `accept`. Rules that drop a percentage are left out.
+    pub decisive: Option<RuleId>,
     /// Its connection.
     pub connection: Option<TracedConnection>,
 }
@@ -65,8 +68,23 @@ impl Pipeline {
         for (id, &slot) in trace.rules.iter_mut().zip(&self.matched) {
             *id = snapshot.actions.at(slot.index()).id();
         }
+        trace.decisive = decisive(self.matched.iter().map(|slot| snapshot.actions.at(slot.index())));
         trace
     }
+}
+
+/// The rule that decides, of rules in order: see [`PacketTrace::decisive`].
+fn decisive<'a>(rules: impl Iterator<Item = &'a Action> + Clone) -> Option<RuleId> {
+    let decide = rules.filter(|rule| match rule.rule_verdict() {
+        RuleVerdict::Accept => true,
+        RuleVerdict::Drop(rate) => rate == DropRate::ALL,
+        RuleVerdict::None => false,
+    });
+    let first = decide.clone().next()?;
+    let accept = decide
+        .take_while(|rule| rule.prio == first.prio)
+        .find(|rule| matches!(rule.rule_verdict(), RuleVerdict::Accept));
+    Some(RuleId(accept.unwrap_or(first).id()))
 }
 
 impl TracedConnection {

@@ -16,8 +16,8 @@ use mmb_engine::{
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::field::FieldPlace;
-use mmb_policy::rule::{DropRate, Target};
-use mmb_policy::{Match, Policy, Rule, RuleId, RuleStore, Test};
+use mmb_policy::rule::Target;
+use mmb_policy::{Match, Policy, Rule, RuleId, Test};
 use mmb_random::SeedTree;
 use report::{CheckedConstraint, Explanation};
 use std::process::ExitCode;
@@ -86,7 +86,7 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
         is_rewritten: before[..] != *after.bytes(),
         rules: decided.trace.rules().filter_map(|id| policy.rules.get(id)).collect(),
         more: (decided.trace.count as usize).saturating_sub(decided.trace.rules().count()),
-        decisive: decisive(&policy.rules, &decided.trace),
+        decisive: decided.trace.decisive,
         connection: decided.trace.connection,
         verdict: decided.verdict,
         ports,
@@ -158,20 +158,6 @@ impl Frame {
         (self.headroom, self.len) = (packet.headroom(), packet.len());
         Some(Decided { verdict: verdicts[0], trace })
     }
-}
-
-/// The rule whose `accept` or `drop` decides: that of the best priority, of several an `accept`. One that drops by chance counts only if no
-/// other rule decides.
-fn decisive(rules: &RuleStore, trace: &PacketTrace) -> Option<RuleId> {
-    let rank = |rule: &Rule| {
-        rule.targets.iter().find_map(|target| match target {
-            Target::Accept => Some((rule.prio, 0)),
-            Target::Drop(rate) if *rate == DropRate::ALL => Some((rule.prio, 1)),
-            _ => None,
-        })
-    };
-    let applied = trace.rules().filter_map(|id| Some((rank(&rules.get(id)?)?, id)));
-    applied.min_by_key(|(rank, id)| (*rank, *id)).map(|(_, id)| id)
 }
 
 /// Whether a constraint is about the packet alone.

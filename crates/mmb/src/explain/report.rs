@@ -157,6 +157,9 @@ impl Explanation<'_> {
         if self.more > 0 {
             let _ = writeln!(text, "  and {} more", self.more);
         }
+        if let Some(id) = self.decisive.filter(|id| self.rules.iter().all(|rule| rule.id != Some(*id))) {
+            let _ = writeln!(text, "rule {} decides", id.0);
+        }
         if let Some(connection) = &self.connection {
             let direction = if connection.is_reply { "its reply" } else { "its initiator's packet" };
             let _ = writeln!(text, "connection {}: {direction}", connection.id);
@@ -207,7 +210,7 @@ impl Explanation<'_> {
             self.connection.map(|connection| json!({ "id": connection.id, "reply": connection.is_reply }));
         json!({
             "port": self.port, "number": self.number, "packet": self.before.json(),
-            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(), "more_rules": self.more,
+            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(), "more_rules": self.more, "decisive": self.decisive.map(|id| id.0),
             "connection": connection, "verdict": verdict, "reason": reason,
             "out": match self.verdict { Verdict::Send(port) => Some(self.port_name(port)), _ => None },
             "rewritten": (self.is_rewritten && verdict == "passes").then(|| self.after.json()),
