@@ -12,6 +12,7 @@ use crate::conntrack::{
     SharedState, StateMap, StateWriter, StreamSummary, WatchedEvent, Watcher,
 };
 use crate::drop::DropReason;
+use crate::pipeline::Pipeline;
 use crate::worker::WorkerTask;
 use mmb_base::Id;
 use mmb_conn::{CloseReason, ConnId, Invalid, RuleSetId};
@@ -343,16 +344,30 @@ impl Connections {
         Ok(watch)
     }
 
-    /// Runs a task on a worker, and waits for its result.
+    /// Runs a task on a worker's connections, and waits for its result.
     fn ask<R: Send + 'static>(
         &self,
         worker: usize,
         task: impl FnOnce(&mut Conntrack, &Snapshot) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
+        self.run(worker, move |pipeline, snapshot| task(pipeline.conntrack(), snapshot))
+    }
+
+    /// The number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Runs a task on a worker, and waits for its result.
+    pub(crate) fn run<R: Send + 'static>(
+        &self,
+        worker: usize,
+        task: impl FnOnce(&mut Pipeline, &Snapshot) -> R + Send + 'static,
+    ) -> Result<R, NoAnswer> {
         let (answer, answered) = channel();
         let task: WorkerTask = Box::new(move |pipeline, snapshot| {
             // The caller may have given up.
-            let _ = answer.send(task(pipeline.conntrack(), snapshot));
+            let _ = answer.send(task(pipeline, snapshot));
         });
         self.workers[worker].0.send(task).map_err(|_| NoAnswer(worker))?;
         if let Some(drive) = &self.drive {

@@ -2,7 +2,9 @@
 
 use crate::baseline::Baseline;
 use crate::cells::{STAGES, WorkerCells};
-use crate::compiled::{PolicyCompiler, PublishError, Snapshot, StatefulChange};
+use crate::compiled::{
+    PacketSelector, PolicyCompiler, PublishError, Snapshot, StatefulChange, UnknownFilterPort,
+};
 use crate::conntrack::{CounterKind, SavedCounter, SharedState, StateHeader, StateMap, saved_ports};
 use crate::control::Connections;
 use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
@@ -16,7 +18,7 @@ use arc_swap::ArcSwap;
 use mmb_base::start_supplier;
 use mmb_classify::{TableStats, Tuning};
 use mmb_packet::PortId;
-use mmb_policy::{Policy, RuleId};
+use mmb_policy::{PacketFilter, Policy, RuleId};
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
 use std::collections::HashMap;
@@ -182,11 +184,22 @@ impl Engine {
         self.publish_snapshot();
     }
 
-    /// Has all flows that the host forwards decided again: ports have changed.
+    /// Has all flows that the host forwards decided again: ports have changed, or somebody begins or ends to look at packets.
     pub fn renew_flows(&mut self) {
         if self.epoch.is_some() {
             self.publish_snapshot();
         }
+    }
+
+    /// Compiles a filter of packets for [`Connections::tap`].
+    ///
+    /// # Errors
+    /// A port that it names and that does not exist.
+    pub fn selector(&mut self, filter: &PacketFilter) -> Result<PacketSelector, UnknownFilterPort> {
+        let current = &self.current;
+        let peers: Vec<_> =
+            (0..self.ports.0.len()).map(|port| current.route(PortId(port as u16)).out).collect();
+        self.compiler.selector(filter, &self.ports, &peers)
     }
 
     /// Has the host forward no flow from now on, so that the workers' last counts are all.

@@ -23,10 +23,13 @@ mod offload_writes;
 mod pipeline;
 mod port;
 mod random;
+mod tap;
 mod verdict;
 mod worker;
 
-pub use compiled::{AffectedConnections, PublishError, StatefulChange, check_patterns};
+pub use compiled::{
+    AffectedConnections, PacketSelector, PublishError, StatefulChange, UnknownFilterPort, check_patterns,
+};
 pub use conntrack::{
     CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EDIT_RECORD_BYTES,
     EDITED_STREAM_BYTES, EditTotals, EditedBytes, Endpoints, LeftOutConnection, LoadSummary, STREAM_BYTES,
@@ -46,9 +49,12 @@ pub use offload::{
     EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, KeptReason, OffloadEpoch, OffloadSummary,
     OffloadedFlow, TrafficClass,
 };
-pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
+pub use pipeline::{
+    MOST_TAPPED, PacketTrace, RewriteTicket, TapWants, TappedBytes, TappedPacket, TracedConnection,
+};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;
+pub use tap::{PacketTap, TapError};
 pub use verdict::{
     Cycles, NoCycles, Origin, ProcessedPacket, ReturnedPacket, TranslatedPackets, VECTOR, Verdict,
 };

@@ -134,13 +134,15 @@ pub enum KeptReason {
     OneWay,
     /// It is of no connection, while there are stateful rules or connections.
     Untracked,
+    /// Somebody looks at its packets, by a trace or a capture.
+    Tapped,
     /// The table is full.
     Full,
 }
 
 impl KeptReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [KeptReason; 9] = [
+    pub const ALL: [KeptReason; 10] = [
         KeptReason::Device,
         KeptReason::Protocol,
         KeptReason::PerPacket,
@@ -149,6 +151,7 @@ impl KeptReason {
         KeptReason::Stream,
         KeptReason::OneWay,
         KeptReason::Untracked,
+        KeptReason::Tapped,
         KeptReason::Full,
     ];
 
@@ -163,6 +166,7 @@ impl KeptReason {
             KeptReason::Stream => "stream",
             KeptReason::OneWay => "one-way",
             KeptReason::Untracked => "untracked",
+            KeptReason::Tapped => "tapped",
             KeptReason::Full => "full",
         }
     }
@@ -188,6 +192,7 @@ impl KeptReason {
             KeptReason::Untracked => {
                 "it is of no connection, while there are connections, stateful rules or rules on `ct`"
             }
+            KeptReason::Tapped => "a trace or a capture looks at its packets",
             KeptReason::Full => "the table of flows is full",
         }
     }

@@ -95,6 +95,9 @@ impl Worker {
         verdicts: &mut [Verdict],
     ) {
         let vector = self.begin(now_ns, packets.is_empty());
+        if self.pipeline.is_tapped() {
+            self.pipeline.set_tap_time(now_ns);
+        }
         let verdicts = &mut verdicts[..packets.len()];
         let vectors = packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector));
         for (number, (packets, verdicts)) in vectors.enumerate() {
@@ -131,6 +134,8 @@ impl Worker {
     /// Decides on packets without rewriting them, for a host that rewrites in a later stage with [`Worker::rewrite`]. If `tickets[i]` is a
     /// ticket, `packets[i]` must be rewritten before its verdict is carried out; it is counted then. The policy stays in use until all of
     /// its tickets are redeemed. `trace_hook`, if given, receives the trace of each packet in order.
+    ///
+    /// Taps see nothing of these packets.
     ///
     /// Packets in the middle of a connection whose addresses and ports NAT changes, and nothing else, are rewritten at once: they need no ticket.
     /// Returns which.

@@ -6,11 +6,13 @@
 mod host;
 
 use host::{engine, pass, policy};
-use mmb_engine::{DropReason, NoCycles, Origin, VECTOR, Verdict};
+use mmb_engine::{DropReason, NoCycles, Origin, TapWants, VECTOR, Verdict};
 use mmb_packet::{LinkType, Packet, PortId};
+use mmb_policy::PacketFilter;
 use mmb_testkit::{Frame, Icmp, Ip4, Tcp, Udp, Upper};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::{Arc, Mutex};
 
 struct Counting;
 
@@ -238,4 +240,42 @@ fn streams_allocate_nothing() {
         }
     }
     assert!(engine.drops().is_empty());
+}
+
+/// Those who look pay, and not the packet path: what they see lies in memory that they brought.
+#[test]
+fn taps_allocate_nothing() {
+    let rules =
+        "add-stateful in a ip-proto tcp map ip-saddr 200.0.0.1\nadd udp-dport 53 drop\nadd all mod ip-ttl 9";
+    let (mut engine, worker) = engine(rules);
+    let selector = engine.selector(&PacketFilter::default()).expect("it names no port");
+    let wants =
+        TapWants { received: true, sent: true, dropped: true, all: true, reason: None, snaplen: 16_384 };
+    let worker = Arc::new(Mutex::new(worker));
+    let driven = Arc::clone(&worker);
+    let idle = move |_| driven.lock().expect("no test has failed").process(0, &NoCycles, &mut [], &mut []);
+    let connections = engine.connections().driven_by(Arc::new(idle));
+    // Room for a round and a half: the third one finds some of it taken.
+    let tap = connections.tap_with_room(selector, wants, 3 * VECTOR).expect("it answers");
+    let mut seen = 0;
+    for round in 0..3 {
+        let mut buffers = frames();
+        let mut packets = views(&mut buffers);
+        let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
+        let mut worker = worker.lock().expect("no test has failed");
+        let before = CALLS.get();
+        worker.process(round, &NoCycles, &mut packets, &mut verdicts);
+        let calls = CALLS.get() - before;
+        drop(worker);
+        // The first round makes connections.
+        assert!(round < 1 || calls == 0, "round {round}: {calls}");
+        if round == 0 {
+            seen += std::iter::from_fn(|| tap.take()).count() as u64;
+        }
+    }
+    seen += std::iter::from_fn(|| tap.take()).count() as u64;
+    let left_out = tap.take_left_out();
+    // Each packet needs two pieces of memory.
+    assert!(left_out > 0);
+    assert_eq!(seen + left_out, 3 * VECTOR as u64);
 }

@@ -1,6 +1,7 @@
-//! Filters of connections, as `show connections` and `conn kill` take them, and the names of connections' states.
+//! Filters of connections, as `show connections` and `conn kill` take them, the names of connections' states, and filters of packets, as `trace` and
+//! `capture` take them.
 
-use crate::rule::RuleId;
+use crate::rule::{Match, RuleId};
 use std::net::IpAddr;
 
 /// Selects the connections that satisfy every condition. Source and destination are those of the packets of
@@ -50,4 +51,20 @@ impl ConnectionFilter {
         state: None,
         rule: None,
     };
+}
+
+/// Selects packets, as they were received: those that satisfy every constraint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PacketFilter {
+    /// The constraints; none is about connections or their bytes.
+    pub matches: Vec<Match>,
+    /// `all`: every IP packet. Without constraints and without it: every frame.
+    pub all: bool,
+}
+
+impl PacketFilter {
+    /// Whether it selects every frame, also such as cannot be parsed.
+    pub fn is_empty(&self) -> bool {
+        self.matches.is_empty() && !self.all
+    }
 }

@@ -26,7 +26,7 @@ mod stream_part;
 
 pub use ct::{CtState, CtStates};
 pub use field::{FIELDS, Field, FieldId, FieldInfo};
-pub use filter::ConnectionFilter;
+pub use filter::{ConnectionFilter, PacketFilter};
 pub use http::{HeaderName, Replacement, ReplacementPart};
 pub use intervals::Intervals;
 pub use pattern::{PatternItem, PatternList};

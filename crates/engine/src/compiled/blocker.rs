@@ -26,20 +26,27 @@ pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
     if rule.stateful {
         return None;
     }
-    let mut is_odd = rule.targets.iter().any(drops_by_chance);
-    let mut matches = Vec::new();
-    for constraint in &rule.matches {
+    let (matches, some_differ) = relaxed(&rule.matches)?;
+    let is_odd = some_differ || rule.targets.iter().any(drops_by_chance);
+    is_odd.then(|| Rule { matches, ..rule.clone() })
+}
+
+/// Constraints that every flow satisfies of which some packets satisfy these; `true` if packets of such a flow may differ. `None` if there is no
+/// such flow.
+pub(crate) fn relaxed(constraints: &[Match]) -> Option<(Vec<Match>, bool)> {
+    let (mut matches, mut some_differ) = (Vec::new(), false);
+    for constraint in constraints {
         match holds(constraint) {
             Holds::PerFlow => matches.push(constraint.clone()),
             Holds::Never => return None,
             Holds::Always => matches.extend(implied(constraint)),
             Holds::PerPacket => {
-                is_odd = true;
+                some_differ = true;
                 matches.extend(implied(constraint));
             }
         }
     }
-    is_odd.then(|| Rule { matches, ..rule.clone() })
+    Some((matches, some_differ))
 }
 
 /// Fields that have few values in such packets, and these values. Those of extension headers have one, 0.

@@ -8,6 +8,7 @@
 
 use super::action::{Action, CompiledRules, EditId, marked};
 use super::blocker::blocker;
+use super::selector::{PacketSelector, UnknownFilterPort};
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
 use super::stateful::{StatefulRule, accepts, is_mapping, is_per_packet};
@@ -16,11 +17,11 @@ use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool, lock};
-use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning, extra_bytes};
+use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning, UnknownPort, extra_bytes};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
-use mmb_policy::{CtStates, Policy, Rule, RuleId, RuleStore, Test};
+use mmb_policy::{CtStates, PacketFilter, Policy, Rule, RuleId, RuleStore, Test};
 use mmb_random::{Generator, Purpose, SeedTree};
 use mmb_rewrite::Edit;
 use std::borrow::Cow;
@@ -405,6 +406,20 @@ impl PolicyCompiler {
         let rules = rules.filter_map(|rule| Some((marked(slots.get(id(&rule))?, &rule), wanted(rule)?)));
         // Ports were checked, so this does not fail.
         ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning).ok()
+    }
+
+    /// Compiles a filter of packets; `peers` are the egress ports by ingress port.
+    ///
+    /// # Errors
+    /// A port that it names and that does not exist.
+    pub(crate) fn selector(
+        &mut self,
+        filter: &PacketFilter,
+        known: &PortTable,
+        peers: &[PortId],
+    ) -> Result<PacketSelector, UnknownFilterPort> {
+        PacketSelector::new(filter, &self.ports, peers, self.keys.seed())
+            .map_err(|UnknownPort(port)| UnknownFilterPort { port, known: known.known() })
     }
 
     /// The draining rules that no connection has.

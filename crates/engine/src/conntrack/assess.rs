@@ -174,6 +174,11 @@ impl Conntrack {
         flow_state
     }
 
+    /// Notes for the trace of a packet what it is, after the packets before it in the vector.
+    pub(crate) fn note_flow_state(&mut self, at: usize, assessment: &Assessment) {
+        self.flow_states[at] = assessment.flow_state;
+    }
+
     /// Notes that a packet cannot create a connection.
     pub(super) fn mark_invalid(&mut self, at: usize, kind: Invalid) -> FlowState {
         self.flow_states[at] = FlowState::Invalid(kind);

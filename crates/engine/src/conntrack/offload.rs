@@ -50,6 +50,8 @@ pub(crate) struct FlowSample {
     pub(crate) is_odd: bool,
     /// A rule may match it that looks at more than addresses, ports and protocol.
     pub(crate) is_blocked: bool,
+    /// Somebody looks at its packets.
+    pub(crate) is_tapped: bool,
 }
 
 impl Conntrack {
@@ -119,7 +121,7 @@ impl Conntrack {
         snapshot: &Snapshot,
         (id, direction): (ConnId, Direction),
         cached: VerdictId,
-        FlowSample { port, vlan, is_odd, is_blocked }: FlowSample,
+        FlowSample { port, vlan, is_odd, is_blocked, is_tapped }: FlowSample,
     ) -> Result<(), KeptReason> {
         let Some((to, mtu)) = snapshot.route(port).to else { return Err(KeptReason::Device) };
         if !self.state.flows.joins(port, Some(to)) {
@@ -130,6 +132,9 @@ impl Conntrack {
         }
         if is_blocked {
             return Err(KeptReason::PerPacket);
+        }
+        if is_tapped {
+            return Err(KeptReason::Tapped);
         }
         if let Some(extension) = self.table.ids(id).extension {
             let has_stream = self.state.extensions.get(extension).stream.is_some();

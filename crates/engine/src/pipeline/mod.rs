@@ -3,18 +3,23 @@
 //! A [`Pipeline`] belongs to one worker. [`Pipeline::run`] takes a vector through all stages; [`Pipeline::run_to_tickets`] leaves rewriting to
 //! [`Pipeline::rewrite_by_tickets`], for hosts that rewrite in a stage of their own.
 
-mod blockers;
 mod forward;
 mod offload;
 mod resolver;
 mod rewrite;
 mod run;
+mod search;
 mod state;
+mod tap;
+mod tapping;
 mod tickets;
 mod trace;
+mod tracing;
 mod tracked;
 mod work;
 
 pub(crate) use state::Pipeline;
+pub use tap::{MOST_TAPPED, TapWants, TappedBytes, TappedPacket};
+pub(crate) use tap::{TapQueue, WorkerTap};
 pub use tickets::RewriteTicket;
 pub use trace::{PacketTrace, TracedConnection};

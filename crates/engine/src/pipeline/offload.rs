@@ -49,7 +49,8 @@ impl Pipeline {
             port: packet.port,
             vlan: vlan.unwrap_or_default(),
             is_odd: vlan.is_none() || !is_plain(layout),
-            is_blocked: self.blockers.finds(snapshot, packet),
+            is_blocked: self.blockers.finds_blocker(snapshot, packet),
+            is_tapped: self.is_flow_tapped(snapshot, packet),
         };
         self.conntrack.offer(snapshot, member, cached, sample);
     }
@@ -89,8 +90,11 @@ impl Pipeline {
         (at, packet, key): (usize, &Packet<'_>, FlowKey),
         verdict: Verdict,
     ) {
-        if self.blockers.finds(snapshot, packet) {
+        if self.blockers.finds_blocker(snapshot, packet) {
             return self.cells.flow_kept(KeptReason::PerPacket);
+        }
+        if self.is_flow_tapped(snapshot, packet) {
+            return self.cells.flow_kept(KeptReason::Tapped);
         }
         let action = |slot: mmb_classify::RuleSlot| snapshot.actions.at(slot.index());
         self.matched.clear();

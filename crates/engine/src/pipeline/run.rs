@@ -37,18 +37,23 @@ impl Pipeline {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        let Decided { sound, at, .. } = self.decide_on((origin, false), snapshot, cycles, packets, verdicts);
+        let is_tapped = self.is_tapped() && self.begin_taps(snapshot, origin, packets);
+        let Decided { sound, at, tracked } =
+            self.decide_on((origin, is_tapped), snapshot, cycles, packets, verdicts);
         let at = self.streams(snapshot, cycles, at, packets, verdicts);
         let tools = (&mut self.editor, &mut self.not_applied);
         self.work.apply(snapshot, packets, tools, |packet| Some(usize::from(packet)));
         let rewritten = cycles.now();
         self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(at));
         self.finish(snapshot, cycles, rewritten, packets, verdicts, |_| false);
+        if is_tapped {
+            self.end_taps(snapshot, (origin, tracked), packets, verdicts);
+        }
     }
 
     /// Processes a vector in all stages except rewriting, for which it issues tickets. `verdicts` and `tickets` are as long as `packets`.
     /// Packets that need no more than the translation of the quick pass are rewritten at once, and returned.
-    /// `trace_hook` receives each packet's trace.
+    /// `trace_hook` receives each packet's trace. Taps see nothing of it.
     pub(crate) fn run_to_tickets(
         &mut self,
         (origin, snapshot): (Origin, &Snapshot),
@@ -104,6 +109,7 @@ impl Pipeline {
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
     ) -> Decided {
+        self.is_traced = is_traced;
         let start = cycles.now();
         let sound = self.parse(snapshot, packets, verdicts, origin);
         let parsed = cycles.now();

@@ -1,6 +1,7 @@
 //! The columns that stages pass to each other, allocated once, and the counters of a worker.
 
-use super::blockers::BlockerSearch;
+use super::search::PacketSearch;
+use super::tap::WorkerTap;
 use super::tickets::TicketBatches;
 use super::work::RewriteWork;
 use crate::cells::WorkerCells;
@@ -20,6 +21,9 @@ use std::sync::Arc;
 /// Up to this many rules, their actions and counters stay in the cache without prefetching.
 pub(super) const FEW_RULES: usize = 4096;
 
+/// The most taps at once.
+pub(super) const MOST_TAPS: usize = 8;
+
 /// Columns and counters of one worker.
 pub(crate) struct Pipeline {
     pub(super) worker: usize,
@@ -30,7 +34,12 @@ pub(crate) struct Pipeline {
     pub(super) flow_cache: FlowCache,
     /// The per-packet rules that packets match, if connections are looked up.
     pub(super) per_packet: Scratch,
-    pub(super) blockers: BlockerSearch,
+    pub(super) blockers: PacketSearch,
+    /// Who looks at packets.
+    pub(super) taps: Vec<WorkerTap>,
+    pub(super) tap_now_ns: u64,
+    /// The packets of the vector are traced.
+    pub(super) is_traced: bool,
     pub(super) conntrack: Conntrack,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
     pub(super) matched: Vec<RuleSlot>,
@@ -63,7 +72,10 @@ impl Pipeline {
             scratch: Scratch::default(),
             flow_cache: FlowCache::new(seeds.of_worker(Purpose::FlowCache, worker)),
             per_packet: Scratch::default(),
-            blockers: BlockerSearch::new(),
+            blockers: PacketSearch::new(),
+            taps: Vec::with_capacity(MOST_TAPS),
+            tap_now_ns: 0,
+            is_traced: false,
             work: RewriteWork::new(),
             tickets: TicketBatches::new(),
             editor: PacketEditor::default(),
@@ -99,7 +111,7 @@ impl Pipeline {
         let most = snapshot.classifier.most_matches();
         self.scratch.fit(most);
         self.per_packet.fit(snapshot.per_packet.as_ref().map_or(0, Classifier::most_matches));
-        self.blockers.configure(snapshot);
+        self.blockers.fit(snapshot.blockers.as_ref());
         self.work.clear();
         self.work.listed.reserve(self.scratch.vector() * most);
     }

@@ -147,6 +147,9 @@ impl Pipeline {
     ) -> Result<(), Verdict> {
         let assessment = self.conntrack.assess(snapshot, at, packet, &self.work.layouts[at])?;
         let assessment = self.complete_assessment(snapshot, at, assessment, packet);
+        if self.is_traced {
+            self.conntrack.note_flow_state(at, &assessment);
+        }
         let slots = self.scratch.slots(at);
         let is_unsolicited = assessment.is_unsolicited(snapshot, slots, packet, &self.work.layouts[at]);
         if self.matched.is_empty()

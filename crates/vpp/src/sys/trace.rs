@@ -63,7 +63,7 @@ impl fmt::Display for NodeTrace {
         if trace.count > named {
             write!(f, " and {} more", trace.count - named)?;
         }
-        let Some(TracedConnection { id, is_reply, proto, arrived }) = trace.connection else {
+        let Some(TracedConnection { id, is_reply, proto, arrived, .. }) = trace.connection else {
             return Ok(());
         };
         let direction = if is_reply { "reply" } else { "original" };

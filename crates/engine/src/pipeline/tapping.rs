@@ -1,0 +1,80 @@
+//! Has taps see the packets of a vector.
+
+use super::state::{MOST_TAPS, Pipeline};
+use super::tap::{TapQueue, TappedPacket, WorkerTap};
+use crate::compiled::Snapshot;
+use crate::verdict::{Origin, Verdict};
+use mmb_packet::Packet;
+use std::sync::Arc;
+
+impl Pipeline {
+    /// Whether somebody looks.
+    #[inline]
+    pub(crate) fn is_tapped(&self) -> bool {
+        !self.taps.is_empty()
+    }
+
+    /// Sets the time of the packets that taps see.
+    pub(crate) fn set_tap_time(&mut self, now_ns: u64) {
+        self.tap_now_ns = now_ns;
+    }
+
+    /// Adds a tap. Returns it if there is no room.
+    pub(crate) fn add_tap(&mut self, tap: WorkerTap) -> Option<WorkerTap> {
+        if self.taps.len() == MOST_TAPS {
+            return Some(tap);
+        }
+        self.taps.push(tap);
+        None
+    }
+
+    /// Takes the tap with this queue out.
+    pub(crate) fn remove_tap(&mut self, queue: &Arc<TapQueue>) -> Option<WorkerTap> {
+        let at = self.taps.iter().position(|tap| tap.is_of(queue))?;
+        Some(self.taps.remove(at))
+    }
+
+    /// Has taps select packets of a vector. Returns whether some are selected.
+    #[cold]
+    pub(super) fn begin_taps(&mut self, snapshot: &Snapshot, origin: Origin, packets: &[Packet<'_>]) -> bool {
+        let mut some = false;
+        for tap in &mut self.taps {
+            some |= tap.begin(snapshot, origin, packets);
+        }
+        some
+    }
+
+    /// Has taps record the selected packets of a vector that is done.
+    #[cold]
+    pub(super) fn end_taps(
+        &mut self,
+        snapshot: &Snapshot,
+        (origin, tracked): (Origin, bool),
+        packets: &[Packet<'_>],
+        verdicts: &[Verdict],
+    ) {
+        for (at, packet) in packets.iter().enumerate() {
+            if !self.taps.iter().any(|tap| tap.has(at)) {
+                continue;
+            }
+            let tapped = TappedPacket {
+                worker: self.worker as u16,
+                time_ns: self.tap_now_ns,
+                origin,
+                port: packet.port,
+                link: packet.link,
+                verdict: verdicts[at],
+                trace: self.trace(snapshot, at, tracked),
+                received: None,
+                last: None,
+            };
+            self.taps.iter_mut().for_each(|tap| tap.end(at, &tapped, packet.bytes()));
+        }
+    }
+
+    /// Whether a tap wants to see the flow of a packet: a host that forwards it would hide its packets.
+    #[inline]
+    pub(super) fn is_flow_tapped(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> bool {
+        self.taps.iter_mut().any(|tap| tap.concerns_flow(snapshot, packet))
+    }
+}

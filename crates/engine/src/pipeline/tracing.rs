@@ -1,0 +1,55 @@
+//! Traces the packets of a vector.
+
+use super::state::Pipeline;
+use super::trace::{PacketTrace, TracedConnection};
+use crate::compiled::{Action, RuleVerdict, Snapshot};
+use crate::conntrack::Traced;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
+use mmb_policy::RuleId;
+use mmb_policy::rule::DropRate;
+
+impl Pipeline {
+    /// Traces a packet of the vector that was decided on last. `tracked`: connections were looked up.
+    pub(super) fn trace(&mut self, snapshot: &Snapshot, at: usize, tracked: bool) -> PacketTrace {
+        let mut trace = PacketTrace::default();
+        self.matched.clear();
+        if tracked {
+            let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(at);
+            trace.connection = connection.map(|of| TracedConnection::of(of, assessment.is_new()));
+            // They are in the vector's order, or few.
+            trace.is_streamed = self.work.streamed.iter().any(|(number, _)| usize::from(*number) == at);
+            match cached {
+                Some(rules) => {
+                    let applies = |slot: &RuleSlot| snapshot.actions.at(slot.index()).wants(ct_state);
+                    self.matched.extend_from_slice(rules);
+                    self.matched.extend(self.per_packet.slots(at).iter().copied().filter(applies));
+                }
+                None => self.collect_matched(snapshot, at, &assessment, ct_state),
+            }
+        } else {
+            self.matched.extend_from_slice(self.scratch.slots(at));
+        }
+        self.matched.sort_unstable_by_key(|&slot| snapshot.actions.at(slot.index()).rank());
+        trace.count = self.matched.len() as u32;
+        for (id, &slot) in trace.rules.iter_mut().zip(&self.matched) {
+            *id = snapshot.actions.at(slot.index()).id();
+        }
+        trace.decisive = decisive(self.matched.iter().map(|slot| snapshot.actions.at(slot.index())));
+        trace
+    }
+}
+
+/// The rule that decides, of rules in order: see [`PacketTrace::decisive`].
+fn decisive<'a>(rules: impl Iterator<Item = &'a Action> + Clone) -> Option<RuleId> {
+    let decide = rules.filter(|rule| match rule.rule_verdict() {
+        RuleVerdict::Accept => true,
+        RuleVerdict::Drop(rate) => rate == DropRate::ALL,
+        RuleVerdict::None => false,
+    });
+    let first = decide.clone().next()?;
+    let accept = decide
+        .take_while(|rule| rule.prio == first.prio)
+        .find(|rule| matches!(rule.rule_verdict(), RuleVerdict::Accept));
+    Some(RuleId(accept.unwrap_or(first).id()))
+}
