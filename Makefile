@@ -9,7 +9,7 @@ MMB := target/release/mmb
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install uninstall demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install uninstall deb demo test test-rust test-replay test-live test-evaluation test-package test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -28,16 +28,19 @@ vpp: ## build the plugin of VPP, target/release/mmb_plugin.so; needs VPP's heade
 	mkdir -p $(dir $(MMB))
 	cp target/vpp/release/libmmb_plugin.so $(dir $(MMB))mmb_plugin.so
 
-install: build ## install the binary, man pages, completions, the systemd unit and sample files (PREFIX=/usr/local, DESTDIR=)
+install: build ## install the binary, man pages, completions, the systemd units and sample files (PREFIX=/usr/local, DESTDIR=)
 	@scripts/install add $(MMB) "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"
 
 uninstall: ## remove what install installed (PREFIX=/usr/local, DESTDIR=); the configuration stays
 	@scripts/install remove "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"
 
+deb: build ## make the Debian package, target/debian/mmb_VERSION_ARCH.deb
+	@scripts/deb $(MMB)
+
 demo: setup build ## run mmb between two namespaces on live traffic and show its effect; ends by itself
 	@scripts/demo $(MMB)
 
-test: setup lint test-rust test-replay test-live test-evaluation test-vpp ## run every check
+test: setup lint test-rust test-replay test-live test-evaluation test-package test-vpp ## run every check
 	@echo "make test: every check passed"
 
 lint: setup ## check formatting, clippy, documentation without warnings
@@ -59,6 +62,9 @@ test-live: setup build ## test live ports between network namespaces, with real 
 
 test-evaluation: setup build ## test the parts of the evaluation, and a tiny run of it (which needs root)
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/evaluation
+
+test-package: setup build ## make the Debian package, install it in a clean Debian, run it there, remove it; needs root
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
 
 test-vpp: setup build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
 	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp

@@ -44,6 +44,25 @@ def decides(told):
     return [rule["id"] for rule in told["rules"] if rule["decides"]]
 
 
+def test_a_described_segment_has_the_flags_that_a_reader_expects(mmb, tmp_path):
+    """Nothing said: the first segment of a connection. Otherwise what is said, and ACK if only the lack of flags is. Options may follow."""
+    policy = tmp_path / "flags.mmb"
+    for words, expected in [
+        ("tcp-dport 22", {"S"}),
+        ("tcp-syn tcp-dport 22", {"S"}),
+        ("tcp-syn tcp-ack", {"S", "A"}),
+        ("tcp-fin", {"F"}),
+        ("tcp-syn 0", {"A"}),
+        ("tcp-flags 0", set()),
+    ]:
+        names = {"S": "tcp-syn", "A": "tcp-ack", "F": "tcp-fin", "R": "tcp-rst", "P": "tcp-push", "U": "tcp-urg"}
+        policy.write_text("".join(f"add {name} {int(flag in expected)} mod ip-dscp {n}\n" for n, (flag, name) in enumerate(names.items())))
+        command = [mmb, "explain", "--rules", policy, *words.split(), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        assert rules(json.loads(done.stdout)) == [1, 2, 3, 4, 5, 6], words
+
+
 def test_a_described_packet_meets_the_rules_that_it_satisfies(explain):
     told = explain("in", "lan", "ip-saddr", "10.0.0.1", "tcp-dport", "443", "tcp-syn")
     assert rules(told) == [1, 2, 3] and decides(told) == [1]

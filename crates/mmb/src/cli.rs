@@ -42,8 +42,8 @@ pub(crate) struct Global {
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// The daemon's control socket
-    #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    /// The daemon's control socket; by default that of MMB_SOCKET in the environment, or /run/mmb/mmb.sock
+    #[arg(long, global = true, env = "MMB_SOCKET", hide_env = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) socket: Option<PathBuf>,
 }
 
@@ -282,12 +282,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) why_not: Vec<u32>,
     /// Constraints that the packet satisfies: in lan ip-saddr 10.0.0.1 tcp-dport 443 tcp-syn
-    #[arg(
-        value_name = "CONSTRAINT",
-        conflicts_with = "pcap",
-        required_unless_present = "pcap",
-        trailing_var_arg = true
-    )]
+    #[arg(value_name = "CONSTRAINT", conflicts_with = "pcap", required_unless_present = "pcap")]
     pub(crate) words: Vec<String>,
 }
 

@@ -16,6 +16,8 @@ use std::path::Path;
 const SOURCE: u128 = 0xc000_0201;
 const DESTINATION: u128 = 0xc633_6401;
 const PORTS: (u16, u16) = (40_000, 80);
+const TCP_SYN: u8 = 0x02;
+const TCP_ACK: u8 = 0x10;
 /// The port of a packet for which none is given.
 const PORT: &str = "a";
 
@@ -96,12 +98,36 @@ fn made(text: &str, port: Option<String>) -> anyhow::Result<Subject> {
         dport: PORTS.1,
         ..PacketHeader::default()
     };
-    let header = fulfil(&rule, base, &mut RepeatableRandom::new(0));
+    let header = base_flags(&rule).find_map(|flags| {
+        let header = fulfil(&rule, PacketHeader { flags, ..base.clone() }, &mut RepeatableRandom::new(0))?;
+        (header.flags != 0 || flags == TCP_ACK).then_some(header)
+    });
     let header = header.context(
         "no packet can be made from these constraints: they exclude each other, or are about VLANs, extension headers, payloads or checksums; \
          take one of a capture (--pcap)",
     )?;
     Ok(Subject { port, peer, frames: vec![(header.frame(), LinkType::Ethernet)], is_capture: false })
+}
+
+/// The TCP flags of a packet before its constraints change them, in the order of preference. A packet of which no flags are given begins a
+/// connection. Otherwise it has no others than those that are given; if those are none, it is one of an open connection.
+fn base_flags(rule: &Rule) -> impl Iterator<Item = u8> + use<> {
+    let is_flag = |id| {
+        matches!(
+            id,
+            FieldId::TcpFlags
+                | FieldId::TcpCwr
+                | FieldId::TcpEce
+                | FieldId::TcpUrg
+                | FieldId::TcpAck
+                | FieldId::TcpPush
+                | FieldId::TcpRst
+                | FieldId::TcpSyn
+                | FieldId::TcpFin
+        )
+    };
+    let given = rule.matches.iter().any(|constraint| is_flag(constraint.field.id));
+    if given { [0, TCP_ACK] } else { [TCP_SYN, TCP_ACK] }.into_iter()
 }
 
 /// Takes the constraint on a port away, which is no part of a packet.
