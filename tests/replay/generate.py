@@ -14,7 +14,7 @@ from scapy.packet import Raw
 
 from fields import EXTENSIONS, FIELDS, PAYLOADS
 from model import (
-    AddOption, Anything, Decide, Keep, Meta, Mod, ModOption, ModPayload, ModProto, ModVlan, Number, Option, Payload,
+    AddOption, Anything, Decide, Keep, Log, Meta, Mod, ModOption, ModPayload, ModProto, ModVlan, Number, Option, Payload,
     Rule, Strip, StripAll,
 )
 
@@ -301,6 +301,8 @@ class Policies:
             targets = [target for target in targets if not isinstance(target, Strip)]
         if rng.random() < 0.05:
             targets.append(Decide("accept"))
+        if rng.random() < 0.05:
+            targets.append(Log(rng.choice([None, "seen"])))
         return targets
 
     def target(self, group):

@@ -276,6 +276,16 @@ class Decide:
 
 
 @dataclass
+class Log:
+    """Tells of the packet, which stays what it is."""
+
+    text: str | None
+
+    def __str__(self):
+        return "log" if self.text is None else f'log "{self.text}"'
+
+
+@dataclass
 class Rule:
     id: int
     prio: int
@@ -319,7 +329,7 @@ def evaluate(rules, data, ports):
         return Outcome(None, "rule", ids, [])
     work = Work(packet)
     for rule in matched:
-        work.targets += [target for target in rule.targets if not isinstance(target, Decide)]
+        work.targets += [target for target in rule.targets if not isinstance(target, (Decide, Log))]
     return Outcome(work.done(), None, ids, work.not_applied)
 
 

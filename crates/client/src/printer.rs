@@ -4,6 +4,7 @@ mod answer_printer;
 mod connection_listing;
 mod human;
 mod json;
+mod log_listing;
 mod offload;
 mod stream_listing;
 mod text_table;

@@ -129,6 +129,11 @@ impl Daemon {
         &self.engine
     }
 
+    /// When the time that workers are given was zero; see [`Host::time_origin`].
+    pub(crate) fn time_origin(&self) -> Option<Instant> {
+        self.host.time_origin()
+    }
+
     /// Returns the ports by number, as in the engine's port table. Their losses are those since the counters were cleared.
     pub fn ports(&self) -> Vec<PortStatus> {
         let mut ports = self.host.ports();

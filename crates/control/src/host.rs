@@ -7,6 +7,7 @@ use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
 use mmb_protocol::answer::LinkLine;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// A host, as the control side sees it.
 pub trait Host: Send {
@@ -35,6 +36,11 @@ pub trait Host: Send {
     /// Returns the state of the flow offload of each port; nothing if this host never forwards packets by itself.
     fn offload(&self) -> Vec<PortOffload> {
         Vec::new()
+    }
+
+    /// When the time that workers are given was zero; none if it is not the time that passes.
+    fn time_origin(&self) -> Option<Instant> {
+        None
     }
 
     /// Returns the packet threads by number.

@@ -9,7 +9,6 @@
 
 mod client_slots;
 mod commit_queue;
-mod connection_line;
 mod convert;
 pub mod daemon;
 pub mod entropy;
@@ -27,6 +26,7 @@ mod session;
 pub mod socket;
 pub mod state;
 mod status;
+mod stream_summary;
 
 pub use daemon::{CommitError, CommittedChange, Daemon};
 pub use host::{Host, PortLosses, PortOffload, PortStatus, UnsupportedRule, WorkerStatus};

@@ -3,7 +3,6 @@
 //! A state names rules by their text and ports by their name. A daemon that loads it finds its own by [`successors`] and by name, so that a
 //! policy file that was changed meanwhile, or whose rules have no ids, and ports in another order mean what they say.
 
-use crate::connection_line::connection_line;
 use crate::daemon::Daemon;
 use crate::memory::MemoryShortage;
 use mmb_base::lock;
@@ -11,6 +10,7 @@ use mmb_engine::{
     Connections, LeftOutConnection, LoadSummary, NoAnswer, RuleCount, SavedRule, SavedState, StateWriter,
 };
 use mmb_language::{Command, parse_command, with_id};
+use mmb_log::lines::connection_line;
 use mmb_policy::{Policy, PolicyDiff, successors};
 use mmb_protocol::answer::{LeftOutLine, LoadedLine};
 use std::io::{self, Write};

@@ -6,12 +6,12 @@
 use crate::oracle::{OraclePacket, OracleVerdict, evaluate};
 use crate::two_steps;
 use mmb_engine::{
-    Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec,
-    PortTable, PublishError, RuleCount, Verdict, Worker,
+    ConnectionWatch, Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace,
+    PortCount, PortSpec, PortTable, PublishError, RuleCount, Verdict, WatchedEvent, Worker,
 };
 use mmb_language::{Print, ShadowedRule, shadowed};
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::{Policy, Rule, RuleId};
+use mmb_policy::{Policy, Rule, RuleId, Target};
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,6 +20,8 @@ use std::fmt;
 /// Bytes behind each packet in its buffer, to see that nobody writes there.
 const TAILROOM: usize = 16;
 const GUARD: u8 = 0x5a;
+/// Events of one run, at most.
+const EVENTS: usize = 4096;
 
 /// A packet that engine and oracle process.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,6 +74,8 @@ pub struct DifferentialTest {
     shadowed: Vec<ShadowedRule>,
     random: DropRandom,
     tally: Tally,
+    /// What rules with `log` tell, once there is one.
+    told: Option<ConnectionWatch>,
 }
 
 /// The ports of a differential test: `a` and `b` are a wire, `b` with an MTU; `c` has no other end.
@@ -99,16 +103,22 @@ impl DifferentialTest {
             shadowed: Vec::new(),
             random: DropRandom::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, 0)),
             tally,
+            told: None,
         }
     }
 
     /// Puts a policy in force on both sides. The oracle takes stateful rules for stateless ones: no target of theirs may map, and packets must
-    /// match those of their connection.
+    /// match those of their connection. Rules with `log` tell of all packets.
     ///
     /// # Errors
     /// Why the engine refuses it; the old policy stays in force on both sides.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
-        self.engine.publish(policy)?;
+        let mut unlimited = policy.clone();
+        unlimited.settings.log.rate = 0;
+        self.engine.publish(&unlimited)?;
+        if self.told.is_none() && policy.rules.iter().any(|rule| tells(&rule)) {
+            self.told = Some(watched(&self.engine, &mut self.worker));
+        }
         self.tally.rules.retain(|id, _| self.policy.rules.agree(&policy.rules, *id));
         self.policy = policy.clone();
         self.stateless = without_state(policy);
@@ -148,6 +158,7 @@ impl DifferentialTest {
         for (i, ((verdict, sent), oracle)) in verdicts.iter().zip(&sent).zip(&expected).enumerate() {
             self.compare(&incoming[i], *verdict, sent, oracle)?;
         }
+        self.compare_told(incoming, &expected)?;
         for ((trace, oracle), one) in traces.iter().zip(&expected).zip(incoming) {
             self.compare_trace(trace, oracle, one)?;
         }
@@ -180,6 +191,40 @@ impl DifferentialTest {
             return Err(self.difference(&what, &packet()));
         }
         Ok(())
+    }
+
+    /// Compares the packets that rules tell of: each that the oracle matches, and no other.
+    fn compare_told(&self, incoming: &[Incoming], expected: &[OracleVerdict]) -> Result<(), Difference> {
+        let Some(watch) = &self.told else { return Ok(()) };
+        let mut told: Vec<_> = watch
+            .try_iter()
+            .filter_map(|event| match event {
+                WatchedEvent::Packet(event) => Some(event),
+                WatchedEvent::Connection(_) | WatchedEvent::Stream(_) | WatchedEvent::Suppressed(_) => None,
+            })
+            .filter(|event| self.policy.rules.get(event.rule).is_some_and(|rule| !rule.stateful))
+            .map(|event| {
+                let is_dropped = event.verdict == Verdict::Drop(DropReason::Rule);
+                (event.rule, event.port.0, event.len as usize, is_dropped)
+            })
+            .collect();
+        if watch.take_lost() > 0 {
+            return Ok(());
+        }
+        let of_packet = |(one, oracle): (&Incoming, &OracleVerdict)| {
+            let rules = oracle.matched.iter().filter_map(|id| self.policy.rules.get(*id));
+            let rules = rules.filter(|rule| tells(rule) && !rule.stateful).filter_map(|rule| rule.id);
+            let (port, len, is_dropped) = (one.port.0, one.bytes.len(), oracle.dropped_by.is_some());
+            rules.map(move |id| (id, port, len, is_dropped)).collect::<Vec<_>>()
+        };
+        let mut matched: Vec<_> = incoming.iter().zip(expected).flat_map(of_packet).collect();
+        told.sort_unstable();
+        matched.sort_unstable();
+        if told == matched {
+            return Ok(());
+        }
+        let what = format!("told: the engine's {told:?}, the oracle's {matched:?}");
+        Err(self.difference(&what, &format!("{incoming:#?}")))
     }
 
     fn compare_trace(
@@ -262,6 +307,24 @@ impl Tally {
             Verdict::Send(port) => add(&mut self.ports[usize::from(port.0)].tx, one(&expected.bytes)),
         }
     }
+}
+
+/// Watches the events of a worker, which answers on this thread.
+fn watched(engine: &Engine, worker: &mut Worker) -> ConnectionWatch {
+    let connections = engine.connections();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| connections.watch_with_room(EVENTS).expect("the worker answers"));
+        while !asking.is_finished() {
+            worker.process(0, &NoCycles, &mut [], &mut []);
+            std::thread::yield_now();
+        }
+        asking.join().expect("it does not panic")
+    })
+}
+
+/// Whether a rule tells of packets.
+fn tells(rule: &Rule) -> bool {
+    rule.targets.iter().any(|target| matches!(target, Target::Log(_)))
 }
 
 /// A policy without state.

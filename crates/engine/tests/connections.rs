@@ -356,7 +356,7 @@ fn a_tcp_connection_resumes_after_packets_that_were_missed() {
 fn connection_event(event: WatchedEvent) -> Option<ConnectionEvent> {
     match event {
         WatchedEvent::Connection(event) => Some(event),
-        WatchedEvent::Stream(_) => None,
+        WatchedEvent::Stream(_) | WatchedEvent::Packet(_) | WatchedEvent::Suppressed(_) => None,
     }
 }
 

@@ -146,6 +146,47 @@ fn packets_of_connections_allocate_nothing() {
 }
 
 #[test]
+fn packets_that_are_told_allocate_nothing() {
+    let rules = "add in a log \"told\"\nadd udp-dport 53 drop log";
+    // Within the limit, beyond it, and with a new policy; without connections and with them.
+    for others in ["", "set log rate unlimited", "add-stateful in a ip-proto tcp accept log"] {
+        let text = format!("{rules}\n{others}");
+        let (mut engine, mut worker) = engine(&text);
+        let connections = engine.connections();
+        let watch = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| connections.watch_with_room(100).expect("the worker answers"));
+            while !asking.is_finished() {
+                worker.process(0, &NoCycles, &mut [], &mut []);
+                std::thread::yield_now();
+            }
+            asking.join().expect("it does not panic")
+        });
+        let frames: Vec<Vec<u8>> = (0..VECTOR as u16)
+            .map(|number| match number % 2 {
+                0 => Tcp { sport: 2000 + number, flags: 0x10, ..Tcp::default() }.over_ip4().bytes(),
+                _ => Udp { sport: 2000 + number, ..Udp::default() }.over_ip4().bytes(),
+            })
+            .collect();
+        let mut told = 0;
+        for round in 0..6 {
+            engine.publish(&policy(&format!("{text}\nadd ip-ttl {} drop", round / 3))).unwrap();
+            let mut buffers = frames.clone();
+            let mut packets = views(&mut buffers);
+            let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
+            let before = CALLS.get();
+            // The number of suppressed packets is told with each vector.
+            worker.process(1_000_000_000 * round, &NoCycles, &mut packets, &mut verdicts);
+            let calls = CALLS.get() - before;
+            // The first rounds make connections, and cache verdicts.
+            assert!(round < 2 || calls == 0, "{others}, round {round}: {calls}");
+            told += watch.try_iter().count();
+        }
+        assert!(told > 100, "{others}: {told}");
+        assert!(!others.contains("unlimited") || watch.take_lost() > 0);
+    }
+}
+
+#[test]
 fn fragments_that_wait_allocate_nothing() {
     let (engine, mut worker) = engine("add-stateful in a ip-proto udp map ip-saddr 200.0.0.1");
     let datagram = |id: u16| {

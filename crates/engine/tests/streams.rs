@@ -165,7 +165,7 @@ fn watch_changes_nothing() {
         .try_iter()
         .filter_map(|event| match event {
             WatchedEvent::Stream(event) => Some(event),
-            WatchedEvent::Connection(_) => None,
+            WatchedEvent::Connection(_) | WatchedEvent::Packet(_) | WatchedEvent::Suppressed(_) => None,
         })
         .collect();
     let [event] = &told[..] else { panic!("{told:?}") };
@@ -318,7 +318,7 @@ fn a_new_policy_keeps_what_an_unchanged_set_has_begun() {
     assert_eq!(mmb.dropped(A, &request(6, b"ATTACK")), DropReason::Rule);
     let offsets = events.try_iter().filter_map(|event| match event {
         WatchedEvent::Stream(event) => Some(event.offset),
-        WatchedEvent::Connection(_) => None,
+        WatchedEvent::Connection(_) | WatchedEvent::Packet(_) | WatchedEvent::Suppressed(_) => None,
     });
     assert_eq!(offsets.collect::<Vec<_>>(), [12], "counted from the connection's first byte");
 }

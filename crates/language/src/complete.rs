@@ -231,7 +231,18 @@ mod tests {
         assert_eq!(texts("mon"), ["monitor"]);
         assert_eq!(
             texts("set "),
-            ["ip6-max-headers", "poll", "offload", "flow-cache", "conn", "timeout", "nat", "stream", "http"]
+            [
+                "ip6-max-headers",
+                "poll",
+                "offload",
+                "flow-cache",
+                "conn",
+                "timeout",
+                "nat",
+                "stream",
+                "http",
+                "log"
+            ]
         );
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);
@@ -258,7 +269,7 @@ mod tests {
             texts("add tcp-dport 80 "),
             fields_of(false)
                 .map(|f| f.name)
-                .chain(["mod", "add", "strip", "drop", "accept"])
+                .chain(["mod", "add", "strip", "drop", "accept", "log"])
                 .collect::<Vec<_>>()
         );
         assert_eq!(texts("add-stateful tcp-dport 80 sh"), ["shuffle"]);

@@ -141,7 +141,18 @@ mod tests {
         assert_eq!(words("").len(), COMMANDS.len());
         assert_eq!(
             words("set "),
-            ["ip6-max-headers", "poll", "offload", "flow-cache", "conn", "timeout", "nat", "stream", "http"]
+            [
+                "ip6-max-headers",
+                "poll",
+                "offload",
+                "flow-cache",
+                "conn",
+                "timeout",
+                "nat",
+                "stream",
+                "http",
+                "log"
+            ]
         );
         assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
         assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
@@ -167,6 +178,7 @@ mod tests {
                 "strip [!] FIELD|all",
                 "drop [PERCENT]",
                 "accept",
+                "log [\"TEXT\"]",
                 "<end>"
             ]
         );

@@ -94,6 +94,7 @@ impl Print for Target {
             Target::Map(field, set) => target::map::print(f, *field, set),
             Target::Shuffle(field, range) => target::shuffle::print(f, *field, *range),
             Target::Lb(field, set, method) => target::lb::print(f, *field, set, *method),
+            Target::Log(text) => target::log::print(f, text.as_deref()),
             Target::Alert(text) => target::alert::print(f, text.as_deref()),
             Target::Close => f.write_str("close"),
             Target::Digest => f.write_str("digest"),

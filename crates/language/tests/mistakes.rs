@@ -130,7 +130,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "add",
         &[
             "4: a rule needs a constraint; expected `all`, a field or `!`",
-            "4: a rule needs a target; expected `mod`, `add`, `strip`, `drop` or `accept`",
+            "4: a rule needs a target; expected `mod`, `add`, `strip`, `drop`, `accept` or `log`",
         ],
     ),
     (
@@ -312,7 +312,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "set pol spin",
         &[
-            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `conn`, `timeout`, `nat`, `stream` or `http`; \
+            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `conn`, `timeout`, `nat`, `stream`, `http` or `log`; \
         did you mean `poll`?",
         ],
     ),

@@ -119,6 +119,19 @@ const MISTAKES: &[(&str, &[&str])] = &[
         &["31: an empty text says nothing; expected a short text in quotes, or `alert` alone"],
     ),
     ("add-stateful stream \"a\" alert \"x", &["31: this text has no end; expected a closing `\"`"]),
+    (
+        "add-stateful stream \"a\" log",
+        &[
+            "14: nothing acts on a match of `stream`; expected `alert`, `close`, `drop` or an edit of what is found in the rule",
+            "25: `log` tells of packets, and `stream` is found in the bytes of a connection; expected `alert`, which tells of a match",
+        ],
+    ),
+    (
+        "add all log \"\"",
+        &["13: an empty text says nothing; expected a short text in quotes, or `log` alone"],
+    ),
+    ("add all log log \"again\"", &["13: `log` is given twice"]),
+    ("add all nflog", &["9: unknown word `nflog`; expected a field, `!` or a target; did you mean `log`?"]),
     ("add-stateful stream \"a\" alert alert", &["31: `alert` is given twice"]),
     ("add-stateful tcp-dport 80 digest digest", &["34: `digest` is given twice"]),
     (

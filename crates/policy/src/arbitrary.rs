@@ -167,6 +167,7 @@ fn goes_with(target: &Target, others: &[Target]) -> bool {
         Target::Mod(..) | Target::AddOption(..) | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
             true
         }
+        Target::Log(_) => !any(|t| matches!(t, Target::Log(_))),
         Target::Alert(_) => !any(|t| matches!(t, Target::Alert(_))),
         Target::Digest => !any(|t| matches!(t, Target::Digest)),
         Target::Edit(_) => true,
@@ -320,6 +321,7 @@ impl Draw {
             1 => Some(Target::Accept),
             2 | 3 if witness.is_about(Implies::Tcp) => Some(self.option_target(witness)),
             4 if stateful => self.binding(witness),
+            8 => Some(Target::Log(self.told_text())),
             _ => self.modification(witness),
         }
     }

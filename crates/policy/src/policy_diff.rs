@@ -210,6 +210,7 @@ fn key(target: &Target) -> Option<WriteKey> {
             Some(WriteKey::Options)
         }
         Target::Edit(_) => Some(WriteKey::Stream),
-        Target::Drop(_) | Target::Accept | Target::Alert(_) | Target::Close | Target::Digest => None,
+        Target::Drop(_) | Target::Accept | Target::Log(_) => None,
+        Target::Alert(_) | Target::Close | Target::Digest => None,
     }
 }

@@ -92,7 +92,7 @@ impl Target {
         match self {
             Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => true,
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
-            Target::StripAll | Target::Drop(_) | Target::Accept => false,
+            Target::StripAll | Target::Drop(_) | Target::Accept | Target::Log(_) => false,
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
         }
     }
@@ -192,6 +192,8 @@ pub enum Target {
     Shuffle(Field, Option<(u128, u128)>),
     /// `lb FIELD {VALUE, …} [METHOD]`, stateful rules only.
     Lb(Field, ServerList, LbMethod),
+    /// `log ["TEXT"]`, not beside constraints on streams: packets are told, with this text.
+    Log(Option<String>),
     /// `alert ["TEXT"]`, beside constraints on streams only: a match is told, with this text.
     Alert(Option<String>),
     /// `close`, beside constraints on streams only: both ends get a RST, and the connection goes silent.

@@ -316,6 +316,20 @@ pub static SETTINGS: &[SettingInfo] = &[
         get: |settings| settings.http.no_transform as u32,
         put: |settings, n| settings.http.no_transform = nth(&HttpNoTransform::ALL, n),
     },
+    SettingInfo {
+        name: "log rate",
+        values: Values::WordOr(&[("unlimited", "all of them")], 1_000_000),
+        help: "the most packets in a second that are told of each rule with `log`, over all workers; the number of the others is told once a second",
+        get: |settings| settings.log.rate,
+        put: |settings, n| settings.log.rate = n,
+    },
+    SettingInfo {
+        name: "log burst",
+        values: Values::Number(1, 1_000_000),
+        help: "the number of packets of a rule with `log` that are told at once before `log rate` limits them",
+        get: |settings| settings.log.burst,
+        put: |settings, n| settings.log.burst = n,
+    },
 ];
 
 const OFF_ON: &[(&str, &str)] = &[("off", "no"), ("on", "yes")];

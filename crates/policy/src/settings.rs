@@ -2,12 +2,14 @@
 
 mod connections;
 mod http;
+mod log;
 mod streams;
 
 pub use connections::{
     ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
 };
 pub use http::{HttpEncodings, HttpNoTransform, HttpSettings, HttpUnfit};
+pub use log::LogSettings;
 pub use streams::{StreamHoldOver, StreamSettings, StreamUnfit, StreamUrgent};
 
 /// The values that `set NAME VALUE` changes. [`crate::setting_table`] holds the table of names and ranges.
@@ -27,6 +29,8 @@ pub struct Settings {
     pub streams: StreamSettings,
     /// `http …`: how messages of HTTP are followed and changed.
     pub http: HttpSettings,
+    /// `log …`: how many packets are told.
+    pub log: LogSettings,
 }
 
 /// The way in which an idle worker waits.
@@ -84,6 +88,7 @@ impl Default for Settings {
             connections: ConnectionSettings::default(),
             streams: StreamSettings::default(),
             http: HttpSettings::default(),
+            log: LogSettings::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod connections;
 mod counters;
+mod log;
 mod offload;
 
 pub use connections::{
@@ -15,6 +16,7 @@ pub use connections::{
 pub use counters::{
     FlowCacheLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine,
 };
+pub use log::{LogLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 
 use crate::VERSION;
@@ -85,6 +87,10 @@ pub enum Answer {
     Event(EventLine),
     /// An event of a stream.
     StreamEvent(StreamEventLine),
+    /// A packet that a rule tells of.
+    Log(LogLine),
+    /// Packets that a rule did not tell of.
+    Suppressed(SuppressedLine),
     /// The number of events that were lost because this client read too slowly.
     Lost(u64),
     /// The numbers of connections whose rules were removed or replaced.

@@ -57,7 +57,7 @@ impl Edit {
             },
             Target::StripAll => self.options.push(OptionStep::Clear),
             Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
-            Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
         }
     }
 

@@ -8,6 +8,7 @@ use mmb_policy::{Policy, RuleChange, RuleStore};
 use mmb_protocol::answer::LinkLine;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Reports VPP's interfaces and threads, and sets which interfaces are to be enabled.
 pub(crate) struct VppHost {
@@ -15,6 +16,7 @@ pub(crate) struct VppHost {
     workers: usize,
     /// By worker, once they run.
     cores: Arc<OnceLock<Vec<Option<u32>>>>,
+    started: Instant,
 }
 
 impl VppHost {
@@ -22,12 +24,17 @@ impl VppHost {
         interfaces: &Arc<Interfaces>,
         workers: usize,
         cores: &Arc<OnceLock<Vec<Option<u32>>>>,
+        started: Instant,
     ) -> VppHost {
-        VppHost { interfaces: Arc::clone(interfaces), workers, cores: Arc::clone(cores) }
+        VppHost { interfaces: Arc::clone(interfaces), workers, cores: Arc::clone(cores), started }
     }
 }
 
 impl Host for VppHost {
+    fn time_origin(&self) -> Option<Instant> {
+        Some(self.started)
+    }
+
     fn ports(&self) -> Vec<PortStatus> {
         let here: HashMap<String, (u32, PresentInterface)> = self
             .interfaces

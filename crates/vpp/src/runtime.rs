@@ -110,11 +110,12 @@ pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
         engine.add_port(port(name));
     }
     let cores = Arc::default();
-    let host = VppHost::new(&interfaces, threads.all(), &cores);
+    let started = Instant::now();
+    let host = VppHost::new(&interfaces, threads.all(), &cores, started);
     let daemon = Arc::new(Mutex::new(Daemon::new(engine, policy, Box::new(host))?));
     let (server, socket) = listen(main, config.socket, &daemon)?;
     let runtime = Runtime {
-        started: Instant::now(),
+        started,
         threads,
         states: workers
             .into_iter()

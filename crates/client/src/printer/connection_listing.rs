@@ -129,8 +129,14 @@ pub fn left_out(LeftOutLine { reason, connection }: &LeftOutLine) -> String {
     format!("left out, {reason}: {} {} {before}{after}\n", connection.proto, connection.state)
 }
 
+/// Prints the time of an event, if it is known.
+pub(super) fn time_of_day(screen: &mut Screen<'_>, time: Option<&str>) {
+    time.into_iter().for_each(|time| screen.text(&format!("{time} ")));
+}
+
 /// Prints an event at once.
 pub(crate) fn event(screen: &mut Screen<'_>, event: &EventLine) {
+    time_of_day(screen, event.time.as_deref());
     let line = &event.connection;
     let [before, after] = tuples(line);
     let after = if after.is_empty() { after } else { format!(" as {after}") };
@@ -266,13 +272,14 @@ mod tests {
     fn an_event_shows_its_kind_and_reason() {
         let sent = ends("198.51.100.1", 4000, "192.0.2.1", 80);
         let connection = ConnectionLine { sent, ..line("tcp") };
-        let created = EventLine { what: EventKind::Created, reason: None, connection };
+        let created = EventLine { time: None, what: EventKind::Created, reason: None, connection };
         let reason = Some("timeout".to_owned());
-        let closed = EventLine { what: EventKind::Closed, reason, connection: line("icmp6") };
+        let time = Some("2026-01-02T03:04:05.678901Z".to_owned());
+        let closed = EventLine { time, what: EventKind::Closed, reason, connection: line("icmp6") };
         assert_eq!(
             shown(|screen| [created, closed].iter().for_each(|line| event(screen, line))),
             "+ tcp 10.0.0.5:4000 > 192.0.2.1:80 as 198.51.100.1:4000 > 192.0.2.1:80, rules 1,3\n\
-             - icmp6 10.0.0.5 > 192.0.2.1 id 4000, timeout after 1m05s, 12/9 packets, 1200/90000 bytes\n"
+             2026-01-02T03:04:05.678901Z - icmp6 10.0.0.5 > 192.0.2.1 id 4000, timeout after 1m05s, 12/9 packets, 1200/90000 bytes\n"
         );
     }
 

@@ -2,6 +2,7 @@
 
 use super::answer_printer::AnswerPrinter;
 use super::connection_listing::{self, ConnectionListing};
+use super::log_listing;
 use super::offload::OffloadListing;
 use super::stream_listing::{self, StreamListing};
 use super::text_table::{Align, TextTable};
@@ -119,6 +120,8 @@ impl AnswerPrinter for HumanPrinter<'_> {
             }
             (Answer::StreamSummary(line), _) => stream_listing::summary(&mut self.screen, &line),
             (Answer::StreamEvent(line), _) => stream_listing::event(&mut self.screen, &line),
+            (Answer::Log(line), _) => log_listing::packet(&mut self.screen, &line),
+            (Answer::Suppressed(line), _) => log_listing::suppressed(&mut self.screen, &line),
             (Answer::Summary(line), _) => connection_listing::summary(&mut self.screen, &line),
             (Answer::Event(line), _) => connection_listing::event(&mut self.screen, &line),
             (Answer::Lost(events), _) => {

@@ -109,6 +109,8 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::Connection(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Event(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::StreamEvent(line), JsonSection::Events) => self.write_line(&json!(line)),
+            (Answer::Log(line), JsonSection::Events) => self.write_line(&json!(line)),
+            (Answer::Suppressed(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::StreamSummary(line), JsonSection::Summary(summary)) => *summary = json!(line),

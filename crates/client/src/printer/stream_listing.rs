@@ -1,6 +1,6 @@
 //! Streams for people: a table of them, and their events.
 
-use super::connection_listing::{port, rules, tuples};
+use super::connection_listing::{port, rules, time_of_day, tuples};
 use super::text_table::{Align, TextTable};
 use crate::report::counted;
 use crate::screen::{Color, Screen};
@@ -167,8 +167,9 @@ pub(super) fn summary(screen: &mut Screen<'_>, line: &StreamSummaryLine) {
 
 /// Prints an event at once.
 pub(super) fn event(screen: &mut Screen<'_>, event: &StreamEventLine) {
-    let StreamEventLine { what, rule, reason, text, proto, arrived, direction, offset, forward, reply } =
+    let StreamEventLine { time, what, rule, reason, text, proto, arrived, direction, offset, forward, reply } =
         event;
+    time_of_day(screen, time.as_deref());
     screen.color(Color::Red, "! ");
     let ends = format!("{} > {}", port(arrived.src, arrived.sport), port(arrived.dst, arrived.dport));
     screen.text(&format!("{proto} {ends}, {what}"));
@@ -254,6 +255,7 @@ mod tests {
     fn messages_that_are_not_read_have_no_rule() {
         let [src, dst] = [[10, 0, 0, 5], [192, 0, 2, 1]].map(Into::into);
         let line = StreamEventLine {
+            time: None,
             what: "http-unfit-closed".to_owned(),
             rule: None,
             reason: Some("http-bare-lf".to_owned()),

@@ -2,10 +2,12 @@
 //! thousand connections at a time, so that a client that reads slowly delays only itself.
 
 use super::{AnswerResult, Responder};
-use crate::connection_line::{connection_line, stream_event_line, stream_summary_line};
+use crate::stream_summary::stream_summary_line;
 use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChange, WatchedEvent};
+use mmb_log::WorkerClock;
+use mmb_log::lines::{connection_line, event_line};
 use mmb_policy::ConnectionFilter;
-use mmb_protocol::answer::{AffectedLine, Answer, CountLine, ErrorLine, EventKind, EventLine};
+use mmb_protocol::answer::{AffectedLine, Answer, CountLine, ErrorLine};
 use mmb_protocol::request::ConnectionFate;
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -121,17 +123,19 @@ impl Responder<'_> {
             Ok(events) => events,
             Err(error) => return Ok(Err(error.to_string())),
         };
+        let (clock, mut names) = (WorkerClock::new(self.daemon().time_origin()), Vec::new());
         // Tells the client that it misses no event from now on.
         self.out.flush()?;
         while !self.others_wait && !self.following.has_arrived() {
             match events.recv_timeout(CLIENT_CHECK_INTERVAL) {
-                Ok(event) => self.event(&event)?,
+                Ok(event) => self.event(&event, clock, &mut names)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(Err("the workers have stopped".to_owned())),
             }
             for event in events.try_iter().take(EVENTS_AT_ONCE) {
-                self.event(&event)?;
+                self.event(&event, clock, &mut names)?;
             }
+            names.clear();
             let lost = events.take_lost();
             if lost > 0 {
                 self.send(&Answer::Lost(lost))?;
@@ -141,14 +145,11 @@ impl Responder<'_> {
         Ok(Ok(()))
     }
 
-    fn event(&mut self, event: &WatchedEvent) -> io::Result<()> {
-        match event {
-            WatchedEvent::Connection(event) => self.send(&Answer::Event(EventLine {
-                what: if event.created { EventKind::Created } else { EventKind::Closed },
-                reason: event.reason.map(str::to_owned),
-                connection: connection_line(&event.info, false),
-            })),
-            WatchedEvent::Stream(event) => self.send(&Answer::StreamEvent(stream_event_line(event))),
+    /// Writes an event. `names` are those of the ports, read if they are needed.
+    fn event(&mut self, event: &WatchedEvent, clock: WorkerClock, names: &mut Vec<String>) -> io::Result<()> {
+        if names.is_empty() && matches!(event, WatchedEvent::Packet(_)) {
+            names.extend(self.daemon().engine().ports().0.iter().map(|port| port.name.clone()));
         }
+        self.send(&event_line(event, clock, names))
     }
 }

@@ -72,7 +72,7 @@ impl Harness {
     pub(super) fn events(&self) -> impl Iterator<Item = ConnectionEvent> {
         self.watch.try_iter().filter_map(|event| match event {
             WatchedEvent::Connection(event) => Some(event),
-            WatchedEvent::Stream(_) => None,
+            WatchedEvent::Stream(_) | WatchedEvent::Packet(_) | WatchedEvent::Suppressed(_) => None,
         })
     }
 

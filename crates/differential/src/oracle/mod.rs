@@ -110,6 +110,8 @@ fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<RuleId> 
                 }
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
+                // Packets are told, and stay what they are.
+                Target::Log(_) => {}
                 // The oracle knows no streams.
                 Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
             }

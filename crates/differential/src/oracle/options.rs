@@ -143,7 +143,7 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
                 }
                 Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
                 }
-                Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+                Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
             }
         }
     }

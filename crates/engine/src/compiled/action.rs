@@ -2,6 +2,7 @@
 //!
 //! The tables are persistent: a snapshot keeps its version, and a change copies the pages that it touches.
 
+use super::log_rule::LogRule;
 use super::stateful::{StatefulRule, is_per_packet};
 use mmb_base::{PersistentVec, id_types};
 use mmb_classify::RuleSlot;
@@ -19,6 +20,8 @@ id_types! {
 pub(crate) type ActionTable = PersistentVec<Action, 512>;
 /// The edits of rules, by id.
 pub(crate) type EditTable = PersistentVec<Option<Arc<Edit>>, 64>;
+/// Rules that tell of packets, by slot.
+pub(crate) type LogRuleTable = PersistentVec<Option<Arc<LogRule>>, 64>;
 /// Stateful rules, by slot.
 pub(crate) type StatefulRuleTable = PersistentVec<Option<Arc<StatefulRule>>, 64>;
 
@@ -36,6 +39,10 @@ pub(crate) struct CompiledRules {
     pub(crate) blockers: usize,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
+    /// Rules that tell of packets.
+    pub(crate) logs: LogRuleTable,
+    /// Their number.
+    pub(crate) log_rules: usize,
 }
 
 /// A rule's action: 16 bytes, four to a cache line, since matched rules are accessed at random.
@@ -52,7 +59,8 @@ pub(crate) struct Action {
 const _: () = assert!(size_of::<Action>() == 16);
 
 /// A rule's accept or drop target in the lower 3 of 4 bytes: 0 for none, 1 for accept, otherwise the drop rate plus 2. The top bit marks
-/// stateful rules; the bits below it mark the `ct` states that the rule does not match, and the one below those marks per-packet rules.
+/// stateful rules; the bits below it mark the `ct` states that the rule does not match, the one below those marks per-packet rules, and the next one
+/// rules that tell of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RuleVerdictBits(u32);
 
@@ -62,8 +70,10 @@ const STATEFUL: u32 = 1 << 31;
 const UNWANTED: u32 = 24;
 /// See [`RuleVerdictBits`].
 const PER_PACKET: u32 = 1 << 23;
+/// See [`RuleVerdictBits`].
+const LOGS: u32 = 1 << 22;
 
-const _: () = assert!(DropRate::ALL.0 + 2 < PER_PACKET && CtState::ALL.len() <= 7);
+const _: () = assert!(DropRate::ALL.0 + 2 < LOGS && CtState::ALL.len() <= 7);
 
 /// A rule's accept or drop target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +145,7 @@ impl Action {
     /// Its accept or drop target.
     #[inline]
     pub(crate) fn rule_verdict(&self) -> RuleVerdict {
-        match self.verdict.0 & (PER_PACKET - 1) {
+        match self.verdict.0 & (LOGS - 1) {
             0 => RuleVerdict::None,
             1 => RuleVerdict::Accept,
             rate => RuleVerdict::Drop(DropRate(rate - 2)),
@@ -152,6 +162,12 @@ impl Action {
     #[inline]
     pub(crate) fn is_per_packet(&self) -> bool {
         self.verdict.0 & PER_PACKET != 0
+    }
+
+    /// Whether the rule tells of packets.
+    #[inline]
+    pub(crate) fn logs(&self) -> bool {
+        self.verdict.0 & LOGS != 0
     }
 
     /// Whether the rule matches packets of this `ct` state.
@@ -182,13 +198,14 @@ impl RuleVerdictBits {
             Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
-            Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
+            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
         });
         // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = verdicts.next_back().unwrap_or(RuleVerdictBits(0));
         let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
         let stateful = if rule.stateful { STATEFUL } else { 0 };
         let per_packet = if is_per_packet(rule) { PER_PACKET } else { 0 };
-        RuleVerdictBits(verdict | unwanted | stateful | per_packet)
+        let logs = if rule.targets.iter().any(|target| matches!(target, Target::Log(_))) { LOGS } else { 0 };
+        RuleVerdictBits(verdict | unwanted | stateful | per_packet | logs)
     }
 }

@@ -4,7 +4,7 @@
 //! code, no IP options and no extension headers. Those of TCP have ACK set, and neither SYN nor FIN nor RST. What a rule asks beyond that, it asks
 //! of each packet.
 
-use super::stateful::{drops_by_chance, is_constant};
+use super::stateful::{is_constant, sees_each};
 use mmb_policy::field::{BareMeaning, FieldGroup, FieldId, Implies, ones};
 use mmb_policy::{Field, Intervals, Match, Rule, Test};
 
@@ -27,7 +27,7 @@ pub(crate) fn blocker(rule: &Rule) -> Option<Rule> {
         return None;
     }
     let (matches, some_differ) = relaxed(&rule.matches)?;
-    let is_odd = some_differ || rule.targets.iter().any(drops_by_chance);
+    let is_odd = some_differ || rule.targets.iter().any(sees_each);
     is_odd.then(|| Rule { matches, ..rule.clone() })
 }
 
@@ -183,6 +183,7 @@ mod tests {
             "tcp-flags syn tcp-win 1024 drop",
             "tcp-flags < 16 tcp-win 1024 drop",
             "tcp-rst drop 50%",
+            "tcp-syn log",
             "ip-mf ip-len < 100 drop",
             "ip-frag-offset > 0 ip-ttl 1 drop",
             "ip-ihl > 5 ip-ttl 1 drop",
@@ -207,6 +208,8 @@ mod tests {
             ("icmp-type echo-request icmp-payload |00| drop", "icmp-type echo-request icmp-type"),
             ("payload |00| drop", "all"),
             ("all drop 50%", "all"),
+            ("all log", "all"),
+            ("tcp-dport 80 log accept", "tcp-dport 80"),
             ("vlan-id 7 drop 50%", "vlan-id 7"),
         ] {
             check(text, Some(expected));

@@ -8,6 +8,7 @@
 
 use super::action::{Action, CompiledRules, EditId, marked};
 use super::blocker::blocker;
+use super::log_rule::LogRule;
 use super::selector::{PacketSelector, UnknownFilterPort};
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
@@ -316,6 +317,10 @@ impl PolicyCompiler {
         if rule.draining {
             self.draining.insert(id(rule));
         } else {
+            if let Some(log) = LogRule::compile(rule, self.slots.workers()) {
+                self.rules.logs.set(slot.index(), Some(Arc::new(log)));
+                self.rules.log_rules += 1;
+            }
             self.rules.per_packet_rules += usize::from(is_per_packet(rule));
             self.rules.blockers += usize::from(blocker(rule).is_some());
             self.rules.ct_rules += usize::from(asks_for_state(rule));
@@ -362,6 +367,10 @@ impl PolicyCompiler {
         if rule.draining {
             self.draining.remove(&id(rule));
         } else {
+            if self.rules.actions.at(slot.index()).logs() {
+                self.rules.logs.set(slot.index(), None);
+                self.rules.log_rules -= 1;
+            }
             self.rules.per_packet_rules -= usize::from(is_per_packet(rule));
             self.rules.blockers -= usize::from(blocker(rule).is_some());
             self.rules.ct_rules -= usize::from(asks_for_state(rule));

@@ -11,6 +11,7 @@
 mod action;
 mod blocker;
 mod compiler;
+mod log_rule;
 mod route;
 mod selector;
 mod slots;
@@ -23,6 +24,7 @@ mod streams;
 pub(crate) use action::{Action, ActionMark, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
 pub use compiler::{PublishError, check_patterns};
+pub(crate) use log_rule::{LogAdmission, LogRule};
 pub(crate) use route::Route;
 pub use selector::{PacketSelector, UnknownFilterPort};
 pub(crate) use snapshot::{RuleLineage, Snapshot};

@@ -53,6 +53,11 @@ impl RuleSlots {
         }
     }
 
+    /// Number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
     /// Retires the slot of a rule that snapshot `until` no longer contains; returns the slot.
     pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<RuleSlot> {
         let slot = self.by_id.remove(id)?;

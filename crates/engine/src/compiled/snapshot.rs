@@ -4,7 +4,8 @@
 //! control side, which holds a reference until then, frees it. A snapshot shares unchanged parts with the one before it: classifier,
 //! actions and edits are persistent structures, of which a change copies a few pages.
 
-use super::action::{ActionTable, CompiledRules, EditId, EditTable, StatefulRuleTable};
+use super::action::{ActionTable, CompiledRules, EditId, EditTable, LogRuleTable, StatefulRuleTable};
+use super::log_rule::LogRule;
 use super::route::{Route, routes};
 use super::stateful::StatefulRule;
 use super::streams::StreamPatterns;
@@ -14,7 +15,7 @@ use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::{ParserLimits, PortId};
-use mmb_policy::settings::{ConnectionSettings, FlowCacheUse, Offload, StreamSettings};
+use mmb_policy::settings::{ConnectionSettings, FlowCacheUse, LogSettings, Offload, StreamSettings};
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
@@ -42,6 +43,11 @@ pub(crate) struct Snapshot {
     pub(crate) per_packet: Option<Classifier>,
     /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
+    logs: LogRuleTable,
+    /// Number of rules that tell of packets.
+    pub(crate) log_rules: usize,
+    /// How many packets they tell of.
+    pub(crate) log: LogSettings,
     pub(crate) connections: ConnectionSettings,
     pub(crate) stream_settings: StreamSettings,
     /// Number of rules on streams.
@@ -72,8 +78,8 @@ impl Snapshot {
         (rules, stream_rules, streams): (CompiledRules, usize, Arc<StreamPatterns>),
         cells: &[RuleCells],
     ) -> Snapshot {
-        let CompiledRules { actions, edits, stateful, stateful_rules, per_packet_rules, blockers, ct_rules } =
-            rules;
+        let CompiledRules { actions, edits, stateful, stateful_rules, logs, log_rules, .. } = rules;
+        let CompiledRules { per_packet_rules, blockers, ct_rules, .. } = rules;
         Snapshot {
             generation,
             classifier,
@@ -84,6 +90,9 @@ impl Snapshot {
             per_packet_rules,
             per_packet: per_packet.filter(|_| per_packet_rules > 0),
             ct_rules,
+            logs,
+            log_rules,
+            log: policy.settings.log,
             connections: policy.settings.connections,
             stream_settings: policy.settings.streams,
             stream_rules,
@@ -126,6 +135,11 @@ impl Snapshot {
     #[inline]
     pub(crate) fn stateful(&self, slot: RuleSlot) -> Option<&Arc<StatefulRule>> {
         self.stateful.at(slot.index()).as_ref()
+    }
+
+    /// The rule that tells of packets of a slot that was assigned to one.
+    pub(crate) fn log_rule(&self, slot: RuleSlot) -> Option<&Arc<LogRule>> {
+        self.logs.at(slot.index()).as_ref()
     }
 
     /// Prefetches what [`Snapshot::stateful`] reads.

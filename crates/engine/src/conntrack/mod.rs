@@ -44,6 +44,8 @@ mod nat_ports;
 mod offload;
 mod offloaded_flows;
 mod owner_map;
+mod packet_event;
+mod packet_log;
 mod reliant;
 mod rule_sets;
 mod save;
@@ -83,6 +85,7 @@ pub use info::{
 pub(crate) use key::{Ingress, addresses, ports};
 pub(crate) use lookup::BLOCK;
 pub(crate) use offload::FlowSample;
+pub use packet_event::{IpHeaderInfo, PacketEvent, SuppressedEvent};
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};
 pub use saved::LeftOutConnection;
 pub(crate) use saved::SavedConnection;

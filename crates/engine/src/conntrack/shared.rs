@@ -140,6 +140,9 @@ pub(crate) struct WorkerState {
     pub(super) flows: OffloadedFlows,
     /// The most connections that a source may begin.
     pub(super) per_source: Option<u32>,
+    /// The time of the last call, which never goes back.
+    pub(crate) now_ns: u64,
+    /// The same in ms.
     pub(crate) now_ms: u64,
 }
 
@@ -195,6 +198,7 @@ impl WorkerState {
     /// Sends an event to all watchers. `expires_ms` is the time that the connection still has without a packet.
     pub(super) fn notify(&mut self, connection: &Connection, expires_ms: u64, closed: Option<CloseReason>) {
         let event = ConnectionEvent {
+            at_ns: self.now_ns,
             created: closed.is_none(),
             reason: closed.map(CloseReason::name),
             info: self.info(None, connection, expires_ms),

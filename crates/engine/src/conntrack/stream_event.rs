@@ -54,6 +54,8 @@ impl StreamEventKind {
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEvent {
+    /// When, by the clock of the worker.
+    pub at_ns: u64,
     /// What happened.
     pub kind: StreamEventKind,
     /// The rule; none for messages that are not read.

@@ -124,6 +124,7 @@ impl WorkerState {
         let [forward, _] = connection.tuples();
         let arrived = Endpoints::of(&forward);
         let event = StreamEvent {
+            at_ns: self.now_ns,
             kind,
             rule,
             worker: self.worker as u16,

@@ -10,6 +10,7 @@ use super::fold_rounds::FoldRounds;
 use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
 use super::offloaded_flows::OffloadedFlows;
+use super::packet_event::SuppressedRules;
 use super::reliant::ReliantConnections;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
@@ -85,6 +86,8 @@ pub(crate) struct Conntrack {
     pub(super) made_bytes: Vec<u8>,
     /// `set conn invalid drop`.
     pub(super) drops_invalid: bool,
+    /// The rules of which packets were not told.
+    pub(super) suppressed: SuppressedRules,
 }
 
 impl Conntrack {
@@ -112,6 +115,7 @@ impl Conntrack {
                 streams: Streams::default(),
                 flows: OffloadedFlows::default(),
                 per_source: None,
+                now_ns: 0,
                 now_ms: 0,
             },
             fragments: FragmentTable::new(seed(Purpose::FragmentIndex), DATAGRAMS, FRAGMENT_AGE_MS),
@@ -137,6 +141,7 @@ impl Conntrack {
             made: MadePackets::default(),
             made_bytes: Vec::new(),
             drops_invalid: false,
+            suppressed: SuppressedRules::default(),
         }
     }
 
@@ -144,6 +149,7 @@ impl Conntrack {
     pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
         self.configure_offload(snapshot);
         self.begin_epoch(snapshot, before);
+        self.suppressed.configure(snapshot.log_rules);
         self.configure_share(snapshot);
         let settings = &snapshot.connections;
         if snapshot.enabled_at > self.enabled_at {
@@ -179,9 +185,10 @@ impl Conntrack {
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64, is_idle: bool) {
         self.state.extensions.numbers.advance(now_ns);
-        let now_ms = now_ns / 1_000_000;
         // Several threads may read the host's clock; ours never goes back.
-        self.state.now_ms = self.state.now_ms.max(now_ms);
+        self.state.now_ns = self.state.now_ns.max(now_ns);
+        self.state.now_ms = self.state.now_ns / 1_000_000;
+        self.tell_suppressed();
         if !self.state.streams.closed.is_empty() {
             self.finish_streams();
         }

@@ -4,6 +4,7 @@
 //! [`Pipeline::rewrite_by_tickets`], for hosts that rewrite in a stage of their own.
 
 mod forward;
+mod log;
 mod offload;
 mod resolver;
 mod rewrite;

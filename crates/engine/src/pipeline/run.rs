@@ -156,6 +156,9 @@ impl Pipeline {
             self.cells.stage(Stage::Connections, sound, spent);
         } else {
             self.decide(snapshot, packets, verdicts);
+            if snapshot.log_rules > 0 {
+                self.log_vector(snapshot, packets, verdicts);
+            }
             if origin == Origin::Wire && self.conntrack.offloads() {
                 self.offer_flows(snapshot, packets, verdicts);
             }

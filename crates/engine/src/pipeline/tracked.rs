@@ -159,12 +159,29 @@ impl Pipeline {
         {
             return Ok(());
         }
-        let cacheable = self.conntrack.cacheable(snapshot, at, &assessment);
+        let decided = self.decide_assessed(snapshot, at, (&assessment, is_unsolicited), packet, verdicts);
+        if snapshot.log_rules > 0 {
+            let verdict = decided.err().unwrap_or(verdicts[at]);
+            self.log_matched(snapshot, at, assessment.is_new(), packet, verdict);
+        }
+        decided
+    }
+
+    /// Decides on an assessed packet, to which the rules in `matched` apply. An error is its verdict.
+    fn decide_assessed(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        (assessment, is_unsolicited): (&Assessment, bool),
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) -> Result<(), Verdict> {
+        let cacheable = self.conntrack.cacheable(snapshot, at, assessment);
         let drops = self.resolve_verdict(snapshot, packet);
         let layout = &self.work.layouts[at];
         if drops {
             cacheable.into_iter().for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
-            self.conntrack.dropped_by_rule(at, &assessment, packet, &self.work.layouts[at]);
+            self.conntrack.dropped_by_rule(at, assessment, packet, &self.work.layouts[at]);
             return Err(Verdict::Drop(DropReason::Rule));
         }
         if matches!(verdicts[at], Verdict::Drop(_)) {
@@ -175,7 +192,7 @@ impl Pipeline {
             return Err(Verdict::Drop(DropReason::NatUnsolicited));
         }
         let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
-        let committed = self.conntrack.commit(snapshot, at, &assessment, rules, (packet, layout));
+        let committed = self.conntrack.commit(snapshot, at, assessment, rules, (packet, layout));
         let Committed { member, transform, is_valid } = committed.map_err(|reason| {
             self.conntrack.refuse(at, packet, layout);
             Verdict::Drop(reason)
@@ -371,9 +388,13 @@ impl Pipeline {
         let layout = &self.work.layouts[at];
         match self.conntrack.apply_verdict(snapshot, at, (packet, layout), member, rules) {
             CachedOutcome::None => return false,
-            CachedOutcome::Refused(reason) => verdicts[at] = Verdict::Drop(reason),
+            CachedOutcome::Refused(reason) => {
+                verdicts[at] = Verdict::Drop(reason);
+                return true;
+            }
             CachedOutcome::Invalid(cached, member) => {
                 self.decide_invalid(snapshot, at, (cached, member), packet, verdicts);
+                return true;
             }
             CachedOutcome::Drop(_) => {
                 self.count_matched(snapshot, packet, dropped_by);
@@ -391,6 +412,9 @@ impl Pipeline {
                 }
                 self.rewrite_matched(snapshot, at);
             }
+        }
+        if snapshot.log_rules > 0 {
+            self.log_matched(snapshot, at, false, packet, verdicts[at]);
         }
         true
     }
@@ -413,12 +437,15 @@ impl Pipeline {
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
         if self.resolve_verdict(snapshot, packet) {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
-            return;
+        } else {
+            if let Some(transform) = self.conntrack.commit_invalid(member, packet) {
+                self.add_transform((at, packet), member, (transform, None), verdicts);
+            }
+            self.rewrite_matched(snapshot, at);
         }
-        if let Some(transform) = self.conntrack.commit_invalid(member, packet) {
-            self.add_transform((at, packet), member, (transform, None), verdicts);
+        if snapshot.log_rules > 0 {
+            self.log_matched(snapshot, at, false, packet, verdicts[at]);
         }
-        self.rewrite_matched(snapshot, at);
     }
 
     /// Collects in `matched` the slots of the rules that apply to a packet.

@@ -256,6 +256,7 @@ fn written(target: &Target) -> Option<Field> {
         Target::Keep(_) | Target::StripAll => Some(Field::new(FieldId::TcpOpt)),
         Target::Drop(_)
         | Target::Accept
+        | Target::Log(_)
         | Target::Alert(_)
         | Target::Close
         | Target::Digest

@@ -211,7 +211,8 @@ fn acts(target: &Target) -> bool {
     match target {
         Target::Alert(_) | Target::Close | Target::Edit(_) | Target::Drop(_) | Target::Accept => true,
         Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
-        Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Digest => false,
+        Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
+        Target::Digest | Target::Log(_) => false,
     }
 }
 
@@ -237,6 +238,10 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
         } else if matches!(target, Target::Drop(rate) if *rate != DropRate::ALL) {
             let message = format!("`{field}` is found or not: its connection is dropped as a whole");
             (message, "`drop` without a percentage")
+        } else if matches!(target, Target::Log(_)) {
+            let message =
+                format!("`log` tells of packets, and `{field}` is found in the bytes of a connection");
+            (message, "`alert`, which tells of a match")
         } else {
             continue;
         };
@@ -297,7 +302,7 @@ fn without_constraints(
             Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
                 continue;
             }
-            Target::Digest => continue,
+            Target::Digest | Target::Log(_) => continue,
         };
         report.error(Diagnostic::new(at.span, message).expected(expected));
     }

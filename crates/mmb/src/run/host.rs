@@ -9,6 +9,7 @@ use mmb_policy::settings::Poll;
 use mmb_protocol::answer::LinkLine;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Reports ports and workers, and forwards settings to the packet threads.
 pub(super) struct LiveHost {
@@ -16,6 +17,7 @@ pub(super) struct LiveHost {
     orders: Arc<ThreadOrders>,
     peers: Vec<Option<String>>,
     cores: Vec<Option<usize>>,
+    started: Instant,
 }
 
 impl LiveHost {
@@ -23,10 +25,16 @@ impl LiveHost {
         ports: &Arc<Mutex<OpenPorts>>,
         orders: &Arc<ThreadOrders>,
         wiring: &PortWiring,
-        cores: &[Option<usize>],
+        (cores, started): (&[Option<usize>], Instant),
     ) -> LiveHost {
         let peers = (0..wiring.devices.len()).map(|port| wiring.peer_name(port).map(str::to_owned)).collect();
-        LiveHost { ports: Arc::clone(ports), orders: Arc::clone(orders), peers, cores: cores.to_vec() }
+        LiveHost {
+            ports: Arc::clone(ports),
+            orders: Arc::clone(orders),
+            peers,
+            cores: cores.to_vec(),
+            started,
+        }
     }
 }
 
@@ -58,6 +66,10 @@ impl Host for LiveHost {
             .iter()
             .map(|port| PortOffload { port: port.name().to_owned(), state: state(port) })
             .collect()
+    }
+
+    fn time_origin(&self) -> Option<Instant> {
+        Some(self.started)
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

@@ -89,13 +89,13 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
         ));
     }
     let ports = Arc::new(Mutex::new(ports));
-    let host = LiveHost::new(&ports, &orders, &wiring, &cores);
+    let started = Instant::now();
+    let host = LiveHost::new(&ports, &orders, &wiring, (&cores, started));
     let daemon = Daemon::new(engine, policy, Box::new(host))?;
     note_connection_limit(&daemon);
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
-    let started = Instant::now();
     let parked = ParkedWorkers::new(engine_workers.into_iter().map(Some).collect());
     if let Some(state) = &mut state {
         state.restore(&daemon, &parked, started, args.verbose)?;

@@ -28,7 +28,7 @@ pub(super) fn fit(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
         targets.retain(|target| !matches!(target, Target::Alert(_) | Target::Close | Target::Edit(_)));
         return;
     }
-    targets.retain(|target| *target != Target::Accept);
+    targets.retain(|target| !matches!(target, Target::Accept | Target::Log(_)));
     for target in targets.iter_mut().filter(|target| matches!(target, Target::Drop(_))) {
         *target = Target::Drop(DropRate::ALL);
     }
@@ -208,15 +208,18 @@ impl Draw {
 
     /// A target that acts on a stream.
     pub(super) fn stream_target(&self) -> Target {
-        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~');
         match self.small[0] % 4 {
             0 => Target::Close,
             1 => Target::Digest,
-            2 if !self.bytes.is_empty() && self.bytes.iter().all(is_plain) => {
-                Target::Alert(Some(String::from_utf8_lossy(&self.bytes).into_owned()))
-            }
-            _ => Target::Alert(None),
+            _ => Target::Alert(self.told_text()),
         }
+    }
+
+    /// The text of a target that tells of something.
+    pub(super) fn told_text(&self) -> Option<String> {
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~');
+        let is_text = !self.bytes.is_empty() && self.bytes.iter().all(is_plain);
+        is_text.then(|| String::from_utf8_lossy(&self.bytes).into_owned())
     }
 
     /// A target that edits a stream or HTTP.

@@ -72,6 +72,8 @@ const ADD_HEADER: u8 = 22;
 const STRIP_HEADER: u8 = 23;
 const KEEP_HEADER: u8 = 24;
 const ADD_BODY: u8 = 25;
+const LOG: u8 = 26;
+const LOG_TEXT: u8 = 27;
 
 /// Parts of replacements.
 const PART_BYTES: u8 = 0;
@@ -233,6 +235,11 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
             write_items(&servers.items, out);
             out.extend(servers.weights());
         }
+        Target::Log(None) => out.push(LOG),
+        Target::Log(Some(text)) => {
+            out.push(LOG_TEXT);
+            write_bytes(text.as_bytes(), out);
+        }
         Target::Alert(None) => out.push(ALERT),
         Target::Alert(Some(text)) => {
             out.push(ALERT_TEXT);
@@ -305,6 +312,7 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
         Target::Map(field, _) => of_field(MAP, field, out),
         Target::Shuffle(field, _) => of_field(SHUFFLE, field, out),
         Target::Lb(field, ..) => of_field(LB, field, out),
+        Target::Log(_) => out.push(LOG),
         Target::Alert(_) => out.push(ALERT),
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
@@ -473,6 +481,8 @@ impl<'r> RecordReader<'r> {
             STRIP => Target::Strip(self.byte()),
             KEEP => Target::Keep(self.byte()),
             STRIP_ALL => Target::StripAll,
+            LOG => Target::Log(None),
+            LOG_TEXT => Target::Log(Some(text(self.bytes()))),
             ALERT => Target::Alert(None),
             ALERT_TEXT => Target::Alert(Some(text(self.bytes()))),
             CLOSE => Target::Close,

@@ -101,6 +101,9 @@ pub struct StreamEditsLine {
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamEventLine {
+    /// When: RFC 3339, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
     /// `alert`, `close`, `drop`, `http-unfit-closed`, `http-unfit-passed` or `digest`.
     pub what: String,
     /// The rule; none for messages that are not read as HTTP/1.x.
@@ -166,6 +169,9 @@ pub struct EndsLine {
 /// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventLine {
+    /// When: RFC 3339, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
     /// The kind of the event.
     pub what: EventKind,
     /// The reason for the end.

@@ -60,9 +60,22 @@ fn prio() -> BoxedStrategy<&'static str> {
 }
 
 fn verdict() -> BoxedStrategy<String> {
-    select(&["drop", "accept", "drop 50", "drop 0.001", "drop 99.999", "drop 0", "drop 100", "accept"][..])
-        .prop_map(str::to_owned)
-        .boxed()
+    select(
+        &[
+            "drop",
+            "accept",
+            "drop 50",
+            "drop 0.001",
+            "drop 99.999",
+            "drop 0",
+            "drop 100",
+            "accept",
+            "log",
+            "log \"seen\" drop",
+        ][..],
+    )
+    .prop_map(str::to_owned)
+    .boxed()
 }
 
 fn constraint(network: Network, upper: &'static str) -> BoxedStrategy<String> {

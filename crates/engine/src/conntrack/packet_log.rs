@@ -1,0 +1,77 @@
+//! Tells of packets for rules with `log`, and of the number of those that the limit suppressed.
+
+use super::packet_event::{IpHeaderInfo, PacketEvent, SuppressedEvent};
+use super::tracking::Conntrack;
+use super::watch::WatchedEvent;
+use crate::compiled::{LogAdmission, Snapshot};
+use crate::verdict::Verdict;
+use mmb_classify::RuleSlot;
+use mmb_packet::flow::vlan_ids;
+use mmb_packet::{Layout, Packet};
+use std::sync::Arc;
+
+/// The time after which the number of suppressed packets is told, in ms.
+const TELL_SUPPRESSED_MS: u64 = 1000;
+
+impl Conntrack {
+    /// Whether events are sent.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.state.is_watched()
+    }
+
+    /// Tells of a packet that matched the rule of a slot, within the rule's limit.
+    pub(crate) fn tell_packet(
+        &mut self,
+        snapshot: &Snapshot,
+        slot: RuleSlot,
+        (packet, layout): (&Packet<'_>, &Layout),
+        verdict: Verdict,
+    ) {
+        let Some(rule) = snapshot.log_rule(slot) else { return };
+        match rule.admit(snapshot.log, self.state.worker, self.state.now_ns) {
+            LogAdmission::Told => self.state.send(&WatchedEvent::Packet(PacketEvent {
+                at_ns: self.state.now_ns,
+                rule: rule.id,
+                name: rule.name.clone(),
+                text: rule.text.clone(),
+                worker: self.state.worker as u16,
+                port: packet.port,
+                len: packet.len() as u32,
+                vlans: vlan_ids(packet.bytes(), layout),
+                eth_type: layout.eth_type,
+                ip: IpHeaderInfo::of(packet, layout),
+                verdict,
+            })),
+            LogAdmission::FirstSuppressed => {
+                let suppressed = &mut self.suppressed;
+                if suppressed.rules.is_empty() {
+                    suppressed.due_ms = self.state.now_ms + TELL_SUPPRESSED_MS;
+                }
+                suppressed.rules.push(Arc::clone(rule));
+            }
+            LogAdmission::Suppressed => {}
+        }
+    }
+
+    /// Tells how many packets rules did not tell of, once a second.
+    #[inline]
+    pub(super) fn tell_suppressed(&mut self) {
+        if !self.suppressed.rules.is_empty() && self.state.now_ms >= self.suppressed.due_ms {
+            self.tell_all_suppressed();
+        }
+    }
+
+    #[cold]
+    fn tell_all_suppressed(&mut self) {
+        for rule in self.suppressed.rules.drain(..) {
+            self.state.send(&WatchedEvent::Suppressed(SuppressedEvent {
+                at_ns: self.state.now_ns,
+                rule: rule.id,
+                name: rule.name.clone(),
+                text: rule.text.clone(),
+                worker: self.state.worker as u16,
+                packets: rule.take_suppressed(self.state.worker),
+            }));
+        }
+    }
+}
