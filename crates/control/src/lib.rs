@@ -32,4 +32,4 @@ pub use daemon::{CommitError, CommittedChange, Daemon};
 pub use host::{Host, PortLosses, PortOffload, PortStatus, UnsupportedRule, WorkerStatus};
 pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};
-pub use socket::BindError;
+pub use socket::{BindError, group_id};

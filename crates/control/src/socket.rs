@@ -116,7 +116,10 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Returns the id of a group, given as a name in /etc/group or as a number.
-fn group_id(group: &str) -> Result<u32, BindError> {
+///
+/// # Errors
+/// There is no group of this name.
+pub fn group_id(group: &str) -> Result<u32, BindError> {
     if let Ok(number) = group.parse() {
         return Ok(number);
     }

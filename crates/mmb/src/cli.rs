@@ -3,11 +3,13 @@
 
 mod bench;
 mod import;
+mod web;
 
 pub(crate) use bench::{BenchArgs, ClassifierArg, OrderArg, TrafficArg, WorkloadArg};
 pub(crate) use import::{
     ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, ImportFiles, ImportFrom, IptablesArgs, PortlessArg,
 };
+pub(crate) use web::WebArgs;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
@@ -56,6 +58,8 @@ pub(crate) enum CliCommand {
     Replay(ReplayArgs),
     /// Tells what a policy does to one packet, and why
     Explain(ExplainArgs),
+    /// Serves the page, the REST API and the metrics of a running mmb
+    Web(WebArgs),
     /// Measures the cost of a policy, in cycles per packet
     Bench(BenchArgs),
     /// Translates filters of other programs to a policy

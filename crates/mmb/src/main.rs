@@ -15,6 +15,7 @@ mod output;
 mod replay;
 mod run;
 mod tsc;
+mod web;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
@@ -50,6 +51,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Check(args) => return check(&args, &global),
         CliCommand::Import(from) => return import::main(&from, &global),
         CliCommand::Explain(args) => return explain::main(&args, &global),
+        CliCommand::Web(args) => return web::main(args, global),
         CliCommand::Bench(args) => return bench::main(&args, &global),
         CliCommand::Man(args) => return man::main(&args),
         CliCommand::Add(words) => ("add", words.words),

@@ -21,6 +21,22 @@ fn the_service_may_write_to_nothing_but_its_own_directories() {
     assert_eq!(values_of("NoNewPrivileges"), ["yes"]);
 }
 
+#[test]
+fn the_page_runs_without_privileges_and_keeps_its_token_to_itself() {
+    let unit = include_str!("../../../dist/mmb-web.service");
+    for line in [
+        "ExecStart=/usr/bin/mmb web --token-file /var/lib/mmb-web/token $MMB_WEB_OPTIONS",
+        "StateDirectory=mmb-web",
+        "StateDirectoryMode=0700",
+        "CapabilityBoundingSet=",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
+    assert!(!unit.contains("ReadWritePaths"));
+}
+
 /// Returns the path of a file of the repository.
 fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -56,11 +72,13 @@ fn install_adds_what_running_needs_and_removes_it_again() {
     let root = place.path().join("opt/mmb");
     let expected = [
         "bin/mmb",
+        "lib/systemd/system/mmb-web.service",
         "lib/systemd/system/mmb.service",
         "share/bash-completion/completions/mmb",
         "share/fish/vendor_completions.d/mmb.fish",
         "share/man/man1/mmb.1",
         "share/man/man5/mmb-policy.5",
+        "share/mmb/grafana-mmb.json",
         "share/mmb/mmb.env",
         "share/mmb/policy.mmb",
         "share/zsh/site-functions/_mmb",
@@ -68,6 +86,8 @@ fn install_adds_what_running_needs_and_removes_it_again() {
     assert_eq!(files_below(&root), expected);
     let unit = std::fs::read_to_string(root.join("lib/systemd/system/mmb.service")).expect("the unit");
     assert!(unit.contains("ExecStart=/opt/mmb/bin/mmb run") && !unit.contains("/usr/bin/mmb"), "{unit}");
+    let unit = std::fs::read_to_string(root.join("lib/systemd/system/mmb-web.service")).expect("the unit");
+    assert!(unit.contains("ExecStart=/opt/mmb/bin/mmb web") && !unit.contains("/usr/bin/mmb"), "{unit}");
     std::fs::write(root.join("share/man/man1/other.1"), "").expect("writes");
     script(&["remove"]);
     assert_eq!(files_below(&root), ["share/man/man1/other.1"], "other programs' files stay");

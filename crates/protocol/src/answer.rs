@@ -1,7 +1,7 @@
 //! The lines of answers. Each is one JSON object with one member, named after the variant.
 //!
 //! The daemon writes lines one by one and the client reads them as they arrive: a line holds at most one rule, one port, or one piece of a
-//! policy file.
+//! policy file. With the feature `schema`, every type of a line has a schema, for the OpenAPI document of `mmb web`.
 
 mod connections;
 mod counters;
@@ -25,6 +25,7 @@ use serde_json::Value;
 
 /// One line of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The following lines answer this command.
@@ -123,6 +124,7 @@ pub enum Answer {
 
 /// The command that the following lines answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AnswerBegin {
     /// The index of the command in its request.
     pub command: usize,
@@ -135,6 +137,7 @@ pub struct AnswerBegin {
 
 /// The topic of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
     /// `list`
@@ -167,6 +170,7 @@ pub enum Topic {
 
 /// A rule in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RuleLine {
     /// Its id.
     pub id: u32,
@@ -194,6 +198,7 @@ pub struct RuleLine {
 
 /// The numbers of connections that a change affected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AffectedLine {
     /// Connections with a rule that was replaced: the new rule applies to them.
     pub handed_over: u64,
@@ -216,6 +221,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// A rule that was added or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RuleText {
     /// Its id.
     pub id: u32,
@@ -225,6 +231,7 @@ pub struct RuleText {
 
 /// A table of the classifier: the rules of one packet class that fix the same bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TableLine {
     /// The packet class, for instance `ip4`.
     pub class: String,
@@ -245,6 +252,7 @@ pub struct TableLine {
 
 /// The memory of a policy in the engine: tables and their filters, actions and counters of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TableMemoryLine {
     /// Bytes.
     pub bytes: u64,
@@ -257,6 +265,7 @@ pub struct TableMemoryLine {
 
 /// A setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SettingLine {
     /// Its name.
     pub name: String,
@@ -266,6 +275,7 @@ pub struct SettingLine {
 
 /// A list of patterns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PatternsLine {
     /// Its name.
     pub name: String,
@@ -279,6 +289,7 @@ pub struct PatternsLine {
 
 /// A version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct VersionLine {
     /// The version of the daemon.
     pub version: String,
@@ -291,6 +302,7 @@ pub struct VersionLine {
 
 /// An error or a note, and its position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ErrorLine {
     /// The message.
     #[serde(rename = "error")]
@@ -324,6 +336,7 @@ impl ErrorLine {
 
 /// The end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AnswerEnd {
     /// The protocol's version.
     pub v: u32,
@@ -336,6 +349,7 @@ pub struct AnswerEnd {
 
 /// The numbers of rules that a change added, removed and kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ChangeCount {
     /// Added rules.
     pub added: u64,

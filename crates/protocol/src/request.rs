@@ -38,6 +38,7 @@ pub enum Request {
 
 /// The fate of the connections of stateful rules that a policy file removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionFate {
     /// They keep their translations and lose the rules' other targets.

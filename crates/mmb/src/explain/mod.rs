@@ -20,8 +20,9 @@ use mmb_policy::rule::Target;
 use mmb_policy::{Match, Policy, Rule, RuleId, Test};
 use mmb_random::SeedTree;
 use report::{CheckedConstraint, Explanation};
+use serde_json::Value;
 use std::process::ExitCode;
-use subject::Subject;
+use subject::{NoConstraints, Subject};
 
 /// Bytes in front of a packet, for rewriting.
 const HEADROOM: usize = 256;
@@ -50,17 +51,50 @@ pub(super) struct Decided {
 /// # Errors
 /// The policy or the capture cannot be used.
 pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let Some(mut policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
+    let Some(policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };
+    let subject = Subject::new(args).map_err(|error| match error.downcast::<NoConstraints>() {
+        Ok(NoConstraints(message)) => crate::bad_usage(&message),
+        Err(error) => error,
+    })?;
+    let source = args.rules.display().to_string();
+    explain(policy, &source, &subject, &args.why_not, |explanation| {
+        if global.json {
+            output::print_json(&explanation.json());
+        } else {
+            output::print(&explanation.text());
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Explains a packet that satisfies constraints.
+///
+/// # Errors
+/// There is no such packet or rule, or the policy cannot be put in force.
+pub(crate) fn json(policy: Policy, constraints: &str, why_not: &[u32]) -> Result<Value, String> {
+    let explained = Subject::made(constraints, None).and_then(|subject| {
+        explain(policy, "the policy in force", &subject, why_not, |explanation| explanation.json())
+    });
+    explained.map_err(|error| format!("{error:#}"))
+}
+
+/// Shows an explanation of the last packet of a subject under a policy. `source` is where the policy comes from, in errors.
+fn explain<T>(
+    mut policy: Policy,
+    source: &str,
+    subject: &Subject,
+    why_not: &[u32],
+    show: impl FnOnce(&Explanation<'_>) -> T,
+) -> anyhow::Result<T> {
     // A capture has the packets of both ends.
     policy.settings.connections.same_port = true;
-    let subject = Subject::new(args)?;
-    let ports = port_names(&policy, &subject);
+    let ports = port_names(&policy, subject);
     // It is the first one.
     let port = PortId(0);
     let (mut engine, mut worker) = engine(&ports)?;
-    engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
+    engine.publish(&policy).with_context(|| source.to_owned())?;
     let mut last = None;
     for (bytes, link) in subject.frames() {
         let mut frame = Frame::new(bytes, *link, port);
@@ -69,7 +103,7 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
     }
     let (before, after, decided) = last.context("there is no packet")?;
     let mut asked = Vec::new();
-    for &id in &args.why_not {
+    for &id in why_not {
         let rule = policy.rules.get(RuleId(id)).with_context(|| format!("there is no rule {id}"))?;
         asked.push(rule);
     }
@@ -78,7 +112,7 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
         .iter()
         .map(|rule| constraints(rule, &ports, || Frame::new(before, link, port)))
         .collect::<Result<_, _>>()?;
-    let explanation = Explanation {
+    Ok(show(&Explanation {
         number: subject.number(),
         port: subject.port().to_owned(),
         before: report::Packet::parse(before, link),
@@ -91,13 +125,7 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
         verdict: decided.verdict,
         ports,
         asked: asked.iter().zip(checked).collect(),
-    };
-    if global.json {
-        output::print_json(&explanation.json());
-    } else {
-        output::print(&explanation.text());
-    }
-    Ok(ExitCode::SUCCESS)
+    }))
 }
 
 /// The names of all ports: that of the packet first, then the other end of its wire, then those that the policy names. Who does not say which port

@@ -21,6 +21,11 @@ const TCP_ACK: u8 = 0x10;
 /// The port of a packet for which none is given.
 const PORT: &str = "a";
 
+/// The words are no constraints of a packet.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoConstraints(pub(super) String);
+
 /// The packets.
 pub(super) struct Subject {
     port: String,
@@ -42,8 +47,43 @@ impl Subject {
                 let port = args.port.clone().unwrap_or_else(|| PORT.to_owned());
                 Ok(Subject { port, peer: None, frames, is_capture: true })
             }
-            None => made(&args.words.join(" "), args.port.clone()),
+            None => Subject::made(&args.words.join(" "), args.port.clone()),
         }
+    }
+
+    /// A packet that satisfies constraints.
+    ///
+    /// # Errors
+    /// The words are no constraints ([`NoConstraints`]), or no packet can be made from them.
+    pub(super) fn made(text: &str, port: Option<String>) -> anyhow::Result<Subject> {
+        let words = if text.trim().is_empty() { "all" } else { text };
+        let mut rule = match parse_command(&format!("add {words} accept")) {
+            Ok((Command::Add(rule), _)) => *rule,
+            Ok(_) => bail!(NoConstraints("a packet is described by constraints, as in a rule".to_owned())),
+            Err(errors) => {
+                let message = errors.first().map_or("", |error| error.message.as_str());
+                bail!(NoConstraints(format!("'{words}': {message}")))
+            }
+        };
+        let port = take_port(&mut rule, FieldId::In)?.or(port).unwrap_or_else(|| PORT.to_owned());
+        let peer = take_port(&mut rule, FieldId::Out)?;
+        let base = PacketHeader {
+            source: SOURCE,
+            destination: DESTINATION,
+            sport: PORTS.0,
+            dport: PORTS.1,
+            ..PacketHeader::default()
+        };
+        let header = base_flags(&rule).find_map(|flags| {
+            let header =
+                fulfil(&rule, PacketHeader { flags, ..base.clone() }, &mut RepeatableRandom::new(0))?;
+            (header.flags != 0 || flags == TCP_ACK).then_some(header)
+        });
+        let header = header.context(
+            "no packet can be made from these constraints: they exclude each other, or are about VLANs, extension headers, payloads or checksums; \
+             take one of a capture (--pcap)",
+        )?;
+        Ok(Subject { port, peer, frames: vec![(header.frame(), LinkType::Ethernet)], is_capture: false })
     }
 
     /// The port that they come in by.
@@ -79,34 +119,6 @@ fn captured(path: &Path, number: usize) -> anyhow::Result<Vec<(Vec<u8>, LinkType
         }
     }
     Ok(frames)
-}
-
-/// A packet that satisfies constraints.
-fn made(text: &str, port: Option<String>) -> anyhow::Result<Subject> {
-    let words = if text.trim().is_empty() { "all" } else { text };
-    let mut rule = match parse_command(&format!("add {words} accept")) {
-        Ok((Command::Add(rule), _)) => *rule,
-        Ok(_) => crate::bad_usage("a packet is described by constraints, as in a rule"),
-        Err(errors) => crate::bad_usage(&format!("'{words}': {}", errors[0].message)),
-    };
-    let port = take_port(&mut rule, FieldId::In)?.or(port).unwrap_or_else(|| PORT.to_owned());
-    let peer = take_port(&mut rule, FieldId::Out)?;
-    let base = PacketHeader {
-        source: SOURCE,
-        destination: DESTINATION,
-        sport: PORTS.0,
-        dport: PORTS.1,
-        ..PacketHeader::default()
-    };
-    let header = base_flags(&rule).find_map(|flags| {
-        let header = fulfil(&rule, PacketHeader { flags, ..base.clone() }, &mut RepeatableRandom::new(0))?;
-        (header.flags != 0 || flags == TCP_ACK).then_some(header)
-    });
-    let header = header.context(
-        "no packet can be made from these constraints: they exclude each other, or are about VLANs, extension headers, payloads or checksums; \
-         take one of a capture (--pcap)",
-    )?;
-    Ok(Subject { port, peer, frames: vec![(header.frame(), LinkType::Ethernet)], is_capture: false })
 }
 
 /// The TCP flags of a packet before its constraints change them, in the order of preference. A packet of which no flags are given begins a

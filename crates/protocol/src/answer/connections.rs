@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 /// A connection at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ConnectionLine {
     /// Its protocol, by name if it has one.
     pub proto: String,
@@ -42,11 +43,13 @@ pub struct ConnectionLine {
     pub stream: Option<StreamLine>,
     /// Its location, if that was requested.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub place: Option<ConnectionPlace>,
 }
 
 /// The stream of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StreamLine {
     /// Why all packets are dropped now: the name of the drop reason. Its directions are no longer known then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +64,7 @@ pub struct StreamLine {
 
 /// One direction of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StreamSideLine {
     /// `none`, `watch`, `guard` or `edit`.
     pub level: String,
@@ -87,6 +91,7 @@ pub struct StreamSideLine {
 
 /// The edits of one direction of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StreamEditsLine {
     /// Places that were edited.
     pub edits: u64,
@@ -100,6 +105,7 @@ pub struct StreamEditsLine {
 
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StreamEventLine {
     /// When: RFC 3339, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,6 +141,7 @@ pub struct StreamEventLine {
 
 /// The bytes of one direction of a connection that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DigestLine {
     /// Bytes in order, each counted once.
     pub bytes: u64,
@@ -144,6 +151,7 @@ pub struct DigestLine {
 
 /// The location of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ConnectionPlace {
     /// The worker that owns it.
     pub worker: u16,
@@ -155,12 +163,15 @@ pub struct ConnectionPlace {
 
 /// Addresses and ports of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EndsLine {
     /// Source address.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub src: IpAddr,
     /// Source port, or the identifier of an ICMP query; 0 for protocols without.
     pub sport: u16,
     /// Destination address.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub dst: IpAddr,
     /// Destination port, or the identifier of an ICMP query; 0 for protocols without.
     pub dport: u16,
@@ -168,6 +179,7 @@ pub struct EndsLine {
 
 /// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EventLine {
     /// When: RFC 3339, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,6 +195,7 @@ pub struct EventLine {
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// The connection was created.
@@ -193,6 +206,7 @@ pub enum EventKind {
 
 /// A number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CountLine {
     /// The number.
     pub connections: u64,
@@ -200,6 +214,7 @@ pub struct CountLine {
 
 /// The number of connections that were restored from a state, and of those that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LoadedLine {
     /// Connections that were restored.
     pub connections: u64,
@@ -208,11 +223,13 @@ pub struct LoadedLine {
     pub lost_rules: u64,
     /// Connections that were left out, by reason.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub left_out: Map<String, Value>,
 }
 
 /// A connection of a state that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LeftOutLine {
     /// The reason.
     pub reason: String,
@@ -222,6 +239,7 @@ pub struct LeftOutLine {
 
 /// The totals of all connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SummaryLine {
     /// Connections that exist.
     pub connections: u64,
@@ -232,11 +250,14 @@ pub struct SummaryLine {
     /// Connections created since the start.
     pub created: u64,
     /// Connections ended since the start, by reason.
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub closed: Map<String, Value>,
     /// First packets and fragments that were dropped, by reason.
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub refused: Map<String, Value>,
     /// Invalid packets, by kind.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub invalid: Map<String, Value>,
     /// Events that were lost because a client read too slowly.
     pub events_lost: u64,
@@ -250,12 +271,16 @@ pub struct SummaryLine {
 
 /// The streams of all connections in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StreamSummaryLine {
     /// Streams that are followed, by the higher of the levels of their directions.
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub levels: Map<String, Value>,
     /// The same by the state of their connections.
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub states: Map<String, Value>,
     /// Connections whose packets are all dropped, by the drop reason.
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub ended: Map<String, Value>,
     /// Connections that pass although they have rules on streams, since they cannot be followed.
     pub unfit: u64,
@@ -275,6 +300,7 @@ pub struct StreamSummaryLine {
 
 /// What a worker's streams use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StreamUsageLine {
     /// The worker.
     pub worker: u16,

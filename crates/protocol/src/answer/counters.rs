@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TrafficLine {
     /// Packets.
     pub packets: u64,
@@ -14,6 +15,7 @@ pub struct TrafficLine {
 
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PortLine {
     /// Its name in rules.
     pub name: String,
@@ -45,6 +47,7 @@ pub struct PortLine {
 
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LinkLine {
     /// The link transmits packets.
@@ -57,6 +60,7 @@ pub enum LinkLine {
 
 /// A reason, or the kind of a made packet, and its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ReasonLine {
     /// The reason's name.
     pub reason: String,
@@ -67,6 +71,7 @@ pub struct ReasonLine {
 /// The packets that the device of a port lost. They are not among the dropped packets: those that it lost on receive are not counted as
 /// received, and those that it failed to send are counted as sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PortLossLine {
     /// The port's name in rules.
     pub port: String,
@@ -80,6 +85,7 @@ pub struct PortLossLine {
 
 /// A packet thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WorkerLine {
     /// Its number.
     pub worker: u16,
@@ -94,6 +100,7 @@ pub struct WorkerLine {
 
 /// The packets of the stage `classify` by what the flow cache did for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct FlowCacheLine {
     /// Packets whose rules it knew.
     pub hits: u64,
@@ -105,6 +112,7 @@ pub struct FlowCacheLine {
 
 /// The counters of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StageLine {
     /// Its name.
     pub name: String,

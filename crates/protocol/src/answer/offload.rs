@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The flows that a host forwards by itself, over all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OffloadLine {
     /// The value of the setting `offload`: `auto` or `off`.
     pub setting: String,
@@ -24,6 +25,7 @@ pub struct OffloadLine {
 
 /// The flow offload of a port: one of the two is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PortOffloadLine {
     /// The port's name in rules.
     pub port: String,
@@ -37,6 +39,7 @@ pub struct PortOffloadLine {
 
 /// How often a flow was to be installed since the counters were cleared, and stayed with the workers for a reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct KeptFlowsLine {
     /// The reason's name.
     pub reason: String,

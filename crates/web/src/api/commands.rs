@@ -1,0 +1,95 @@
+//! Commands of the language, all of them or none.
+
+use super::input::{Body, Files, pattern_reader};
+use super::{Context, Json};
+use crate::problem::Problem;
+use axum::extract::State;
+use mmb_language::{Command, parse_command_with};
+use mmb_protocol::Request;
+use mmb_protocol::answer::{Answer, ChangeCount};
+use mmb_protocol::request::MOST_COMMANDS;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most lines of an answer.
+const MOST_LINES: usize = 200_000;
+
+/// Commands to run.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CommandRequest {
+    /// Commands of the language, as for `mmb batch`: their changes are made as a whole or not at all, then the questions are answered.
+    commands: Vec<String>,
+    /// Contents of files of patterns.
+    #[serde(default)]
+    files: Files,
+}
+
+/// The answer to commands.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct CommandReply {
+    /// The lines of the answer, as on the control socket; `error` lines are of questions after changes that were made.
+    lines: Vec<Answer>,
+    /// The numbers of changed rules, if there was a change.
+    change: Option<ChangeCount>,
+    /// There are more lines than an answer may have.
+    more: bool,
+}
+
+/// Run commands of the language: all of their changes or none
+#[utoipa::path(
+    post, path = "/api/v1/commands", request_body = CommandRequest,
+    responses((status = 200, body = CommandReply), Problem)
+)]
+pub(super) async fn run(
+    State(context): State<Arc<Context>>,
+    Body(request): Body<CommandRequest>,
+) -> Result<Json<CommandReply>, Problem> {
+    if request.commands.len() > MOST_COMMANDS {
+        return Err(Problem::bad_request(format!(
+            "more than {MOST_COMMANDS} commands; a policy may have more rules"
+        )));
+    }
+    let contents = request.files.contents()?;
+    let read_only = context.access.is_read_only();
+    let mut has_change = false;
+    for line in &request.commands {
+        // The daemon reports what is no command.
+        let Ok((command, _)) = parse_command_with(line, &pattern_reader(BTreeMap::new())) else { continue };
+        if matches!(command, Command::Monitor) {
+            return Err(Problem::bad_request("`monitor` has no end; use the control socket"));
+        }
+        has_change |= !is_question(&command);
+    }
+    if has_change && read_only {
+        context.access.may_change()?;
+    }
+    let mut sent = Request::Run(request.commands);
+    if !contents.is_empty() {
+        sent = Request::WithFiles(contents, Box::new(sent));
+    }
+    let reply = context.daemon.ask_for(sent, MOST_LINES).await?;
+    if has_change {
+        context.forget().await;
+    }
+    Ok(Json(CommandReply { lines: reply.lines, change: reply.change, more: reply.is_cut }))
+}
+
+/// Whether a command changes nothing.
+fn is_question(command: &Command) -> bool {
+    match command {
+        Command::List { .. } | Command::Show(_) | Command::Monitor => true,
+        Command::Add(_)
+        | Command::Del(_)
+        | Command::DelKill(_)
+        | Command::DelKeep(_)
+        | Command::Flush
+        | Command::Enable(_)
+        | Command::Disable(_)
+        | Command::Set(_)
+        | Command::Patterns(..)
+        | Command::Kill(_)
+        | Command::ClearCounters => false,
+    }
+}

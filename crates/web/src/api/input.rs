@@ -1,0 +1,115 @@
+//! What clients send: parameters and bodies, within limits.
+
+use super::Context;
+use crate::problem::Problem;
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use mmb_policy::PatternList;
+use mmb_protocol::answer::ErrorLine;
+use mmb_protocol::hex;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The largest body: a policy of some 400,000 rules.
+pub(crate) const LARGEST_BODY: usize = 64 << 20;
+
+/// The time for a body to arrive.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// The parameters of a URL.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<Context>> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Context>) -> Result<Params<T>, Problem> {
+        let query = Query::try_from_uri(&parts.uri);
+        query.map(|Query(params)| Params(params)).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            Problem::bad_request(format!(
+                "the parameters of the URL: {}",
+                cause.unwrap_or_else(|| error.to_string())
+            ))
+        })
+    }
+}
+
+/// A body in JSON.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Context>> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &Arc<Context>) -> Result<Body<T>, Problem> {
+        let media_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        if !media_type.eq_ignore_ascii_case("application/json") {
+            let detail = "the body must be JSON, with `Content-Type: application/json`";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        }
+        let too_large = || {
+            let detail =
+                format!("the body has more than {LARGEST_BODY} bytes; use the control socket: `mmb apply`");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        };
+        let length =
+            request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        if length.is_some_and(|length: u64| length > LARGEST_BODY as u64) {
+            return Err(too_large());
+        }
+        let body = timeout(BODY_TIME, to_bytes(request.into_body(), LARGEST_BODY)).await;
+        let body =
+            body.map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))?;
+        let body = body.map_err(|_| too_large())?;
+        serde_json::from_slice(&body)
+            .map(Body)
+            .map_err(|error| Problem::bad_request(format!("the body: {error}")))
+    }
+}
+
+/// Contents of files of patterns in hexadecimal, by the names that `patterns` commands have for them. This program opens no file for a client.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub(super) struct Files(BTreeMap<String, String>);
+
+impl Files {
+    /// The contents.
+    ///
+    /// # Errors
+    /// A content is not hexadecimal.
+    pub(super) fn contents(&self) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+        let content = |(name, digits): (&String, &String)| Some((name.clone(), hex::decode(digits)?));
+        let contents: Option<BTreeMap<_, _>> = self.0.iter().map(content).collect();
+        contents.ok_or_else(|| Problem::bad_request("the content of a file is not hexadecimal"))
+    }
+}
+
+/// Reads lists of patterns from these contents. A list whose content is not there gets a pattern that stands for it: which packets a rule is
+/// about does not depend on the patterns.
+pub(super) fn pattern_reader(
+    contents: BTreeMap<String, Vec<u8>>,
+) -> impl Fn(&str) -> Result<PatternList, String> + Send {
+    move |file| {
+        let content = contents.get(file).map_or(&b"patterns that are not read here"[..], Vec::as_slice);
+        PatternList::parse(file.to_owned(), content).map_err(|error| error.to_string())
+    }
+}
+
+/// Moves the places of errors, which are in a command, to what the client sent: the command without its first bytes, which are ASCII.
+pub(super) fn behind(prefix: &str, errors: Vec<ErrorLine>) -> Vec<ErrorLine> {
+    let moved = |error: ErrorLine| ErrorLine {
+        command: None,
+        column: error.column.map(|column| column.saturating_sub(prefix.len()).max(1)),
+        span: error
+            .span
+            .map(|(start, end)| (start.saturating_sub(prefix.len()), end.saturating_sub(prefix.len()))),
+        ..error
+    };
+    errors.into_iter().map(moved).collect()
+}

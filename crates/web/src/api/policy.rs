@@ -1,0 +1,245 @@
+//! The policy in force as a text: reading, checking, trying and replacing it.
+
+use super::connections::error_line;
+use super::input::{Body, Files, Params, pattern_reader};
+use super::{Context, Json};
+use crate::daemon::Reply;
+use crate::problem::Problem;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use mmb_language::{Note, parse_policy_with, shadowed};
+use mmb_protocol::Request;
+use mmb_protocol::answer::{
+    AffectedLine, Answer, ChangeCount, ErrorLine, PatternsLine, RuleText, SettingLine,
+};
+use mmb_protocol::request::ConnectionFate;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// The most comparisons of rules, to find those that never decide: about a tenth of a second.
+const COMPARISONS: u64 = 1 << 22;
+
+/// Changed rules that an answer shows of each kind; their numbers count all.
+const MOST_SHOWN: usize = 1000;
+
+/// The text of a policy.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PolicyText {
+    /// A policy file.
+    policy: String,
+    /// Contents of files of patterns.
+    #[serde(default)]
+    files: Files,
+}
+
+/// What becomes of connections.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ApplyQuery {
+    /// The fate of the connections of stateful rules that the text removes
+    connections: ConnectionFate,
+}
+
+/// The result of a check.
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
+pub(super) struct CheckReply {
+    /// There are no errors.
+    good: bool,
+    /// The number of rules, if there are no errors.
+    rules: usize,
+    /// What is wrong, with its places.
+    errors: Vec<ErrorLine>,
+    /// What is right but may surprise.
+    notes: Vec<ErrorLine>,
+    /// Rules that never decide, since another one decides for all of their packets.
+    shadowed: Vec<Shadowed>,
+}
+
+/// A rule that never decides.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Shadowed {
+    /// The number of the rule.
+    id: u32,
+    /// The number of the one that decides.
+    by: u32,
+}
+
+/// What a text changed, or would change.
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
+pub(super) struct PolicyChange {
+    /// The numbers of rules.
+    count: ChangeCount,
+    /// The first rules that were added.
+    added: Vec<RuleText>,
+    /// The first rules that were removed.
+    removed: Vec<RuleText>,
+    /// Settings with another value.
+    settings: Vec<SettingLine>,
+    /// Ports that were enabled.
+    enabled: Vec<String>,
+    /// Ports that were disabled.
+    disabled: Vec<String>,
+    /// Lists of patterns that were changed.
+    patterns: Vec<PatternsLine>,
+    /// Connections that are affected.
+    affected: Option<AffectedLine>,
+    /// What is right but may surprise.
+    notes: Vec<ErrorLine>,
+}
+
+impl PolicyChange {
+    fn new(reply: Reply) -> PolicyChange {
+        let mut change = PolicyChange { count: reply.change.unwrap_or_default(), ..PolicyChange::default() };
+        for line in reply.lines {
+            match line {
+                Answer::Added(rule) if change.added.len() < MOST_SHOWN => change.added.push(rule),
+                Answer::Removed(rule) if change.removed.len() < MOST_SHOWN => change.removed.push(rule),
+                Answer::Setting(line) => change.settings.push(line),
+                Answer::Enabled(port) => change.enabled.push(port),
+                Answer::Disabled(port) => change.disabled.push(port),
+                Answer::Patterns(line) => change.patterns.push(line),
+                Answer::Affected(line) => change.affected = Some(line),
+                Answer::Note(line) => change.notes.push(line),
+                // Nothing else answers `apply`.
+                _ => {}
+            }
+        }
+        change
+    }
+}
+
+/// The policy in force, as the text of a policy file
+#[utoipa::path(
+    get, path = "/api/v1/policy",
+    responses((status = 200, body = String, content_type = "text/plain", headers(("ETag" = String, description = "For If-Match"))), Problem)
+)]
+pub(super) async fn save(State(context): State<Arc<Context>>) -> Result<Response, Problem> {
+    let text = saved(&context).await?;
+    let headers =
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()), (header::ETAG, tag(&text))];
+    Ok((headers, text).into_response())
+}
+
+/// Put a policy in force as a whole, or change nothing
+///
+/// With `If-Match` and the ETag of the text that was edited, a policy that somebody else has changed since then stays (412).
+#[utoipa::path(
+    put, path = "/api/v1/policy", params(ApplyQuery, ("If-Match" = Option<String>, Header, description = "The ETag of the policy that is to be replaced")),
+    request_body = PolicyText, responses((status = 200, body = PolicyChange), Problem)
+)]
+pub(super) async fn apply(
+    State(context): State<Arc<Context>>,
+    Params(query): Params<ApplyQuery>,
+    headers: HeaderMap,
+    Body(text): Body<PolicyText>,
+) -> Result<Json<PolicyChange>, Problem> {
+    context.access.may_change()?;
+    if let Some(expected) = headers.get(header::IF_MATCH)
+        && expected.as_bytes() != b"*"
+        && expected.as_bytes() != tag(&saved(&context).await?).as_bytes()
+    {
+        let detail = "the policy in force is not the one that was edited: somebody has changed it since";
+        return Err(Problem::new(StatusCode::PRECONDITION_FAILED, detail));
+    }
+    let reply = send(&context, text, |policy| Request::Apply(policy, query.connections)).await?;
+    context.forget().await;
+    Ok(Json(PolicyChange::new(reply)))
+}
+
+/// Tell what a policy would change, and change nothing
+#[utoipa::path(
+    post, path = "/api/v1/policy/dry-run", params(ApplyQuery), request_body = PolicyText,
+    responses((status = 200, body = PolicyChange), Problem)
+)]
+pub(super) async fn dry_run(
+    State(context): State<Arc<Context>>,
+    Params(query): Params<ApplyQuery>,
+    Body(text): Body<PolicyText>,
+) -> Result<Json<PolicyChange>, Problem> {
+    let reply = send(&context, text, |policy| Request::DryRun(policy, query.connections)).await?;
+    Ok(Json(PolicyChange::new(reply)))
+}
+
+/// Check a policy without the daemon: its errors, notes, and the rules that never decide
+#[utoipa::path(
+    post, path = "/api/v1/policy/check", request_body = PolicyText,
+    responses((status = 200, body = CheckReply), Problem)
+)]
+pub(super) async fn check(
+    State(context): State<Arc<Context>>,
+    Body(text): Body<PolicyText>,
+) -> Result<Json<CheckReply>, Problem> {
+    let contents = text.files.contents()?;
+    context.heavy(move || checked(&text.policy, contents)).await.map(Json)
+}
+
+fn checked(text: &str, contents: BTreeMap<String, Vec<u8>>) -> CheckReply {
+    let (policy, notes) = match parse_policy_with(text, &pattern_reader(contents)) {
+        Ok(parsed) => parsed,
+        Err(errors) => {
+            let errors = errors.into_iter().map(error_line).collect();
+            return CheckReply { errors, ..CheckReply::default() };
+        }
+    };
+    let notes = notes.into_iter().map(note_line).collect();
+    if let Err(error) = mmb_engine::check_patterns(&policy) {
+        return CheckReply {
+            errors: vec![ErrorLine::new(error.to_string())],
+            notes,
+            ..CheckReply::default()
+        };
+    }
+    let shadowed = shadowed(&policy.rules, COMPARISONS);
+    CheckReply {
+        good: true,
+        rules: policy.rules.len(),
+        errors: Vec::new(),
+        notes,
+        shadowed: shadowed.into_iter().map(|found| Shadowed { id: found.id.0, by: found.by.0 }).collect(),
+    }
+}
+
+fn note_line(note: Note) -> ErrorLine {
+    ErrorLine {
+        line: Some(note.line),
+        column: Some(note.column),
+        span: Some((note.span.start, note.span.end)),
+        ..ErrorLine::new(note.message)
+    }
+}
+
+/// The policy in force, as a text.
+pub(super) async fn saved(context: &Context) -> Result<String, Problem> {
+    let reply = context.daemon.ask(Request::Save).await?;
+    let piece = |line| match line {
+        Answer::Policy(piece) => Some(piece),
+        _ => None,
+    };
+    Ok(reply.lines.into_iter().filter_map(piece).collect())
+}
+
+async fn send(
+    context: &Context,
+    text: PolicyText,
+    request: impl FnOnce(String) -> Request,
+) -> Result<Reply, Problem> {
+    let contents = text.files.contents()?;
+    let request = request(text.policy);
+    let has_files = !contents.is_empty();
+    context
+        .daemon
+        .ask(if has_files { Request::WithFiles(contents, Box::new(request)) } else { request })
+        .await
+}
+
+/// An entity tag (RFC 9110, section 8.8.3). It need not be secret: it keeps clients from undoing each other's changes by mistake.
+fn tag(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}

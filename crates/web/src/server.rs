@@ -1,0 +1,206 @@
+//! Connections: accepting them, their number and their times, TLS.
+
+use crate::access::Access;
+use crate::listen::{Accepted, ListenError, Listener};
+use crate::options::{OptionsError, WebOptions};
+use crate::router;
+use crate::tls::{self, TlsError};
+use crate::token::{Token, TokenError};
+use axum::Router;
+use axum::extract::Extension;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at once; others wait in the kernel's queue.
+const CONNECTIONS: usize = 128;
+
+/// The time for the handshake of TLS, and for the head of each request.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// The time after which a connection gets no further request, and then the time for the answer that it reads.
+const LIFETIME: Duration = Duration::from_secs(300);
+
+/// The largest head of a request.
+const HEAD_BYTES: usize = 32 << 10;
+
+/// The time before another attempt to accept a connection, after the system refused.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The reason why `mmb web` does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The options do not go together.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// There is no token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The address cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The system refused.
+    #[error("the server cannot run")]
+    Io(#[from] io::Error),
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peer {
+    Address(SocketAddr),
+    /// A process of this machine, with its user.
+    Process {
+        pid: Option<i32>,
+        uid: u32,
+    },
+    Unknown,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Address(address) => address.fmt(f),
+            Peer::Process { pid: Some(pid), uid } => write!(f, "process {pid} of user {uid}"),
+            Peer::Process { pid: None, uid } => write!(f, "user {uid}"),
+            Peer::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+/// A server that listens, and answers when it is run.
+pub struct WebServer {
+    listener: Listener,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    access: Arc<Access>,
+    runtime: Runtime,
+}
+
+impl fmt::Debug for WebServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebServer").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+impl WebServer {
+    /// Reads the files that the options name, and listens.
+    ///
+    /// # Errors
+    /// The options do not go together, or something that they name cannot be used.
+    pub fn bind(options: &WebOptions) -> Result<WebServer, ServeError> {
+        options.check()?;
+        let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
+        let access = Arc::new(Access::new(options)?);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(Listener::bind(&options.listen, options.group))?;
+        let router = router::new(options, Arc::clone(&access));
+        Ok(WebServer { listener, router, tls, access, runtime })
+    }
+
+    /// Where the page is: `http://127.0.0.1:8090/`, or `unix:PATH`.
+    pub fn url(&self) -> String {
+        match (&self.listener, &self.tls) {
+            (Listener::Unix(..), _) => self.listener.name(),
+            (Listener::Tcp(_), None) => format!("http://{}/", self.listener.name()),
+            (Listener::Tcp(_), Some(_)) => format!("https://{}/", self.listener.name()),
+        }
+    }
+
+    /// The token that clients need, if they need one.
+    pub fn token(&self) -> Option<&Token> {
+        self.access.token.as_ref()
+    }
+
+    /// Answers until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// The system gives no signals.
+    pub fn run(self) -> Result<(), ServeError> {
+        let (mut terminate, mut interrupt) = {
+            let _entered = self.runtime.enter();
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+        };
+        self.run_until(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        });
+        Ok(())
+    }
+
+    /// Answers until `stop` is ready. Requests that are being answered are given up then.
+    pub fn run_until(self, stop: impl Future<Output = ()>) {
+        let WebServer { listener, router, tls, runtime, .. } = self;
+        runtime.block_on(async {
+            tokio::select! {
+                () = stop => {}
+                () = accept(&listener, &router, tls.as_ref()) => {}
+            }
+        });
+        // A request to the daemon may still wait for its answer.
+        runtime.shutdown_background();
+    }
+}
+
+/// Accepts connections for ever.
+async fn accept(listener: &Listener, router: &Router, tls: Option<&TlsAcceptor>) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // The semaphore is never closed.
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
+        let Ok(accepted) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let (router, tls) = (router.clone(), tls.cloned());
+        tokio::spawn(async move {
+            match (accepted, tls) {
+                (Accepted::Tcp(stream, peer), None) => serve(stream, Peer::Address(peer), router).await,
+                (Accepted::Tcp(stream, peer), Some(tls)) => {
+                    if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
+                        serve(stream, Peer::Address(peer), router).await;
+                    }
+                }
+                (Accepted::Unix(stream), _) => {
+                    let peer = stream
+                        .peer_cred()
+                        .map_or(Peer::Unknown, |peer| Peer::Process { pid: peer.pid(), uid: peer.uid() });
+                    serve(stream, peer, router).await;
+                }
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Answers the requests of a connection, for a bounded time.
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer, router: Router) {
+    let service = TowerToHyperService::new(router.layer(Extension(peer)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        // An error is of this client alone.
+        _ = &mut connection => return,
+        () = sleep(LIFETIME) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = timeout(LIFETIME, connection).await;
+}
