@@ -20,11 +20,11 @@ pub(crate) struct DaemonSocket {
     free: Semaphore,
 }
 
-/// A whole answer.
+/// An answer.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    /// The lines, without errors and the end.
-    pub(crate) lines: Vec<Answer>,
+pub(crate) struct Reply<T = Vec<Answer>> {
+    /// What the lines were made into: the lines themselves, without errors and the end, if the caller does not say.
+    pub(crate) lines: T,
     /// What was changed, if the request had a change.
     pub(crate) change: Option<ChangeCount>,
     /// There are more lines than were asked for.
@@ -69,22 +69,50 @@ impl DaemonSocket {
     /// # Errors
     /// As [`DaemonSocket::ask`].
     pub(crate) async fn ask_for(&self, request: Request, most: usize) -> Result<Reply, Problem> {
+        self.ask_into(request, Vec::new(), move |lines, line| {
+            let has_room = lines.len() < most;
+            if has_room {
+                lines.push(line);
+            }
+            has_room
+        })
+        .await
+    }
+
+    /// Asks, and has `take` put each line into `lines`, until it returns false. The daemon stops when the connection closes.
+    ///
+    /// # Errors
+    /// As [`DaemonSocket::ask`].
+    pub(crate) async fn ask_into<T: Send + 'static>(
+        &self,
+        request: Request,
+        lines: T,
+        take: impl Fn(&mut T, Answer) -> bool + Send + 'static,
+    ) -> Result<Reply<T>, Problem> {
         let path = self.path.clone();
         let permit = self.free.acquire().await.map_err(|_| Problem::internal())?;
-        let reply = tokio::task::spawn_blocking(move || exchange(&path, &request, most)).await;
+        let reply = tokio::task::spawn_blocking(move || exchange(&path, &request, lines, take)).await;
         drop(permit);
         reply.unwrap_or_else(|_| Err(Problem::internal()))
     }
 }
 
-fn exchange(path: &Path, request: &Request, most: usize) -> Result<Reply, Problem> {
+fn exchange<T>(
+    path: &Path,
+    request: &Request,
+    mut lines: T,
+    take: impl Fn(&mut T, Answer) -> bool,
+) -> Result<Reply<T>, Problem> {
     let mut client = Client::connect(path)?.with_timeout(PATIENCE)?;
-    let (mut lines, mut errors) = (Vec::new(), Vec::new());
+    let mut errors = Vec::new();
     let end = client.ask(request, |answer| {
         match answer {
             Answer::Error(error) => errors.push(error),
-            _ if lines.len() == most => return Err(Stop::Enough),
-            other => lines.push(other),
+            other => {
+                if !take(&mut lines, other) {
+                    return Err(Stop::Enough);
+                }
+            }
         }
         Ok(())
     });
@@ -92,7 +120,9 @@ fn exchange(path: &Path, request: &Request, most: usize) -> Result<Reply, Proble
         Ok(AnswerEnd { ok: true, change, .. }) => Ok(Reply { lines, change, is_cut: false }),
         // The changes were made, and a question after them was not answered.
         Ok(AnswerEnd { change: Some(change), .. }) => {
-            lines.extend(errors.into_iter().map(Answer::Error));
+            for error in errors {
+                take(&mut lines, Answer::Error(error));
+            }
             Ok(Reply { lines, change: Some(change), is_cut: false })
         }
         Ok(_) => Err(Problem::refused(errors)),

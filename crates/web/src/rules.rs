@@ -85,17 +85,14 @@ pub(crate) struct RulePage {
 }
 
 impl RuleList {
-    /// The list in an answer to `list`.
-    pub(crate) fn new(lines: Vec<Answer>) -> RuleList {
-        let mut list = RuleList::default();
-        for line in lines {
-            match line {
-                Answer::Rule(rule) => list.rules.push(rule),
-                Answer::DroppedByFormerRules(traffic) => list.former = Some(traffic),
-                _ => {}
-            }
+    /// Takes a line of the answer to `list`. They arrive one by one, so that a million rules are never there twice.
+    pub(crate) fn take(&mut self, line: Answer) {
+        match line {
+            Answer::Rule(rule) => self.rules.push(rule),
+            Answer::DroppedByFormerRules(traffic) => self.former = Some(traffic),
+            // The begin of the answer.
+            _ => {}
         }
-        list
     }
 
     /// The rule of this id.
@@ -202,7 +199,9 @@ mod tests {
             rule(3, "add prio 10 name Web ip-daddr 10.0.0.3 accept", 9),
             rule(80, "add udp-dport 53 accept", 5),
         ];
-        RuleList::new(rules.into_iter().map(Answer::Rule).collect())
+        let mut list = RuleList::default();
+        rules.into_iter().map(Answer::Rule).for_each(|line| list.take(line));
+        list
     }
 
     fn ids(query: RuleQuery) -> Vec<u32> {

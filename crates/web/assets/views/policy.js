@@ -1,7 +1,7 @@
 // The policy in force as a text: editing, checking, a preview of what would change, applying.
 
 import { getText, post, put } from "/api.js";
-import { ask, debounced, field, h, show } from "/dom.js";
+import { ask, debounced, field, h, marked, show } from "/dom.js";
 import { Editor, range } from "/editor.js";
 import { whole } from "/format.js";
 
@@ -41,7 +41,10 @@ export function policy(main, page) {
   let findings = [];
   const status = h("span", { role: "status" });
   const list = h("ul", { class: "findings", "aria-label": "Errors and notes" });
-  const check = debounced(() => (editor.value.length <= LONG ? checkNow() : status.replaceChildren("long text: Check checks it")), 350);
+  const check = debounced(() => {
+    if (editor.value.length <= LONG) checkNow().catch(failed);
+    else status.textContent = "a long text: Check checks it";
+  }, 350);
   const editor = new Editor("Policy", page.readOnly, () => {
     version += 1;
     check();
@@ -68,9 +71,9 @@ export function policy(main, page) {
     const line = finding.line ? editor.lines[finding.line - 1] ?? "" : null;
     const [start, end] = line === null ? [0, 0] : range(line, finding);
     return h("li", { class: finding.remark ? "remark" : "" },
-      h("button", { type: "button", onclick: () => finding.line && editor.jump(finding) }, place + finding.error),
+      h("button", { type: "button", onclick: () => finding.line && editor.jump(finding) }, [place, marked(finding.error)]),
       line !== null && h("pre", null, `${line}\n${line.slice(0, start).replace(/[^\t]/g, " ")}${"^".repeat(Math.max(1, end - start))}`),
-      hint && h("div", null, hint));
+      hint && h("div", null, marked(hint)));
   }
 
   /** Marks the findings of the line that the caret is in. */

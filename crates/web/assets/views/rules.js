@@ -7,14 +7,14 @@ import { rate, short, whole } from "/format.js";
 const PAGE = 50;
 const COLUMNS = [["Id", "n", "id"], ["Rule", "rule"], ["Rate", "n"], ["Packets", "n", "packets"], ["Bytes", "n", "bytes"], ["Dropped", "n", "dropped_packets"], ["Hits", "n", "hits"]];
 
-export function rules(main) {
+export function rules(main, page) {
   const sort = { key: "id", ascending: true };
   const q = h("input", { type: "search", class: "mono", placeholder: "10.0.0. drop", spellcheck: "false", autocomplete: "off" });
   const word = h("input", { type: "search", class: "mono", placeholder: "tcp-dport", spellcheck: "false", autocomplete: "off" });
   const [list, count, pages] = [h("div", null), h("span", { role: "status" }), h("span", { class: "dim" })];
   const step = (by) => () => {
     offset = Math.max(0, offset + by);
-    load();
+    load().catch(page.problem);
   };
   const [previous, next] = [h("button", { type: "button", onclick: step(-PAGE) }, "Previous"), h("button", { type: "button", onclick: step(PAGE) }, "Next")];
   let offset = 0;
@@ -23,7 +23,7 @@ export function rules(main) {
 
   const search = debounced(() => {
     offset = 0;
-    load();
+    load().catch(page.problem);
   }, 200);
   q.addEventListener("input", search);
   word.addEventListener("input", search);
@@ -33,21 +33,21 @@ export function rules(main) {
     sort.ascending = isSame ? !sort.ascending : key === "id";
     sort.key = key;
     offset = 0;
-    load();
+    load().catch(page.problem);
   }
 
-  function draw(page) {
-    const time = performance.now() - page.age_ms;
+  function draw(found) {
+    const time = performance.now() - found.age_ms;
     const ms = time - before.time;
-    const packets = new Map(page.rules.map((rule) => [rule.id, rule.packets ?? 0]));
+    const packets = new Map(found.rules.map((rule) => [rule.id, rule.packets ?? 0]));
     const now = (rule) => {
       const was = before.packets.get(rule.id);
       return was === undefined || ms < 300 ? rates.get(rule.id) : rate(rule.packets ?? 0, was, ms);
     };
-    const fresh = new Map(page.rules.map((rule) => [rule.id, now(rule)]));
+    const fresh = new Map(found.rules.map((rule) => [rule.id, now(rule)]));
     if (ms >= 300) before = { time, packets };
     rates = fresh;
-    const rows = page.rules.map((rule) => [
+    const rows = found.rules.map((rule) => [
       String(rule.id),
       [rule.rule, rule.shadowed_by ? h("div", { class: "note" }, `never decides: rule ${rule.shadowed_by} does`) : null],
       fresh.get(rule.id) === undefined ? "–" : short(fresh.get(rule.id), "pps"),
@@ -57,11 +57,11 @@ export function rules(main) {
       rule.hits === undefined ? "–" : whole(rule.hits),
     ].map((cell) => (Array.isArray(cell) ? h("span", null, cell) : cell)));
     const isSearch = q.value.trim() || word.value.trim();
-    count.textContent = isSearch ? `${whole(page.matched)} of ${whole(page.total)} rules` : `${whole(page.total)} rules`;
-    const last = Math.min(page.offset + page.rules.length, page.matched);
-    pages.textContent = page.matched ? `${whole(page.offset + 1)} to ${whole(last)}` : "";
-    previous.disabled = page.offset === 0;
-    next.disabled = last >= page.matched;
+    count.textContent = isSearch ? `${whole(found.matched)} of ${whole(found.total)} rules` : `${whole(found.total)} rules`;
+    const last = Math.min(found.offset + found.rules.length, found.matched);
+    pages.textContent = found.matched ? `${whole(found.offset + 1)} to ${whole(last)}` : "";
+    previous.disabled = found.offset === 0;
+    next.disabled = last >= found.matched;
     show(list, rows.length ? table(COLUMNS, rows, { caption: "Rules", sort, onsort }) : h("p", { class: "empty" }, isSearch ? "No rule matches" : "There are no rules: every packet passes"));
   }
   let rates = new Map();
@@ -69,9 +69,9 @@ export function rules(main) {
   async function load() {
     const number = ++asked;
     const query = new URLSearchParams({ q: q.value, field: word.value, sort: sort.key, order: sort.ascending ? "asc" : "desc", offset, limit: PAGE });
-    const page = await get(`/api/v1/rules?${query}`);
+    const found = await get(`/api/v1/rules?${query}`);
     // Answers may overtake each other while somebody types.
-    if (number === asked) draw(page);
+    if (number === asked) draw(found);
   }
 
   show(main, h("h1", null, "Rules"),

@@ -19,6 +19,7 @@ use crate::problem::Problem;
 use crate::rules::RuleList;
 use crate::state::{self, State};
 use axum::response::{IntoResponse, Response};
+use mmb_protocol::Request;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +64,15 @@ impl Context {
 
     /// The rules in force and the age of the list.
     async fn rules(&self) -> Result<(Arc<RuleList>, Duration), Problem> {
-        self.rules.value(async { Ok(RuleList::new(self.daemon.run(&["list"]).await?.lines)) }).await
+        let fetch = async {
+            let request = Request::Run(vec!["list".to_owned()]);
+            let take = |list: &mut RuleList, line| {
+                list.take(line);
+                true
+            };
+            self.daemon.ask_into(request, RuleList::default(), take).await.map(|reply| reply.lines)
+        };
+        self.rules.value(fetch).await
     }
 
     /// Ports, workers and counters.
