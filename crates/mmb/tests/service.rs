@@ -74,6 +74,8 @@ fn install_adds_what_running_needs_and_removes_it_again() {
         "bin/mmb",
         "lib/systemd/system/mmb-web.service",
         "lib/systemd/system/mmb.service",
+        "lib/systemd/system/mmb@.service",
+        "lib/sysusers.d/mmb.conf",
         "share/bash-completion/completions/mmb",
         "share/fish/vendor_completions.d/mmb.fish",
         "share/man/man1/mmb.1",
@@ -100,7 +102,7 @@ fn the_samples_work_together() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let rules = std::fs::read_to_string(policy).expect("the sample policy");
     let environment = std::fs::read_to_string(in_repository("dist/mmb.env")).expect("the sample environment");
-    let options = environment.lines().find_map(|line| line.strip_prefix("MMB_OPTIONS=")).expect("options");
+    let options = environment.lines().find_map(|line| line.strip_prefix("#MMB_OPTIONS=")).expect("options");
     for port in ["inside", "outside"] {
         assert!(
             options.contains(&format!("--port {port}=")) && rules.contains(&format!("in {port}")),

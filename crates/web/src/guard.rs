@@ -1,7 +1,7 @@
 //! What every request passes: the decision about its head, a record of changes, and the headers of the answer.
 
 use crate::access::{Access, Area};
-use crate::server::Peer;
+use crate::peer::Peer;
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;

@@ -20,6 +20,7 @@ mod guard;
 mod listen;
 mod metrics;
 mod options;
+mod peer;
 mod problem;
 mod router;
 mod rules;

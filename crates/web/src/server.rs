@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::listen::{Accepted, ListenError, Listener};
 use crate::options::{OptionsError, WebOptions};
+use crate::peer::Peer;
 use crate::router;
 use crate::tls::{self, TlsError};
 use crate::token::{Token, TokenError};
@@ -13,7 +14,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -56,29 +56,6 @@ pub enum ServeError {
     /// The system refused.
     #[error("the server cannot run")]
     Io(#[from] io::Error),
-}
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Peer {
-    Address(SocketAddr),
-    /// A process of this machine, with its user.
-    Process {
-        pid: Option<i32>,
-        uid: u32,
-    },
-    Unknown,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Peer::Address(address) => address.fmt(f),
-            Peer::Process { pid: Some(pid), uid } => write!(f, "process {pid} of user {uid}"),
-            Peer::Process { pid: None, uid } => write!(f, "user {uid}"),
-            Peer::Unknown => f.write_str("unknown"),
-        }
-    }
 }
 
 /// A server that listens, and answers when it is run.
