@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A packet that a rule tells of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LogLine {
     /// When: RFC 3339, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,6 +61,7 @@ pub struct LogLine {
 
 /// Packets that a rule did not tell of, since `log rate` was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SuppressedLine {
     /// When: RFC 3339, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
