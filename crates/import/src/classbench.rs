@@ -8,7 +8,7 @@
 //! have no action and do not define how they treat packets without a field; [`ClassbenchOptions`] does.
 
 use crate::cube::{Dim, Family, PacketCube};
-use crate::draft::{Effect, ImportVerdict, LeftOut, PolicyDraft, Remarks};
+use crate::draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, Remarks};
 use crate::{language, set};
 use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Intervals;
@@ -35,7 +35,12 @@ pub fn add(
         });
         if let Err(reason) = added {
             let effect = if reason == NO_PACKET { Effect::None } else { verdict.if_left_out() };
-            draft.leave_out(LeftOut { line: filter.line, text: filter.to_string(), reason, effect });
+            draft.leave_out(LeftOut {
+                place: Place::line(filter.line),
+                text: filter.to_string(),
+                reason,
+                effect,
+            });
         }
     }
 }

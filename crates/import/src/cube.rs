@@ -4,16 +4,18 @@
 //! Fields that only some packets have (ports, flags, ICMP types) are dimensions too. They are valid only if the cube contains
 //! only first fragments of one protocol; [`PacketCube::with_transport`] ensures this.
 
-use mmb_policy::Intervals;
+use mmb_policy::{CtState, Intervals};
 use std::collections::BTreeSet;
 
-/// IPv4 or IPv6. A cube contains packets of one family.
+/// IPv4, IPv6, or neither. A cube contains packets of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// IPv4
     Ip4,
     /// IPv6
     Ip6,
+    /// Frames that are not IP, which only tables of bridges see.
+    Frame,
 }
 
 impl Family {
@@ -22,22 +24,35 @@ impl Family {
         match self {
             Family::Ip4 => 32,
             Family::Ip6 => 128,
+            Family::Frame => 0,
         }
     }
 
-    /// The protocol number of its ICMP.
+    /// The protocol number of its ICMP. No rule about frames asks for it.
     pub(crate) fn icmp(self) -> u8 {
         match self {
-            Family::Ip4 => 1,
+            Family::Ip4 | Family::Frame => 1,
             Family::Ip6 => 58,
+        }
+    }
+
+    /// The ether types of its packets.
+    pub(crate) fn ether_types(self) -> Intervals {
+        let (ip4, ip6) = (Intervals::one(0x0800), Intervals::one(0x86dd));
+        match self {
+            Family::Ip4 => ip4,
+            Family::Ip6 => ip6,
+            Family::Frame => Intervals::of_width(16).minus(&ip4.union(&ip6)),
         }
     }
 }
 
 /// A dimension with numbers. The order is that of [`PacketCube::minus`]: the meaning of a dimension depends only on those before
 /// it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Dim {
+    /// Ether type behind the VLAN tags.
+    EtherType,
     /// Source address.
     Source,
     /// Destination address.
@@ -64,15 +79,27 @@ pub(crate) enum Dim {
     Flags,
     /// ICMP type and code as one number of 16 bits.
     Icmp,
-    /// The connection state of the packet: an index of [`STATES`], or the index after them for untracked packets.
+    /// The connection state of the packet: the number of a [`CtState`].
     State,
+    /// The translations of the packet's connection: the bits [`DESTINATION_TRANSLATED`] and [`SOURCE_TRANSLATED`]. The language has
+    /// no field for it; `netfilter::view` resolves it.
+    Translated,
 }
 
-/// The connection states of packets in the words of the rule language. Each packet has at most one.
-pub(crate) const STATES: [&str; 4] = ["new", "established", "related", "invalid"];
+/// A bit of [`Dim::Translated`]: the destination of the connection's first packet is translated.
+pub(crate) const DESTINATION_TRANSLATED: u128 = 1;
+
+/// A bit of [`Dim::Translated`]: the source of the connection's first packet is translated.
+pub(crate) const SOURCE_TRANSLATED: u128 = 2;
+
+/// Connection states as numbers of [`Dim::State`].
+pub(crate) fn states(states: &[CtState]) -> Intervals {
+    states.iter().map(|&state| (state as u128, state as u128)).collect()
+}
 
 /// Every dimension, in order.
-const DIMS: [Dim; 14] = [
+const DIMS: [Dim; 16] = [
+    Dim::EtherType,
     Dim::Source,
     Dim::Destination,
     Dim::Proto,
@@ -87,11 +114,21 @@ const DIMS: [Dim; 14] = [
     Dim::Flags,
     Dim::Icmp,
     Dim::State,
+    Dim::Translated,
 ];
 
 impl Dim {
-    /// Every number of the dimension.
+    /// Every number of the dimension: none if the family has no such field.
     pub(crate) fn all(self, family: Family) -> Intervals {
+        if family == Family::Frame {
+            return match self {
+                Dim::EtherType => family.ether_types(),
+                Dim::State => states(&[CtState::Untracked]),
+                Dim::Translated => Intervals::one(0),
+                // Frames have no other field.
+                _ => Intervals::EMPTY,
+            };
+        }
         let bits = match self {
             Dim::Source | Dim::Destination => family.bits(),
             Dim::Proto | Dim::Tos | Dim::Ttl | Dim::Flags => 8,
@@ -101,7 +138,9 @@ impl Dim {
             // The length field of IPv6 does not count the fixed header.
             Dim::Length if family == Family::Ip6 => return Intervals::range(40, 40 + 65535),
             Dim::Length => 16,
-            Dim::State => return Intervals::range(0, STATES.len() as u128),
+            Dim::State => return Intervals::range(0, CtState::ALL.len() as u128 - 1),
+            Dim::Translated => 2,
+            Dim::EtherType => return family.ether_types(),
         };
         Intervals::of_width(bits)
     }
@@ -193,6 +232,12 @@ impl PacketCube {
         Some(self)
     }
 
+    /// The cube without its constraint on a dimension.
+    pub(crate) fn without(mut self, dim: Dim) -> PacketCube {
+        self.sets[dim as usize] = None;
+        self
+    }
+
     /// The packets of the cube that have a transport header of this protocol.
     pub(crate) fn with_transport(self, proto: u8) -> Option<PacketCube> {
         self.with(Dim::Proto, &Intervals::one(proto.into()))?.with(Dim::Later, &Intervals::one(0))
@@ -224,9 +269,44 @@ impl PacketCube {
         Some(both)
     }
 
+    /// Takes the packets of another cube in, if both differ in one dimension at most, which does not select the header; returns whether
+    /// they do.
+    pub(crate) fn join(&mut self, other: &PacketCube) -> bool {
+        let same_ports = self.input == other.input && self.output == other.output;
+        if self.family != other.family || !same_ports {
+            return false;
+        }
+        let differs = |dim: &&Dim| self.asked(**dim) != other.asked(**dim);
+        let mut different = DIMS.iter().filter(differs);
+        let (dim, rest) = (different.next().copied(), different.next());
+        if rest.is_some() {
+            return false;
+        }
+        if let Some(dim) = dim {
+            // The meaning of ports and types depends on these.
+            if matches!(dim, Dim::EtherType | Dim::Proto | Dim::Later) {
+                return false;
+            }
+            let both = self.allowed(dim).union(&other.allowed(dim));
+            self.sets[dim as usize] = (both != dim.all(self.family)).then_some(both);
+        }
+        true
+    }
+
+    /// Whether some packet is in both cubes.
+    pub(crate) fn overlaps(&self, other: &PacketCube) -> bool {
+        self.family == other.family
+            && !self.input.and(&other.input).is_empty()
+            && !self.output.and(&other.output).is_empty()
+            && DIMS.iter().all(|&dim| match (self.asked(dim), other.asked(dim)) {
+                (Some(one), Some(two)) => !one.intersect(two).is_empty(),
+                _ => true,
+            })
+    }
+
     /// The packets that are not in the other cube, as disjoint cubes.
     pub(crate) fn minus(&self, other: &PacketCube) -> Vec<PacketCube> {
-        if self.and(other).is_none() {
+        if !self.overlaps(other) {
             return vec![self.clone()];
         }
         // A packet outside the other cube differs from it in some dimension; the first such dimension determines its cube.

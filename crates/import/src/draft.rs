@@ -17,12 +17,47 @@ pub struct PolicyDraft {
     pub notes: Vec<String>,
 }
 
+/// A place in the original.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub enum Place {
+    /// A line of a text.
+    Line {
+        /// Its number, from 1.
+        line: usize,
+    },
+    /// An object of nftables.
+    Handle {
+        /// The family and the name of its table, and the chain if it has one.
+        chain: String,
+        /// Its number in the table.
+        handle: u64,
+    },
+}
+
+impl Place {
+    /// A line, from 1.
+    pub fn line(line: usize) -> Place {
+        Place::Line { line }
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line { line } => write!(f, "line {line}"),
+            Place::Handle { chain, handle } => write!(f, "{chain} handle {handle}"),
+        }
+    }
+}
+
 /// An element of the original that the policy omits.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Its line, from 1.
-    pub line: usize,
-    /// The words of the line.
+    /// Its place.
+    #[serde(flatten)]
+    pub place: Place,
+    /// The original.
     pub text: String,
     /// The reason for the omission.
     pub reason: String,
@@ -95,7 +130,7 @@ impl Display for Effect {
 
 impl Display for LeftOut {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: left out: {} ({}): {}", self.line, self.reason, self.effect, self.text)
+        write!(f, "{}: left out: {} ({}): {}", self.place, self.reason, self.effect, self.text)
     }
 }
 
@@ -114,16 +149,44 @@ impl PolicyDraft {
         let _ = writeln!(self.text, "# {}", one_line(text));
     }
 
+    /// Adds a setting.
+    pub fn set(&mut self, setting: &str, comment: &str) {
+        let _ = writeln!(self.text, "set {setting}  # {}", one_line(comment));
+    }
+
     /// Adds one rule for each set of constraints at the end of the policy; adds none if one is refused.
     ///
     /// # Errors
     /// Why the language refuses a rule.
     pub fn add(&mut self, constraints: &[String], target: &str, remarks: Remarks<'_>) -> Result<(), String> {
+        self.add_rules("add", constraints, target, remarks)
+    }
+
+    /// Adds stateful rules in the same way.
+    ///
+    /// # Errors
+    /// Why the language refuses a rule.
+    pub fn add_stateful(
+        &mut self,
+        constraints: &[String],
+        target: &str,
+        remarks: Remarks<'_>,
+    ) -> Result<(), String> {
+        self.add_rules("add-stateful", constraints, target, remarks)
+    }
+
+    fn add_rules(
+        &mut self,
+        verb: &str,
+        constraints: &[String],
+        target: &str,
+        remarks: Remarks<'_>,
+    ) -> Result<(), String> {
         let mut lines = String::new();
         let mut prio = self.rules;
         for constraint in constraints {
             prio = prio.checked_add(1).ok_or("a policy cannot have more rules")?;
-            let line = |name: &str| format!("add prio {prio}{name} {constraint} {target}");
+            let line = |name: &str| format!("{verb} prio {prio}{name} {constraint} {target}");
             let named = remarks.name.filter(|name| is_plain(name)).map(|name| line(&format!(" name {name}")));
             let rule = match named.filter(|named| check(named).is_ok()) {
                 Some(named) => named,
@@ -149,12 +212,8 @@ impl PolicyDraft {
     /// # Errors
     /// Why the language refuses it.
     pub fn track(&mut self, constraint: &str) -> Result<(), String> {
-        let prio = self.rules.checked_add(1).ok_or("a policy cannot have more rules")?;
-        let rule = format!("add-stateful prio {prio} {constraint} accept");
-        check(&rule)?;
-        let _ = writeln!(self.text, "{rule}  # follows connections, for `ct`; decides about no packet");
-        self.rules = prio;
-        Ok(())
+        let comment = Some("follows connections, for `ct`; decides about no packet");
+        self.add_stateful(&[constraint.to_owned()], "accept", Remarks { name: None, comment })
     }
 
     /// Lists an omission, also as a comment at its place.

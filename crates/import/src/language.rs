@@ -2,11 +2,11 @@
 //!
 //! If one rule is not sufficient, there are several disjoint ones. If no rule can express a cube, the error gives the reason.
 
-use super::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
+use super::cube::{self, Dim, Family, PacketCube, PortNameSet};
 use super::set::{factors, lowered, masked};
 use mmb_packet::proto;
 use mmb_policy::field::ones;
-use mmb_policy::{FieldId, Intervals};
+use mmb_policy::{CtState, FieldId, Intervals};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,12 @@ const UDP: u128 = proto::UDP as u128;
 pub(crate) fn constraints(cube: &PacketCube) -> Result<Vec<String>, String> {
     let mut words = CubeConstraints { cube, parts: Vec::new(), says_family: false };
     words.ports();
-    words.state();
+    if cube.family == Family::Frame {
+        let types = cube.allowed(Dim::EtherType);
+        words.parts.push(asked("eth-type", &types, &Intervals::of_width(16), &number_item));
+        return Ok(vec![words.parts.join(" ")]);
+    }
+    let states = words.states();
     words.addresses();
     let icmp = words.transport()?;
     words.header();
@@ -30,7 +35,7 @@ pub(crate) fn constraints(cube: &PacketCube) -> Result<Vec<String>, String> {
     }
     let common = words.parts.join(" ");
     let mut rules = vec![common];
-    for alternatives in [traffic_class(cube), icmp] {
+    for alternatives in [traffic_class(cube), icmp, states] {
         if !alternatives.is_empty() {
             let with =
                 |rule: &String| alternatives.iter().map(|part| format!("{rule} {part}")).collect::<Vec<_>>();
@@ -38,6 +43,25 @@ pub(crate) fn constraints(cube: &PacketCube) -> Result<Vec<String>, String> {
         }
     }
     Ok(rules.iter().map(|rule| rule.trim_start().to_owned()).collect())
+}
+
+/// Constraints without repetitions for packets of both families: those that differ only in the family become one.
+pub(crate) fn of_both_families(constraints: Vec<String>) -> Vec<String> {
+    let mut merged: Vec<String> = Vec::new();
+    let rest = |words: &str, family: &str| words.strip_prefix(family).map(str::to_owned);
+    for words in constraints {
+        let twin = rest(&words, "net-proto ip6").map(|rest| format!("net-proto ip4{rest}"));
+        match merged.iter_mut().find(|other| Some(&**other) == twin.as_ref()) {
+            // Names of ports alone would match frames that are not IP too.
+            Some(other) => match rest(&words, "net-proto ip6") {
+                Some(rest) if rest.is_empty() => "all".clone_into(other),
+                Some(rest) => *other = format!("net-proto{rest}"),
+                None => {}
+            },
+            None => merged.push(words),
+        }
+    }
+    merged
 }
 
 /// The common constraints of all rules of a cube, under construction.
@@ -63,23 +87,22 @@ impl CubeConstraints<'_> {
         }
     }
 
-    /// Untracked packets have none of the states: they are expressed by the states that they do not have.
-    fn state(&mut self) {
-        let Some(set) = self.cube.asked(Dim::State) else { return };
-        let is_negated = set.contains(STATES.len() as u128);
-        let states = (0..).zip(STATES).filter(|(number, _)| set.contains(*number) != is_negated);
-        let states: Vec<&str> = states.map(|(_, state)| state).collect();
-        let condition = if is_negated { "!= " } else { "" };
-        self.parts.push(match states[..] {
-            [one] => format!("ct {condition}{one}"),
-            _ => format!("ct {condition}{{{}}}", states.join(", ")),
-        });
+    /// The connection states. Returns the parts that need several rules.
+    fn states(&mut self) -> Vec<String> {
+        let Some(set) = self.cube.asked(Dim::State) else { return Vec::new() };
+        if let Some(part) = state_words(set) {
+            self.parts.push(part);
+            return Vec::new();
+        }
+        let replies = cube::states(&[CtState::EstablishedReply, CtState::RelatedReply]);
+        let parts = [set.minus(&replies), set.intersect(&replies)];
+        parts.iter().filter_map(state_words).collect()
     }
 
     fn addresses(&mut self) {
         let fields = match self.cube.family {
             Family::Ip4 => ["ip-saddr", "ip-daddr"],
-            Family::Ip6 => ["ip6-saddr", "ip6-daddr"],
+            Family::Ip6 | Family::Frame => ["ip6-saddr", "ip6-daddr"],
         };
         for (field, dim) in fields.into_iter().zip([Dim::Source, Dim::Destination]) {
             self.says_family |= self.ask(field, dim);
@@ -178,7 +201,7 @@ impl CubeConstraints<'_> {
                 self.says_family |= self.ask("ip-ttl", Dim::Ttl);
                 self.says_family |= self.cube.asked(Dim::Tos).is_some();
             }
-            Family::Ip6 => {
+            Family::Ip6 | Family::Frame => {
                 if let Some(set) = self.cube.asked(Dim::Length) {
                     let all = lowered(&Dim::Length.all(Family::Ip6), 40);
                     self.parts.push(asked("ip6-len", &lowered(set, 40), &all, &number_item));
@@ -206,6 +229,45 @@ impl CubeConstraints<'_> {
         self.parts.push(asked(field, set, &dim.all(self.cube.family), item));
         true
     }
+}
+
+/// The words of `ct`, and the states that each one stands for.
+const STATE_WORDS: [(&str, &[CtState]); 4] = [
+    ("new", &[CtState::New]),
+    ("established", &[CtState::Established, CtState::EstablishedReply]),
+    ("related", &[CtState::Related, CtState::RelatedReply]),
+    ("invalid", &[CtState::Invalid]),
+];
+
+/// The shortest constraint for exactly these connection states, if one with at most one word beside `reply` suffices. Untracked
+/// packets have none of the words, so that they are expressed by the states that they do not have.
+fn state_words(set: &Intervals) -> Option<String> {
+    let all = Dim::State.all(Family::Ip4);
+    let replies = cube::states(&[CtState::EstablishedReply, CtState::RelatedReply]);
+    let directions = [("", all.clone()), ("ct reply", replies.clone()), ("ct != reply", all.minus(&replies))];
+    let mut found: Option<(usize, String)> = None;
+    for (direction, of_direction) in &directions {
+        for (bits, condition) in (0..1u8 << STATE_WORDS.len()).flat_map(|bits| [(bits, ""), (bits, "!= ")]) {
+            let chosen = STATE_WORDS.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
+            let (words, named): (Vec<&str>, Vec<Intervals>) =
+                chosen.map(|(_, &(word, states))| (word, cube::states(states))).unzip();
+            let named = named.iter().fold(Intervals::EMPTY, |set, states| set.union(states));
+            let of_words = if condition.is_empty() { named } else { all.minus(&named) };
+            if of_words.intersect(of_direction) != *set {
+                continue;
+            }
+            let states = match words[..] {
+                [] => String::new(),
+                [one] => format!("ct {condition}{one}"),
+                _ => format!("ct {condition}{{{}}}", words.join(", ")),
+            };
+            let length = words.len() + usize::from(!direction.is_empty());
+            if found.as_ref().is_none_or(|(shortest, _)| length < *shortest) {
+                found = Some((length, format!("{states} {direction}").trim().to_owned()));
+            }
+        }
+    }
+    found.map(|(_, words)| words).filter(|words| !words.is_empty())
 }
 
 /// A constraint: the field with its values, or with the excluded ones if they are fewer.

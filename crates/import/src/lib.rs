@@ -8,9 +8,12 @@
 pub mod classbench;
 mod cube;
 mod draft;
+mod edit;
 pub mod iptables;
 mod language;
+mod netfilter;
 mod set;
 
 pub use cube::Family;
-pub use draft::{Effect, ImportVerdict, LeftOut, PolicyDraft, count};
+pub use draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, count};
+pub use netfilter::{HostAddresses, RulesetError};

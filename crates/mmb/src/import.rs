@@ -3,14 +3,15 @@
 //! mmb lists everything that a policy leaves out, on standard error and as comments in the policy; the exit status is 1 then.
 
 use crate::cli::{
-    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, ImportFiles, ImportFrom, IptablesArgs,
-    PortlessArg,
+    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, HostAddress, HostArgs, ImportFiles, ImportFrom,
+    IptablesArgs, PortlessArg,
 };
 use crate::output;
 use anyhow::{Context, bail};
 use mmb_client::policy_file::{self, name};
 use mmb_import::classbench::{self, ClassbenchOptions};
-use mmb_import::{Family, ImportVerdict, PolicyDraft, count, iptables};
+use mmb_import::iptables::{self, IpSets, IptablesOptions};
+use mmb_import::{Family, HostAddresses, ImportVerdict, PolicyDraft, count};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -53,10 +54,23 @@ fn from_iptables(args: &IptablesArgs) -> anyhow::Result<PolicyDraft> {
         FamilyArg::Ip4 => Family::Ip4,
         FamilyArg::Ip6 => Family::Ip6,
     });
+    let sets = match &args.ipset {
+        Some(path) => Some(IpSets::read(&read(path)?).with_context(|| name(path))?),
+        None => None,
+    };
+    let options = IptablesOptions { family, addresses: addresses(&args.host), sets, path_mtu: args.host.mtu };
     let mut draft = PolicyDraft::default();
-    iptables::translate(&text, args.chain.name(), family, &mut draft)
+    iptables::translate(&text, args.chain.name(), &options, &mut draft)
         .with_context(|| name(&args.files.file))?;
     Ok(draft)
+}
+
+fn addresses(host: &HostArgs) -> HostAddresses {
+    let mut addresses = HostAddresses::default();
+    for HostAddress { port, address, length } in &host.address {
+        addresses.add(port, *address, *length);
+    }
+    addresses
 }
 
 /// Writes the policy and reports what it leaves out.

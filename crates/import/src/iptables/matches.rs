@@ -4,20 +4,22 @@
 //! destination port. The meaning of options follows the kernel's matches (`net/netfilter/xt_*.c`); for example, fields of
 //! transport headers, negated or not, match no later fragment.
 
+use super::ipset::IpSets;
 use super::names;
 use super::save::{IptablesRule, Opt};
-use crate::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
+use crate::cube::{DESTINATION_TRANSLATED, Dim, Family, PacketCube, PortNameSet, SOURCE_TRANSLATED, states};
 use crate::draft::is_plain;
+use crate::netfilter::{HostAddresses, Reason};
 use crate::set;
 use mmb_packet::proto::{TCP, UDP};
-use mmb_policy::Intervals;
+use mmb_policy::{CtState, Intervals};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Why an option cannot be translated.
-type Reason = String;
+/// The most cubes of the packets outside a set.
+const MAX_PARTS: usize = 1024;
 
 /// Modules whose options this file translates, besides those with a reason.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "tcp",
     "udp",
     "icmp",
@@ -34,6 +36,7 @@ const KNOWN: [&str; 16] = [
     "addrtype",
     "conntrack",
     "state",
+    "set",
 ];
 
 /// Modules that cannot be translated, with the reason if it is specific.
@@ -43,7 +46,6 @@ const NOT_TRANSLATED: &[(&str, &str)] = &[
     ("limit", "no rule counts packets over time"),
     ("hashlimit", "no rule counts packets over time"),
     ("recent", "no rule remembers addresses"),
-    ("set", "the members of the set are not in the dump"),
     ("owner", "packets on a wire have no owner"),
     ("mark", "packets have no marks"),
     ("connmark", "packets have no marks"),
@@ -55,17 +57,29 @@ const NOT_TRANSLATED: &[(&str, &str)] = &[
     ("udplite", "the rule language has no ports for protocol udplite"),
 ];
 
+/// What the rules of a dump refer to.
+#[derive(Clone, Copy)]
+pub(super) struct MatchContext<'a> {
+    /// The family of the dump.
+    pub(super) family: Family,
+    /// The addresses of the host.
+    pub(super) addresses: &'a HostAddresses,
+    /// The sets that rules name, if they are given.
+    pub(super) sets: Option<&'a IpSets>,
+}
+
 /// The packets that a rule matches.
 ///
 /// # Errors
 /// The untranslatable elements, each once.
-pub(super) fn cubes(family: Family, rule: &IptablesRule) -> Result<Vec<PacketCube>, Vec<Reason>> {
+pub(super) fn cubes(context: MatchContext<'_>, rule: &IptablesRule) -> Result<Vec<PacketCube>, Vec<Reason>> {
+    let family = context.family;
     let mut cubes = vec![PacketCube::all(family)];
     let mut reasons: Vec<Reason> = Vec::new();
     let proto = rule.options.iter().find(|option| option.name == "protocol" && !option.negated);
     let proto = proto.and_then(|option| names::protocol(option.values.first()?));
     for option in &rule.options {
-        match (Matching { family, proto, option }).cubes() {
+        match (Matching { context, family, proto, option }).cubes() {
             Ok(None) => {}
             Ok(Some(parts)) => {
                 let both =
@@ -81,6 +95,7 @@ pub(super) fn cubes(family: Family, rule: &IptablesRule) -> Result<Vec<PacketCub
 
 /// An option of a rule, with the context that it needs.
 struct Matching<'a> {
+    context: MatchContext<'a>,
     family: Family,
     /// The protocol that the rule matches.
     proto: Option<u8>,
@@ -150,7 +165,9 @@ impl Matching<'_> {
             }
             "ecn-tcp-cwr" => self.in_transport(TCP, Dim::Flags, &set::masked(0x80, 0x80, 8)),
             "ecn-tcp-ece" => self.in_transport(TCP, Dim::Flags, &set::masked(0x40, 0x40, 8)),
-            "ctstate" | "state" => self.with(Dim::State, &self.states()?),
+            "ctstate" | "state" => return self.states().map(Some),
+            "ctdir" => self.with(Dim::State, &self.direction()?),
+            "match-set" => return self.in_set().map(Some),
             "tcp-option" => {
                 return Err(
                     "--tcp-option: iptables looks for options behind the end of the list too".to_owned()
@@ -240,6 +257,7 @@ impl Matching<'_> {
         let address = match self.family {
             Family::Ip4 => word.parse::<Ipv4Addr>().ok().map(|address| address.to_bits().into()),
             Family::Ip6 => word.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits),
+            Family::Frame => None,
         };
         address.ok_or_else(|| format!("--{}: `{word}` is no address of the family", self.option.name))
     }
@@ -275,12 +293,23 @@ impl Matching<'_> {
         Ok(Intervals::range(self.address(first)?, self.address(last)?))
     }
 
-    /// The type of an address, which depends on routes, except for multicast.
+    /// The type of an address. Which ones are the host's depends on its configuration.
     fn address_type(&self) -> Result<Intervals, Reason> {
         let word = self.value()?;
+        let addresses = self.context.addresses;
         match (word, self.family) {
             ("MULTICAST", Family::Ip4) => Ok(set::prefix(0xe000_0000, 4, 32)),
             ("MULTICAST", Family::Ip6) => Ok(set::prefix(0xff00 << 112, 8, 128)),
+            ("LOCAL", family) if !addresses.all(family).is_empty() => Ok(addresses.all(family)),
+            ("BROADCAST", Family::Ip4) if !addresses.all(Family::Ip4).is_empty() => {
+                addresses.broadcast().ok_or_else(|| {
+                    "-m addrtype: BROADCAST needs the networks of the host: --address PORT=ADDRESS/LENGTH"
+                        .to_owned()
+                })
+            }
+            ("LOCAL" | "BROADCAST", _) => Err(format!(
+                "-m addrtype: {word} needs the addresses of the host: --address PORT=ADDRESS/LENGTH"
+            )),
             _ => Err(format!("-m addrtype: only the routes of a host tell which addresses are {word}")),
         }
     }
@@ -348,17 +377,61 @@ impl Matching<'_> {
         })
     }
 
-    /// States of conntrack, separated by commas.
-    fn states(&self) -> Result<Intervals, Reason> {
-        self.value()?.split(',').try_fold(Intervals::EMPTY, |set, word| {
-            let named = STATES.iter().position(|state| word.eq_ignore_ascii_case(state));
-            let untracked = || word.eq_ignore_ascii_case("UNTRACKED").then_some(STATES.len());
-            let state = named.or_else(untracked).ok_or_else(|| match word {
-                "SNAT" | "DNAT" => format!("--{}: no rule asks whether {word} was done", self.option.name),
-                _ => self.wrong(word),
-            })?;
-            Ok(set.union(&Intervals::one(state as u128)))
-        })
+    /// States of conntrack, separated by commas: those of the packet, and those of its connection.
+    fn states(&self) -> Result<Vec<PacketCube>, Reason> {
+        let (mut of_packet, mut of_connection) = (Intervals::EMPTY, Intervals::EMPTY);
+        let translated = |bit: u128| Intervals::of(&[bit, DESTINATION_TRANSLATED | SOURCE_TRANSLATED]);
+        for word in self.value()?.split(',') {
+            match word.to_ascii_uppercase().as_str() {
+                "SNAT" => of_connection = of_connection.union(&translated(SOURCE_TRANSLATED)),
+                "DNAT" => of_connection = of_connection.union(&translated(DESTINATION_TRANSLATED)),
+                upper => {
+                    let named = names::state(upper).ok_or_else(|| self.wrong(word))?;
+                    of_packet = of_packet.union(&states(named));
+                }
+            }
+        }
+        let all = |dim: Dim| dim.all(self.family);
+        let with = |dim: Dim, set: &Intervals| PacketCube::all(self.family).with(dim, set);
+        if self.option.negated {
+            let neither = with(Dim::State, &all(Dim::State).minus(&of_packet))
+                .and_then(|cube| cube.with(Dim::Translated, &all(Dim::Translated).minus(&of_connection)));
+            return Ok(neither.into_iter().collect());
+        }
+        // Disjoint, so that no packet is in both.
+        let also = with(Dim::Translated, &of_connection)
+            .and_then(|cube| cube.with(Dim::State, &all(Dim::State).minus(&of_packet)));
+        Ok(with(Dim::State, &of_packet).into_iter().chain(also).collect())
+    }
+
+    /// The direction of a packet in its connection.
+    fn direction(&self) -> Result<Intervals, Reason> {
+        match self.value()?.to_ascii_uppercase().as_str() {
+            "ORIGINAL" => Ok(states(&[CtState::New, CtState::Established, CtState::Related])),
+            "REPLY" => Ok(states(&[CtState::EstablishedReply, CtState::RelatedReply])),
+            _ => Err(self.wrong(self.value()?)),
+        }
+    }
+
+    /// `--match-set NAME DIRECTIONS`
+    fn in_set(&self) -> Result<Vec<PacketCube>, Reason> {
+        let name = self.value()?;
+        let directions = self.option.values.get(1).map_or("", String::as_str);
+        let sets = self.context.sets.ok_or_else(|| {
+            format!("set {name}: its members are not in the dump: name the output of `ipset save` with --ipset FILE")
+        })?;
+        let inside = sets.cubes(name, directions, self.family)?;
+        if !self.option.negated {
+            return Ok(inside);
+        }
+        let mut outside = vec![PacketCube::all(self.family)];
+        for cube in &inside {
+            outside = outside.iter().flat_map(|have| have.minus(cube)).collect();
+            if outside.len() > MAX_PARTS {
+                return Err(format!("set {name}: its complement takes too many rules"));
+            }
+        }
+        Ok(outside)
     }
 
     fn service(&self) -> Result<Intervals, Reason> {

@@ -1,7 +1,7 @@
 //! The names that iptables knows for protocols, ICMP types, TCP flags and the type of service.
 
 use crate::cube::Family;
-use mmb_policy::FieldId;
+use mmb_policy::{CtState, FieldId};
 
 /// Protocols by the names of iptables and of the usual `/etc/protocols`. Some differ from the names of the rule language: `ipip`
 /// is 94 there.
@@ -168,13 +168,13 @@ const SERVICES: &[(&str, u8)] = &[
 ];
 
 /// A protocol by name or number; 0 matches any protocol.
-pub(super) fn protocol(word: &str) -> Option<u8> {
+pub(crate) fn protocol(word: &str) -> Option<u8> {
     let named = PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|&(_, n)| n);
     named.or_else(|| word.parse().ok())
 }
 
 /// An ICMP type, with its code if it is given.
-pub(super) fn icmp(family: Family, word: &str) -> Option<(u8, Option<u8>)> {
+pub(crate) fn icmp(family: Family, word: &str) -> Option<(u8, Option<u8>)> {
     let names = if family == Family::Ip4 { ICMP } else { ICMP6 };
     if let Some(&(_, of_type, code)) = names.iter().find(|(name, ..)| name.eq_ignore_ascii_case(word)) {
         return Some((of_type, code));
@@ -186,7 +186,7 @@ pub(super) fn icmp(family: Family, word: &str) -> Option<(u8, Option<u8>)> {
 }
 
 /// TCP flags, separated by commas or as a number.
-pub(super) fn tcp_flags(word: &str) -> Option<u8> {
+pub(crate) fn tcp_flags(word: &str) -> Option<u8> {
     if let Some(n) = number(word) {
         return u8::try_from(n).ok();
     }
@@ -196,7 +196,7 @@ pub(super) fn tcp_flags(word: &str) -> Option<u8> {
 }
 
 /// A type of service and the mask under which it is compared.
-pub(super) fn service(word: &str) -> Option<(u8, u8)> {
+pub(crate) fn service(word: &str) -> Option<(u8, u8)> {
     if let Some(&(_, value)) = SERVICES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) {
         return Some((value, 0x3f));
     }
@@ -205,20 +205,32 @@ pub(super) fn service(word: &str) -> Option<(u8, u8)> {
 }
 
 /// A DSCP class.
-pub(super) fn dscp(word: &str) -> Option<u64> {
+pub(crate) fn dscp(word: &str) -> Option<u64> {
     let word = word.to_ascii_lowercase();
     let known = || FieldId::IpDscp.info().names.value(&word);
     if word == "be" { Some(0) } else { known() }
 }
 
 /// A port by number, or by a name that the rule language has too.
-pub(super) fn port(word: &str) -> Option<u16> {
+pub(crate) fn port(word: &str) -> Option<u16> {
     let named = || FieldId::TcpDport.info().names.value(word).and_then(|n| n.try_into().ok());
     word.parse().ok().or_else(named)
 }
 
+/// The states that a word of conntrack stands for.
+pub(crate) fn state(word: &str) -> Option<&'static [CtState]> {
+    Some(match word.to_ascii_uppercase().as_str() {
+        "NEW" => &[CtState::New],
+        "ESTABLISHED" => &[CtState::Established, CtState::EstablishedReply],
+        "RELATED" => &[CtState::Related, CtState::RelatedReply],
+        "INVALID" => &[CtState::Invalid],
+        "UNTRACKED" => &[CtState::Untracked],
+        _ => return None,
+    })
+}
+
 /// A number, in hexadecimal after `0x`.
-pub(super) fn number(word: &str) -> Option<u32> {
+pub(crate) fn number(word: &str) -> Option<u32> {
     match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
         None => word.parse().ok(),

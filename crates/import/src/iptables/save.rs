@@ -49,6 +49,8 @@ pub(crate) struct IptablesRule {
     pub(crate) options: Vec<Opt>,
     /// The target.
     pub(crate) target: IptablesTarget,
+    /// The options of the target, under their long names.
+    pub(crate) target_options: Vec<Opt>,
 }
 
 /// An option of a rule.
@@ -248,7 +250,7 @@ fn long_name(option: &str) -> &str {
     }
 }
 
-/// The options of a rule and its target. Options of targets are dropped, because no translatable target has a relevant one.
+/// The options of a rule, its target and the options of the target.
 fn options(words: &[Word]) -> Result<IptablesRule, String> {
     let mut rule = IptablesRule::default();
     let (mut module, mut of_target) = (None, false);
@@ -299,7 +301,7 @@ fn options(words: &[Word]) -> Result<IptablesRule, String> {
             }
             "goto" => rule.target = IptablesTarget::Goto(value()?),
             "set-counters" => {}
-            _ if of_target => {}
+            _ if of_target => rule.target_options.push(option),
             _ => rule.options.push(option),
         }
     }
@@ -345,6 +347,7 @@ mod tests {
             ]
         );
         assert_eq!(rule.target, IptablesTarget::Jump("LOG".to_owned()));
+        assert_eq!(rule.target_options, [opt("log-level", Some("comment"), false, &["4"])]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::*;
 fn import(chains: &str, rules: &str) -> PolicyDraft {
     let text = format!("*filter\n:FORWARD ACCEPT [0:0]\n{chains}{rules}COMMIT\n");
     let mut draft = PolicyDraft::default();
-    translate(&text, "FORWARD", None, &mut draft).expect("a dump");
+    translate(&text, "FORWARD", &IptablesOptions::default(), &mut draft).expect("a dump");
     draft
 }
 
@@ -18,8 +18,12 @@ fn rules(draft: &PolicyDraft) -> Vec<String> {
         .map(|line| line.splitn(4, ' ').last().unwrap_or(line).to_owned())
         .collect();
     rules.pop();
+    rules.retain(|rule| rule != LATER_FRAGMENTS);
     rules
 }
+
+/// The rule of policies that track connections, of which the kernel reassembles datagrams.
+const LATER_FRAGMENTS: &str = "ip-frag-offset != 0 accept";
 
 #[track_caller]
 fn is(matches: &str, expected: &[&str]) {
@@ -83,6 +87,10 @@ fn matches_of_states() {
     is("-m state --state INVALID", &["net-proto ip4 ct invalid"]);
     is("-m state ! --state NEW,INVALID", &["net-proto ip4 ct != {new, invalid}"]);
     is("-m conntrack --ctstate UNTRACKED", &["net-proto ip4 ct != {new, established, related, invalid}"]);
+    is("-m conntrack --ctdir REPLY", &["net-proto ip4 ct reply"]);
+    is("-m conntrack --ctdir ORIGINAL", &["net-proto ip4 ct {new, established, related} ct != reply"]);
+    is("-m conntrack --ctstate DNAT", &[]);
+    is("-m conntrack --ctstate RELATED,DNAT", &["net-proto ip4 ct related"]);
     is("-m conntrack --ctstate NEW,UNTRACKED", &["net-proto ip4 ct != {established, related, invalid}"]);
 }
 
@@ -94,7 +102,7 @@ fn connections_are_followed_where_states_are_asked_for() {
         "-A FORWARD -m state --state ESTABLISHED,RELATED -j ACCEPT\n-A FORWARD -i lan -j ACCEPT\n",
     );
     let last = draft.text().lines().last().expect("a rule");
-    assert!(last.starts_with("add-stateful prio 4 net-proto ip4 accept  #"), "{last}");
+    assert!(last.starts_with("add-stateful prio 5 net-proto ip4 accept  #"), "{last}");
     let without = import("", "-A FORWARD -i lan -j ACCEPT\n");
     assert!(!without.text().contains("add-stateful"));
 }
@@ -102,7 +110,6 @@ fn connections_are_followed_where_states_are_asked_for() {
 #[test]
 fn untranslatable_matches_have_a_reason_and_an_effect() {
     for (rule, reason, effect) in [
-        ("-m conntrack --ctstate DNAT -j ACCEPT", "whether DNAT was done", Effect::Stricter),
         ("-m conntrack --ctorigdst 1.2.3.4 -j DROP", "--ctorigdst: the rule language has", Effect::Looser),
         ("-m unheard --of -s 1.2.3.4 -j DROP", "-m unheard: the rule language has nothing", Effect::Looser),
         ("-p sctp --dport 5 -j ACCEPT", "no ports for protocol 132", Effect::Stricter),
@@ -111,7 +118,7 @@ fn untranslatable_matches_have_a_reason_and_an_effect() {
         ("-s 10.0.0.0/255.0.255.0 -j DROP", "is no prefix", Effect::Looser),
         ("-s example.org -j DROP", "`example.org` is no address", Effect::Looser),
         ("-p tcp -m tcp --tcp-option 8 -j ACCEPT", "behind the end of the list", Effect::Stricter),
-        ("-m limit --limit 5/s -j LOG", "-m limit: no rule counts", Effect::None),
+        ("-m limit --limit 5/s -j MARK", "-m limit: no rule counts", Effect::None),
         ("-m limit --limit 5/s -j only-drops", "-m limit: no rule counts", Effect::Looser),
         ("-m limit --limit 5/s -g only-drops", "-m limit: no rule counts", Effect::Either),
         ("-m limit --limit 5/s -j RETURN", "-m limit: no rule counts", Effect::Looser),
@@ -125,7 +132,7 @@ fn untranslatable_matches_have_a_reason_and_an_effect() {
             ),
         );
         let [left_out] = &draft.left_out[..] else { panic!("{rule}: {:?}", draft.left_out) };
-        assert!(left_out.reason.contains(reason) && left_out.line == 5, "{rule}: {left_out}");
+        assert!(left_out.reason.contains(reason) && left_out.place == Place::line(5), "{rule}: {left_out}");
         assert_eq!(left_out.effect, effect, "{rule}");
         assert_eq!(left_out.text, format!("-A FORWARD {rule}"));
         assert_eq!(rules(&draft), ["ip-daddr 9.9.9.9 accept"], "{rule}");
@@ -133,13 +140,13 @@ fn untranslatable_matches_have_a_reason_and_an_effect() {
 }
 
 #[test]
-fn other_tables_are_left_out_if_they_do_anything() {
-    let text = "*raw\n:PREROUTING ACCEPT\nCOMMIT\n*nat\n:POSTROUTING ACCEPT\n-A POSTROUTING -j MASQUERADE\nCOMMIT\n\
+fn a_table_that_is_not_known_is_left_out_if_it_does_anything() {
+    let text = "*one\n:PREROUTING ACCEPT\nCOMMIT\n*two\n:POSTROUTING ACCEPT\n-A POSTROUTING -j DROP\nCOMMIT\n\
                 *filter\n:FORWARD DROP\nCOMMIT\n";
     let mut draft = PolicyDraft::default();
-    translate(text, "FORWARD", None, &mut draft).expect("a dump");
-    let [nat] = &draft.left_out[..] else { panic!("{:?}", draft.left_out) };
-    assert_eq!((nat.line, nat.text.as_str(), nat.effect), (4, "*nat", Effect::Either));
+    translate(text, "FORWARD", &IptablesOptions::default(), &mut draft).expect("a dump");
+    let [two] = &draft.left_out[..] else { panic!("{:?}", draft.left_out) };
+    assert_eq!((&two.place, two.text.as_str(), two.effect), (&Place::line(4), "*two", Effect::Either));
     assert_eq!(draft.rules, 1);
 }
 
@@ -174,10 +181,20 @@ fn comments_are_names_where_they_can_be() {
 }
 
 #[test]
+fn rules_that_only_log_are_no_omissions() {
+    let draft = import("", "-A FORWARD -m limit --limit 5/s -j LOG --log-prefix \"x \"\n");
+    assert_eq!(draft.left_out, []);
+    assert_eq!(draft.notes, ["line 3: nothing is logged, but rules count"]);
+}
+
+#[test]
 fn loops_and_floods_end() {
     let mut draft = PolicyDraft::default();
     let text = ":FORWARD ACCEPT\n:one -\n-A FORWARD -j one\n-A one -j one\n";
-    assert!(matches!(translate(text, "FORWARD", None, &mut draft), Err(IptablesError::Loop(4, _))));
+    assert!(matches!(
+        translate(text, "FORWARD", &IptablesOptions::default(), &mut draft),
+        Err(IptablesError::Ruleset(RulesetError::Loop(Place::Line { line: 4 }, _)))
+    ));
 
     let calls = |chains: u32, times: usize| {
         let mut text =
@@ -186,11 +203,11 @@ fn loops_and_floods_end() {
             text += &format!(":c{} -\n", n + 1);
             text += &format!("-A c{n} -j c{}\n", n + 1).repeat(times);
         }
-        translate(&text, "FORWARD", None, &mut PolicyDraft::default())
+        translate(&text, "FORWARD", &IptablesOptions::default(), &mut PolicyDraft::default())
     };
     assert!(calls(200, 1).is_ok());
-    assert!(matches!(calls(50_000, 1), Err(IptablesError::TooDeep(..))));
-    assert!(matches!(calls(40, 2), Err(IptablesError::TooLong(_))));
+    assert!(matches!(calls(50_000, 1), Err(IptablesError::Ruleset(RulesetError::TooDeep(..)))));
+    assert!(matches!(calls(40, 2), Err(IptablesError::Ruleset(RulesetError::TooLong(_)))));
 
     // Each exception splits the remaining packets in every dimension that it matches.
     let mut text = ":FORWARD ACCEPT\n".to_owned();
@@ -201,8 +218,8 @@ fn loops_and_floods_end() {
         );
         text += &format!("-A FORWARD -m length --length {n} -m dscp --dscp {} -j RETURN\n", n % 64);
     }
-    let flooded = translate(&text, "FORWARD", None, &mut PolicyDraft::default());
-    assert!(matches!(flooded, Err(IptablesError::TooMany(_))));
+    let flooded = translate(&text, "FORWARD", &IptablesOptions::default(), &mut PolicyDraft::default());
+    assert!(matches!(flooded, Err(IptablesError::Ruleset(RulesetError::TooMany(_)))));
 }
 
 const NO_PACKET: &str = "no packet gets to the rule and matches it";

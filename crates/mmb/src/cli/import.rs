@@ -1,6 +1,7 @@
 //! The command line of `mmb import`.
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// `mmb import`
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 pub(crate) enum ImportFrom {
     /// Translates a ClassBench filter set
     Classbench(ClassbenchArgs),
-    /// Translates a chain from the output of iptables-save or ip6tables-save
+    /// Translates the output of iptables-save or ip6tables-save
     Iptables(IptablesArgs),
 }
 
@@ -84,12 +85,59 @@ pub(crate) struct IptablesArgs {
     /// The files.
     #[command(flatten)]
     pub(crate) files: ImportFiles,
-    /// The chain of the table filter that becomes the policy, with the chains that it calls
+    /// The chain that becomes the policy, with those that packets pass before and behind it, and the chains that they call
     #[arg(long, value_enum, default_value_t = ChainArg::Forward, ignore_case = true)]
     pub(crate) chain: ChainArg,
     /// The family of the dump; without it, mmb reads it from comments or addresses
     #[arg(long, value_enum)]
     pub(crate) family: Option<FamilyArg>,
+    /// The output of `ipset save` with the sets that rules name
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) ipset: Option<PathBuf>,
+    /// What the dump does not contain.
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+}
+
+/// What a rule set does not contain, but its host knows.
+#[derive(Debug, Args)]
+pub(crate) struct HostArgs {
+    /// An address of the host whose rules are translated, for masquerading, redirects and rules on local addresses; may be repeated
+    #[arg(long, value_name = "PORT=ADDRESS[/LENGTH]", value_parser = HostAddress::parse)]
+    pub(crate) address: Vec<HostAddress>,
+    /// The MTU of the paths, for rules that clamp the MSS of TCP to it
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    pub(crate) mtu: Option<u16>,
+}
+
+/// `PORT=ADDRESS[/LENGTH]`
+#[derive(Clone, Debug)]
+pub(crate) struct HostAddress {
+    /// The port.
+    pub(crate) port: String,
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// The length of its prefix.
+    pub(crate) length: Option<u8>,
+}
+
+impl HostAddress {
+    /// Parses an argument.
+    fn parse(text: &str) -> Result<HostAddress, String> {
+        let expected = || format!("`{text}`: PORT=ADDRESS or PORT=ADDRESS/LENGTH is expected");
+        let (port, address) =
+            text.split_once('=').filter(|(port, _)| !port.is_empty()).ok_or_else(expected)?;
+        let (address, length) = match address.split_once('/') {
+            Some((address, length)) => (address, Some(length.parse::<u8>().map_err(|_| expected())?)),
+            None => (address, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| expected())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        if length.is_some_and(|length| length > bits) {
+            return Err(expected());
+        }
+        Ok(HostAddress { port: port.to_owned(), address, length })
+    }
 }
 
 /// Built-in chains about packets from a wire.

@@ -1,0 +1,47 @@
+//! Changes of packets that both front ends know.
+
+use crate::cube::{Dim, Family};
+use crate::netfilter::{Edit, EditRule};
+use crate::set;
+
+/// Writes a differentiated services codepoint.
+pub(crate) fn dscp(family: Family, value: u8) -> Edit {
+    let rules = match family {
+        Family::Ip4 | Family::Frame => {
+            vec![EditRule { target: format!("mod ip-dscp {value}"), ..EditRule::default() }]
+        }
+        // The language has one field for the codepoint and ECN: a rule for each value of ECN keeps it.
+        Family::Ip6 => (0..4u8)
+            .map(|ecn| EditRule {
+                only: vec![(Dim::Tos, set::masked(ecn.into(), 3, 8))],
+                target: format!("mod ip6-traffic-class {}", value << 2 | ecn),
+                ..EditRule::default()
+            })
+            .collect(),
+    };
+    Edit { writes: Some(Dim::Tos), rules }
+}
+
+/// Writes a time to live.
+pub(crate) fn hops(family: Family, value: u8) -> Edit {
+    let field = if family == Family::Ip6 { "ip6-hop-limit" } else { "ip-ttl" };
+    let rule = EditRule { target: format!("mod {field} {value}"), ..EditRule::default() };
+    Edit { writes: Some(Dim::Ttl), rules: vec![rule] }
+}
+
+/// Lowers the maximum segment size of TCP, and adds the option to SYNs without one and without data, if `adds`
+/// (`net/netfilter/xt_TCPMSS.c`): with the least size that every host takes (RFC 9293, section 3.7.1; RFC 8200, section 8.3), or less.
+pub(crate) fn mss(family: Family, value: u16, adds: bool) -> Edit {
+    let lower = EditRule {
+        condition: format!("tcp-opt-mss > {value}"),
+        target: format!("mod tcp-opt-mss {value}"),
+        ..EditRule::default()
+    };
+    let default = if family == Family::Ip6 { 1220 } else { 536 };
+    let add = EditRule {
+        condition: "! tcp-opt-mss ! tcp-payload".to_owned(),
+        target: format!("add tcp-opt-mss {}", value.min(default)),
+        ..EditRule::default()
+    };
+    Edit { writes: None, rules: if adds { vec![lower, add] } else { vec![lower] } }
+}

@@ -1,0 +1,543 @@
+//! The lists of all hooks as one policy.
+//!
+//! In the kernel a packet passes if it passes every hook; in a policy the best priority decides. So the drops of every list but the
+//! longest come first, without the packets that the list accepts before, and then the longest list as it is. Packets of a translated
+//! destination look otherwise to the hooks than when they arrive: they have lists of their own before the list of all others.
+//!
+//! If a rule asks for connections, or translates, all packets that pass are tracked, as in conntrack: the last rule creates
+//! connections and, behind the policy of the chain, decides about nothing. A dropped packet creates no connection, as in the kernel.
+
+use super::nat::{self, MapRule};
+use super::report::Report;
+use super::ruleset::{EditRule, Hook, HookKind, MAX_CUBES, MAX_PAIRS, MAX_RULES, Ruleset, RulesetError};
+use super::view::{PacketClass, Received, received_exactly, subtract};
+use super::walk::{ChainWalk, Entry, HookList, Item, Outcome};
+use crate::cube::{Dim, Family, PacketCube, states};
+use crate::draft::{Effect, ImportVerdict, Place, PolicyDraft, Remarks};
+use crate::language;
+use mmb_policy::{CtState, Intervals};
+use std::collections::BTreeSet;
+
+/// With more cubes, the packets that no entry has decided about are not tracked further: they only tell which omissions matter.
+const MAX_UNDECIDED: usize = 64;
+
+/// Adds the translation of a rule set to a policy.
+///
+/// # Errors
+/// Why the rule set cannot become a policy.
+pub(crate) fn translate(ruleset: &Ruleset, draft: &mut PolicyDraft) -> Result<(), RulesetError> {
+    let mut report = Report::default();
+    let mut walk = ChainWalk::new(ruleset, &mut report);
+    let lists = walked(&mut walk, &ruleset.hooks)?;
+    let destination = map_rules(ruleset, &lists, HookKind::Destination)?;
+    let is_local = |rule: &MapRule| {
+        let host = ruleset.addresses.all(rule.cube.family);
+        rule.addresses.as_ref().is_some_and(|new| new.minus(&host).is_empty())
+    };
+    let to_host = ruleset.is_forwarding;
+    let any_local = to_host && destination.iter().flat_map(|mapped| &mapped.rules).any(is_local);
+    let local_lists = if any_local { walked(&mut walk, &ruleset.local_hooks)? } else { Vec::new() };
+
+    let has = |kind: HookKind| lists.iter().any(|list| list.kind == kind && translates(list));
+    let (sources, destinations) = (has(HookKind::Source), has(HookKind::Destination));
+    let special = |rule: &MapRule| rule.class(sources, to_host && is_local(rule));
+    let classes = destination.iter().flat_map(|mapped| &mapped.rules).filter_map(special).collect();
+    let untranslated = |&family: &Family| PacketClass::untranslated(family, destinations, sources);
+    let general: Vec<PacketClass> = ruleset.families.iter().map(untranslated).collect();
+    let is_tracked = report.asks_state || sources || destinations;
+    let mut writer = PolicyWriter { ruleset, draft, report, pairs: 0, is_tracked };
+    writer.write(&lists, &local_lists, &destination, classes, &general)?;
+    let PolicyWriter { draft, report, .. } = writer;
+    report.finish(ruleset, draft);
+    Ok(())
+}
+
+fn walked<'a>(walk: &mut ChainWalk<'a, '_>, hooks: &'a [Hook]) -> Result<Vec<HookList<'a>>, RulesetError> {
+    hooks.iter().map(|hook| walk.hook(hook)).collect()
+}
+
+fn translates(list: &HookList<'_>) -> bool {
+    let translates = |item: &Item<'_>| match item {
+        Item::Entry(entry) => matches!(entry.outcome, Outcome::Translate(_)),
+        Item::LeftOut(_) => false,
+    };
+    list.items.iter().any(translates)
+}
+
+/// The rules of an entry that translates.
+struct Mapped {
+    rules: Vec<MapRule>,
+    /// Why some of its packets have no rule.
+    reasons: Vec<String>,
+}
+
+/// The rules of the entries that translate, in the hooks of a kind, for packets as these hooks see them.
+fn map_rules(ruleset: &Ruleset, lists: &[HookList<'_>], kind: HookKind) -> Result<Vec<Mapped>, RulesetError> {
+    let lists: Vec<&HookList<'_>> = lists.iter().filter(|list| list.kind == kind).collect();
+    let entries = nat::disjoint(&lists)?;
+    let mapped = entries.iter().map(|nat| {
+        let (rules, reasons) = nat::rules(nat.translation, &nat.cubes, &ruleset.addresses);
+        Mapped { rules, reasons }
+    });
+    Ok(mapped.collect())
+}
+
+/// A policy in progress.
+struct PolicyWriter<'a, 'd> {
+    ruleset: &'a Ruleset,
+    draft: &'d mut PolicyDraft,
+    report: Report,
+    /// The number of pairs of cubes that were compared.
+    pairs: u64,
+    is_tracked: bool,
+}
+
+/// The packets for which a list is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All packets: omissions have their place in it.
+    All,
+    /// A class: rules that none of its packets gets to are not written.
+    Class,
+}
+
+impl<'a> PolicyWriter<'a, '_> {
+    fn write(
+        &mut self,
+        lists: &[HookList<'a>],
+        local_lists: &[HookList<'a>],
+        destination: &[Mapped],
+        classes: Vec<PacketClass>,
+        general: &[PacketClass],
+    ) -> Result<(), RulesetError> {
+        let of = |kind: HookKind| -> Vec<&HookList<'a>> {
+            lists.iter().filter(|list| list.kind == kind).collect()
+        };
+        let (received, filters) = (of(HookKind::FilterReceived), of(HookKind::Filter));
+        let before = self.draft.rules;
+        self.destinations(&of(HookKind::Destination), destination);
+        let sources = self.sources(&of(HookKind::Source), &classes, general)?;
+        if self.draft.rules > before {
+            self.draft.set("nat filtering address-and-port-dependent", "as in the kernel");
+        }
+        let mut special = classes;
+        special.extend(nat::replies(&sources));
+        let rules: Vec<&MapRule> = destination.iter().flat_map(|mapped| &mapped.rules).collect();
+        special.extend(self.ruleset.families.iter().filter_map(|&family| nat::errors(&rules, family)));
+
+        self.later_fragments();
+        self.edits(&received, &[], general);
+        self.edits(&filters, &special, general);
+        self.received_drops(&received, general)?;
+        for class in &special {
+            let lists: Vec<&HookList<'_>> =
+                if class.is_local { local_lists.iter().collect() } else { filters.clone() };
+            if class.is_local || self.is_to_host(class) || !is_seen_as_received(&lists, class) {
+                self.verdicts(&lists, std::slice::from_ref(class), Extent::Class)?;
+            }
+        }
+        self.drop_to_host();
+        self.verdicts(&filters, general, Extent::All)?;
+        if self.is_tracked {
+            self.track();
+        }
+        Ok(())
+    }
+
+    /// Adds the rules that translate destinations, and lists what their chains leave out.
+    fn destinations(&mut self, lists: &[&HookList<'_>], mapped: &[Mapped]) {
+        let mut mapped = mapped.iter();
+        for item in lists.iter().flat_map(|list| &list.items) {
+            match item {
+                Item::LeftOut(left_out) => self.draft.leave_out(left_out.clone()),
+                Item::Entry(entry) if matches!(entry.outcome, Outcome::Translate(_)) => {
+                    let Some(mapped) = mapped.next() else { continue };
+                    for reason in &mapped.reasons {
+                        self.leave_out(entry, reason.clone(), HookKind::Destination.effect_of_translation());
+                    }
+                    self.map(entry, &mapped.rules, HookKind::Destination);
+                }
+                Item::Entry(_) => {}
+            }
+        }
+    }
+
+    /// Adds the rules that translate sources, and returns them.
+    fn sources(
+        &mut self,
+        lists: &[&HookList<'_>],
+        classes: &[PacketClass],
+        general: &[PacketClass],
+    ) -> Result<Vec<MapRule>, RulesetError> {
+        let mut all = Vec::new();
+        let effect = HookKind::Source.effect_of_translation();
+        let entries = nat::disjoint(lists)?;
+        let mut entries = entries.iter();
+        for item in lists.iter().flat_map(|list| &list.items) {
+            match item {
+                Item::LeftOut(left_out) => self.draft.leave_out(left_out.clone()),
+                Item::Entry(entry) if matches!(entry.outcome, Outcome::Translate(_)) => {
+                    let Some(nat) = entries.next() else { continue };
+                    let mut hidden = BTreeSet::new();
+                    let cubes = received_exactly(&nat.cubes, classes, general, &mut hidden);
+                    let (rules, reasons) = nat::rules(nat.translation, &cubes, &self.ruleset.addresses);
+                    for reason in hidden {
+                        self.leave_out(entry, format!("for a part of its packets, {reason}"), effect);
+                    }
+                    for reason in reasons {
+                        self.leave_out(
+                            entry,
+                            format!("{reason}; without it, packets keep their source"),
+                            effect,
+                        );
+                    }
+                    self.map(entry, &rules, HookKind::Source);
+                    all.extend(rules);
+                }
+                Item::Entry(_) => {}
+            }
+        }
+        Ok(all)
+    }
+
+    fn map(&mut self, entry: &Entry<'_>, rules: &[MapRule], kind: HookKind) {
+        for rule in rules {
+            // Rules that map are about connections, which only their first packets begin.
+            let cube = rule.cube.clone().without(Dim::State);
+            let added = language::constraints(&cube).and_then(|constraints| {
+                entry.with_remarks(|remarks| self.draft.add_stateful(&constraints, &rule.target, remarks))
+            });
+            if let Err(reason) = added {
+                let reason = format!("for a part of its packets, {reason}");
+                self.leave_out(entry, reason, kind.effect_of_translation());
+            }
+        }
+    }
+
+    /// Adds the rules that change packets. All that match apply, in their order, as in the kernel.
+    fn edits(&mut self, lists: &[&HookList<'_>], special: &[PacketClass], general: &[PacketClass]) {
+        for list in lists {
+            let mut decided: Vec<PacketCube> = Vec::new();
+            for item in &list.items {
+                let Item::Entry(entry) = item else { continue };
+                let edit = match entry.outcome {
+                    Outcome::Edit(edit) => edit,
+                    // Packets that a list accepts do not get to its later rules; nor do others, which do not matter.
+                    Outcome::Verdict(_) | Outcome::Translate(_) => {
+                        decided.extend(entry.cubes.iter().cloned());
+                        continue;
+                    }
+                };
+                let mut cubes = entry.cubes.clone();
+                decided.iter().for_each(|before| subtract(&mut cubes, before));
+                let mut hidden = BTreeSet::new();
+                let cubes = received_exactly(&cubes, special, general, &mut hidden);
+                for reason in hidden {
+                    self.leave_out(entry, format!("for a part of its packets, {reason}"), Effect::None);
+                }
+                for rule in &edit.rules {
+                    self.edit(entry, rule, &cubes);
+                }
+            }
+        }
+    }
+
+    fn edit(&mut self, entry: &Entry<'_>, rule: &EditRule, cubes: &[PacketCube]) {
+        let narrow = |cube: &PacketCube| {
+            rule.only.iter().try_fold(cube.clone(), |cube, (dim, values)| cube.with(*dim, values))
+        };
+        for cube in cubes.iter().filter_map(narrow) {
+            let added = language::constraints(&cube).and_then(|mut constraints| {
+                if !rule.condition.is_empty() {
+                    constraints.iter_mut().for_each(|words| *words = format!("{words} {}", rule.condition));
+                }
+                entry.with_remarks(|remarks| self.draft.add(&constraints, &rule.target, remarks))
+            });
+            if let Err(reason) = added {
+                self.leave_out(entry, reason, Effect::None);
+            }
+        }
+    }
+
+    /// Later fragments go where the first one of their datagram goes: the kernel reassembles datagrams before it tracks them, and mmb
+    /// drops fragments whose first one is dropped.
+    fn later_fragments(&mut self) {
+        if !self.reassembles(Family::Ip4) {
+            return;
+        }
+        let later = PacketCube::all(Family::Ip4).with(Dim::Later, &Intervals::one(1));
+        let remarks = Remarks { name: None, comment: Some("later fragments go where the first one goes") };
+        let rules = later.map_or(Ok(Vec::new()), |later| language::constraints(&later));
+        if let Err(reason) = rules.and_then(|rules| self.draft.add(&rules, "accept", remarks)) {
+            self.leave_out_whole(&reason, "later fragments", Effect::Stricter);
+        }
+    }
+
+    /// Whether hooks see whole datagrams.
+    fn reassembles(&self, family: Family) -> bool {
+        // The language cannot tell later fragments of IPv6 from first ones.
+        self.is_tracked && family == Family::Ip4 && self.ruleset.families.contains(&family)
+    }
+
+    /// Adds the drops before destinations are translated, which come before everything else.
+    fn received_drops(
+        &mut self,
+        lists: &[&HookList<'_>],
+        general: &[PacketClass],
+    ) -> Result<(), RulesetError> {
+        for list in lists {
+            self.drops(list, general, Extent::All, &mut Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Adds the verdicts of lists for classes of packets: the drops of all but the longest list, and then the longest one.
+    fn verdicts(
+        &mut self,
+        lists: &[&HookList<'_>],
+        classes: &[PacketClass],
+        extent: Extent,
+    ) -> Result<(), RulesetError> {
+        let longest = (0..lists.len()).max_by_key(|&index| lists[index].items.len());
+        let mut undecided: Vec<PacketCube> = classes.iter().map(|class| class.cube.clone()).collect();
+        for (index, list) in lists.iter().enumerate() {
+            if Some(index) != longest {
+                self.drops(list, classes, extent, &mut undecided)?;
+            }
+        }
+        let Some(longest) = longest else { return Ok(()) };
+        for item in &lists[longest].items {
+            match item {
+                Item::LeftOut(left_out) if extent == Extent::All => self.draft.leave_out(left_out.clone()),
+                Item::LeftOut(_) => {}
+                Item::Entry(entry) => {
+                    if let Outcome::Verdict(verdict) = entry.outcome {
+                        self.decide(entry, &entry.cubes, verdict, classes, extent, &mut undecided)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the drops of a list, without the packets that it accepts before.
+    fn drops(
+        &mut self,
+        list: &HookList<'_>,
+        classes: &[PacketClass],
+        extent: Extent,
+        undecided: &mut Vec<PacketCube>,
+    ) -> Result<(), RulesetError> {
+        let mut accepted: Vec<PacketCube> = Vec::new();
+        for item in &list.items {
+            let entry = match item {
+                Item::LeftOut(left_out) => {
+                    if extent == Extent::All {
+                        self.draft.leave_out(left_out.clone());
+                    }
+                    continue;
+                }
+                Item::Entry(entry) => entry,
+            };
+            match entry.outcome {
+                Outcome::Verdict(ImportVerdict::Accept) => accepted.extend(entry.cubes.iter().cloned()),
+                Outcome::Verdict(ImportVerdict::Drop) => {
+                    let mut cubes = entry.cubes.clone();
+                    for before in &accepted {
+                        self.count(cubes.len(), entry.place)?;
+                        subtract(&mut cubes, before);
+                        if cubes.len() > MAX_CUBES {
+                            return Err(RulesetError::TooMany(entry.place.clone()));
+                        }
+                    }
+                    self.decide(entry, &cubes, ImportVerdict::Drop, classes, extent, undecided)?;
+                }
+                Outcome::Translate(_) | Outcome::Edit(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the rules of a verdict about some packets, as a hook sees them, for classes of received packets.
+    fn decide(
+        &mut self,
+        entry: &Entry<'_>,
+        cubes: &[PacketCube],
+        verdict: ImportVerdict,
+        classes: &[PacketClass],
+        extent: Extent,
+        undecided: &mut Vec<PacketCube>,
+    ) -> Result<(), RulesetError> {
+        self.count(cubes.len() * classes.len(), entry.place)?;
+        if cubes.iter().all(|cube| self.is_of_later_fragments(cube)) {
+            self.report.remark("no packet matches: the kernel reassembles datagrams before", entry.place);
+            return Ok(());
+        }
+        let mut exact: Vec<PacketCube> = Vec::new();
+        for part in cubes.iter().flat_map(|cube| classes.iter().flat_map(|class| class.received(cube))) {
+            match part {
+                Received::All(part) if self.is_of_later_fragments(&part) => {}
+                Received::All(part) if extent == Extent::All || is_among(&part, undecided) => {
+                    exact.push(part)
+                }
+                Received::Some(part, reason) if is_among(&part, undecided) => {
+                    let reason = format!("for a part of its packets, {reason}");
+                    self.leave_out(entry, reason, verdict.if_left_out());
+                }
+                Received::All(_) | Received::Some(..) => {}
+            }
+        }
+        let mut rules: Vec<String> = Vec::new();
+        for part in &exact {
+            match language::constraints(part) {
+                Ok(constraints) => rules.extend(constraints),
+                Err(reason) => self.leave_out_part(entry, &exact, reason, verdict),
+            }
+        }
+        for rule in language::of_both_families(rules) {
+            let rule = [rule];
+            let added = entry.with_remarks(|remarks| self.draft.add(&rule, verdict.text(), remarks));
+            if let Err(reason) = added {
+                self.leave_out_part(entry, &exact, reason, verdict);
+            }
+        }
+        for part in &exact {
+            let mut left = undecided.clone();
+            subtract(&mut left, part);
+            if left.len() <= MAX_UNDECIDED {
+                *undecided = left;
+            }
+        }
+        if self.draft.rules > MAX_RULES {
+            return Err(RulesetError::TooMany(entry.place.clone()));
+        }
+        Ok(())
+    }
+
+    fn is_of_later_fragments(&self, cube: &PacketCube) -> bool {
+        self.reassembles(cube.family) && cube.allowed(Dim::Later).single() == Some(1)
+    }
+
+    /// Drops what goes to the host itself: it is not forwarded.
+    fn drop_to_host(&mut self) {
+        if !self.ruleset.is_forwarding {
+            return;
+        }
+        for &family in &self.ruleset.families {
+            let host = self.ruleset.addresses.all(family);
+            let unrelated = states(&[CtState::Untracked, CtState::New, CtState::Invalid]);
+            let of_host = PacketCube::all(family).with(Dim::Destination, &host);
+            let cube = match self.is_tracked {
+                // Replies to translated connections, and errors about them, go on.
+                true => of_host.and_then(|cube| cube.with(Dim::State, &unrelated)),
+                false => of_host,
+            };
+            let Some(cube) = cube else { continue };
+            let remarks = Remarks { name: None, comment: Some("to the host itself: not forwarded") };
+            let added =
+                language::constraints(&cube).and_then(|rules| self.draft.add(&rules, "drop", remarks));
+            if let Err(reason) = added {
+                self.leave_out_whole(&reason, "packets to the host itself", Effect::Looser);
+            }
+        }
+    }
+
+    /// Adds the rule that creates connections.
+    fn track(&mut self) {
+        let all = |&family: &Family| language::constraints(&PacketCube::all(family));
+        let rules: Result<Vec<Vec<String>>, String> =
+            self.ruleset.families.iter().filter(|&&family| family != Family::Frame).map(all).collect();
+        let added = rules.and_then(|rules| {
+            let rules = language::of_both_families(rules.concat());
+            rules.iter().try_for_each(|rule| self.draft.track(rule))
+        });
+        if let Err(reason) = added {
+            self.leave_out_whole(&reason, "connections", Effect::Either);
+        }
+    }
+
+    /// Whether some packets of a class arrive with an address of the host.
+    fn is_to_host(&self, class: &PacketClass) -> bool {
+        let new = states(&[CtState::New]);
+        let host = self.ruleset.addresses.all(class.cube.family);
+        let to_host =
+            class.cube.clone().with(Dim::State, &new).and_then(|cube| cube.with(Dim::Destination, &host));
+        self.ruleset.is_forwarding && to_host.is_some()
+    }
+
+    fn leave_out(&mut self, entry: &Entry<'_>, reason: String, effect: Effect) {
+        if let Some(left_out) = self.report.leave_out(entry.place, entry.text, reason, effect) {
+            self.draft.leave_out(left_out);
+        }
+    }
+
+    fn leave_out_part(
+        &mut self,
+        entry: &Entry<'_>,
+        parts: &[PacketCube],
+        reason: String,
+        verdict: ImportVerdict,
+    ) {
+        let some = if parts.len() > 1 { "for a part of its packets, " } else { "" };
+        self.leave_out(entry, format!("{some}{reason}"), verdict.if_left_out());
+    }
+
+    /// An omission that belongs to no rule.
+    fn leave_out_whole(&mut self, reason: &str, what: &str, effect: Effect) {
+        let Some(place) = self.ruleset.hooks.first().map(|hook| &self.ruleset.chains[hook.chain].place)
+        else {
+            return;
+        };
+        if let Some(left_out) = self.report.leave_out(place, what, reason.to_owned(), effect) {
+            self.draft.leave_out(left_out);
+        }
+    }
+
+    /// Counts pairs at a place.
+    fn count(&mut self, pairs: usize, place: &Place) -> Result<(), RulesetError> {
+        self.pairs += pairs as u64;
+        if self.pairs > MAX_PAIRS { Err(RulesetError::TooLong(place.clone())) } else { Ok(()) }
+    }
+}
+
+fn is_among(cube: &PacketCube, cubes: &[PacketCube]) -> bool {
+    cubes.iter().any(|have| have.overlaps(cube))
+}
+
+/// Whether lists decide alike about the packets of a class whether they see them translated or as they arrive, up to the rule that
+/// decides about all of them.
+fn is_seen_as_received(lists: &[&HookList<'_>], class: &PacketClass) -> bool {
+    let asks = |cube: &PacketCube| {
+        let translated = class.seen.iter().any(|(dim, _)| cube.asked(*dim).is_some());
+        translated || cube.asked(Dim::Translated).is_some()
+    };
+    for list in lists {
+        let mut left = vec![class.cube.clone()];
+        for item in &list.items {
+            let Item::Entry(entry) = item else { continue };
+            if !matches!(entry.outcome, Outcome::Verdict(_)) {
+                continue;
+            }
+            for cube in &entry.cubes {
+                let as_seen = class.received(cube);
+                let decides = |part: &Received| match part {
+                    Received::All(part) | Received::Some(part, _) => is_among(part, &left),
+                };
+                if !is_among(cube, &left) && !as_seen.iter().any(decides) {
+                    continue;
+                }
+                if asks(cube) {
+                    return false;
+                }
+                subtract(&mut left, cube);
+            }
+            if left.is_empty() || left.len() > MAX_UNDECIDED {
+                break;
+            }
+        }
+        if left.len() > MAX_UNDECIDED {
+            return false;
+        }
+    }
+    true
+}
