@@ -24,7 +24,7 @@ mod sink;
 mod user_command;
 
 pub use connector::Connector;
-pub use printer::left_out;
+pub use printer::{left_out, rate_text};
 pub use report::{failure, loaded};
 pub use runner::{CommandFailed, CommandRunner};
 pub use sink::{ColorChoice, OutputSink, SinkClosed};

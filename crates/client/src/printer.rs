@@ -6,6 +6,7 @@ mod human;
 mod json;
 mod log_listing;
 mod offload;
+mod rates;
 mod stream_listing;
 mod text_table;
 
@@ -13,3 +14,4 @@ pub(crate) use answer_printer::AnswerPrinter;
 pub use connection_listing::left_out;
 pub(crate) use human::HumanPrinter;
 pub(crate) use json::JsonPrinter;
+pub use rates::number as rate_text;

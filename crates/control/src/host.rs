@@ -43,6 +43,11 @@ pub trait Host: Send {
         None
     }
 
+    /// Returns what the clock says now by which the packet threads measure their stages; nothing if they measure none.
+    fn cycles(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the packet threads by number.
     fn workers(&self) -> Vec<WorkerStatus>;
 }

@@ -7,6 +7,7 @@
 
 mod connection_answers;
 mod pending;
+mod rates;
 mod state_transfer;
 
 use crate::commit_queue::CommitQueue;
@@ -284,6 +285,7 @@ impl Responder<'_> {
             Command::Show(Show::Errors) => Topic::Errors,
             Command::Show(Show::Runtime) => Topic::Runtime,
             Command::Show(Show::Offload) => Topic::Offload,
+            Command::Show(Show::Rates) => Topic::Rates,
             Command::Show(Show::Settings) => Topic::Settings,
             Command::Show(Show::Version) => Topic::Version,
             Command::Show(Show::Connections { .. }) => Topic::Connections,
@@ -316,6 +318,7 @@ impl Responder<'_> {
                 return self.connections(filter, *verbose, |info| info.stream.is_some());
             }
             Command::Show(Show::StreamSummary) => return self.stream_summary(),
+            Command::Show(Show::Rates) => return self.rates(),
             Command::Monitor => return self.monitor(),
             Command::Show(show) => {
                 if status::has_counters(*show) {

@@ -19,7 +19,7 @@ const MANY_TABLES: usize = 64;
 /// The cycles that a packet without a match in a table costs. Filters of few tables stay in the cache.
 const TABLE_CYCLES: &str = "4 to 9";
 
-/// Returns the answer to `show`, except what the workers are asked for: lists of connections and the numbers of streams.
+/// Returns the answer to `show`, except what takes time: what the workers are asked for (lists of connections, the numbers of streams), and rates.
 pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
     match show {
         Show::Tables => tables(daemon),
@@ -30,7 +30,7 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Settings => settings(daemon),
         Show::Version => vec![version(daemon)],
         Show::ConnSummary => vec![connections(daemon)],
-        Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary => Vec::new(),
+        Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary | Show::Rates => Vec::new(),
     }
 }
 
@@ -44,7 +44,8 @@ pub(crate) fn has_counters(show: Show) -> bool {
         | Show::ConnSummary
         | Show::Connections { .. }
         | Show::Streams { .. }
-        | Show::StreamSummary => false,
+        | Show::StreamSummary
+        | Show::Rates => false,
     }
 }
 

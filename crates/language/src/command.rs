@@ -58,6 +58,8 @@ pub enum Show {
     Settings,
     /// Version and build.
     Version,
+    /// What happens in a second: packets of ports, workers, rules, connections, drops.
+    Rates,
     /// Connections, one by one.
     Connections {
         /// Selects the connections.

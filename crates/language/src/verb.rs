@@ -118,7 +118,7 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "show",
         Verb::Show,
-        "tables|ports|errors|runtime|offload|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary",
+        "tables|ports|errors|runtime|rates|offload|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary",
         Argument::Show,
         false,
         "shows the state of mmb",
@@ -211,6 +211,11 @@ pub static SHOWS: &[(&str, Show, &str)] = {
         ("ports", Show::Ports, "ports, their devices and counters"),
         ("errors", Show::Errors, "drops by reason, and edits that were not applied"),
         ("runtime", Show::Runtime, "calls, vectors, packets and cycles of each stage"),
+        (
+            "rates",
+            Show::Rates,
+            "packets and bytes per second of ports, workers, rules, connections and drops, measured for a second",
+        ),
         (
             "offload",
             Show::Offload,

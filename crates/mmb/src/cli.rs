@@ -61,6 +61,8 @@ pub(crate) enum CliCommand {
     Explain(ExplainArgs),
     /// Serves the page, the REST API and the metrics of a running mmb
     Web(WebArgs),
+    /// Shows on the terminal what happens now: rates of ports, rules, connections and drops, and the load of workers
+    Top,
     /// Measures the cost of a policy, in cycles per packet
     Bench(BenchArgs),
     /// Translates filters of other programs to a policy

@@ -14,6 +14,7 @@ mod man;
 mod output;
 mod replay;
 mod run;
+mod top;
 mod tsc;
 mod web;
 
@@ -52,6 +53,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Import(from) => return import::main(&from, &global),
         CliCommand::Explain(args) => return explain::main(&args, &global),
         CliCommand::Web(args) => return web::main(args, global),
+        CliCommand::Top => return top::main(&client_options(global)),
         CliCommand::Bench(args) => return bench::main(&args, &global),
         CliCommand::Man(args) => return man::main(&args),
         CliCommand::Add(words) => ("add", words.words),

@@ -7,6 +7,7 @@ mod connections;
 mod counters;
 mod log;
 mod offload;
+mod rates;
 
 pub use connections::{
     ConnectionLine, ConnectionPlace, CountLine, DigestLine, EndsLine, EventKind, EventLine, LeftOutLine,
@@ -18,6 +19,9 @@ pub use counters::{
 };
 pub use log::{LogLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
+pub use rates::{
+    ConnectionRate, DropRate, MomentLine, PortRate, Rate, RateLine, RateLines, RuleRate, WorkerRate,
+};
 
 use crate::VERSION;
 use serde::{Deserialize, Serialize};
@@ -64,6 +68,8 @@ pub enum Answer {
     PortOffload(PortOffloadLine),
     /// Flows that stay with the workers for a reason.
     KeptFlows(KeptFlowsLine),
+    /// What happened within a moment, per second.
+    Rate(RateLine),
     /// A setting in force, or a setting that was changed.
     Setting(SettingLine),
     /// A list of patterns that was changed.
@@ -152,6 +158,8 @@ pub enum Topic {
     Runtime,
     /// `show offload`
     Offload,
+    /// `show rates`
+    Rates,
     /// `show settings`
     Settings,
     /// `show version`

@@ -4,6 +4,7 @@ use super::answer_printer::AnswerPrinter;
 use super::connection_listing::{self, ConnectionListing};
 use super::log_listing;
 use super::offload::OffloadListing;
+use super::rates::show_rates;
 use super::stream_listing::{self, StreamListing};
 use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
@@ -11,7 +12,7 @@ use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, PatternsLine, PortLine,
-    PortLossLine, ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
+    PortLossLine, RateLines, ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
     WorkerLine,
 };
 
@@ -59,6 +60,7 @@ enum HumanSection {
         offloaded: Option<TrafficLine>,
     },
     Offload(OffloadListing),
+    Rates(Box<RateLines>),
     Settings(Vec<(String, String)>),
     Connections(ConnectionListing),
     Streams(StreamListing),
@@ -109,6 +111,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Offload(line), HumanSection::Offload(listing)) => listing.line = line,
             (Answer::PortOffload(line), HumanSection::Offload(listing)) => listing.ports.push(line),
             (Answer::KeptFlows(line), HumanSection::Offload(listing)) => listing.kept.push(line),
+            (Answer::Rate(line), HumanSection::Rates(rates)) => rates.add(line),
             (Answer::Setting(line), HumanSection::Settings(settings)) => {
                 settings.push((line.name, plain(&line.value)));
             }
@@ -315,6 +318,7 @@ impl HumanPrinter<'_> {
                 show_runtime(screen, &workers, (&stages, &flow_cache), offloaded);
             }
             HumanSection::Offload(listing) => listing.end(screen),
+            HumanSection::Rates(rates) => show_rates(screen, &rates),
             HumanSection::Settings(settings) => {
                 let mut table = TextTable::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
                 settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
@@ -350,6 +354,7 @@ impl HumanSection {
                 offloaded: None,
             },
             Topic::Offload => HumanSection::Offload(OffloadListing::default()),
+            Topic::Rates => HumanSection::Rates(Box::default()),
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),

@@ -6,8 +6,8 @@ use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, OffloadLine, PatternsLine,
-    PortLine, PortLossLine, PortOffloadLine, RuleText, StageLine, TableLine, TableMemoryLine, Topic,
-    TrafficLine, WorkerLine,
+    PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, StageLine, TableLine, TableMemoryLine,
+    Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -53,6 +53,7 @@ enum JsonSection {
         ports: Vec<PortOffloadLine>,
         kept: Map<String, Value>,
     },
+    Rates(Box<RateLines>),
     Settings(Map<String, Value>),
     Version(Value),
 }
@@ -137,6 +138,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::KeptFlows(line), JsonSection::Offload { kept, .. }) => {
                 kept.insert(line.reason, json!(line.count));
             }
+            (Answer::Rate(line), JsonSection::Rates(rates)) => rates.add(line),
             (Answer::Setting(line), JsonSection::Settings(settings)) => {
                 settings.insert(line.name, line.value);
             }
@@ -250,6 +252,7 @@ impl JsonPrinter<'_> {
                 offload["kept"] = json!(kept);
                 offload
             }
+            JsonSection::Rates(rates) => json!(rates),
             JsonSection::Settings(settings) => json!({ "settings": settings }),
             JsonSection::Version(version) => version,
         };
@@ -284,6 +287,7 @@ impl JsonSection {
             Topic::Offload => {
                 JsonSection::Offload { line: OffloadLine::default(), ports: Vec::new(), kept: Map::new() }
             }
+            Topic::Rates => JsonSection::Rates(Box::default()),
             Topic::Settings => JsonSection::Settings(Map::new()),
             Topic::Version => JsonSection::Version(Value::Null),
         }

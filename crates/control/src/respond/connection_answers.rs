@@ -21,7 +21,7 @@ const EVENTS_AT_ONCE: usize = 1_000;
 
 impl Responder<'_> {
     /// Returns the handle on all connections.
-    fn table(&self) -> Connections {
+    pub(super) fn table(&self) -> Connections {
         self.daemon().engine().connections()
     }
 

@@ -47,7 +47,8 @@ pub(crate) struct ClientOptions {
 }
 
 impl ClientOptions {
-    fn socket(&self) -> &Path {
+    /// The path of the control socket.
+    pub(crate) fn socket(&self) -> &Path {
         self.socket.as_deref().unwrap_or(Path::new(DEFAULT_SOCKET))
     }
 }

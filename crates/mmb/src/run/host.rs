@@ -72,6 +72,10 @@ impl Host for LiveHost {
         Some(self.started)
     }
 
+    fn cycles(&self) -> Option<u64> {
+        Some(mmb_io::cycles::now())
+    }
+
     fn workers(&self) -> Vec<WorkerStatus> {
         let worker = |(number, core): (usize, &Option<usize>)| WorkerStatus {
             worker: number as u16,
