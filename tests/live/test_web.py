@@ -349,3 +349,19 @@ def test_a_phone_in_the_dark_asks_for_the_token(mmb, web, tmp_path):
             assert page.run(unlabelled) == 0
             keep(page, f"phone-{view}")
         assert [error for error in page.errors if "401" not in error] == []
+
+
+@needs_browser
+def test_a_hundred_thousand_rules_are_searched(mmb, web, page, tmp_path):
+    path = tmp_path / "many.mmb"
+    path.write_text("".join(f"add id {n} ip-saddr 10.{n >> 16}.{n >> 8 & 255}.{n & 255} tcp-dport {1 + n % 9000} accept\n" for n in range(1, 100_001)))
+    mmb.client("apply", path, "--json", timeout=120)
+    found = web.get("/api/v1/rules?q=10.1.134.160&limit=5")
+    assert (found["total"], [rule["id"] for rule in found["rules"]]) == (100_000, [100_000])
+    opened(page, web, "rules")
+    page.wait("document.querySelectorAll('td.rule').length === 50 && document.body.innerText.includes('100\\u202f000 rules')")
+    page.type("input[type=search]", "10.1.134. 8000")
+    page.wait("document.querySelectorAll('td.rule').length < 3 && document.body.innerText.includes('of 100\\u202f000 rules')")
+    page.run("location.hash = '#/policy'")
+    page.wait("document.body.innerText.includes('The policy is long: ')")
+    assert page.errors == []

@@ -181,3 +181,54 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, pee
     }
     let _ = timeout(LIFETIME, connection).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::Instant;
+
+    /// What a client gets that sends these bytes and then nothing more, and after how long. Time passes when everything waits.
+    fn patience(bytes: &str) -> (String, Duration) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = WebOptions {
+            listen: crate::Listen::Unix("/x".into()),
+            group: None,
+            socket: directory.path().join("no-daemon"),
+            tls: None,
+            token_file: None,
+            metrics_token_file: None,
+            hosts: Vec::new(),
+            read_only: false,
+            metrics_rules: 0,
+            explain: |_, _, _| Err("no".into()),
+        };
+        let access = Arc::new(Access::new(&options).expect("no token"));
+        let router = router::new(&options, access);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.expect("a runtime").block_on(async {
+            let (mut client, server) = duplex(1 << 16);
+            let begun = Instant::now();
+            tokio::spawn(serve(server, Peer::Unknown, router));
+            client.write_all(bytes.as_bytes()).await.expect("writes");
+            let mut reply = String::new();
+            client.read_to_string(&mut reply).await.expect("reads");
+            (reply, begun.elapsed())
+        })
+    }
+
+    #[test]
+    fn clients_that_send_slowly_are_disconnected() {
+        let seconds = |bytes: &str| patience(bytes).1.as_secs();
+        assert_eq!(seconds(""), HEAD_TIME.as_secs());
+        assert_eq!(seconds("GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "), HEAD_TIME.as_secs());
+        let (reply, time) = patience("GET /style.css HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(reply.starts_with("HTTP/1.1 200"));
+        assert_eq!(time.as_secs(), HEAD_TIME.as_secs(), "idle between requests");
+        let head = "POST /api/v1/commands HTTP/1.1\r\nHost: localhost\r\nX-Mmb-Request: 1\r\nContent-Type: application/json\r\n";
+        let (reply, time) = patience(&format!("{head}Content-Length: 100\r\n\r\n{{"));
+        assert!(reply.starts_with("HTTP/1.1 408"), "{reply}");
+        assert!(time < LIFETIME, "{time:?}");
+    }
+}

@@ -3,12 +3,12 @@
 import { getText, post, put } from "/api.js";
 import { ask, debounced, field, h, marked, show } from "/dom.js";
 import { Editor, range } from "/editor.js";
-import { whole } from "/format.js";
+import { short, whole } from "/format.js";
 
 /** Findings that are listed. */
 const MOST = 50;
-/** Texts longer than this are checked on request only. */
-const LONG = 2_000_000;
+/** Texts longer than this are put into the editor and checked on request only: browsers take seconds for them. */
+const LONG = 1_000_000;
 
 const FATES = [["release", "keep their translations"], ["keep", "keep the rules until they end"], ["kill", "end"]];
 
@@ -40,6 +40,7 @@ export function policy(main, page) {
   let version = 0;
   let findings = [];
   const status = h("span", { role: "status" });
+  const long = h("div", { class: "note long", hidden: true });
   const list = h("ul", { class: "findings", "aria-label": "Errors and notes" });
   const check = debounced(() => {
     if (editor.value.length <= LONG) checkNow().catch(failed);
@@ -83,10 +84,22 @@ export function policy(main, page) {
 
   async function load() {
     const saved = await getText("/api/v1/policy");
+    page.problem(null);
+    long.hidden = saved.text.length <= LONG;
+    if (long.hidden) {
+      edit(saved);
+    } else {
+      show(long,
+        h("p", null, `The policy is long: ${short(saved.text.length, "B")}. `, h("code", null, "mmb save FILE"), " and ", h("code", null, "mmb apply FILE"), " are faster than a browser."),
+        h("button", { type: "button", onclick: () => edit(saved) }, "Edit it here"));
+    }
+  }
+
+  function edit(saved) {
+    long.hidden = true;
     tag = saved.tag;
     version += 1;
     editor.value = saved.text;
-    page.problem(null);
     found([], []);
     status.textContent = "as in force";
   }
@@ -121,7 +134,7 @@ export function policy(main, page) {
     const isAgreed = await ask("Apply this policy", [changes(change), h("p", null, "Every packet sees the policy before or the policy after.")], "Apply");
     if (!isAgreed) return;
     const done = await put(`/api/v1/policy?connections=${fate.value}`, { policy: text }, tag);
-    await load();
+    edit(await getText("/api/v1/policy"));
     status.textContent = `applied: ${whole(done.count.added)} added, ${whole(done.count.removed)} removed`;
   }
 
@@ -131,7 +144,7 @@ export function policy(main, page) {
         button("Load", load), button("Check", checkNow), button("Preview", preview),
         !page.readOnly && button("Apply", apply, "primary"),
         !page.readOnly && field("Connections of removed rules", fate), status),
-      editor.element, list));
+      long, editor.element, list));
   load().catch(failed);
   return {};
 }

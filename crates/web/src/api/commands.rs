@@ -1,5 +1,6 @@
 //! Commands of the language, all of them or none.
 
+use super::connections::error_line;
 use super::input::{Body, Files, pattern_reader};
 use super::{Context, Json};
 use crate::problem::Problem;
@@ -55,14 +56,20 @@ pub(super) async fn run(
     let read_only = context.access.is_read_only();
     let mut has_change = false;
     for line in &request.commands {
-        // The daemon reports what is no command.
-        let Ok((command, _)) = parse_command_with(line, &pattern_reader(BTreeMap::new())) else { continue };
-        if matches!(command, Command::Monitor) {
-            return Err(Problem::bad_request("`monitor` has no end; use the control socket"));
+        match parse_command_with(line, &pattern_reader(BTreeMap::new())) {
+            Ok((Command::Monitor, _)) => {
+                return Err(Problem::bad_request("`monitor` has no end; use the control socket"));
+            }
+            Ok((command, _)) => has_change |= !is_question(&command),
+            // What is no command here might be one for another version of the daemon.
+            Err(errors) if read_only => {
+                return Err(Problem::refused(errors.into_iter().map(error_line).collect()));
+            }
+            // The daemon reports it.
+            Err(_) => has_change = true,
         }
-        has_change |= !is_question(&command);
     }
-    if has_change && read_only {
+    if has_change {
         context.access.may_change()?;
     }
     let mut sent = Request::Run(request.commands);
