@@ -34,7 +34,7 @@ impl CounterCell {
     }
 
     /// Resets it, while no worker uses it.
-    fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.set(0);
     }
 

@@ -4,6 +4,8 @@
 //! vectors, over at most a thousand connections, so that packets are hardly delayed; a worker that does not answer within some seconds has
 //! stopped. Totals are read from counters, without a task.
 
+mod servers;
+
 use crate::baseline::ConnectionTotals;
 use crate::cells::WorkerCells;
 use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};

@@ -21,7 +21,7 @@ impl std::ops::Add for Count {
 
 impl Count {
     /// Subtracts a baseline, which is below zero if counters of an earlier run were added. A difference below zero is zero.
-    fn since(self, baseline: Count) -> Count {
+    pub(crate) fn since(self, baseline: Count) -> Count {
         let Count { packets, bytes } = self - baseline;
         let [packets, bytes] = [packets, bytes].map(|since| if since.cast_signed() < 0 { 0 } else { since });
         Count { packets, bytes }

@@ -105,6 +105,9 @@ drop_reasons! {
     NatNoAddress "nat-no-address":
         "the range of a mapping has no free address, and no closed or unanswered connection can give one up",
         "a larger range, shorter timeouts";
+    LbNoServer "lb-no-server":
+        "every server of an `lb` is taken out of service by `server drain` or `server down`, or has the weight 0",
+        "`mmb show servers`; `mmb server up`";
     NatNoPort "nat-no-port":
         "the range of a mapping has no free port, and no closed or unanswered connection can give one up",
         "a larger range, shorter timeouts";

@@ -1,5 +1,7 @@
 //! The control side of the engine.
 
+mod servers;
+
 use crate::baseline::Baseline;
 use crate::cells::{STAGES, WorkerCells};
 use crate::compiled::{
@@ -165,6 +167,7 @@ impl Engine {
         self.reclaim();
         let generation = self.current.generation + 1;
         let gone = self.compiler.change(policy, generation);
+        self.tell_open_servers();
         self.publish_snapshot();
         gone.into_iter().for_each(|stamp| self.common.forget(stamp));
         self.reclaim();
@@ -230,6 +233,7 @@ impl Engine {
         fence(Ordering::Acquire);
         let oldest = self.retired.first().unwrap_or(&self.current);
         self.compiler.reclaim(oldest.generation);
+        self.tell_open_servers();
         self.retired.len()
     }
 

@@ -23,12 +23,14 @@ mod offload_writes;
 mod pipeline;
 mod port;
 mod random;
+mod server_cells;
 mod tap;
 mod verdict;
 mod worker;
 
 pub use compiled::{
-    AffectedConnections, PacketSelector, PublishError, StatefulChange, UnknownFilterPort, check_patterns,
+    AffectedConnections, PacketSelector, PublishError, StatefulChange, UnknownFilterPort, UnknownServer,
+    check_patterns,
 };
 pub use conntrack::{
     CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EDIT_RECORD_BYTES,
@@ -54,6 +56,7 @@ pub use pipeline::{
 };
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;
+pub use server_cells::{OrderedServer, ServerConnections, ServerInfo, ServerState, ServerTraffic};
 pub use tap::{PacketTap, TapError};
 pub use verdict::{
     Cycles, NoCycles, Origin, ProcessedPacket, ReturnedPacket, TranslatedPackets, VECTOR, Verdict,

@@ -90,7 +90,7 @@ impl ValueSet {
     }
 
     /// The index of a value.
-    pub(super) fn index_of(&self, value: u128) -> Option<u64> {
+    pub fn index_of(&self, value: u128) -> Option<u64> {
         let ranges = self.0.ranges.as_slice();
         let range = ranges.partition_point(|(low, _)| *low <= value).checked_sub(1)?;
         let (low, high) = ranges[range];
@@ -110,7 +110,7 @@ impl ValueSet {
     }
 
     /// The weight of the value with this index: its share of connections.
-    pub(super) fn weight(&self, index: u64) -> u8 {
+    pub fn weight(&self, index: u64) -> u8 {
         self.0.weights.as_ref().map_or(1, |weights| weights.by_index[index as usize])
     }
 
@@ -126,8 +126,8 @@ impl ValueSet {
 
     /// The table of consistent hashing over these values, built on first use.
     pub(super) fn maglev(&self) -> &Maglev {
-        let values = |index| (self.nth(index), self.weight(index));
-        self.0.maglev.get_or_init(|| Maglev::new(self.len(), values))
+        let turns = (self.turns(), |turn| self.at_turn(turn));
+        self.0.maglev.get_or_init(|| Maglev::new(self.len(), |index| self.nth(index), turns))
     }
 }
 

@@ -1,11 +1,9 @@
-//! Load balancing: round robin, consistent hashing, or least connections.
+//! Load balancing: the methods, and the value with the fewest connections.
 
 use super::addresses::ValueSet;
 use super::available::AvailableIndices;
-use super::maglev::mix;
-use super::random::{NatRandom, scale};
-use crate::Tuple;
-use mmb_random::Prf;
+use super::open_servers::OpenServers;
+use super::random::NatRandom;
 use std::collections::HashMap;
 
 /// How connections are distributed over values.
@@ -21,37 +19,6 @@ pub enum Balance {
     Least,
 }
 
-/// Number of probes in sets without a table, before the hash selects an index.
-const PROBES: u64 = 64;
-
-/// The index of the value that a hash selects. There must be a value.
-///
-/// Sets that are too large for a table are looked up by probing: the first of a sequence of hashes that is a value of the set wins, so that
-/// removing a value moves only the connections that it had.
-pub(super) fn pick(hash: u64, values: &ValueSet) -> u64 {
-    values.maglev().find(hash).unwrap_or_else(|| {
-        let (low, high) = values.hull().unwrap_or_default();
-        let span = u128::MAX.checked_shr((low ^ high).leading_zeros()).unwrap_or(0);
-        (0..PROBES)
-            .find_map(|probe| values.index_of((low & !span) | (wide(hash, probe) & span)))
-            .unwrap_or_else(|| scale(hash, values.len()))
-    })
-}
-
-/// The hash of a connection that selects its server; each `attempt` gives another. It does not depend on the ingress.
-pub(super) fn hash_of(prf: &Prf, tuple: &Tuple, attempt: u64) -> u64 {
-    let mut bytes = [0; Tuple::BYTES + 8];
-    let anywhere = tuple.beside(&Tuple::default());
-    bytes[..Tuple::BYTES].copy_from_slice(&anywhere.to_bytes());
-    bytes[Tuple::BYTES..].copy_from_slice(&attempt.to_le_bytes());
-    prf.hash(&bytes)
-}
-
-fn wide(hash: u64, probe: u64) -> u128 {
-    let low = mix(hash ^ mix(probe));
-    u128::from(mix(low)) << 64 | u128::from(low)
-}
-
 /// The number of connections of each value, and the value with the fewest for its weight. Idle values take no memory.
 pub(super) struct Least {
     idle: AvailableIndices,
@@ -59,6 +26,8 @@ pub(super) struct Least {
     busy: Vec<(u32, u64)>,
     /// The position of a value in the heap.
     positions: HashMap<u64, usize>,
+    /// The number of connections of each value, if they are at most [`OpenServers::MOST`].
+    counts: Box<[u32]>,
     /// The values, by whose weights their connections are compared.
     values: ValueSet,
 }
@@ -75,13 +44,26 @@ impl Least {
                 }
             });
         }
-        Least { idle, busy: Vec::new(), positions: HashMap::new(), values: values.clone() }
+        let counted = if values.len() <= OpenServers::MOST { values.len() } else { 0 };
+        let counts = vec![0; counted as usize].into_boxed_slice();
+        Least { idle, busy: Vec::new(), positions: HashMap::new(), counts, values: values.clone() }
     }
 
     /// Whether a value has fewer connections for its weight than another; of equal ones, the lower index comes first.
-    fn is_less(&self, (one, first): (u32, u64), (other, second): (u32, u64)) -> bool {
+    fn is_less(&self, one: (u32, u64), other: (u32, u64)) -> bool {
+        self.is_emptier(one, other) || !self.is_emptier(other, one) && one.1 < other.1
+    }
+
+    /// Whether a value has fewer connections for its weight than another.
+    fn is_emptier(&self, (one, first): (u32, u64), (other, second): (u32, u64)) -> bool {
         let load = |connections: u32, index| u64::from(connections) * u64::from(self.values.weight(index));
-        (load(one, second), first) < (load(other, first), second)
+        load(one, second) < load(other, first)
+    }
+
+    fn count(&mut self, index: u64, more: i32) {
+        if let Some(count) = self.counts.get_mut(index as usize) {
+            *count = count.wrapping_add_signed(more);
+        }
     }
 
     /// The index of a value with the fewest connections, if there is any value.
@@ -92,6 +74,15 @@ impl Least {
         }
     }
 
+    /// The index of an open value with the fewest connections, if there is any; of equal ones a random one. It compares all of them.
+    pub(super) fn pick_open(&self, open: &OpenServers, secrets: &mut NatRandom) -> Option<u64> {
+        let values = self.counts.len() as u64;
+        let start = secrets.below(values.max(1));
+        let indices = (start..values).chain(0..start).filter(|index| open.has(*index));
+        let at = |index| (self.counts[index as usize], index);
+        indices.reduce(|least, index| if self.is_emptier(at(index), at(least)) { index } else { least })
+    }
+
     /// Reserves memory for one more connection. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
@@ -100,6 +91,7 @@ impl Least {
 
     /// Adds a connection; [`Least::reserve`] comes before.
     pub(super) fn hold(&mut self, index: u64) {
+        self.count(index, 1);
         let position = match self.positions.get(&index) {
             Some(position) => *position,
             None => {
@@ -117,6 +109,7 @@ impl Least {
     /// Removes a connection.
     pub(super) fn release(&mut self, index: u64) {
         let Some(&position) = self.positions.get(&index) else { return };
+        self.count(index, -1);
         self.busy[position].0 -= 1;
         let (is_idle, position) = (self.busy[position].0 == 0, self.rise(position));
         if is_idle {
@@ -192,6 +185,10 @@ mod tests {
                 prop_assert_eq!(plain[picked], fewest);
                 prop_assert!(fewest == 0 || plain[..picked].iter().all(|load| *load > fewest));
                 prop_assert_eq!(least.positions.len() as u64 + least.idle.count(), 9);
+                let open = OpenServers::new(&values, |index| index % 3 != 0);
+                let picked = least.pick_open(&open, &mut secrets).expect("six are open") as usize;
+                let fewest = plain.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, load)| *load).min();
+                prop_assert!(!picked.is_multiple_of(3) && Some(plain[picked]) == fewest);
             }
         }
     }
@@ -226,70 +223,5 @@ mod tests {
             shares[1].abs_diff(size / 5) < size / 100 && shares[2].abs_diff(size / 5) < size / 100,
             "{shares:?}"
         );
-    }
-
-    /// A server that drains moves hardly any connection of others, like one that goes.
-    #[test]
-    fn few_hashes_move_when_a_weight_changes() {
-        let list = |weight| ValueSet::weighted(&[((700, 706), 2), ((707, 707), weight)]);
-        let (before, after) = (given(&list(2), 20_000), given(&list(0), 20_000));
-        assert!(after.iter().all(|server| *server != 707));
-        let others = before.iter().zip(&after).filter(|(before, _)| **before != 707);
-        let moved = others.filter(|(before, after)| before != after).count();
-        assert!(moved < 20_000 / 20, "{moved} of other servers moved");
-    }
-
-    /// The server that each of `hashes` connections gets.
-    fn given(servers: &ValueSet, hashes: u64) -> Vec<u128> {
-        (0..hashes).map(|number| servers.nth(pick(mix(number), servers))).collect()
-    }
-
-    fn without(servers: &ValueSet, gone: u128) -> ValueSet {
-        let rest = (0..servers.len()).map(|index| servers.nth(index)).filter(|server| *server != gone);
-        ValueSet::new(rest.map(|server| (server, server)).collect())
-    }
-
-    #[test]
-    fn tables_give_every_server_the_same_share() {
-        for count in [1, 2, 3, 10, 100, 655, 656, 2000] {
-            let servers = ValueSet::new(vec![(1 << 40, (1 << 40) + count - 1)]);
-            let table = &servers.maglev().0;
-            let mut shares = vec![0_u32; count as usize];
-            table.iter().for_each(|server| shares[usize::from(*server)] += 1);
-            let mean = table.len() as f64 / count as f64;
-            assert!(shares.iter().all(|share| (f64::from(*share) - mean).abs() <= mean * 0.02), "{count}");
-        }
-    }
-
-    #[test]
-    fn few_connections_move_when_a_server_goes() {
-        for count in [3_u128, 10, 100] {
-            let servers = ValueSet::new(vec![(700, 700 + count - 1)]);
-            let (before, after) = (given(&servers, 20_000), given(&without(&servers, 701), 20_000));
-            let moved = before
-                .iter()
-                .zip(&after)
-                .filter(|(before, after)| before != after && **before != 701)
-                .count();
-            assert!(moved < 20_000 / 20, "{moved} of {count} servers' connections moved");
-        }
-    }
-
-    #[test]
-    fn sets_without_a_table_lose_only_what_fell_on_a_server() {
-        let servers = ValueSet::new(vec![(0x0A00_0000, 0x0A00_FFFF), (0x0A02_0000, 0x0A02_FFFF)]);
-        let rest = ValueSet::new(vec![
-            (0x0A00_0000, 0x0A00_0FFF),
-            (0x0A00_1001, 0x0A00_FFFF),
-            (0x0A02_0000, 0x0A02_FFFF),
-        ]);
-        assert!(servers.maglev().0.is_empty());
-        let (before, after) = (given(&servers, 50_000), given(&rest, 50_000));
-        assert!(before.iter().zip(&after).all(|(before, after)| before == after || *before == 0x0A00_1000));
-        let lower = before.iter().filter(|server| **server < 0x0A01_0000).count();
-        assert!((24_000..26_000).contains(&lower));
-        // With sparse addresses no probe may hit one: every hash still gets one of them.
-        let sparse = ValueSet::new((0..7000).map(|number| (number << 100, number << 100)).collect());
-        assert!(given(&sparse, 1000).iter().all(|server| sparse.index_of(*server).is_some()));
     }
 }

@@ -4,9 +4,11 @@
 //! other's connections.
 
 use super::addresses::ValueSet;
-use super::balance::{Balance, Least, hash_of, pick};
+use super::balance::{Balance, Least};
+use super::hashed::{hash_of, pick};
 use super::interned::Interned;
-use super::mapping::{Mapping, NatError, RuleVersion};
+use super::mapping::{BalancedPart, Balancing, Mapping, NatError, RuleVersion};
+use super::open_servers::OpenServers;
 use super::ports::{PortMapping, random, within};
 use super::random::{NatRandom, scale};
 use crate::{DESTINATION, Tuple};
@@ -23,13 +25,8 @@ id_types! {
 #[derive(PartialEq, Eq, Hash)]
 struct BalancedValue {
     balance: Balance,
-    over: BalancedOver,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum BalancedOver {
-    Addresses(ValueSet),
-    Ports(ValueSet),
+    over: BalancedPart,
+    servers: ValueSet,
 }
 
 /// The balancing state of a set of servers.
@@ -61,12 +58,14 @@ pub(super) struct DestinationTable {
     sets: Interned<ServerSetId, BalancedValue, ServerSet>,
     /// The sets that a rule balances over: several if it was combined with different rules.
     of_rule: HashMap<RuleVersion, Vec<ServerSetId>>,
+    /// The rules of whose servers some are out of service.
+    open: HashMap<RuleVersion, OpenServers>,
 }
 
 impl DestinationTable {
     /// A table without sets. `prf` selects destinations that must be the same for the same connection.
     pub(super) fn new(prf: Prf) -> DestinationTable {
-        DestinationTable { prf, sets: Interned::new(), of_rule: HashMap::new() }
+        DestinationTable { prf, sets: Interned::new(), of_rule: HashMap::new(), open: HashMap::new() }
     }
 
     #[cfg(test)]
@@ -91,21 +90,14 @@ impl DestinationTable {
             port: arrived.ports[DESTINATION],
             counted: None,
         };
-        let over_ports = mapping.balances_ports();
         let mut server = None;
-        if let Some(balance) = mapping.balance {
-            let over = match (over_ports, &mapping.dport, &mapping.daddr) {
-                (true, Some(ports), _) => Some(BalancedOver::Ports(ports.values().clone())),
-                (_, _, addresses) => addresses.clone().map(BalancedOver::Addresses),
-            };
-            if let Some(over) = over {
-                let (value, counted) =
-                    self.server(rule, BalancedValue { balance, over }, arrived, attempt, secrets)?;
-                (server, to.counted) = (Some(value), counted);
-            }
+        if let (Some(balancing), Some(servers)) = (mapping.balance, mapping.servers()) {
+            let (value, counted) = self.server(rule, (balancing, servers), arrived, attempt, secrets)?;
+            (server, to.counted) = (Some((balancing.over, value)), counted);
         }
+        let server = |part| server.filter(|(over, _)| *over == part).map(|(_, value)| value);
         if let Some(addresses) = &mapping.daddr {
-            to.address = match server.filter(|_| !over_ports) {
+            to.address = match server(BalancedPart::Address) {
                 Some(server) => server,
                 None if addresses.is_empty() => return Err(NatError::NoAddress),
                 None if attempt == 0 => addresses.nth(scale(self.of_source(arrived), addresses.len())),
@@ -113,7 +105,7 @@ impl DestinationTable {
             };
         }
         if let Some(ports) = &mapping.dport {
-            to.port = match server.filter(|_| over_ports) {
+            to.port = match server(BalancedPart::Port) {
                 Some(server) => server as u16,
                 None => port_of(ports, to.port, attempt, secrets).ok_or(NatError::NoAddress)?,
             };
@@ -131,26 +123,35 @@ impl DestinationTable {
     fn server(
         &mut self,
         rule: RuleVersion,
-        spread: BalancedValue,
+        (balancing, servers): (Balancing, &ValueSet),
         arrived: &Tuple,
         attempt: u64,
         secrets: &mut NatRandom,
     ) -> Result<(u128, Option<CountedServer>), NatError> {
-        let balance = spread.balance;
+        let Balancing { method, over, .. } = balancing;
+        let spread = BalancedValue { balance: method, over, servers: servers.clone() };
         let set = self.set(rule, spread, secrets).ok_or(NatError::NoMemory)?;
         let ServerSet { servers, turn, least } = self.sets.state(set).ok_or(NatError::NoAddress)?;
-        if servers.turns() == 0 {
-            return Err(NatError::NoAddress);
+        let open = if self.open.is_empty() { None } else { self.open.get(&balancing.rule) };
+        let (turns, none) = match open {
+            None => (servers.turns(), NatError::NoAddress),
+            Some(open) => (open.turns(), NatError::NoServer),
+        };
+        if turns == 0 {
+            return Err(none);
         }
-        let server = match (balance, &*least) {
-            (Balance::Hash, _) => pick(hash_of(&self.prf, arrived, attempt), servers),
-            (Balance::Least, Some(least)) if attempt == 0 => {
-                least.pick(secrets).ok_or(NatError::NoAddress)?
+        let at_turn = |turn| open.map_or_else(|| servers.at_turn(turn), |open| open.at_turn(turn));
+        let server = match (method, &*least, open) {
+            (Balance::Hash, _, None) => pick(hash_of(&self.prf, arrived, attempt), servers),
+            (Balance::Hash, _, Some(open)) => open.pick(hash_of(&self.prf, arrived, attempt), servers),
+            (Balance::Least, Some(least), None) if attempt == 0 => least.pick(secrets).ok_or(none)?,
+            (Balance::Least, Some(least), Some(open)) if attempt == 0 => {
+                least.pick_open(open, secrets).ok_or(none)?
             }
-            (Balance::Least, _) => servers.at_turn(secrets.below(servers.turns())),
-            (Balance::RoundRobin, _) => {
-                *turn = (*turn + 1) % servers.turns();
-                servers.at_turn(*turn)
+            (Balance::Least, ..) => at_turn(secrets.below(turns)),
+            (Balance::RoundRobin, ..) => {
+                *turn = turn.wrapping_add(1);
+                at_turn(*turn % turns)
             }
         };
         Ok((servers.nth(server), least.as_ref().map(|_| CountedServer { set, server })))
@@ -197,6 +198,14 @@ impl DestinationTable {
         self.sets.release(set);
     }
 
+    /// Sets which servers of a rule take new connections.
+    pub(super) fn set_open(&mut self, rule: RuleVersion, open: Option<OpenServers>) {
+        match open {
+            Some(open) => _ = self.open.insert(rule, open),
+            None => _ = self.open.remove(&rule),
+        }
+    }
+
     /// Forgets a removed rule, and the sets that no other rule and no connection uses.
     pub(super) fn forget(&mut self, rule: RuleVersion) {
         self.of_rule.remove(&rule).into_iter().flatten().for_each(|set| self.sets.release(set));
@@ -205,8 +214,7 @@ impl DestinationTable {
 
 impl ServerSet {
     fn new(spread: &BalancedValue, secrets: &mut NatRandom) -> ServerSet {
-        let (BalancedOver::Addresses(servers) | BalancedOver::Ports(servers)) = &spread.over;
-        let servers = servers.clone();
+        let servers = spread.servers.clone();
         let turn = secrets.below(servers.turns().max(1));
         let least = (spread.balance == Balance::Least).then(|| Least::new(&servers));
         ServerSet { servers, turn, least }
@@ -214,11 +222,6 @@ impl ServerSet {
 }
 
 impl Mapping {
-    /// Whether balancing is over the destination ports: there is at most one address.
-    fn balances_ports(&self) -> bool {
-        self.dport.is_some() && self.daddr.as_ref().is_none_or(|addresses| addresses.len() == 1)
-    }
-
     /// Whether a second attempt may give another destination.
     pub(super) fn has_choice(&self) -> bool {
         let many_ports = |ports: &PortMapping| ports.values().len() > 1;

@@ -4,19 +4,34 @@ use super::random::scale;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The number of entries of a table, a prime, and the most servers it is used for: each server's share is then equal within one per cent,
-/// since the entries of any two servers differ by at most one.
-const SIZES: [(u64, u64); 2] = [(65_537, 655), (655_373, 6_553)];
+/// The number of entries of a table, a prime, and the most servers it is used for. The entries of two servers of one weight differ by few, so that
+/// shares are equal within one per cent.
+///
+/// When a server of n comes or goes, other connections than its own move too: a share that grows with n²/entries. The sizes keep it below 1/n
+/// for up to 1300 servers, so that at most 2/n of all connections move.
+const SIZES: [(u64, u64); 3] = [(65_537, 130), (655_373, 400), (6_553_577, 6_553)];
 
 /// A table over the values of a set. Sets that are too large have an empty one, and are looked up by probing.
 #[derive(Debug)]
 pub(super) struct Maglev(pub(super) Box<[u16]>);
 
 impl Maglev {
-    /// The table over `values` values, of which `nth` returns each with its weight.
-    pub(super) fn new(values: u64, nth: impl Fn(u64) -> (u128, u8)) -> Maglev {
-        let size = SIZES.iter().find(|(_, most)| (1..=*most).contains(&values)).map_or(0, |(size, _)| *size);
-        Maglev(if size == 0 { Box::default() } else { fill(size, values, nth) })
+    /// The table over these values. They take entries in this cycle of `turns`, in which each has as many as its weight says.
+    pub(super) fn new(values: u64, nth: impl Fn(u64) -> u128, turns: (u64, impl Fn(u64) -> u64)) -> Maglev {
+        match Maglev::size(values) {
+            Some(size) if turns.0 > 0 => Maglev(fill(size, (0..values).map(nth), turns)),
+            _ => Maglev(Box::default()),
+        }
+    }
+
+    /// The number of entries of a table over so many values; `None` if there are too many, or none.
+    fn size(values: u64) -> Option<u64> {
+        SIZES.iter().find(|(_, most)| (1..=*most).contains(&values)).map(|(size, _)| *size)
+    }
+
+    /// The bytes of a table over so many values.
+    pub(super) fn bytes(values: u64) -> u64 {
+        Maglev::size(values).unwrap_or_default() * size_of::<u16>() as u64
     }
 
     /// The index of the value that a hash selects, unless the table is empty.
@@ -25,35 +40,34 @@ impl Maglev {
     }
 }
 
-/// Fills a table: values take entries in turns, each in a permutation of its own, and as many in a turn as its weight says (section 3.4).
-fn fill(size: u64, values: u64, nth: impl Fn(u64) -> (u128, u8)) -> Box<[u16]> {
-    const FREE: u16 = u16::MAX;
-    let mut orders: Vec<(u64, u64, u8)> = (0..values)
-        .map(|index| {
-            let (value, weight) = nth(index);
+/// Fills a table: values take entries in turns, each in a permutation of its own (section 3.4). The permutation depends on the value alone, not
+/// on its place among the others.
+fn fill(
+    size: u64,
+    values: impl Iterator<Item = u128>,
+    (turns, at_turn): (u64, impl Fn(u64) -> u64),
+) -> Box<[u16]> {
+    let mut orders: Vec<(u64, u64)> = values
+        .map(|value| {
             let folded = mix(value as u64 ^ mix((value >> 64) as u64));
-            (scale(folded, size), 1 + scale(mix(folded), size - 1), weight)
+            (scale(folded, size), 1 + scale(mix(folded), size - 1))
         })
         .collect();
-    if orders.iter().all(|(.., weight)| *weight == 0) {
-        return Box::default();
-    }
-    let mut table = vec![FREE; size as usize].into_boxed_slice();
-    let mut left = size;
-    while left > 0 {
-        for (index, (next, skip, weight)) in orders.iter_mut().enumerate() {
-            for _ in 0..u64::from(*weight).min(left) {
-                while table[*next as usize] != FREE {
-                    // Both are below `size`: a division for each step would take most of the time.
-                    *next += *skip;
-                    if *next >= size {
-                        *next -= size;
-                    }
-                }
-                table[*next as usize] = index as u16;
-                left -= 1;
+    let mut table = vec![0; size as usize].into_boxed_slice();
+    // Bits stay in a processor's cache where a large table does not.
+    let mut taken = vec![0_u64; size.div_ceil(64) as usize];
+    for turn in (0..turns).cycle().take(size as usize) {
+        let index = at_turn(turn);
+        let (next, skip) = &mut orders[index as usize];
+        while taken[(*next / 64) as usize] >> (*next % 64) & 1 == 1 {
+            // Both are below `size`: a division for each step would take most of the time.
+            *next += *skip;
+            if *next >= size {
+                *next -= size;
             }
         }
+        taken[(*next / 64) as usize] |= 1 << (*next % 64);
+        table[*next as usize] = index as u16;
     }
     table
 }

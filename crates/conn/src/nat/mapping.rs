@@ -3,8 +3,9 @@
 use super::addresses::ValueSet;
 use super::balance::Balance;
 use super::bindings::InsideEnd;
+use super::maglev::Maglev;
 use super::ports::PortMapping;
-use crate::proto;
+use crate::{DESTINATION, Tuple, proto};
 
 /// A version of a stateful rule, unique among all that ever existed: a rule that is changed, or removed and added again, gets another one
 /// although its id and its place in the compiled policy may stay the same.
@@ -22,19 +23,93 @@ pub struct Mapping {
     pub sport: Option<PortMapping>,
     /// The destination port.
     pub dport: Option<PortMapping>,
-    /// How connections are distributed over `daddr`, or over `dport` if there is at most one address.
-    pub balance: Option<Balance>,
+    /// How connections are distributed over `daddr` or `dport`.
+    pub balance: Option<Balancing>,
+}
+
+/// The balancing of a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balancing {
+    /// The method.
+    pub method: Balance,
+    /// What is balanced over.
+    pub over: BalancedPart,
+    /// The rule that asks for it: some of its servers may be [out of service](super::OpenServers).
+    pub rule: RuleVersion,
+}
+
+/// The part of a mapping that is balanced over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BalancedPart {
+    /// The destination address.
+    Address,
+    /// The destination port.
+    Port,
 }
 
 impl Mapping {
     /// Builds the lookup tables, so that the first connection does not wait for them. Copies share them; the thread that compiles a rule
     /// calls this.
     pub fn prepare(&self) {
-        if self.balance == Some(Balance::Hash) {
-            let sets = [self.daddr.as_ref(), self.dport.as_ref().map(PortMapping::values)];
-            sets.into_iter().flatten().for_each(|servers| _ = servers.maglev());
+        if self.balance.is_some_and(|balance| balance.method == Balance::Hash) {
+            self.servers().into_iter().for_each(|servers| _ = servers.maglev());
         }
     }
+
+    /// The values that are balanced over.
+    pub fn servers(&self) -> Option<&ValueSet> {
+        match self.balance?.over {
+            BalancedPart::Address => self.daddr.as_ref(),
+            BalancedPart::Port => self.dport.as_ref().map(PortMapping::values),
+        }
+    }
+
+    /// The index among [`Mapping::servers`] of the server of a connection whose packets leave with this tuple. `None` if it has none: it was
+    /// redirected, or its protocol has no ports that NAT may change.
+    pub fn server_of(&self, sent: &Tuple) -> Option<u64> {
+        let value = match self.balance?.over {
+            BalancedPart::Address => sent.addresses[DESTINATION],
+            BalancedPart::Port if maps_destination_port(sent.proto) => sent.ports[DESTINATION].into(),
+            BalancedPart::Port => return None,
+        };
+        self.servers()?.index_of(value)
+    }
+
+    /// Whether it maps a part that can be balanced over.
+    pub fn maps(&self, part: BalancedPart) -> bool {
+        match part {
+            BalancedPart::Address => self.daddr.is_some(),
+            BalancedPart::Port => self.dport.is_some(),
+        }
+    }
+
+    /// Merges the mapping of a later rule, which takes precedence.
+    pub fn merge(&mut self, later: &Mapping) {
+        let Mapping { saddr, daddr, sport, dport, balance } = later;
+        if balance.is_some() || self.balance.is_some_and(|balance| later.maps(balance.over)) {
+            self.balance = *balance;
+        }
+        for (mine, later) in [(&mut self.saddr, saddr), (&mut self.daddr, daddr)] {
+            if later.is_some() {
+                mine.clone_from(later);
+            }
+        }
+        for (mine, later) in [(&mut self.sport, sport), (&mut self.dport, dport)] {
+            if later.is_some() {
+                mine.clone_from(later);
+            }
+        }
+    }
+
+    /// The bytes that these lookup tables take for so many servers.
+    pub fn table_bytes(balance: Balance, servers: u64) -> u64 {
+        if balance == Balance::Hash { Maglev::bytes(servers) } else { 0 }
+    }
+}
+
+/// Whether a mapping may change the destination port of packets of this protocol.
+pub(super) fn maps_destination_port(proto: u8) -> bool {
+    matches!(proto, proto::TCP | proto::UDP)
 }
 
 /// Why a connection has no translation.
@@ -42,6 +117,8 @@ impl Mapping {
 pub enum NatError {
     /// The mapping has no address.
     NoAddress,
+    /// All servers are out of service.
+    NoServer,
     /// All ports that the connection may have are in use.
     NoPort,
     /// The inside address has reached its limit of ports.

@@ -71,7 +71,7 @@ impl Nat {
         let own = match why {
             NatError::HostLimit => true,
             NatError::NoPort => false,
-            NatError::NoAddress | NatError::NoMemory | NatError::Clash => return None,
+            NatError::NoAddress | NatError::NoServer | NatError::NoMemory | NatError::Clash => return None,
         };
         let addresses = mapping.saddr.as_ref()?;
         let inside = self.inside(mapping, arrived).ok()??;

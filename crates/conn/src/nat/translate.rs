@@ -4,7 +4,8 @@ use super::addresses::ValueSet;
 use super::bindings::{BindingId, BindingTable, InsideEnd, OutsideAddress, OutsideEnd};
 use super::destinations::{CountedServer, DestinationTable};
 use super::leases::{BindingPeers, Lease, LeaseId, LeaseTable};
-use super::mapping::{CLASSES, Mapping, NatError, RuleVersion, class};
+use super::mapping::{CLASSES, Mapping, NatError, RuleVersion, class, maps_destination_port};
+use super::open_servers::OpenServers;
 use super::pools::{NatPools, PoolExhausted, SourceTarget};
 use super::ports::{PortMapping, PortRanges, PortRequest};
 use super::random::NatRandom;
@@ -81,7 +82,7 @@ impl Nat {
             let to = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets)?;
             let mut sent = *arrived;
             sent.addresses[DESTINATION] = to.address;
-            if matches!(arrived.proto, proto::TCP | proto::UDP) {
+            if maps_destination_port(arrived.proto) {
                 sent.ports[DESTINATION] = to.port;
             }
             match self.source(mapping, sent, taken) {
@@ -217,6 +218,12 @@ impl Nat {
             2 => self.pools.prefetch_keys(&self.bindings.get(id).end()),
             _ => {}
         }
+    }
+
+    /// Sets which servers of a rule take new connections from now on; `None`: all that have a weight. For a new rule this comes before its first
+    /// connection, and for one that is gone `None` after its last one.
+    pub fn set_open_servers(&mut self, rule: RuleVersion, open: Option<OpenServers>) {
+        self.destinations.set_open(rule, open);
     }
 
     /// Forgets a rule that was removed. Its connections keep their translations.

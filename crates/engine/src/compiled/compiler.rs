@@ -10,9 +10,10 @@ use super::action::{Action, CompiledRules, EditId, marked};
 use super::blocker::blocker;
 use super::log_rule::LogRule;
 use super::selector::{PacketSelector, UnknownFilterPort};
+use super::servers::ServerTable;
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
-use super::stateful::{StatefulRule, accepts, is_mapping, is_per_packet};
+use super::stateful::{StatefulRule, accepts, hash_table_bytes, is_mapping, is_per_packet};
 use super::stateful_change::{RuleFate, StatefulChange, Successor};
 use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
@@ -107,6 +108,7 @@ pub(crate) struct PolicyCompiler {
     last_version: RuleVersion,
     edits: IdPool<EditId>,
     slots: RuleSlots,
+    servers: ServerTable,
     /// The rules that drain: they are not in the index.
     draining: BTreeSet<RuleId>,
     /// The rules on streams.
@@ -136,6 +138,7 @@ impl PolicyCompiler {
             last_version: RuleVersion(0),
             edits: IdPool::default(),
             slots: RuleSlots::new(workers),
+            servers: ServerTable::new(workers),
             draining: BTreeSet::new(),
             stream_rules: BTreeMap::new(),
             streams_changed: false,
@@ -172,7 +175,7 @@ impl PolicyCompiler {
             RuleChange::Added(rule) => Some(rule),
             RuleChange::Removed(_) => None,
         });
-        indexes * added.map(|rule| extra_bytes(&rule, &self.ports)).sum::<u64>()
+        added.map(|rule| indexes * extra_bytes(&rule, &self.ports) + hash_table_bytes(&rule)).sum()
     }
 
     /// The policy in force.
@@ -235,10 +238,10 @@ impl PolicyCompiler {
         while let Some(change) = changes.next() {
             match change {
                 RuleChange::Removed(old) => match changes.next_if(|next| is_successor(&old, next)) {
-                    Some(RuleChange::Added(new)) => gone.extend(self.replace(&old, &new, !many)),
+                    Some(RuleChange::Added(new)) => gone.extend(self.replace(&old, &new, generation, !many)),
                     _ => gone.extend(self.remove(&old, generation, !many)),
                 },
-                RuleChange::Added(rule) => self.add(&rule, !many),
+                RuleChange::Added(rule) => self.add(&rule, generation, !many),
             }
         }
         if many {
@@ -282,28 +285,36 @@ impl PolicyCompiler {
         affected
     }
 
-    fn add(&mut self, rule: &Rule, index: bool) {
+    fn add(&mut self, rule: &Rule, generation: u64, index: bool) {
         let slot = self.slots.assign(id(rule));
-        self.install(slot, rule, None, index);
+        self.install(slot, rule, None, generation, index);
     }
 
     /// Removes a rule. Returns its version if it is stateful.
     fn remove(&mut self, rule: &Rule, generation: u64, index: bool) -> Option<RuleVersion> {
         let slot = self.slots.retire(id(rule), generation)?;
+        self.servers.remove(id(rule), generation);
         self.withdraw(slot, rule, index).map(|stateful| stateful.version)
     }
 
     /// Replaces a stateful rule by its successor, which inherits its slot and so its connections. Returns the version of the old rule.
-    fn replace(&mut self, old: &Rule, new: &Rule, index: bool) -> Option<RuleVersion> {
+    fn replace(&mut self, old: &Rule, new: &Rule, generation: u64, index: bool) -> Option<RuleVersion> {
         let slot = self.slots.get(id(old))?;
         let before = self.withdraw(slot, old, index);
         self.slots.restart(slot);
-        self.install(slot, new, before.as_deref(), index);
+        self.install(slot, new, before.as_deref(), generation, index);
         before.map(|rule| rule.version)
     }
 
-    /// Installs a rule in its slot; `before` is the one that it replaces.
-    fn install(&mut self, slot: RuleSlot, rule: &Rule, before: Option<&StatefulRule>, index: bool) {
+    /// Installs a rule in its slot; `before` is the one that it replaces, and its first snapshot will be `generation`.
+    fn install(
+        &mut self,
+        slot: RuleSlot,
+        rule: &Rule,
+        before: Option<&StatefulRule>,
+        generation: u64,
+        index: bool,
+    ) {
         let mut edited = Cow::Borrowed(&rule.targets[..]);
         if rule.stateful && rule.targets.iter().any(is_mapping) {
             edited.to_mut().retain(|target| !is_mapping(target));
@@ -328,7 +339,8 @@ impl PolicyCompiler {
         if rule.stateful {
             self.last_version.0 += 1;
             let version = self.last_version;
-            let stateful = StatefulRule::compile(rule, version, before);
+            let mut stateful = StatefulRule::compile(rule, version, before);
+            stateful.servers = self.servers.install(rule, &stateful, generation);
             if stateful.stream.is_some() {
                 self.stream_rules.insert(id(rule), slot);
                 self.streams_changed = true;
@@ -450,12 +462,23 @@ impl PolicyCompiler {
         );
         let streams = Arc::clone(&self.streams);
         let rules = (self.rules.clone(), self.stream_rules.len(), streams);
-        Snapshot::new(generation, &self.policy, ports, classifiers, rules, self.slots.cells())
+        let cells = (self.slots.cells(), self.servers.cells());
+        Snapshot::new(generation, &self.policy, ports, classifiers, rules, cells)
     }
 
     /// Frees the slots that only snapshots before `oldest` used.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         self.slots.reclaim(oldest);
+        self.servers.reclaim(oldest);
+    }
+
+    /// The servers of rules that balance.
+    pub(crate) fn servers(&self) -> &ServerTable {
+        &self.servers
+    }
+
+    pub(crate) fn servers_mut(&mut self) -> &mut ServerTable {
+        &mut self.servers
     }
 
     /// The packets of a rule of the current policy.

@@ -11,6 +11,7 @@ use super::stateful::StatefulRule;
 use super::streams::StreamPatterns;
 use crate::cells::RuleCells;
 use crate::port::PortTable;
+use crate::server_cells::ServerCells;
 use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
 use mmb_conn::nat::RuleVersion;
@@ -66,6 +67,8 @@ pub(crate) struct Snapshot {
     pub(crate) enabled_at: u64,
     /// Rule counters, by worker and slot.
     pub(crate) cells: Box<[RuleCells]>,
+    /// Counters of servers, by worker.
+    pub(crate) server_cells: Box<[ServerCells]>,
 }
 
 impl Snapshot {
@@ -76,7 +79,7 @@ impl Snapshot {
         ports: &PortTable,
         (classifier, per_packet, all_blockers): (Classifier, Option<Classifier>, Option<Classifier>),
         (rules, stream_rules, streams): (CompiledRules, usize, Arc<StreamPatterns>),
-        cells: &[RuleCells],
+        (cells, server_cells): (&[RuleCells], &[ServerCells]),
     ) -> Snapshot {
         let CompiledRules { actions, edits, stateful, stateful_rules, logs, log_rules, .. } = rules;
         let CompiledRules { per_packet_rules, blockers, ct_rules, .. } = rules;
@@ -104,6 +107,7 @@ impl Snapshot {
             routes: routes(policy, ports),
             enabled_at: 0,
             cells: cells.into(),
+            server_cells: server_cells.into(),
         }
     }
 

@@ -2,8 +2,9 @@
 //! successors by which a connection finds the later one.
 
 use super::streams::StreamRule;
+use crate::server_cells::ServerSlot;
 use mmb_base::prefetch;
-use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
+use mmb_conn::nat::{Balance, BalancedPart, Balancing, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, ServerList, Target, Write};
 use mmb_policy::{Rule, RuleId};
@@ -31,6 +32,8 @@ pub(crate) struct StatefulRule {
     pub(crate) flow_label: Option<ValueChoice>,
     pub(crate) seq: Option<ValueChoice>,
     pub(crate) ack: Option<ValueChoice>,
+    /// The servers that it balances over, by the index of their values, if they are counted.
+    pub(crate) servers: Option<Arc<[ServerSlot]>>,
     /// What it does with the bytes of its connections.
     pub(crate) stream: Option<Box<StreamRule>>,
 }
@@ -107,6 +110,15 @@ pub(crate) fn accepts(rule: &Rule) -> bool {
     rule.targets.contains(&Target::Accept)
 }
 
+/// An upper bound of the bytes of the tables by which a rule finds servers.
+pub(super) fn hash_table_bytes(rule: &Rule) -> u64 {
+    let bytes = |target: &Target| {
+        let Target::Lb(field, servers, LbMethod::Hash) = target else { return 0 };
+        Mapping::table_bytes(Balance::Hash, ValueSet::new(ranges(*field, &servers.items)).len())
+    };
+    rule.targets.iter().map(bytes).sum()
+}
+
 impl StatefulRule {
     /// Compiles a rule; `before` is the one that it replaces.
     pub(crate) fn compile(rule: &Rule, version: RuleVersion, before: Option<&StatefulRule>) -> StatefulRule {
@@ -123,6 +135,7 @@ impl StatefulRule {
             flow_label: None,
             seq: None,
             ack: None,
+            servers: None,
             stream: StreamRule::compile(rule),
         };
         for target in &rule.targets {
@@ -137,11 +150,7 @@ impl StatefulRule {
                 }
                 Target::Lb(field, servers, method) => {
                     stateful.balance(*field, servers);
-                    stateful.mapping.balance = Some(match method {
-                        LbMethod::RoundRobin => Balance::RoundRobin,
-                        LbMethod::Hash => Balance::Hash,
-                        LbMethod::Least => Balance::Least,
-                    });
+                    stateful.mapping.balance = balancing(*field, *method, version);
                 }
                 // Applied to each packet.
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
@@ -227,6 +236,23 @@ impl StatefulRule {
 fn ranges(field: Field, set: &NumberSet) -> Vec<(u128, u128)> {
     let width = field.info().width().unwrap_or(128);
     set.0.iter().map(|item| item.bounds(width)).collect()
+}
+
+/// How `lb FIELD … METHOD` of a rule balances.
+fn balancing(field: Field, method: LbMethod, rule: RuleVersion) -> Option<Balancing> {
+    let over = match field.info().bindings.part? {
+        MappedPart::DestinationAddress => BalancedPart::Address,
+        MappedPart::DestinationPort => BalancedPart::Port,
+        // The checker gives `lb` no others.
+        MappedPart::SourceAddress | MappedPart::SourcePort | MappedPart::IpId => return None,
+        MappedPart::FlowLabel | MappedPart::SequenceNumber | MappedPart::AckNumber => return None,
+    };
+    let method = match method {
+        LbMethod::RoundRobin => Balance::RoundRobin,
+        LbMethod::Hash => Balance::Hash,
+        LbMethod::Least => Balance::Least,
+    };
+    Some(Balancing { method, over, rule })
 }
 
 /// The range that `shuffle` uses by default: every number, for ports those above the well-known ones (RFC 6056).

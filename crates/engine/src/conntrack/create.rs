@@ -281,6 +281,7 @@ impl Conntrack {
             table.set_followed(id);
         }
         state.cells.connection_created();
+        self.enter_server(id);
         self.count();
         Ok(id)
     }
@@ -300,27 +301,7 @@ fn merged<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>) -> Cow<'r, Map
     let mut mappings = rules.filter(|rule| rule.maps).map(|rule| &rule.mapping);
     let Some(first) = mappings.next() else { return Cow::Owned(Mapping::default()) };
     mappings.fold(Cow::Borrowed(first), |mut merged, later| {
-        merge(merged.to_mut(), later);
+        merged.to_mut().merge(later);
         merged
     })
-}
-
-/// Merges the mapping of a later rule, which takes precedence.
-fn merge(mapping: &mut Mapping, later: &Mapping) {
-    let Mapping { saddr, daddr, sport, dport, balance } = later;
-    if saddr.is_some() {
-        mapping.saddr.clone_from(saddr);
-    }
-    if daddr.is_some() || dport.is_some() {
-        mapping.balance = *balance;
-    }
-    if daddr.is_some() {
-        mapping.daddr.clone_from(daddr);
-    }
-    if sport.is_some() {
-        mapping.sport.clone_from(sport);
-    }
-    if dport.is_some() {
-        mapping.dport.clone_from(dport);
-    }
 }

@@ -50,6 +50,7 @@ mod reliant;
 mod rule_sets;
 mod save;
 mod saved;
+mod servers;
 mod shared;
 mod sources;
 mod state_map;

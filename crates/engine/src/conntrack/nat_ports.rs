@@ -230,6 +230,7 @@ fn is_bound(nat: &Nat, sent: &Tuple) -> bool {
 pub(super) fn refused(why: NatError) -> DropReason {
     match why {
         NatError::NoAddress => DropReason::NatNoAddress,
+        NatError::NoServer => DropReason::LbNoServer,
         NatError::NoPort => DropReason::NatNoPort,
         NatError::NoMemory => DropReason::ConnNoMemory,
         NatError::HostLimit => DropReason::NatHostLimit,

@@ -5,10 +5,11 @@
 
 use crate::compiled::Snapshot;
 use crate::compiled::{AffectedConnections, RuleFate, StatefulChange, StatefulRule};
+use crate::server_cells::ServerSlot;
 use mmb_base::{Chunks, Id, ShardedIndex, Slab, prefetch};
 use mmb_classify::RuleSlot;
-use mmb_conn::RuleSetId;
-use mmb_conn::nat::RuleVersion;
+use mmb_conn::nat::{Mapping, RuleVersion};
+use mmb_conn::{RuleSetId, Tuple};
 use mmb_policy::RuleId;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -94,6 +95,8 @@ struct StatefulRuleSet {
     generation: u64,
     /// Slots of the rules that still exist.
     live: Vec<RuleSlot>,
+    /// The index of the rule that balances its connections, if one does.
+    balancer: Option<usize>,
     /// The rules' ids, which listings and events share; computed on first use.
     ids: OnceCell<Arc<[RuleId]>>,
 }
@@ -200,12 +203,27 @@ impl StatefulRuleSets {
         of.extend(rules(snapshot, slots).map(|(slot, rule)| (slot, Arc::clone(rule))));
         live.extend(rules(snapshot, slots).map(|(slot, _)| slot));
         self.sets.insert(StatefulRuleSet {
+            balancer: balancer(of.iter().map(|(_, rule)| &rule.mapping)),
             only,
             rules: of,
             generation: snapshot.generation,
             live,
             ..StatefulRuleSet::default()
         })
+    }
+
+    /// Whether a rule of a set balances its connections.
+    #[inline]
+    pub(crate) fn balances(&self, id: RuleSetId) -> bool {
+        self.sets[id].balancer.is_some()
+    }
+
+    /// The server of a connection with this set, whose replies arrive with this tuple.
+    pub(crate) fn server(&self, id: RuleSetId, reply: &Tuple) -> Option<ServerSlot> {
+        let set = &self.sets[id];
+        let (_, rule) = &set.rules[set.balancer?];
+        let index = rule.mapping.server_of(&reply.hairpinned())?;
+        rule.servers.as_ref()?.get(index as usize).copied()
     }
 
     /// Removes a user from a set.
@@ -326,6 +344,19 @@ impl StatefulRuleSets {
     pub(crate) fn rules(&self, id: Option<RuleSetId>) -> impl Iterator<Item = &Arc<StatefulRule>> {
         id.into_iter().flat_map(|id| self.sets[id].rules.iter().map(|(_, rule)| rule))
     }
+}
+
+/// The index of the mapping by which connections with all of these are balanced, if they are: see [`Mapping::merge`].
+fn balancer<'m>(mappings: impl Iterator<Item = &'m Mapping>) -> Option<usize> {
+    mappings
+        .enumerate()
+        .fold(None, |before: Option<(usize, &Mapping)>, (index, mapping)| {
+            let goes = before
+                .and_then(|(_, mapping)| mapping.balance)
+                .is_some_and(|balance| mapping.maps(balance.over));
+            if mapping.balance.is_some() { Some((index, mapping)) } else { before.filter(|_| !goes) }
+        })
+        .map(|(index, _)| index)
 }
 
 /// There is no memory for another set.

@@ -12,10 +12,11 @@ use super::watch::{ConnectionEvent, WatchedEvent, Watcher};
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
+use crate::server_cells::ServerCells;
 use arrayvec::ArrayVec;
 use mmb_base::lock_soon;
 use mmb_classify::RuleSlot;
-use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
+use mmb_conn::nat::{LeaseId, Nat, OpenServers, RuleVersion};
 use mmb_conn::{
     CloseReason, ConnId, Connection, ConnectionTable, ResourceIds, TOGETHER, TableOwner, Tuple, Unfolded,
 };
@@ -118,6 +119,14 @@ impl SharedState {
         self.owners.of(tuple)
     }
 
+    /// Tells which servers of rules take new connections; `None`: all.
+    pub(crate) fn set_open_servers(&self, changes: Vec<(RuleVersion, Option<OpenServers>)>) {
+        if !changes.is_empty() {
+            let mut nat = self.nat();
+            changes.into_iter().for_each(|(rule, open)| nat.set_open_servers(rule, open));
+        }
+    }
+
     /// Forgets the NAT state of a rule that was removed.
     pub(crate) fn forget(&self, version: RuleVersion) {
         self.nat().forget(version);
@@ -134,6 +143,8 @@ pub(crate) struct WorkerState {
     pub(super) cache: FlowCache,
     /// This worker's counters of rules.
     pub(super) rule_cells: RuleCells,
+    /// This worker's counters of servers.
+    pub(super) server_cells: ServerCells,
     pub(crate) watchers: Vec<Watcher>,
     pub(super) streams: Streams,
     /// The flows that the host forwards by itself.
@@ -283,6 +294,7 @@ impl WorkerState {
         }
         self.shared.release_tuples(connection, self.worker);
         self.tell_digests(connection);
+        self.leave_server(connection);
         self.free_extension(connection.ids.extension);
         if let Some(set) = connection.ids.rule_set {
             self.sets.leave(set);

@@ -18,6 +18,7 @@ use super::streams::Streams;
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
 use crate::made::{MadePacket, MadePackets};
+use crate::server_cells::ServerCells;
 use crate::verdict::VECTOR;
 use mmb_classify::RuleSlot;
 use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
@@ -111,6 +112,7 @@ impl Conntrack {
                 cells,
                 cache: FlowCache::default(),
                 rule_cells: RuleCells::default(),
+                server_cells: ServerCells::default(),
                 watchers: Vec::new(),
                 streams: Streams::default(),
                 flows: OffloadedFlows::default(),
@@ -157,6 +159,7 @@ impl Conntrack {
             self.table.resync(self.state.now_ms);
         }
         self.state.per_source = settings.per_source;
+        self.state.server_cells = snapshot.server_cells[self.state.worker].clone();
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.state.shared.nat().configure(settings);
         let SharedState { owners, .. } = &*self.state.shared;

@@ -5,7 +5,11 @@ use mmb_random::SeedTree;
 use std::collections::BTreeMap;
 
 fn servers(count: u128, balance: Balance) -> Mapping {
-    Mapping { daddr: Some(pool(count)), balance: Some(balance), ..Mapping::default() }
+    Mapping { daddr: Some(pool(count)), balance: over(BalancedPart::Address, balance), ..Mapping::default() }
+}
+
+fn over(over: BalancedPart, method: Balance) -> Option<Balancing> {
+    Some(Balancing { method, over, rule: RuleVersion(1) })
 }
 
 fn server(translated: &Translated) -> u128 {
@@ -151,7 +155,7 @@ fn ports_are_forwarded_and_balanced() {
     assert_eq!(query.ports, [7, 8], "a query has no port to forward to");
     let balanced = Mapping {
         dport: Some(PortMapping::within(&[(8080, 8081), (9090, 9090)])),
-        balance: Some(Balance::RoundRobin),
+        balance: over(BalancedPart::Port, Balance::RoundRobin),
         ..Mapping::default()
     };
     let mut counts = BTreeMap::new();
@@ -218,4 +222,50 @@ fn source_and_destination_are_translated_together() {
     assert!(made.iter().all(|translated| translated.sent.addresses[SOURCE] == 5));
     made.iter().for_each(|translated| nat.release(translated.lease));
     assert_nothing_left(&nat);
+}
+
+/// Servers that are out of service get no new connections by any method; the others share them.
+#[test]
+fn servers_that_are_out_get_no_connections() {
+    for balance in [Balance::RoundRobin, Balance::Hash, Balance::Least] {
+        let mut nat = Nat::new(&SeedTree::repeatable(9));
+        let mapping = servers(7, balance);
+        let list = mapping.servers().expect("it balances").clone();
+        let mut next = 0;
+        let mut connect = |nat: &mut Nat, rule: u64| {
+            next += 1;
+            let balance = mapping.balance.map(|balance| Balancing { rule: RuleVersion(rule), ..balance });
+            let mapping = Mapping { balance, ..mapping.clone() };
+            nat.translate(RuleVersion(rule), &mapping, &udp(next, 1, 1), &free)
+        };
+        nat.set_open_servers(RuleVersion(1), Some(OpenServers::new(&list, |index| index != 2 && index != 5)));
+        let mut counts = [0; 7];
+        (0..500).for_each(|_| counts[server(&connect(&mut nat, 1).expect("five are open")) as usize] += 1);
+        assert_eq!((counts[2], counts[5]), (0, 0), "{balance:?}");
+        assert!(
+            counts.iter().filter(|count| (60..140).contains(*count)).count() == 5,
+            "{balance:?} {counts:?}"
+        );
+        // Another rule with the same servers does not share the state.
+        let others: Vec<_> = (0..200).map(|_| server(&connect(&mut nat, 2).expect("all are open"))).collect();
+        assert!(others.contains(&2) && others.contains(&5), "{balance:?}");
+        nat.set_open_servers(RuleVersion(1), Some(OpenServers::new(&list, |_| false)));
+        assert_eq!(connect(&mut nat, 1), Err(NatError::NoServer));
+        nat.set_open_servers(RuleVersion(1), None);
+        assert!((0..200).any(|_| server(&connect(&mut nat, 1).expect("all are open")) == 5), "{balance:?}");
+    }
+}
+
+/// What a later rule maps besides is no reason to balance no more.
+#[test]
+fn a_later_rule_that_maps_the_port_leaves_the_balancing_of_addresses() {
+    let mut merged = servers(3, Balance::Least);
+    let port = Mapping { dport: Some(PortMapping::fixed(8080)), ..Mapping::default() };
+    merged.merge(&port);
+    assert_eq!(merged.balance, over(BalancedPart::Address, Balance::Least));
+    assert_eq!(merged.servers().map(ValueSet::len), Some(3));
+    merged.merge(&servers(2, Balance::Hash));
+    assert_eq!(merged.balance, over(BalancedPart::Address, Balance::Hash));
+    merged.merge(&Mapping { daddr: Some(pool(1)), ..Mapping::default() });
+    assert_eq!((merged.balance, merged.servers()), (None, None));
 }

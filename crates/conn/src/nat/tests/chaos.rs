@@ -47,8 +47,11 @@ fn mapping() -> impl Strategy<Value = Mapping> {
         Just(Some(Balance::Hash)),
         Just(Some(Balance::Least)),
     ];
-    (addresses(), addresses(), ports(), ports(), balance)
-        .prop_map(|(saddr, daddr, sport, dport, balance)| Mapping { saddr, daddr, sport, dport, balance })
+    (addresses(), addresses(), ports(), ports(), balance).prop_map(|(saddr, daddr, sport, dport, method)| {
+        let over = if daddr.is_some() { BalancedPart::Address } else { BalancedPart::Port };
+        let balance = method.map(|method| Balancing { method, over, rule: RuleVersion(1) });
+        Mapping { saddr, daddr, sport, dport, balance }
+    })
 }
 
 fn settings() -> impl Strategy<Value = ConnectionSettings> {

@@ -1,0 +1,71 @@
+//! The servers of connections: each connection is counted for the server that a rule gave it.
+//!
+//! A connection does not store its server. The rules that it was made with, which its rule set keeps, and its tuples tell it, the same from its
+//! first packet to its end.
+
+use super::shared::WorkerState;
+use super::tracking::Conntrack;
+use crate::counters::Count;
+use crate::server_cells::{ServerConnections, ServerSlot, ServerTraffic};
+use mmb_conn::{CloseReason, ConnId, Connection, Direction};
+
+impl WorkerState {
+    /// The server of a connection, if a rule balances it.
+    fn server(&self, connection: &Connection) -> Option<ServerSlot> {
+        let set = connection.ids.rule_set.filter(|set| self.sets.balances(*set))?;
+        self.sets.server(set, &connection.tuple(Direction::Reply))
+    }
+
+    /// Counts a connection that ended for its server.
+    pub(super) fn leave_server(&self, connection: &Connection) {
+        if let Some(slot) = self.server(connection) {
+            self.server_cells.connection_ended(slot, traffic(connection));
+        }
+    }
+}
+
+impl Conntrack {
+    /// Counts a connection that has begun for its server.
+    pub(super) fn enter_server(&mut self, id: ConnId) {
+        let Conntrack { table, state, .. } = self;
+        if let Some(set) = table.ids(id).rule_set.filter(|set| state.sets.balances(*set)) {
+            let [_, reply] = table.tuples(id);
+            let server = state.sets.server(set, &reply);
+            server.into_iter().for_each(|slot| state.server_cells.connection_began(slot));
+        }
+    }
+
+    /// The packets of connections of servers, of `most` slots from `first`.
+    pub(crate) fn server_traffic(&self, first: ConnId, most: usize) -> (Option<ConnId>, ServerTraffic) {
+        let mut found = ServerTraffic::default();
+        let next = self.table.scan(first, most, &mut |_, connection| {
+            if let Some(slot) = self.state.server(connection) {
+                found.add(slot, traffic(connection));
+            }
+        });
+        (next, found)
+    }
+
+    /// Ends the connections of a server, of `most` slots from `first`; returns their number too.
+    pub(crate) fn kill_of_server(
+        &mut self,
+        of: &ServerConnections,
+        first: ConnId,
+        most: usize,
+    ) -> (Option<ConnId>, u64) {
+        let mut ended = Vec::new();
+        let state = &self.state;
+        let next = self.table.scan(first, most, &mut |id, connection| {
+            if state.server(connection).is_some_and(|slot| of.0.contains(&slot)) {
+                ended.push(id);
+            }
+        });
+        ended.iter().for_each(|id| self.end_or_close(*id, CloseReason::Killed));
+        (next, ended.len() as u64)
+    }
+}
+
+/// The packets of a connection in both directions.
+fn traffic(connection: &Connection) -> Count {
+    Count { packets: connection.packets.iter().sum(), bytes: connection.bytes.iter().sum() }
+}

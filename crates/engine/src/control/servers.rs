@@ -1,0 +1,47 @@
+//! The connections of servers.
+
+use super::{CHUNK, Connections, NoAnswer};
+use crate::server_cells::{ServerConnections, ServerTraffic};
+use mmb_base::Id;
+use mmb_conn::ConnId;
+use std::sync::Arc;
+
+impl Connections {
+    /// The packets of the connections that servers have now, which their counters do not have yet.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn server_traffic(&self) -> Result<ServerTraffic, NoAnswer> {
+        self.collect_flows()?;
+        let mut traffic = ServerTraffic::default();
+        for worker in 0..self.workers.len() {
+            let mut from = Some(ConnId::FIRST);
+            while let Some(first) = from {
+                let (next, found) =
+                    self.ask(worker, move |conntrack, _| conntrack.server_traffic(first, CHUNK))?;
+                traffic.add_all(found);
+                from = next;
+            }
+        }
+        Ok(traffic)
+    }
+
+    /// Ends the connections of a server, and returns how many.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn kill_of_server(&self, of: &ServerConnections) -> Result<u64, NoAnswer> {
+        let (of, mut killed) = (Arc::new(of.clone()), 0);
+        for worker in 0..self.workers.len() {
+            let mut from = Some(ConnId::FIRST);
+            while let Some(first) = from {
+                let of = Arc::clone(&of);
+                let (next, ended) =
+                    self.ask(worker, move |conntrack, _| conntrack.kill_of_server(&of, first, CHUNK))?;
+                killed += ended;
+                from = next;
+            }
+        }
+        Ok(killed)
+    }
+}

@@ -1,0 +1,187 @@
+//! Counters of servers, and what is told about servers.
+
+use crate::cells::{CountCell, CounterCell};
+use crate::counters::Count;
+use mmb_base::{Id, id_types};
+use mmb_policy::{RuleId, ServerName};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+id_types! {
+    /// A server of a rule, as workers count for it.
+    pub(crate) struct ServerSlot;
+}
+
+/// A server of a rule that balances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// The rule.
+    pub rule: RuleId,
+    /// The server.
+    pub server: ServerName,
+    /// Its weight; `None`: it has left the list, and still has connections.
+    pub weight: Option<u8>,
+    /// Its state.
+    pub state: ServerState,
+    /// Whether it gets new connections.
+    pub is_open: bool,
+    /// When it got into this state, in milliseconds since 1970; `None`: with its rule.
+    pub since_ms: Option<u64>,
+    /// The reason of its state, if one was given.
+    pub reason: Option<String>,
+    /// Whether a check has last told that it has failed, and when, in milliseconds since 1970.
+    pub checked: Option<(bool, u64)>,
+    /// Its connections now.
+    pub connections: u64,
+    /// The connections that it has got.
+    pub total: u64,
+    /// The packets of these connections, in both directions.
+    pub traffic: Count,
+}
+
+/// What a server is in a rule after an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderedServer {
+    /// The rule.
+    pub rule: RuleId,
+    /// The state of the server.
+    pub state: ServerState,
+    /// Whether it gets new connections.
+    pub is_open: bool,
+}
+
+/// The state of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// In service.
+    Up,
+    /// It keeps its connections.
+    Drain,
+    /// An operator has taken it out.
+    Down,
+    /// A check has taken it out.
+    Failed,
+    /// It has left its list.
+    Removed,
+}
+
+impl ServerState {
+    /// The state's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ServerState::Up => "up",
+            ServerState::Drain => "drain",
+            ServerState::Down => "down",
+            ServerState::Failed => "failed",
+            ServerState::Removed => "removed",
+        }
+    }
+}
+
+/// The packets of connections that have not ended, by server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerTraffic(HashMap<ServerSlot, Count>);
+
+impl ServerTraffic {
+    pub(crate) fn add(&mut self, slot: ServerSlot, more: Count) {
+        let sum = self.0.entry(slot).or_default();
+        *sum = *sum + more;
+    }
+
+    pub(crate) fn add_all(&mut self, more: ServerTraffic) {
+        more.0.into_iter().for_each(|(slot, count)| self.add(slot, count));
+    }
+
+    pub(crate) fn of(&self, slot: ServerSlot) -> Count {
+        self.0.get(&slot).copied().unwrap_or_default()
+    }
+}
+
+/// The connections of a server.
+#[derive(Clone, Debug)]
+pub struct ServerConnections(pub(crate) Vec<ServerSlot>);
+
+/// A worker's counters of one server.
+#[derive(Debug, Default)]
+struct ServerCell {
+    /// Connections that began, and that ended.
+    began: CounterCell,
+    ended: CounterCell,
+    /// The packets of those that ended.
+    traffic: CountCell,
+}
+
+/// The counters of a server, summed over workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServerCount {
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    pub(crate) traffic: Count,
+}
+
+impl ServerCount {
+    /// Its connections now.
+    pub(crate) fn connections(self) -> u64 {
+        // A connection may begin between the two reads.
+        self.began.saturating_sub(self.ended)
+    }
+}
+
+impl std::ops::Add for ServerCount {
+    type Output = ServerCount;
+
+    fn add(self, more: ServerCount) -> ServerCount {
+        ServerCount {
+            began: self.began + more.began,
+            ended: self.ended + more.ended,
+            traffic: self.traffic + more.traffic,
+        }
+    }
+}
+
+/// Slots of a chunk.
+const CHUNK: usize = 64;
+
+/// One worker's counters of servers, by slot. A clone shares them. Chunks are never freed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerCells(Arc<Vec<Arc<[ServerCell]>>>);
+
+impl ServerCells {
+    /// Provides cells for a slot, which are zero. No worker uses it.
+    pub(crate) fn begin(&mut self, slot: ServerSlot) {
+        while self.0.len() * CHUNK <= slot.index() {
+            Arc::make_mut(&mut self.0).push((0..CHUNK).map(|_| ServerCell::default()).collect());
+        }
+        if let Some(cell) = self.cell(slot) {
+            cell.began.reset();
+            cell.ended.reset();
+            cell.traffic.reset();
+        }
+    }
+
+    /// Counts a connection that begins, on the worker that owns the cells.
+    pub(crate) fn connection_began(&self, slot: ServerSlot) {
+        self.cell(slot).into_iter().for_each(|cell| cell.began.add(1));
+    }
+
+    /// Counts a connection that has ended, with all its packets, on the worker that owns the cells.
+    pub(crate) fn connection_ended(&self, slot: ServerSlot, traffic: Count) {
+        if let Some(cell) = self.cell(slot) {
+            cell.traffic.add(traffic);
+            cell.ended.add(1);
+        }
+    }
+
+    /// The counters of a slot.
+    pub(crate) fn read(&self, slot: ServerSlot) -> ServerCount {
+        let count = self.cell(slot).map(|cell| {
+            let ended = cell.ended.read();
+            ServerCount { ended, began: cell.began.read(), traffic: cell.traffic.read() }
+        });
+        count.unwrap_or_default()
+    }
+
+    fn cell(&self, slot: ServerSlot) -> Option<&ServerCell> {
+        self.0.get(slot.index() / CHUNK)?.get(slot.index() % CHUNK)
+    }
+}
