@@ -6,11 +6,14 @@
 use crate::entropy::ReseedTimer;
 use crate::host::{Host, PortLosses, PortStatus, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
-use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, RuleCount, SavedState, StatefulChange};
+use mmb_engine::{
+    CONNECTION_BYTES, Engine, OrderedServer, PortSpec, PublishError, RuleCount, SavedState, ServerTraffic,
+    StatefulChange, UnknownServer,
+};
 use mmb_language::{Command, with_id};
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
-use mmb_policy::{Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore};
+use mmb_policy::{Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore, ServerCommand};
 use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -146,9 +149,23 @@ impl Daemon {
     }
 
     /// Lets all counters begin at zero again. The counters of workers and devices go on: what they hold now is subtracted from then on.
-    pub(crate) fn clear_counters(&mut self) {
+    /// `live` are the packets that servers' connections have now.
+    pub(crate) fn clear_counters(&mut self, live: &ServerTraffic) {
         self.engine.clear_counters();
+        self.engine.clear_server_counters(live);
         self.losses_before = self.host.ports().into_iter().map(|port| (port.name, port.losses)).collect();
+    }
+
+    /// Applies what a client says about a server, and returns what it is now in each rule that has it.
+    ///
+    /// # Errors
+    /// There is no such server.
+    pub(crate) fn order_server(
+        &mut self,
+        now_ms: u64,
+        command: &ServerCommand,
+    ) -> Result<Vec<OrderedServer>, UnknownServer> {
+        self.engine.order_server(now_ms, command)
     }
 
     /// Adds the counters of an earlier run: those of rules to the rules in force with the same ids and texts, those of drops and ports by name.
@@ -442,7 +459,7 @@ fn is_default(policy: &Policy) -> bool {
 pub(crate) fn is_change(command: &Command) -> bool {
     match command {
         Command::List { .. } | Command::Show(_) | Command::Monitor => false,
-        Command::Kill(_) | Command::ClearCounters => false,
+        Command::Kill(_) | Command::Server(_) | Command::ClearCounters => false,
         Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::Flush => {
             true
         }

@@ -8,6 +8,7 @@
 mod connection_answers;
 mod pending;
 mod rates;
+mod server_answers;
 mod state_transfer;
 
 use crate::commit_queue::CommitQueue;
@@ -292,11 +293,14 @@ impl Responder<'_> {
             Command::Show(Show::Streams { .. }) => Topic::Streams,
             Command::Show(Show::StreamSummary) => Topic::StreamSummary,
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
+            Command::Show(Show::Servers { .. }) => Topic::Servers,
             Command::Monitor => Topic::Monitor,
             Command::Kill(filter) => return self.kill(filter),
+            Command::Server(command) => return self.order_server(command),
             Command::ClearCounters => {
                 self.fold_counters();
-                self.daemon().clear_counters();
+                let live = self.server_traffic();
+                self.daemon().clear_counters(&live);
                 return self.send(&Answer::Cleared("counters".to_owned())).map(Ok);
             }
             Command::DelKill(id) => {
@@ -319,6 +323,7 @@ impl Responder<'_> {
             }
             Command::Show(Show::StreamSummary) => return self.stream_summary(),
             Command::Show(Show::Rates) => return self.rates(),
+            Command::Show(Show::Servers { terse }) => return self.servers(*terse).map(Ok),
             Command::Monitor => return self.monitor(),
             Command::Show(show) => {
                 if status::has_counters(*show) {

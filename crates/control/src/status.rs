@@ -19,7 +19,8 @@ const MANY_TABLES: usize = 64;
 /// The cycles that a packet without a match in a table costs. Filters of few tables stay in the cache.
 const TABLE_CYCLES: &str = "4 to 9";
 
-/// Returns the answer to `show`, except what takes time: what the workers are asked for (lists of connections, the numbers of streams), and rates.
+/// Returns the answer to `show`, except what takes time: what the workers are asked for (lists of connections and servers, the numbers of streams), and
+/// rates.
 pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
     match show {
         Show::Tables => tables(daemon),
@@ -30,7 +31,8 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Settings => settings(daemon),
         Show::Version => vec![version(daemon)],
         Show::ConnSummary => vec![connections(daemon)],
-        Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary | Show::Rates => Vec::new(),
+        Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary => Vec::new(),
+        Show::Rates | Show::Servers { .. } => Vec::new(),
     }
 }
 
@@ -45,7 +47,8 @@ pub(crate) fn has_counters(show: Show) -> bool {
         | Show::Connections { .. }
         | Show::Streams { .. }
         | Show::StreamSummary
-        | Show::Rates => false,
+        | Show::Rates
+        | Show::Servers { .. } => false,
     }
 }
 
@@ -141,7 +144,7 @@ fn settings(daemon: &Daemon) -> Vec<Answer> {
 }
 
 /// Drop reasons of connections begin with one of these.
-const REFUSALS: [&str; 3] = ["conn-", "nat-", "fragment-"];
+const REFUSALS: [&str; 4] = ["conn-", "lb-", "nat-", "fragment-"];
 
 fn connections(daemon: &Daemon) -> Answer {
     let summary = daemon.engine().connections().summary();

@@ -3,7 +3,7 @@
 use mmb_policy::policy::{Policy, PolicyError};
 use mmb_policy::rule::{Rule, RuleId};
 use mmb_policy::setting_table::Setting;
-use mmb_policy::{ConnectionFilter, PatternList};
+use mmb_policy::{ConnectionFilter, PatternList, ServerCommand};
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Command {
     Patterns(String, PatternList),
     /// `conn kill FILTER…`
     Kill(ConnectionFilter),
+    /// `server ORDER VALUE …`
+    Server(ServerCommand),
     /// `monitor`
     Monitor,
     /// `clear counters`
@@ -78,6 +80,11 @@ pub enum Show {
     StreamSummary,
     /// The numbers of connections that exist, were made and were refused.
     ConnSummary,
+    /// The servers of rules that balance.
+    Servers {
+        /// Without their packets, which connections are asked for.
+        terse: bool,
+    },
 }
 
 /// The change that a command made to a policy.
@@ -127,6 +134,7 @@ impl Command {
             Command::Set(_) => "set",
             Command::Patterns(..) => "patterns",
             Command::Kill(_) => "conn",
+            Command::Server(_) => "server",
             Command::Monitor => "monitor",
             Command::ClearCounters => "clear",
         }
@@ -166,6 +174,7 @@ impl Command {
             Command::List { .. }
             | Command::Show(_)
             | Command::Kill(_)
+            | Command::Server(_)
             | Command::Monitor
             | Command::ClearCounters => {
                 return Err(CommandRefusal::NoChange(self.name()));

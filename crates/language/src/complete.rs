@@ -149,6 +149,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         | Expect::Weight
         | Expect::Percentage
         | Expect::Text
+        | Expect::Server
         | Expect::End => {}
     }
 }
@@ -221,6 +222,15 @@ mod tests {
         assert_eq!(texts("show connections state tcp-dport 80 state fin"), ["fin-wait"]);
         assert_eq!(texts("show connections ip-proto ud"), ["udp", "udplite"]);
         assert_eq!(texts("conn "), ["kill"]);
+        assert_eq!(texts("server "), ["up", "drain", "down", "healthy", "failed"]);
+        assert_eq!(texts("server down "), [""; 0]);
+        assert_eq!(texts("server down 10.0.0.1 "), ["in", "because", "--kill"]);
+        assert_eq!(texts("server down 10.0.0.1 in "), ["3", "34"]);
+        assert_eq!(texts("server down 10.0.0.1 in 3 "), ["because", "--kill"]);
+        assert_eq!(texts("server down 10.0.0.1 because \"it burns\" "), ["--kill"]);
+        assert_eq!(texts("show se"), ["settings", "servers"]);
+        assert_eq!(texts("show servers "), ["--terse"]);
+        assert_eq!(texts("show servers --terse "), [""; 0]);
         assert_eq!(texts("clear "), ["counters"]);
         assert_eq!(texts("clear counters "), [""; 0]);
         assert_eq!(texts("conn kill a"), ["all"]);

@@ -112,6 +112,7 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::SelectAll => give("all", "removes every option"),
         Expect::Text => give("\"TEXT\"", "a text of at most 256 bytes"),
         Expect::Percentage => give("<PERCENT>", "0 to 100 in steps of 0.001; without it every packet"),
+        Expect::Server => give("<VALUE>", "an address or a port that `show servers` shows"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::End => give("<end>", "the command is complete"),
     }

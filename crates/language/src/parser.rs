@@ -6,6 +6,7 @@
 pub(crate) mod filter;
 mod remedy;
 pub(crate) mod rule;
+pub(crate) mod server;
 mod unknown;
 
 use crate::check::stream::{is_list_name, no_list_name};
@@ -24,7 +25,7 @@ use mmb_policy::setting_table::{self, Setting, SettingInfo};
 
 /// Follows `clear`.
 pub(crate) const COUNTERS: &str = "counters";
-/// May follow `list`.
+/// May follow `list` and `show servers`.
 pub(crate) const TERSE: &str = "--terse";
 /// May follow `del ID`.
 pub(crate) const KILL: &str = "--kill";
@@ -118,6 +119,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Conn => self.conn()?,
             Verb::Clear => self.clear()?,
             Verb::Patterns => self.patterns()?,
+            Verb::Server => CommandSyntax::Other(self.server()?),
             _ => CommandSyntax::Other(self.simple(info)?),
         };
         self.end(info)?;
@@ -141,7 +143,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Set => Command::Set(self.setting()?),
             Verb::Monitor => Command::Monitor,
             Verb::Add | Verb::AddStateful | Verb::Show => return None,
-            Verb::Conn | Verb::Clear | Verb::Patterns => return None,
+            Verb::Conn | Verb::Clear | Verb::Patterns | Verb::Server => return None,
             Verb::Apply | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
                 let span = self.last_span();
                 let message =
@@ -255,6 +257,10 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                     Show::Streams { .. } => self
                         .shown_connections()
                         .map(|(filter, verbose)| CommandSyntax::Streams(filter, verbose)),
+                    Show::Servers { .. } => {
+                        let terse = self.take_word(TERSE);
+                        Some(CommandSyntax::Other(Command::Show(Show::Servers { terse })))
+                    }
                     show => Some(CommandSyntax::Other(Command::Show(*show))),
                 };
             }

@@ -10,6 +10,7 @@ use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::parser::filter::{SUMMARY, VERBOSE};
 use crate::parser::rule::WEIGHT;
+use crate::parser::server::{BECAUSE, IN, ORDERS};
 use crate::setting;
 use crate::target;
 use crate::target::info::{Slot, TargetInfo};
@@ -78,6 +79,8 @@ pub(crate) enum Expect {
     Percentage,
     /// A text in quotes.
     Text,
+    /// A server of a rule.
+    Server,
     /// One of these words, each with its help.
     Choice(&'static [(&'static str, &'static str)]),
     /// The end of the command.
@@ -171,6 +174,7 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             }
             _ => Vec::new(),
         },
+        Argument::Server => server_expectations(rest),
         Argument::Counters => {
             only(Expect::Word(parser::COUNTERS, "of rules, drops, ports, stages and connections"))
         }
@@ -188,6 +192,31 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
                 walk.step(&token.kind);
             }
             walk.expects()
+        }
+    }
+}
+
+fn server_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let [_, _, rest @ ..] = tokens else {
+        return vec![if tokens.is_empty() { Expect::Choice(&ORDERS) } else { Expect::Server }];
+    };
+    let has = |word: &str| rest.iter().any(|token| token.word() == word);
+    match rest.last().map_or("", Token::word) {
+        IN => vec![Expect::RuleId],
+        BECAUSE => vec![Expect::Text],
+        _ => {
+            let mut expects = Vec::new();
+            if !has(IN) && !has(BECAUSE) {
+                expects.push(Expect::Word(IN, "only as a server of this rule"));
+            }
+            if !has(BECAUSE) {
+                expects.push(Expect::Word(BECAUSE, "the reason, which `show servers` shows"));
+            }
+            if !has(parser::KILL) {
+                expects.push(Expect::Word(parser::KILL, "ends the server's connections too"));
+            }
+            expects.push(Expect::End);
+            expects
         }
     }
 }
@@ -216,6 +245,9 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
                     ));
                 }
                 return expects;
+            }
+            Some((_, Show::Servers { .. }, _)) if tokens.len() == at + 1 => {
+                return vec![Expect::Word(parser::TERSE, "without packets and bytes"), Expect::End];
             }
             Some(_) => return vec![Expect::End],
         }

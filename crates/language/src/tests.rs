@@ -3,7 +3,9 @@
 use crate::{Command, Print, parse_command, parse_policy, parse_policy_with};
 use mmb_policy::arbitrary::{RuleOptions, rule};
 use mmb_policy::field::Writable;
-use mmb_policy::{FieldId, PatternList, Policy, Target, Test};
+use mmb_policy::{
+    FieldId, PatternList, Policy, RuleId, ServerCommand, ServerName, ServerOrder, Target, Test,
+};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -33,6 +35,22 @@ proptest! {
             }
             other => prop_assert!(false, "{}: {:?}", text, other),
         }
+    }
+
+    /// A printed command about a server parses to itself, whatever the reason.
+    #[test]
+    fn printed_server_commands_parse_to_themselves(
+        order in prop::sample::select(ServerOrder::ALL.map(|(order, _)| order).to_vec()),
+        server in prop_oneof![any::<std::net::IpAddr>().prop_map(ServerName::Address), any::<u16>().prop_map(ServerName::Port)],
+        rule in prop::option::of((1_u32..).prop_map(RuleId)),
+        reason in prop::option::of(".{0,20}"),
+        kill in any::<bool>(),
+    ) {
+        let kill = kill && !matches!(order, ServerOrder::Up | ServerOrder::Healthy);
+        let command = Command::Server(ServerCommand { order, server, rule, reason, kill });
+        let text = command.to_string();
+        let (parsed, _) = parse_command(&text).map_err(|errors| TestCaseError::fail(format!("{text}: {errors:?}")))?;
+        prop_assert_eq!(parsed, command, "{}", text);
     }
 
     /// A printed policy parses to itself.

@@ -30,6 +30,8 @@ pub enum Verb {
     Patterns,
     /// `conn`
     Conn,
+    /// `server`
+    Server,
     /// `monitor`
     Monitor,
     /// `clear`
@@ -61,6 +63,8 @@ pub enum Argument {
     Show,
     /// An operation and the connections to which it applies.
     Conn,
+    /// What is with a server, and the server.
+    Server,
     /// The word `counters`.
     Counters,
     /// A port's name.
@@ -118,7 +122,7 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "show",
         Verb::Show,
-        "tables|ports|errors|runtime|rates|offload|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary",
+        "tables|ports|errors|runtime|rates|offload|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary|servers [--terse]",
         Argument::Show,
         false,
         "shows the state of mmb",
@@ -166,6 +170,14 @@ pub static COMMANDS: &[CommandInfo] = &[
     ),
     command("check", Verb::Check, "FILE", Argument::File, false, "checks a policy file and changes nothing"),
     command("conn", Verb::Conn, "kill FILTER…|all", Argument::Conn, false, "ends connections"),
+    command(
+        "server",
+        Verb::Server,
+        "up|drain|down|healthy|failed VALUE [in RULE] [because TEXT] [--kill]",
+        Argument::Server,
+        false,
+        "takes a server of lb out for new connections, or back; with --kill also ends its connections; `mmb health` tells healthy and failed",
+    ),
     command(
         "monitor",
         Verb::Monitor,
@@ -232,6 +244,11 @@ pub static SHOWS: &[(&str, Show, &str)] = {
             "streams",
             Show::Streams { filter: ConnectionFilter::ALL, verbose: false },
             "streams that rules follow; with a filter, those of connections that satisfy all of its conditions; `summary`: their numbers, memory and limits",
+        ),
+        (
+            "servers",
+            Show::Servers { terse: false },
+            "servers of rules with lb: their states and counters; with --terse without packets and bytes",
         ),
         ("conn summary", Show::ConnSummary, "numbers of connections that exist, were made and were refused"),
     ]

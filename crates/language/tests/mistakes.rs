@@ -10,7 +10,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "fush",
         &[
             "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `del`, `flush`, `list`, \
-        `show`, `enable`, `disable`, `set`, `patterns`, `conn`, `monitor` or `clear`; did you mean `flush`?",
+        `show`, `enable`, `disable`, `set`, `patterns`, `conn`, `server`, `monitor` or `clear`; did you mean `flush`?",
         ],
     ),
     ("", &["1: nothing to do; expected a command"]),
@@ -344,16 +344,16 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show tabels",
         &[
-            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
-        `connections`, `streams` or `conn`; \
+            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+        `connections`, `streams`, `servers` or `conn`; \
         did you mean `tables`?",
         ],
     ),
     (
         "show drops",
         &[
-            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
-        `connections`, `streams` or `conn`; \
+            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+        `connections`, `streams`, `servers` or `conn`; \
         did you mean `errors`?",
         ],
     ),
@@ -368,15 +368,15 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show",
         &[
-            "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
-        `connections`, `streams` or `conn`",
+            "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+        `connections`, `streams`, `servers` or `conn`",
         ],
     ),
     (
         "show ofload",
         &[
-            "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
-        `connections`, `streams` or `conn`; \
+            "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+        `connections`, `streams`, `servers` or `conn`; \
         did you mean `offload`?",
         ],
     ),
@@ -466,6 +466,27 @@ const TABLE: &[(&str, &[&str])] = &[
         "conn kill all rule 3",
         &["15: nothing more follows `conn kill FILTER…|all`; expected the end of the command"],
     ),
+    ("server", &["7: what is with the server?; expected `up`, `drain`, `down`, `healthy` or `failed`"]),
+    (
+        "server dwon 10.0.0.1",
+        &[
+            "8: a server cannot be `dwon`; expected `up`, `drain`, `down`, `healthy` or `failed`; did you mean `down`?",
+        ],
+    ),
+    ("server down", &["12: a server is missing; expected an address or a port of an `lb`"]),
+    ("server down web1", &["13: `web1` is no server; expected an address or a port of an `lb`"]),
+    ("server down 70000", &["13: `70000` is no server; expected an address or a port of an `lb`"]),
+    ("server down ::1 in lan", &["20: `lan` is no id of a rule; expected a number 1 to 4294967295"]),
+    ("server down ::1 because", &["24: a reason is missing; expected a \"text\""]),
+    ("server up ::1 --kill", &["15: `up` ends no connections; expected the end of the command"]),
+    (
+        "server down ::1 --kill now",
+        &[
+            "24: nothing more follows `server up|drain|down|healthy|failed VALUE [in RULE] [because TEXT] [--kill]`; \
+        expected the end of the command",
+        ],
+    ),
+    ("show servers all", &["14: nothing more follows what is to be shown; expected the end of the command"]),
     ("clear", &["6: what to clear?; expected `counters`"]),
     ("clear counter", &["7: `counter` cannot be cleared; expected `counters`; did you mean `counters`?"]),
     ("clear counters 5", &["16: nothing more follows `clear counters`; expected the end of the command"]),

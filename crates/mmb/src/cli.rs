@@ -2,10 +2,12 @@
 //! completions of the shells are made from these types.
 
 mod bench;
+mod health;
 mod import;
 mod web;
 
 pub(crate) use bench::{BenchArgs, ClassifierArg, OrderArg, TrafficArg, WorkloadArg};
+pub(crate) use health::HealthArgs;
 pub(crate) use import::{
     ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, HostAddress, HostArgs, ImportFiles, ImportFrom,
     IptablesArgs, PortlessArg,
@@ -63,6 +65,8 @@ pub(crate) enum CliCommand {
     Web(WebArgs),
     /// Shows on the terminal what happens now: rates of ports, rules, connections and drops, and the load of workers
     Top,
+    /// Checks the servers of load balancers, and tells the daemon which of them answer
+    Health(HealthArgs),
     /// Measures the cost of a policy, in cycles per packet
     Bench(BenchArgs),
     /// Translates filters of other programs to a policy
@@ -98,6 +102,8 @@ pub(crate) enum CliCommand {
     Save(PolicyFile),
     /// `conn`
     Conn(CommandWords),
+    /// `server`
+    Server(CommandWords),
     /// `monitor`
     Monitor(CommandWords),
     /// `clear`

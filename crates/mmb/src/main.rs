@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod completions;
 mod explain;
+mod health;
 mod import;
 mod man;
 mod output;
@@ -54,6 +55,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Explain(args) => return explain::main(&args, &global),
         CliCommand::Web(args) => return web::main(args, global),
         CliCommand::Top => return top::main(&client_options(global)),
+        CliCommand::Health(args) => return health::main(&args, &global),
         CliCommand::Bench(args) => return bench::main(&args, &global),
         CliCommand::Man(args) => return man::main(&args),
         CliCommand::Add(words) => ("add", words.words),
@@ -74,6 +76,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         }
         CliCommand::Save(policy) => ("save", vec![policy.file]),
         CliCommand::Conn(words) => ("conn", words.words),
+        CliCommand::Server(words) => ("server", words.words),
         CliCommand::Clear(words) => ("clear", words.words),
         CliCommand::Monitor(words) => ("monitor", words.words),
         CliCommand::SaveState(state) => ("save-state", vec![state.file]),

@@ -8,6 +8,7 @@ mod counters;
 mod log;
 mod offload;
 mod rates;
+mod servers;
 
 pub use connections::{
     ConnectionLine, ConnectionPlace, CountLine, DigestLine, EndsLine, EventKind, EventLine, LeftOutLine,
@@ -22,6 +23,7 @@ pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 pub use rates::{
     ConnectionRate, DropRate, MomentLine, PortRate, Rate, RateLine, RateLines, RuleRate, WorkerRate,
 };
+pub use servers::{ServerLine, ServerStateLine};
 
 use crate::VERSION;
 use serde::{Deserialize, Serialize};
@@ -102,6 +104,10 @@ pub enum Answer {
     Lost(u64),
     /// The numbers of connections whose rules were removed or replaced.
     Affected(AffectedLine),
+    /// A server of a rule that balances.
+    Server(ServerLine),
+    /// A server whose state a command sets.
+    ServerState(ServerStateLine),
     /// The number of connections that were ended.
     Killed(CountLine),
     /// What begins at zero again: `counters`.
@@ -172,6 +178,8 @@ pub enum Topic {
     StreamSummary,
     /// `show conn summary`
     ConnSummary,
+    /// `show servers`
+    Servers,
     /// `monitor`
     Monitor,
 }

@@ -5,6 +5,7 @@ use super::connection_listing::{self, ConnectionListing};
 use super::log_listing;
 use super::offload::OffloadListing;
 use super::rates::show_rates;
+use super::server_listing;
 use super::stream_listing::{self, StreamListing};
 use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
@@ -12,8 +13,8 @@ use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, PatternsLine, PortLine,
-    PortLossLine, RateLines, ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
-    WorkerLine,
+    PortLossLine, RateLines, ReasonLine, RuleLine, ServerLine, StageLine, TableLine, TableMemoryLine, Topic,
+    TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -61,6 +62,7 @@ enum HumanSection {
     },
     Offload(OffloadListing),
     Rates(Box<RateLines>),
+    Servers(Vec<ServerLine>),
     Settings(Vec<(String, String)>),
     Connections(ConnectionListing),
     Streams(StreamListing),
@@ -112,6 +114,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::PortOffload(line), HumanSection::Offload(listing)) => listing.ports.push(line),
             (Answer::KeptFlows(line), HumanSection::Offload(listing)) => listing.kept.push(line),
             (Answer::Rate(line), HumanSection::Rates(rates)) => rates.add(line),
+            (Answer::Server(line), HumanSection::Servers(servers)) => servers.push(line),
             (Answer::Setting(line), HumanSection::Settings(settings)) => {
                 settings.push((line.name, plain(&line.value)));
             }
@@ -203,6 +206,10 @@ impl HumanPrinter<'_> {
             Answer::Killed(line) => {
                 self.others += 1;
                 self.screen.text(&format!("{} ended\n", counted(line.connections, "connection")));
+            }
+            Answer::ServerState(line) => {
+                self.others += 1;
+                self.screen.text(&server_listing::state(&line));
             }
             Answer::Cleared(what) => {
                 self.others += 1;
@@ -319,6 +326,7 @@ impl HumanPrinter<'_> {
             }
             HumanSection::Offload(listing) => listing.end(screen),
             HumanSection::Rates(rates) => show_rates(screen, &rates),
+            HumanSection::Servers(servers) => server_listing::show(screen, &servers),
             HumanSection::Settings(settings) => {
                 let mut table = TextTable::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
                 settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
@@ -355,6 +363,7 @@ impl HumanSection {
             },
             Topic::Offload => HumanSection::Offload(OffloadListing::default()),
             Topic::Rates => HumanSection::Rates(Box::default()),
+            Topic::Servers => HumanSection::Servers(Vec::new()),
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),

@@ -6,8 +6,8 @@ use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, OffloadLine, PatternsLine,
-    PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, StageLine, TableLine, TableMemoryLine,
-    Topic, TrafficLine, WorkerLine,
+    PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, ServerStateLine, StageLine, TableLine,
+    TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -83,6 +83,9 @@ struct JsonChange {
     /// What begins at zero again.
     #[serde(skip_serializing_if = "Option::is_none")]
     cleared: Option<String>,
+    /// Servers whose state was set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<ServerStateLine>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<Value>,
 }
@@ -108,6 +111,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::Rule(rule), JsonSection::Array { .. }) => self.element(&rule),
             (Answer::DroppedByFormerRules(line), JsonSection::Array { former, .. }) => *former = Some(line),
             (Answer::Connection(line), JsonSection::Array { .. }) => self.element(&line),
+            (Answer::Server(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Event(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::StreamEvent(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Log(line), JsonSection::Events) => self.write_line(&json!(line)),
@@ -159,6 +163,14 @@ impl AnswerPrinter for JsonPrinter<'_> {
         self.finish_section();
         let Some(count) = end.change else {
             let Some(changes) = self.changes else { return };
+            if !changes.servers.is_empty() {
+                let mut servers = json!({ "servers": changes.servers });
+                if let Some(killed) = changes.killed {
+                    servers["killed"] = json!(killed);
+                }
+                self.screen.text(&format!("{servers}\n"));
+                return;
+            }
             if let Some(killed) = changes.killed {
                 self.screen.text(&format!("{}\n", json!({ "killed": killed })));
             }
@@ -205,6 +217,7 @@ impl JsonPrinter<'_> {
             Answer::Affected(line) => changes.connections = Some(line),
             Answer::Cleared(what) => changes.cleared = Some(what),
             Answer::Killed(line) => changes.killed = Some(line.connections),
+            Answer::ServerState(line) => changes.servers.push(line),
             Answer::Patterns(line) => changes.patterns.push(line),
             Answer::Setting(line) => {
                 changes.settings.insert(line.name, line.value);
@@ -267,6 +280,7 @@ impl JsonSection {
             Topic::Rules => JsonSection::Array { name: "rules", is_open: false, former: None },
             Topic::Connections => JsonSection::Array { name: "connections", is_open: false, former: None },
             Topic::Streams => JsonSection::Array { name: "streams", is_open: false, former: None },
+            Topic::Servers => JsonSection::Array { name: "servers", is_open: false, former: None },
             Topic::ConnSummary | Topic::StreamSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new(), None),

@@ -25,6 +25,15 @@ impl std::fmt::Display for Command {
             Command::Patterns(name, list) => f.write_str(&pattern_list(name, list)),
             Command::Kill(ConnectionFilter::ALL) => f.write_str("conn kill all"),
             Command::Kill(filter) => write!(f, "conn kill {}", filter.text()),
+            Command::Server(command) => {
+                write!(f, "server {} {}", command.order.word(), command.server)?;
+                command.rule.map_or(Ok(()), |rule| write!(f, " in {rule}"))?;
+                if let Some(reason) = &command.reason {
+                    f.write_str(" because ")?;
+                    bytes(f, reason.as_bytes())?;
+                }
+                f.write_str(if command.kill { " --kill" } else { "" })
+            }
             Command::ClearCounters => f.write_str("clear counters"),
             Command::Monitor => f.write_str("monitor"),
         }
@@ -67,6 +76,7 @@ impl std::fmt::Display for Show {
             Show::Connections { filter, verbose } | Show::Streams { filter, verbose } => {
                 write!(f, " {}{}", filter.text(), verbosity(*verbose))
             }
+            Show::Servers { terse: true } => f.write_str(" --terse"),
             _ => Ok(()),
         }
     }

@@ -97,6 +97,7 @@ fn is_question(command: &Command) -> bool {
         | Command::Set(_)
         | Command::Patterns(..)
         | Command::Kill(_)
+        | Command::Server(_)
         | Command::ClearCounters => false,
     }
 }
