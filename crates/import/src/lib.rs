@@ -1,6 +1,6 @@
-//! Policies from the filters of other programs: ClassBench filter sets and iptables dumps.
+//! Policies from the filters of other programs: ClassBench filter sets, iptables dumps and rule sets of nftables.
 //!
-//! A reader ([`classbench`], [`iptables`]) parses a file. The packets that a filter matches become exact
+//! A reader ([`classbench`], [`iptables`], [`nftables`]) parses a file. The packets that a filter matches become exact
 //! `PacketCube`s; `language` writes them as rules, and a [`PolicyDraft`] collects the rules with ascending priorities, so
 //! that the first match of the original has the best priority of the policy. A draft also lists everything that it leaves out.
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ mod edit;
 pub mod iptables;
 mod language;
 mod netfilter;
+pub mod nftables;
 mod set;
 
 pub use cube::Family;

@@ -9,8 +9,8 @@ mod web;
 pub(crate) use bench::{BenchArgs, ClassifierArg, OrderArg, TrafficArg, WorkloadArg};
 pub(crate) use health::HealthArgs;
 pub(crate) use import::{
-    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, HostAddress, HostArgs, ImportFiles, ImportFrom,
-    IptablesArgs, PortlessArg,
+    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, HookArg, HostAddress, HostArgs, ImportFiles, ImportFrom,
+    IptablesArgs, NftablesArgs, PortlessArg,
 };
 pub(crate) use web::WebArgs;
 

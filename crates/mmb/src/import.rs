@@ -3,14 +3,15 @@
 //! mmb lists everything that a policy leaves out, on standard error and as comments in the policy; the exit status is 1 then.
 
 use crate::cli::{
-    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, HostAddress, HostArgs, ImportFiles, ImportFrom,
-    IptablesArgs, PortlessArg,
+    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, HookArg, HostAddress, HostArgs, ImportFiles,
+    ImportFrom, IptablesArgs, NftablesArgs, PortlessArg,
 };
 use crate::output;
 use anyhow::{Context, bail};
 use mmb_client::policy_file::{self, name};
 use mmb_import::classbench::{self, ClassbenchOptions};
 use mmb_import::iptables::{self, IpSets, IptablesOptions};
+use mmb_import::nftables::{self, NftablesOptions, PacketPath};
 use mmb_import::{Family, HostAddresses, ImportVerdict, PolicyDraft, count};
 use serde_json::json;
 use std::path::Path;
@@ -27,6 +28,7 @@ pub(crate) fn main(from: &ImportFrom, global: &Global) -> anyhow::Result<ExitCod
     let (files, draft) = match from {
         ImportFrom::Classbench(args) => (&args.files, from_classbench(args)?),
         ImportFrom::Iptables(args) => (&args.files, from_iptables(args)?),
+        ImportFrom::Nftables(args) => (&args.files, from_nftables(args)?),
     };
     finish(files, &draft, global)
 }
@@ -62,6 +64,18 @@ fn from_iptables(args: &IptablesArgs) -> anyhow::Result<PolicyDraft> {
     let mut draft = PolicyDraft::default();
     iptables::translate(&text, args.chain.name(), &options, &mut draft)
         .with_context(|| name(&args.files.file))?;
+    Ok(draft)
+}
+
+fn from_nftables(args: &NftablesArgs) -> anyhow::Result<PolicyDraft> {
+    let text = read(&args.files.file)?;
+    let path = match args.hook {
+        HookArg::Forward => PacketPath::Forward,
+        HookArg::Input => PacketPath::Input,
+    };
+    let options = NftablesOptions { path, addresses: addresses(&args.host), path_mtu: args.host.mtu };
+    let mut draft = PolicyDraft::default();
+    nftables::translate(&text, &options, &mut draft).with_context(|| name(&args.files.file))?;
     Ok(draft)
 }
 

@@ -13,6 +13,7 @@ mod view;
 mod walk;
 
 pub(crate) use policy::translate;
+pub(crate) use ruleset::bits_in;
 pub(crate) use ruleset::{
     Action, Chain, ChainId, Edit, EditRule, Hook, HookKind, Pool, Reason, Rule, Ruleset, Step, Translation,
 };

@@ -116,12 +116,10 @@ fn of_ports(
     reasons: &mut Vec<Reason>,
 ) {
     let mut rest = Some(cube.clone());
-    let mut found = false;
     for (name, address) in hosts.of_ports(cube.family) {
         let port = PortNameSet::one(name);
         let part = if is_source { cube.clone().leaving(&port) } else { cube.clone().entering(&port) };
         if let Some(part) = part {
-            found = true;
             mapped(&part, pool, Some(address), is_source, rules, reasons);
         }
         let others = port.others();
@@ -137,7 +135,7 @@ fn of_ports(
                 "the address of {what} is not in the dump: name it with --address {port}=ADDRESS"
             ));
         }
-        PortNameSet::But(_) if !found => reasons.push(
+        PortNameSet::But(_) if hosts.of_ports(cube.family).is_empty() => reasons.push(
             "the addresses of the ports are not in the dump: name them with --address PORT=ADDRESS"
                 .to_owned(),
         ),

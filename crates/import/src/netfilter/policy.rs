@@ -13,7 +13,7 @@ use super::ruleset::{EditRule, Hook, HookKind, MAX_CUBES, MAX_PAIRS, MAX_RULES, 
 use super::view::{PacketClass, Received, received_exactly, subtract};
 use super::walk::{ChainWalk, Entry, HookList, Item, Outcome};
 use crate::cube::{Dim, Family, PacketCube, states};
-use crate::draft::{Effect, ImportVerdict, Place, PolicyDraft, Remarks};
+use crate::draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, Remarks};
 use crate::language;
 use mmb_policy::{CtState, Intervals};
 use std::collections::BTreeSet;
@@ -291,8 +291,27 @@ impl<'a> PolicyWriter<'a, '_> {
         Ok(())
     }
 
-    /// Adds the verdicts of lists for classes of packets: the drops of all but the longest list, and then the longest one.
+    /// Adds the verdicts of lists for classes of packets. Lists about different families have a policy for each.
     fn verdicts(
+        &mut self,
+        lists: &[&HookList<'_>],
+        classes: &[PacketClass],
+        extent: Extent,
+    ) -> Result<(), RulesetError> {
+        let alike = lists.windows(2).all(|two| two[0].families == two[1].families);
+        if alike {
+            return self.verdicts_of(lists, classes, extent);
+        }
+        for class in classes {
+            let of_family: Vec<&HookList<'_>> =
+                lists.iter().copied().filter(|list| list.families.contains(&class.cube.family)).collect();
+            self.verdicts_of(&of_family, std::slice::from_ref(class), extent)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the verdicts of lists: the drops of all but the longest list, and then the longest one.
+    fn verdicts_of(
         &mut self,
         lists: &[&HookList<'_>],
         classes: &[PacketClass],
@@ -308,7 +327,7 @@ impl<'a> PolicyWriter<'a, '_> {
         let Some(longest) = longest else { return Ok(()) };
         for item in &lists[longest].items {
             match item {
-                Item::LeftOut(left_out) if extent == Extent::All => self.draft.leave_out(left_out.clone()),
+                Item::LeftOut(left_out) if extent == Extent::All => self.leave_out_item(left_out),
                 Item::LeftOut(_) => {}
                 Item::Entry(entry) => {
                     if let Outcome::Verdict(verdict) = entry.outcome {
@@ -333,7 +352,7 @@ impl<'a> PolicyWriter<'a, '_> {
             let entry = match item {
                 Item::LeftOut(left_out) => {
                     if extent == Extent::All {
-                        self.draft.leave_out(left_out.clone());
+                        self.leave_out_item(left_out);
                     }
                     continue;
                 }
@@ -463,6 +482,13 @@ impl<'a> PolicyWriter<'a, '_> {
         let to_host =
             class.cube.clone().with(Dim::State, &new).and_then(|cube| cube.with(Dim::Destination, &host));
         self.ruleset.is_forwarding && to_host.is_some()
+    }
+
+    /// Lists an omission of a list, once though the list is written for each family.
+    fn leave_out_item(&mut self, left_out: &LeftOut) {
+        if !self.draft.left_out.contains(left_out) {
+            self.draft.leave_out(left_out.clone());
+        }
     }
 
     fn leave_out(&mut self, entry: &Entry<'_>, reason: String, effect: Effect) {

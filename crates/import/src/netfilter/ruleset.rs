@@ -126,6 +126,8 @@ pub(crate) enum Step {
     Unknown(Reason),
     /// Something is done with the packet.
     Act(Action),
+    /// An action by the value of fields: the rule ends with it.
+    Branch(Vec<(Vec<PacketCube>, Action)>),
 }
 
 /// What a rule does with a packet.

@@ -86,9 +86,19 @@ impl PacketClass {
         let cube = self.cube.and(&cube)?;
         Some(match reason {
             None => Received::All(cube),
-            Some(reason) => Received::Some(cube, reason),
+            Some(reason) => Received::Some(possible(cube)?, reason),
         })
     }
+}
+
+/// The packets of a cube that exist: only ICMP errors are related to a connection.
+fn possible(cube: PacketCube) -> Option<PacketCube> {
+    if cube.allowed(Dim::Proto).contains(cube.family.icmp().into()) {
+        return Some(cube);
+    }
+    let related = states(&[CtState::Related, CtState::RelatedReply]);
+    let others = Dim::State.all(cube.family).minus(&related);
+    cube.with(Dim::State, &others)
 }
 
 /// The received packets that look to a hook like those of some cubes, where all rules that match a packet count: in each special class

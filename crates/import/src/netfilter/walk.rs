@@ -10,7 +10,7 @@ use super::ruleset::{
     Action, Chain, ChainId, Edit, Hook, HookKind, MAX_CUBES, MAX_DEPTH, MAX_STEPS, Rule, Ruleset,
     RulesetError, Step, Translation,
 };
-use crate::cube::{Dim, PacketCube, PortNameSet};
+use crate::cube::{Dim, Family, PacketCube, PortNameSet};
 use crate::draft::{Effect, ImportVerdict, LeftOut, Place, Remarks, is_plain};
 use std::collections::BTreeSet;
 
@@ -19,6 +19,8 @@ use std::collections::BTreeSet;
 pub(super) struct HookList<'a> {
     /// What it decides.
     pub(super) kind: HookKind,
+    /// The families of its packets.
+    pub(super) families: &'a [Family],
     /// Its entries and omissions, in order.
     pub(super) items: Vec<Item<'a>>,
 }
@@ -111,7 +113,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
             comment: None,
             policy_of: Some(&chain.name),
         }));
-        Ok(HookList { kind: hook.kind, items: std::mem::take(&mut self.items) })
+        Ok(HookList { kind: hook.kind, families: &hook.families, items: std::mem::take(&mut self.items) })
     }
 
     /// Counts steps at a place.
@@ -164,7 +166,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                     "an earlier rule writes the field that it matches, and mmb matches packets as they arrive"
                         .to_owned()
                 }
-                Step::Match(_) | Step::Act(_) => continue,
+                Step::Match(_) | Step::Act(_) | Step::Branch(_) => continue,
             };
             if !reasons.contains(&reason) {
                 reasons.push(reason);
@@ -191,6 +193,14 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                     if action.ends_rule() {
                         return Ok(());
                     }
+                }
+                Step::Branch(branches) => {
+                    for (parts, action) in branches {
+                        self.report.asks_state |= parts.iter().any(asks_state);
+                        let cubes = self.product(&cubes, parts, &rule.place)?;
+                        self.act(rule, action, &cubes, packets)?;
+                    }
+                    return Ok(());
                 }
             }
         }
@@ -355,9 +365,10 @@ fn asks_state(cube: &PacketCube) -> bool {
 
 /// The actions of a rule.
 fn actions(rule: &Rule) -> impl Iterator<Item = &Action> {
-    rule.steps.iter().filter_map(|step| match step {
-        Step::Act(action) => Some(action),
-        Step::Match(_) | Step::Unknown(_) => None,
+    rule.steps.iter().flat_map(|step| match step {
+        Step::Act(action) => vec![action],
+        Step::Branch(branches) => branches.iter().map(|(_, action)| action).collect(),
+        Step::Match(_) | Step::Unknown(_) => Vec::new(),
     })
 }
 

@@ -11,6 +11,8 @@ pub(crate) enum ImportFrom {
     Classbench(ClassbenchArgs),
     /// Translates the output of iptables-save or ip6tables-save
     Iptables(IptablesArgs),
+    /// Translates the output of nft -j list ruleset
+    Nftables(NftablesArgs),
 }
 
 /// The input and the output of a translation.
@@ -97,6 +99,33 @@ pub(crate) struct IptablesArgs {
     /// What the dump does not contain.
     #[command(flatten)]
     pub(crate) host: HostArgs,
+}
+
+/// `mmb import nftables`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Rules that cannot be translated are listed by their handles (nft -a list ruleset), on standard error and as comments in the
+policy, each with what its omission does: the policy is stricter without an accept and looser without a drop. The exit status is
+then 1.")]
+pub(crate) struct NftablesArgs {
+    /// The files.
+    #[command(flatten)]
+    pub(crate) files: ImportFiles,
+    /// The hook that the policy is about, with those that packets pass before and behind it
+    #[arg(long, value_enum, default_value_t = HookArg::Forward)]
+    pub(crate) hook: HookArg,
+    /// What the rule set does not contain.
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+}
+
+/// Hooks about packets from a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HookArg {
+    /// Packets that the host forwards
+    Forward,
+    /// Packets to the host itself
+    Input,
 }
 
 /// What a rule set does not contain, but its host knows.

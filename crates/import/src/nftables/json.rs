@@ -1,0 +1,243 @@
+//! The output of `nft -j list ruleset` as data (libnftables-json(5)). What is not known is kept as it is, and gets its reason where it
+//! is used.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+/// A whole output.
+#[derive(Debug, Deserialize)]
+pub(super) struct Listing {
+    /// Its objects, in order.
+    pub(super) nftables: Vec<Object>,
+}
+
+/// An object of a rule set.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Object {
+    Known(Box<KnownObject>),
+    /// A table, a counter and so on, which no translation needs.
+    Other(IgnoredAny),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KnownObject {
+    Chain(ChainObject),
+    Rule(RuleObject),
+    Set(SetObject),
+    Map(SetObject),
+}
+
+/// A chain; a base chain has a type, a hook, a priority and a policy.
+#[derive(Debug, Deserialize)]
+pub(super) struct ChainObject {
+    pub(super) family: String,
+    pub(super) table: String,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) handle: u64,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    pub(super) hook: Option<String>,
+    #[serde(default)]
+    pub(super) prio: i64,
+    pub(super) dev: Option<Expr>,
+    pub(super) policy: Option<String>,
+}
+
+/// A rule.
+#[derive(Debug, Deserialize)]
+pub(super) struct RuleObject {
+    pub(super) family: String,
+    pub(super) table: String,
+    pub(super) chain: String,
+    #[serde(default)]
+    pub(super) handle: u64,
+    pub(super) comment: Option<String>,
+    #[serde(default)]
+    pub(super) expr: Vec<Value>,
+}
+
+/// A set, or a map from keys to values.
+#[derive(Debug, Deserialize)]
+pub(super) struct SetObject {
+    pub(super) family: String,
+    pub(super) table: String,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) flags: Vec<String>,
+    #[serde(default)]
+    pub(super) elem: Vec<Expr>,
+}
+
+/// A statement of a rule.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Statement {
+    Match(MatchStatement),
+    Accept(IgnoredAny),
+    Drop(IgnoredAny),
+    Continue(IgnoredAny),
+    Return(IgnoredAny),
+    Jump(ToChain),
+    Goto(ToChain),
+    Reject(IgnoredAny),
+    Vmap(Mapping),
+    Snat(NatStatement),
+    Dnat(NatStatement),
+    Masquerade(Option<NatStatement>),
+    Redirect(Option<NatStatement>),
+    Mangle(MangleStatement),
+    Counter(IgnoredAny),
+    Last(IgnoredAny),
+    Log(IgnoredAny),
+    Notrack(IgnoredAny),
+    Limit(IgnoredAny),
+    Quota(IgnoredAny),
+    Xt(IgnoredAny),
+    Flow(IgnoredAny),
+    Set(IgnoredAny),
+    #[serde(rename = "ct count")]
+    CtCount(IgnoredAny),
+    #[serde(rename = "ct helper")]
+    CtHelper(IgnoredAny),
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct MatchStatement {
+    pub(super) op: String,
+    pub(super) left: Expr,
+    pub(super) right: Expr,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ToChain {
+    pub(super) target: String,
+}
+
+/// A value of a map by a key.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Mapping {
+    pub(super) key: Expr,
+    pub(super) data: Expr,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct NatStatement {
+    pub(super) addr: Option<Expr>,
+    pub(super) port: Option<Expr>,
+    pub(super) flags: Option<Expr>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct MangleStatement {
+    pub(super) key: Expr,
+    pub(super) value: Expr,
+}
+
+/// An expression.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Expr {
+    Number(u64),
+    Text(String),
+    List(Vec<Expr>),
+    Tagged(Box<TaggedExpr>),
+    Other(Value),
+}
+
+/// An expression with a name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum TaggedExpr {
+    Payload(PayloadExpr),
+    Meta(KeyExpr),
+    Ct(KeyExpr),
+    Rt(KeyExpr),
+    Concat(Vec<Expr>),
+    Set(Vec<Expr>),
+    Map(Mapping),
+    Prefix(PrefixExpr),
+    Range([Expr; 2]),
+    #[serde(rename = "&")]
+    And(Vec<Expr>),
+    #[serde(rename = "|")]
+    Or(Vec<Expr>),
+    Elem(ElemExpr),
+    Fib(FibExpr),
+    #[serde(rename = "tcp option")]
+    TcpOption(OptionExpr),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PayloadExpr {
+    pub(super) protocol: String,
+    pub(super) field: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct KeyExpr {
+    pub(super) key: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PrefixExpr {
+    pub(super) addr: String,
+    pub(super) len: u8,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ElemExpr {
+    pub(super) val: Expr,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct FibExpr {
+    pub(super) result: String,
+    pub(super) flags: Expr,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct OptionExpr {
+    pub(super) name: String,
+    pub(super) field: Option<String>,
+}
+
+impl Expr {
+    /// The named expression, without the timeout and the comment of an element.
+    pub(super) fn tagged(&self) -> Option<&TaggedExpr> {
+        match self.value() {
+            Expr::Tagged(tagged) => Some(tagged),
+            Expr::Number(_) | Expr::Text(_) | Expr::List(_) | Expr::Other(_) => None,
+        }
+    }
+
+    /// The expression without the timeout and the comment of an element.
+    pub(super) fn value(&self) -> &Expr {
+        match self {
+            Expr::Tagged(tagged) => match &**tagged {
+                TaggedExpr::Elem(elem) => &elem.val,
+                _other => self,
+            },
+            Expr::Number(_) | Expr::Text(_) | Expr::List(_) | Expr::Other(_) => self,
+        }
+    }
+
+    /// The text.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self.value() {
+            Expr::Text(text) => Some(text),
+            Expr::Number(_) | Expr::List(_) | Expr::Tagged(_) | Expr::Other(_) => None,
+        }
+    }
+
+    /// Texts: one, or those of a list.
+    pub(super) fn texts(&self) -> Vec<&str> {
+        match self.value() {
+            Expr::List(list) => list.iter().filter_map(Expr::text).collect(),
+            other => other.text().into_iter().collect(),
+        }
+    }
+}
