@@ -8,7 +8,7 @@ use crate::policy_file::{self, CompileCheck, PolicyFileError};
 use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
 use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
-use crate::user_command::{ApplyCommand, CommandAction, UserCommand};
+use crate::user_command::{ApplyCommand, BatchCommand, CommandAction, UserCommand};
 use mmb_language::with_files;
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
@@ -140,6 +140,7 @@ impl CommandRunner<'_> {
                 })
             }
             CommandAction::Apply(command) => self.apply(command, json),
+            CommandAction::Batch(command) => self.batch(command, json),
             CommandAction::Save(name) => self.save(name, json),
             CommandAction::SaveState(name) => self.save_state(name, json),
             CommandAction::LoadState(name, verbose) => self.load_state(name, *verbose, json),
@@ -207,6 +208,16 @@ impl CommandRunner<'_> {
         let (text, files) = pattern_files(&text, &policy_file::directory(path))?;
         let sent = text.clone().into_owned();
         let request = if *dry_run { Request::DryRun(sent, *fate) } else { Request::Apply(sent, *fate) };
+        let request = attached(request, files);
+        self.show(SourceText::file(file, &text), true, json, |take| self.request(&request, take))
+    }
+
+    fn batch(&self, command: &BatchCommand, json: bool) -> Result<(), CommandError> {
+        let BatchCommand { file, dry_run } = command;
+        let path = Path::new(file);
+        let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
+        let (text, files) = pattern_files(&text, &policy_file::directory(path))?;
+        let request = Request::Batch { text: text.clone().into_owned(), dry_run: *dry_run };
         let request = attached(request, files);
         self.show(SourceText::file(file, &text), true, json, |take| self.request(&request, take))
     }

@@ -21,6 +21,8 @@ pub enum CommandAction {
     Language(String),
     /// `apply FILE`
     Apply(ApplyCommand),
+    /// `batch [FILE]`
+    Batch(BatchCommand),
     /// `monitor`: a command of the rule language whose answer has no end of its own.
     Monitor(String),
     /// `save FILE`
@@ -50,11 +52,21 @@ pub struct ApplyCommand {
     pub fate: ConnectionFate,
 }
 
+/// `batch [FILE] [--dry-run]`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchCommand {
+    /// The file of commands; `-` is standard input.
+    pub file: String,
+    /// Nothing is changed.
+    pub dry_run: bool,
+}
+
 impl CommandAction {
     /// Returns the name of the file that the action reads or writes.
     pub(crate) fn file(&self) -> Option<&str> {
         match self {
             CommandAction::Apply(ApplyCommand { file: name, .. })
+            | CommandAction::Batch(BatchCommand { file: name, .. })
             | CommandAction::Save(name)
             | CommandAction::SaveState(name)
             | CommandAction::LoadState(name, _)
@@ -107,6 +119,17 @@ impl UserCommand {
                 let options = options.into_iter().map(String::as_str);
                 Ok(UserCommand { action: apply(file.clone(), options)?, json: false })
             }
+            [command, words @ ..] if command == "batch" => {
+                let (options, files): (Vec<&String>, Vec<&String>) =
+                    words.iter().partition(|word| *word == DRY_RUN);
+                let file = match files[..] {
+                    [] => "-",
+                    [file] => file,
+                    [..] => return Err(usage(command)),
+                };
+                let action = batch(file.to_owned(), !options.is_empty());
+                Ok(UserCommand { action, json: false })
+            }
             [command, file] if takes_file(command) => {
                 Ok(UserCommand { action: file_action(command, file.clone()), json: false })
             }
@@ -150,6 +173,12 @@ impl UserCommand {
                 }
                 apply(file_name(first, rest)?, options.into_iter())?
             }
+            "batch" => {
+                let file = without_option(rest, DRY_RUN);
+                let is_dry_run = file.is_some() || rest == DRY_RUN;
+                let file = file.unwrap_or(if is_dry_run { "" } else { rest });
+                batch(if file.is_empty() { "-".to_owned() } else { file_name(first, file)? }, is_dry_run)
+            }
             "load-state" if let Some(file) = without_option(rest, VERBOSE) => {
                 CommandAction::LoadState(file_name(first, file)?, true)
             }
@@ -181,6 +210,10 @@ fn apply<'o>(file: String, options: impl Iterator<Item = &'o str>) -> Result<Com
         }
     }
     Ok(CommandAction::Apply(command))
+}
+
+fn batch(file: String, dry_run: bool) -> CommandAction {
+    CommandAction::Batch(BatchCommand { file, dry_run })
 }
 
 fn takes_file(command: &str) -> bool {
@@ -325,6 +358,24 @@ mod tests {
         assert!(UserCommand::from_line("apply a b").is_err());
         assert!(UserCommand::from_line("apply").is_err());
         assert!(UserCommand::from_line("apply ''").is_err());
+    }
+
+    #[test]
+    fn a_batch_is_read_from_a_file_or_from_standard_input() {
+        let batch = |file: &str, dry_run| batch(file.to_owned(), dry_run);
+        for (typed, action) in [
+            ("batch", batch("-", false)),
+            ("batch x", batch("x", false)),
+            ("batch --dry-run", batch("-", true)),
+            ("batch x --dry-run", batch("x", true)),
+            ("batch --dry-run x", batch("x", true)),
+        ] {
+            assert_eq!(line(typed).action, action, "{typed}");
+            assert_eq!(words(&typed.split(' ').collect::<Vec<_>>()), action, "{typed}");
+        }
+        assert_eq!(line("batch \"a b\" --dry-run").action, batch("a b", true));
+        assert!(UserCommand::from_line("batch a b").is_err());
+        assert!(UserCommand::from_words(&["batch".into(), "a".into(), "b".into()]).is_err());
     }
 
     #[test]

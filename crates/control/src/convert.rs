@@ -1,6 +1,8 @@
 //! Conversions from the language's values to lines of answers, and from text to values.
 
-use mmb_language::{Command, Diagnostic, Note, PatternReader, pattern_lists, port_switches, with_id};
+use mmb_language::{
+    BatchCommand, Command, Diagnostic, Note, PatternReader, pattern_lists, port_switches, with_id,
+};
 use mmb_policy::setting_table::Setting;
 use mmb_policy::settings::Settings;
 use mmb_policy::{PatternList, Policy};
@@ -27,6 +29,17 @@ pub(crate) fn parse_policy(
 ) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_policy_with(text, reader) {
         Ok((policy, notes)) => Ok((policy, notes.into_iter().map(note).collect())),
+        Err(errors) => Err(errors.into_iter().map(error).collect()),
+    }
+}
+
+/// Parses the commands of a batch; returns them with their notes, or its errors.
+pub(crate) fn parse_batch(
+    text: &str,
+    reader: PatternReader<'_>,
+) -> Result<(Vec<BatchCommand>, Vec<ErrorLine>), Vec<ErrorLine>> {
+    match mmb_language::parse_batch_with(text, reader) {
+        Ok((commands, notes)) => Ok((commands, notes.into_iter().map(note).collect())),
         Err(errors) => Err(errors.into_iter().map(error).collect()),
     }
 }

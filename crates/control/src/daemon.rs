@@ -241,17 +241,13 @@ impl Daemon {
         self.commit(request).pop().unwrap_or(Err(CommitError::Internal))
     }
 
-    /// Returns the change that a policy file would be, without committing it.
+    /// Returns the change that a request would be, without committing it.
     ///
     /// # Errors
-    /// The policy could not be put in force.
-    pub(crate) fn try_file(
-        &self,
-        file: Policy,
-        fate: ConnectionFate,
-    ) -> Result<CommittedChange, CommitError> {
+    /// The change would be refused.
+    pub(crate) fn try_request(&self, request: ChangeRequest) -> Result<CommittedChange, CommitError> {
         let before = Arc::clone(&self.policy);
-        let after = Arc::new(self.apply_request(&before, ChangeRequest::Apply(Box::new(file), fate))?);
+        let after = Arc::new(self.apply_request(&before, request)?);
         self.check_memory(&after)?;
         self.host.check(&before, &after)?;
         self.engine.check(&before, &after)?;
@@ -443,9 +439,8 @@ pub(crate) fn is_change(command: &Command) -> bool {
     match command {
         Command::List { .. } | Command::Show(_) | Command::Monitor => false,
         Command::Kill(_) | Command::ClearCounters => false,
-        Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::Flush => {
-            true
-        }
+        Command::Add(_) | Command::Replace(_) | Command::Flush => true,
+        Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::DelNamed(..) => true,
         Command::Enable(_) | Command::Disable(_) | Command::Set(_) | Command::Patterns(..) => true,
     }
 }

@@ -27,7 +27,8 @@ use mmb_protocol::answer::{
 };
 use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
 use mmb_protocol::write_line;
-use pending::{MOST_ERRORS, PendingQuestion, PendingRequest};
+use pending::{ChangeText, Kill, MOST_ERRORS, PendingQuestion, PendingRequest};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -159,18 +160,10 @@ impl Responder<'_> {
         match (outcome, &pending.question) {
             (None, _) => {}
             (Some(Ok(change)), question) => {
-                let kills = |(_, command): &(usize, Command)| matches!(command, Command::DelKill(_));
+                let killed = killed_rules(&pending.kills, &change);
                 let fate = match question {
                     PendingQuestion::Apply(_, fate) => *fate,
-                    // Their connections end by the command itself. If other rules go too, all are counted.
-                    PendingQuestion::Run(_, commands)
-                        if commands.iter().any(kills)
-                            && commands.iter().filter(|command| kills(command)).count()
-                                == removed(&change) =>
-                    {
-                        ConnectionFate::Kill
-                    }
-                    _ => ConnectionFate::Release,
+                    _ => fate_of_removed(&killed, &change),
                 };
                 let notes = std::mem::take(&mut pending.notes);
                 end.change = Some(self.committed(&change, notes, (fate, false))?);
@@ -179,11 +172,15 @@ impl Responder<'_> {
                 {
                     self.kill_removed(&change.stateful)?;
                 }
+                if !killed.is_empty() {
+                    self.kill_rules(&killed)?;
+                }
             }
             (Some(Err(refusal)), question) => {
                 let error = match question {
                     PendingQuestion::Run(lines, _) => locate::in_commands(&refusal, lines),
                     PendingQuestion::Apply(text, _) => locate::in_file(&refusal, text),
+                    PendingQuestion::Batch(text, places) => locate::in_batch(&refusal, text, places),
                     _ => ErrorLine::new(refusal.to_string()),
                 };
                 let end = self.refused(vec![error])?;
@@ -202,9 +199,9 @@ impl Responder<'_> {
                     }
                 }
             }
-            PendingQuestion::Apply(..) => {}
-            PendingQuestion::DryRun(text, file, fate) => {
-                end = self.dry_run(&text, *file, fate, pending.notes)?;
+            PendingQuestion::Apply(..) | PendingQuestion::Batch(..) => {}
+            PendingQuestion::DryRun(request, fate, text) => {
+                end = self.dry_run((*request, fate, &text), &pending.kills, pending.notes)?;
             }
             PendingQuestion::Save => end = self.save()?,
             PendingQuestion::Names(prefix) => end = self.names(&prefix)?,
@@ -261,18 +258,24 @@ impl Responder<'_> {
 
     fn dry_run(
         &mut self,
-        text: &str,
-        file: Policy,
-        fate: ConnectionFate,
+        (request, fate, text): (ChangeRequest, ConnectionFate, &ChangeText),
+        kills: &[Kill],
         notes: Vec<ErrorLine>,
     ) -> io::Result<AnswerEnd> {
-        let tried = self.daemon().try_file(file, fate);
+        let tried = self.daemon().try_request(request);
         match tried {
             Ok(change) => {
+                let fate = match text {
+                    ChangeText::File(_) => fate,
+                    ChangeText::Batch(..) => fate_of_removed(&killed_rules(kills, &change), &change),
+                };
                 let count = self.committed(&change, notes, (fate, true))?;
                 Ok(AnswerEnd { change: Some(ChangeCount { dry_run: true, ..count }), ..AnswerEnd::new(true) })
             }
-            Err(refusal) => self.refused(vec![locate::in_file(&refusal, text)]),
+            Err(refusal) => self.refused(vec![match text {
+                ChangeText::File(text) => locate::in_file(&refusal, text),
+                ChangeText::Batch(text, places) => locate::in_batch(&refusal, text, places),
+            }]),
         }
     }
 
@@ -298,9 +301,6 @@ impl Responder<'_> {
                 self.fold_counters();
                 self.daemon().clear_counters();
                 return self.send(&Answer::Cleared("counters".to_owned())).map(Ok);
-            }
-            Command::DelKill(id) => {
-                return self.kill(&ConnectionFilter { rule: Some(*id), ..ConnectionFilter::ALL });
             }
             _ => return Ok(Ok(())),
         };
@@ -439,6 +439,27 @@ fn rules_with_prefix<'a>(policy: &'a Policy, prefix: &str) -> impl Iterator<Item
     ranges.into_iter().filter(move |(first, _)| *first <= last_id).flat_map(move |(first, last)| {
         policy.rules.range(RuleId(first as u32)..=RuleId(last.min(last_id) as u32))
     })
+}
+
+/// The rules whose connections end with a change, by the commands that say so.
+fn killed_rules(kills: &[Kill], change: &CommittedChange) -> BTreeSet<RuleId> {
+    let of_name = |name: &String| {
+        let mut ids = change.before.named(name);
+        ids.retain(|id| !change.after.rules.contains(*id));
+        ids
+    };
+    let of = |kill: &Kill| match kill {
+        Kill::Rule(id) => vec![*id],
+        Kill::Named(name) => of_name(name),
+    };
+    kills.iter().flat_map(of).collect()
+}
+
+/// The fate of the connections of the rules that a change removes, of which these take theirs along. If other rules go too, the connections of
+/// all are counted.
+fn fate_of_removed(killed: &BTreeSet<RuleId>, change: &CommittedChange) -> ConnectionFate {
+    let all = !killed.is_empty() && killed.len() == removed(change);
+    if all { ConnectionFate::Kill } else { ConnectionFate::Release }
 }
 
 /// The number of rules that a change removes.

@@ -158,7 +158,10 @@ mod tests {
         assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
         assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
-        assert_eq!(words("del "), ["<ID>"]);
+        assert_eq!(words("del "), ["<ID>", "name"]);
+        assert_eq!(words("del name web "), ["--kill", "--keep", "<end>"]);
+        assert_eq!(words("replace 3 all acc"), ["accept"]);
+        assert!(words("replace 3 all accept ").contains(&"--kill".to_owned()));
         assert_eq!(words("del 3 "), ["--kill", "--keep", "<end>"]);
         assert_eq!(words("show connections ip-saddr "), ["<VALUE>"]);
         assert_eq!(words("show connections rule 3 v"), ["verbose"]);

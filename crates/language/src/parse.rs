@@ -1,16 +1,17 @@
 //! Text to commands and policies: the lexer, the parser and the checker one after the other.
 
 use crate::check;
-use crate::command::{Command, CommandRefusal, Show};
+use crate::command::{Command, CommandRefusal, Deletion, Replacement, Show};
 use crate::diagnostic::{Diagnostic, Errors, MAX_REPORTED, Note, Notes, TextSpan};
 use crate::lexer::{Lexer, Token};
 use crate::nearest::nearest;
 use crate::parser;
 use crate::print::command::file_name;
 use crate::report::CheckReport;
-use crate::syntax::{CommandSyntax, PatternsSyntax};
+use crate::syntax::{CommandSyntax, PatternsSyntax, RuleSyntax};
 use mmb_policy::{PatternList, Policy, PolicyError};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Reads the file that a `patterns` command names. An error is the reason, which the name of the file stands before.
 pub type PatternReader<'r> = &'r dyn Fn(&str) -> Result<PatternList, String>;
@@ -70,10 +71,13 @@ fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: boo
         return Some(Diagnostic::new(span, message).into());
     }
     let option = match &command {
-        Command::DelKill(_) => {
+        Command::DelKill(_) | Command::DelNamed(_, Deletion::Kill) => {
             Some("`--kill` has no place in a policy file: it ends connections of a running mmb")
         }
-        Command::DelKeep(_) => {
+        Command::Replace(replacement) if replacement.kill => {
+            Some("`--kill` has no place in a policy file: it ends connections of a running mmb")
+        }
+        Command::DelKeep(_) | Command::DelNamed(_, Deletion::Drain) => {
             Some("`--keep` has no place in a policy file: it is about connections of a running mmb")
         }
         _ => None,
@@ -96,6 +100,40 @@ fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: boo
             Some(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) })
         }
     }
+}
+
+/// The most commands of a batch. A policy file may have more.
+pub const MOST_BATCH_COMMANDS: usize = 100_000;
+
+/// A command of a batch, and the bytes of the text that it takes.
+pub type BatchCommand = (Command, Range<usize>);
+
+/// Parses and checks the commands of a batch, one a line, each of which changes a policy. Of more than 200 notes the first ones are told.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of its lines; of more than 200 errors the first ones.
+pub fn parse_batch_with(
+    text: &str,
+    reader: PatternReader<'_>,
+) -> Result<(Vec<BatchCommand>, Vec<Note>), Vec<Diagnostic>> {
+    let (mut found, mut commands) = (Vec::new(), CommandIter::new(text, reader));
+    while let Some((command, span)) = commands.next() {
+        let info = command.info();
+        if !info.in_file {
+            let message = format!("`{}` has no place in a batch: it changes no policy", info.name);
+            commands.errors.push(Diagnostic::new(span, message));
+        } else if found.len() == MOST_BATCH_COMMANDS {
+            let message = format!("a batch has at most {MOST_BATCH_COMMANDS} commands");
+            commands.errors.push(Diagnostic::new(span, message).expected("several batches, or `apply`"));
+            break;
+        } else {
+            found.push((command, span.start..commands.lexer.at()));
+        }
+    }
+    if commands.errors.is_empty() {
+        return Ok((found, commands.notes.located(text)));
+    }
+    Err(commands.errors.located(text))
 }
 
 /// An error of a line that was run.
@@ -183,6 +221,7 @@ impl<'a> CommandIter<'a> {
                 CommandSyntax::Rule(rule) => {
                     check::rule(&rule, &mut report).map(|rule| Command::Add(Box::new(rule)))
                 }
+                CommandSyntax::Replace(rule, kill) => replacement(rule, kill, &mut report),
                 CommandSyntax::Connections(filter, verbose) => check::filter::check(&filter, &mut report)
                     .map(|filter| Command::Show(Show::Connections { filter, verbose })),
                 CommandSyntax::Streams(filter, verbose) => check::filter::check(&filter, &mut report)
@@ -207,6 +246,36 @@ impl<'a> CommandIter<'a> {
         }
         None
     }
+}
+
+/// Checks a rule that is to replace one of which only the policy knows whether it is stateful: as both. If it is neither, the errors of the
+/// reading that has fewer of them are reported.
+fn replacement(mut syntax: RuleSyntax<'_>, kill: bool, report: &mut CheckReport<'_>) -> Option<Command> {
+    let id = syntax.id?;
+    let is_typed = report.is_typed;
+    let mut read_as = |stateful| {
+        let (mut errors, mut notes) = (Errors::default(), Notes::default());
+        syntax.stateful = stateful;
+        let rule =
+            check::rule(&syntax, &mut CheckReport { errors: &mut errors, notes: &mut notes, is_typed });
+        rule.map(|rule| (rule, notes)).ok_or(errors)
+    };
+    let (stateless, stateful) = match (read_as(false), read_as(true)) {
+        (Err(stateless), Err(stateful)) => {
+            let fewer = if stateful.len() < stateless.len() { stateful } else { stateless };
+            report.errors.append(fewer);
+            return None;
+        }
+        (Ok((rule, notes)), stateful) => {
+            report.notes.append(notes);
+            (Ok(rule), stateful.map(|(rule, _)| rule).map_err(|errors| errors.first_message()))
+        }
+        (Err(errors), Ok((rule, notes))) => {
+            report.notes.append(notes);
+            (Err(errors.first_message()), Ok(rule))
+        }
+    };
+    Some(Command::Replace(Box::new(Replacement { id, stateless, stateful, kill })))
 }
 
 /// The text with other names for the files of its `patterns` commands, for whoever reads them elsewhere.

@@ -149,14 +149,10 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     let only = |expect: Expect| if rest.is_empty() { vec![expect] } else { vec![Expect::End] };
     match info.argument {
         Argument::None => vec![Expect::End],
-        Argument::RuleId => match rest {
+        Argument::RuleId => deletion_expectations(rest),
+        Argument::Replacement => match rest {
             [] => vec![Expect::RuleId],
-            [_] => vec![
-                Expect::Word(parser::KILL, "ends the rule's connections too"),
-                Expect::Word(parser::KEEP, "has the rule's connections keep it until they end"),
-                Expect::End,
-            ],
-            _ => vec![Expect::End],
+            [_, rest @ ..] => replacement_expectations(rest),
         },
         Argument::Terse if rest.is_empty() => {
             vec![Expect::Word(parser::TERSE, "rules only, without counters"), Expect::End]
@@ -176,6 +172,8 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         }
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
+        Argument::OptionalFile if rest.is_empty() => vec![Expect::File, Expect::End],
+        Argument::OptionalFile => vec![Expect::End],
         Argument::Patterns => match rest {
             [] => vec![Expect::List],
             [_] => vec![Expect::File],
@@ -190,6 +188,33 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             walk.expects()
         }
     }
+}
+
+fn deletion_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    match tokens {
+        [] => vec![Expect::RuleId, Expect::Word(parser::NAME, "every rule of that name")],
+        [name] if name.word() == parser::NAME => vec![Expect::AttributeValue(parser::NAME)],
+        [name, _] if name.word() != parser::NAME => vec![Expect::End],
+        [_] | [_, _] => vec![
+            Expect::Word(parser::KILL, "ends the rule's connections too"),
+            Expect::Word(parser::KEEP, "has the rule's connections keep it until they end"),
+            Expect::End,
+        ],
+        _ => vec![Expect::End],
+    }
+}
+
+fn replacement_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    if tokens.last().is_some_and(|last| last.word() == parser::KILL) {
+        return vec![Expect::End];
+    }
+    let mut walk = PositionWalk { given: vec!["id", DRAINING], ..PositionWalk::new(true) };
+    tokens.iter().for_each(|token| walk.step(&token.kind));
+    let mut expects = walk.expects();
+    if expects.iter().any(|expect| matches!(expect, Expect::End)) {
+        expects.push(Expect::Word(parser::KILL, "ends the rule's connections"));
+    }
+    expects
 }
 
 fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {

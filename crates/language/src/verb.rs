@@ -12,6 +12,8 @@ pub enum Verb {
     Add,
     /// `add-stateful`
     AddStateful,
+    /// `replace`
+    Replace,
     /// `del`
     Del,
     /// `flush`
@@ -36,6 +38,8 @@ pub enum Verb {
     Clear,
     /// `apply`, carried out around the language by the shell and the binary.
     Apply,
+    /// `batch`, likewise.
+    Batch,
     /// `save`, likewise.
     Save,
     /// `check`, likewise.
@@ -53,7 +57,9 @@ pub enum Argument {
     None,
     /// Number, priority, name, constraints, targets.
     Rule,
-    /// A rule's number, and `--kill` or nothing.
+    /// A rule's number, and a rule in its place.
+    Replacement,
+    /// A rule's number or rules' name, and `--kill`, `--keep` or nothing.
     RuleId,
     /// `--terse`, or nothing.
     Terse,
@@ -69,6 +75,8 @@ pub enum Argument {
     Setting,
     /// A file's name.
     File,
+    /// A file's name, or nothing for standard input.
+    OptionalFile,
     /// A list of patterns and its file.
     Patterns,
 }
@@ -106,12 +114,20 @@ pub static COMMANDS: &[CommandInfo] = &[
         "adds a rule that applies to connections",
     ),
     command(
+        "replace",
+        Verb::Replace,
+        "ID [prio N] [name WORD] MATCH… TARGET… [--kill]",
+        Argument::Replacement,
+        true,
+        "puts a rule in the place of the one of that number, whose connections it takes over; with --kill they end",
+    ),
+    command(
         "del",
         Verb::Del,
-        "ID [--kill|--keep]",
+        "ID|name WORD [--kill|--keep]",
         Argument::RuleId,
         true,
-        "deletes the rule of that number; with --kill also ends its connections, with --keep they keep it until they end",
+        "deletes the rule of that number, or all of that name; with --kill also ends its connections, with --keep they keep it until they end",
     ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
     command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and their counters"),
@@ -155,6 +171,14 @@ pub static COMMANDS: &[CommandInfo] = &[
         Argument::File,
         false,
         "puts a policy file in force as a whole; with --dry-run only prints what would change; connections of rules that it removes end with --kill, and keep them with --keep",
+    ),
+    command(
+        "batch",
+        Verb::Batch,
+        "[FILE] [--dry-run]",
+        Argument::OptionalFile,
+        false,
+        "runs the commands of a file, one a line, as one change: all of them or none; without FILE those of standard input",
     ),
     command(
         "save",

@@ -76,6 +76,8 @@ pub(crate) enum CliCommand {
     AddStateless(CommandWords),
     /// `add-stateful`
     AddStateful(CommandWords),
+    /// `replace`
+    Replace(CommandWords),
     /// `del`
     Del(CommandWords),
     /// `list`
@@ -94,6 +96,8 @@ pub(crate) enum CliCommand {
     Patterns(CommandWords),
     /// `apply`
     Apply(ApplyArgs),
+    /// `batch`
+    Batch(BatchArgs),
     /// `save`
     Save(PolicyFile),
     /// `conn`
@@ -162,6 +166,17 @@ pub(crate) struct ApplyArgs {
     /// Connections of stateful rules that the file removes end
     #[arg(long)]
     pub(crate) kill: bool,
+}
+
+/// Commands to run as one change.
+#[derive(Debug, Args)]
+pub(crate) struct BatchArgs {
+    /// The file of commands; without it, or as -, standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<String>,
+    /// Print what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// A file of connections to write.

@@ -20,7 +20,7 @@ mod web;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use cli::{ApplyArgs, CheckArgs, Cli, CliCommand, Global, LanguageLine, LoadStateArgs};
+use cli::{ApplyArgs, BatchArgs, CheckArgs, Cli, CliCommand, Global, LanguageLine, LoadStateArgs};
 use client::ClientOptions;
 use std::process::ExitCode;
 
@@ -59,6 +59,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Add(words) => ("add", words.words),
         CliCommand::AddStateless(words) => ("add-stateless", words.words),
         CliCommand::AddStateful(words) => ("add-stateful", words.words),
+        CliCommand::Replace(words) => ("replace", words.words),
         CliCommand::Del(words) => ("del", words.words),
         CliCommand::List(words) => ("list", words.words),
         CliCommand::Flush(words) => ("flush", words.words),
@@ -71,6 +72,10 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
             let options = [(dry_run, "--dry-run"), (keep, "--keep"), (kill, "--kill")];
             let given = options.into_iter().filter(|(is_given, _)| *is_given);
             ("apply", std::iter::once(file).chain(given.map(|(_, option)| option.to_owned())).collect())
+        }
+        CliCommand::Batch(BatchArgs { file, dry_run }) => {
+            let options = dry_run.then(|| "--dry-run".to_owned());
+            ("batch", file.into_iter().chain(options).collect())
         }
         CliCommand::Save(policy) => ("save", vec![policy.file]),
         CliCommand::Conn(words) => ("conn", words.words),

@@ -34,6 +34,9 @@ pub enum PolicyError {
     /// `del N` without such a rule.
     #[error("there is no rule {0}")]
     NoSuchRule(RuleId),
+    /// `del name WORD` without such a rule.
+    #[error("there is no rule called '{0}'")]
+    NoSuchName(String),
     /// A rule is to drain that makes no connections.
     #[error("rule {0} is not stateful: it has no connections to keep")]
     NotStateful(RuleId),
@@ -68,10 +71,7 @@ impl Policy {
     /// # Errors
     /// The number is taken, or none is left; or the rule names a list that there is not.
     pub fn add(&mut self, rule: &Rule) -> Result<RuleId, PolicyError> {
-        if let Some(name) = rule.lists().find(|name| !self.lists.contains_key(*name)) {
-            let known = self.lists.keys().cloned().collect();
-            return Err(PolicyError::NoSuchList { name: name.to_owned(), known });
-        }
+        self.check_lists(rule)?;
         let id = match rule.id {
             Some(id) if self.rules.contains(id) => return Err(PolicyError::IdTaken(id)),
             Some(id) => id,
@@ -88,6 +88,35 @@ impl Policy {
     /// There is none.
     pub fn delete(&mut self, id: RuleId) -> Result<Rule, PolicyError> {
         self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))
+    }
+
+    /// Puts another rule in the place of the one of that number, and returns that one.
+    ///
+    /// # Errors
+    /// There is no rule of that number; or the new one names a list that there is not.
+    pub fn replace(&mut self, id: RuleId, rule: &Rule) -> Result<Rule, PolicyError> {
+        let entry = self.rules.entry(id).ok_or(PolicyError::NoSuchRule(id))?;
+        let (before, numbered) = (entry.rule(), entry.numbered);
+        self.check_lists(rule)?;
+        self.rules.insert_numbered(id, rule, numbered);
+        Ok(before)
+    }
+
+    /// The numbers of the rules of that name.
+    pub fn named(&self, name: &str) -> Vec<RuleId> {
+        let entries = self.rules.entries().filter(|entry| entry.name() == Some(name.as_bytes()));
+        entries.map(|entry| entry.id).collect()
+    }
+
+    /// Refuses a rule that names a list that there is not.
+    fn check_lists(&self, rule: &Rule) -> Result<(), PolicyError> {
+        match rule.lists().find(|name| !self.lists.contains_key(*name)) {
+            None => Ok(()),
+            Some(name) => {
+                let known = self.lists.keys().cloned().collect();
+                Err(PolicyError::NoSuchList { name: name.to_owned(), known })
+            }
+        }
     }
 
     /// Has the stateful rule of that number drain: it matches no packets any more, and the connections that it has made keep it.

@@ -19,6 +19,13 @@ pub enum Request {
     Apply(String, ConnectionFate),
     /// Asks what [`Request::Apply`] would do with this text, and changes nothing.
     DryRun(String, ConnectionFate),
+    /// Executes the commands of a text, one a line, all of which change the policy: as a whole or not at all.
+    Batch {
+        /// The text.
+        text: String,
+        /// Asks what the commands would do, and changes nothing.
+        dry_run: bool,
+    },
     /// Asks for the policy in force, as the text of a policy file.
     Save,
     /// Asks for names for completion: the ports, and the rules whose id begins with these digits.
@@ -61,7 +68,7 @@ pub enum DecodeError {
     Version(u32),
     /// The request has an unknown name.
     #[error(
-        "unknown request '{0}'; the requests are: run, apply, dry-run, save, names, save-state, load-state, piece"
+        "unknown request '{0}'; the requests are: run, apply, dry-run, batch, save, names, save-state, load-state, piece"
     )]
     Unknown(String),
     /// The request lacks a member.
@@ -83,6 +90,8 @@ struct Envelope {
     verb: String,
     commands: Option<CommandList>,
     policy: Option<String>,
+    text: Option<String>,
+    dry_run: Option<bool>,
     prefix: Option<String>,
     state: Option<String>,
     verbose: Option<bool>,
@@ -168,6 +177,10 @@ fn without_files(envelope: Envelope) -> Result<Request, DecodeError> {
             let policy = envelope.policy.ok_or(missing("dry-run", "policy"))?;
             Ok(Request::DryRun(policy, envelope.connections.unwrap_or_default()))
         }
+        "batch" => {
+            let text = envelope.text.ok_or(missing("batch", "text"))?;
+            Ok(Request::Batch { text, dry_run: envelope.dry_run.unwrap_or_default() })
+        }
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
         "save-state" => Ok(Request::SaveState),
@@ -197,6 +210,10 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dry_run: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         prefix: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<&'a str>,
@@ -212,6 +229,8 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         verb: "",
         commands: None,
         policy: None,
+        text: None,
+        dry_run: None,
         prefix: None,
         state: None,
         verbose: None,
@@ -230,6 +249,10 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
             envelope.verb = if let Request::Apply(..) = request { "apply" } else { "dry-run" };
             envelope.policy = Some(policy.as_str());
             envelope.connections = Some(*fate).filter(|fate| *fate != ConnectionFate::Release);
+        }
+        Request::Batch { text, dry_run } => {
+            (envelope.verb, envelope.text) = ("batch", Some(text.as_str()));
+            envelope.dry_run = dry_run.then_some(true);
         }
         Request::Save => envelope.verb = "save",
         Request::Names(prefix) => (envelope.verb, envelope.prefix) = ("names", Some(prefix.as_str())),
@@ -263,6 +286,8 @@ mod tests {
             Request::Apply("add all drop\n# é\u{2028}\nflush\n".into(), ConnectionFate::Release),
             Request::Apply("add all drop\n".into(), ConnectionFate::Keep),
             Request::DryRun("add all drop\n".into(), ConnectionFate::Kill),
+            Request::Batch { text: "add all drop\ndel 1\n".into(), dry_run: false },
+            Request::Batch { text: String::new(), dry_run: true },
             Request::Save,
             Request::Names("12".into()),
             Request::SaveState,
@@ -291,6 +316,7 @@ mod tests {
         assert!(error(r#"{"v":1,"do":"run"}"#).contains("'commands'"));
         assert!(error(r#"{"v":1,"do":"run","commands":[1]}"#).starts_with("this is not a request"));
         assert!(error(r#"{"v":1,"do":"piece"}"#).contains("'state'"));
+        assert!(error(r#"{"v":1,"do":"batch"}"#).contains("'text'"));
         assert!(error(r#"{"v":1,"do":"save","files":{"/a":"0"}}"#).contains("hexadecimal"));
         assert!(error(r#"{"v":1,"do":"dance"}"#).contains("unknown request 'dance'"));
         assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));

@@ -6,9 +6,10 @@ use crate::stream_summary::stream_summary_line;
 use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChange, WatchedEvent};
 use mmb_log::WorkerClock;
 use mmb_log::lines::{connection_line, event_line};
-use mmb_policy::ConnectionFilter;
+use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_protocol::answer::{AffectedLine, Answer, CountLine, ErrorLine};
 use mmb_protocol::request::ConnectionFate;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -96,6 +97,21 @@ impl Responder<'_> {
                 self.send(&Answer::Note(ErrorLine::new(note)))
             }
         }
+    }
+
+    /// Ends the connections of rules by their ids. A rule that replaces another one has its id and its connections.
+    pub(super) fn kill_rules(&mut self, rules: &BTreeSet<RuleId>) -> io::Result<()> {
+        let mut connections = 0;
+        for rule in rules {
+            match self.table().kill(&ConnectionFilter { rule: Some(*rule), ..ConnectionFilter::ALL }) {
+                Ok(ended) => connections += ended,
+                Err(error) => {
+                    let note = format!("the connections of rule {rule} were not ended: {error}");
+                    self.send(&Answer::Note(ErrorLine::new(note)))?;
+                }
+            }
+        }
+        self.send(&Answer::Killed(CountLine { connections }))
     }
 
     /// Ends connections.

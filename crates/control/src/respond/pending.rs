@@ -3,11 +3,12 @@
 use crate::convert;
 use crate::daemon::{ChangeRequest, CommitError, is_change};
 use crate::panic_guard::guarded;
-use mmb_language::Command;
-use mmb_policy::Policy;
+use mmb_language::{Command, Deletion};
+use mmb_policy::RuleId;
 use mmb_protocol::answer::ErrorLine;
 use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The contents of files that came with a request, by name.
 type RequestFiles = BTreeMap<String, Vec<u8>>;
@@ -23,8 +24,24 @@ pub(super) struct PendingRequest {
     pub(super) has_change: bool,
     /// Notes about the text.
     pub(super) notes: Vec<ErrorLine>,
+    /// The rules whose connections end with the change.
+    pub(super) kills: Vec<Kill>,
     /// The part of the request that the answer has lines for, beside the effect of the change.
     pub(super) question: PendingQuestion,
+}
+
+/// The text of a change that is only tried.
+pub(super) enum ChangeText {
+    File(String),
+    Batch(String, Vec<Range<usize>>),
+}
+
+/// Rules whose connections end with them.
+pub(super) enum Kill {
+    /// `del ID --kill`, `replace ID … --kill`
+    Rule(RuleId),
+    /// `del name WORD --kill`
+    Named(String),
 }
 
 /// The part of a request that is no change.
@@ -35,8 +52,10 @@ pub(super) enum PendingQuestion {
     Run(Vec<String>, Vec<(usize, Command)>),
     /// The text of a policy file.
     Apply(String, ConnectionFate),
-    /// The text of a policy file, and the policy.
-    DryRun(String, Box<Policy>, ConnectionFate),
+    /// The text of a batch, and the bytes that each of its commands takes.
+    Batch(String, Vec<Range<usize>>),
+    /// A change that is not to be committed, the fate of the connections of rules that a policy file removes, and the text.
+    DryRun(Box<ChangeRequest>, ConnectionFate, ChangeText),
     Save,
     Names(String),
     SaveState,
@@ -57,6 +76,7 @@ impl PendingRequest {
             Ok(Request::Run(lines)) => PendingRequest::run(lines, &files),
             Ok(Request::Apply(text, fate)) => PendingRequest::apply(text, fate, &files),
             Ok(Request::DryRun(text, fate)) => PendingRequest::dry_run(text, fate, &files),
+            Ok(Request::Batch { text, dry_run }) => PendingRequest::batch(text, dry_run, &files),
             Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
             Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
             Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
@@ -74,7 +94,7 @@ impl PendingRequest {
     }
 
     fn question(question: PendingQuestion) -> PendingRequest {
-        PendingRequest { change: None, has_change: false, notes: Vec::new(), question }
+        PendingRequest { change: None, has_change: false, notes: Vec::new(), kills: Vec::new(), question }
     }
 
     fn refused(errors: Vec<ErrorLine>) -> PendingRequest {
@@ -102,12 +122,11 @@ impl PendingRequest {
             return PendingRequest::refused(errors);
         }
         let has_change = commands.iter().any(is_change);
-        let has_answer =
-            |(_, command): &(usize, &Command)| !is_change(command) || matches!(command, Command::DelKill(_));
-        let questions = commands.iter().enumerate().filter(has_answer);
+        let kills = commands.iter().filter_map(killed).collect();
+        let questions = commands.iter().enumerate().filter(|(_, command)| !is_change(command));
         let questions = questions.map(|(index, command)| (index, command.clone())).collect();
         let change = has_change.then_some(ChangeRequest::Run(commands));
-        PendingRequest { change, has_change, notes, question: PendingQuestion::Run(lines, questions) }
+        PendingRequest { change, has_change, notes, kills, question: PendingQuestion::Run(lines, questions) }
     }
 
     fn apply(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
@@ -118,6 +137,7 @@ impl PendingRequest {
                     change,
                     has_change: true,
                     notes,
+                    kills: Vec::new(),
                     question: PendingQuestion::Apply(text, fate),
                 }
             }
@@ -128,17 +148,35 @@ impl PendingRequest {
     fn dry_run(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
         match convert::parse_policy(&text, &convert::pattern_reader(files)) {
             Ok((file, notes)) => {
-                let question = PendingQuestion::DryRun(text, Box::new(file), fate);
-                PendingRequest { change: None, has_change: false, notes, question }
+                let change = Box::new(ChangeRequest::Apply(Box::new(file), fate));
+                let question = PendingQuestion::DryRun(change, fate, ChangeText::File(text));
+                PendingRequest { notes, ..PendingRequest::question(question) }
             }
             Err(errors) => PendingRequest::refused(errors),
         }
     }
 
+    fn batch(text: String, is_dry_run: bool, files: &RequestFiles) -> PendingRequest {
+        let (commands, notes) = match convert::parse_batch(&text, &convert::pattern_reader(files)) {
+            Ok(parsed) => parsed,
+            Err(errors) => return PendingRequest::refused(errors),
+        };
+        let (commands, places): (Vec<Command>, Vec<_>) = commands.into_iter().unzip();
+        let kills = commands.iter().filter_map(killed).collect();
+        let change = ChangeRequest::Run(commands);
+        if is_dry_run {
+            let text = ChangeText::Batch(text, places);
+            let question = PendingQuestion::DryRun(Box::new(change), ConnectionFate::Release, text);
+            return PendingRequest { notes, kills, ..PendingRequest::question(question) };
+        }
+        let question = PendingQuestion::Batch(text, places);
+        PendingRequest { change: Some(change), has_change: true, notes, kills, question }
+    }
+
     /// Returns whether its answer depends on the policy in force when it is executed.
     pub(super) fn reads_policy(&self) -> bool {
         match &self.question {
-            PendingQuestion::Refused(_) | PendingQuestion::Apply(..) => false,
+            PendingQuestion::Refused(_) | PendingQuestion::Apply(..) | PendingQuestion::Batch(..) => false,
             PendingQuestion::Run(_, questions) => !questions.is_empty(),
             PendingQuestion::DryRun(..)
             | PendingQuestion::Save
@@ -146,5 +184,15 @@ impl PendingRequest {
             | PendingQuestion::SaveState
             | PendingQuestion::LoadState { .. } => true,
         }
+    }
+}
+
+/// The rules whose connections end with a command.
+fn killed(command: &Command) -> Option<Kill> {
+    match command {
+        Command::DelKill(id) => Some(Kill::Rule(*id)),
+        Command::Replace(replacement) if replacement.kill => Some(Kill::Rule(replacement.id)),
+        Command::DelNamed(name, Deletion::Kill) => Some(Kill::Named(name.clone())),
+        _ => None,
     }
 }
