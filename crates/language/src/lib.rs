@@ -15,6 +15,7 @@ pub mod filter;
 pub mod help;
 mod lexer;
 mod nearest;
+mod notes;
 mod number;
 mod parse;
 mod parser;
@@ -41,7 +42,7 @@ pub use parse::{
     parse_policy, parse_policy_with, with_files,
 };
 pub use print::command::file_name as file_word;
-pub use print::{Print, pattern_lists, port_switches, with_id};
+pub use print::{Print, pattern_list, pattern_lists, port_switches, with_id};
 pub use shadow::{ShadowedRule, shadowed};
 pub use silent_edit::{SilentEdit, silent_edits};
 

@@ -1,10 +1,11 @@
 //! Text to commands and policies: the lexer, the parser and the checker one after the other.
 
 use crate::check;
-use crate::command::{Command, CommandRefusal, Deletion, Replacement, Show};
+use crate::command::{Change, Command, CommandRefusal, Deletion, Replacement, Show};
 use crate::diagnostic::{Diagnostic, Errors, MAX_REPORTED, Note, Notes, TextSpan};
 use crate::lexer::{Lexer, Token};
 use crate::nearest::nearest;
+use crate::notes::{self, SourceLine};
 use crate::parser;
 use crate::print::command::file_name;
 use crate::report::CheckReport;
@@ -41,13 +42,16 @@ pub fn parse_policy_with(
     let mut policy = Policy::default();
     let mut commands = CommandIter::new(text, reader);
     while let Some((command, span)) = commands.next() {
-        let error = run_line(&mut policy, command, span, commands.errors.is_empty());
-        if let Some(error) = error {
-            let error = commands.locate(error);
-            commands.errors.push(error);
+        match run_line(&mut policy, command, span, commands.errors.is_empty()) {
+            Ok(change) => notes::add(&mut policy, &commands.line(), change),
+            Err(error) => {
+                let error = commands.locate(error);
+                commands.errors.push(error);
+            }
         }
     }
     if commands.errors.is_empty() {
+        notes::add_end(&mut policy, commands.behind_last());
         policy.rules.shrink();
         let mut notes = commands.notes.located(text);
         if let Some(last) = notes.get_mut(MAX_REPORTED - 1) {
@@ -64,11 +68,16 @@ pub fn parse_policy_with(
 }
 
 /// Runs one command of a file. `complete`: no command before had errors, so that the policy is what it would be.
-fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: bool) -> Option<LineError> {
+fn run_line(
+    policy: &mut Policy,
+    command: Command,
+    span: TextSpan,
+    complete: bool,
+) -> Result<Option<Change>, LineError> {
     let info = command.info();
     if !info.in_file {
         let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
-        return Some(Diagnostic::new(span, message).into());
+        return Err(Diagnostic::new(span, message).into());
     }
     let option = match &command {
         Command::DelKill(_) | Command::DelNamed(_, Deletion::Kill) => {
@@ -83,21 +92,21 @@ fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: boo
         _ => None,
     };
     if let Some(message) = option {
-        return Some(Diagnostic::new(span, message).into());
+        return Err(Diagnostic::new(span, message).into());
     }
     match command.run(policy) {
-        Ok(_) => None,
+        Ok(change) => Ok(Some(change)),
         // The rule may be one that had errors.
-        Err(CommandRefusal::Policy(PolicyError::NoSuchRule(_))) if !complete => None,
+        Err(CommandRefusal::Policy(PolicyError::NoSuchRule(_))) if !complete => Ok(None),
         // Likewise the command that reads the list.
-        Err(CommandRefusal::Policy(PolicyError::NoSuchList { .. })) if !complete => None,
+        Err(CommandRefusal::Policy(PolicyError::NoSuchList { .. })) if !complete => Ok(None),
         Err(error) => {
             let refusal = Diagnostic::new(span, error.to_string());
             let CommandRefusal::Policy(PolicyError::NoSuchList { name, known }) = error else {
-                return Some(refusal.into());
+                return Err(refusal.into());
             };
             let meant = nearest(&name, known.iter().map(String::as_str)).map(|known| format!("@{known}"));
-            Some(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) })
+            Err(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) })
         }
     }
 }
@@ -195,18 +204,32 @@ pub(crate) struct CommandIter<'a> {
     pub(crate) notes: Notes,
     is_typed: bool,
     reader: PatternReader<'a>,
+    source: &'a str,
+    /// The byte behind the command before the last one, and that behind the last one.
+    ends: [usize; 2],
 }
 
 impl<'a> CommandIter<'a> {
     fn new(source: &'a str, reader: PatternReader<'a>) -> CommandIter<'a> {
         let (errors, notes) = (Errors::default(), Notes::default());
-        CommandIter { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes, is_typed: false, reader }
+        let (lexer, tokens, ends) = (Lexer::new(source), Vec::new(), [0, 0]);
+        CommandIter { lexer, tokens, errors, notes, is_typed: false, reader, source, ends }
     }
 
     /// The error of the last command, at the word that it is about.
     fn locate(&self, line: LineError) -> Diagnostic {
         let word = line.about.and_then(|word| self.tokens.iter().find(|token| token.word() == word));
         Diagnostic { span: word.map_or(line.error.span, |token| token.span), ..line.error }
+    }
+
+    /// The text of the last command, and what stands around it.
+    fn line(&self) -> SourceLine<'a, '_> {
+        SourceLine { source: self.source, tokens: &self.tokens, begin: self.ends[0], end: self.ends[1] }
+    }
+
+    /// What stands behind the last command.
+    fn behind_last(&self) -> &'a str {
+        &self.source[self.ends[1]..]
     }
 
     /// The next command that is right, and where its first word stands.
@@ -241,6 +264,7 @@ impl<'a> CommandIter<'a> {
             if let Some(command) = command
                 && self.errors.len() == before
             {
+                self.ends = [self.ends[1], self.lexer.at()];
                 return Some((command, self.tokens[0].span));
             }
         }

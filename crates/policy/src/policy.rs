@@ -3,11 +3,13 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
+use crate::notes::{NoteKey, PolicyNotes};
 use crate::pattern::PatternList;
 use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{ChunkEntry, EntryChange, RuleStore};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Rules, settings, port switches and lists of patterns. A copy shares the rules, so that it is cheap, and so is a change to it.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,8 @@ pub struct Policy {
     pub ports: BTreeMap<String, bool>,
     /// The lists of patterns by name, among them those that rules name.
     pub lists: BTreeMap<String, PatternList>,
+    /// Comments and wording of the file that the policy came from.
+    pub notes: Arc<PolicyNotes>,
     /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
     last_id: u32,
 }
@@ -79,6 +83,7 @@ impl Policy {
         };
         self.last_id = self.last_id.max(id.0);
         self.rules.insert_numbered(id, rule, rule.id.is_none());
+        self.forget_note(id);
         Ok(id)
     }
 
@@ -87,6 +92,7 @@ impl Policy {
     /// # Errors
     /// There is none.
     pub fn delete(&mut self, id: RuleId) -> Result<Rule, PolicyError> {
+        // What is noted about it stays, and means nothing: a number comes back only by `add id N`.
         self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))
     }
 
@@ -99,6 +105,9 @@ impl Policy {
         let (before, numbered) = (entry.rule(), entry.numbered);
         self.check_lists(rule)?;
         self.rules.insert_numbered(id, rule, numbered);
+        if self.notes.has(id) {
+            Arc::make_mut(&mut self.notes).forget_wording(id);
+        }
         Ok(before)
     }
 
@@ -106,6 +115,13 @@ impl Policy {
     pub fn named(&self, name: &str) -> Vec<RuleId> {
         let entries = self.rules.entries().filter(|entry| entry.name() == Some(name.as_bytes()));
         entries.map(|entry| entry.id).collect()
+    }
+
+    /// Forgets what is noted about a rule.
+    fn forget_note(&mut self, id: RuleId) {
+        if self.notes.has(id) {
+            Arc::make_mut(&mut self.notes).remove(&NoteKey::Rule(id));
+        }
     }
 
     /// Refuses a rule that names a list that there is not.
@@ -130,6 +146,9 @@ impl Policy {
             return Err(PolicyError::NotStateful(id));
         }
         self.rules.insert_numbered(id, &Rule { draining: true, ..rule }, numbered);
+        if self.notes.has(id) {
+            Arc::make_mut(&mut self.notes).forget_wording(id);
+        }
         Ok(())
     }
 
@@ -193,6 +212,9 @@ impl Policy {
 
     /// Deletes every rule; returns how many there were. Their numbers do not come back.
     pub fn flush(&mut self) -> usize {
+        if *self.notes != PolicyNotes::default() {
+            Arc::make_mut(&mut self.notes).forget_rules();
+        }
         std::mem::take(&mut self.rules).len()
     }
 
@@ -216,10 +238,11 @@ impl Policy {
         if self.rules.keys().eq(numbers.iter().copied()) {
             return Policy { last_id: last, ..self };
         }
+        let notes = self.notes.renumbered(self.rules.keys().zip(numbers.iter().copied()));
         let mut entries: Vec<ChunkEntry<'_>> = self.rules.entries().collect();
         entries.iter_mut().zip(numbers).for_each(|(entry, id)| entry.id = *id);
         entries.sort_unstable_by_key(|entry| entry.id);
-        Policy { rules: RuleStore::of_entries(entries), last_id: last, ..self }
+        Policy { rules: RuleStore::of_entries(entries), notes: Arc::new(notes), last_id: last, ..self }
     }
 
     /// The policy, with numbers to come above those that `other` used.
@@ -242,7 +265,7 @@ impl Policy {
 }
 
 impl PartialEq for Policy {
-    /// Compares rules by number, settings, ports and lists. The origin of the numbers does not count.
+    /// Compares rules by number, settings, ports and lists. The origin of the numbers and the notes do not count.
     fn eq(&self, other: &Policy) -> bool {
         self.rules == other.rules
             && self.settings == other.settings
