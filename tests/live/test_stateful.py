@@ -250,6 +250,24 @@ def test_a_rule_that_is_deleted_with_kill_takes_its_connections_along(of_mmb):
         assert daemon.connections("ip-proto udp") == []
 
 
+def test_a_rule_that_is_replaced_hands_over_its_connections(of_mmb):
+    daemon = of_mmb.tested.daemon
+    of_mmb.tested.policy([f"add-stateful name nat in lan ip-saddr 10.0.0.0/24 map ip-saddr {NAT4}"])
+    with closing(udp(of_mmb.client, A), udp(of_mmb.client, B), udp(of_mmb.server, WEB, 9000)) as (one, two, far):
+        assert sockets.ask(one, far)[0] == NAT4
+        answer = daemon.ask(f"replace 1 name nat prio 7 in lan ip-saddr {B} map ip-saddr 200.0.0.2")
+        assert answer["connections"]["handed_over"] == 1 and (answer["added"][0]["id"], answer["removed"][0]["id"]) == (1, 1)
+        assert sockets.ask(one, far)[0] == NAT4, "its translation stays"
+        assert sockets.ask(two, far)[0] == "200.0.0.2"
+        assert daemon.ask(f"replace 1 name nat in lan ip-saddr {B} map ip-saddr 200.0.0.3 --kill")["killed"] == 2
+        assert sockets.ask(two, far)[0] == "200.0.0.3"
+        daemon("add name nat tcp-dport 7 drop")
+        assert "no rule called 'nut'" in daemon.refused("del name nut --kill")
+        answer = daemon.ask("del name nat --kill")
+        assert len(answer["removed"]) == 2 and answer["killed"] == 1
+        assert daemon.ask("list")["rules"] == [] and daemon.connections("ip-proto udp") == []
+
+
 def test_connections_are_killed_by_filter(of_mmb):
     daemon = of_mmb.tested.daemon
     of_mmb.tested.policy(SOURCE)

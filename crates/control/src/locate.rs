@@ -1,11 +1,12 @@
 //! Locates the word that a refusal is about. A commit fails after the text was parsed, when positions in the text are no longer known; the
 //! word is known, and is searched for in the text.
 
-use crate::daemon::CommitError;
+use crate::change::CommitError;
 use mmb_engine::PublishError;
 use mmb_language::{CommandRefusal, nearest};
 use mmb_policy::PolicyError;
 use mmb_protocol::answer::ErrorLine;
+use std::ops::Range;
 
 /// Makes an error of the refusal of commands, with the command and the position in it.
 pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLine {
@@ -16,6 +17,7 @@ pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLi
         | CommitError::Memory(_)
         | CommitError::Connections { .. }
         | CommitError::Host(_)
+        | CommitError::Unconfirmed(_)
         | CommitError::Internal => (word(refusal), 0..commands.len()),
     };
     let found = word.and_then(|word| {
@@ -25,6 +27,16 @@ pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLi
         Some((index, placed)) => ErrorLine { command: Some(index), ..placed },
         None => ErrorLine { command: (at.len() == 1).then_some(at.start), ..error },
     }
+}
+
+/// Makes an error of the refusal of a batch, with the position in its text: of the word, or of the command.
+pub(crate) fn in_batch(refusal: &CommitError, text: &str, places: &[Range<usize>]) -> ErrorLine {
+    let error = without_position(refusal);
+    let CommitError::Command { index, .. } = refusal else { return in_file(refusal, text) };
+    let Some(place) = places.get(*index).cloned() else { return error };
+    let first = words(&text[place.clone()]).next().map(|(_, first)| first.to_owned());
+    let found = word(refusal).and_then(|word| with_position_in(&error, text, place.clone(), &word));
+    found.or_else(|| with_position_in(&error, text, place, &first?)).unwrap_or(error)
 }
 
 /// Makes an error of the refusal of a policy file, with the position in its text.
@@ -55,11 +67,16 @@ fn word(refusal: &CommitError) -> Option<String> {
             error: CommandRefusal::Policy(PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id)),
             ..
         } => Some(id.to_string()),
+        CommitError::Command { error: CommandRefusal::OtherKind { id, .. }, .. } => Some(id.to_string()),
+        CommitError::Command { error: CommandRefusal::Policy(PolicyError::NoSuchName(name)), .. } => {
+            Some(name.clone())
+        }
         CommitError::Command {
             error: CommandRefusal::Policy(PolicyError::NoSuchList { name, .. }), ..
         } => Some(format!("@{name}")),
         CommitError::Connections { max, .. } => Some(max.to_string()),
-        CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Internal => None,
+        CommitError::Command { .. } | CommitError::Memory(_) => None,
+        CommitError::Unconfirmed(_) | CommitError::Internal => None,
         CommitError::Publish(PublishError::Patterns { .. } | PublishError::StreamConstraints(_)) => None,
         CommitError::Host(unsupported) => Some(unsupported.word.clone()),
         CommitError::Publish(
@@ -70,7 +87,12 @@ fn word(refusal: &CommitError) -> Option<String> {
 
 /// Adds to the error the first position of the word, outside of quotes and comments.
 fn with_position(error: &ErrorLine, text: &str, word: &str) -> Option<ErrorLine> {
-    let start = words(text).find(|(_, found)| *found == word)?.0;
+    with_position_in(error, text, 0..text.len(), word)
+}
+
+/// [`with_position`] of a word among these bytes of the text.
+fn with_position_in(error: &ErrorLine, text: &str, place: Range<usize>, word: &str) -> Option<ErrorLine> {
+    let start = place.start + words(&text[place.clone()]).find(|(_, found)| *found == word)?.0;
     let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
     Some(ErrorLine {
         line: Some(text[..start].matches('\n').count() + 1),
@@ -150,6 +172,19 @@ mod tests {
         let refusal = CommitError::Command { index: 1, error: PolicyError::NoSuchRule(RuleId(7)).into() };
         let error = in_commands(&refusal, &["add id 7 all drop".to_owned(), "del 7".to_owned()]);
         assert_eq!((error.command, error.column), (Some(1), Some(5)));
+    }
+
+    #[test]
+    fn an_error_of_a_batch_is_located_in_its_command() {
+        let text = "# del 7\nadd id 7 all drop\ndel 7\nflush\n";
+        let places = [8..26, 26..32, 32..38];
+        let refusal = |index, error| CommitError::Command { index, error };
+        let error = in_batch(&refusal(1, PolicyError::NoSuchRule(RuleId(7)).into()), text, &places);
+        assert_eq!((error.line, error.column, error.span), (Some(3), Some(5), Some((30, 31))));
+        let error = in_batch(&refusal(2, PolicyError::NoIdLeft.into()), text, &places);
+        assert_eq!((error.line, error.column, error.span), (Some(4), Some(1), Some((32, 37))));
+        let error = in_batch(&unknown("lann"), "add all drop\nadd in lann drop\n", &[0..13, 13..30]);
+        assert_eq!((error.line, error.column), (Some(2), Some(8)));
     }
 
     #[test]

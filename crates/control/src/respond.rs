@@ -6,14 +6,18 @@
 //! and some hundred counters.
 
 mod connection_answers;
+mod history_answers;
 mod pending;
 mod rates;
 mod server_answers;
 mod state_transfer;
 
+use crate::author::Author;
+use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission};
 use crate::commit_queue::CommitQueue;
 use crate::convert;
-use crate::daemon::{ChangeRequest, CommitError, CommittedChange, Daemon};
+use crate::daemon::Daemon;
+use crate::history::entry::{Entry, EntryAction};
 use crate::limits::Budget;
 use crate::locate;
 use crate::panic_guard::guarded;
@@ -28,7 +32,8 @@ use mmb_protocol::answer::{
 };
 use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
 use mmb_protocol::write_line;
-use pending::{MOST_ERRORS, PendingQuestion, PendingRequest};
+use pending::{ChangeText, Kill, MOST_ERRORS, PendingQuestion, PendingRequest};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -49,6 +54,8 @@ const MOST_NAMES: usize = 200;
 pub(crate) struct RequestContext<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
     pub(crate) queue: &'a CommitQueue,
+    /// The client.
+    pub(crate) author: Author,
     /// The number of clients that may still run `monitor`.
     pub(crate) monitors: &'a Budget,
 }
@@ -82,8 +89,13 @@ pub(crate) fn respond(
                 break;
             }
         }
-        let changes: Vec<ChangeRequest> =
-            batch.iter_mut().filter_map(|pending| pending.change.take()).collect();
+        let submission = |pending: &mut PendingRequest| {
+            let (request, command) = (pending.change.take()?, std::mem::take(&mut pending.command));
+            let (author, action, confirm) = (context.author, EntryAction::Change, pending.confirm);
+            let origin = ChangeOrigin { author, action, command, confirm };
+            Some(Submission { request, origin })
+        };
+        let changes: Vec<Submission> = batch.iter_mut().filter_map(submission).collect();
         let outcomes = guarded(|| context.queue.submit(context.daemon, changes));
         let mut outcomes = outcomes.unwrap_or_default().into_iter();
         let others_wait = pending.peek().is_some();
@@ -159,32 +171,12 @@ impl Responder<'_> {
         let mut end = AnswerEnd::new(true);
         match (outcome, &pending.question) {
             (None, _) => {}
-            (Some(Ok(change)), question) => {
-                let kills = |(_, command): &(usize, Command)| matches!(command, Command::DelKill(_));
-                let fate = match question {
-                    PendingQuestion::Apply(_, fate) => *fate,
-                    // Their connections end by the command itself. If other rules go too, all are counted.
-                    PendingQuestion::Run(_, commands)
-                        if commands.iter().any(kills)
-                            && commands.iter().filter(|command| kills(command)).count()
-                                == removed(&change) =>
-                    {
-                        ConnectionFate::Kill
-                    }
-                    _ => ConnectionFate::Release,
-                };
-                let notes = std::mem::take(&mut pending.notes);
-                end.change = Some(self.committed(&change, notes, (fate, false))?);
-                if let PendingQuestion::Apply(_, ConnectionFate::Kill) = question
-                    && !change.stateful.is_empty()
-                {
-                    self.kill_removed(&change.stateful)?;
-                }
-            }
+            (Some(Ok(change)), _) => self.changed(&mut pending, &change, &mut end)?,
             (Some(Err(refusal)), question) => {
                 let error = match question {
                     PendingQuestion::Run(lines, _) => locate::in_commands(&refusal, lines),
                     PendingQuestion::Apply(text, _) => locate::in_file(&refusal, text),
+                    PendingQuestion::Batch(text, places) => locate::in_batch(&refusal, text, places),
                     _ => ErrorLine::new(refusal.to_string()),
                 };
                 let end = self.refused(vec![error])?;
@@ -195,7 +187,7 @@ impl Responder<'_> {
             PendingQuestion::Refused(errors) => end = self.refused(errors)?,
             PendingQuestion::Run(_, questions) => {
                 for (index, question) in &questions {
-                    if let Err(message) = self.answer(*index, question)? {
+                    if let Err(message) = self.answer(*index, question, &mut end)? {
                         let error = ErrorLine { command: Some(*index), ..ErrorLine::new(message) };
                         self.send(&Answer::Error(error))?;
                         end.ok = false;
@@ -203,9 +195,9 @@ impl Responder<'_> {
                     }
                 }
             }
-            PendingQuestion::Apply(..) => {}
-            PendingQuestion::DryRun(text, file, fate) => {
-                end = self.dry_run(&text, *file, fate, pending.notes)?;
+            PendingQuestion::Apply(..) | PendingQuestion::Batch(..) => {}
+            PendingQuestion::DryRun(request, fate, text) => {
+                end = self.dry_run((*request, fate, &text), &pending.kills, pending.notes)?;
             }
             PendingQuestion::Save => end = self.save()?,
             PendingQuestion::Names(prefix) => end = self.names(&prefix)?,
@@ -213,6 +205,33 @@ impl Responder<'_> {
             PendingQuestion::LoadState { verbose } => end = self.load_state(verbose)?,
         }
         self.send(&Answer::End(end))
+    }
+
+    /// Answers a request whose change was committed.
+    fn changed(
+        &mut self,
+        pending: &mut PendingRequest,
+        change: &CommittedChange,
+        end: &mut AnswerEnd,
+    ) -> io::Result<()> {
+        // Before the client is told anything, since it may be gone.
+        let waiting = self.mark(change, &pending.question, pending.confirm.is_some(), &mut pending.notes);
+        let killed = killed_rules(&pending.kills, change);
+        let fate = match &pending.question {
+            PendingQuestion::Apply(_, fate) => *fate,
+            _ => fate_of_removed(&killed, change),
+        };
+        end.version = change.version;
+        end.change = Some(self.committed(change, std::mem::take(&mut pending.notes), (fate, false))?);
+        if matches!(pending.question, PendingQuestion::Apply(_, ConnectionFate::Kill))
+            && !change.stateful.is_empty()
+        {
+            self.kill_removed(&change.stateful)?;
+        }
+        if !killed.is_empty() {
+            self.kill_rules(&killed)?;
+        }
+        waiting.map_or(Ok(()), |waiting| self.send(&Answer::Unconfirmed(waiting)))
     }
 
     /// Writes the effect of a change. `fate` is that of the connections of removed rules.
@@ -262,23 +281,34 @@ impl Responder<'_> {
 
     fn dry_run(
         &mut self,
-        text: &str,
-        file: Policy,
-        fate: ConnectionFate,
+        (request, fate, text): (ChangeRequest, ConnectionFate, &ChangeText),
+        kills: &[Kill],
         notes: Vec<ErrorLine>,
     ) -> io::Result<AnswerEnd> {
-        let tried = self.daemon().try_file(file, fate);
+        let tried = self.daemon().try_request(request);
         match tried {
             Ok(change) => {
+                let fate = match text {
+                    ChangeText::File(_) => fate,
+                    ChangeText::Batch(..) => fate_of_removed(&killed_rules(kills, &change), &change),
+                };
                 let count = self.committed(&change, notes, (fate, true))?;
                 Ok(AnswerEnd { change: Some(ChangeCount { dry_run: true, ..count }), ..AnswerEnd::new(true) })
             }
-            Err(refusal) => self.refused(vec![locate::in_file(&refusal, text)]),
+            Err(refusal) => self.refused(vec![match text {
+                ChangeText::File(text) => locate::in_file(&refusal, text),
+                ChangeText::Batch(text, places) => locate::in_batch(&refusal, text, places),
+            }]),
         }
     }
 
     /// Answers a question. A command that changes something has no answer of its own.
-    fn answer(&mut self, command: usize, question: &Command) -> io::Result<AnswerResult> {
+    fn answer(
+        &mut self,
+        command: usize,
+        question: &Command,
+        end: &mut AnswerEnd,
+    ) -> io::Result<AnswerResult> {
         let topic = match question {
             Command::List { .. } => Topic::Rules,
             Command::Show(Show::Tables) => Topic::Tables,
@@ -295,16 +325,19 @@ impl Responder<'_> {
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
             Command::Show(Show::Servers { .. }) => Topic::Servers,
             Command::Monitor => Topic::Monitor,
+            Command::History(_) => Topic::History,
+            Command::Diff(..) => Topic::Diff,
+            Command::Confirm => return self.confirm(),
+            Command::Rollback(version, deletion) => return self.rollback(*version, *deletion, end),
             Command::Kill(filter) => return self.kill(filter),
             Command::Server(command) => return self.order_server(command),
             Command::ClearCounters => {
                 self.fold_counters();
                 let live = self.server_traffic();
                 self.daemon().clear_counters(&live);
+                let author = self.context.author;
+                self.daemon().record(Entry::new(author, EntryAction::Clear, question.to_string()));
                 return self.send(&Answer::Cleared("counters".to_owned())).map(Ok);
-            }
-            Command::DelKill(id) => {
-                return self.kill(&ConnectionFilter { rule: Some(*id), ..ConnectionFilter::ALL });
             }
             _ => return Ok(Ok(())),
         };
@@ -325,6 +358,8 @@ impl Responder<'_> {
             Command::Show(Show::Rates) => return self.rates(),
             Command::Show(Show::Servers { terse }) => return self.servers(*terse).map(Ok),
             Command::Monitor => return self.monitor(),
+            Command::History(last) => return self.history(*last),
+            Command::Diff(from, to) => return self.difference(*from, *to),
             Command::Show(show) => {
                 if status::has_counters(*show) {
                     self.fold_counters();
@@ -444,6 +479,27 @@ fn rules_with_prefix<'a>(policy: &'a Policy, prefix: &str) -> impl Iterator<Item
     ranges.into_iter().filter(move |(first, _)| *first <= last_id).flat_map(move |(first, last)| {
         policy.rules.range(RuleId(first as u32)..=RuleId(last.min(last_id) as u32))
     })
+}
+
+/// The rules whose connections end with a change, by the commands that say so.
+fn killed_rules(kills: &[Kill], change: &CommittedChange) -> BTreeSet<RuleId> {
+    let of_name = |name: &String| {
+        let mut ids = change.before.named(name);
+        ids.retain(|id| !change.after.rules.contains(*id));
+        ids
+    };
+    let of = |kill: &Kill| match kill {
+        Kill::Rule(id) => vec![*id],
+        Kill::Named(name) => of_name(name),
+    };
+    kills.iter().flat_map(of).collect()
+}
+
+/// The fate of the connections of the rules that a change removes, of which these take theirs along. If other rules go too, the connections of
+/// all are counted.
+fn fate_of_removed(killed: &BTreeSet<RuleId>, change: &CommittedChange) -> ConnectionFate {
+    let all = !killed.is_empty() && killed.len() == removed(change);
+    if all { ConnectionFate::Kill } else { ConnectionFate::Release }
 }
 
 /// The number of rules that a change removes.

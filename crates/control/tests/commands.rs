@@ -56,6 +56,31 @@ fn lists_of_patterns_are_made_of_what_the_client_sends() {
 }
 
 #[test]
+fn a_rule_is_replaced_under_its_number() {
+    let mmb = start("add id 4 name web tcp-dport 80 drop\nadd-stateful id 5 ip-saddr 10.0.0.0/24 accept");
+    let answers = mmb.run("replace 4 prio 7 tcp-dport 443 drop");
+    let text = |rule: &str| RuleText { id: 4, rule: rule.into() };
+    let expected = [
+        Answer::Removed(text("add name web tcp-dport 80 drop")),
+        Answer::Added(text("add prio 7 tcp-dport 443 drop")),
+    ];
+    assert_eq!(answers, expected);
+    mmb.run("replace 5 ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1");
+    assert_eq!(mmb.rules()[1], "5 add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1");
+    let refused = |command: &str| mmb.refused(&[command])[0].message.clone();
+    assert!(
+        refused("replace 4 all map ip-saddr 192.0.2.1")
+            .starts_with("rule 4 is not stateful, and stays so: `map` needs")
+    );
+    assert!(refused("replace 9 all drop").contains("there is no rule 9"));
+    mmb.run("add name web udp-dport 80 drop");
+    mmb.run("add name web udp-dport 81 drop");
+    assert_eq!(mmb.run("del name web").len(), 2);
+    assert_eq!(refused("del name web"), "there is no rule called 'web'");
+    assert_eq!(mmb.rules().len(), 2);
+}
+
+#[test]
 fn a_terse_list_has_no_counters() {
     let mmb = start("add all drop");
     let Answer::Rule(line) = &mmb.run("list --terse")[1] else { panic!("a rule") };

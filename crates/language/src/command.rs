@@ -16,6 +16,10 @@ pub enum Command {
     DelKill(RuleId),
     /// `del ID --keep`: the rule drains.
     DelKeep(RuleId),
+    /// `del name WORD`: every rule of that name.
+    DelNamed(String, Deletion),
+    /// `replace ID …`
+    Replace(Box<Replacement>),
     /// `flush`
     Flush,
     /// `list [--terse]`
@@ -41,6 +45,39 @@ pub enum Command {
     Monitor,
     /// `clear counters`
     ClearCounters,
+    /// `confirm`
+    Confirm,
+    /// `rollback [N]`
+    Rollback(Option<u64>, Deletion),
+    /// `history [N]`
+    History(Option<u64>),
+    /// `diff [N [M]]`
+    Diff(Option<u64>, Option<u64>),
+}
+
+/// The fate of the connections of rules that are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// They lose the rules' targets.
+    Plain,
+    /// `--kill`: they end.
+    Kill,
+    /// `--keep`: the rules drain.
+    Drain,
+}
+
+/// A rule in the place of another one. It is as stateful as that one, which only the policy knows, so that there are two readings of the text;
+/// at least one of them is a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The number of both rules.
+    pub id: RuleId,
+    /// The rule in the place of a stateless one, or the reason why there is none.
+    pub stateless: Result<Rule, String>,
+    /// The rule in the place of a stateful one, or the reason why there is none.
+    pub stateful: Result<Rule, String>,
+    /// `--kill`: the connections of the rule end.
+    pub kill: bool,
 }
 
 /// The subjects of `show`.
@@ -96,6 +133,10 @@ pub enum Change {
     Deleted(Box<Rule>),
     /// The rule of this number drains.
     Drains(RuleId),
+    /// So many rules of one name were deleted, or drain.
+    DeletedNamed(usize),
+    /// A rule, which is this one, was replaced.
+    Replaced(Box<Rule>),
     /// This number of rules was deleted.
     Flushed(usize),
     /// Rules see the packets of the port; `false`: they did before.
@@ -114,6 +155,16 @@ pub enum CommandRefusal {
     /// The policy refuses the change.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The text fits no rule that is as stateful as the one that it is to replace.
+    #[error("rule {id} is {}stateful, and stays so: {reason}", if *.stateful { "" } else { "not " })]
+    OtherKind {
+        /// The number of the rule.
+        id: RuleId,
+        /// The rule in force is stateful.
+        stateful: bool,
+        /// The error of the text as a rule of this kind.
+        reason: String,
+    },
     /// `list`, `show` and others are about what goes on.
     #[error("`{0}` is about the state of a running mmb and changes no policy")]
     NoChange(&'static str),
@@ -125,7 +176,8 @@ impl Command {
         match self {
             Command::Add(rule) if rule.stateful => "add-stateful",
             Command::Add(_) => "add",
-            Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) => "del",
+            Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::DelNamed(..) => "del",
+            Command::Replace(_) => "replace",
             Command::Flush => "flush",
             Command::List { .. } => "list",
             Command::Show(_) => "show",
@@ -137,6 +189,10 @@ impl Command {
             Command::Server(_) => "server",
             Command::Monitor => "monitor",
             Command::ClearCounters => "clear",
+            Command::Confirm => "confirm",
+            Command::Rollback(..) => "rollback",
+            Command::History(_) => "history",
+            Command::Diff(..) => "diff",
         }
     }
 
@@ -153,6 +209,8 @@ impl Command {
                 policy.drain(id)?;
                 Change::Drains(id)
             }
+            Command::DelNamed(name, deletion) => Change::DeletedNamed(delete_named(policy, &name, deletion)?),
+            Command::Replace(replacement) => Change::Replaced(Box::new(replacement.run(policy)?)),
             Command::Flush => Change::Flushed(policy.flush()),
             Command::Enable(port) => {
                 let changed = policy.switch_port(&port, true);
@@ -176,9 +234,42 @@ impl Command {
             | Command::Kill(_)
             | Command::Server(_)
             | Command::Monitor
-            | Command::ClearCounters => {
+            | Command::ClearCounters
+            | Command::Confirm
+            | Command::Rollback(..)
+            | Command::History(_)
+            | Command::Diff(..) => {
                 return Err(CommandRefusal::NoChange(self.name()));
             }
         })
+    }
+}
+
+/// Deletes the rules of a name, or has those of them drain that are stateful; returns how many rules these are.
+fn delete_named(policy: &mut Policy, name: &str, deletion: Deletion) -> Result<usize, PolicyError> {
+    let ids = policy.named(name);
+    if ids.is_empty() {
+        return Err(PolicyError::NoSuchName(name.to_owned()));
+    }
+    for &id in &ids {
+        if deletion != Deletion::Drain || policy.drain(id).is_err() {
+            policy.delete(id)?;
+        }
+    }
+    Ok(ids.len())
+}
+
+impl Replacement {
+    /// Either rule, for what both have in common.
+    pub fn either(&self) -> Option<&Rule> {
+        self.stateless.as_ref().or(self.stateful.as_ref()).ok()
+    }
+
+    fn run(self, policy: &mut Policy) -> Result<Rule, CommandRefusal> {
+        let Replacement { id, stateless, stateful, .. } = self;
+        let before = policy.rules.get(id).ok_or(PolicyError::NoSuchRule(id))?;
+        let rule = if before.stateful { stateful } else { stateless };
+        let other_kind = |reason| CommandRefusal::OtherKind { id, stateful: before.stateful, reason };
+        Ok(policy.replace(id, &rule.map_err(other_kind)?)?)
     }
 }

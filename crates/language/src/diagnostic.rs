@@ -129,6 +129,11 @@ impl<T: Located> Reported<T> {
         }
     }
 
+    /// Adds those of another check of the text.
+    pub(crate) fn append(&mut self, others: Reported<T>) {
+        others.0.into_iter().for_each(|one| self.push(one));
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -141,6 +146,13 @@ impl<T: Located> Reported<T> {
     pub(crate) fn located(mut self, source: &str) -> Vec<T> {
         locate(&mut self.0, source);
         self.0
+    }
+}
+
+impl Errors {
+    /// The text of the first one.
+    pub(crate) fn first_message(&self) -> String {
+        self.0.first().map(|error| error.message.clone()).unwrap_or_default()
     }
 }
 

@@ -81,6 +81,11 @@ impl<'a> Lexer<'a> {
         self.at >= self.source.len()
     }
 
+    /// The first byte that was not read yet.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Reads the tokens of one command, up to the end of its (joined) line; the last one is [`TokenKind::End`]. Of a
     /// command that is too long only the first token is left before it.
     pub(crate) fn command(&mut self, tokens: &mut Vec<Token<'a>>, errors: &mut Errors) {

@@ -15,6 +15,7 @@ pub mod filter;
 pub mod help;
 mod lexer;
 mod nearest;
+mod notes;
 mod number;
 mod parse;
 mod parser;
@@ -31,16 +32,17 @@ pub mod target;
 mod value;
 pub mod verb;
 
-pub use command::{Change, Command, CommandRefusal};
+pub use command::{Change, Command, CommandRefusal, Deletion, Replacement};
 pub use complete::{Completion, CompletionContext, CompletionKind, complete};
 pub use diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
 pub use help::{HelpLine, help_at};
 pub use nearest::nearest;
 pub use parse::{
-    PatternReader, parse_command, parse_command_with, parse_policy, parse_policy_with, with_files,
+    BatchCommand, MOST_BATCH_COMMANDS, PatternReader, parse_batch_with, parse_command, parse_command_with,
+    parse_policy, parse_policy_with, with_files,
 };
 pub use print::command::file_name as file_word;
-pub use print::{Print, pattern_lists, port_switches, with_id};
+pub use print::{Print, pattern_list, pattern_lists, port_switches, with_id};
 pub use shadow::{ShadowedRule, shadowed};
 pub use silent_edit::{SilentEdit, silent_edits};
 

@@ -1,16 +1,18 @@
 //! Text to commands and policies: the lexer, the parser and the checker one after the other.
 
 use crate::check;
-use crate::command::{Command, CommandRefusal, Show};
+use crate::command::{Change, Command, CommandRefusal, Deletion, Replacement, Show};
 use crate::diagnostic::{Diagnostic, Errors, MAX_REPORTED, Note, Notes, TextSpan};
 use crate::lexer::{Lexer, Token};
 use crate::nearest::nearest;
+use crate::notes::{self, SourceLine};
 use crate::parser;
 use crate::print::command::file_name;
 use crate::report::CheckReport;
-use crate::syntax::{CommandSyntax, PatternsSyntax};
+use crate::syntax::{CommandSyntax, PatternsSyntax, RuleSyntax};
 use mmb_policy::{PatternList, Policy, PolicyError};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Reads the file that a `patterns` command names. An error is the reason, which the name of the file stands before.
 pub type PatternReader<'r> = &'r dyn Fn(&str) -> Result<PatternList, String>;
@@ -40,13 +42,16 @@ pub fn parse_policy_with(
     let mut policy = Policy::default();
     let mut commands = CommandIter::new(text, reader);
     while let Some((command, span)) = commands.next() {
-        let error = run_line(&mut policy, command, span, commands.errors.is_empty());
-        if let Some(error) = error {
-            let error = commands.locate(error);
-            commands.errors.push(error);
+        match run_line(&mut policy, command, span, commands.errors.is_empty()) {
+            Ok(change) => notes::add(&mut policy, &commands.line(), change),
+            Err(error) => {
+                let error = commands.locate(*error);
+                commands.errors.push(error);
+            }
         }
     }
     if commands.errors.is_empty() {
+        notes::add_end(&mut policy, commands.behind_last());
         policy.rules.shrink();
         let mut notes = commands.notes.located(text);
         if let Some(last) = notes.get_mut(MAX_REPORTED - 1) {
@@ -63,39 +68,81 @@ pub fn parse_policy_with(
 }
 
 /// Runs one command of a file. `complete`: no command before had errors, so that the policy is what it would be.
-fn run_line(policy: &mut Policy, command: Command, span: TextSpan, complete: bool) -> Option<LineError> {
+fn run_line(
+    policy: &mut Policy,
+    command: Command,
+    span: TextSpan,
+    complete: bool,
+) -> Result<Option<Change>, Box<LineError>> {
     let info = command.info();
     if !info.in_file {
         let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
-        return Some(Diagnostic::new(span, message).into());
+        return Err(Diagnostic::new(span, message).into());
     }
     let option = match &command {
-        Command::DelKill(_) => {
+        Command::DelKill(_) | Command::DelNamed(_, Deletion::Kill) => {
             Some("`--kill` has no place in a policy file: it ends connections of a running mmb")
         }
-        Command::DelKeep(_) => {
+        Command::Replace(replacement) if replacement.kill => {
+            Some("`--kill` has no place in a policy file: it ends connections of a running mmb")
+        }
+        Command::DelKeep(_) | Command::DelNamed(_, Deletion::Drain) => {
             Some("`--keep` has no place in a policy file: it is about connections of a running mmb")
         }
         _ => None,
     };
     if let Some(message) = option {
-        return Some(Diagnostic::new(span, message).into());
+        return Err(Diagnostic::new(span, message).into());
     }
     match command.run(policy) {
-        Ok(_) => None,
+        Ok(change) => Ok(Some(change)),
         // The rule may be one that had errors.
-        Err(CommandRefusal::Policy(PolicyError::NoSuchRule(_))) if !complete => None,
+        Err(CommandRefusal::Policy(PolicyError::NoSuchRule(_))) if !complete => Ok(None),
         // Likewise the command that reads the list.
-        Err(CommandRefusal::Policy(PolicyError::NoSuchList { .. })) if !complete => None,
+        Err(CommandRefusal::Policy(PolicyError::NoSuchList { .. })) if !complete => Ok(None),
         Err(error) => {
             let refusal = Diagnostic::new(span, error.to_string());
             let CommandRefusal::Policy(PolicyError::NoSuchList { name, known }) = error else {
-                return Some(refusal.into());
+                return Err(refusal.into());
             };
             let meant = nearest(&name, known.iter().map(String::as_str)).map(|known| format!("@{known}"));
-            Some(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) })
+            Err(Box::new(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) }))
         }
     }
+}
+
+/// The most commands of a batch. A policy file may have more.
+pub const MOST_BATCH_COMMANDS: usize = 100_000;
+
+/// A command of a batch, and the bytes of the text that it takes.
+pub type BatchCommand = (Command, Range<usize>);
+
+/// Parses and checks the commands of a batch, one a line, each of which changes a policy. Of more than 200 notes the first ones are told.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of its lines; of more than 200 errors the first ones.
+pub fn parse_batch_with(
+    text: &str,
+    reader: PatternReader<'_>,
+) -> Result<(Vec<BatchCommand>, Vec<Note>), Vec<Diagnostic>> {
+    let (mut found, mut commands) = (Vec::new(), CommandIter::new(text, reader));
+    while let Some((command, span)) = commands.next() {
+        let info = command.info();
+        if !info.in_file {
+            let message = format!("`{}` has no place in a batch: it changes no policy", info.name);
+            commands.errors.push(Diagnostic::new(span, message));
+        } else if found.len() == MOST_BATCH_COMMANDS {
+            let message = format!("a batch has at most {MOST_BATCH_COMMANDS} commands");
+            commands.errors.push(Diagnostic::new(span, message).expected("several batches, or `apply`"));
+            break;
+        } else {
+            found.push((command, span.start..commands.lexer.at()));
+        }
+    }
+    if commands.errors.is_empty() {
+        return Ok((found, commands.notes.located(text)));
+    }
+    Err(commands.errors.located(text))
 }
 
 /// An error of a line that was run.
@@ -105,9 +152,9 @@ struct LineError {
     about: Option<String>,
 }
 
-impl From<Diagnostic> for LineError {
-    fn from(error: Diagnostic) -> LineError {
-        LineError { error, about: None }
+impl From<Diagnostic> for Box<LineError> {
+    fn from(error: Diagnostic) -> Box<LineError> {
+        Box::new(LineError { error, about: None })
     }
 }
 
@@ -157,18 +204,32 @@ pub(crate) struct CommandIter<'a> {
     pub(crate) notes: Notes,
     is_typed: bool,
     reader: PatternReader<'a>,
+    source: &'a str,
+    /// The byte behind the command before the last one, and that behind the last one.
+    ends: [usize; 2],
 }
 
 impl<'a> CommandIter<'a> {
     fn new(source: &'a str, reader: PatternReader<'a>) -> CommandIter<'a> {
         let (errors, notes) = (Errors::default(), Notes::default());
-        CommandIter { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes, is_typed: false, reader }
+        let (lexer, tokens, ends) = (Lexer::new(source), Vec::new(), [0, 0]);
+        CommandIter { lexer, tokens, errors, notes, is_typed: false, reader, source, ends }
     }
 
     /// The error of the last command, at the word that it is about.
     fn locate(&self, line: LineError) -> Diagnostic {
         let word = line.about.and_then(|word| self.tokens.iter().find(|token| token.word() == word));
         Diagnostic { span: word.map_or(line.error.span, |token| token.span), ..line.error }
+    }
+
+    /// The text of the last command, and what stands around it.
+    fn line(&self) -> SourceLine<'a, '_> {
+        SourceLine { source: self.source, tokens: &self.tokens, begin: self.ends[0], end: self.ends[1] }
+    }
+
+    /// What stands behind the last command.
+    fn behind_last(&self) -> &'a str {
+        &self.source[self.ends[1]..]
     }
 
     /// The next command that is right, and where its first word stands.
@@ -183,6 +244,7 @@ impl<'a> CommandIter<'a> {
                 CommandSyntax::Rule(rule) => {
                     check::rule(&rule, &mut report).map(|rule| Command::Add(Box::new(rule)))
                 }
+                CommandSyntax::Replace(rule, kill) => replacement(rule, kill, &mut report),
                 CommandSyntax::Connections(filter, verbose) => check::filter::check(&filter, &mut report)
                     .map(|filter| Command::Show(Show::Connections { filter, verbose })),
                 CommandSyntax::Streams(filter, verbose) => check::filter::check(&filter, &mut report)
@@ -202,11 +264,42 @@ impl<'a> CommandIter<'a> {
             if let Some(command) = command
                 && self.errors.len() == before
             {
+                self.ends = [self.ends[1], self.lexer.at()];
                 return Some((command, self.tokens[0].span));
             }
         }
         None
     }
+}
+
+/// Checks a rule that is to replace one of which only the policy knows whether it is stateful: as both. If it is neither, the errors of the
+/// reading that has fewer of them are reported.
+fn replacement(mut syntax: RuleSyntax<'_>, kill: bool, report: &mut CheckReport<'_>) -> Option<Command> {
+    let id = syntax.id?;
+    let is_typed = report.is_typed;
+    let mut read_as = |stateful| {
+        let (mut errors, mut notes) = (Errors::default(), Notes::default());
+        syntax.stateful = stateful;
+        let rule =
+            check::rule(&syntax, &mut CheckReport { errors: &mut errors, notes: &mut notes, is_typed });
+        rule.map(|rule| (rule, notes)).ok_or(errors)
+    };
+    let (stateless, stateful) = match (read_as(false), read_as(true)) {
+        (Err(stateless), Err(stateful)) => {
+            let fewer = if stateful.len() < stateless.len() { stateful } else { stateless };
+            report.errors.append(fewer);
+            return None;
+        }
+        (Ok((rule, notes)), stateful) => {
+            report.notes.append(notes);
+            (Ok(rule), stateful.map(|(rule, _)| rule).map_err(|errors| errors.first_message()))
+        }
+        (Err(errors), Ok((rule, notes))) => {
+            report.notes.append(notes);
+            (Err(errors.first_message()), Ok(rule))
+        }
+    };
+    Some(Command::Replace(Box::new(Replacement { id, stateless, stateful, kill })))
 }
 
 /// The text with other names for the files of its `patterns` commands, for whoever reads them elsewhere.

@@ -10,13 +10,13 @@ pub(crate) mod server;
 mod unknown;
 
 use crate::check::stream::{is_list_name, no_list_name};
-use crate::command::{Command, Show};
+use crate::command::{Command, Deletion, Show};
 use crate::diagnostic::{Diagnostic, Errors, TextSpan};
 use crate::lexer::{Token, TokenKind};
 use crate::nearest::nearest;
 use crate::phrase;
 use crate::setting;
-use crate::syntax::{CommandSyntax, PatternsSyntax};
+use crate::syntax::{CommandSyntax, PatternsSyntax, RuleSyntax};
 use crate::value;
 use crate::verb;
 use crate::verb::{Argument, COMMANDS, CommandInfo, SHOWS, Verb};
@@ -27,6 +27,8 @@ use mmb_policy::setting_table::{self, Setting, SettingInfo};
 pub(crate) const COUNTERS: &str = "counters";
 /// May follow `list` and `show servers`.
 pub(crate) const TERSE: &str = "--terse";
+/// Before the name of rules.
+pub(crate) const NAME: &str = "name";
 /// May follow `del ID`.
 pub(crate) const KILL: &str = "--kill";
 /// Likewise, for `del`.
@@ -112,9 +114,11 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             return None;
         };
         if info.argument == Argument::Rule {
-            return Some(CommandSyntax::Rule(self.rule(info.verb == Verb::AddStateful)));
+            let rule = self.rule(RuleSyntax::new(info.verb == Verb::AddStateful), false);
+            return Some(CommandSyntax::Rule(rule));
         }
         let command = match info.verb {
+            Verb::Replace => self.replacement()?,
             Verb::Show => self.show()?,
             Verb::Conn => self.conn()?,
             Verb::Clear => self.clear()?,
@@ -128,12 +132,16 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
 
     fn simple(&mut self, info: &'static CommandInfo) -> Option<Command> {
         Some(match info.verb {
+            Verb::Del if self.take_word(NAME) => {
+                let name = self.name()?;
+                Command::DelNamed(name, self.deletion())
+            }
             Verb::Del => {
                 let id = self.rule_id()?;
-                match () {
-                    () if self.take_word(KILL) => Command::DelKill(id),
-                    () if self.take_word(KEEP) => Command::DelKeep(id),
-                    () => Command::Del(id),
+                match self.deletion() {
+                    Deletion::Kill => Command::DelKill(id),
+                    Deletion::Drain => Command::DelKeep(id),
+                    Deletion::Plain => Command::Del(id),
                 }
             }
             Verb::Flush => Command::Flush,
@@ -142,9 +150,19 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Disable => Command::Disable(self.port()?),
             Verb::Set => Command::Set(self.setting()?),
             Verb::Monitor => Command::Monitor,
-            Verb::Add | Verb::AddStateful | Verb::Show => return None,
+            Verb::Confirm => Command::Confirm,
+            Verb::History => Command::History(self.optional_number()),
+            Verb::Diff => {
+                let from = self.optional_number();
+                Command::Diff(from, from.and_then(|_| self.optional_number()))
+            }
+            Verb::Rollback => {
+                let version = self.optional_number();
+                Command::Rollback(version, self.deletion())
+            }
+            Verb::Add | Verb::AddStateful | Verb::Replace | Verb::Show => return None,
             Verb::Conn | Verb::Clear | Verb::Patterns | Verb::Server => return None,
-            Verb::Apply | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
+            Verb::Apply | Verb::Batch | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
                 let span = self.last_span();
                 let message =
                     format!("`{}` is no command of a policy: give it to the shell or to mmb", info.name);
@@ -166,11 +184,37 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         };
         let meant = match &token.kind {
             TokenKind::Word(word) if info.argument == Argument::Terse => nearest(word, [TERSE]),
-            TokenKind::Word(word) if info.argument == Argument::RuleId => nearest(word, [KILL, KEEP]),
+            TokenKind::Word(word) if matches!(info.argument, Argument::RuleId | Argument::Rollback) => {
+                nearest(word, [KILL, KEEP])
+            }
             _ => None,
         };
         self.error(Diagnostic::new(token.span, message).expected("the end of the command").suggest(meant));
         None
+    }
+
+    /// A number, if the next word is one.
+    fn optional_number(&mut self) -> Option<u64> {
+        let number = u64::try_from(value::number(self.peek_word()?).ok()?).ok()?;
+        self.next();
+        Some(number)
+    }
+
+    /// `[--kill|--keep]`
+    fn deletion(&mut self) -> Deletion {
+        match () {
+            () if self.take_word(KILL) => Deletion::Kill,
+            () if self.take_word(KEEP) => Deletion::Drain,
+            () => Deletion::Plain,
+        }
+    }
+
+    /// `ID [prio N] [name WORD] MATCH… TARGET… [--kill]`
+    fn replacement(&mut self) -> Option<CommandSyntax<'t>> {
+        let id = self.rule_id()?;
+        let rule = self.rule(RuleSyntax { id: Some(id), ..RuleSyntax::new(true) }, true);
+        let kill = self.take_word(KILL);
+        Some(CommandSyntax::Replace(rule, kill))
     }
 
     fn rule_id(&mut self) -> Option<RuleId> {
@@ -328,7 +372,8 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
 }
 
 fn first_words() -> String {
-    list(COMMANDS.iter().filter(|info| info.argument != Argument::File).map(|info| info.name))
+    let is_of_files = |info: &&CommandInfo| matches!(info.argument, Argument::File | Argument::OptionalFile);
+    list(COMMANDS.iter().filter(|info| !is_of_files(info)).map(|info| info.name))
 }
 
 /// `a, b or c`, each as code.

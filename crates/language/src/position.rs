@@ -31,6 +31,8 @@ pub(crate) enum Expect {
     Word(&'static str, &'static str),
     /// A subject of `show` whose name begins with this.
     Show(&'static str),
+    /// A number, with its meaning.
+    Number(&'static str),
     /// A word of a filter.
     Term,
     /// The state of a connection.
@@ -152,14 +154,10 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     let only = |expect: Expect| if rest.is_empty() { vec![expect] } else { vec![Expect::End] };
     match info.argument {
         Argument::None => vec![Expect::End],
-        Argument::RuleId => match rest {
+        Argument::RuleId => deletion_expectations(rest),
+        Argument::Replacement => match rest {
             [] => vec![Expect::RuleId],
-            [_] => vec![
-                Expect::Word(parser::KILL, "ends the rule's connections too"),
-                Expect::Word(parser::KEEP, "has the rule's connections keep it until they end"),
-                Expect::End,
-            ],
-            _ => vec![Expect::End],
+            [_, rest @ ..] => replacement_expectations(rest),
         },
         Argument::Terse if rest.is_empty() => {
             vec![Expect::Word(parser::TERSE, "rules only, without counters"), Expect::End]
@@ -180,6 +178,16 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         }
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
+        Argument::Entries if rest.is_empty() => {
+            vec![Expect::Number("so many entries, the last ones"), Expect::End]
+        }
+        Argument::Versions if rest.len() < 2 => {
+            vec![Expect::Number("a version of the policy, as `history` shows it"), Expect::End]
+        }
+        Argument::Entries | Argument::Versions => vec![Expect::End],
+        Argument::Rollback => rollback_expectations(rest),
+        Argument::OptionalFile if rest.is_empty() => vec![Expect::File, Expect::End],
+        Argument::OptionalFile => vec![Expect::End],
         Argument::Patterns => match rest {
             [] => vec![Expect::List],
             [_] => vec![Expect::File],
@@ -219,6 +227,48 @@ fn server_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             expects
         }
     }
+}
+
+fn deletion_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    match tokens {
+        [] => vec![Expect::RuleId, Expect::Word(parser::NAME, "every rule of that name")],
+        [name] if name.word() == parser::NAME => vec![Expect::AttributeValue(parser::NAME)],
+        [name, _] if name.word() != parser::NAME => vec![Expect::End],
+        [_] | [_, _] => vec![
+            Expect::Word(parser::KILL, "ends the rule's connections too"),
+            Expect::Word(parser::KEEP, "has the rule's connections keep it until they end"),
+            Expect::End,
+        ],
+        _ => vec![Expect::End],
+    }
+}
+
+fn rollback_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let is_option = |token: &Token<'_>| token.word().starts_with('-');
+    if tokens.len() > 1 && tokens.iter().any(is_option) || tokens.first().is_some_and(is_option) {
+        return vec![Expect::End];
+    }
+    let number = Expect::Number("a version of the policy, as `history` shows it; without it the one before");
+    let options = [
+        Expect::Word(parser::KILL, "ends the connections of rules that go"),
+        Expect::Word(parser::KEEP, "has the connections of rules that go keep them until they end"),
+        Expect::End,
+    ];
+    let number = tokens.is_empty().then_some(number);
+    number.into_iter().chain(options).collect()
+}
+
+fn replacement_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    if tokens.last().is_some_and(|last| last.word() == parser::KILL) {
+        return vec![Expect::End];
+    }
+    let mut walk = PositionWalk { given: vec!["id", DRAINING], ..PositionWalk::new(true) };
+    tokens.iter().for_each(|token| walk.step(&token.kind));
+    let mut expects = walk.expects();
+    if expects.iter().any(|expect| matches!(expect, Expect::End)) {
+        expects.push(Expect::Word(parser::KILL, "ends the rule's connections"));
+    }
+    expects
 }
 
 fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {

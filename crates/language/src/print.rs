@@ -8,10 +8,10 @@ mod edit;
 pub(crate) mod value;
 
 use crate::target;
-use mmb_policy::PatternItem;
 use mmb_policy::Policy;
 use mmb_policy::field::Field;
 use mmb_policy::rule::{Cond, DEFAULT_PRIO, Equality, Match, Rule, RuleId, Target, Test};
+use mmb_policy::{PatternItem, PatternList};
 use std::fmt::{Display, Formatter, Result, Write as _};
 pub use value::Print;
 use value::{Printed, bytes, decimal, numbers, several};
@@ -150,6 +150,11 @@ pub fn port_switches(policy: &Policy) -> impl Iterator<Item = String> + '_ {
         .ports
         .iter()
         .map(|(port, enabled)| format!("{} {port}", if *enabled { "enable" } else { "disable" }))
+}
+
+/// The command that reads a list of patterns.
+pub fn pattern_list(name: &str, list: &PatternList) -> String {
+    command::pattern_list(name, list)
 }
 
 /// The lists of patterns of a policy, as the commands that read them.

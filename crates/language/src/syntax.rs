@@ -16,6 +16,8 @@ use value::{FieldSyntax, ItemSyntax, ValueSyntax};
 pub(crate) enum CommandSyntax<'t> {
     /// A rule, still to be checked.
     Rule(RuleSyntax<'t>),
+    /// A rule in the place of another one, and whether the connections end.
+    Replace(RuleSyntax<'t>, bool),
     /// `show connections`, and whether it is to be verbose.
     Connections(FilterSyntax<'t>, bool),
     /// `show streams`, and whether it is to be verbose.
@@ -64,6 +66,23 @@ pub(crate) struct RuleSyntax<'t> {
     pub(crate) targets: Vec<TargetSyntax<'t>>,
     /// Its text had errors, and parts of it may be missing here.
     pub(crate) broken: bool,
+}
+
+impl RuleSyntax<'_> {
+    /// A rule of which nothing was read yet.
+    pub(crate) fn new(stateful: bool) -> Self {
+        RuleSyntax {
+            stateful,
+            id: None,
+            prio: None,
+            name: None,
+            draining: None,
+            all: None,
+            matches: Vec::new(),
+            targets: Vec::new(),
+            broken: false,
+        }
+    }
 }
 
 /// `[!] FIELD [[COND] VALUE]`

@@ -12,6 +12,8 @@ pub enum Verb {
     Add,
     /// `add-stateful`
     AddStateful,
+    /// `replace`
+    Replace,
     /// `del`
     Del,
     /// `flush`
@@ -38,6 +40,16 @@ pub enum Verb {
     Clear,
     /// `apply`, carried out around the language by the shell and the binary.
     Apply,
+    /// `batch`, likewise.
+    Batch,
+    /// `confirm`
+    Confirm,
+    /// `rollback`
+    Rollback,
+    /// `history`
+    History,
+    /// `diff`
+    Diff,
     /// `save`, likewise.
     Save,
     /// `check`, likewise.
@@ -55,7 +67,9 @@ pub enum Argument {
     None,
     /// Number, priority, name, constraints, targets.
     Rule,
-    /// A rule's number, and `--kill` or nothing.
+    /// A rule's number, and a rule in its place.
+    Replacement,
+    /// A rule's number or rules' name, and `--kill`, `--keep` or nothing.
     RuleId,
     /// `--terse`, or nothing.
     Terse,
@@ -71,8 +85,16 @@ pub enum Argument {
     Port,
     /// A setting and its value.
     Setting,
+    /// A number of entries, or nothing.
+    Entries,
+    /// Up to two versions.
+    Versions,
+    /// A version or nothing, and `--kill`, `--keep` or nothing.
+    Rollback,
     /// A file's name.
     File,
+    /// A file's name, or nothing for standard input.
+    OptionalFile,
     /// A list of patterns and its file.
     Patterns,
 }
@@ -110,12 +132,20 @@ pub static COMMANDS: &[CommandInfo] = &[
         "adds a rule that applies to connections",
     ),
     command(
+        "replace",
+        Verb::Replace,
+        "ID [prio N] [name WORD] MATCH… TARGET… [--kill]",
+        Argument::Replacement,
+        true,
+        "puts a rule in the place of the one of that number, whose connections it takes over; with --kill they end",
+    ),
+    command(
         "del",
         Verb::Del,
-        "ID [--kill|--keep]",
+        "ID|name WORD [--kill|--keep]",
         Argument::RuleId,
         true,
-        "deletes the rule of that number; with --kill also ends its connections, with --keep they keep it until they end",
+        "deletes the rule of that number, or all of that name; with --kill also ends its connections, with --keep they keep it until they end",
     ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
     command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and their counters"),
@@ -155,10 +185,50 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "apply",
         Verb::Apply,
-        "FILE [--dry-run] [--keep|--kill]",
+        "FILE [--dry-run] [--confirm SECONDS] [--keep|--kill]",
         Argument::File,
         false,
-        "puts a policy file in force as a whole; with --dry-run only prints what would change; connections of rules that it removes end with --kill, and keep them with --keep",
+        "puts a policy file in force as a whole; with --dry-run only prints what would change; with --confirm the policy before is in force again after that time, unless `confirm` comes first; connections of rules that it removes end with --kill, and keep them with --keep",
+    ),
+    command(
+        "batch",
+        Verb::Batch,
+        "[FILE] [--dry-run] [--confirm SECONDS]",
+        Argument::OptionalFile,
+        false,
+        "runs the commands of a file, one a line, as one change: all of them or none; without FILE those of standard input",
+    ),
+    command(
+        "confirm",
+        Verb::Confirm,
+        "",
+        Argument::None,
+        false,
+        "keeps a change that waits for its confirmation, after apply or batch with --confirm",
+    ),
+    command(
+        "rollback",
+        Verb::Rollback,
+        "[N] [--kill|--keep]",
+        Argument::Rollback,
+        false,
+        "puts version N of the policy in force again, without N the one before, also instead of a change that waits for its confirmation; --kill and --keep are those of apply",
+    ),
+    command(
+        "history",
+        Verb::History,
+        "[N]",
+        Argument::Entries,
+        false,
+        "lists the versions of the policy, who has made them and how; with N the last N entries",
+    ),
+    command(
+        "diff",
+        Verb::Diff,
+        "[N [M]]",
+        Argument::Versions,
+        false,
+        "shows what differs between two versions of the policy; without M up to the one in force, without N from the one before",
     ),
     command(
         "save",

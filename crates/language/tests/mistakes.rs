@@ -9,7 +9,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "fush",
         &[
-            "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `del`, `flush`, `list`, \
+            "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `replace`, `del`, `flush`, `list`, \
         `show`, `enable`, `disable`, `set`, `patterns`, `conn`, `server`, `monitor` or `clear`; did you mean `flush`?",
         ],
     ),
@@ -358,13 +358,37 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("del", &["4: a rule's id is missing; expected a number 1 to 4294967295"]),
-    ("del 5 6", &["7: nothing more follows `del ID [--kill|--keep]`; expected the end of the command"]),
+    (
+        "del 5 6",
+        &["7: nothing more follows `del ID|name WORD [--kill|--keep]`; expected the end of the command"],
+    ),
     (
         "del 5 --kil",
         &[
-            "7: nothing more follows `del ID [--kill|--keep]`; expected the end of the command; did you mean `--kill`?",
+            "7: nothing more follows `del ID|name WORD [--kill|--keep]`; expected the end of the command; did you mean `--kill`?",
         ],
     ),
+    ("del name", &["9: a name is missing; expected a word of at most 64 bytes"]),
+    ("replace all drop", &["9: a rule's id is missing; expected a number 1 to 4294967295"]),
+    ("replace 5 id 6 all drop", &["11: `id` is given twice"]),
+    (
+        "replace 5 all drop --keep",
+        &[
+            "20: connections follow the rule that replaces theirs; expected `--kill`, or another rule by `add` and `del ID --keep`",
+        ],
+    ),
+    (
+        "replace 5 draining all accept",
+        &["11: a rule that replaces another one does not drain; expected `del ID --keep`"],
+    ),
+    (
+        "replace 5 all drop --kill 6",
+        &[
+            "27: nothing more follows `replace ID [prio N] [name WORD] MATCH… TARGET… [--kill]`; expected the end of the command",
+        ],
+    ),
+    // Neither a stateless rule nor a stateful one.
+    ("replace 5 all map ip-saddr 10.0.0.1 drop 200", &["42: a percentage is 0 to 100 in steps of 0.001"]),
     (
         "show",
         &[

@@ -109,6 +109,86 @@ fn a_list_of_patterns_is_read_beside_its_policy_and_saved_by_its_name() {
 }
 
 #[test]
+fn comments_and_names_are_saved_again() {
+    let mmb = Site::new("");
+    let file = mmb.path("commented.mmb").display().to_string();
+    let text = "# the edge\n# of the network\n\nset poll spin # busy\n\n# not for guests\ndisable wan\n\n# web\n\n# and mail\nadd prio 3 \\\n  tcp-dport {http, https} accept # both\n\
+                add tcp-dport 25 drop\nadd-stateless ip-proto != udp tcp-dport http drop\n# the end\n";
+    std::fs::write(&file, text).expect("writes");
+    mmb.good(&["apply", &file]);
+    let saved = mmb.good(&["save", "-"]);
+    let expected = "# the edge\n# of the network\nset poll spin # busy\n# not for guests\ndisable wan\n# web\n\n# and mail\n\
+                    add id 1 prio 3 tcp-dport {http, https} accept # both\nadd id 2 tcp-dport 25 drop\n\
+                    add-stateless id 3 ip-proto != udp tcp-dport http drop\n# the end\n";
+    assert_eq!(saved, expected);
+    std::fs::write(&file, &saved).expect("writes");
+    assert!(mmb.good(&["apply", &file]).contains("0 added, 0 removed, 3 kept"));
+    assert_eq!(mmb.good(&["save", "-"]), expected, "a fixed point");
+
+    // A rule takes its comments along, and has no old wording when it is another one.
+    mmb.good(&["replace", "1", "tcp-dport 8080 accept"]);
+    mmb.good(&["del", "3"]);
+    mmb.good(&["set", "poll", "adaptive"]);
+    let expected = "# not for guests\ndisable wan\n# web\n\n# and mail\nadd id 1 tcp-dport 8080 accept # both\nadd id 2 tcp-dport 25 drop\n# the end\n";
+    assert_eq!(mmb.good(&["save", "-"]), expected);
+    mmb.good(&["rollback", "2"]);
+    assert_eq!(mmb.good(&["save", "-"]), saved, "versions have them too");
+    // Other ids: the comments go with the rules.
+    std::fs::write(&file, "# new\nadd udp-dport dns drop\n# mail\nadd tcp-dport 25 drop\n").expect("writes");
+    mmb.good(&["apply", &file]);
+    assert_eq!(
+        mmb.good(&["save", "-"]),
+        "# mail\nadd id 2 tcp-dport 25 drop\n# new\nadd id 4 udp-dport dns drop\n"
+    );
+}
+
+#[test]
+fn a_batch_is_one_change_or_none() {
+    let mmb = Site::new("add id 1 tcp-dport 80 drop\nadd id 2 name old all mod ip-ecn 0");
+    let file = mmb.path("b.mmb").display().to_string();
+    let text = "# the web\nreplace 1 tcp-dport 443 drop\n\ndel name old # gone\nadd udp-dport 53 \\\n  accept\nset poll spin\n";
+    std::fs::write(&file, text).expect("writes");
+    let changes = "- 1     add tcp-dport 80 drop\n+ 1     add tcp-dport 443 drop\n- 2     add name old all mod ip-ecn 0\n\
+                   + 3     add udp-dport 53 accept\npoll is spin now\n2 added, 2 removed, 0 kept\n";
+    let tried = mmb.good(&["batch", &file, "--dry-run"]);
+    assert_eq!(tried, format!("{changes}nothing was changed: this was a dry run\n"));
+    assert_eq!(mmb.rules().len(), 2);
+    assert_eq!(mmb.good(&["batch", &file]), changes);
+    assert_eq!(mmb.rules(), ["1 add tcp-dport 443 drop", "3 add udp-dport 53 accept"]);
+
+    // All errors of the text, or the one of its execution, at their places.
+    let said = mmb.feed(&["batch"], "flush\n\nadd tcp-dprt 80 drop\nlist\n");
+    assert_eq!((said.status, said.out.as_str()), (1, ""));
+    assert!(
+        said.err.contains("standard input:3:5") && said.err.contains("`list` has no place in a batch"),
+        "{}",
+        said.err
+    );
+    let said = mmb.feed(&["batch", "-"], "flush\n# 9\nadd all drop\ndel 9\n");
+    assert!(
+        said.err.contains("there is no rule 9") && said.err.contains("standard input:4:5"),
+        "{}",
+        said.err
+    );
+    let wrong = mmb.feed(&["batch", "--json"], "del 1\nreplace 3 all drop\ndel name web\n");
+    let wrong: serde_json::Value = serde_json::from_str(&wrong.out).expect("JSON");
+    assert_eq!((&wrong["line"], &wrong["column"]), (&json!(3), &json!(10)));
+    assert_eq!(mmb.rules(), ["1 add tcp-dport 443 drop", "3 add udp-dport 53 accept"]);
+}
+
+#[test]
+fn a_batch_has_a_most_number_of_commands() {
+    let mmb = Site::new("");
+    let mut text: String =
+        (1..=20_000).map(|id| format!("add id {id} ip-saddr 10.0.{}.{} drop\n", id >> 8, id & 255)).collect();
+    assert_eq!(mmb.feed(&["batch"], &text).status, 0);
+    assert_eq!(mmb.rules().len(), 20_000);
+    text = "set poll spin\n".repeat(100_001);
+    let said = mmb.feed(&["batch"], &text);
+    assert!(said.err.contains("at most 100000 commands") && said.err.contains(":100001:1"), "{}", said.err);
+}
+
+#[test]
 fn a_policy_may_come_from_a_pipe_with_an_end() {
     let mmb = Site::new("");
     let pipe = mmb.path("pipe");

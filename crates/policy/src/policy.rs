@@ -3,11 +3,13 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
+use crate::notes::{NoteKey, PolicyNotes};
 use crate::pattern::PatternList;
 use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{ChunkEntry, EntryChange, RuleStore};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Rules, settings, port switches and lists of patterns. A copy shares the rules, so that it is cheap, and so is a change to it.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,8 @@ pub struct Policy {
     pub ports: BTreeMap<String, bool>,
     /// The lists of patterns by name, among them those that rules name.
     pub lists: BTreeMap<String, PatternList>,
+    /// Comments and wording of the file that the policy came from.
+    pub notes: Arc<PolicyNotes>,
     /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
     last_id: u32,
 }
@@ -34,6 +38,9 @@ pub enum PolicyError {
     /// `del N` without such a rule.
     #[error("there is no rule {0}")]
     NoSuchRule(RuleId),
+    /// `del name WORD` without such a rule.
+    #[error("there is no rule called '{0}'")]
+    NoSuchName(String),
     /// A rule is to drain that makes no connections.
     #[error("rule {0} is not stateful: it has no connections to keep")]
     NotStateful(RuleId),
@@ -68,10 +75,7 @@ impl Policy {
     /// # Errors
     /// The number is taken, or none is left; or the rule names a list that there is not.
     pub fn add(&mut self, rule: &Rule) -> Result<RuleId, PolicyError> {
-        if let Some(name) = rule.lists().find(|name| !self.lists.contains_key(*name)) {
-            let known = self.lists.keys().cloned().collect();
-            return Err(PolicyError::NoSuchList { name: name.to_owned(), known });
-        }
+        self.check_lists(rule)?;
         let id = match rule.id {
             Some(id) if self.rules.contains(id) => return Err(PolicyError::IdTaken(id)),
             Some(id) => id,
@@ -79,6 +83,7 @@ impl Policy {
         };
         self.last_id = self.last_id.max(id.0);
         self.rules.insert_numbered(id, rule, rule.id.is_none());
+        self.forget_note(id);
         Ok(id)
     }
 
@@ -87,7 +92,47 @@ impl Policy {
     /// # Errors
     /// There is none.
     pub fn delete(&mut self, id: RuleId) -> Result<Rule, PolicyError> {
+        // What is noted about it stays, and means nothing: a number comes back only by `add id N`.
         self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))
+    }
+
+    /// Puts another rule in the place of the one of that number, and returns that one.
+    ///
+    /// # Errors
+    /// There is no rule of that number; or the new one names a list that there is not.
+    pub fn replace(&mut self, id: RuleId, rule: &Rule) -> Result<Rule, PolicyError> {
+        let entry = self.rules.entry(id).ok_or(PolicyError::NoSuchRule(id))?;
+        let (before, numbered) = (entry.rule(), entry.numbered);
+        self.check_lists(rule)?;
+        self.rules.insert_numbered(id, rule, numbered);
+        if self.notes.has(id) {
+            Arc::make_mut(&mut self.notes).forget_wording(id);
+        }
+        Ok(before)
+    }
+
+    /// The numbers of the rules of that name.
+    pub fn named(&self, name: &str) -> Vec<RuleId> {
+        let entries = self.rules.entries().filter(|entry| entry.name() == Some(name.as_bytes()));
+        entries.map(|entry| entry.id).collect()
+    }
+
+    /// Forgets what is noted about a rule.
+    fn forget_note(&mut self, id: RuleId) {
+        if self.notes.has(id) {
+            Arc::make_mut(&mut self.notes).remove(&NoteKey::Rule(id));
+        }
+    }
+
+    /// Refuses a rule that names a list that there is not.
+    fn check_lists(&self, rule: &Rule) -> Result<(), PolicyError> {
+        match rule.lists().find(|name| !self.lists.contains_key(*name)) {
+            None => Ok(()),
+            Some(name) => {
+                let known = self.lists.keys().cloned().collect();
+                Err(PolicyError::NoSuchList { name: name.to_owned(), known })
+            }
+        }
     }
 
     /// Has the stateful rule of that number drain: it matches no packets any more, and the connections that it has made keep it.
@@ -101,6 +146,9 @@ impl Policy {
             return Err(PolicyError::NotStateful(id));
         }
         self.rules.insert_numbered(id, &Rule { draining: true, ..rule }, numbered);
+        if self.notes.has(id) {
+            Arc::make_mut(&mut self.notes).forget_wording(id);
+        }
         Ok(())
     }
 
@@ -164,6 +212,9 @@ impl Policy {
 
     /// Deletes every rule; returns how many there were. Their numbers do not come back.
     pub fn flush(&mut self) -> usize {
+        if *self.notes != PolicyNotes::default() {
+            Arc::make_mut(&mut self.notes).forget_rules();
+        }
         std::mem::take(&mut self.rules).len()
     }
 
@@ -187,10 +238,11 @@ impl Policy {
         if self.rules.keys().eq(numbers.iter().copied()) {
             return Policy { last_id: last, ..self };
         }
+        let notes = self.notes.renumbered(self.rules.keys().zip(numbers.iter().copied()));
         let mut entries: Vec<ChunkEntry<'_>> = self.rules.entries().collect();
         entries.iter_mut().zip(numbers).for_each(|(entry, id)| entry.id = *id);
         entries.sort_unstable_by_key(|entry| entry.id);
-        Policy { rules: RuleStore::of_entries(entries), last_id: last, ..self }
+        Policy { rules: RuleStore::of_entries(entries), notes: Arc::new(notes), last_id: last, ..self }
     }
 
     /// The policy, with numbers to come above those that `other` used.
@@ -213,7 +265,7 @@ impl Policy {
 }
 
 impl PartialEq for Policy {
-    /// Compares rules by number, settings, ports and lists. The origin of the numbers does not count.
+    /// Compares rules by number, settings, ports and lists. The origin of the numbers and the notes do not count.
     fn eq(&self, other: &Policy) -> bool {
         self.rules == other.rules
             && self.settings == other.settings

@@ -195,6 +195,9 @@ fn every_command_has_its_row() {
         "disable a",
         "set poll spin",
         "del 1 --kill",
+        "del name web --keep",
+        "replace 3 prio 5 name web tcp-dport 80 accept",
+        "replace 3 ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1 --kill",
         "show offload",
         "set offload off",
         "show connections",
@@ -207,6 +210,14 @@ fn every_command_has_its_row() {
         "conn kill all",
         "conn kill rule 3",
         "monitor",
+        "confirm",
+        "rollback",
+        "rollback 7 --keep",
+        "history",
+        "history 20",
+        "diff",
+        "diff 3",
+        "diff 3 7",
     ] {
         let (command, _) = parse_command(line).expect("parses");
         assert!(line.starts_with(command.info().name));

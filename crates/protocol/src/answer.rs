@@ -5,6 +5,7 @@
 
 mod connections;
 mod counters;
+mod history;
 mod log;
 mod offload;
 mod rates;
@@ -18,6 +19,7 @@ pub use connections::{
 pub use counters::{
     FlowCacheLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine,
 };
+pub use history::{DiffVersions, DifferenceLine, DifferenceSign, HistoryLine, UnconfirmedLine};
 pub use log::{LogLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 pub use rates::{
@@ -122,6 +124,16 @@ pub enum Answer {
     Loaded(LoadedLine),
     /// Lines of a policy file.
     Policy(String),
+    /// A change that waits for its confirmation.
+    Unconfirmed(UnconfirmedLine),
+    /// The version of the policy that was confirmed.
+    Confirmed(u64),
+    /// An entry of the history.
+    HistoryEntry(HistoryLine),
+    /// The versions that the following differences are between.
+    DiffOf(DiffVersions),
+    /// A line that one of two versions has and the other has not.
+    Difference(DifferenceLine),
     /// The name of a port, for completion.
     PortName(String),
     /// The name of a list of patterns, for completion.
@@ -182,6 +194,10 @@ pub enum Topic {
     Servers,
     /// `monitor`
     Monitor,
+    /// `history`
+    History,
+    /// `diff`
+    Diff,
 }
 
 /// A rule in force.
@@ -311,6 +327,9 @@ pub struct VersionLine {
     pub version: String,
     /// The version of the protocol.
     pub protocol: u32,
+    /// The version of the policy in force.
+    #[serde(default)]
+    pub policy: u64,
     /// The SIMD level of the rule lookup: `avx512`, `avx2` or `scalar`.
     #[serde(default)]
     pub instructions: String,
@@ -361,6 +380,9 @@ pub struct AnswerEnd {
     /// The number of added, removed and kept rules, if the request had a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeCount>,
+    /// The version of the policy that the change has made; absent if the policy is as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
 }
 
 /// The numbers of rules that a change added, removed and kept.
@@ -381,7 +403,7 @@ pub struct ChangeCount {
 impl AnswerEnd {
     /// Creates the end of an answer without a change.
     pub fn new(ok: bool) -> AnswerEnd {
-        AnswerEnd { v: VERSION, ok, change: None }
+        AnswerEnd { v: VERSION, ok, change: None, version: None }
     }
 }
 

@@ -19,6 +19,13 @@ pub enum Request {
     Apply(String, ConnectionFate),
     /// Asks what [`Request::Apply`] would do with this text, and changes nothing.
     DryRun(String, ConnectionFate),
+    /// Executes the commands of a text, one a line, all of which change the policy: as a whole or not at all.
+    Batch {
+        /// The text.
+        text: String,
+        /// Asks what the commands would do, and changes nothing.
+        dry_run: bool,
+    },
     /// Asks for the policy in force, as the text of a policy file.
     Save,
     /// Asks for names for completion: the ports, and the rules whose id begins with these digits.
@@ -32,8 +39,24 @@ pub enum Request {
     },
     /// Sends a piece of a state, in hexadecimal; the last one is empty.
     Piece(String),
+    /// A change, and what is recorded of it.
+    WithOptions(ChangeOptions, Box<Request>),
     /// A request with the contents of the files that its `patterns` commands name, by these names. The daemon opens no file for a client.
     WithFiles(BTreeMap<String, Vec<u8>>, Box<Request>),
+}
+
+/// What goes with a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeOptions {
+    /// The name of the file that the text came from, for the history.
+    pub source: Option<String>,
+    /// The policy before is in force again after so many seconds, unless the change was confirmed.
+    pub confirm: Option<u32>,
+}
+
+impl ChangeOptions {
+    /// The longest time that a change may wait for its confirmation: a day.
+    pub const MOST_SECONDS: u32 = 86_400;
 }
 
 /// The fate of the connections of stateful rules that a policy file removes.
@@ -61,7 +84,7 @@ pub enum DecodeError {
     Version(u32),
     /// The request has an unknown name.
     #[error(
-        "unknown request '{0}'; the requests are: run, apply, dry-run, save, names, save-state, load-state, piece"
+        "unknown request '{0}'; the requests are: run, apply, dry-run, batch, save, names, save-state, load-state, piece"
     )]
     Unknown(String),
     /// The request lacks a member.
@@ -83,10 +106,14 @@ struct Envelope {
     verb: String,
     commands: Option<CommandList>,
     policy: Option<String>,
+    text: Option<String>,
+    dry_run: Option<bool>,
     prefix: Option<String>,
     state: Option<String>,
     verbose: Option<bool>,
     connections: Option<ConnectionFate>,
+    source: Option<String>,
+    confirm: Option<u32>,
     /// Contents in hexadecimal, by name.
     files: Option<BTreeMap<String, String>>,
 }
@@ -156,7 +183,19 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
 }
 
 /// The request of an envelope, but for its files.
-fn without_files(envelope: Envelope) -> Result<Request, DecodeError> {
+fn without_files(mut envelope: Envelope) -> Result<Request, DecodeError> {
+    let options = ChangeOptions { source: envelope.source.take(), confirm: envelope.confirm };
+    if options.confirm.is_some_and(|seconds| !(1..=ChangeOptions::MOST_SECONDS).contains(&seconds)) {
+        let range = format!("'confirm' is 1 to {} seconds", ChangeOptions::MOST_SECONDS);
+        return Err(DecodeError::Malformed(range));
+    }
+    let request = without_options(envelope)?;
+    let has_options = options != ChangeOptions::default();
+    Ok(if has_options { Request::WithOptions(options, Box::new(request)) } else { request })
+}
+
+/// The request of an envelope, but for its files and options.
+fn without_options(envelope: Envelope) -> Result<Request, DecodeError> {
     let missing = |request, member| DecodeError::Missing { request, member };
     match envelope.verb.as_str() {
         "run" => envelope.commands.map(|commands| Request::Run(commands.0)).ok_or(missing("run", "commands")),
@@ -167,6 +206,10 @@ fn without_files(envelope: Envelope) -> Result<Request, DecodeError> {
         "dry-run" => {
             let policy = envelope.policy.ok_or(missing("dry-run", "policy"))?;
             Ok(Request::DryRun(policy, envelope.connections.unwrap_or_default()))
+        }
+        "batch" => {
+            let text = envelope.text.ok_or(missing("batch", "text"))?;
+            Ok(Request::Batch { text, dry_run: envelope.dry_run.unwrap_or_default() })
         }
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
@@ -197,6 +240,10 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dry_run: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         prefix: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<&'a str>,
@@ -205,6 +252,10 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         #[serde(skip_serializing_if = "Option::is_none")]
         connections: Option<ConnectionFate>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        confirm: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         files: Option<BTreeMap<String, String>>,
     }
     let mut envelope = BorrowedEnvelope {
@@ -212,17 +263,31 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         verb: "",
         commands: None,
         policy: None,
+        text: None,
+        dry_run: None,
         prefix: None,
         state: None,
         verbose: None,
         connections: None,
+        source: None,
+        confirm: None,
         files: None,
     };
     let mut request = request;
-    while let Request::WithFiles(files, inner) = request {
-        let content = |(name, content): (&'_ String, &Vec<u8>)| (name.clone(), hex::encode(content));
-        envelope.files.get_or_insert_default().extend(files.iter().map(content));
-        request = inner;
+    loop {
+        request = match request {
+            Request::WithFiles(files, inner) => {
+                let content = |(name, content): (&'_ String, &Vec<u8>)| (name.clone(), hex::encode(content));
+                envelope.files.get_or_insert_default().extend(files.iter().map(content));
+                inner
+            }
+            Request::WithOptions(options, inner) => {
+                envelope.source = options.source.as_deref();
+                envelope.confirm = options.confirm;
+                inner
+            }
+            _ => break,
+        };
     }
     match request {
         Request::Run(commands) => (envelope.verb, envelope.commands) = ("run", Some(commands.as_slice())),
@@ -230,6 +295,10 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
             envelope.verb = if let Request::Apply(..) = request { "apply" } else { "dry-run" };
             envelope.policy = Some(policy.as_str());
             envelope.connections = Some(*fate).filter(|fate| *fate != ConnectionFate::Release);
+        }
+        Request::Batch { text, dry_run } => {
+            (envelope.verb, envelope.text) = ("batch", Some(text.as_str()));
+            envelope.dry_run = dry_run.then_some(true);
         }
         Request::Save => envelope.verb = "save",
         Request::Names(prefix) => (envelope.verb, envelope.prefix) = ("names", Some(prefix.as_str())),
@@ -239,7 +308,7 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         }
         Request::Piece(state) => (envelope.verb, envelope.state) = ("piece", Some(state.as_str())),
         // They were taken off.
-        Request::WithFiles(..) => {}
+        Request::WithFiles(..) | Request::WithOptions(..) => {}
     }
     write_line(&envelope, to)
 }
@@ -263,6 +332,15 @@ mod tests {
             Request::Apply("add all drop\n# é\u{2028}\nflush\n".into(), ConnectionFate::Release),
             Request::Apply("add all drop\n".into(), ConnectionFate::Keep),
             Request::DryRun("add all drop\n".into(), ConnectionFate::Kill),
+            Request::Batch { text: "add all drop\ndel 1\n".into(), dry_run: false },
+            Request::Batch { text: String::new(), dry_run: true },
+            Request::WithFiles(
+                [("/c".into(), b"x".to_vec())].into(),
+                Box::new(Request::WithOptions(
+                    ChangeOptions { source: Some("edge.mmb".into()), confirm: Some(60) },
+                    Box::new(Request::Apply("patterns a /c".into(), ConnectionFate::Keep)),
+                )),
+            ),
             Request::Save,
             Request::Names("12".into()),
             Request::SaveState,
@@ -291,6 +369,8 @@ mod tests {
         assert!(error(r#"{"v":1,"do":"run"}"#).contains("'commands'"));
         assert!(error(r#"{"v":1,"do":"run","commands":[1]}"#).starts_with("this is not a request"));
         assert!(error(r#"{"v":1,"do":"piece"}"#).contains("'state'"));
+        assert!(error(r#"{"v":1,"do":"batch"}"#).contains("'text'"));
+        assert!(error(r#"{"v":1,"do":"batch","text":"","confirm":0}"#).contains("1 to 86400 seconds"));
         assert!(error(r#"{"v":1,"do":"save","files":{"/a":"0"}}"#).contains("hexadecimal"));
         assert!(error(r#"{"v":1,"do":"dance"}"#).contains("unknown request 'dance'"));
         assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));

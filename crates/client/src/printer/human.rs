@@ -2,6 +2,7 @@
 
 use super::answer_printer::AnswerPrinter;
 use super::connection_listing::{self, ConnectionListing};
+use super::history_listing::{self, HistoryListing};
 use super::log_listing;
 use super::offload::OffloadListing;
 use super::rates::show_rates;
@@ -11,6 +12,7 @@ use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
+use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, PatternsLine, PortLine,
     PortLossLine, RateLines, ReasonLine, RuleLine, ServerLine, StageLine, TableLine, TableMemoryLine, Topic,
@@ -31,6 +33,7 @@ pub(crate) struct HumanPrinter<'a> {
     added: u64,
     removed: u64,
     affected: Option<AffectedLine>,
+    unconfirmed: Option<UnconfirmedLine>,
     others: u64,
 }
 
@@ -66,6 +69,7 @@ enum HumanSection {
     Settings(Vec<(String, String)>),
     Connections(ConnectionListing),
     Streams(StreamListing),
+    History(HistoryListing),
     /// Each line is printed at once.
     Unbuffered,
 }
@@ -81,6 +85,7 @@ impl<'a> HumanPrinter<'a> {
             added: 0,
             removed: 0,
             affected: None,
+            unconfirmed: None,
             others: 0,
         }
     }
@@ -124,6 +129,11 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Connection(line), HumanSection::Streams(listing)) => {
                 listing.row(&mut self.screen, &line)
             }
+            (Answer::HistoryEntry(line), HumanSection::History(listing)) => {
+                listing.row(&mut self.screen, line)
+            }
+            (Answer::DiffOf(versions), _) => history_listing::versions(&mut self.screen, versions),
+            (Answer::Difference(line), _) => history_listing::difference(&mut self.screen, &line),
             (Answer::StreamSummary(line), _) => stream_listing::summary(&mut self.screen, &line),
             (Answer::StreamEvent(line), _) => stream_listing::event(&mut self.screen, &line),
             (Answer::Log(line), _) => log_listing::packet(&mut self.screen, &line),
@@ -138,7 +148,14 @@ impl AnswerPrinter for HumanPrinter<'_> {
                 if !line.instructions.is_empty() {
                     self.screen.text(&format!(", looks rules up with {} instructions", line.instructions));
                 }
+                if line.policy > 0 {
+                    self.screen.text(&format!(", version {} of the policy", line.policy));
+                }
                 self.screen.text("\n");
+            }
+            (Answer::Unconfirmed(line), _) => self.unconfirmed = Some(line),
+            (Answer::Confirmed(version), _) => {
+                self.screen.text(&format!("version {version} of the policy is confirmed\n"));
             }
             (other, _) => self.change(other),
         }
@@ -154,6 +171,19 @@ impl AnswerPrinter for HumanPrinter<'_> {
 
     fn end(mut self: Box<Self>, end: AnswerEnd) {
         self.finish_section();
+        let unconfirmed = self.unconfirmed.take();
+        if end.change.is_some() {
+            self.changed(end);
+        }
+        if let Some(line) = unconfirmed {
+            history_listing::unconfirmed(&mut self.screen, &line);
+        }
+    }
+}
+
+impl HumanPrinter<'_> {
+    /// Prints the numbers of a change.
+    fn changed(&mut self, end: AnswerEnd) {
         let Some(count) = end.change else { return };
         for (count, sign) in [(self.added, "+"), (self.removed, "-")] {
             if count > CHANGES_SHOWN {
@@ -175,9 +205,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             self.screen.bold(&format!("{} added, {} removed\n", count.added, count.removed));
         }
     }
-}
 
-impl HumanPrinter<'_> {
     fn change(&mut self, answer: Answer) {
         match answer {
             Answer::Added(rule) => {
@@ -294,6 +322,7 @@ impl HumanPrinter<'_> {
             HumanSection::None | HumanSection::Unbuffered => {}
             HumanSection::Connections(listing) => listing.end(screen),
             HumanSection::Streams(listing) => listing.end(screen),
+            HumanSection::History(listing) => listing.end(screen),
             HumanSection::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
             HumanSection::Rules { table: Some(mut table), rules, dropped, former, terse } => {
                 // A packet may match several rules, but one rule drops it: only these columns have a sum.
@@ -367,7 +396,8 @@ impl HumanSection {
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),
-            Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version => {
+            Topic::History => HumanSection::History(HistoryListing::default()),
+            Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version | Topic::Diff => {
                 HumanSection::Unbuffered
             }
         }

@@ -2,13 +2,16 @@
 //! thousand connections at a time, so that a client that reads slowly delays only itself.
 
 use super::{AnswerResult, Responder};
+use crate::history::entry::{Entry, EntryAction};
 use crate::stream_summary::stream_summary_line;
 use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChange, WatchedEvent};
+use mmb_language::Command;
 use mmb_log::WorkerClock;
 use mmb_log::lines::{connection_line, event_line};
-use mmb_policy::ConnectionFilter;
+use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_protocol::answer::{AffectedLine, Answer, CountLine, ErrorLine};
 use mmb_protocol::request::ConnectionFate;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -98,10 +101,30 @@ impl Responder<'_> {
         }
     }
 
+    /// Ends the connections of rules by their ids. A rule that replaces another one has its id and its connections.
+    pub(super) fn kill_rules(&mut self, rules: &BTreeSet<RuleId>) -> io::Result<()> {
+        let mut connections = 0;
+        for rule in rules {
+            match self.table().kill(&ConnectionFilter { rule: Some(*rule), ..ConnectionFilter::ALL }) {
+                Ok(ended) => connections += ended,
+                Err(error) => {
+                    let note = format!("the connections of rule {rule} were not ended: {error}");
+                    self.send(&Answer::Note(ErrorLine::new(note)))?;
+                }
+            }
+        }
+        self.send(&Answer::Killed(CountLine { connections }))
+    }
+
     /// Ends connections.
     pub(super) fn kill(&mut self, filter: &ConnectionFilter) -> io::Result<AnswerResult> {
         match self.table().kill(filter) {
-            Ok(connections) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
+            Ok(connections) => {
+                let command = Command::Kill(*filter).to_string();
+                let entry = Entry::new(self.context.author, EntryAction::Kill, command);
+                self.daemon().record(Entry { connections: Some(connections), ..entry });
+                self.send(&Answer::Killed(CountLine { connections })).map(Ok)
+            }
             Err(error) => Ok(Err(error.to_string())),
         }
     }

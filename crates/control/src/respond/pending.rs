@@ -1,13 +1,14 @@
 //! Requests that are parsed and wait to be executed.
 
+use crate::change::{ChangeRequest, CommitError, is_change};
 use crate::convert;
-use crate::daemon::{ChangeRequest, CommitError, is_change};
 use crate::panic_guard::guarded;
-use mmb_language::Command;
-use mmb_policy::Policy;
+use mmb_language::{Command, Deletion};
+use mmb_policy::RuleId;
 use mmb_protocol::answer::ErrorLine;
-use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
+use mmb_protocol::request::{ChangeOptions, ConnectionFate, DecodeError, Request};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The contents of files that came with a request, by name.
 type RequestFiles = BTreeMap<String, Vec<u8>>;
@@ -19,12 +20,32 @@ pub(super) const MOST_ERRORS: usize = 100;
 pub(super) struct PendingRequest {
     /// The change that it requests, until that is put into the commit queue.
     pub(super) change: Option<ChangeRequest>,
+    /// What is recorded of the change.
+    pub(super) command: String,
+    /// The seconds within which the change has to be confirmed.
+    pub(super) confirm: Option<u32>,
     /// The request has a change, also after that was put into the queue.
     pub(super) has_change: bool,
     /// Notes about the text.
     pub(super) notes: Vec<ErrorLine>,
+    /// The rules whose connections end with the change.
+    pub(super) kills: Vec<Kill>,
     /// The part of the request that the answer has lines for, beside the effect of the change.
     pub(super) question: PendingQuestion,
+}
+
+/// The text of a change that is only tried.
+pub(super) enum ChangeText {
+    File(String),
+    Batch(String, Vec<Range<usize>>),
+}
+
+/// Rules whose connections end with them.
+pub(super) enum Kill {
+    /// `del ID --kill`, `replace ID … --kill`
+    Rule(RuleId),
+    /// `del name WORD --kill`
+    Named(String),
 }
 
 /// The part of a request that is no change.
@@ -35,8 +56,10 @@ pub(super) enum PendingQuestion {
     Run(Vec<String>, Vec<(usize, Command)>),
     /// The text of a policy file.
     Apply(String, ConnectionFate),
-    /// The text of a policy file, and the policy.
-    DryRun(String, Box<Policy>, ConnectionFate),
+    /// The text of a batch, and the bytes that each of its commands takes.
+    Batch(String, Vec<Range<usize>>),
+    /// A change that is not to be committed, the fate of the connections of rules that a policy file removes, and the text.
+    DryRun(Box<ChangeRequest>, ConnectionFate, ChangeText),
     Save,
     Names(String),
     SaveState,
@@ -53,10 +76,15 @@ impl PendingRequest {
             Ok(Request::WithFiles(files, request)) => (files, Ok(*request)),
             request => (BTreeMap::new(), request),
         };
+        let (options, request) = match request {
+            Ok(Request::WithOptions(options, request)) => (options, Ok(*request)),
+            request => (ChangeOptions::default(), request),
+        };
         let parsed = guarded(|| match request {
             Ok(Request::Run(lines)) => PendingRequest::run(lines, &files),
             Ok(Request::Apply(text, fate)) => PendingRequest::apply(text, fate, &files),
             Ok(Request::DryRun(text, fate)) => PendingRequest::dry_run(text, fate, &files),
+            Ok(Request::Batch { text, dry_run }) => PendingRequest::batch(text, dry_run, &files),
             Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
             Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
             Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
@@ -67,14 +95,29 @@ impl PendingRequest {
                 PendingRequest::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
             }
             // No line decodes to one in another.
-            Ok(Request::WithFiles(..)) => PendingRequest::refused(vec![ErrorLine::new("files come once")]),
+            Ok(Request::WithFiles(..) | Request::WithOptions(..)) => {
+                PendingRequest::refused(vec![ErrorLine::new("files and options come once")])
+            }
             Err(error) => PendingRequest::refused(vec![ErrorLine::new(error.to_string())]),
         });
-        parsed.unwrap_or_else(internal_error)
+        let mut parsed = parsed.unwrap_or_else(internal_error);
+        parsed.confirm = options.confirm.filter(|_| parsed.has_change);
+        if let Some(source) = options.source {
+            parsed.command = shortened(&format!("{} {source}", parsed.command));
+        }
+        parsed
     }
 
     fn question(question: PendingQuestion) -> PendingRequest {
-        PendingRequest { change: None, has_change: false, notes: Vec::new(), question }
+        PendingRequest {
+            change: None,
+            command: String::new(),
+            confirm: None,
+            has_change: false,
+            notes: Vec::new(),
+            kills: Vec::new(),
+            question,
+        }
     }
 
     fn refused(errors: Vec<ErrorLine>) -> PendingRequest {
@@ -102,12 +145,13 @@ impl PendingRequest {
             return PendingRequest::refused(errors);
         }
         let has_change = commands.iter().any(is_change);
-        let has_answer =
-            |(_, command): &(usize, &Command)| !is_change(command) || matches!(command, Command::DelKill(_));
-        let questions = commands.iter().enumerate().filter(has_answer);
+        let kills = commands.iter().filter_map(killed).collect();
+        let command = summary(&lines, &commands);
+        let questions = commands.iter().enumerate().filter(|(_, command)| !is_change(command));
         let questions = questions.map(|(index, command)| (index, command.clone())).collect();
         let change = has_change.then_some(ChangeRequest::Run(commands));
-        PendingRequest { change, has_change, notes, question: PendingQuestion::Run(lines, questions) }
+        let question = PendingQuestion::Run(lines, questions);
+        PendingRequest { change, command, confirm: None, has_change, notes, kills, question }
     }
 
     fn apply(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
@@ -116,8 +160,11 @@ impl PendingRequest {
                 let change = Some(ChangeRequest::Apply(Box::new(file), fate));
                 PendingRequest {
                     change,
+                    command: "apply".to_owned(),
+                    confirm: None,
                     has_change: true,
                     notes,
+                    kills: Vec::new(),
                     question: PendingQuestion::Apply(text, fate),
                 }
             }
@@ -128,17 +175,44 @@ impl PendingRequest {
     fn dry_run(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
         match convert::parse_policy(&text, &convert::pattern_reader(files)) {
             Ok((file, notes)) => {
-                let question = PendingQuestion::DryRun(text, Box::new(file), fate);
-                PendingRequest { change: None, has_change: false, notes, question }
+                let change = Box::new(ChangeRequest::Apply(Box::new(file), fate));
+                let question = PendingQuestion::DryRun(change, fate, ChangeText::File(text));
+                PendingRequest { notes, ..PendingRequest::question(question) }
             }
             Err(errors) => PendingRequest::refused(errors),
+        }
+    }
+
+    fn batch(text: String, is_dry_run: bool, files: &RequestFiles) -> PendingRequest {
+        let (commands, notes) = match convert::parse_batch(&text, &convert::pattern_reader(files)) {
+            Ok(parsed) => parsed,
+            Err(errors) => return PendingRequest::refused(errors),
+        };
+        let (commands, places): (Vec<Command>, Vec<_>) = commands.into_iter().unzip();
+        let kills = commands.iter().filter_map(killed).collect();
+        let change = ChangeRequest::Run(commands);
+        if is_dry_run {
+            let text = ChangeText::Batch(text, places);
+            let question = PendingQuestion::DryRun(Box::new(change), ConnectionFate::Release, text);
+            return PendingRequest { notes, kills, ..PendingRequest::question(question) };
+        }
+        let question = PendingQuestion::Batch(text, places);
+        let command = "batch".to_owned();
+        PendingRequest {
+            change: Some(change),
+            command,
+            confirm: None,
+            has_change: true,
+            notes,
+            kills,
+            question,
         }
     }
 
     /// Returns whether its answer depends on the policy in force when it is executed.
     pub(super) fn reads_policy(&self) -> bool {
         match &self.question {
-            PendingQuestion::Refused(_) | PendingQuestion::Apply(..) => false,
+            PendingQuestion::Refused(_) | PendingQuestion::Apply(..) | PendingQuestion::Batch(..) => false,
             PendingQuestion::Run(_, questions) => !questions.is_empty(),
             PendingQuestion::DryRun(..)
             | PendingQuestion::Save
@@ -146,5 +220,42 @@ impl PendingRequest {
             | PendingQuestion::SaveState
             | PendingQuestion::LoadState { .. } => true,
         }
+    }
+}
+
+/// The rules whose connections end with a command.
+fn killed(command: &Command) -> Option<Kill> {
+    match command {
+        Command::DelKill(id) => Some(Kill::Rule(*id)),
+        Command::Replace(replacement) if replacement.kill => Some(Kill::Rule(replacement.id)),
+        Command::DelNamed(name, Deletion::Kill) => Some(Kill::Named(name.clone())),
+        _ => None,
+    }
+}
+
+/// The most characters of a command that are recorded.
+const RECORDED: usize = 200;
+
+/// The commands that change the policy, for the history.
+fn summary(lines: &[String], commands: &[Command]) -> String {
+    let mut changes = lines.iter().zip(commands).filter(|(_, command)| is_change(command));
+    let mut text = String::new();
+    for (line, _) in changes.by_ref() {
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(line.trim());
+        if text.len() > RECORDED {
+            break;
+        }
+    }
+    shortened(&text)
+}
+
+/// The first characters of a text, and a sign if there are more.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(RECORDED) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

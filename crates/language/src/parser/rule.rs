@@ -1,6 +1,6 @@
 //! The grammar of rules: number, priority, name, constraints, targets, values.
 
-use super::{Parser, list, remedy, unknown};
+use super::{KEEP, KILL, Parser, list, remedy, unknown};
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::lexer::TokenKind;
 use crate::nearest::nearest;
@@ -19,19 +19,8 @@ const MAX_NAME: usize = 64;
 pub(crate) const WEIGHT: &str = "weight";
 
 impl<'t> Parser<'t, '_, '_> {
-    /// Parses the arguments of `add`.
-    pub(super) fn rule(&mut self, stateful: bool) -> RuleSyntax<'t> {
-        let mut rule = RuleSyntax {
-            stateful,
-            id: None,
-            prio: None,
-            name: None,
-            draining: None,
-            all: None,
-            matches: Vec::new(),
-            targets: Vec::new(),
-            broken: false,
-        };
+    /// Parses the arguments of `add`, or of `replace`, behind whose rule `--kill` may stand.
+    pub(super) fn rule(&mut self, mut rule: RuleSyntax<'t>, is_replacement: bool) -> RuleSyntax<'t> {
         // Looking for what was meant takes time, and nobody is told any more.
         while !self.errors.is_full() {
             let token = self.peek();
@@ -39,6 +28,18 @@ impl<'t> Parser<'t, '_, '_> {
                 TokenKind::End => break,
                 TokenKind::Bang => self.constraint(&mut rule),
                 TokenKind::Word(word) => match &**word {
+                    KILL if is_replacement && !rule.targets.is_empty() => break,
+                    KEEP if is_replacement => {
+                        let message = "connections follow the rule that replaces theirs";
+                        let remedy = "`--kill`, or another rule by `add` and `del ID --keep`";
+                        self.error(Diagnostic::new(token.span, message).expected(remedy));
+                        self.next();
+                    }
+                    "draining" if is_replacement => {
+                        let message = "a rule that replaces another one does not drain";
+                        self.error(Diagnostic::new(token.span, message).expected("`del ID --keep`"));
+                        self.next();
+                    }
                     "id" | "prio" | "name" | "draining" => self.attribute(word, &mut rule),
                     "all" => self.all(&mut rule),
                     word if FieldId::named(word).is_some() => self.constraint(&mut rule),
@@ -164,7 +165,7 @@ impl<'t> Parser<'t, '_, '_> {
         None
     }
 
-    fn name(&mut self) -> Option<String> {
+    pub(super) fn name(&mut self) -> Option<String> {
         let token = self.next();
         let error = match &token.kind {
             TokenKind::Word(word) if word.len() <= MAX_NAME && crate::lexer::is_word(word) => {

@@ -2,7 +2,7 @@
 
 use super::value::{Printed, bytes};
 use super::{Print, with_id};
-use crate::command::{Command, Show};
+use crate::command::{Command, Deletion, Replacement, Show};
 use crate::lexer::is_word;
 use crate::verb::SHOWS;
 use mmb_policy::{ConnectionFilter, PatternList};
@@ -15,6 +15,14 @@ impl std::fmt::Display for Command {
             Command::Del(id) => write!(f, "del {id}"),
             Command::DelKill(id) => write!(f, "del {id} --kill"),
             Command::DelKeep(id) => write!(f, "del {id} --keep"),
+            Command::DelNamed(name, deletion) => write!(f, "del name {name}{}", option(*deletion)),
+            Command::Confirm => f.write_str("confirm"),
+            Command::Rollback(version, deletion) => {
+                write!(f, "rollback{}{}", number(*version), option(*deletion))
+            }
+            Command::History(last) => write!(f, "history{}", number(*last)),
+            Command::Diff(from, to) => write!(f, "diff{}{}", number(*from), number(*to)),
+            Command::Replace(replacement) => print_replacement(f, replacement),
             Command::Flush => f.write_str("flush"),
             Command::List { terse: false } => f.write_str("list"),
             Command::List { terse: true } => f.write_str("list --terse"),
@@ -38,6 +46,25 @@ impl std::fmt::Display for Command {
             Command::Monitor => f.write_str("monitor"),
         }
     }
+}
+
+fn option(deletion: Deletion) -> &'static str {
+    match deletion {
+        Deletion::Plain => "",
+        Deletion::Kill => " --kill",
+        Deletion::Drain => " --keep",
+    }
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map(|number| format!(" {number}")).unwrap_or_default()
+}
+
+/// `replace`, the number, and what stands behind the first word of the rule.
+fn print_replacement(f: &mut std::fmt::Formatter<'_>, replacement: &Replacement) -> std::fmt::Result {
+    let text = replacement.either().map(|rule| rule.text().to_string()).unwrap_or_default();
+    let (_, rest) = text.split_once(' ').unwrap_or_default();
+    write!(f, "replace {} {rest}{}", replacement.id, if replacement.kill { " --kill" } else { "" })
 }
 
 /// The command that reads a list.

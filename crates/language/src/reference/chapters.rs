@@ -60,6 +60,7 @@ pub(super) const RULES: &str = "
 ```
 add | add-stateless  [id N] [prio N] [name WORD]             MATCH…  TARGET…
 add-stateful         [id N] [prio N] [name WORD] [draining]  MATCH…  TARGET…
+replace              ID     [prio N] [name WORD]             MATCH…  TARGET…  [--kill]
 
 MATCH   := all | [!] FIELD [ [COND] VALUE ] | [!] STREAMFIELD PATTERN | http | [!] http-header NAME [PATTERN]
 COND    := == | != | < | <= | > | >=          without one: ==
@@ -79,6 +80,9 @@ FIELD   := ip-ttl | … | tcp-opt KIND | http-header NAME
 - Blanks between a field, a condition and a value may be left out: `tcp-dport>1023`, `!tcp-syn`.
 - `id` is the rule's number, which `del` takes; without it the rule gets the next number above all that were used. A number
   never changes. Two rules cannot have one number.
+- `replace ID` puts a rule in the place of another one in one step. It keeps the number, and is stateful if the other one is: a stateful rule takes
+  over the connections of the one that it replaces, which end with `--kill`. Its counters begin at zero.
+- `del name WORD` deletes every rule of that name.
 - `prio` is 0 (best) to 4294967295, without it 100. `name` is for people.
 - A rule that can match no packet, or whose target can never apply, is refused with the reason. One whose `accept` or `drop` never
   decides, because another rule has the better verdict for all of its packets, is not; `check` and `list` name both.

@@ -28,7 +28,12 @@ pub(crate) struct ChunkEntry<'a> {
     pub(crate) record: &'a [u8],
 }
 
-impl ChunkEntry<'_> {
+impl<'a> ChunkEntry<'a> {
+    /// The rule's name.
+    pub(crate) fn name(&self) -> Option<&'a [u8]> {
+        record::read_name(self.record)
+    }
+
     /// Whether the rule drains.
     pub(crate) fn is_draining(&self) -> bool {
         record::read_stateful(self.record).1

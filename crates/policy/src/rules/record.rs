@@ -347,6 +347,14 @@ pub(super) fn read_stateful(record: &[u8]) -> (bool, bool) {
     (flags & STATEFUL != 0, flags & DRAINING != 0)
 }
 
+/// The name of a record's rule.
+pub(super) fn read_name(record: &[u8]) -> Option<&[u8]> {
+    let mut reader = RecordReader(record);
+    let flags = reader.byte();
+    reader.prio(flags);
+    reader.name(flags)
+}
+
 /// Priority and targets of a record's rule.
 pub(super) fn read_targets(record: &[u8]) -> (Prio, Vec<Target>) {
     let mut reader = RecordReader(record);
