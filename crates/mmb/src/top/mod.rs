@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
-use view::View;
+use view::{Told, View};
 
 /// The time for which a key is waited for before new rates are looked for.
 const KEY_WAIT: Duration = Duration::from_millis(100);
@@ -27,9 +27,6 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest time that a daemon takes to answer, which measures for a second.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The rates of a second, or why there are none.
-type Told = Result<RateLines, String>;
 
 /// Draws until the user has enough.
 pub(crate) fn main(options: &ClientOptions) -> anyhow::Result<ExitCode> {

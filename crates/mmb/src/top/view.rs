@@ -1,6 +1,5 @@
 //! The page that `mmb top` draws: ports and workers above, drops beside them, and a list of rules or connections.
 
-use super::Told;
 use mmb_client::rate_text as number;
 use mmb_protocol::answer::{Rate, RateLines};
 use ratatui::Frame;
@@ -11,6 +10,9 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 
 /// The keys, in the last line.
 const KEYS: &str = " q quit   space pause   tab rules or connections   ↑ ↓ scroll";
+
+/// The rates of a second, or why there are none.
+pub(super) type Told = Result<RateLines, String>;
 
 /// What the list below shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
