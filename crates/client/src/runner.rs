@@ -12,6 +12,7 @@ use crate::user_command::{ApplyCommand, BatchCommand, CommandAction, UserCommand
 use mmb_language::with_files;
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
+use mmb_protocol::request::ChangeOptions;
 use mmb_protocol::{Request, hex};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -68,6 +69,11 @@ fn pattern_files<'t>(text: &'t str, directory: &Path) -> Result<(Cow<'t, str>, F
 /// The request with these files, if there are any.
 fn attached(request: Request, files: FileContents) -> Request {
     if files.is_empty() { request } else { Request::WithFiles(files, Box::new(request)) }
+}
+
+/// The request with the name of the file that its text came from, and the time within which it has to be confirmed.
+fn with_options(request: Request, file: &str, confirm: Option<u32>) -> Request {
+    Request::WithOptions(ChangeOptions { source: Some(file.to_owned()), confirm }, Box::new(request))
 }
 
 /// The reason why a command stopped before its end.
@@ -202,23 +208,23 @@ impl CommandRunner<'_> {
     }
 
     fn apply(&self, command: &ApplyCommand, json: bool) -> Result<(), CommandError> {
-        let ApplyCommand { file, dry_run, fate } = command;
+        let ApplyCommand { file, dry_run, fate, confirm } = command;
         let path = Path::new(file);
         let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
         let (text, files) = pattern_files(&text, &policy_file::directory(path))?;
         let sent = text.clone().into_owned();
         let request = if *dry_run { Request::DryRun(sent, *fate) } else { Request::Apply(sent, *fate) };
-        let request = attached(request, files);
+        let request = attached(with_options(request, file, *confirm), files);
         self.show(SourceText::file(file, &text), true, json, |take| self.request(&request, take))
     }
 
     fn batch(&self, command: &BatchCommand, json: bool) -> Result<(), CommandError> {
-        let BatchCommand { file, dry_run } = command;
+        let BatchCommand { file, dry_run, confirm } = command;
         let path = Path::new(file);
         let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
         let (text, files) = pattern_files(&text, &policy_file::directory(path))?;
         let request = Request::Batch { text: text.clone().into_owned(), dry_run: *dry_run };
-        let request = attached(request, files);
+        let request = attached(with_options(request, file, *confirm), files);
         self.show(SourceText::file(file, &text), true, json, |take| self.request(&request, take))
     }
 

@@ -3,7 +3,7 @@
 use mmb_language::file_word;
 use mmb_language::verb;
 use mmb_language::verb::Argument;
-use mmb_protocol::request::ConnectionFate;
+use mmb_protocol::request::{ChangeOptions, ConnectionFate};
 
 /// A command of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum CommandAction {
     Nothing,
 }
 
-/// `apply FILE [--dry-run] [--keep|--kill]`
+/// `apply FILE [--dry-run] [--confirm SECONDS] [--keep|--kill]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApplyCommand {
     /// The policy file.
@@ -50,15 +50,19 @@ pub struct ApplyCommand {
     pub dry_run: bool,
     /// The fate of the connections of rules that the file removes.
     pub fate: ConnectionFate,
+    /// The change is taken back after so many seconds, unless it was confirmed.
+    pub confirm: Option<u32>,
 }
 
-/// `batch [FILE] [--dry-run]`
+/// `batch [FILE] [--dry-run] [--confirm SECONDS]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchCommand {
     /// The file of commands; `-` is standard input.
     pub file: String,
     /// Nothing is changed.
     pub dry_run: bool,
+    /// The change is taken back after so many seconds, unless it was confirmed.
+    pub confirm: Option<u32>,
 }
 
 impl CommandAction {
@@ -81,12 +85,15 @@ impl CommandAction {
 }
 
 /// Words with a dash that commands take; `-` is standard input or output.
-const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", KEEP, KILL, DRY_RUN, VERBOSE];
+const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", KEEP, KILL, DRY_RUN, CONFIRM, VERBOSE];
 
 /// Options of `apply`; those of connections also of `del`.
 const DRY_RUN: &str = "--dry-run";
 const KEEP: &str = "--keep";
 const KILL: &str = "--kill";
+
+/// The option of `apply` and `batch` that has a value, a number of seconds.
+const CONFIRM: &str = "--confirm";
 
 /// The option of `load-state`.
 const VERBOSE: &str = "--verbose";
@@ -113,22 +120,18 @@ impl UserCommand {
         }
         match words {
             [command, words @ ..] if command == "apply" => {
-                let (options, files): (Vec<&String>, Vec<&String>) =
-                    words.iter().partition(|word| APPLY_OPTIONS.contains(&word.as_str()));
+                let (options, files) = options_among(words, &APPLY_OPTIONS);
                 let [file] = files[..] else { return Err(usage(command)) };
-                let options = options.into_iter().map(String::as_str);
-                Ok(UserCommand { action: apply(file.clone(), options)?, json: false })
+                Ok(UserCommand { action: apply(file.to_owned(), &options)?, json: false })
             }
             [command, words @ ..] if command == "batch" => {
-                let (options, files): (Vec<&String>, Vec<&String>) =
-                    words.iter().partition(|word| *word == DRY_RUN);
+                let (options, files) = options_among(words, &BATCH_OPTIONS);
                 let file = match files[..] {
                     [] => "-",
                     [file] => file,
                     [..] => return Err(usage(command)),
                 };
-                let action = batch(file.to_owned(), !options.is_empty());
-                Ok(UserCommand { action, json: false })
+                Ok(UserCommand { action: batch(file.to_owned(), &options)?, json: false })
             }
             [command, file] if takes_file(command) => {
                 Ok(UserCommand { action: file_action(command, file.clone()), json: false })
@@ -161,23 +164,15 @@ impl UserCommand {
             "exit" | "quit" if rest.is_empty() => CommandAction::Exit,
             "help" | "?" => CommandAction::Help(rest.to_owned()),
             "apply" => {
-                let (mut rest, mut options) = (rest, Vec::new());
-                while let Some((option, file)) =
-                    APPLY_OPTIONS.iter().find_map(|option| Some((option, without_option(rest, option)?)))
-                {
-                    options.push(*option);
-                    rest = file;
-                }
-                if APPLY_OPTIONS.contains(&rest) {
+                let (options, rest) = options_around(rest, &APPLY_OPTIONS);
+                if rest.is_empty() {
                     return Err(usage(first));
                 }
-                apply(file_name(first, rest)?, options.into_iter())?
+                apply(file_name(first, rest)?, &options)?
             }
             "batch" => {
-                let file = without_option(rest, DRY_RUN);
-                let is_dry_run = file.is_some() || rest == DRY_RUN;
-                let file = file.unwrap_or(if is_dry_run { "" } else { rest });
-                batch(if file.is_empty() { "-".to_owned() } else { file_name(first, file)? }, is_dry_run)
+                let (options, rest) = options_around(rest, &BATCH_OPTIONS);
+                batch(if rest.is_empty() { "-".to_owned() } else { file_name(first, rest)? }, &options)?
             }
             "load-state" if let Some(file) = without_option(rest, VERBOSE) => {
                 CommandAction::LoadState(file_name(first, file)?, true)
@@ -197,13 +192,68 @@ fn without_option<'r>(rest: &'r str, option: &str) -> Option<&'r str> {
     after.or(before).map(str::trim)
 }
 
-const APPLY_OPTIONS: [&str; 3] = [DRY_RUN, KEEP, KILL];
+const APPLY_OPTIONS: [&str; 4] = [DRY_RUN, CONFIRM, KEEP, KILL];
+const BATCH_OPTIONS: [&str; 2] = [DRY_RUN, CONFIRM];
 
-fn apply<'o>(file: String, options: impl Iterator<Item = &'o str>) -> Result<CommandAction, UsageError> {
+/// An option, and its value if it has one.
+type OptionWord<'w> = (&'w str, Option<&'w str>);
+
+/// Separates these options, and their values, from the other words of a command line.
+fn options_among<'w>(words: &'w [String], known: &[&str]) -> (Vec<OptionWord<'w>>, Vec<&'w str>) {
+    let (mut options, mut others) = (Vec::new(), Vec::new());
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            CONFIRM if known.contains(&CONFIRM) => options.push((word, words.next())),
+            word if known.contains(&word) => options.push((word, None)),
+            word => others.push(word),
+        }
+    }
+    (options, others)
+}
+
+/// Takes these options, and their values, from the beginning and the end of a line; returns them and the rest.
+fn options_around<'r>(line: &'r str, known: &[&str]) -> (Vec<OptionWord<'r>>, &'r str) {
+    let (mut options, mut rest) = (Vec::new(), line.trim());
+    loop {
+        let (first, behind) = split_word(rest);
+        let (before, last) = rest.rsplit_once(char::is_whitespace).unwrap_or(("", rest));
+        let (before, last_but_one) = match before.trim().rsplit_once(char::is_whitespace) {
+            Some((before, word)) => (before.trim(), word),
+            None => ("", before.trim()),
+        };
+        if first == CONFIRM && known.contains(&CONFIRM) {
+            let (value, behind) = split_word(behind);
+            options.push((first, Some(value).filter(|value| !value.is_empty())));
+            rest = behind;
+        } else if known.contains(&first) {
+            options.push((first, None));
+            rest = behind;
+        } else if last_but_one == CONFIRM && known.contains(&CONFIRM) {
+            options.push((last_but_one, Some(last)));
+            rest = before;
+        } else if known.contains(&last) {
+            options.push((last, None));
+            rest = rest[..rest.len() - last.len()].trim();
+        } else {
+            return (options, rest);
+        }
+    }
+}
+
+/// Reads the value of `--confirm`.
+fn seconds(value: Option<&str>) -> Result<u32, UsageError> {
+    let most = ChangeOptions::MOST_SECONDS;
+    let seconds = value.and_then(|value| value.parse().ok()).filter(|seconds| (1..=most).contains(seconds));
+    seconds.ok_or_else(|| UsageError(format!("{CONFIRM} takes a number of seconds, 1 to {most}")))
+}
+
+fn apply(file: String, options: &[OptionWord<'_>]) -> Result<CommandAction, UsageError> {
     let mut command = ApplyCommand { file, ..ApplyCommand::default() };
-    for option in options {
+    for &(option, value) in options {
         match (option, command.fate) {
             (DRY_RUN, _) => command.dry_run = true,
+            (CONFIRM, _) => command.confirm = Some(seconds(value)?),
             (KEEP, ConnectionFate::Release | ConnectionFate::Keep) => command.fate = ConnectionFate::Keep,
             (KILL, ConnectionFate::Release | ConnectionFate::Kill) => command.fate = ConnectionFate::Kill,
             _ => return Err(UsageError("--keep and --kill contradict each other".to_owned())),
@@ -212,8 +262,15 @@ fn apply<'o>(file: String, options: impl Iterator<Item = &'o str>) -> Result<Com
     Ok(CommandAction::Apply(command))
 }
 
-fn batch(file: String, dry_run: bool) -> CommandAction {
-    CommandAction::Batch(BatchCommand { file, dry_run })
+fn batch(file: String, options: &[OptionWord<'_>]) -> Result<CommandAction, UsageError> {
+    let mut command = BatchCommand { file, ..BatchCommand::default() };
+    for &(option, value) in options {
+        match option {
+            CONFIRM => command.confirm = Some(seconds(value)?),
+            _ => command.dry_run = true,
+        }
+    }
+    Ok(CommandAction::Batch(command))
 }
 
 fn takes_file(command: &str) -> bool {
@@ -290,7 +347,7 @@ mod tests {
     use super::*;
 
     fn applies(file: &str, dry_run: bool, fate: ConnectionFate) -> CommandAction {
-        CommandAction::Apply(ApplyCommand { file: file.to_owned(), dry_run, fate })
+        CommandAction::Apply(ApplyCommand { file: file.to_owned(), dry_run, fate, confirm: None })
     }
 
     fn words(words: &[&str]) -> CommandAction {
@@ -362,7 +419,9 @@ mod tests {
 
     #[test]
     fn a_batch_is_read_from_a_file_or_from_standard_input() {
-        let batch = |file: &str, dry_run| batch(file.to_owned(), dry_run);
+        let batch = |file: &str, dry_run| {
+            CommandAction::Batch(BatchCommand { file: file.to_owned(), dry_run, confirm: None })
+        };
         for (typed, action) in [
             ("batch", batch("-", false)),
             ("batch x", batch("x", false)),
@@ -376,6 +435,40 @@ mod tests {
         assert_eq!(line("batch \"a b\" --dry-run").action, batch("a b", true));
         assert!(UserCommand::from_line("batch a b").is_err());
         assert!(UserCommand::from_words(&["batch".into(), "a".into(), "b".into()]).is_err());
+    }
+
+    #[test]
+    fn a_change_may_have_to_be_confirmed() {
+        let file = "x".to_owned();
+        let fate = ConnectionFate::Kill;
+        let apply = CommandAction::Apply(ApplyCommand {
+            file: file.clone(),
+            dry_run: false,
+            fate,
+            confirm: Some(60),
+        });
+        for typed in
+            ["apply x --confirm 60 --kill", "apply --kill --confirm 60 x", "apply --confirm 60 x --kill"]
+        {
+            assert_eq!(line(typed).action, apply, "{typed}");
+            assert_eq!(words(&typed.split(' ').collect::<Vec<_>>()), apply, "{typed}");
+        }
+        let batch = |file: &str| {
+            CommandAction::Batch(BatchCommand { file: file.to_owned(), dry_run: false, confirm: Some(5) })
+        };
+        for (typed, file) in
+            [("batch --confirm 5", "-"), ("batch x --confirm 5", "x"), ("batch --confirm 5 x", "x")]
+        {
+            assert_eq!(line(typed).action, batch(file), "{typed}");
+            assert_eq!(words(&typed.split(' ').collect::<Vec<_>>()), batch(file), "{typed}");
+        }
+        for wrong in
+            ["apply x --confirm", "apply x --confirm 0", "apply --confirm x", "batch --confirm 86401"]
+        {
+            assert!(UserCommand::from_line(wrong).is_err(), "{wrong}");
+            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
+            assert!(UserCommand::from_words(&words).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! in the queue, also those of other threads. While a policy is published, further requests gather for the next commit. So a single change
 //! is in force at once, and many changes cause only as many publications as there is time for.
 
-use crate::daemon::{ChangeRequest, CommitError, CommittedChange, Daemon};
+use crate::change::{CommitError, CommittedChange, Submission};
+use crate::daemon::Daemon;
 use mmb_base::lock;
 use std::sync::{Arc, Mutex};
 
@@ -13,14 +14,14 @@ type CommitOutcome = Arc<Mutex<Option<Result<CommittedChange, CommitError>>>>;
 
 /// The change requests of all clients that are not committed yet.
 #[derive(Debug, Default)]
-pub(crate) struct CommitQueue(Mutex<Vec<(ChangeRequest, CommitOutcome)>>);
+pub(crate) struct CommitQueue(Mutex<Vec<(Submission, CommitOutcome)>>);
 
 impl CommitQueue {
     /// Commits the requests in order; returns the outcome of each.
     pub(crate) fn submit(
         &self,
         daemon: &Mutex<Daemon>,
-        requests: Vec<ChangeRequest>,
+        requests: Vec<Submission>,
     ) -> Vec<Result<CommittedChange, CommitError>> {
         let outcomes: Vec<CommitOutcome> = requests.iter().map(|_| CommitOutcome::default()).collect();
         lock(&self.0).extend(requests.into_iter().zip(outcomes.iter().cloned()));

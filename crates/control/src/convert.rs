@@ -5,7 +5,7 @@ use mmb_language::{
 };
 use mmb_policy::setting_table::Setting;
 use mmb_policy::settings::Settings;
-use mmb_policy::{PatternList, Policy};
+use mmb_policy::{LineNote, PatternList, Policy};
 use mmb_protocol::answer::{ErrorLine, PatternsLine, SettingLine};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -82,11 +82,44 @@ pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
     settings.all().map(line).collect()
 }
 
-/// Returns the lines of a policy file for this policy: settings, ports, lists of patterns, rules with their ids.
+/// Returns the settings that differ: before, and after.
+pub(crate) fn changed_settings(
+    before: &Settings,
+    after: &Settings,
+) -> impl Iterator<Item = (Setting, Setting)> + use<> {
+    let pairs: Vec<_> = before.all().zip(after.all()).filter(|(before, after)| before != after).collect();
+    pairs.into_iter()
+}
+
+/// Returns the lines of a policy file for this policy: settings, ports, lists of patterns, rules with their ids; with the comments and the
+/// wording of the file that it came from.
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
-    let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
-    let rules = policy.rules.iter().map(|rule| with_id(&rule).to_string());
-    settings.chain(port_switches(policy)).chain(pattern_lists(policy)).chain(rules)
+    let noted = |about: String, line: String| with_comments(policy.notes.line(&about), line);
+    let settings = policy.settings.changed();
+    let settings =
+        settings.map(move |setting| noted(format!("set {}", setting.info().name), format!("set {setting}")));
+    let ports = policy.ports.keys().zip(port_switches(policy));
+    let ports = ports.map(move |(port, line)| noted(format!("port {port}"), line));
+    let lists = policy.lists.keys().zip(pattern_lists(policy));
+    let lists = lists.map(move |(name, line)| noted(format!("patterns {name}"), line));
+    let rules = policy.rules.iter().map(|rule| {
+        let note = rule.id.and_then(|id| policy.notes.rule(id));
+        let line = match (rule.id, note.and_then(|note| note.wording.as_ref())) {
+            (Some(id), Some((verb, rest))) => format!("{verb} id {id} {rest}"),
+            _ => with_id(&rule).to_string(),
+        };
+        with_comments(note, line)
+    });
+    let end = Some(policy.notes.end().to_owned()).filter(|end| !end.is_empty());
+    settings.chain(ports).chain(lists).chain(rules).chain(end)
+}
+
+/// A line with the comments above and behind it.
+fn with_comments(note: Option<&LineNote>, line: String) -> String {
+    let Some(LineNote { above, behind, .. }) = note else { return line };
+    let above = if above.is_empty() { String::new() } else { format!("{above}\n") };
+    let behind = if behind.is_empty() { String::new() } else { format!(" {behind}") };
+    format!("{above}{line}{behind}")
 }
 
 fn error(diagnostic: Diagnostic) -> ErrorLine {

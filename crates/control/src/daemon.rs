@@ -3,24 +3,34 @@
 //! One [`Daemon`] exists as long as the process, behind a mutex. Clients' threads lock it to change the policy or to read counters, and
 //! never while they read from or write to a client. Only the daemon publishes policies; packets do not wait for that.
 
+use crate::author::Author;
+use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission, is_change};
 use crate::entropy::ReseedTimer;
-use crate::host::{Host, PortLosses, PortStatus, UnsupportedRule};
+use crate::history::entry::{Entry, EntryAction, EntryContent};
+use crate::history::{History, HistoryLimits, HistoryReader};
+use crate::host::{Host, PortLosses, PortStatus};
 use crate::memory::{self, MemoryShortage};
-use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, RuleCount, SavedState, StatefulChange};
-use mmb_language::{Command, with_id};
+use crate::unconfirmed::UnconfirmedChange;
+use mmb_base::lock;
+use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, RuleCount, SavedState};
+use mmb_language::with_id;
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
-use mmb_policy::{Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore};
+use mmb_policy::{Policy, PolicyDiff, Rule, RuleId, RuleStore};
+use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 /// A change of so many rules needs no check of memory. Rules that take much count several times.
 const FEW_RULES: usize = 1 << 12;
 
 /// A change of so many rules frees so much memory that it is returned to the system.
 const MANY_RULES: usize = 1 << 16;
+
+/// The pause after a change could not be taken back, because there was no memory.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// The state that clients read and change, one at a time.
 pub struct Daemon {
@@ -35,63 +45,12 @@ pub struct Daemon {
     reseed_timer: ReseedTimer,
     /// Something other than a policy was freed, and memory is to be returned to the system.
     trim_due: bool,
+    history: History,
+    /// The version of the policy in force.
+    version: u64,
+    unconfirmed: Option<UnconfirmedChange>,
     /// Rules that small changes have added since the last check of memory; rules that take much memory count several times.
     unchecked_rules: usize,
-}
-
-/// A change that a client requests, which is committed as a whole or not at all.
-#[derive(Debug)]
-pub(crate) enum ChangeRequest {
-    /// Executes the commands that change something; other commands are ignored.
-    Run(Vec<Command>),
-    /// Replaces the policy with that of a policy file. Rules that are in force already stay, with their ids and counters.
-    Apply(Box<Policy>, ConnectionFate),
-}
-
-/// A change that was committed.
-#[derive(Clone, Debug)]
-pub struct CommittedChange {
-    /// The policy before the change.
-    pub before: Arc<Policy>,
-    /// The policy after the change.
-    pub after: Arc<Policy>,
-    /// The stateful rules that it removed or replaced.
-    pub stateful: StatefulChange,
-}
-
-/// The reason why a change was not committed.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum CommitError {
-    /// A command does not fit the policy in force.
-    #[error("{error}")]
-    Command {
-        /// The index of the command.
-        index: usize,
-        /// The fault of the command.
-        error: mmb_language::CommandRefusal,
-    },
-    /// The engine cannot execute the policy.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
-    /// There is not enough memory for the policy.
-    #[error(transparent)]
-    Memory(#[from] MemoryShortage),
-    /// There is not enough memory for so many connections.
-    #[error("set conn max {max}: {short}; {fits} would fit")]
-    Connections {
-        /// The requested number.
-        max: u64,
-        /// The number that fits.
-        fits: u64,
-        /// The missing memory.
-        short: MemoryShortage,
-    },
-    /// The host does not support the policy.
-    #[error(transparent)]
-    Host(#[from] UnsupportedRule),
-    /// The thread that committed the change panicked.
-    #[error("an internal error; see the daemon's standard error")]
-    Internal,
 }
 
 impl Daemon {
@@ -113,10 +72,45 @@ impl Daemon {
             trim_due: false,
             unchecked_rules: 0,
             reseed_timer,
+            history: History::in_memory(HistoryLimits::MEMORY),
+            version: 0,
+            unconfirmed: None,
         };
         daemon.host.set_poll(policy.settings.poll);
         daemon.publish(Arc::new(policy))?;
+        daemon.begin_history("start".to_owned());
         Ok(daemon)
+    }
+
+    /// Keeps the history there from now on, instead of in memory; to be called before the first change. `start` tells which policy this is.
+    pub fn keep_history(&mut self, history: History, start: String) {
+        self.history = history;
+        self.begin_history(start);
+    }
+
+    /// Records the first policy of this run.
+    fn begin_history(&mut self, start: String) {
+        self.version = self.history.last_version() + 1;
+        self.history.record(Entry {
+            version: Some(self.version),
+            content: EntryContent::Start(Arc::clone(&self.policy)),
+            ..Entry::new(Author::daemon(), EntryAction::Start, start)
+        });
+    }
+
+    /// Returns the history, for questions.
+    pub(crate) fn history(&self) -> HistoryReader {
+        self.history.reader()
+    }
+
+    /// Records something that is no change of the policy.
+    pub(crate) fn record(&self, entry: Entry) {
+        self.history.record(entry);
+    }
+
+    /// Returns the version of the policy in force.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Returns the policy in force.
@@ -201,13 +195,17 @@ impl Daemon {
     /// Commits change requests in order. The valid ones are published together; each request sees the effects of those before it.
     pub(crate) fn commit(
         &mut self,
-        requests: Vec<ChangeRequest>,
+        submissions: Vec<Submission>,
     ) -> Vec<Result<CommittedChange, CommitError>> {
-        let is_only = requests.len() == 1;
+        let is_only = submissions.len() == 1;
         let mut next = Arc::clone(&self.policy);
-        let mut outcomes = Vec::with_capacity(requests.len());
-        for request in requests {
-            let outcome = self.apply_request(&next, request).and_then(|after| {
+        let mut outcomes = Vec::with_capacity(submissions.len());
+        let mut origins = Vec::with_capacity(submissions.len());
+        let (mut version, mut unconfirmed) = (self.version, self.unconfirmed.clone());
+        for Submission { request, origin } in submissions {
+            let fate = request.fate();
+            let allowed = unconfirmed.as_ref().map_or(Ok(()), |waiting| Err(waiting.refusal()));
+            let outcome = allowed.and_then(|()| self.apply_request(&next, request)).and_then(|after| {
                 // A single request is checked by the publication.
                 if !is_only {
                     self.host.check(&next, &after)?;
@@ -218,27 +216,87 @@ impl Daemon {
             outcomes.push(outcome.map(|after| {
                 let before = std::mem::replace(&mut next, Arc::clone(&after));
                 let stateful = self.engine.stateful_change(&before, &after);
-                CommittedChange { before, after, stateful }
+                let before_version = version;
+                if before != after || before.notes != after.notes {
+                    version += 1;
+                    unconfirmed = UnconfirmedChange::begin(&origin, (&before, before_version), fate);
+                }
+                let version = Some(version).filter(|version| *version != before_version);
+                CommittedChange { before, after, stateful, version }
             }));
+            origins.push(origin);
         }
-        if outcomes.iter().any(Result::is_ok)
-            && let Err(refusal) = self.publish(next)
-        {
-            outcomes
-                .iter_mut()
-                .filter(|outcome| outcome.is_ok())
-                .for_each(|outcome| *outcome = Err(refusal.clone()));
+        if outcomes.iter().any(Result::is_ok) {
+            match self.publish(next) {
+                Ok(()) => (self.version, self.unconfirmed) = (version, unconfirmed),
+                Err(refusal) => outcomes
+                    .iter_mut()
+                    .filter(|outcome| outcome.is_ok())
+                    .for_each(|outcome| *outcome = Err(refusal.clone())),
+            }
         }
+        outcomes.iter().zip(origins).for_each(|(outcome, origin)| self.record_change(outcome, origin));
         outcomes
     }
 
-    /// Replaces the policy with that of a policy file, as a client's `apply` does.
+    /// Records the outcome of a change request.
+    fn record_change(&self, outcome: &Result<CommittedChange, CommitError>, origin: ChangeOrigin) {
+        let mut entry = Entry::new(origin.author, origin.action, origin.command);
+        match outcome {
+            Ok(CommittedChange { version: None, .. }) => {}
+            Ok(change) => {
+                entry.version = change.version;
+                entry.content = EntryContent::Change(Arc::clone(&change.before), Arc::clone(&change.after));
+            }
+            Err(refusal) => entry.refused = Some(refusal.to_string()),
+        }
+        self.history.record(entry);
+    }
+
+    /// Tells about the change that waits.
+    pub(crate) fn unconfirmed(&self) -> Option<UnconfirmedLine> {
+        self.unconfirmed.as_ref().map(UnconfirmedChange::line)
+    }
+
+    /// Keeps the change that waits; returns its version.
+    pub(crate) fn confirm(&mut self, author: Author) -> Option<u64> {
+        let UnconfirmedChange { version, .. } = self.unconfirmed.take()?;
+        self.history.record(Entry::new(author, EntryAction::Confirm, format!("confirm version {version}")));
+        Some(version)
+    }
+
+    /// Puts the policy before the change that waits in force again. `fate` is that of connections whose rules go, if it is not that of the
+    /// change; it is returned too. `None`: no change waits.
+    pub(crate) fn take_back(
+        &mut self,
+        author: Author,
+        fate: Option<ConnectionFate>,
+        reason: &str,
+    ) -> Option<(Result<CommittedChange, CommitError>, ConnectionFate)> {
+        let waiting = self.unconfirmed.take()?;
+        let (policy, version) = &waiting.before;
+        let fate = fate.unwrap_or(waiting.fate);
+        let request = ChangeRequest::Restore(Box::new(Policy::clone(policy)), fate);
+        let command = format!("rollback {version}{reason}");
+        let origin = ChangeOrigin { author, action: EntryAction::Rollback, command, confirm: None };
+        let outcome = self.commit(vec![Submission { request, origin }]).pop();
+        let outcome = outcome.unwrap_or(Err(CommitError::Internal));
+        if outcome.is_err() {
+            let deadline = waiting.deadline.max(Instant::now() + PAUSE);
+            self.unconfirmed = Some(UnconfirmedChange { deadline, ..waiting });
+        }
+        Some((outcome, fate))
+    }
+
+    /// Replaces the policy with that of a policy file, as a client's `apply` does; `command` is what asks for it.
     ///
     /// # Errors
     /// The policy cannot be put in force; the one in force stays.
-    pub fn apply_file(&mut self, file: Policy) -> Result<CommittedChange, CommitError> {
-        let request = vec![ChangeRequest::Apply(Box::new(file), ConnectionFate::Release)];
-        self.commit(request).pop().unwrap_or(Err(CommitError::Internal))
+    pub fn apply_file(&mut self, file: Policy, command: String) -> Result<CommittedChange, CommitError> {
+        let request = ChangeRequest::Apply(Box::new(file), ConnectionFate::Release);
+        let author = Author::daemon();
+        let origin = ChangeOrigin { author, action: EntryAction::Change, command, confirm: None };
+        self.commit(vec![Submission { request, origin }]).pop().unwrap_or(Err(CommitError::Internal))
     }
 
     /// Returns the change that a request would be, without committing it.
@@ -252,7 +310,7 @@ impl Daemon {
         self.host.check(&before, &after)?;
         self.engine.check(&before, &after)?;
         let stateful = self.engine.stateful_change(&before, &after);
-        Ok(CommittedChange { before, after, stateful })
+        Ok(CommittedChange { before, after, stateful, version: None })
     }
 
     /// Returns a policy with a change request applied.
@@ -264,6 +322,13 @@ impl Daemon {
                     file.ports.clone_from(&policy.ports);
                 }
                 let mut next = PolicyDiff::new(policy, *file).policy;
+                if fate == ConnectionFate::Keep {
+                    next.drain_removed(policy);
+                }
+                return Ok(next);
+            }
+            ChangeRequest::Restore(version, fate) => {
+                let mut next = PolicyDiff::restoring(policy, *version).policy;
                 if fate == ConnectionFate::Keep {
                     next.drain_removed(policy);
                 }
@@ -420,6 +485,24 @@ impl Daemon {
     }
 }
 
+/// Takes back a change whose confirmation has not come in time; to be called a few times a second.
+pub fn take_back_unconfirmed(daemon: &Mutex<Daemon>) {
+    let (taken_back, connections) = {
+        let mut daemon = lock(daemon);
+        let overdue = daemon.unconfirmed.as_ref().filter(|waiting| waiting.deadline <= Instant::now());
+        let Some(reason) = overdue.map(|waiting| {
+            format!(" (version {} was not confirmed within {} s)", waiting.version, waiting.seconds)
+        }) else {
+            return;
+        };
+        (daemon.take_back(Author::daemon(), None, &reason), daemon.engine().connections())
+    };
+    if let Some((Ok(change), ConnectionFate::Kill)) = taken_back {
+        // A worker that does not answer has stopped.
+        let _ = connections.kill_removed(&change.stateful);
+    }
+}
+
 /// The result of a memory check.
 struct MemoryBounds {
     /// The most connections that fit.
@@ -432,22 +515,4 @@ struct MemoryBounds {
 /// rules. Any other number was set by a user: it is granted as a whole, or the policy is refused.
 fn is_default(policy: &Policy) -> bool {
     policy.settings.connections.max == ConnectionSettings::default().max
-}
-
-/// Returns whether a command changes the policy.
-pub(crate) fn is_change(command: &Command) -> bool {
-    match command {
-        Command::List { .. } | Command::Show(_) | Command::Monitor => false,
-        Command::Kill(_) | Command::ClearCounters => false,
-        Command::Add(_) | Command::Replace(_) | Command::Flush => true,
-        Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::DelNamed(..) => true,
-        Command::Enable(_) | Command::Disable(_) | Command::Set(_) | Command::Patterns(..) => true,
-    }
-}
-
-impl CommittedChange {
-    /// Returns the rules that were added and removed, in the order of their ids. A replaced rule is removed, and then the new one is added.
-    pub fn diff(&self) -> impl Iterator<Item = RuleChange> + '_ {
-        RuleStore::diff(&self.before.rules, &self.after.rules)
-    }
 }

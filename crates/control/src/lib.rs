@@ -4,15 +4,19 @@
 //! `mmb-protocol`; conversions from the engine's values to answers are here.
 //!
 //! The state is behind one mutex. A client's thread locks it to read the state or to commit a change, and never while it reads from the
-//! client or writes to it. Packet threads do not use it.
+//! client or writes to it. Packet threads do not use it. Entries of the history are written by a thread of their own.
 #![forbid(unsafe_code)]
 
+mod audit;
+pub mod author;
+mod change;
 mod client_slots;
 mod commit_queue;
 mod convert;
 pub mod daemon;
 pub mod entropy;
 mod frame;
+pub mod history;
 pub mod host;
 mod huge_pages;
 pub mod limits;
@@ -27,8 +31,11 @@ pub mod socket;
 pub mod state;
 mod status;
 mod stream_summary;
+mod unconfirmed;
 
-pub use daemon::{CommitError, CommittedChange, Daemon};
+pub use change::{CommitError, CommittedChange};
+pub use daemon::{Daemon, take_back_unconfirmed};
+pub use history::{History, HistoryLimits, OpenHistoryError};
 pub use host::{Host, PortLosses, PortOffload, PortStatus, UnsupportedRule, WorkerStatus};
 pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};

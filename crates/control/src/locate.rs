@@ -1,7 +1,7 @@
 //! Locates the word that a refusal is about. A commit fails after the text was parsed, when positions in the text are no longer known; the
 //! word is known, and is searched for in the text.
 
-use crate::daemon::CommitError;
+use crate::change::CommitError;
 use mmb_engine::PublishError;
 use mmb_language::{CommandRefusal, nearest};
 use mmb_policy::PolicyError;
@@ -17,6 +17,7 @@ pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLi
         | CommitError::Memory(_)
         | CommitError::Connections { .. }
         | CommitError::Host(_)
+        | CommitError::Unconfirmed(_)
         | CommitError::Internal => (word(refusal), 0..commands.len()),
     };
     let found = word.and_then(|word| {
@@ -74,7 +75,8 @@ fn word(refusal: &CommitError) -> Option<String> {
             error: CommandRefusal::Policy(PolicyError::NoSuchList { name, .. }), ..
         } => Some(format!("@{name}")),
         CommitError::Connections { max, .. } => Some(max.to_string()),
-        CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Internal => None,
+        CommitError::Command { .. } | CommitError::Memory(_) => None,
+        CommitError::Unconfirmed(_) | CommitError::Internal => None,
         CommitError::Publish(PublishError::Patterns { .. } | PublishError::StreamConstraints(_)) => None,
         CommitError::Host(unsupported) => Some(unsupported.word.clone()),
         CommitError::Publish(

@@ -6,13 +6,17 @@
 //! and some hundred counters.
 
 mod connection_answers;
+mod history_answers;
 mod pending;
 mod rates;
 mod state_transfer;
 
+use crate::author::Author;
+use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission};
 use crate::commit_queue::CommitQueue;
 use crate::convert;
-use crate::daemon::{ChangeRequest, CommitError, CommittedChange, Daemon};
+use crate::daemon::Daemon;
+use crate::history::entry::{Entry, EntryAction};
 use crate::limits::Budget;
 use crate::locate;
 use crate::panic_guard::guarded;
@@ -49,6 +53,8 @@ const MOST_NAMES: usize = 200;
 pub(crate) struct RequestContext<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
     pub(crate) queue: &'a CommitQueue,
+    /// The client.
+    pub(crate) author: Author,
     /// The number of clients that may still run `monitor`.
     pub(crate) monitors: &'a Budget,
 }
@@ -82,8 +88,13 @@ pub(crate) fn respond(
                 break;
             }
         }
-        let changes: Vec<ChangeRequest> =
-            batch.iter_mut().filter_map(|pending| pending.change.take()).collect();
+        let submission = |pending: &mut PendingRequest| {
+            let (request, command) = (pending.change.take()?, std::mem::take(&mut pending.command));
+            let (author, action, confirm) = (context.author, EntryAction::Change, pending.confirm);
+            let origin = ChangeOrigin { author, action, command, confirm };
+            Some(Submission { request, origin })
+        };
+        let changes: Vec<Submission> = batch.iter_mut().filter_map(submission).collect();
         let outcomes = guarded(|| context.queue.submit(context.daemon, changes));
         let mut outcomes = outcomes.unwrap_or_default().into_iter();
         let others_wait = pending.peek().is_some();
@@ -159,23 +170,7 @@ impl Responder<'_> {
         let mut end = AnswerEnd::new(true);
         match (outcome, &pending.question) {
             (None, _) => {}
-            (Some(Ok(change)), question) => {
-                let killed = killed_rules(&pending.kills, &change);
-                let fate = match question {
-                    PendingQuestion::Apply(_, fate) => *fate,
-                    _ => fate_of_removed(&killed, &change),
-                };
-                let notes = std::mem::take(&mut pending.notes);
-                end.change = Some(self.committed(&change, notes, (fate, false))?);
-                if let PendingQuestion::Apply(_, ConnectionFate::Kill) = question
-                    && !change.stateful.is_empty()
-                {
-                    self.kill_removed(&change.stateful)?;
-                }
-                if !killed.is_empty() {
-                    self.kill_rules(&killed)?;
-                }
-            }
+            (Some(Ok(change)), _) => self.changed(&mut pending, &change, &mut end)?,
             (Some(Err(refusal)), question) => {
                 let error = match question {
                     PendingQuestion::Run(lines, _) => locate::in_commands(&refusal, lines),
@@ -191,7 +186,7 @@ impl Responder<'_> {
             PendingQuestion::Refused(errors) => end = self.refused(errors)?,
             PendingQuestion::Run(_, questions) => {
                 for (index, question) in &questions {
-                    if let Err(message) = self.answer(*index, question)? {
+                    if let Err(message) = self.answer(*index, question, &mut end)? {
                         let error = ErrorLine { command: Some(*index), ..ErrorLine::new(message) };
                         self.send(&Answer::Error(error))?;
                         end.ok = false;
@@ -209,6 +204,33 @@ impl Responder<'_> {
             PendingQuestion::LoadState { verbose } => end = self.load_state(verbose)?,
         }
         self.send(&Answer::End(end))
+    }
+
+    /// Answers a request whose change was committed.
+    fn changed(
+        &mut self,
+        pending: &mut PendingRequest,
+        change: &CommittedChange,
+        end: &mut AnswerEnd,
+    ) -> io::Result<()> {
+        // Before the client is told anything, since it may be gone.
+        let waiting = self.mark(change, &pending.question, pending.confirm.is_some(), &mut pending.notes);
+        let killed = killed_rules(&pending.kills, change);
+        let fate = match &pending.question {
+            PendingQuestion::Apply(_, fate) => *fate,
+            _ => fate_of_removed(&killed, change),
+        };
+        end.version = change.version;
+        end.change = Some(self.committed(change, std::mem::take(&mut pending.notes), (fate, false))?);
+        if matches!(pending.question, PendingQuestion::Apply(_, ConnectionFate::Kill))
+            && !change.stateful.is_empty()
+        {
+            self.kill_removed(&change.stateful)?;
+        }
+        if !killed.is_empty() {
+            self.kill_rules(&killed)?;
+        }
+        waiting.map_or(Ok(()), |waiting| self.send(&Answer::Unconfirmed(waiting)))
     }
 
     /// Writes the effect of a change. `fate` is that of the connections of removed rules.
@@ -280,7 +302,12 @@ impl Responder<'_> {
     }
 
     /// Answers a question. A command that changes something has no answer of its own.
-    fn answer(&mut self, command: usize, question: &Command) -> io::Result<AnswerResult> {
+    fn answer(
+        &mut self,
+        command: usize,
+        question: &Command,
+        end: &mut AnswerEnd,
+    ) -> io::Result<AnswerResult> {
         let topic = match question {
             Command::List { .. } => Topic::Rules,
             Command::Show(Show::Tables) => Topic::Tables,
@@ -296,10 +323,16 @@ impl Responder<'_> {
             Command::Show(Show::StreamSummary) => Topic::StreamSummary,
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
             Command::Monitor => Topic::Monitor,
+            Command::History(_) => Topic::History,
+            Command::Diff(..) => Topic::Diff,
+            Command::Confirm => return self.confirm(),
+            Command::Rollback(version, deletion) => return self.rollback(*version, *deletion, end),
             Command::Kill(filter) => return self.kill(filter),
             Command::ClearCounters => {
                 self.fold_counters();
                 self.daemon().clear_counters();
+                let author = self.context.author;
+                self.daemon().record(Entry::new(author, EntryAction::Clear, question.to_string()));
                 return self.send(&Answer::Cleared("counters".to_owned())).map(Ok);
             }
             _ => return Ok(Ok(())),
@@ -320,6 +353,8 @@ impl Responder<'_> {
             Command::Show(Show::StreamSummary) => return self.stream_summary(),
             Command::Show(Show::Rates) => return self.rates(),
             Command::Monitor => return self.monitor(),
+            Command::History(last) => return self.history(*last),
+            Command::Diff(from, to) => return self.difference(*from, *to),
             Command::Show(show) => {
                 if status::has_counters(*show) {
                     self.fold_counters();

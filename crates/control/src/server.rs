@@ -4,6 +4,7 @@
 //! [`Server::unbound`] has no others. [`Server::shutdown`] (or the drop) stops accepting, removes the socket, gives answers that are being
 //! written a moment to end, and then disconnects all clients. Packet threads are not involved.
 
+use crate::author::Author;
 use crate::client_slots::{ClientSlots, PeerUser};
 use crate::commit_queue::CommitQueue;
 use crate::daemon::Daemon;
@@ -160,8 +161,8 @@ impl Acceptor {
             let handle = handle;
             let clients = &handle.clients;
             let Clients { queue, limits, .. } = &**clients;
-            let context =
-                SessionContext { daemon: &daemon, queue, limits, pools: clients.pools(handle.peer) };
+            let (author, pools) = (Author::of(&handle.stream), clients.pools(handle.peer));
+            let context = SessionContext { daemon: &daemon, queue, limits, author, pools };
             serve(&handle.stream, &context, |idle| clients.slots().set_idle(handle.number, idle));
             drop(daemon);
         };

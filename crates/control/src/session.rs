@@ -1,6 +1,7 @@
 //! The session of one client, on a thread of its own: requests are read, executed and answered in the order of their arrival. It ends when
 //! the client disconnects or exceeds a limit. A client can end no session but its own.
 
+use crate::author::Author;
 use crate::commit_queue::CommitQueue;
 use crate::daemon::Daemon;
 use crate::frame::{AnswerWriter, FrameError, RequestLine, RequestReader};
@@ -24,6 +25,8 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
     pub(crate) queue: &'a CommitQueue,
     pub(crate) limits: &'a ServerLimits,
+    /// The client.
+    pub(crate) author: Author,
     /// The budgets of the client's group.
     pub(crate) pools: &'a BudgetPools,
 }
@@ -59,6 +62,7 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, set_idle:
         let request_context = RequestContext {
             daemon: context.daemon,
             queue: context.queue,
+            author: context.author,
             monitors: &context.pools.monitors,
         };
         let answered =

@@ -25,10 +25,10 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Tables => tables(daemon),
         Show::Ports => ports(daemon),
         Show::Errors => errors(daemon),
-        Show::Runtime => runtime(daemon),
+        Show::Runtime => runtime(daemon).into_iter().chain(unconfirmed(daemon)).collect(),
         Show::Offload => offload::lines(daemon),
         Show::Settings => settings(daemon),
-        Show::Version => vec![version(daemon)],
+        Show::Version => std::iter::once(version(daemon)).chain(unconfirmed(daemon)).collect(),
         Show::ConnSummary => vec![connections(daemon)],
         Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary | Show::Rates => Vec::new(),
     }
@@ -164,10 +164,15 @@ fn connections(daemon: &Daemon) -> Answer {
     })
 }
 
+fn unconfirmed(daemon: &Daemon) -> Option<Answer> {
+    daemon.unconfirmed().map(Answer::Unconfirmed)
+}
+
 fn version(daemon: &Daemon) -> Answer {
     Answer::Version(VersionLine {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: VERSION,
+        policy: daemon.version(),
         instructions: daemon.engine().instructions().to_owned(),
     })
 }

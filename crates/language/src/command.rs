@@ -43,6 +43,14 @@ pub enum Command {
     Monitor,
     /// `clear counters`
     ClearCounters,
+    /// `confirm`
+    Confirm,
+    /// `rollback [N]`
+    Rollback(Option<u64>, Deletion),
+    /// `history [N]`
+    History(Option<u64>),
+    /// `diff [N [M]]`
+    Diff(Option<u64>, Option<u64>),
 }
 
 /// The fate of the connections of rules that are deleted.
@@ -173,6 +181,10 @@ impl Command {
             Command::Kill(_) => "conn",
             Command::Monitor => "monitor",
             Command::ClearCounters => "clear",
+            Command::Confirm => "confirm",
+            Command::Rollback(..) => "rollback",
+            Command::History(_) => "history",
+            Command::Diff(..) => "diff",
         }
     }
 
@@ -213,7 +225,11 @@ impl Command {
             | Command::Show(_)
             | Command::Kill(_)
             | Command::Monitor
-            | Command::ClearCounters => {
+            | Command::ClearCounters
+            | Command::Confirm
+            | Command::Rollback(..)
+            | Command::History(_)
+            | Command::Diff(..) => {
                 return Err(CommandRefusal::NoChange(self.name()));
             }
         })

@@ -139,6 +139,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::SelectAll => give("all", "removes every option"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::File
+        | Expect::Number(_)
         | Expect::AttributeValue(_)
         | Expect::Bang(_)
         | Expect::Cond(_)

@@ -53,6 +53,7 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         }
         Expect::RuleId => give("<ID>", "the number of a rule, as `list` shows it"),
         Expect::Word(word, help) => give(word, help),
+        Expect::Number(help) => give("<N>", help),
         Expect::Show(begun) => shows(begun).for_each(|(word, help)| give(word, help)),
         Expect::Term => TERMS.iter().for_each(|info| give(info.name, info.help)),
         Expect::State => STATES.iter().for_each(|(name, help)| give(name, help)),
@@ -164,6 +165,12 @@ mod tests {
         assert!(words("replace 3 all accept ").contains(&"--kill".to_owned()));
         assert_eq!(words("del 3 "), ["--kill", "--keep", "<end>"]);
         assert_eq!(words("show connections ip-saddr "), ["<VALUE>"]);
+        assert_eq!(words("rollback "), ["<N>", "--kill", "--keep", "<end>"]);
+        assert_eq!(words("rollback 3 "), ["--kill", "--keep", "<end>"]);
+        assert_eq!(words("rollback --kill "), ["<end>"]);
+        assert_eq!(words("history "), ["<N>", "<end>"]);
+        assert_eq!(words("diff 3 "), ["<N>", "<end>"]);
+        assert_eq!(words("diff 3 4 "), ["<end>"]);
         assert_eq!(words("show connections rule 3 v"), ["verbose"]);
         assert_eq!(words("conn kill rule 3 ")[..2], ["net-proto", "ip-proto"]);
         assert_eq!(words("flush "), ["<end>"]);

@@ -45,7 +45,7 @@ pub fn parse_policy_with(
         match run_line(&mut policy, command, span, commands.errors.is_empty()) {
             Ok(change) => notes::add(&mut policy, &commands.line(), change),
             Err(error) => {
-                let error = commands.locate(error);
+                let error = commands.locate(*error);
                 commands.errors.push(error);
             }
         }
@@ -73,7 +73,7 @@ fn run_line(
     command: Command,
     span: TextSpan,
     complete: bool,
-) -> Result<Option<Change>, LineError> {
+) -> Result<Option<Change>, Box<LineError>> {
     let info = command.info();
     if !info.in_file {
         let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
@@ -106,7 +106,7 @@ fn run_line(
                 return Err(refusal.into());
             };
             let meant = nearest(&name, known.iter().map(String::as_str)).map(|known| format!("@{known}"));
-            Err(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) })
+            Err(Box::new(LineError { error: refusal.suggest(meant), about: Some(format!("@{name}")) }))
         }
     }
 }
@@ -152,9 +152,9 @@ struct LineError {
     about: Option<String>,
 }
 
-impl From<Diagnostic> for LineError {
-    fn from(error: Diagnostic) -> LineError {
-        LineError { error, about: None }
+impl From<Diagnostic> for Box<LineError> {
+    fn from(error: Diagnostic) -> Box<LineError> {
+        Box::new(LineError { error, about: None })
     }
 }
 

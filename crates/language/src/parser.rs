@@ -148,6 +148,16 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Disable => Command::Disable(self.port()?),
             Verb::Set => Command::Set(self.setting()?),
             Verb::Monitor => Command::Monitor,
+            Verb::Confirm => Command::Confirm,
+            Verb::History => Command::History(self.optional_number()),
+            Verb::Diff => {
+                let from = self.optional_number();
+                Command::Diff(from, from.and_then(|_| self.optional_number()))
+            }
+            Verb::Rollback => {
+                let version = self.optional_number();
+                Command::Rollback(version, self.deletion())
+            }
             Verb::Add | Verb::AddStateful | Verb::Replace | Verb::Show => return None,
             Verb::Conn | Verb::Clear | Verb::Patterns => return None,
             Verb::Apply | Verb::Batch | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
@@ -172,11 +182,20 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         };
         let meant = match &token.kind {
             TokenKind::Word(word) if info.argument == Argument::Terse => nearest(word, [TERSE]),
-            TokenKind::Word(word) if info.argument == Argument::RuleId => nearest(word, [KILL, KEEP]),
+            TokenKind::Word(word) if matches!(info.argument, Argument::RuleId | Argument::Rollback) => {
+                nearest(word, [KILL, KEEP])
+            }
             _ => None,
         };
         self.error(Diagnostic::new(token.span, message).expected("the end of the command").suggest(meant));
         None
+    }
+
+    /// A number, if the next word is one.
+    fn optional_number(&mut self) -> Option<u64> {
+        let number = u64::try_from(value::number(self.peek_word()?).ok()?).ok()?;
+        self.next();
+        Some(number)
     }
 
     /// `[--kill|--keep]`

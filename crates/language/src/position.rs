@@ -30,6 +30,8 @@ pub(crate) enum Expect {
     Word(&'static str, &'static str),
     /// A subject of `show` whose name begins with this.
     Show(&'static str),
+    /// A number, with its meaning.
+    Number(&'static str),
     /// A word of a filter.
     Term,
     /// The state of a connection.
@@ -172,6 +174,14 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         }
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
+        Argument::Entries if rest.is_empty() => {
+            vec![Expect::Number("so many entries, the last ones"), Expect::End]
+        }
+        Argument::Versions if rest.len() < 2 => {
+            vec![Expect::Number("a version of the policy, as `history` shows it"), Expect::End]
+        }
+        Argument::Entries | Argument::Versions => vec![Expect::End],
+        Argument::Rollback => rollback_expectations(rest),
         Argument::OptionalFile if rest.is_empty() => vec![Expect::File, Expect::End],
         Argument::OptionalFile => vec![Expect::End],
         Argument::Patterns => match rest {
@@ -202,6 +212,21 @@ fn deletion_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         ],
         _ => vec![Expect::End],
     }
+}
+
+fn rollback_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let is_option = |token: &Token<'_>| token.word().starts_with('-');
+    if tokens.len() > 1 && tokens.iter().any(is_option) || tokens.first().is_some_and(is_option) {
+        return vec![Expect::End];
+    }
+    let number = Expect::Number("a version of the policy, as `history` shows it; without it the one before");
+    let options = [
+        Expect::Word(parser::KILL, "ends the connections of rules that go"),
+        Expect::Word(parser::KEEP, "has the connections of rules that go keep them until they end"),
+        Expect::End,
+    ];
+    let number = tokens.is_empty().then_some(number);
+    number.into_iter().chain(options).collect()
 }
 
 fn replacement_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {

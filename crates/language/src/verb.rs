@@ -40,6 +40,14 @@ pub enum Verb {
     Apply,
     /// `batch`, likewise.
     Batch,
+    /// `confirm`
+    Confirm,
+    /// `rollback`
+    Rollback,
+    /// `history`
+    History,
+    /// `diff`
+    Diff,
     /// `save`, likewise.
     Save,
     /// `check`, likewise.
@@ -73,6 +81,12 @@ pub enum Argument {
     Port,
     /// A setting and its value.
     Setting,
+    /// A number of entries, or nothing.
+    Entries,
+    /// Up to two versions.
+    Versions,
+    /// A version or nothing, and `--kill`, `--keep` or nothing.
+    Rollback,
     /// A file's name.
     File,
     /// A file's name, or nothing for standard input.
@@ -167,18 +181,50 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "apply",
         Verb::Apply,
-        "FILE [--dry-run] [--keep|--kill]",
+        "FILE [--dry-run] [--confirm SECONDS] [--keep|--kill]",
         Argument::File,
         false,
-        "puts a policy file in force as a whole; with --dry-run only prints what would change; connections of rules that it removes end with --kill, and keep them with --keep",
+        "puts a policy file in force as a whole; with --dry-run only prints what would change; with --confirm the policy before is in force again after that time, unless `confirm` comes first; connections of rules that it removes end with --kill, and keep them with --keep",
     ),
     command(
         "batch",
         Verb::Batch,
-        "[FILE] [--dry-run]",
+        "[FILE] [--dry-run] [--confirm SECONDS]",
         Argument::OptionalFile,
         false,
         "runs the commands of a file, one a line, as one change: all of them or none; without FILE those of standard input",
+    ),
+    command(
+        "confirm",
+        Verb::Confirm,
+        "",
+        Argument::None,
+        false,
+        "keeps a change that waits for its confirmation, after apply or batch with --confirm",
+    ),
+    command(
+        "rollback",
+        Verb::Rollback,
+        "[N] [--kill|--keep]",
+        Argument::Rollback,
+        false,
+        "puts version N of the policy in force again, without N the one before, also instead of a change that waits for its confirmation; --kill and --keep are those of apply",
+    ),
+    command(
+        "history",
+        Verb::History,
+        "[N]",
+        Argument::Entries,
+        false,
+        "lists the versions of the policy, who has made them and how; with N the last N entries",
+    ),
+    command(
+        "diff",
+        Verb::Diff,
+        "[N [M]]",
+        Argument::Versions,
+        false,
+        "shows what differs between two versions of the policy; without M up to the one in force, without N from the one before",
     ),
     command(
         "save",

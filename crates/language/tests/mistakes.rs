@@ -10,7 +10,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "fush",
         &[
             "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `replace`, `del`, `flush`, `list`, \
-        `show`, `enable`, `disable`, `set`, `patterns`, `conn`, `monitor` or `clear`; did you mean `flush`?",
+        `show`, `enable`, `disable`, `set`, `patterns`, `confirm`, `rollback`, `history`, `diff`, `conn`, `monitor` or `clear`; did you mean `flush`?",
         ],
     ),
     ("", &["1: nothing to do; expected a command"]),
@@ -388,7 +388,10 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     // Neither a stateless rule nor a stateful one.
-    ("replace 5 all map ip-saddr 10.0.0.1 drop 200", &["42: a percentage is 0 to 100 in steps of 0.001"]),
+    (
+        "replace 5 all map ip-saddr 10.0.0.1 drop 200",
+        &["42: `200` is no percentage; expected 0 to 100 in steps of 0.001"],
+    ),
     (
         "show",
         &[

@@ -98,6 +98,14 @@ pub(crate) enum CliCommand {
     Apply(ApplyArgs),
     /// `batch`
     Batch(BatchArgs),
+    /// `confirm`
+    Confirm(CommandWords),
+    /// `rollback`
+    Rollback(CommandWords),
+    /// `history`
+    History(CommandWords),
+    /// `diff`
+    Diff(CommandWords),
     /// `save`
     Save(PolicyFile),
     /// `conn`
@@ -160,6 +168,9 @@ pub(crate) struct ApplyArgs {
     /// Print what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Take the change back after so many seconds, unless mmb confirm comes first
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) confirm: Option<u32>,
     /// Connections of stateful rules that the file removes keep them until they end
     #[arg(long, conflicts_with = "kill")]
     pub(crate) keep: bool,
@@ -177,6 +188,9 @@ pub(crate) struct BatchArgs {
     /// Print what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Take the change back after so many seconds, unless mmb confirm comes first
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) confirm: Option<u32>,
 }
 
 /// A file of connections to write.
@@ -207,6 +221,9 @@ pub(crate) struct RunArgs {
     /// The file that keeps connections and counters over a restart: loaded before the first packet, saved after the last
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) state: Option<PathBuf>,
+    /// The directory that keeps the history of the policy over a restart; without it, the history is in memory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) history: Option<PathBuf>,
     /// Report each connection of the state that is left out
     #[arg(long, requires = "state")]
     pub(crate) verbose: bool,

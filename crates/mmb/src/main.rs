@@ -68,15 +68,20 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Disable(words) => ("disable", words.words),
         CliCommand::Set(words) => ("set", words.words),
         CliCommand::Patterns(words) => ("patterns", words.words),
-        CliCommand::Apply(ApplyArgs { file, dry_run, keep, kill }) => {
+        CliCommand::Apply(ApplyArgs { file, dry_run, confirm, keep, kill }) => {
             let options = [(dry_run, "--dry-run"), (keep, "--keep"), (kill, "--kill")];
             let given = options.into_iter().filter(|(is_given, _)| *is_given);
-            ("apply", std::iter::once(file).chain(given.map(|(_, option)| option.to_owned())).collect())
+            let given = given.map(|(_, option)| option.to_owned());
+            ("apply", std::iter::once(file).chain(given).chain(confirm_words(confirm)).collect())
         }
-        CliCommand::Batch(BatchArgs { file, dry_run }) => {
+        CliCommand::Batch(BatchArgs { file, dry_run, confirm }) => {
             let options = dry_run.then(|| "--dry-run".to_owned());
-            ("batch", file.into_iter().chain(options).collect())
+            ("batch", file.into_iter().chain(options).chain(confirm_words(confirm)).collect())
         }
+        CliCommand::Confirm(words) => ("confirm", words.words),
+        CliCommand::Rollback(words) => ("rollback", words.words),
+        CliCommand::History(words) => ("history", words.words),
+        CliCommand::Diff(words) => ("diff", words.words),
         CliCommand::Save(policy) => ("save", vec![policy.file]),
         CliCommand::Conn(words) => ("conn", words.words),
         CliCommand::Clear(words) => ("clear", words.words),
@@ -89,6 +94,11 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
     };
     let line = LanguageLine::new(name, words, global).unwrap_or_else(|message| bad_usage(message));
     Ok(client::main(line.words, client_options(line.global)))
+}
+
+/// The option that a change has to be confirmed, as it was typed.
+fn confirm_words(seconds: Option<u32>) -> impl Iterator<Item = String> {
+    seconds.into_iter().flat_map(|seconds| ["--confirm".to_owned(), seconds.to_string()])
 }
 
 /// Ends the program for a wrong usage that the definitions of the command line cannot express.

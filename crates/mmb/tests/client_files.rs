@@ -109,6 +109,40 @@ fn a_list_of_patterns_is_read_beside_its_policy_and_saved_by_its_name() {
 }
 
 #[test]
+fn comments_and_names_are_saved_again() {
+    let mmb = Site::new("");
+    let file = mmb.path("commented.mmb").display().to_string();
+    let text = "# the edge\n# of the network\n\nset poll spin # busy\n\n# not for guests\ndisable wan\n\n# web\n\n# and mail\nadd prio 3 \\\n  tcp-dport {http, https} accept # both\n\
+                add tcp-dport 25 drop\nadd-stateless ip-proto != udp tcp-dport http drop\n# the end\n";
+    std::fs::write(&file, text).expect("writes");
+    mmb.good(&["apply", &file]);
+    let saved = mmb.good(&["save", "-"]);
+    let expected = "# the edge\n# of the network\nset poll spin # busy\n# not for guests\ndisable wan\n# web\n\n# and mail\n\
+                    add id 1 prio 3 tcp-dport {http, https} accept # both\nadd id 2 tcp-dport 25 drop\n\
+                    add-stateless id 3 ip-proto != udp tcp-dport http drop\n# the end\n";
+    assert_eq!(saved, expected);
+    std::fs::write(&file, &saved).expect("writes");
+    assert!(mmb.good(&["apply", &file]).contains("0 added, 0 removed, 3 kept"));
+    assert_eq!(mmb.good(&["save", "-"]), expected, "a fixed point");
+
+    // A rule takes its comments along, and has no old wording when it is another one.
+    mmb.good(&["replace", "1", "tcp-dport 8080 accept"]);
+    mmb.good(&["del", "3"]);
+    mmb.good(&["set", "poll", "adaptive"]);
+    let expected = "# not for guests\ndisable wan\n# web\n\n# and mail\nadd id 1 tcp-dport 8080 accept # both\nadd id 2 tcp-dport 25 drop\n# the end\n";
+    assert_eq!(mmb.good(&["save", "-"]), expected);
+    mmb.good(&["rollback", "2"]);
+    assert_eq!(mmb.good(&["save", "-"]), saved, "versions have them too");
+    // Other ids: the comments go with the rules.
+    std::fs::write(&file, "# new\nadd udp-dport dns drop\n# mail\nadd tcp-dport 25 drop\n").expect("writes");
+    mmb.good(&["apply", &file]);
+    assert_eq!(
+        mmb.good(&["save", "-"]),
+        "# mail\nadd id 2 tcp-dport 25 drop\n# new\nadd id 4 udp-dport dns drop\n"
+    );
+}
+
+#[test]
 fn a_batch_is_one_change_or_none() {
     let mmb = Site::new("add id 1 tcp-dport 80 drop\nadd id 2 name old all mod ip-ecn 0");
     let file = mmb.path("b.mmb").display().to_string();

@@ -33,10 +33,19 @@ pub struct PolicyDiff {
 impl PolicyDiff {
     /// Goes from `old`, which is in force, to `new`, for instance a file just parsed.
     pub fn new(old: &Policy, new: Policy) -> PolicyDiff {
-        let mut policy = match renumber(old, &new) {
+        let policy = match renumber(old, &new) {
             Some((numbers, last)) => new.renumbered(&numbers, last),
             None => new.above(old),
         };
+        PolicyDiff::to(old, policy)
+    }
+
+    /// Goes from `old`, which is in force, to an earlier policy, whose rules keep the numbers that they have.
+    pub fn restoring(old: &Policy, earlier: Policy) -> PolicyDiff {
+        PolicyDiff::to(old, earlier.above(old))
+    }
+
+    fn to(old: &Policy, mut policy: Policy) -> PolicyDiff {
         policy.keep_draining(old);
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         let mut diff = RuleStore::diff(&old.rules, &policy.rules);

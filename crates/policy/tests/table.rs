@@ -210,6 +210,14 @@ fn every_command_has_its_row() {
         "conn kill all",
         "conn kill rule 3",
         "monitor",
+        "confirm",
+        "rollback",
+        "rollback 7 --keep",
+        "history",
+        "history 20",
+        "diff",
+        "diff 3",
+        "diff 3 7",
     ] {
         let (command, _) = parse_command(line).expect("parses");
         assert!(line.starts_with(command.info().name));

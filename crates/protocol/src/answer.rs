@@ -5,6 +5,7 @@
 
 mod connections;
 mod counters;
+mod history;
 mod log;
 mod offload;
 mod rates;
@@ -17,6 +18,7 @@ pub use connections::{
 pub use counters::{
     FlowCacheLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine,
 };
+pub use history::{DiffVersions, DifferenceLine, DifferenceSign, HistoryLine, UnconfirmedLine};
 pub use log::{LogLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 pub use rates::{
@@ -116,6 +118,16 @@ pub enum Answer {
     Loaded(LoadedLine),
     /// Lines of a policy file.
     Policy(String),
+    /// A change that waits for its confirmation.
+    Unconfirmed(UnconfirmedLine),
+    /// The version of the policy that was confirmed.
+    Confirmed(u64),
+    /// An entry of the history.
+    HistoryEntry(HistoryLine),
+    /// The versions that the following differences are between.
+    DiffOf(DiffVersions),
+    /// A line that one of two versions has and the other has not.
+    Difference(DifferenceLine),
     /// The name of a port, for completion.
     PortName(String),
     /// The name of a list of patterns, for completion.
@@ -174,6 +186,10 @@ pub enum Topic {
     ConnSummary,
     /// `monitor`
     Monitor,
+    /// `history`
+    History,
+    /// `diff`
+    Diff,
 }
 
 /// A rule in force.
@@ -303,6 +319,9 @@ pub struct VersionLine {
     pub version: String,
     /// The version of the protocol.
     pub protocol: u32,
+    /// The version of the policy in force.
+    #[serde(default)]
+    pub policy: u64,
     /// The SIMD level of the rule lookup: `avx512`, `avx2` or `scalar`.
     #[serde(default)]
     pub instructions: String,
@@ -353,6 +372,9 @@ pub struct AnswerEnd {
     /// The number of added, removed and kept rules, if the request had a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeCount>,
+    /// The version of the policy that the change has made; absent if the policy is as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
 }
 
 /// The numbers of rules that a change added, removed and kept.
@@ -373,7 +395,7 @@ pub struct ChangeCount {
 impl AnswerEnd {
     /// Creates the end of an answer without a change.
     pub fn new(ok: bool) -> AnswerEnd {
-        AnswerEnd { v: VERSION, ok, change: None }
+        AnswerEnd { v: VERSION, ok, change: None, version: None }
     }
 }
 

@@ -75,8 +75,12 @@ mod tests {
     fn a_line_that_is_no_answer_is_an_error() {
         assert!(matches!(&read("HTTP/1.1 400\n")[..], [Err(_), ..]));
         assert!(matches!(&read("{\"added\":{}}\n")[..], [Err(_), ..]), "a known kind with a member missing");
-        let version =
-            Answer::Version(VersionLine { version: "1".into(), protocol: 1, instructions: String::new() });
+        let version = Answer::Version(VersionLine {
+            version: "1".into(),
+            protocol: 1,
+            instructions: String::new(),
+            policy: 0,
+        });
         let cut = r#"{"version":{"version":"1","protocol":1}}"#.to_owned() + "\n{\"end\":";
         assert_eq!(read(&cut), [Ok(version)], "half a line is the end");
     }

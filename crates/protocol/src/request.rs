@@ -39,8 +39,24 @@ pub enum Request {
     },
     /// Sends a piece of a state, in hexadecimal; the last one is empty.
     Piece(String),
+    /// A change, and what is recorded of it.
+    WithOptions(ChangeOptions, Box<Request>),
     /// A request with the contents of the files that its `patterns` commands name, by these names. The daemon opens no file for a client.
     WithFiles(BTreeMap<String, Vec<u8>>, Box<Request>),
+}
+
+/// What goes with a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeOptions {
+    /// The name of the file that the text came from, for the history.
+    pub source: Option<String>,
+    /// The policy before is in force again after so many seconds, unless the change was confirmed.
+    pub confirm: Option<u32>,
+}
+
+impl ChangeOptions {
+    /// The longest time that a change may wait for its confirmation: a day.
+    pub const MOST_SECONDS: u32 = 86_400;
 }
 
 /// The fate of the connections of stateful rules that a policy file removes.
@@ -96,6 +112,8 @@ struct Envelope {
     state: Option<String>,
     verbose: Option<bool>,
     connections: Option<ConnectionFate>,
+    source: Option<String>,
+    confirm: Option<u32>,
     /// Contents in hexadecimal, by name.
     files: Option<BTreeMap<String, String>>,
 }
@@ -165,7 +183,19 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
 }
 
 /// The request of an envelope, but for its files.
-fn without_files(envelope: Envelope) -> Result<Request, DecodeError> {
+fn without_files(mut envelope: Envelope) -> Result<Request, DecodeError> {
+    let options = ChangeOptions { source: envelope.source.take(), confirm: envelope.confirm };
+    if options.confirm.is_some_and(|seconds| !(1..=ChangeOptions::MOST_SECONDS).contains(&seconds)) {
+        let range = format!("'confirm' is 1 to {} seconds", ChangeOptions::MOST_SECONDS);
+        return Err(DecodeError::Malformed(range));
+    }
+    let request = without_options(envelope)?;
+    let has_options = options != ChangeOptions::default();
+    Ok(if has_options { Request::WithOptions(options, Box::new(request)) } else { request })
+}
+
+/// The request of an envelope, but for its files and options.
+fn without_options(envelope: Envelope) -> Result<Request, DecodeError> {
     let missing = |request, member| DecodeError::Missing { request, member };
     match envelope.verb.as_str() {
         "run" => envelope.commands.map(|commands| Request::Run(commands.0)).ok_or(missing("run", "commands")),
@@ -222,6 +252,10 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         #[serde(skip_serializing_if = "Option::is_none")]
         connections: Option<ConnectionFate>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        confirm: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         files: Option<BTreeMap<String, String>>,
     }
     let mut envelope = BorrowedEnvelope {
@@ -235,13 +269,25 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         state: None,
         verbose: None,
         connections: None,
+        source: None,
+        confirm: None,
         files: None,
     };
     let mut request = request;
-    while let Request::WithFiles(files, inner) = request {
-        let content = |(name, content): (&'_ String, &Vec<u8>)| (name.clone(), hex::encode(content));
-        envelope.files.get_or_insert_default().extend(files.iter().map(content));
-        request = inner;
+    loop {
+        request = match request {
+            Request::WithFiles(files, inner) => {
+                let content = |(name, content): (&'_ String, &Vec<u8>)| (name.clone(), hex::encode(content));
+                envelope.files.get_or_insert_default().extend(files.iter().map(content));
+                inner
+            }
+            Request::WithOptions(options, inner) => {
+                envelope.source = options.source.as_deref();
+                envelope.confirm = options.confirm;
+                inner
+            }
+            _ => break,
+        };
     }
     match request {
         Request::Run(commands) => (envelope.verb, envelope.commands) = ("run", Some(commands.as_slice())),
@@ -262,7 +308,7 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         }
         Request::Piece(state) => (envelope.verb, envelope.state) = ("piece", Some(state.as_str())),
         // They were taken off.
-        Request::WithFiles(..) => {}
+        Request::WithFiles(..) | Request::WithOptions(..) => {}
     }
     write_line(&envelope, to)
 }
@@ -288,6 +334,13 @@ mod tests {
             Request::DryRun("add all drop\n".into(), ConnectionFate::Kill),
             Request::Batch { text: "add all drop\ndel 1\n".into(), dry_run: false },
             Request::Batch { text: String::new(), dry_run: true },
+            Request::WithFiles(
+                [("/c".into(), b"x".to_vec())].into(),
+                Box::new(Request::WithOptions(
+                    ChangeOptions { source: Some("edge.mmb".into()), confirm: Some(60) },
+                    Box::new(Request::Apply("patterns a /c".into(), ConnectionFate::Keep)),
+                )),
+            ),
             Request::Save,
             Request::Names("12".into()),
             Request::SaveState,
@@ -317,6 +370,7 @@ mod tests {
         assert!(error(r#"{"v":1,"do":"run","commands":[1]}"#).starts_with("this is not a request"));
         assert!(error(r#"{"v":1,"do":"piece"}"#).contains("'state'"));
         assert!(error(r#"{"v":1,"do":"batch"}"#).contains("'text'"));
+        assert!(error(r#"{"v":1,"do":"batch","text":"","confirm":0}"#).contains("1 to 86400 seconds"));
         assert!(error(r#"{"v":1,"do":"save","files":{"/a":"0"}}"#).contains("hexadecimal"));
         assert!(error(r#"{"v":1,"do":"dance"}"#).contains("unknown request 'dance'"));
         assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));

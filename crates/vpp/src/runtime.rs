@@ -209,6 +209,7 @@ impl Runtime {
             thread::sleep(HOUSEKEEPING);
             self.sync_ports();
             self.share(&mut sharing);
+            mmb_control::take_back_unconfirmed(&self.daemon);
             let large = lock(&self.daemon).reclaim();
             if large {
                 memory::trim();

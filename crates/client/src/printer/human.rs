@@ -2,6 +2,7 @@
 
 use super::answer_printer::AnswerPrinter;
 use super::connection_listing::{self, ConnectionListing};
+use super::history_listing::{self, HistoryListing};
 use super::log_listing;
 use super::offload::OffloadListing;
 use super::rates::show_rates;
@@ -10,6 +11,7 @@ use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
+use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, PatternsLine, PortLine,
     PortLossLine, RateLines, ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
@@ -30,6 +32,7 @@ pub(crate) struct HumanPrinter<'a> {
     added: u64,
     removed: u64,
     affected: Option<AffectedLine>,
+    unconfirmed: Option<UnconfirmedLine>,
     others: u64,
 }
 
@@ -64,6 +67,7 @@ enum HumanSection {
     Settings(Vec<(String, String)>),
     Connections(ConnectionListing),
     Streams(StreamListing),
+    History(HistoryListing),
     /// Each line is printed at once.
     Unbuffered,
 }
@@ -79,6 +83,7 @@ impl<'a> HumanPrinter<'a> {
             added: 0,
             removed: 0,
             affected: None,
+            unconfirmed: None,
             others: 0,
         }
     }
@@ -121,6 +126,11 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Connection(line), HumanSection::Streams(listing)) => {
                 listing.row(&mut self.screen, &line)
             }
+            (Answer::HistoryEntry(line), HumanSection::History(listing)) => {
+                listing.row(&mut self.screen, line)
+            }
+            (Answer::DiffOf(versions), _) => history_listing::versions(&mut self.screen, versions),
+            (Answer::Difference(line), _) => history_listing::difference(&mut self.screen, &line),
             (Answer::StreamSummary(line), _) => stream_listing::summary(&mut self.screen, &line),
             (Answer::StreamEvent(line), _) => stream_listing::event(&mut self.screen, &line),
             (Answer::Log(line), _) => log_listing::packet(&mut self.screen, &line),
@@ -135,7 +145,14 @@ impl AnswerPrinter for HumanPrinter<'_> {
                 if !line.instructions.is_empty() {
                     self.screen.text(&format!(", looks rules up with {} instructions", line.instructions));
                 }
+                if line.policy > 0 {
+                    self.screen.text(&format!(", version {} of the policy", line.policy));
+                }
                 self.screen.text("\n");
+            }
+            (Answer::Unconfirmed(line), _) => self.unconfirmed = Some(line),
+            (Answer::Confirmed(version), _) => {
+                self.screen.text(&format!("version {version} of the policy is confirmed\n"));
             }
             (other, _) => self.change(other),
         }
@@ -151,6 +168,19 @@ impl AnswerPrinter for HumanPrinter<'_> {
 
     fn end(mut self: Box<Self>, end: AnswerEnd) {
         self.finish_section();
+        let unconfirmed = self.unconfirmed.take();
+        if end.change.is_some() {
+            self.changed(end);
+        }
+        if let Some(line) = unconfirmed {
+            history_listing::unconfirmed(&mut self.screen, &line);
+        }
+    }
+}
+
+impl HumanPrinter<'_> {
+    /// Prints the numbers of a change.
+    fn changed(&mut self, end: AnswerEnd) {
         let Some(count) = end.change else { return };
         for (count, sign) in [(self.added, "+"), (self.removed, "-")] {
             if count > CHANGES_SHOWN {
@@ -172,9 +202,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             self.screen.bold(&format!("{} added, {} removed\n", count.added, count.removed));
         }
     }
-}
 
-impl HumanPrinter<'_> {
     fn change(&mut self, answer: Answer) {
         match answer {
             Answer::Added(rule) => {
@@ -287,6 +315,7 @@ impl HumanPrinter<'_> {
             HumanSection::None | HumanSection::Unbuffered => {}
             HumanSection::Connections(listing) => listing.end(screen),
             HumanSection::Streams(listing) => listing.end(screen),
+            HumanSection::History(listing) => listing.end(screen),
             HumanSection::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
             HumanSection::Rules { table: Some(mut table), rules, dropped, former, terse } => {
                 // A packet may match several rules, but one rule drops it: only these columns have a sum.
@@ -358,7 +387,8 @@ impl HumanSection {
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),
-            Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version => {
+            Topic::History => HumanSection::History(HistoryListing::default()),
+            Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version | Topic::Diff => {
                 HumanSection::Unbuffered
             }
         }

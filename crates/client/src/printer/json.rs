@@ -4,10 +4,11 @@ use super::answer_printer::AnswerPrinter;
 use crate::report::{SourceText, note_object};
 use crate::screen::Screen;
 use crate::sink::OutputSink;
+use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, OffloadLine, PatternsLine,
-    PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, StageLine, TableLine, TableMemoryLine,
-    Topic, TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, DiffVersions, DifferenceSign, ErrorLine, FlowCacheLine,
+    OffloadLine, PatternsLine, PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, StageLine,
+    TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -30,6 +31,7 @@ enum JsonSection {
         /// A member after it.
         former: Option<TrafficLine>,
     },
+    Diff(JsonDiff),
     /// Each line is an object of its own, which is written at once.
     Events,
     Summary(Value),
@@ -47,6 +49,7 @@ enum JsonSection {
         stages: Vec<StageLine>,
         flow_cache: FlowCacheLine,
         offloaded: Option<TrafficLine>,
+        unconfirmed: Option<UnconfirmedLine>,
     },
     Offload {
         line: OffloadLine,
@@ -58,12 +61,30 @@ enum JsonSection {
     Version(Value),
 }
 
+/// What differs between two versions of the policy.
+#[derive(Debug, Default, Serialize)]
+struct JsonDiff {
+    #[serde(flatten)]
+    versions: DiffVersions,
+    removed: Vec<String>,
+    added: Vec<String>,
+}
+
 /// The effect of a change.
 #[derive(Debug, Default, Serialize)]
 struct JsonChange {
     added: Vec<RuleText>,
     removed: Vec<RuleText>,
     kept: u64,
+    /// The version of the policy that the change has made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+    /// The change waits for its confirmation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unconfirmed: Option<UnconfirmedLine>,
+    /// The version that was confirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmed: Option<u64>,
     /// Nothing was changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
@@ -108,6 +129,12 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::Rule(rule), JsonSection::Array { .. }) => self.element(&rule),
             (Answer::DroppedByFormerRules(line), JsonSection::Array { former, .. }) => *former = Some(line),
             (Answer::Connection(line), JsonSection::Array { .. }) => self.element(&line),
+            (Answer::HistoryEntry(line), JsonSection::Array { .. }) => self.element(&line),
+            (Answer::DiffOf(versions), JsonSection::Diff(diff)) => diff.versions = versions,
+            (Answer::Difference(line), JsonSection::Diff(diff)) => match line.sign {
+                DifferenceSign::Added => diff.added.push(line.line),
+                DifferenceSign::Removed => diff.removed.push(line.line),
+            },
             (Answer::Event(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::StreamEvent(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Log(line), JsonSection::Events) => self.write_line(&json!(line)),
@@ -143,6 +170,12 @@ impl AnswerPrinter for JsonPrinter<'_> {
                 settings.insert(line.name, line.value);
             }
             (Answer::Version(line), JsonSection::Version(version)) => *version = json!(line),
+            (Answer::Unconfirmed(line), JsonSection::Version(version)) => {
+                version["unconfirmed"] = json!(line)
+            }
+            (Answer::Unconfirmed(line), JsonSection::Runtime { unconfirmed, .. }) => {
+                *unconfirmed = Some(line)
+            }
             (other, _) => self.change(other),
         }
     }
@@ -162,6 +195,9 @@ impl AnswerPrinter for JsonPrinter<'_> {
             if let Some(killed) = changes.killed {
                 self.screen.text(&format!("{}\n", json!({ "killed": killed })));
             }
+            if let Some(confirmed) = changes.confirmed {
+                self.screen.text(&format!("{}\n", json!({ "confirmed": confirmed })));
+            }
             if let Some(cleared) = changes.cleared {
                 self.screen.text(&format!("{}\n", json!({ "cleared": cleared })));
             }
@@ -169,6 +205,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
         };
         let changed = JsonChange {
             kept: count.kept,
+            version: end.version,
             dry_run: count.dry_run,
             notes: self.notes,
             ..self.changes.unwrap_or_default()
@@ -205,6 +242,8 @@ impl JsonPrinter<'_> {
             Answer::Affected(line) => changes.connections = Some(line),
             Answer::Cleared(what) => changes.cleared = Some(what),
             Answer::Killed(line) => changes.killed = Some(line.connections),
+            Answer::Unconfirmed(line) => changes.unconfirmed = Some(line),
+            Answer::Confirmed(version) => changes.confirmed = Some(version),
             Answer::Patterns(line) => changes.patterns.push(line),
             Answer::Setting(line) => {
                 changes.settings.insert(line.name, line.value);
@@ -228,6 +267,7 @@ impl JsonPrinter<'_> {
                 return;
             }
             JsonSection::Summary(summary) => summary,
+            JsonSection::Diff(diff) => json!(diff),
             JsonSection::Tables(tables, memory) => {
                 let mut value = json!({ "tables": tables });
                 if let Some(memory) = memory {
@@ -239,10 +279,13 @@ impl JsonPrinter<'_> {
             JsonSection::Errors { drops, made, absorbed, not_applied, losses } => {
                 json!({ "drops": drops, "made": made, "absorbed": absorbed, "not_applied": not_applied, "port_losses": losses })
             }
-            JsonSection::Runtime { workers, stages, flow_cache, offloaded } => {
+            JsonSection::Runtime { workers, stages, flow_cache, offloaded, unconfirmed } => {
                 let mut runtime = json!({ "workers": workers, "stages": stages, "flow_cache": flow_cache });
                 if let Some(offloaded) = offloaded {
                     runtime["offloaded"] = json!(offloaded);
+                }
+                if let Some(unconfirmed) = unconfirmed {
+                    runtime["unconfirmed"] = json!(unconfirmed);
                 }
                 runtime
             }
@@ -267,6 +310,8 @@ impl JsonSection {
             Topic::Rules => JsonSection::Array { name: "rules", is_open: false, former: None },
             Topic::Connections => JsonSection::Array { name: "connections", is_open: false, former: None },
             Topic::Streams => JsonSection::Array { name: "streams", is_open: false, former: None },
+            Topic::History => JsonSection::Array { name: "history", is_open: false, former: None },
+            Topic::Diff => JsonSection::Diff(JsonDiff::default()),
             Topic::ConnSummary | Topic::StreamSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new(), None),
@@ -283,6 +328,7 @@ impl JsonSection {
                 stages: Vec::new(),
                 flow_cache: FlowCacheLine::default(),
                 offloaded: None,
+                unconfirmed: None,
             },
             Topic::Offload => {
                 JsonSection::Offload { line: OffloadLine::default(), ports: Vec::new(), kept: Map::new() }

@@ -2,8 +2,10 @@
 //! thousand connections at a time, so that a client that reads slowly delays only itself.
 
 use super::{AnswerResult, Responder};
+use crate::history::entry::{Entry, EntryAction};
 use crate::stream_summary::stream_summary_line;
 use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChange, WatchedEvent};
+use mmb_language::Command;
 use mmb_log::WorkerClock;
 use mmb_log::lines::{connection_line, event_line};
 use mmb_policy::{ConnectionFilter, RuleId};
@@ -117,7 +119,12 @@ impl Responder<'_> {
     /// Ends connections.
     pub(super) fn kill(&mut self, filter: &ConnectionFilter) -> io::Result<AnswerResult> {
         match self.table().kill(filter) {
-            Ok(connections) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
+            Ok(connections) => {
+                let command = Command::Kill(*filter).to_string();
+                let entry = Entry::new(self.context.author, EntryAction::Kill, command);
+                self.daemon().record(Entry { connections: Some(connections), ..entry });
+                self.send(&Answer::Killed(CountLine { connections })).map(Ok)
+            }
             Err(error) => Ok(Err(error.to_string())),
         }
     }

@@ -1,12 +1,12 @@
 //! Requests that are parsed and wait to be executed.
 
+use crate::change::{ChangeRequest, CommitError, is_change};
 use crate::convert;
-use crate::daemon::{ChangeRequest, CommitError, is_change};
 use crate::panic_guard::guarded;
 use mmb_language::{Command, Deletion};
 use mmb_policy::RuleId;
 use mmb_protocol::answer::ErrorLine;
-use mmb_protocol::request::{ConnectionFate, DecodeError, Request};
+use mmb_protocol::request::{ChangeOptions, ConnectionFate, DecodeError, Request};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -20,6 +20,10 @@ pub(super) const MOST_ERRORS: usize = 100;
 pub(super) struct PendingRequest {
     /// The change that it requests, until that is put into the commit queue.
     pub(super) change: Option<ChangeRequest>,
+    /// What is recorded of the change.
+    pub(super) command: String,
+    /// The seconds within which the change has to be confirmed.
+    pub(super) confirm: Option<u32>,
     /// The request has a change, also after that was put into the queue.
     pub(super) has_change: bool,
     /// Notes about the text.
@@ -72,6 +76,10 @@ impl PendingRequest {
             Ok(Request::WithFiles(files, request)) => (files, Ok(*request)),
             request => (BTreeMap::new(), request),
         };
+        let (options, request) = match request {
+            Ok(Request::WithOptions(options, request)) => (options, Ok(*request)),
+            request => (ChangeOptions::default(), request),
+        };
         let parsed = guarded(|| match request {
             Ok(Request::Run(lines)) => PendingRequest::run(lines, &files),
             Ok(Request::Apply(text, fate)) => PendingRequest::apply(text, fate, &files),
@@ -87,14 +95,29 @@ impl PendingRequest {
                 PendingRequest::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
             }
             // No line decodes to one in another.
-            Ok(Request::WithFiles(..)) => PendingRequest::refused(vec![ErrorLine::new("files come once")]),
+            Ok(Request::WithFiles(..) | Request::WithOptions(..)) => {
+                PendingRequest::refused(vec![ErrorLine::new("files and options come once")])
+            }
             Err(error) => PendingRequest::refused(vec![ErrorLine::new(error.to_string())]),
         });
-        parsed.unwrap_or_else(internal_error)
+        let mut parsed = parsed.unwrap_or_else(internal_error);
+        parsed.confirm = options.confirm.filter(|_| parsed.has_change);
+        if let Some(source) = options.source {
+            parsed.command = shortened(&format!("{} {source}", parsed.command));
+        }
+        parsed
     }
 
     fn question(question: PendingQuestion) -> PendingRequest {
-        PendingRequest { change: None, has_change: false, notes: Vec::new(), kills: Vec::new(), question }
+        PendingRequest {
+            change: None,
+            command: String::new(),
+            confirm: None,
+            has_change: false,
+            notes: Vec::new(),
+            kills: Vec::new(),
+            question,
+        }
     }
 
     fn refused(errors: Vec<ErrorLine>) -> PendingRequest {
@@ -123,10 +146,12 @@ impl PendingRequest {
         }
         let has_change = commands.iter().any(is_change);
         let kills = commands.iter().filter_map(killed).collect();
+        let command = summary(&lines, &commands);
         let questions = commands.iter().enumerate().filter(|(_, command)| !is_change(command));
         let questions = questions.map(|(index, command)| (index, command.clone())).collect();
         let change = has_change.then_some(ChangeRequest::Run(commands));
-        PendingRequest { change, has_change, notes, kills, question: PendingQuestion::Run(lines, questions) }
+        let question = PendingQuestion::Run(lines, questions);
+        PendingRequest { change, command, confirm: None, has_change, notes, kills, question }
     }
 
     fn apply(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
@@ -135,6 +160,8 @@ impl PendingRequest {
                 let change = Some(ChangeRequest::Apply(Box::new(file), fate));
                 PendingRequest {
                     change,
+                    command: "apply".to_owned(),
+                    confirm: None,
                     has_change: true,
                     notes,
                     kills: Vec::new(),
@@ -170,7 +197,16 @@ impl PendingRequest {
             return PendingRequest { notes, kills, ..PendingRequest::question(question) };
         }
         let question = PendingQuestion::Batch(text, places);
-        PendingRequest { change: Some(change), has_change: true, notes, kills, question }
+        let command = "batch".to_owned();
+        PendingRequest {
+            change: Some(change),
+            command,
+            confirm: None,
+            has_change: true,
+            notes,
+            kills,
+            question,
+        }
     }
 
     /// Returns whether its answer depends on the policy in force when it is executed.
@@ -194,5 +230,32 @@ fn killed(command: &Command) -> Option<Kill> {
         Command::Replace(replacement) if replacement.kill => Some(Kill::Rule(replacement.id)),
         Command::DelNamed(name, Deletion::Kill) => Some(Kill::Named(name.clone())),
         _ => None,
+    }
+}
+
+/// The most characters of a command that are recorded.
+const RECORDED: usize = 200;
+
+/// The commands that change the policy, for the history.
+fn summary(lines: &[String], commands: &[Command]) -> String {
+    let mut changes = lines.iter().zip(commands).filter(|(_, command)| is_change(command));
+    let mut text = String::new();
+    for (line, _) in changes.by_ref() {
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(line.trim());
+        if text.len() > RECORDED {
+            break;
+        }
+    }
+    shortened(&text)
+}
+
+/// The first characters of a text, and a sign if there are more.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(RECORDED) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

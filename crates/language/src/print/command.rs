@@ -15,14 +15,13 @@ impl std::fmt::Display for Command {
             Command::Del(id) => write!(f, "del {id}"),
             Command::DelKill(id) => write!(f, "del {id} --kill"),
             Command::DelKeep(id) => write!(f, "del {id} --keep"),
-            Command::DelNamed(name, deletion) => {
-                let option = match deletion {
-                    Deletion::Plain => "",
-                    Deletion::Kill => " --kill",
-                    Deletion::Drain => " --keep",
-                };
-                write!(f, "del name {name}{option}")
+            Command::DelNamed(name, deletion) => write!(f, "del name {name}{}", option(*deletion)),
+            Command::Confirm => f.write_str("confirm"),
+            Command::Rollback(version, deletion) => {
+                write!(f, "rollback{}{}", number(*version), option(*deletion))
             }
+            Command::History(last) => write!(f, "history{}", number(*last)),
+            Command::Diff(from, to) => write!(f, "diff{}{}", number(*from), number(*to)),
             Command::Replace(replacement) => print_replacement(f, replacement),
             Command::Flush => f.write_str("flush"),
             Command::List { terse: false } => f.write_str("list"),
@@ -38,6 +37,18 @@ impl std::fmt::Display for Command {
             Command::Monitor => f.write_str("monitor"),
         }
     }
+}
+
+fn option(deletion: Deletion) -> &'static str {
+    match deletion {
+        Deletion::Plain => "",
+        Deletion::Kill => " --kill",
+        Deletion::Drain => " --keep",
+    }
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map(|number| format!(" {number}")).unwrap_or_default()
 }
 
 /// `replace`, the number, and what stands behind the first word of the rule.

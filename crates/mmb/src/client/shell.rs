@@ -5,10 +5,15 @@ use super::editor::{LineEditor, PromptInput};
 use super::{ClientOptions, failure, run, runner};
 use crate::output;
 use mmb_client::{CommandAction, CommandFailed, UsageError, UserCommand};
-use mmb_protocol::{Client, ClientError};
+use mmb_protocol::answer::Answer;
+use mmb_protocol::{Client, ClientError, Request};
 use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// The longest time that the daemon may take before a prompt.
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Opens the shell on standard input.
 pub(crate) fn main(opts: &ClientOptions) -> ExitCode {
@@ -77,7 +82,11 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
     let mut daemon = DaemonPresence::Unknown;
     loop {
         daemon = daemon.update(opts.socket());
-        let prompt = if daemon == DaemonPresence::Present { "mmb> " } else { "mmb (no daemon)> " };
+        let prompt = match daemon {
+            DaemonPresence::Present => "mmb> ",
+            DaemonPresence::Unconfirmed => "mmb (unconfirmed)> ",
+            DaemonPresence::Unknown | DaemonPresence::Absent => "mmb (no daemon)> ",
+        };
         let line = match editor.line(prompt) {
             Ok(PromptInput::Line(line)) => line,
             Ok(PromptInput::Discarded) => continue,
@@ -105,18 +114,35 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
 enum DaemonPresence {
     Unknown,
     Present,
+    /// It is there, and a change of its policy waits for its confirmation.
+    Unconfirmed,
     Absent,
 }
 
 impl DaemonPresence {
+    /// Asks a daemon whether a change waits.
+    fn of(client: Client) -> DaemonPresence {
+        let mut presence = DaemonPresence::Present;
+        // A daemon that does not answer now answers the next command, or says why not.
+        let _ = client.with_timeout(TIMEOUT).and_then(|mut client| {
+            client.ask(&Request::Run(vec!["show version".to_owned()]), |answer| {
+                if let Answer::Unconfirmed(_) = answer {
+                    presence = DaemonPresence::Unconfirmed;
+                }
+                Ok::<_, ClientError>(())
+            })
+        });
+        presence
+    }
+
     /// Tries to connect, and tells the user about a change.
     fn update(self, socket: &Path) -> DaemonPresence {
         match (self, Client::connect(socket)) {
-            (DaemonPresence::Absent, Ok(_)) => {
+            (DaemonPresence::Absent, Ok(client)) => {
                 output::print("mmb is back; its counters restarted from zero\n");
-                DaemonPresence::Present
+                DaemonPresence::of(client)
             }
-            (_, Ok(_)) => DaemonPresence::Present,
+            (_, Ok(client)) => DaemonPresence::of(client),
             (DaemonPresence::Unknown, Err(error)) => {
                 let hint = match error {
                     ClientError::NoDaemon { .. } => "; start it with mmb run, this prompt will find it",
@@ -125,7 +151,7 @@ impl DaemonPresence {
                 output::print_error(&format!("{:#}{hint}\n", anyhow::Error::from(error)));
                 DaemonPresence::Absent
             }
-            (DaemonPresence::Present, Err(error)) => {
+            (DaemonPresence::Present | DaemonPresence::Unconfirmed, Err(error)) => {
                 output::print_error(&format!("mmb went away: {:#}\n", anyhow::Error::from(error)));
                 DaemonPresence::Absent
             }

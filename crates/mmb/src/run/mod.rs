@@ -29,7 +29,7 @@ use host::LiveHost;
 use links::{LinkInbox, PortMonitor};
 use mmb_base::lock;
 use mmb_client::policy_file;
-use mmb_control::{Daemon, Server, ServerOptions};
+use mmb_control::{Daemon, History, HistoryLimits, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, kernel};
 use mmb_policy::Policy;
@@ -57,6 +57,14 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = PortWiring::read(&args.ports, &args.wires)?;
     let Some(mut policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
+    let history = args.history.as_deref().map(|directory| History::open(directory, HistoryLimits::DIRECTORY));
+    let history = history.transpose()?;
+    let mut started_with = "start".to_owned();
+    if let Some((instead, reason)) = history.as_ref().and_then(|history| history.instead_of(&policy)) {
+        output::report_error(&reason);
+        policy = with_options(instead, args);
+        started_with = format!("start: {reason}");
+    }
     let most = u64::from(policy.settings.connections.max);
     let mut state = args.state.as_deref().map(|path| StateFile::open(path, most)).transpose()?;
     if let Some(saved) = state.as_ref().and_then(StateFile::saved) {
@@ -91,7 +99,10 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let ports = Arc::new(Mutex::new(ports));
     let started = Instant::now();
     let host = LiveHost::new(&ports, &orders, &wiring, (&cores, started));
-    let daemon = Daemon::new(engine, policy, Box::new(host))?;
+    let mut daemon = Daemon::new(engine, policy, Box::new(host))?;
+    if let Some(history) = history {
+        daemon.keep_history(history, started_with);
+    }
     note_connection_limit(&daemon);
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
@@ -130,19 +141,24 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
 
 /// Returns the initial policy with the settings of the command line; `None` if it has errors, which were reported.
 fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
-    let mut policy = match &args.policy {
+    let policy = match &args.policy {
         Some(path) => match policy_file::load(path, global.json, &output::Terminal)? {
             Some(policy) => policy,
             None => return Ok(None),
         },
         None => Policy::default(),
     };
+    Ok(Some(with_options(policy, args)))
+}
+
+/// The policy with the settings of the command line.
+fn with_options(mut policy: Policy, args: &RunArgs) -> Policy {
     match args.poll {
         Some(PollArg::Adaptive) => policy.settings.poll = Poll::Adaptive,
         Some(PollArg::Spin) => policy.settings.poll = Poll::Spin,
         None => {}
     }
-    Ok(Some(policy))
+    policy
 }
 
 /// Reports that memory suffices for fewer connections than the policy allows.
@@ -253,6 +269,7 @@ fn watch(
             Ok(ControlEvent::Links) | Err(RecvTimeoutError::Timeout) => {}
         }
         monitor.look(daemon);
+        mmb_control::take_back_unconfirmed(daemon);
         let large = lock(daemon).reclaim();
         if large {
             kernel::give_back_memory();

@@ -32,7 +32,7 @@ pub(super) fn reload(args: &RunArgs, global: &Global, daemon: &Mutex<Daemon>) {
     };
     let (applied, connections) = {
         let mut daemon = lock(daemon);
-        (daemon.apply_file(file), daemon.engine().connections())
+        (daemon.apply_file(file, format!("SIGHUP: apply {name}")), daemon.engine().connections())
     };
     match applied {
         Ok(change) => {

@@ -87,7 +87,12 @@ pub(super) async fn run(
 fn is_question(command: &Command) -> bool {
     match command {
         Command::List { .. } | Command::Show(_) | Command::Monitor => true,
+        Command::History(_) | Command::Diff(..) => true,
         Command::Add(_)
+        | Command::Replace(_)
+        | Command::DelNamed(..)
+        | Command::Confirm
+        | Command::Rollback(..)
         | Command::Del(_)
         | Command::DelKill(_)
         | Command::DelKeep(_)

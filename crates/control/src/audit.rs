@@ -1,0 +1,58 @@
+//! The audit: a line for every change of the policy, and for everything else that a client does to traffic, on the standard error.
+//!
+//! A line is `audit ` and an object of JSON ([`EntryHeader`]). A service of systemd marks its priority for the journal: `notice`, and
+//! `warning` for what was refused. The thread of the history writes the lines, so that a standard error that nobody reads delays no change.
+
+use crate::history::entry::EntryAction;
+use crate::history::record::EntryHeader;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
+
+/// Writes the lines of entries, and messages about the history itself.
+pub(crate) fn write(entries: &[EntryHeader], left_out: u64, notes: &[String]) {
+    let mut text = Vec::new();
+    // A start is no change of a running mmb.
+    for entry in entries.iter().filter(|entry| entry.action != EntryAction::Start) {
+        let priority = if entry.refused.is_some() { Priority::Warning } else { Priority::Notice };
+        // A vector takes everything.
+        let _ = write!(text, "{}audit ", mark(priority));
+        let _ = serde_json::to_writer(&mut text, &EntryHeader { content: None, ..entry.clone() });
+        text.push(b'\n');
+    }
+    if left_out > 0 {
+        let _ = writeln!(
+            text,
+            "{}mmb: {left_out} changes are neither in the audit nor in the history",
+            mark(Priority::Warning)
+        );
+    }
+    for note in notes {
+        let _ = writeln!(text, "{}mmb: {note}", mark(Priority::Warning));
+    }
+    // There is nobody to tell that nobody reads it.
+    let _ = io::stderr().lock().write_all(&text);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Priority {
+    Warning,
+    Notice,
+}
+
+/// Returns what the journal reads a priority from, if it reads the standard error (systemd.exec(5), `$JOURNAL_STREAM`; sd-daemon(3)).
+fn mark(priority: Priority) -> &'static str {
+    static IS_JOURNAL: OnceLock<bool> = OnceLock::new();
+    match (IS_JOURNAL.get_or_init(is_journal), priority) {
+        (false, _) => "",
+        (true, Priority::Warning) => "<4>",
+        (true, Priority::Notice) => "<5>",
+    }
+}
+
+/// Returns whether the standard error is the stream that `$JOURNAL_STREAM` names by device and inode.
+fn is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let stderr = std::fs::metadata("/proc/self/fd/2");
+    stderr.is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
+}

@@ -1,0 +1,296 @@
+//! The history of the policy: who has changed it, when, by which command, and the versions before, to compare and to restore them.
+//!
+//! The daemon numbers the versions and hands over entries while it is locked, which costs a clone of two shared policies. A thread writes
+//! them to the archive and, a line for each, to the audit ([`crate::audit`]). If it falls behind, several changes are written as one, so that
+//! it holds little memory: the versions between them are listed, but cannot be restored.
+//!
+//! With a directory ([`History::open`]) the versions are found again after a restart. Otherwise they are in memory.
+
+mod archive;
+pub(crate) mod entry;
+mod mark;
+pub(crate) mod record;
+mod segment;
+
+pub use archive::HistoryLimits;
+
+use crate::audit;
+use archive::{Archive, LOCK};
+use entry::{Entry, EntryContent, HistoryError};
+use mark::{MarkedVersion, UnconfirmedMark, is_same};
+use mmb_base::lock;
+use mmb_policy::Policy;
+use record::EntryHeader;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Entries that wait with their policies: two versions of a million rules differ by some 80 KB. Later ones are merged.
+const MOST_WAITING: usize = 256;
+
+/// Entries that wait; more are left out.
+const MOST_LISTED: usize = 1 << 16;
+
+/// The time that a question waits for entries that are not written yet, and the end for the last ones.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The time in which entries gather that are written together, unless there is a question.
+const GATHERING: Duration = Duration::from_millis(10);
+
+/// Stack of the thread in bytes.
+const STACK: usize = 1 << 20;
+
+/// The reason why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenHistoryError {
+    /// Another daemon uses it.
+    #[error("{0}: another mmb keeps its history here; give this one a directory of its own (--history)")]
+    InUse(String),
+    /// The system refused.
+    #[error("{path}: cannot {what}")]
+    Io {
+        /// The directory.
+        path: String,
+        /// The action that failed.
+        what: &'static str,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// The history of one daemon. Its drop writes what is left.
+#[derive(Debug)]
+pub struct History {
+    shared: Arc<SharedHistory>,
+    /// The last version of the runs before.
+    last: u64,
+    /// Locked, as long as the daemon runs.
+    _lock: Option<File>,
+}
+
+/// The history, for questions.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryReader(Arc<SharedHistory>);
+
+#[derive(Debug)]
+struct SharedHistory {
+    queue: Mutex<EntryQueue>,
+    /// The queue has changed.
+    changed: Condvar,
+    archive: Mutex<Archive>,
+    mark: UnconfirmedMark,
+}
+
+#[derive(Debug, Default)]
+struct EntryQueue {
+    entries: Vec<Entry>,
+    /// Entries that were left out.
+    left_out: u64,
+    has_thread: bool,
+    is_writing: bool,
+    /// Questions that wait for the entries before them.
+    questions: usize,
+    is_closed: bool,
+}
+
+impl History {
+    /// A history in memory.
+    pub fn in_memory(limits: HistoryLimits) -> History {
+        History::new(Archive::in_memory(limits), UnconfirmedMark::default(), (0, None))
+    }
+
+    /// Opens the history in a directory, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// Another daemon uses it, or the system refuses.
+    pub fn open(directory: &Path, limits: HistoryLimits) -> Result<History, OpenHistoryError> {
+        let path = directory.display().to_string();
+        let failed =
+            |what| move |error| OpenHistoryError::Io { path: directory.display().to_string(), what, error };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(failed("make the directory"))?;
+        let lock = File::create(directory.join(LOCK)).map_err(failed("write there"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(OpenHistoryError::InUse(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(failed("lock it")(error)),
+        }
+        let (archive, last) = Archive::open(directory, limits).map_err(failed("read it"))?;
+        let mark = UnconfirmedMark::open(directory);
+        Ok(History::new(archive, mark, (last, Some(lock))))
+    }
+
+    fn new(archive: Archive, mark: UnconfirmedMark, (last, lock): (u64, Option<File>)) -> History {
+        let archive = Mutex::new(archive);
+        let shared = SharedHistory { queue: Mutex::default(), changed: Condvar::new(), archive, mark };
+        History { shared: Arc::new(shared), last, _lock: lock }
+    }
+
+    /// Returns the policy to start with instead of that of a file, and why: the file is a policy that was not confirmed in an earlier run.
+    pub fn instead_of(&self, file: &Policy) -> Option<(Policy, String)> {
+        let MarkedVersion { version, before } = self.shared.mark.version()?;
+        let archive = lock(&self.shared.archive);
+        // If the version was not written to its end, it is that of the file: it is marked right after it was applied.
+        if archive.policy(version).is_ok_and(|unconfirmed| !is_same(&unconfirmed, file)) {
+            return None;
+        }
+        let (instead, policy) = [self.last, before]
+            .into_iter()
+            .filter(|last| *last != version)
+            .find_map(|last| Some((last, archive.policy(last).ok()?)))?;
+        Some((
+            policy,
+            format!(
+                "the file has version {version} of the policy, which was not confirmed: version {instead} is in force"
+            ),
+        ))
+    }
+
+    /// The last version of the runs before; 0 if there was none.
+    pub(crate) fn last_version(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns the history for questions.
+    pub(crate) fn reader(&self) -> HistoryReader {
+        HistoryReader(Arc::clone(&self.shared))
+    }
+
+    /// Hands over an entry.
+    pub(crate) fn record(&self, mut entry: Entry) {
+        let mut queue = lock(&self.shared.queue);
+        if queue.entries.len() >= MOST_LISTED {
+            queue.left_out += 1;
+            return;
+        }
+        if queue.entries.len() >= MOST_WAITING
+            && let EntryContent::Change(before, _) = &mut entry.content
+            && let Some(last) = queue.entries.iter_mut().rev().find(|last| last.version.is_some())
+            && let EntryContent::Change(before_both, _) = &last.content
+        {
+            *before = Arc::clone(before_both);
+            last.content = EntryContent::Merged;
+        }
+        queue.entries.push(entry);
+        if !queue.has_thread {
+            let shared = Arc::clone(&self.shared);
+            let thread = thread::Builder::new().name("mmb-history".to_owned()).stack_size(STACK);
+            // Without a thread the entries wait for the next attempt.
+            queue.has_thread = thread.spawn(move || shared.run()).is_ok();
+        }
+        drop(queue);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).is_closed = true;
+        self.shared.changed.notify_all();
+        drop(self.shared.settled());
+    }
+}
+
+impl SharedHistory {
+    /// Writes entries until the history is closed.
+    fn run(&self) {
+        lock(&self.archive).read_older();
+        loop {
+            let (entries, left_out) = {
+                let queue = lock(&self.queue);
+                let waits = |queue: &mut EntryQueue| queue.entries.is_empty() && !queue.is_closed;
+                let mut queue = self.changed.wait_while(queue, waits).unwrap_or_else(PoisonError::into_inner);
+                if queue.entries.is_empty() {
+                    return;
+                }
+                let gathers = |queue: &mut EntryQueue| {
+                    queue.questions == 0 && !queue.is_closed && queue.entries.len() < MOST_WAITING / 2
+                };
+                let gathered = self.changed.wait_timeout_while(queue, GATHERING, gathers);
+                (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+                queue.is_writing = true;
+                (std::mem::take(&mut queue.entries), std::mem::take(&mut queue.left_out))
+            };
+            let (headers, notes) = {
+                let mut archive = lock(&self.archive);
+                (archive.append(entries), archive.take_notes())
+            };
+            lock(&self.queue).is_writing = false;
+            self.changed.notify_all();
+            audit::write(&headers, left_out, &notes);
+        }
+    }
+
+    /// Waits until all entries are written; `None`: they are not, after a while.
+    fn settled(&self) -> Option<MutexGuard<'_, EntryQueue>> {
+        let is_busy =
+            |queue: &mut EntryQueue| (queue.has_thread && !queue.entries.is_empty()) || queue.is_writing;
+        let mut queue = lock(&self.queue);
+        queue.questions += 1;
+        self.changed.notify_all();
+        let waited = self.changed.wait_timeout_while(queue, PATIENCE, is_busy);
+        let (mut queue, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.questions -= 1;
+        (!timeout.timed_out()).then_some(queue)
+    }
+}
+
+impl HistoryReader {
+    /// Calls `take` with each entry, the oldest first, and whether its version can be restored.
+    ///
+    /// # Errors
+    /// Entries are still being written.
+    pub(crate) fn entries(&self) -> Result<Vec<(EntryHeader, bool)>, HistoryError> {
+        drop(self.0.settled().ok_or(HistoryError::Busy)?);
+        let archive = lock(&self.0.archive);
+        Ok(archive.entries().map(|(header, is_kept)| (header.clone(), is_kept)).collect())
+    }
+
+    /// The policy of a version.
+    ///
+    /// # Errors
+    /// It is not kept, or entries are still being written.
+    pub(crate) fn policy(&self, version: u64) -> Result<Policy, HistoryError> {
+        drop(self.0.settled().ok_or(HistoryError::Busy)?);
+        lock(&self.0.archive).policy(version)
+    }
+}
+
+impl HistoryReader {
+    /// Notes on the disk that a version is not confirmed, when it is written itself.
+    ///
+    /// # Errors
+    /// The system refuses, or entries are still being written.
+    pub(crate) fn mark_unconfirmed(&self, version: u64, before: u64) -> io::Result<()> {
+        drop(self.0.settled().ok_or(io::ErrorKind::TimedOut)?);
+        self.0.mark.set(Some(MarkedVersion { version, before }))
+    }
+
+    /// Notes that the unconfirmed version is confirmed.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn mark_confirmed(&self) -> io::Result<()> {
+        self.0.mark.set(None)
+    }
+
+    /// Notes that a policy is in force which nobody has to confirm: a version that was not confirmed once, if it is the same.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn mark_applied(&self, policy: &Policy) -> io::Result<()> {
+        let Some(MarkedVersion { version, .. }) = self.0.mark.version() else { return Ok(()) };
+        match lock(&self.0.archive).policy(version) {
+            Ok(unconfirmed) if !is_same(&unconfirmed, policy) => Ok(()),
+            _ => self.0.mark.set(None),
+        }
+    }
+}

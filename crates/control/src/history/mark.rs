@@ -1,0 +1,81 @@
+//! The note on the disk that a version of the policy was not confirmed, so that a restart does not make it permanent: the policy file may hold it.
+//!
+//! The file exists from the change to its confirmation, also after the version was taken back. It is replaced as a whole.
+
+use mmb_base::lock;
+use mmb_language::Print;
+use mmb_policy::Policy;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The name of the file.
+pub(super) const FILE: &str = "unconfirmed";
+
+/// A version that was not confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MarkedVersion {
+    pub(super) version: u64,
+    /// The version before it.
+    pub(super) before: u64,
+}
+
+/// The note; in memory too, where there is no directory.
+#[derive(Debug, Default)]
+pub(super) struct UnconfirmedMark {
+    directory: Option<PathBuf>,
+    version: Mutex<Option<MarkedVersion>>,
+}
+
+impl UnconfirmedMark {
+    /// Reads the note in a directory. One that is broken marks nothing.
+    pub(super) fn open(directory: &Path) -> UnconfirmedMark {
+        let text = fs::read(directory.join(FILE)).unwrap_or_default();
+        let version = Mutex::new(serde_json::from_slice(&text).ok());
+        UnconfirmedMark { directory: Some(directory.to_owned()), version }
+    }
+
+    pub(super) fn version(&self) -> Option<MarkedVersion> {
+        *lock(&self.version)
+    }
+
+    /// Marks a version, or none.
+    pub(super) fn set(&self, version: Option<MarkedVersion>) -> io::Result<()> {
+        let mut marked = lock(&self.version);
+        *marked = version;
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let path = directory.join(FILE);
+        let Some(version) = version else {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        };
+        let temporary = directory.join(format!(".policy-{FILE}.tmp"));
+        let mut file = File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec(&version)?)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)
+    }
+}
+
+/// Whether two policies are the same but for the numbers of their rules, rules that drain, and `set poll`, which the command line has too.
+pub(super) fn is_same(one: &Policy, other: &Policy) -> bool {
+    let settings = |policy: &Policy| {
+        let mut settings = policy.settings.clone();
+        settings.poll = one.settings.poll;
+        settings
+    };
+    let rules = |policy: &Policy| {
+        let rules = policy.rules.iter().filter(|rule| !rule.draining);
+        let mut rules: Vec<String> = rules.map(|rule| rule.text().to_string()).collect();
+        rules.sort_unstable();
+        rules
+    };
+    settings(one) == settings(other)
+        && one.ports == other.ports
+        && one.lists == other.lists
+        && rules(one) == rules(other)
+}

@@ -1,0 +1,250 @@
+//! A part of the history that is stored and deleted as a whole: a version with its policy, and the entries behind it as differences.
+//!
+//! A segment is a row of gzip members (RFC 1952), in memory or in a file. What is written at once is one member, whose checksum tells whether it
+//! was written to its end. `zcat` shows a file as text.
+
+use super::record::EntryHeader;
+use flate2::Compression;
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Files are readable by their owner only: rules have addresses and names.
+const MODE: u32 = 0o600;
+
+/// Stands before the digest of a whole policy, behind its lines.
+const DIGEST: &str = "@digest ";
+
+/// The longest line that is read: the patterns of a list take twice their bytes.
+const LONGEST_LINE: u64 = 160 << 20;
+
+/// A segment, and where its bytes are.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// Its first version.
+    pub(crate) first: u64,
+    /// The versions in it that are not the same as the one before them.
+    pub(crate) versions: u64,
+    /// Bytes as they are stored.
+    pub(crate) stored: u64,
+    /// Its text.
+    pub(crate) size: SegmentSize,
+    storage: Storage,
+}
+
+/// The text of a segment in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SegmentSize {
+    /// Bytes of the first version.
+    pub(crate) whole: u64,
+    /// Bytes behind it.
+    pub(crate) behind: u64,
+    /// The digest of the first version.
+    pub(crate) digest: u64,
+}
+
+impl SegmentSize {
+    /// Adds a line that was read.
+    pub(crate) fn add(&mut self, line: &str) {
+        self.behind += line.len() as u64 + 1;
+        if let Some(digest) = line.strip_prefix(DIGEST) {
+            self.digest = u64::from_str_radix(digest, 16).unwrap_or_default();
+            self.whole = std::mem::take(&mut self.behind);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Storage {
+    Memory(Vec<u8>),
+    File(PathBuf),
+}
+
+impl Segment {
+    /// Writes a segment of one version, in a directory or in memory, of at most so many bytes. A file has its name when it is complete.
+    pub(crate) fn create(
+        directory: Option<&Path>,
+        first: u64,
+        header: &EntryHeader,
+        lines: impl Iterator<Item = String>,
+        most: u64,
+    ) -> io::Result<Segment> {
+        let Some(directory) = directory else {
+            let (memory, written) = write_whole(Vec::new(), header, lines, most)?;
+            return Ok(Segment::new(first, written, Storage::Memory(memory)));
+        };
+        let path = directory.join(file_name(first));
+        let temporary = directory.join(format!(".{}.tmp", file_name(first)));
+        let created = (|| {
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create(true).truncate(true).mode(MODE).open(&temporary)?;
+            let (file, written) = write_whole(BufWriter::new(file), header, lines, most)?;
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            Ok(written)
+        })();
+        if created.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        created.map(|written| Segment::new(first, written, Storage::File(path)))
+    }
+
+    fn new(first: u64, written: Written, storage: Storage) -> Segment {
+        let Written { stored, size } = written;
+        Segment { first, versions: 1, stored, size, storage }
+    }
+
+    /// A file of an earlier run, of which nothing is known but the name.
+    pub(crate) fn unread(path: PathBuf, first: u64, stored: u64) -> Segment {
+        Segment { first, versions: 0, stored, size: SegmentSize::default(), storage: Storage::File(path) }
+    }
+
+    /// Appends text behind the first version.
+    pub(crate) fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text)?;
+        let member = encoder.finish()?;
+        match &mut self.storage {
+            Storage::Memory(memory) => {
+                memory.reserve_exact(member.len().max(memory.len() / 8));
+                memory.extend_from_slice(&member);
+            }
+            Storage::File(path) => {
+                let mut file = OpenOptions::new().append(true).open(path)?;
+                file.write_all(&member)?;
+                file.sync_data()?;
+            }
+        }
+        self.stored += member.len() as u64;
+        self.size.behind += text.len() as u64;
+        Ok(())
+    }
+
+    /// Calls `take` with each line, until it returns false.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its bytes are broken from some place on.
+    pub(crate) fn read(&self, take: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
+        match &self.storage {
+            Storage::Memory(memory) => read_lines(&memory[..], take),
+            Storage::File(path) => read_lines(BufReader::new(File::open(path)?), take),
+        }
+    }
+
+    /// Deletes the file.
+    pub(crate) fn delete(self) {
+        if let Storage::File(path) = self.storage {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// The name of the file, for people.
+    pub(crate) fn name(&self) -> String {
+        match &self.storage {
+            Storage::Memory(_) => "memory".to_owned(),
+            Storage::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// Whether a line is the digest behind a whole policy.
+pub(crate) fn is_digest(line: &str) -> bool {
+    line.starts_with(DIGEST)
+}
+
+/// The digest of a policy whose lines these are.
+pub(crate) fn digest(lines: impl Iterator<Item = String>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    lines.for_each(|line| add_to_digest(&mut hasher, &line));
+    hasher.finish()
+}
+
+fn add_to_digest(hasher: &mut DefaultHasher, line: &str) {
+    hasher.write(line.as_bytes());
+    hasher.write_u8(b'\n');
+}
+
+/// The name of the file of the segment that begins with this version.
+fn file_name(first: u64) -> String {
+    format!("policy-{first:010}.gz")
+}
+
+/// The first version of the segment in a file of this name, if it is one.
+pub(crate) fn first_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("policy-")?.strip_suffix(".gz")?;
+    digits.parse().ok().filter(|first| file_name(*first) == name)
+}
+
+/// What was written.
+struct Written {
+    stored: u64,
+    size: SegmentSize,
+}
+
+/// A writer of at most so many bytes.
+struct Limited<W> {
+    to: W,
+    written: u64,
+    most: u64,
+}
+
+impl<W: Write> Write for Limited<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.written + bytes.len() as u64 > self.most {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the policy is too large for the history",
+            ));
+        }
+        self.to.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+fn write_whole<W: Write>(
+    to: W,
+    header: &EntryHeader,
+    lines: impl Iterator<Item = String>,
+    most: u64,
+) -> io::Result<(W, Written)> {
+    let mut encoder = GzEncoder::new(Limited { to, written: 0, most }, Compression::fast());
+    header.write(&mut encoder)?;
+    let (mut hasher, mut whole) = (DefaultHasher::new(), 0);
+    for line in lines {
+        add_to_digest(&mut hasher, &line);
+        whole += line.len() as u64 + 1;
+        encoder.write_all(line.as_bytes())?;
+        encoder.write_all(b"\n")?;
+    }
+    let digest = hasher.finish();
+    writeln!(encoder, "{DIGEST}{digest:016x}")?;
+    let Limited { to, written, .. } = encoder.finish()?;
+    Ok((to, Written { stored: written, size: SegmentSize { whole, behind: 0, digest } }))
+}
+
+fn read_lines(from: impl BufRead, take: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
+    let mut lines = BufReader::new(MultiGzDecoder::new(from));
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = io::Read::take(&mut lines, LONGEST_LINE).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(());
+        }
+        let broken = || io::Error::new(io::ErrorKind::InvalidData, "this is no history of policies");
+        let text = line.strip_suffix(b"\n").ok_or_else(broken)?;
+        if !take(std::str::from_utf8(text).map_err(|_| broken())?) {
+            return Ok(());
+        }
+    }
+}

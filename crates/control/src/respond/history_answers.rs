@@ -1,0 +1,249 @@
+//! Answers about the history of the policy, and the return to one of its versions. Versions are read without the daemon's lock.
+
+use super::pending::PendingQuestion;
+use super::{AnswerResult, Responder};
+use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission};
+use crate::convert;
+use crate::history::entry::EntryAction;
+use crate::history::record::EntryHeader;
+use mmb_language::{Command, Deletion, with_id};
+use mmb_policy::{PatternList, Policy, RuleChange, RuleStore};
+use mmb_protocol::answer::{
+    Answer, AnswerEnd, DiffVersions, DifferenceLine, DifferenceSign, ErrorLine, HistoryLine, UnconfirmedLine,
+};
+use mmb_protocol::request::ConnectionFate;
+use std::io;
+use std::sync::Arc;
+
+impl Responder<'_> {
+    /// Lists the last entries, or all.
+    pub(super) fn history(&mut self, last: Option<u64>) -> io::Result<AnswerResult> {
+        let (history, in_force) = {
+            let daemon = self.daemon();
+            (daemon.history(), daemon.version())
+        };
+        let entries = match history.entries() {
+            Ok(entries) => entries,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let last = last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
+        let left_out = entries.len().saturating_sub(last);
+        for (header, is_kept) in entries.into_iter().skip(left_out) {
+            self.send(&Answer::HistoryEntry(history_line(header, is_kept, in_force)))?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Tells what differs between two versions, or between one and the policy in force.
+    pub(super) fn difference(&mut self, from: Option<u64>, to: Option<u64>) -> io::Result<AnswerResult> {
+        let (history, in_force, policy) = {
+            let daemon = self.daemon();
+            (daemon.history(), daemon.version(), Arc::clone(daemon.policy()))
+        };
+        let from = from.unwrap_or(in_force.saturating_sub(1));
+        let versions = DiffVersions { from, to: to.unwrap_or(in_force) };
+        let after =
+            if versions.to == in_force { Ok(policy) } else { history.policy(versions.to).map(Arc::new) };
+        let before = history.policy(versions.from).map(Arc::new);
+        let (before, after) = match (before, after) {
+            (Ok(before), Ok(after)) => (before, after),
+            (Err(error), _) | (_, Err(error)) => return Ok(Err(error.to_string())),
+        };
+        self.send(&Answer::DiffOf(versions))?;
+        let mut sent = Ok(());
+        for (sign, line) in differences(&before, &after) {
+            sent = self.send(&Answer::Difference(DifferenceLine { sign, line }));
+            if sent.is_err() {
+                break;
+            }
+        }
+        sent.map(Ok)
+    }
+
+    /// Puts a version in force again, or the one before.
+    pub(super) fn rollback(
+        &mut self,
+        version: Option<u64>,
+        deletion: Deletion,
+        end: &mut AnswerEnd,
+    ) -> io::Result<AnswerResult> {
+        let fate = match deletion {
+            Deletion::Plain => ConnectionFate::Release,
+            Deletion::Kill => ConnectionFate::Kill,
+            Deletion::Drain => ConnectionFate::Keep,
+        };
+        let (history, in_force, waiting) = {
+            let daemon = self.daemon();
+            (daemon.history(), daemon.version(), daemon.unconfirmed())
+        };
+        if let Some(waiting) =
+            waiting.filter(|waiting| version.is_none_or(|version| version == waiting.before))
+        {
+            let fate = Some(fate).filter(|_| deletion != Deletion::Plain);
+            let reason = format!(" (version {} was not confirmed)", waiting.version);
+            let taken_back = self.daemon().take_back(self.context.author, fate, &reason);
+            return match taken_back {
+                Some((outcome, fate)) => self.rolled_back(outcome, fate, end),
+                None => {
+                    Ok(Err("the change that waited for its confirmation has just come to its end".to_owned()))
+                }
+            };
+        }
+        let wanted = version.unwrap_or(in_force.saturating_sub(1));
+        let policy = match history.policy(wanted) {
+            Ok(policy) => Box::new(policy),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let command = Command::Rollback(Some(wanted), deletion).to_string();
+        let (author, action) = (self.context.author, EntryAction::Rollback);
+        let origin = ChangeOrigin { author, action, command, confirm: None };
+        let submission = Submission { request: ChangeRequest::Restore(policy, fate), origin };
+        let outcome = self.context.queue.submit(self.context.daemon, vec![submission]).pop();
+        self.rolled_back(outcome.unwrap_or(Err(CommitError::Internal)), fate, end)
+    }
+
+    /// Keeps the change that waits for it.
+    pub(super) fn confirm(&mut self) -> io::Result<AnswerResult> {
+        let (confirmed, history) = {
+            let mut daemon = self.daemon();
+            (daemon.confirm(self.context.author), daemon.history())
+        };
+        let Some(version) = confirmed else {
+            return Ok(Err(
+                "no change waits for its confirmation; `history` tells what became of it".to_owned()
+            ));
+        };
+        if let Err(error) = history.mark_confirmed() {
+            let note = format!("a restart takes version {version} for unconfirmed: {error}");
+            self.send(&Answer::Note(ErrorLine::new(note)))?;
+        }
+        self.send(&Answer::Confirmed(version)).map(Ok)
+    }
+
+    /// Notes on the disk whether a change has to be confirmed, for a restart. Returns what waits, if it is this change.
+    pub(super) fn mark(
+        &self,
+        change: &CommittedChange,
+        question: &PendingQuestion,
+        has_to_be_confirmed: bool,
+        notes: &mut Vec<ErrorLine>,
+    ) -> Option<UnconfirmedLine> {
+        let (history, waiting) = {
+            let daemon = self.daemon();
+            (daemon.history(), daemon.unconfirmed())
+        };
+        let waiting =
+            waiting.filter(|waiting| has_to_be_confirmed && Some(waiting.version) == change.version);
+        let marked = match (&waiting, question) {
+            (Some(waiting), _) => history.mark_unconfirmed(waiting.version, waiting.before),
+            (None, PendingQuestion::Apply(..)) => history.mark_applied(&change.after),
+            (None, _) => Ok(()),
+        };
+        if let Err(error) = marked {
+            let note = format!("a restart does not know whether this change was confirmed: {error}");
+            notes.insert(0, ErrorLine::new(note));
+        }
+        waiting
+    }
+
+    /// Writes the effect of a rollback.
+    fn rolled_back(
+        &mut self,
+        outcome: Result<CommittedChange, CommitError>,
+        fate: ConnectionFate,
+        end: &mut AnswerEnd,
+    ) -> io::Result<AnswerResult> {
+        match outcome {
+            Ok(change) => {
+                end.version = change.version;
+                end.change = Some(self.committed(&change, Vec::new(), (fate, false))?);
+                if fate == ConnectionFate::Kill && !change.stateful.is_empty() {
+                    self.kill_removed(&change.stateful)?;
+                }
+                Ok(Ok(()))
+            }
+            Err(refusal) => Ok(Err(refusal.to_string())),
+        }
+    }
+}
+
+fn history_line(header: EntryHeader, kept: bool, in_force: u64) -> HistoryLine {
+    let EntryHeader {
+        version,
+        time,
+        uid,
+        user,
+        pid,
+        action,
+        command,
+        added,
+        removed,
+        connections,
+        refused,
+        ..
+    } = header;
+    HistoryLine {
+        in_force: version == Some(in_force),
+        version,
+        time,
+        uid,
+        user,
+        pid,
+        action: action.name().to_owned(),
+        command,
+        added,
+        removed,
+        connections,
+        refused,
+        kept,
+    }
+}
+
+/// What differs between two policies, as lines of policy files. Rules that drain are in none.
+fn differences<'p>(
+    before: &'p Policy,
+    after: &'p Policy,
+) -> impl Iterator<Item = (DifferenceSign, String)> + 'p {
+    use DifferenceSign::{Added, Removed};
+    let settings = convert::changed_settings(&before.settings, &after.settings);
+    let settings =
+        settings.flat_map(|(old, new)| [(Removed, format!("set {old}")), (Added, format!("set {new}"))]);
+    let switch = |policy: &Policy, port: &String| {
+        let enabled = policy.ports.get(port)?;
+        Some(format!("{} {port}", if *enabled { "enable" } else { "disable" }))
+    };
+    let list = |policy: &Policy, name: &String| {
+        let list = policy.lists.get(name)?;
+        let PatternList { patterns, digest, .. } = list;
+        let line = mmb_language::pattern_list(name, list);
+        Some(format!("{line} # {} patterns, digest {digest:016x}", patterns.len()))
+    };
+    let ports = changed(before.ports.keys().chain(after.ports.keys()), (before, after), switch);
+    let lists = changed(before.lists.keys().chain(after.lists.keys()), (before, after), list);
+    let rules = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| {
+        let (sign, rule) = match change {
+            RuleChange::Added(rule) => (Added, rule),
+            RuleChange::Removed(rule) => (Removed, rule),
+        };
+        (!rule.draining).then(|| (sign, with_id(&rule).to_string()))
+    });
+    settings.chain(ports).chain(lists).chain(rules)
+}
+
+/// The lines of these names that differ between two policies.
+fn changed<'p>(
+    names: impl Iterator<Item = &'p String>,
+    (before, after): (&Policy, &Policy),
+    line: impl Fn(&Policy, &String) -> Option<String>,
+) -> Vec<(DifferenceSign, String)> {
+    let names: std::collections::BTreeSet<&String> = names.collect();
+    let mut lines = Vec::new();
+    for name in names {
+        let (old, new) = (line(before, name), line(after, name));
+        if old != new {
+            lines.extend(old.map(|line| (DifferenceSign::Removed, line)));
+            lines.extend(new.map(|line| (DifferenceSign::Added, line)));
+        }
+    }
+    lines
+}
