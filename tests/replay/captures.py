@@ -51,11 +51,11 @@ def replay_wire(mmb, folder, policy, lan, wan):
     return {name: dict(frames) for name, frames in left.items()}, summary
 
 
-def replay_both(mmb, folder, policy, lan, wan):
+def replay_both(mmb, folder, policy, lan, wan, *arguments):
     """The same with all frames in their order. A frame that mmb makes has the number of the one that made it do so."""
     rules = folder / "policy.mmb"
     rules.write_text("".join(f"{rule}\n" for rule in policy))
-    words = [mmb, "replay", "--json", "--rules", rules]
+    words = [mmb, "replay", "--json", "--rules", rules, *arguments]
     for name, frames in (("lan", lan), ("wan", wan)):
         write_numbered(folder / f"{name}.pcap", frames)
         words += ["--port", f"{name}={folder}/{name}.pcap:{folder}/{name}-out.pcap"]

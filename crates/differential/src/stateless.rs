@@ -22,6 +22,8 @@ const TAILROOM: usize = 16;
 const GUARD: u8 = 0x5a;
 /// Events of one run, at most.
 const EVENTS: usize = 4096;
+/// Packets whose answers find room in a worker's queue.
+const MOST_ANSWERED: usize = 64;
 
 /// A packet that engine and oracle process.
 #[derive(Clone, PartialEq, Eq)]
@@ -115,6 +117,8 @@ impl DifferentialTest {
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
         let mut unlimited = policy.clone();
         unlimited.settings.log.rate = 0;
+        // The oracle has no time.
+        unlimited.settings.answers.rate = None;
         self.engine.publish(&unlimited)?;
         if self.told.is_none() && policy.rules.iter().any(|rule| tells(&rule)) {
             self.told = Some(watched(&self.engine, &mut self.worker));
@@ -126,11 +130,15 @@ impl DifferentialTest {
         Ok(())
     }
 
-    /// Runs packets through both.
+    /// Runs packets through both, so many at a time that all answers to them find room.
     ///
     /// # Errors
     /// The first difference.
     pub fn run(&mut self, incoming: &[Incoming]) -> Result<(), Difference> {
+        incoming.chunks(MOST_ANSWERED).try_for_each(|incoming| self.run_some(incoming))
+    }
+
+    fn run_some(&mut self, incoming: &[Incoming]) -> Result<(), Difference> {
         let mut buffers: Vec<Vec<u8>> = incoming.iter().map(Incoming::buffer).collect();
         let mut packets: Vec<Packet<'_>> = buffers
             .iter_mut()
@@ -140,18 +148,22 @@ impl DifferentialTest {
         let mut verdicts = vec![Verdict::Drop(DropReason::NoBuffer); packets.len()];
         let mut traces = Vec::new();
         // A host may have packets rewritten in a stage of its own.
+        let mut stateless = self.stateless.clone();
         if incoming.len().is_multiple_of(2) {
             self.worker.process(0, &NoCycles, &mut packets, &mut verdicts);
         } else {
+            // Hosts that do so know no MTUs, and nobody is told one.
+            stateless.settings.answers.mtu_errors = false;
             let origin = (Origin::Wire, 0);
             traces = two_steps::process(&mut self.worker, origin, &mut packets, &mut verdicts);
         }
         let sent: Vec<Vec<u8>> = packets.iter().map(|packet| packet.bytes().to_vec()).collect();
+        let mut answers = self.take_answers();
 
         let mut expected = Vec::new();
         for one in incoming {
             let random = &mut self.random;
-            let verdict = evaluate(&self.stateless, &self.ports, &one.received(), &mut || random.draw());
+            let verdict = evaluate(&stateless, &self.ports, &one.received(), &mut || random.draw());
             self.tally.count(one, &verdict);
             expected.push(verdict);
         }
@@ -159,6 +171,14 @@ impl DifferentialTest {
             self.compare(&incoming[i], *verdict, sent, oracle)?;
         }
         self.compare_told(incoming, &expected)?;
+        let answer = |(one, oracle): (&Incoming, &OracleVerdict)| Some((one.port, oracle.answer.clone()?));
+        let mut known: Vec<_> = incoming.iter().zip(&expected).filter_map(answer).collect();
+        answers.sort();
+        known.sort();
+        if answers != known {
+            let what = format!("answers: the engine's {answers:02x?}, the oracle's {known:02x?}");
+            return Err(self.difference(&what, &format!("{incoming:#?}")));
+        }
         for ((trace, oracle), one) in traces.iter().zip(&expected).zip(incoming) {
             self.compare_trace(trace, oracle, one)?;
         }
@@ -166,6 +186,29 @@ impl DifferentialTest {
             return Err(self.difference("bytes behind a packet were written", &format!("{incoming:#?}")));
         }
         self.compare_counters().map_err(|what| self.difference(&what, &format!("{incoming:#?}")))
+    }
+
+    /// The answers of the last vector, with the ports by which they leave.
+    fn take_answers(&mut self) -> Vec<(PortId, Vec<u8>)> {
+        let mut answers = Vec::new();
+        loop {
+            let mut given = Vec::new();
+            let origin = self.worker.give_back(|returned| {
+                given.push((returned.port, returned.link, returned.bytes.to_vec()));
+                true
+            });
+            let Some(origin) = origin else { return answers };
+            for (port, link, mut bytes) in given {
+                let len = bytes.len();
+                let packet = Packet::new(&mut bytes, 0, len, port, link);
+                let mut packet = [packet.expect("it has all of its buffer")];
+                let mut verdict = [Verdict::Drop(DropReason::NoBuffer)];
+                self.worker.process_from(origin, 0, &NoCycles, &mut packet, &mut verdict);
+                if let [Verdict::Send(to)] = verdict {
+                    answers.push((to, bytes));
+                }
+            }
+        }
     }
 
     fn compare(
@@ -204,7 +247,8 @@ impl DifferentialTest {
             })
             .filter(|event| self.policy.rules.get(event.rule).is_some_and(|rule| !rule.stateful))
             .map(|event| {
-                let is_dropped = event.verdict == Verdict::Drop(DropReason::Rule);
+                let by_rule = [DropReason::Rule, DropReason::RuleReject].map(Verdict::Drop);
+                let is_dropped = by_rule.contains(&event.verdict);
                 (event.rule, event.port.0, event.len as usize, is_dropped)
             })
             .collect();
@@ -300,6 +344,9 @@ impl Tally {
             *self.not_applied.entry(*reason).or_default() += 1;
         }
         add(&mut self.ports[usize::from(incoming.port.0)].rx, one(&incoming.bytes));
+        if let Some(answer) = &expected.answer {
+            add(&mut self.ports[usize::from(incoming.port.0)].tx, one(answer));
+        }
         match expected.verdict {
             Verdict::Drop(reason) => *self.drops.entry(reason).or_default() += 1,
             // There is one worker, and fragments of connections are not sent.

@@ -75,6 +75,9 @@ drop_reasons! {
     Rule "rule":
         "a rule drops the packet",
         "`mmb list` shows which";
+    RuleReject "rule-reject":
+        "a rule rejects the packet",
+        "`mmb list` shows which; `mmb show errors` counts the answers (`reject`) and why others were not made";
     MtuExceeded "mtu-exceeded":
         "the packet is larger than the MTU of the output port",
         "set equal MTUs on both sides; rules that add options enlarge packets";

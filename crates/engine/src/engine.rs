@@ -304,7 +304,7 @@ impl Engine {
     }
 
     /// The packets that were dropped by rules that are gone. With those of the rules of the current policy, they are the packets that were
-    /// dropped with [`DropReason::Rule`].
+    /// dropped with [`DropReason::Rule`] and [`DropReason::RuleReject`].
     pub fn dropped_by_former_rules(&self) -> Count {
         self.compiler.dropped_before()
     }
@@ -313,7 +313,8 @@ impl Engine {
     pub fn restore_rule_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
         let is_restored = self.compiler.restore_count(id, earlier);
         if is_restored {
-            self.restore_drops(DropReason::Rule, earlier.dropped.packets);
+            let reason = if self.compiler.rejects(id) { DropReason::RuleReject } else { DropReason::Rule };
+            self.restore_drops(reason, earlier.dropped.packets);
         }
         is_restored
     }
@@ -331,7 +332,8 @@ impl Engine {
 
     /// The counters of drops, made packets and ports, for a state. Drops by rules are those by rules that are gone: a state has the others with their rules.
     pub fn saved_counters(&self) -> Vec<SavedCounter> {
-        let reasons = self.drops().into_iter().filter(|(reason, _)| *reason != DropReason::Rule);
+        let is_by_rule = |reason| matches!(reason, DropReason::Rule | DropReason::RuleReject);
+        let reasons = self.drops().into_iter().filter(|(reason, _)| !is_by_rule(*reason));
         let drops = reasons.map(|(reason, packets)| SavedCounter {
             kind: CounterKind::Drop,
             name: reason.name().to_owned(),
@@ -403,11 +405,12 @@ impl Engine {
     /// may be counted partly before and partly after that.
     pub fn clear_counters(&mut self) {
         let by_rule = self.compiler.clear_counts();
-        let rule = DropReason::Rule.index();
-        let before = self.baseline.drops[rule];
+        let [rule, reject] = [DropReason::Rule, DropReason::RuleReject].map(DropReason::index);
+        let before = self.baseline.drops[rule].wrapping_add(self.baseline.drops[reject]);
         self.baseline = Baseline::read(&self.workers, self.ports.0.len());
         // Both sides of this sum begin at the same packet, although a worker counts drops by reason later than those of its rules.
-        self.baseline.drops[rule] = before.wrapping_add(by_rule);
+        let rejected = self.baseline.drops[reject];
+        self.baseline.drops[rule] = before.wrapping_add(by_rule).wrapping_sub(rejected);
     }
 
     /// Drops by reason, those above zero.

@@ -8,6 +8,7 @@
 //! The engine knows no DPDK, no VPP, no socket and no clock: time, randomness and the cycle counter are arguments.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod baseline;
 mod cells;
 mod compiled;
@@ -23,6 +24,7 @@ mod offload_writes;
 mod pipeline;
 mod port;
 mod random;
+mod rate;
 mod server_cells;
 mod tap;
 mod verdict;

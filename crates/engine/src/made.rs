@@ -12,7 +12,7 @@ use mmb_packet::{Class, Layout, LinkType, Packet, PortId, proto};
 use mmb_stream::{MadeFor, MadeSegment};
 use std::collections::VecDeque;
 
-/// The kind of a made packet.
+/// The kind of a made packet. [`MadeKind::Reject`] and [`MadeKind::MtuError`] are those of answers (`answer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MadeKind {
     /// A RST to an end of a connection that a rule closes.
@@ -21,11 +21,16 @@ pub enum MadeKind {
     Data,
     /// An acknowledgment to a sender whose bytes are edited.
     Acknowledgment,
+    /// A RST or an ICMP error to the sender of a packet that a rule rejects.
+    Reject,
+    /// The MTU of the next link to the sender of a packet that exceeds it.
+    MtuError,
 }
 
 impl MadeKind {
     /// Every kind, in the order in which counters are shown.
-    pub const ALL: [MadeKind; 3] = [MadeKind::Reset, MadeKind::Data, MadeKind::Acknowledgment];
+    pub const ALL: [MadeKind; 5] =
+        [MadeKind::Reset, MadeKind::Data, MadeKind::Acknowledgment, MadeKind::Reject, MadeKind::MtuError];
 
     /// The kind's name in counters: stable.
     pub const fn name(self) -> &'static str {
@@ -33,6 +38,8 @@ impl MadeKind {
             MadeKind::Reset => "reset",
             MadeKind::Data => "data",
             MadeKind::Acknowledgment => "ack",
+            MadeKind::Reject => "reject",
+            MadeKind::MtuError => "mtu-error",
         }
     }
 }

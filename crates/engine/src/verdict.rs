@@ -74,6 +74,9 @@ pub enum Origin {
     Held,
     /// The worker made them, and [`Worker::give_back`](crate::Worker::give_back) gave them out.
     Made,
+    /// The worker made them to answer other packets, and [`Worker::give_back`](crate::Worker::give_back) gave them out. They leave by the port
+    /// that those came in by, and pass no rules.
+    Answer,
 }
 
 /// A packet that a worker held or made.
@@ -81,7 +84,7 @@ pub enum Origin {
 pub struct ReturnedPacket<'p> {
     /// The number of [`Verdict::Held`]; none of a packet that the worker made.
     pub held: Option<u16>,
-    /// The port that it came in by, or seems to come in by.
+    /// The port that it came in by, or seems to come in by; of an answer the one by which it leaves.
     pub port: PortId,
     /// Its link header type.
     pub link: LinkType,

@@ -1,5 +1,6 @@
 //! The data plane side of the engine.
 
+use crate::answer::Answer;
 use crate::cells::WorkerCells;
 use crate::compiled::Snapshot;
 use crate::conntrack::{EditTotals, SharedState, TracedEdit};
@@ -233,7 +234,7 @@ impl Worker {
     /// counted if it was made.
     #[inline]
     pub fn give_back(&mut self, mut out: impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
-        self.give_held(&mut out).or_else(|| self.give_made(&mut out))
+        self.give_held(&mut out).or_else(|| self.give_made(&mut out)).or_else(|| self.give_answers(&mut out))
     }
 
     fn give_held(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
@@ -273,6 +274,21 @@ impl Worker {
             if out(ReturnedPacket { held: None, port, link, bytes }) {
                 self.pipeline.cells().count_made(kind);
                 given = Some(Origin::Made);
+            }
+        }
+        given
+    }
+
+    fn give_answers(&mut self, out: &mut impl FnMut(ReturnedPacket<'_>) -> bool) -> Option<Origin> {
+        let mut given = None;
+        for _ in 0..VECTOR {
+            let answer = self.pipeline.answers().give(|Answer { kind, port, link, bytes }| {
+                out(ReturnedPacket { held: None, port, link, bytes }).then_some(kind)
+            });
+            let Some(answer) = answer else { break };
+            if let Some(kind) = answer {
+                self.pipeline.cells().count_made(kind);
+                given = Some(Origin::Answer);
             }
         }
         given
@@ -328,6 +344,7 @@ impl Worker {
     fn begin(&mut self, now_ns: u64, is_idle: bool) -> usize {
         self.pick_up_policy();
         self.pipeline.conntrack().advance(now_ns, is_idle);
+        self.pipeline.answers().advance(now_ns);
         self.pipeline.conntrack().release_streams(&self.snapshot);
         self.now_ns = now_ns;
         while let Ok(task) = self.tasks.try_recv() {

@@ -61,7 +61,7 @@ add tcp-payload "GET" mod tcp-payload "PUT"
 add udp-dport {53, 5353, 8000-9000} drop 50
 add ip6-eh mod ip6-hop-limit 3
 add eth-type arp accept
-add ip-proto icmp drop
+add ip-proto icmp reject
 add all mod udp-payload "much longer than any payload here"
 "#;
 

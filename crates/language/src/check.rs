@@ -58,7 +58,7 @@ fn note_bare_field(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut Che
     let field = last.field.field;
     let is_bare = last.value.is_none() && field.info().alone == BareMeaning::Protocol;
     let is_bare = is_bare && field.stream_part().is_none();
-    if is_bare && targets.iter().any(|target| matches!(target, Target::Drop(_))) {
+    if is_bare && targets.iter().any(|target| matches!(target, Target::Drop(_) | Target::Reject(_))) {
         let packets = packet_class::packets(field);
         let message = format!(
             "`{field}` alone matches every {packets}: was a value meant? (quote `>` and `<` in a shell)"

@@ -137,7 +137,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
             target::allowed(stateful).for_each(|info| give(info.name, info.help));
         }
         Expect::SelectAll => give("all", "removes every option"),
-        Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
+        Expect::Choice(words) | Expect::Code(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::File
         | Expect::Number(_)
         | Expect::AttributeValue(_)
@@ -247,6 +247,8 @@ mod tests {
                 "poll",
                 "offload",
                 "flow-cache",
+                "answer",
+                "mtu-errors",
                 "conn",
                 "timeout",
                 "nat",
@@ -280,7 +282,7 @@ mod tests {
             texts("add tcp-dport 80 "),
             fields_of(false)
                 .map(|f| f.name)
-                .chain(["mod", "add", "strip", "drop", "accept", "log"])
+                .chain(["mod", "add", "strip", "drop", "reject", "accept", "log"])
                 .collect::<Vec<_>>()
         );
         assert_eq!(texts("add-stateful tcp-dport 80 sh"), ["shuffle"]);
@@ -295,6 +297,13 @@ mod tests {
         assert_eq!(texts("set stream hold"), ["hold", "hold-over"]);
         assert_eq!(texts("set stream hold-over "), ["pass", "close"]);
         assert_eq!(texts("set http "), ["head", "unfit", "encodings", "no-transform"]);
+        assert_eq!(
+            texts("add all reject "),
+            ["tcp-rst", "icmp", "icmp6", "mod", "add", "strip", "drop", "reject", "accept", "log"]
+        );
+        assert_eq!(texts("add all reject icmp ad"), ["admin-prohibited", "add"]);
+        assert_eq!(texts("add all reject icmp6 no"), ["no-route"]);
+        assert_eq!(texts("add all reject tcp-rst po"), [""; 0]);
         assert_eq!(texts("add tcp-dport 80 sh"), [""; 0]);
         assert_eq!(texts("add-stateful all shuffle tcp-d"), ["tcp-dport"]);
         assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1} h"), ["hash"]);

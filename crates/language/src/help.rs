@@ -115,6 +115,10 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::Percentage => give("<PERCENT>", "0 to 100 in steps of 0.001; without it every packet"),
         Expect::Server => give("<VALUE>", "an address or a port that `show servers` shows"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
+        Expect::Code(words) => {
+            words.iter().for_each(|(word, help)| give(word, help));
+            give("<CODE>", "the number of a code");
+        }
         Expect::End => give("<end>", "the command is complete"),
     }
 }
@@ -148,6 +152,8 @@ mod tests {
                 "poll",
                 "offload",
                 "flow-cache",
+                "answer",
+                "mtu-errors",
                 "conn",
                 "timeout",
                 "nat",
@@ -188,6 +194,7 @@ mod tests {
                 "add FIELD [VALUE]",
                 "strip [!] FIELD|all",
                 "drop [PERCENT]",
+                "reject [tcp-rst|icmp [CODE]|icmp6 [CODE]]",
                 "accept",
                 "log [\"TEXT\"]",
                 "<end>"

@@ -85,6 +85,8 @@ pub(crate) enum Expect {
     Server,
     /// One of these words, each with its help.
     Choice(&'static [(&'static str, &'static str)]),
+    /// One of these words, each with its help, or a number.
+    Code(&'static [(&'static str, &'static str)]),
     /// The end of the command.
     End,
 }
@@ -462,6 +464,9 @@ impl PositionWalk {
             PositionState::Target(_, at, Some(info)) if at > 0 && info.names.value(word).is_some() => {
                 return PositionState::Between;
             }
+            PositionState::Target(target, at, None) if let Some(code) = code_behind(target, at, word) => {
+                return PositionState::Target(target, code, None);
+            }
             PositionState::Target(target, at, field @ Some(_)) if at + 1 < target.slots.len() => {
                 return PositionState::Target(target, at + 1, field);
             }
@@ -545,6 +550,7 @@ impl PositionWalk {
                 (Some(Slot::Percentage), _) => expects.push(Expect::Percentage),
                 (Some(Slot::OptionalText), _) => expects.push(Expect::Text),
                 (Some(Slot::Choice(_, words)), _) => expects.push(Expect::Choice(words)),
+                (Some(Slot::Code { words, .. }), _) => expects.push(Expect::Code(words)),
                 (Some(Slot::Value | Slot::WeightedValue | Slot::OptionalValue), None) | (None, _) => {}
             },
             PositionState::Field(info) => match info.values {
@@ -596,6 +602,13 @@ fn written(target: &TargetInfo, info: &'static FieldInfo) -> Expect {
         FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Option(_) => Expect::Value(info),
         FieldPlace::NamedOption | FieldPlace::Payload(_) | FieldPlace::Connection => Expect::Value(info),
     }
+}
+
+/// The slot of codes behind a word that is the choice of a target.
+fn code_behind(target: &TargetInfo, at: usize, word: &str) -> Option<usize> {
+    let is_code = |slot: &Slot| matches!(slot, Slot::Code { behind, .. } if *behind == word);
+    let choice = target.slots.get(at).filter(|slot| matches!(slot, Slot::Choice(..)));
+    choice.and_then(|_| target.slots.iter().position(is_code))
 }
 
 /// Returns whether `tcp-opt` is the last argument of a target, which its kind may follow.

@@ -90,6 +90,7 @@ impl Print for Target {
             Target::Keep(kind) => target::strip::print(f, "! ", Field::option(*kind)),
             Target::StripAll => f.write_str("strip all"),
             Target::Drop(rate) => target::drop::print(f, *rate),
+            Target::Reject(reject) => target::reject::print(f, *reject),
             Target::Accept => f.write_str("accept"),
             Target::Map(field, set) => target::map::print(f, *field, set),
             Target::Shuffle(field, range) => target::shuffle::print(f, *field, *range),

@@ -29,7 +29,8 @@ struct Decider {
 
 impl Decider {
     fn new(rule: Rule) -> Option<Decider> {
-        let is_verdict = |target: &&Target| matches!(target, Target::Accept | Target::Drop(_));
+        let is_verdict =
+            |target: &&Target| matches!(target, Target::Accept | Target::Drop(_) | Target::Reject(_));
         let accepts = *rule.targets.iter().find(is_verdict)? == Target::Accept;
         // It decides by the bytes of connections.
         if rule.stream_matches().next().is_some() {
@@ -53,7 +54,8 @@ impl Decider {
     /// Whether it decides whenever it matches and no better rule does. A stateful rule also applies to packets that do not match it, and
     /// not to all that do.
     fn always_decides(&self) -> bool {
-        !self.rule.stateful && (self.accepts || self.rule.targets.contains(&Target::Drop(DropRate::ALL)))
+        let is_certain = |target: &Target| matches!(target, Target::Drop(DropRate::ALL) | Target::Reject(_));
+        !self.rule.stateful && (self.accepts || self.rule.targets.iter().any(is_certain))
     }
 
     /// Whether every packet of a worse rule matches this one.

@@ -130,7 +130,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "add",
         &[
             "4: a rule needs a constraint; expected `all`, a field or `!`",
-            "4: a rule needs a target; expected `mod`, `add`, `strip`, `drop`, `accept` or `log`",
+            "4: a rule needs a target; expected `mod`, `add`, `strip`, `drop`, `reject`, `accept` or `log`",
         ],
     ),
     (
@@ -180,6 +180,43 @@ const TABLE: &[(&str, &[&str])] = &[
         one; expected a value behind `tcp-dport`"],
     ),
     // Targets.
+    ("add all reject drop", &["16: a rule drops or rejects, not both"]),
+    ("add all drop reject", &["14: a rule drops or rejects, not both"]),
+    ("add all reject accept", &["16: a rule rejects or accepts, not both"]),
+    ("add all accept reject", &["16: a rule rejects or accepts, not both"]),
+    ("add all reject reject", &["16: `reject` is given twice"]),
+    (
+        "add all reject tcp",
+        &[
+            "16: `tcp` is no answer of `reject`; expected `tcp-rst`, `icmp` or `icmp6`; did you mean `tcp-rst`?",
+        ],
+    ),
+    (
+        "add all reject icmp 16",
+        &["21: `16` is no code of ICMP destination unreachable; expected a number 0 to 15"],
+    ),
+    (
+        "add all reject icmp 4",
+        &[
+            "21: fragmentation needed (4) is about one link and its MTU; expected another code; `set mtu-errors on` answers packets that are too large",
+        ],
+    ),
+    (
+        "add all reject icmp6 9",
+        &["22: `9` is no code of ICMPv6 destination unreachable; expected a number 0 to 8"],
+    ),
+    (
+        "add all reject icmp6 no-rout",
+        &[
+            "22: `no-rout` is no code of `icmp6`; expected `no-route`, `admin-prohibited`, `beyond-scope`, `addr-unreachable`, `port-unreachable`, `policy-fail` or `reject-route`, or a number; did you mean `no-route`?",
+        ],
+    ),
+    (
+        "add udp-dport 53 reject tcp-rst",
+        &[
+            "18: this target can never apply: `udp-dport 53` is about UDP packets, `tcp-flags` about TCP packets",
+        ],
+    ),
     ("add all accept drop", &["16: a rule drops or accepts, not both"]),
     ("add all drop drop 5", &["14: `drop` is given twice"]),
     ("add all mod eth-type arp", &["13: `eth-type` cannot be written: a frame keeps its ether type"]),
@@ -312,7 +349,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "set pol spin",
         &[
-            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `conn`, `timeout`, `nat`, `stream`, `http` or `log`; \
+            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `answer`, `mtu-errors`, `conn`, `timeout`, `nat`, `stream`, `http` or `log`; \
         did you mean `poll`?",
         ],
     ),

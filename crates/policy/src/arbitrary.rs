@@ -8,8 +8,8 @@ use crate::field::{
     BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable, ones,
 };
 use crate::rule::{
-    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, ServerList, Target,
-    Test, Write,
+    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Reject, Rule, ServerList,
+    Target, Test, Write,
 };
 use mmb_packet::key::{self, flags};
 use proptest::collection::vec;
@@ -158,8 +158,8 @@ impl Draws {
 fn goes_with(target: &Target, others: &[Target]) -> bool {
     let any = |is: fn(&Target) -> bool| others.iter().any(is);
     match target {
-        Target::Drop(_) | Target::Accept | Target::Close => {
-            !any(|t| matches!(t, Target::Drop(_) | Target::Accept | Target::Close))
+        Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Close => {
+            !any(|t| matches!(t, Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Close))
         }
         Target::Strip(_) => !any(|t| matches!(t, Target::Keep(_))),
         Target::StripAll => !any(|t| matches!(t, Target::Keep(_))),
@@ -318,12 +318,26 @@ impl Draw {
             5 if of_stream.is_some() => Some(self.stream_target()),
             6 | 7 if of_stream.is_some_and(|options| options.edits) => Some(self.edit_target()),
             0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
+            1 if self.negated => Some(self.reject(witness)),
             1 => Some(Target::Accept),
             2 | 3 if witness.is_about(Implies::Tcp) => Some(self.option_target(witness)),
             4 if stateful => self.binding(witness),
             8 => Some(Target::Log(self.told_text())),
             _ => self.modification(witness),
         }
+    }
+
+    fn reject(&self, witness: &PacketSpec) -> Target {
+        let [which, code, _] = self.small;
+        Target::Reject(match which % 4 {
+            0 if witness.is_about(Implies::Tcp) => Reject::TcpRst,
+            1 => match code % (Reject::MAX_ICMP + 1) {
+                Reject::FRAGMENTATION_NEEDED => Reject::Usual,
+                code => Reject::Icmp(code),
+            },
+            2 => Reject::Icmp6(code % (Reject::MAX_ICMP6 + 1)),
+            _ => Reject::Usual,
+        })
     }
 
     fn option_target(&self, witness: &PacketSpec) -> Target {

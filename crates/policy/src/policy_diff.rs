@@ -219,7 +219,7 @@ fn key(target: &Target) -> Option<WriteKey> {
             Some(WriteKey::Options)
         }
         Target::Edit(_) => Some(WriteKey::Stream),
-        Target::Drop(_) | Target::Accept | Target::Log(_) => None,
+        Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => None,
         Target::Alert(_) | Target::Close | Target::Digest => None,
     }
 }

@@ -92,7 +92,7 @@ impl Target {
         match self {
             Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => true,
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
-            Target::StripAll | Target::Drop(_) | Target::Accept | Target::Log(_) => false,
+            Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => false,
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
         }
     }
@@ -184,6 +184,8 @@ pub enum Target {
     StripAll,
     /// `drop [PERCENT]`
     Drop(DropRate),
+    /// `reject [ANSWER]`
+    Reject(Reject),
     /// `accept`
     Accept,
     /// `map FIELD VALUE`, stateful rules only.
@@ -272,6 +274,29 @@ pub struct DropRate(pub u32);
 impl DropRate {
     /// Every packet.
     pub const ALL: DropRate = DropRate(100_000);
+}
+
+/// The answer to the sender of a packet that `reject` drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Reject {
+    /// A RST to a TCP segment, port unreachable to other packets.
+    #[default]
+    Usual,
+    /// `tcp-rst`: a RST to a TCP segment, nothing to other packets.
+    TcpRst,
+    /// `icmp CODE`: destination unreachable with this code of ICMP, at most [`Reject::MAX_ICMP`]; of ICMPv6 what corresponds to it.
+    Icmp(u8),
+    /// `icmp6 CODE`: destination unreachable with this code of ICMPv6, at most [`Reject::MAX_ICMP6`]; of ICMP what corresponds to it.
+    Icmp6(u8),
+}
+
+impl Reject {
+    /// The greatest code of destination unreachable in ICMP (RFC 1812 section 5.2.7.1).
+    pub const MAX_ICMP: u8 = 15;
+    /// The greatest code of destination unreachable in ICMPv6 (RFC 4443 section 3.1, RFC 8883).
+    pub const MAX_ICMP6: u8 = 8;
+    /// The code of ICMP that says that fragmentation is needed: it has a meaning only with an MTU.
+    pub const FRAGMENTATION_NEEDED: u8 = 4;
 }
 
 /// The values of an `lb` with their weights, in proportion to which they get connections. A value of weight 0 gets none.

@@ -108,6 +108,22 @@ pub static SETTINGS: &[SettingInfo] = &[
         put: |settings, n| settings.flow_cache = nth(&FlowCacheUse::ALL, n),
     },
     SettingInfo {
+        name: "answer rate",
+        values: Values::WordOr(&[("off", "no limit")], 1_000_000),
+        help: "the most packets a second, over all workers, that answer others: `reject` and `mtu-errors`; up to a twentieth of them, \
+               at least 10, may come at once (RFC 1812, section 4.3.2.8, RFC 4443, section 2.4)",
+        get: |settings| settings.answers.rate.unwrap_or(0),
+        put: |settings, n| settings.answers.rate = Some(n).filter(|n| *n > 0),
+    },
+    SettingInfo {
+        name: "mtu-errors",
+        values: Values::Words(OFF_ON),
+        help: "tells the sender of a packet that exceeds the MTU of the output port the MTU: fragmentation needed for IPv4 with DF \
+               (RFC 1191), packet too big for IPv6 (RFC 4443)",
+        get: |settings| settings.answers.mtu_errors.into(),
+        put: |settings, n| settings.answers.mtu_errors = n != 0,
+    },
+    SettingInfo {
         name: "conn max",
         values: Values::Number(1, 100_000_000),
         help: "the limit of connections; at the limit, closed and then half-open ones are evicted, and if there are none, new ones are refused \

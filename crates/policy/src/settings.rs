@@ -1,10 +1,12 @@
 //! The values of settings, as `set` changes them and as the rooms that obey them take them.
 
+mod answers;
 mod connections;
 mod http;
 mod log;
 mod streams;
 
+pub use answers::AnswerSettings;
 pub use connections::{
     ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
 };
@@ -23,6 +25,8 @@ pub struct Settings {
     pub offload: Offload,
     /// `flow-cache`: whether workers remember what the packets of flows matched.
     pub flow_cache: FlowCacheUse,
+    /// `answer …`, `mtu-errors`: how packets are answered.
+    pub answers: AnswerSettings,
     /// `conn …`, `timeout …`, `nat …`: how connections are kept.
     pub connections: ConnectionSettings,
     /// `stream …`: how the bytes of connections are followed.
@@ -85,6 +89,7 @@ impl Default for Settings {
             poll: Poll::default(),
             offload: Offload::default(),
             flow_cache: FlowCacheUse::default(),
+            answers: AnswerSettings::default(),
             connections: ConnectionSettings::default(),
             streams: StreamSettings::default(),
             http: HttpSettings::default(),

@@ -14,6 +14,10 @@ pub enum NotApplied {
     PayloadShort,
     /// The packet's buffer has no headroom, or the IP length would exceed 65,535.
     NoRoom,
+    /// A packet is not answered: answers exceed `answer rate`, or wait for buffers in a full queue.
+    AnswerRate,
+    /// A packet is not answered: it is one of those that nobody answers, such as ICMP errors, RSTs, packets of groups and damaged ones.
+    Unanswerable,
     /// A connection passes without rules on its bytes: its stream cannot be followed, and `stream unfit` is `pass`.
     StreamUnfit,
     /// The beginning of a match passes: the rest did not come within `stream hold`, and `stream hold-over` is `pass`.
@@ -46,12 +50,14 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 17] = [
+    pub const ALL: [NotApplied; 19] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
         NotApplied::PayloadShort,
         NotApplied::NoRoom,
+        NotApplied::AnswerRate,
+        NotApplied::Unanswerable,
         NotApplied::StreamUnfit,
         NotApplied::StreamHoldOver,
         NotApplied::HttpUnfit,
@@ -74,6 +80,8 @@ impl NotApplied {
             NotApplied::Fragment => "fragment",
             NotApplied::PayloadShort => "payload-short",
             NotApplied::NoRoom => "no-room",
+            NotApplied::AnswerRate => "answer-rate",
+            NotApplied::Unanswerable => "unanswerable",
             NotApplied::StreamUnfit => "stream-unfit",
             NotApplied::StreamHoldOver => "stream-hold-over",
             NotApplied::HttpUnfit => "http-unfit",

@@ -13,6 +13,7 @@
 // No wildcard arms: a new variant must be a compile error wherever it is not handled.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod answer;
 mod bytes;
 mod checksum;
 mod dissect;
@@ -30,7 +31,7 @@ use mmb_engine::DropReason;
 use mmb_engine::PortTable;
 use mmb_engine::Verdict;
 use mmb_packet::PortId;
-use mmb_policy::rule::DropRate;
+use mmb_policy::rule::{DropRate, Reject};
 use mmb_policy::{Policy, Rule, RuleId, Target};
 use mmb_rewrite::NotApplied;
 
@@ -47,6 +48,8 @@ pub struct OracleVerdict {
     pub dropped_by: Option<RuleId>,
     /// The targets that were not applied.
     pub not_applied: Vec<NotApplied>,
+    /// The packet to its sender that answers it.
+    pub answer: Option<Vec<u8>>,
 }
 
 /// Processes one packet. `draw` returns a random number below 100,000 for each percentage.
@@ -62,6 +65,7 @@ pub fn evaluate(
         matched: Vec::new(),
         dropped_by: None,
         not_applied: Vec::new(),
+        answer: None,
     };
     let in_port = ports.0.get(usize::from(received.port.0));
     if in_port.is_some_and(|port| policy.ports.get(&port.name) == Some(&false)) {
@@ -79,24 +83,40 @@ pub fn evaluate(
     let rules: Vec<&Rule> = matched.iter().collect();
     let matched = rules.iter().filter_map(|rule| rule.id).collect();
     let dropped_by = dropped_by(&rules, draw);
-    if dropped_by.is_some() {
+    if let Some((by, None)) = dropped_by {
         let verdict = Verdict::Drop(DropReason::Rule);
-        return OracleVerdict { verdict, matched, dropped_by, ..unchanged };
+        return OracleVerdict { verdict, matched, dropped_by: by, ..unchanged };
+    }
+    if let Some((by, Some(how))) = dropped_by {
+        let verdict = Verdict::Drop(DropReason::RuleReject);
+        let mtu = in_port.filter(|port| port.forward.peer().is_some()).and_then(|port| port.mtu);
+        let answer = answer::reject(how, mtu, received, &packet);
+        let (answer, not_applied) = match answer {
+            Ok(answer) => (answer, Vec::new()),
+            Err(_) => (None, vec![NotApplied::Unanswerable]),
+        };
+        return OracleVerdict { verdict, matched, dropped_by: by, not_applied, answer, ..unchanged };
     }
 
     let rewritten = rewriting::rewrite(received.bytes, &packet, received.headroom, &rules);
-    OracleVerdict {
-        verdict: forward(ports, received.port, Some(l3_len(&rewritten.bytes, &rewritten.packet))),
-        bytes: rewritten.bytes,
-        matched,
-        dropped_by: None,
-        not_applied: rewritten.not_applied,
+    let verdict = forward(ports, received.port, Some(l3_len(&rewritten.bytes, &rewritten.packet)));
+    let mut not_applied = rewritten.not_applied;
+    let mut answer = None;
+    // A packet that rules made too large is nobody's fault but theirs.
+    let is_exceeding = || forward(ports, received.port, Some(l3_len(received.bytes, &packet))) == EXCEEDING;
+    if verdict == EXCEEDING && policy.settings.answers.mtu_errors && is_exceeding() {
+        let own_mtu = in_port.and_then(|port| port.mtu);
+        match answer::mtu_error(mtu(ports, received.port), own_mtu, received, &packet) {
+            Ok(error) => answer = error,
+            Err(_) => not_applied.push(NotApplied::Unanswerable),
+        }
     }
+    OracleVerdict { verdict, bytes: rewritten.bytes, matched, dropped_by: None, not_applied, answer }
 }
 
-/// The one of the matched rules, sorted by (prio, id), that drops the packet, if one does: the best priority among accept and drop rules decides, and accept wins
+/// The one of the matched rules, sorted by (prio, id), that drops the packet, if one does, and how it rejects it: the best priority among accept, drop and reject rules decides, and accept wins
 /// a tie. A percentage that does not drop the packet does not count.
-fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<RuleId> {
+fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<(Option<RuleId>, Option<Reject>)> {
     let mut best_accept = None;
     let mut best_drop = None;
     for rule in rules {
@@ -105,9 +125,10 @@ fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<RuleId> 
                 Target::Accept => best_accept = best_accept.or(Some(rule.prio)),
                 Target::Drop(rate) => {
                     if *rate == DropRate::ALL || draw() < rate.0 {
-                        best_drop = best_drop.or(Some((rule.prio, rule.id)));
+                        best_drop = best_drop.or(Some((rule.prio, rule.id, None)));
                     }
                 }
+                Target::Reject(how) => best_drop = best_drop.or(Some((rule.prio, rule.id, Some(*how)))),
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
                 // Packets are told, and stay what they are.
@@ -119,9 +140,19 @@ fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<RuleId> 
     }
     match (best_accept, best_drop) {
         (_, None) => None,
-        (None, Some((_, id))) => id,
-        (Some(accept), Some((drop, id))) => id.filter(|_| drop < accept),
+        (None, Some((_, id, how))) => Some((id, how)),
+        (Some(accept), Some((drop, id, how))) => Some((id, how)).filter(|_| drop < accept),
     }
+}
+
+/// The verdict on a packet that exceeds an MTU.
+const EXCEEDING: Verdict = Verdict::Drop(DropReason::MtuExceeded);
+
+/// The MTU of the other end of the wire.
+fn mtu(ports: &PortTable, from: PortId) -> u32 {
+    let peer = ports.0.get(usize::from(from.0)).and_then(|port| port.forward.peer());
+    let spec = peer.and_then(|peer| ports.0.get(usize::from(peer.0)));
+    spec.and_then(|spec| spec.mtu).unwrap_or(u32::MAX)
 }
 
 /// The verdict of a packet that was not dropped: to the other end of the wire, if it fits the MTU.

@@ -6,7 +6,7 @@ use super::log_rule::LogRule;
 use super::stateful::{StatefulRule, is_per_packet};
 use mmb_base::{PersistentVec, id_types};
 use mmb_classify::RuleSlot;
-use mmb_policy::rule::{DropRate, Prio};
+use mmb_policy::rule::{DropRate, Prio, Reject};
 use mmb_policy::{CtState, Rule, Target};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
@@ -58,9 +58,9 @@ pub(crate) struct Action {
 
 const _: () = assert!(size_of::<Action>() == 16);
 
-/// A rule's accept or drop target in the lower 3 of 4 bytes: 0 for none, 1 for accept, otherwise the drop rate plus 2. The top bit marks
-/// stateful rules; the bits below it mark the `ct` states that the rule does not match, the one below those marks per-packet rules, and the next one
-/// rules that tell of packets.
+/// A rule's accept, drop or reject target in the lower 3 of 4 bytes: 0 for none, 1 for accept, from [`FIRST_RATE`] on the drop rate, from
+/// [`FIRST_REJECT`] on the answer of a reject. The top bit marks stateful rules; the bits below it mark the `ct` states that the rule does not match, the one below those marks
+/// per-packet rules, and the next one rules that tell of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RuleVerdictBits(u32);
 
@@ -73,14 +73,34 @@ const PER_PACKET: u32 = 1 << 23;
 /// See [`RuleVerdictBits`].
 const LOGS: u32 = 1 << 22;
 
-const _: () = assert!(DropRate::ALL.0 + 2 < LOGS && CtState::ALL.len() <= 7);
+/// See [`RuleVerdictBits`].
+const FIRST_RATE: u32 = 2;
+/// See [`RuleVerdictBits`].
+const FIRST_REJECT: u32 = FIRST_RATE + DropRate::ALL.0 + 1;
+/// The answers of a reject, behind [`FIRST_REJECT`]: the usual one, a RST, the codes of ICMP, those of ICMPv6.
+const REJECT_RST: u32 = 1;
+const REJECT_ICMP: u32 = 2;
+const REJECT_ICMP6: u32 = REJECT_ICMP + 0x100;
 
-/// A rule's accept or drop target.
+const _: () = assert!(FIRST_REJECT + REJECT_ICMP6 + 0x100 < PER_PACKET && CtState::ALL.len() <= 7);
+
+/// A rule's accept, drop or reject target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleVerdict {
     None,
     Accept,
     Drop(DropRate),
+    Reject(Reject),
+}
+
+impl RuleVerdict {
+    /// Whether it may drop packets.
+    pub(crate) fn drops(self) -> bool {
+        match self {
+            RuleVerdict::None | RuleVerdict::Accept => false,
+            RuleVerdict::Drop(_) | RuleVerdict::Reject(_) => true,
+        }
+    }
 }
 
 /// The action of a rule as its slot carries it: most packets are decided on without a look at the table of actions.
@@ -142,13 +162,14 @@ impl Action {
         self.id
     }
 
-    /// Its accept or drop target.
+    /// Its accept, drop or reject target.
     #[inline]
     pub(crate) fn rule_verdict(&self) -> RuleVerdict {
         match self.verdict.0 & (LOGS - 1) {
             0 => RuleVerdict::None,
             1 => RuleVerdict::Accept,
-            rate => RuleVerdict::Drop(DropRate(rate - 2)),
+            rate @ FIRST_RATE..FIRST_REJECT => RuleVerdict::Drop(DropRate(rate - FIRST_RATE)),
+            answer => RuleVerdict::Reject(reject_of(answer - FIRST_REJECT)),
         }
     }
 
@@ -189,13 +210,34 @@ impl Action {
     }
 }
 
+/// The answer of a reject as a number.
+fn number_of(reject: Reject) -> u32 {
+    match reject {
+        Reject::Usual => 0,
+        Reject::TcpRst => REJECT_RST,
+        Reject::Icmp(code) => REJECT_ICMP + u32::from(code),
+        Reject::Icmp6(code) => REJECT_ICMP6 + u32::from(code),
+    }
+}
+
+/// The answer of a reject that [`number_of`] made a number.
+fn reject_of(number: u32) -> Reject {
+    match number {
+        0 => Reject::Usual,
+        REJECT_RST => Reject::TcpRst,
+        code @ REJECT_ICMP..REJECT_ICMP6 => Reject::Icmp((code - REJECT_ICMP) as u8),
+        code => Reject::Icmp6((code - REJECT_ICMP6) as u8),
+    }
+}
+
 impl RuleVerdictBits {
     fn of(rule: &Rule) -> RuleVerdictBits {
         let mut verdicts = rule.targets.iter().filter_map(|target| match target {
             Target::Accept => Some(RuleVerdictBits(1)),
             // Decided on the stream.
             Target::Drop(_) if rule.stream_matches().next().is_some() => None,
-            Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
+            Target::Drop(rate) => Some(RuleVerdictBits(FIRST_RATE + rate.0)),
+            Target::Reject(reject) => Some(RuleVerdictBits(FIRST_REJECT + number_of(*reject))),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
             Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,

@@ -6,7 +6,7 @@
 //! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect snapshots that it handed out: classifier, actions and
 //! edits share pages with snapshots and copy those that they change.
 
-use super::action::{Action, CompiledRules, EditId, marked};
+use super::action::{Action, CompiledRules, EditId, RuleVerdict, marked};
 use super::blocker::blocker;
 use super::log_rule::LogRule;
 use super::selector::{PacketSelector, UnknownFilterPort};
@@ -484,6 +484,13 @@ impl PolicyCompiler {
     /// The packets of a rule of the current policy.
     pub(crate) fn count(&self, id: RuleId) -> RuleCount {
         self.slots.count(id)
+    }
+
+    /// Whether a rule of the current policy rejects packets.
+    pub(crate) fn rejects(&self, id: RuleId) -> bool {
+        let slot = self.slots.get(id);
+        let verdict = slot.map(|slot| self.rules.actions.at(slot.index()).rule_verdict());
+        matches!(verdict, Some(RuleVerdict::Reject(_)))
     }
 
     /// The packets that were dropped by rules that are gone.

@@ -16,7 +16,9 @@ use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::{ParserLimits, PortId};
-use mmb_policy::settings::{ConnectionSettings, FlowCacheUse, LogSettings, Offload, StreamSettings};
+use mmb_policy::settings::{
+    AnswerSettings, ConnectionSettings, FlowCacheUse, LogSettings, Offload, StreamSettings,
+};
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;
@@ -49,6 +51,7 @@ pub(crate) struct Snapshot {
     pub(crate) log_rules: usize,
     /// How many packets they tell of.
     pub(crate) log: LogSettings,
+    pub(crate) answers: AnswerSettings,
     pub(crate) connections: ConnectionSettings,
     pub(crate) stream_settings: StreamSettings,
     /// Number of rules on streams.
@@ -96,6 +99,7 @@ impl Snapshot {
             logs,
             log_rules,
             log: policy.settings.log,
+            answers: policy.settings.answers,
             connections: policy.settings.connections,
             stream_settings: policy.settings.streams,
             stream_rules,
@@ -127,6 +131,12 @@ impl Snapshot {
     #[inline]
     pub(crate) fn route(&self, port: PortId) -> Route {
         self.routes.get(usize::from(port.0)).copied().unwrap_or_else(|| Route::of_unknown(port))
+    }
+
+    /// The MTU of the port that a packet came in by, as far as it is known.
+    pub(crate) fn own_mtu(&self, port: PortId) -> u32 {
+        let peer = self.route(port).to.map(|(peer, _)| self.route(peer).to);
+        peer.flatten().filter(|(to, _)| *to == port).map_or(u32::MAX, |(_, mtu)| mtu)
     }
 
     /// Whether verdicts may be cached for connections: the rules that they do not determine are found for each packet.

@@ -61,6 +61,7 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
         Target::Mod(field, _) => field.info().bindings.part.is_some(),
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => false,
         Target::Drop(_)
+        | Target::Reject(_)
         | Target::Accept
         | Target::Log(_)
         | Target::Alert(_)
@@ -154,7 +155,7 @@ impl StatefulRule {
                 }
                 // Applied to each packet.
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
-                Target::StripAll | Target::Drop(_) | Target::Accept | Target::Log(_) => {}
+                Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => {}
                 // Decided on the stream.
                 Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
             }

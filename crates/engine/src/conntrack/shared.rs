@@ -12,6 +12,7 @@ use super::watch::{ConnectionEvent, WatchedEvent, Watcher};
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
+use crate::rate::RateCell;
 use crate::server_cells::ServerCells;
 use arrayvec::ArrayVec;
 use mmb_base::lock_soon;
@@ -37,6 +38,8 @@ pub(crate) struct SharedState {
     /// The connection limit that the available memory sets, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: SourceCounts,
+    /// The answers of all workers.
+    pub(crate) answered: RateCell,
 }
 
 impl SharedState {
@@ -48,6 +51,7 @@ impl SharedState {
             busy: AtomicUsize::new(0),
             memory: AtomicUsize::new(usize::MAX),
             sources: SourceCounts::new(),
+            answered: RateCell::default(),
             owners: OwnerMap::new(owning, seeds),
         }
     }

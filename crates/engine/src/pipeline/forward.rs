@@ -77,7 +77,7 @@ impl PortRun {
 
 /// Bytes that count against an MTU: the IP packet; for other frames, everything after the link header.
 #[inline]
-fn l3_len(packet: &Packet<'_>, layout: &Layout) -> usize {
+pub(super) fn l3_len(packet: &Packet<'_>, layout: &Layout) -> usize {
     let end = if layout.class == Class::Other { packet.len() } else { layout.end as usize };
     end.saturating_sub(usize::from(layout.ip))
 }

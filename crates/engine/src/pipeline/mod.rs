@@ -3,6 +3,7 @@
 //! A [`Pipeline`] belongs to one worker. [`Pipeline::run`] takes a vector through all stages; [`Pipeline::run_to_tickets`] leaves rewriting to
 //! [`Pipeline::rewrite_by_tickets`], for hosts that rewrite in a stage of their own.
 
+mod answer;
 mod forward;
 mod log;
 mod offload;

@@ -1,4 +1,4 @@
-//! Resolves the accept and drop targets of the rules that apply to a packet.
+//! Resolves the accept, drop and reject targets of the rules that apply to a packet.
 
 use crate::compiled::{Action, RuleVerdict, Snapshot};
 use crate::random::DropRandom;
@@ -22,17 +22,16 @@ pub(super) fn resolve_in_order(
     resolver
 }
 
-/// The rule that drops a packet: of its rules with drop, the first by priority and id. To be called only for a packet that its rules drop, none of
+/// The rule that drops a packet: of its rules with drop or reject, the first by priority and id. To be called only for a packet that its rules drop, none of
 /// them by a percentage.
 #[inline(never)]
 pub(super) fn first_that_drops(snapshot: &Snapshot, slots: &[RuleSlot]) -> Option<RuleSlot> {
     let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
-    let drop =
-        slots.iter().copied().filter(|&slot| matches!(action(slot).rule_verdict(), RuleVerdict::Drop(_)));
+    let drop = slots.iter().copied().filter(|&slot| action(slot).rule_verdict().drops());
     drop.min_by_key(|&slot| action(slot).rank())
 }
 
-/// The combined accept and drop targets of a packet's rules. The rule with the best priority decides; accept wins a tie. A rule that drops
+/// The combined accept, drop and reject targets of a packet's rules. The rule with the best priority decides; accept wins a tie. A rule that drops
 /// a percentage, and does not drop this packet, does not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VerdictResolver {
@@ -62,6 +61,7 @@ impl VerdictResolver {
             RuleVerdict::Accept => false,
             // No draw for `drop` without a percentage.
             RuleVerdict::Drop(rate) if rate == DropRate::ALL => true,
+            RuleVerdict::Reject(_) => true,
             RuleVerdict::Drop(rate) => match draw() {
                 Some(drawn) if drawn < rate.0 => true,
                 Some(_) => return true,

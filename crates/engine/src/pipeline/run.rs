@@ -38,8 +38,14 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) {
         let is_tapped = self.is_tapped() && self.begin_taps(snapshot, origin, packets);
+        if origin == Origin::Answer {
+            return self.pass_answers((snapshot, cycles), packets, verdicts, is_tapped);
+        }
         let Decided { sound, at, tracked } =
             self.decide_on((origin, is_tapped), snapshot, cycles, packets, verdicts);
+        if self.exceeds {
+            self.prepare_mtu_errors(snapshot, packets, verdicts);
+        }
         let at = self.streams(snapshot, cycles, at, packets, verdicts);
         let tools = (&mut self.editor, &mut self.not_applied);
         self.work.apply(snapshot, packets, tools, |packet| Some(usize::from(packet)));
@@ -63,6 +69,12 @@ impl Pipeline {
         tickets: &mut [Option<RewriteTicket>],
         trace_hook: Option<&mut dyn FnMut(PacketTrace)>,
     ) -> TranslatedPackets {
+        if origin == Origin::Answer {
+            self.pass_answers((snapshot, cycles), packets, verdicts, false);
+            tickets.fill(None);
+            trace_hook.into_iter().for_each(|hook| packets.iter().for_each(|_| hook(PacketTrace::default())));
+            return TranslatedPackets::default();
+        }
         let Decided { sound, at, tracked } =
             self.decide_on((origin, trace_hook.is_some()), snapshot, cycles, packets, verdicts);
         let at = self.streams(snapshot, cycles, at, packets, verdicts);
@@ -167,7 +179,7 @@ impl Pipeline {
     }
 
     /// Finds the rules that the packets with keys match. Takes keys away.
-    fn classify(&mut self, snapshot: &Snapshot, cycles: &impl Cycles, packets: &[Packet<'_>]) {
+    pub(super) fn classify(&mut self, snapshot: &Snapshot, cycles: &impl Cycles, packets: &[Packet<'_>]) {
         let Pipeline { keys, work, scratch, .. } = self;
         let layouts = &work.layouts[..packets.len()];
         let counts = match snapshot.flow_cache {
@@ -204,6 +216,10 @@ impl Pipeline {
     ) {
         let counters = (&*self.cells, &mut self.drops);
         forward(snapshot, counters, packets, &*self.work.layouts, verdicts, waits);
+        if self.exceeds {
+            let exceeds = |at: usize| verdicts[at] == Verdict::Drop(DropReason::MtuExceeded);
+            self.answers.queue_prepared(exceeds, &mut self.not_applied);
+        }
         self.flush();
         self.cells.stage(Stage::Forward, packets.len(), cycles.now().wrapping_sub(start));
     }
@@ -219,6 +235,7 @@ impl Pipeline {
     ) -> usize {
         let Pipeline { keys, work: RewriteWork { layouts, .. }, .. } = self;
         keys.clear();
+        let mut exceeds = false;
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
             let port = run[0].port;
@@ -227,6 +244,7 @@ impl Pipeline {
                 self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
             }
             let route = snapshot.route(port);
+            exceeds |= origin != Origin::Made && Pipeline::may_exceed(snapshot, &route, run);
             let verdict = match route.to {
                 Some((to, _)) => Verdict::Send(to),
                 None => Verdict::Drop(DropReason::NoWire),
@@ -241,6 +259,7 @@ impl Pipeline {
             }
             start = end;
         }
+        self.exceeds = exceeds;
         keys.parse(ParseVector {
             wanted: snapshot.classifier.wanted(),
             limits: snapshot.limits,
@@ -251,7 +270,7 @@ impl Pipeline {
         })
     }
 
-    /// Counts the matched rules, and applies accept and drop rules. A later stage may still drop a packet that passes.
+    /// Counts the matched rules, and applies accept, drop and reject rules. A later stage may still drop a packet that passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.work.clear();
         self.fetch_rules(snapshot);
@@ -289,7 +308,7 @@ impl Pipeline {
                 let is_first = slots.len() == 1 || draws || edits > 1;
                 let slot = if is_first { first } else { first_that_drops(snapshot, slots).unwrap_or(first) };
                 cells.dropped(slot).add(count);
-                verdicts[packet] = Verdict::Drop(DropReason::Rule);
+                verdicts[packet] = self.dropped_by(snapshot, slot, packet, &packets[packet]);
             } else if let Some(edit) = edit {
                 let edits = if edits == 1 {
                     EditList::Alone(edit)

@@ -4,6 +4,7 @@ use super::search::PacketSearch;
 use super::tap::WorkerTap;
 use super::tickets::TicketBatches;
 use super::work::RewriteWork;
+use crate::answer::Answers;
 use crate::cells::WorkerCells;
 use crate::compiled::{ActionMark, Snapshot};
 use crate::conntrack::{Conntrack, SharedState};
@@ -41,6 +42,9 @@ pub(crate) struct Pipeline {
     /// The packets of the vector are traced.
     pub(super) is_traced: bool,
     pub(super) conntrack: Conntrack,
+    pub(super) answers: Answers,
+    /// Packets of the vector may exceed an MTU, and errors about them were prepared.
+    pub(super) exceeds: bool,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
     pub(super) matched: Vec<RuleSlot>,
     /// Those of them that are not per-packet rules.
@@ -63,6 +67,8 @@ impl Pipeline {
     ) -> Pipeline {
         Pipeline {
             worker,
+            answers: Answers::new(Arc::clone(&common)),
+            exceeds: false,
             conntrack: Conntrack::new(worker, common, Arc::clone(&cells), seeds),
             matched: Vec::with_capacity(VECTOR),
             constant: Vec::with_capacity(VECTOR),
@@ -100,6 +106,11 @@ impl Pipeline {
         self.conntrack.reseed(choices);
     }
 
+    /// The worker's answers.
+    pub(crate) fn answers(&mut self) -> &mut Answers {
+        &mut self.answers
+    }
+
     /// The worker's connections.
     pub(crate) fn conntrack(&mut self) -> &mut Conntrack {
         &mut self.conntrack
@@ -108,6 +119,7 @@ impl Pipeline {
     /// Sizes the scratch memory for a snapshot that the worker picked up.
     pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
         self.conntrack.configure(snapshot, before);
+        self.answers.configure(snapshot);
         let most = snapshot.classifier.most_matches();
         self.scratch.fit(most);
         self.per_packet.fit(snapshot.per_packet.as_ref().map_or(0, Classifier::most_matches));

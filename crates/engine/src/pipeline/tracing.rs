@@ -45,6 +45,7 @@ fn decisive<'a>(rules: impl Iterator<Item = &'a Action> + Clone) -> Option<RuleI
     let decide = rules.filter(|rule| match rule.rule_verdict() {
         RuleVerdict::Accept => true,
         RuleVerdict::Drop(rate) => rate == DropRate::ALL,
+        RuleVerdict::Reject(_) => true,
         RuleVerdict::None => false,
     });
     let first = decide.clone().next()?;

@@ -177,13 +177,14 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) -> Result<(), Verdict> {
         let cacheable = self.conntrack.cacheable(snapshot, at, assessment);
-        let drops = self.resolve_verdict(snapshot, packet);
-        let layout = &self.work.layouts[at];
-        if drops {
+        let dropped_by = self.resolve_verdict(snapshot, packet);
+        let drops = dropped_by.is_some();
+        if let Some(by) = dropped_by {
             cacheable.into_iter().for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
             self.conntrack.dropped_by_rule(at, assessment, packet, &self.work.layouts[at]);
-            return Err(Verdict::Drop(DropReason::Rule));
+            return Err(self.dropped_by(snapshot, by, at, packet));
         }
+        let layout = &self.work.layouts[at];
         if matches!(verdicts[at], Verdict::Drop(_)) {
             return Ok(());
         }
@@ -346,8 +347,11 @@ impl Pipeline {
         }
         let Some(member) = passes else {
             let dropped_by = first_that_drops(snapshot, self.conntrack.cached_rules(cached));
-            dropped_by.into_iter().for_each(|slot| cells.dropped(slot).add(count));
             verdicts[at] = Verdict::Drop(DropReason::Rule);
+            if let Some(by) = dropped_by {
+                cells.dropped(by).add(count);
+                verdicts[at] = self.dropped_by(snapshot, by, at, packet);
+            }
             return true;
         };
         if self.conntrack.translates(member.0) {
@@ -398,7 +402,10 @@ impl Pipeline {
             }
             CachedOutcome::Drop(_) => {
                 self.count_matched(snapshot, packet, dropped_by);
-                verdicts[at] = Verdict::Drop(DropReason::Rule);
+                verdicts[at] = match dropped_by {
+                    Some(by) => self.dropped_by(snapshot, by, at, packet),
+                    None => Verdict::Drop(DropReason::Rule),
+                };
             }
             CachedOutcome::Pass { .. } => {
                 self.count_matched(snapshot, packet, dropped_by);
@@ -435,8 +442,8 @@ impl Pipeline {
         self.matched.extend(self.conntrack.cached_candidates(cached).iter().copied().filter(applies));
         self.matched.extend(self.per_packet.slots(at).iter().copied().filter(applies));
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
-        if self.resolve_verdict(snapshot, packet) {
-            verdicts[at] = Verdict::Drop(DropReason::Rule);
+        if let Some(by) = self.resolve_verdict(snapshot, packet) {
+            verdicts[at] = self.dropped_by(snapshot, by, at, packet);
         } else {
             if let Some(transform) = self.conntrack.commit_invalid(member, packet) {
                 self.add_transform((at, packet), member, (transform, None), verdicts);
@@ -468,14 +475,14 @@ impl Pipeline {
         }
     }
 
-    /// Orders and counts the rules that apply to a packet, and resolves their accept and drop targets. Returns whether they drop it.
-    fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> bool {
+    /// Orders and counts the rules that apply to a packet, and resolves their accept, drop and reject targets. Returns the one that drops it.
+    fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> Option<RuleSlot> {
         let dropped_by = self.resolve_matched(snapshot);
         self.count_matched(snapshot, packet, dropped_by);
-        dropped_by.is_some()
+        dropped_by
     }
 
-    /// Orders the rules that apply to a packet, and resolves their accept and drop targets. Returns the one that drops it.
+    /// Orders the rules that apply to a packet, and resolves their accept, drop and reject targets. Returns the one that drops it.
     #[inline]
     fn resolve_matched(&mut self, snapshot: &Snapshot) -> Option<RuleSlot> {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());

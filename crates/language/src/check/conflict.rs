@@ -13,7 +13,7 @@ use mmb_policy::ct::{CtState, CtStates};
 use mmb_policy::field::ones;
 use mmb_policy::field::{BareMeaning, Field, FieldGroup, FieldId, FieldPlace, Implies, ValueKind};
 use mmb_policy::intervals::Intervals;
-use mmb_policy::rule::{Cond, Equality, Match, Target, Test};
+use mmb_policy::rule::{Cond, Equality, Match, Reject, Target, Test};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -246,7 +246,7 @@ fn plainly_possible(matches: &[Match]) -> bool {
     }) && !classes.is_empty()
 }
 
-/// The field that a target writes.
+/// The field that a target writes, or that the packets have to which it applies.
 fn written(target: &Target) -> Option<Field> {
     match target {
         Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {
@@ -254,7 +254,9 @@ fn written(target: &Target) -> Option<Field> {
         }
         Target::AddOption(kind, _) | Target::Strip(kind) => Some(Field::option(*kind)),
         Target::Keep(_) | Target::StripAll => Some(Field::new(FieldId::TcpOpt)),
+        Target::Reject(Reject::TcpRst) => Some(Field::new(FieldId::TcpFlags)),
         Target::Drop(_)
+        | Target::Reject(Reject::Usual | Reject::Icmp(_) | Reject::Icmp6(_))
         | Target::Accept
         | Target::Log(_)
         | Target::Alert(_)

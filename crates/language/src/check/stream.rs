@@ -209,7 +209,8 @@ pub(super) fn part(constraint: &MatchSyntax<'_>) -> Option<StreamPart> {
 /// Whether a target acts on what the rule's constraints on streams find.
 fn acts(target: &Target) -> bool {
     match target {
-        Target::Alert(_) | Target::Close | Target::Edit(_) | Target::Drop(_) | Target::Accept => true,
+        Target::Alert(_) | Target::Close | Target::Edit(_) => true,
+        Target::Drop(_) | Target::Reject(_) | Target::Accept => true,
         Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
         Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
         Target::Digest | Target::Log(_) => false,
@@ -235,6 +236,9 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
         let (message, expected) = if *target == Target::Accept {
             let message = format!("`accept` is decided by a packet's header, long before `{field}`");
             (message, "a rule of its own for `accept`")
+        } else if matches!(target, Target::Reject(_)) {
+            let message = format!("`reject` is decided by a packet's header, long before `{field}`");
+            (message, "`close`, which resets the connection")
         } else if matches!(target, Target::Drop(rate) if *rate != DropRate::ALL) {
             let message = format!("`{field}` is found or not: its connection is dropped as a whole");
             (message, "`drop` without a percentage")
@@ -299,9 +303,8 @@ fn without_constraints(
             | Target::Strip(_)
             | Target::Keep(_)
             | Target::StripAll => continue,
-            Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
-                continue;
-            }
+            Target::Drop(_) | Target::Reject(_) | Target::Accept => continue,
+            Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => continue,
             Target::Digest | Target::Log(_) => continue,
         };
         report.error(Diagnostic::new(at.span, message).expected(expected));

@@ -488,6 +488,10 @@ impl<'t> Parser<'t, '_, '_> {
                 Slot::Percentage => arguments.percentage = self.percentage(),
                 Slot::OptionalText => arguments.text = self.text(),
                 Slot::Choice(kind, words) => arguments.choice = self.choice(target, kind, words)?,
+                Slot::Code { behind, words } if arguments.choice == Some(behind) => {
+                    arguments.code = self.code(behind, words)?;
+                }
+                Slot::Code { .. } => {}
             }
         }
         Some(arguments)
@@ -569,11 +573,12 @@ impl<'t> Parser<'t, '_, '_> {
         words: &[(&'static str, &str)],
     ) -> Option<Option<&'static str>> {
         let token = self.peek();
-        let Some(word) = self.peek_word().filter(|word| !unknown::is_keyword(word)) else {
+        let names = || words.iter().map(|(name, _)| *name);
+        let is_chosen = |word: &&str| names().any(|name| name == *word) || !unknown::is_keyword(word);
+        let Some(word) = self.peek_word().filter(is_chosen) else {
             return Some(None);
         };
         self.next();
-        let names = || words.iter().map(|(name, _)| *name);
         let chosen = names().find(|name| *name == word);
         if chosen.is_none() {
             let error = Diagnostic::new(token.span, format!("`{word}` is no {kind} of `{}`", target.name));
@@ -581,6 +586,23 @@ impl<'t> Parser<'t, '_, '_> {
             return None;
         }
         Some(chosen)
+    }
+
+    /// One of the words or a number, or nothing. The outer `None` is an error.
+    fn code(&mut self, kind: &str, words: &[(&'static str, &str)]) -> Option<Option<ItemSyntax<'t>>> {
+        let token = self.peek();
+        let Some(word) = self.peek_word().filter(|word| !unknown::is_keyword(word)) else {
+            return Some(None);
+        };
+        self.next();
+        let names = || words.iter().map(|(name, _)| *name);
+        if word.starts_with(is_digit_like) || names().any(|name| name == word) {
+            return Some(Some(ItemSyntax { kind: ItemKind::Word(word), span: token.span }));
+        }
+        let error = Diagnostic::new(token.span, format!("`{word}` is no code of `{kind}`"));
+        let expected = format!("{}, or a number", list(names()));
+        self.error(error.expected(expected).suggest(nearest(word, names())));
+        None
     }
 }
 

@@ -129,9 +129,9 @@ pub(super) const SEMANTICS: &str = "
 
 Constraints look at the packet as it was received, before any rewriting.
 
-- Among the `accept` and `drop` rules that match, the best priority decides; on a tie `accept` wins. With `prio` as the line
+- Among the `accept`, `drop` and `reject` rules that match, the best priority decides; on a tie `accept` wins. With `prio` as the line
   number, an ordered list where the first match decides is exact.
-- A dropped packet ends here, counted under `rule`.
+- A dropped packet ends here, counted under `rule`; one that is rejected under `rule-reject`, and its sender is answered.
 - Otherwise the other targets of all rules that match are applied in the order of priority and number, within a rule in the order
   written; of two that write one field the later wins.
 - A packet that no rule matches passes untouched. Every rule that matches counts the packet and the bytes of its whole frame, also
@@ -167,7 +167,7 @@ Constraints look at the packet as it was received, before any rewriting.
 A packet that cannot be understood is dropped under one of these reasons: `link-truncated`, `vlan-stack-too-deep`,
 `ip-bad-version`, `ip4-truncated`, `ip4-bad-length`, `ip4-bad-checksum`, `ip6-truncated`, `ip6-header-truncated`, `ip6-chain-too-long`,
 `l4-truncated`, `tcp-bad-offset`, `tiny-fragment`. A packet larger than the MTU of the port that it leaves by is dropped as
-`mtu-exceeded`.
+`mtu-exceeded`, and its sender is told the MTU (`set mtu-errors`).
 
 ## Ports
 

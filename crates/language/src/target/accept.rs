@@ -20,6 +20,9 @@ fn clash(_: &Target, others: &[&Target]) -> Option<&'static str> {
     if others.iter().any(|other| matches!(other, Target::Accept)) {
         return Some("`accept` is given twice");
     }
+    if others.iter().any(|other| matches!(other, Target::Reject(_))) {
+        return Some("a rule rejects or accepts, not both");
+    }
     let drops = others.iter().any(|other| matches!(other, Target::Drop(_)));
     drops.then_some("a rule drops or accepts, not both")
 }

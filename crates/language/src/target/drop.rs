@@ -15,7 +15,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     reference: "`drop 12.5` drops that percentage of packets, at random, in steps of 0.001. A packet that is spared is treated as if \
                 the target were not there. In a rule with a stream constraint, `drop` takes no percentage. At the first match the connection goes silent: \
                 the packet that completes it and all behind it are dropped, in both directions.",
-    synonyms: &["deny", "reject", "discard"],
+    synonyms: &["deny", "discard"],
     slots: &[Slot::Percentage],
     clash,
     ..TargetInfo::new("drop", check)
@@ -42,6 +42,9 @@ fn clash(_: &Target, others: &[&Target]) -> Option<&'static str> {
     }
     if others.iter().any(|other| matches!(other, Target::Close)) {
         return Some("a rule drops or closes, not both");
+    }
+    if others.iter().any(|other| matches!(other, Target::Reject(_))) {
+        return Some("a rule drops or rejects, not both");
     }
     let accepts = others.iter().any(|other| matches!(other, Target::Accept));
     accepts.then_some("a rule drops or accepts, not both")

@@ -50,6 +50,8 @@ pub(crate) enum Slot {
     OptionalText,
     /// One of these words, or nothing; each with its help. The text names it in errors.
     Choice(&'static str, &'static [(&'static str, &'static str)]),
+    /// Behind this word of the choice: one of these words or a number, or nothing; else nothing.
+    Code { behind: &'static str, words: &'static [(&'static str, &'static str)] },
 }
 
 /// A target and where it stands.
@@ -79,6 +81,8 @@ pub(crate) struct TargetArguments<'t> {
     pub(crate) text: Option<(&'t [u8], TextSpan)>,
     /// The word of [`Slot::Choice`].
     pub(crate) choice: Option<&'static str>,
+    /// The word or number of [`Slot::Code`].
+    pub(crate) code: Option<ItemSyntax<'t>>,
 }
 
 impl Slot {
@@ -87,7 +91,7 @@ impl Slot {
         match self {
             Slot::Field(_) | Slot::Selection => true,
             Slot::Value | Slot::WeightedValue | Slot::OptionalValue => false,
-            Slot::Percentage | Slot::OptionalText | Slot::Choice(..) => false,
+            Slot::Percentage | Slot::OptionalText | Slot::Choice(..) | Slot::Code { .. } => false,
         }
     }
 }

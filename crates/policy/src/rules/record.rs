@@ -11,8 +11,8 @@ use crate::field::{FIELDS, Field, FieldId, FieldPlace};
 use crate::http::{HeaderName, Replacement, ReplacementPart};
 use crate::pattern::{PatternItem, Regex};
 use crate::rule::{
-    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Rule, RuleId,
-    ServerList, StreamEdit, Target, Test, Write,
+    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Reject, Rule,
+    RuleId, ServerList, StreamEdit, Target, Test, Write,
 };
 
 const STATEFUL: u8 = 1;
@@ -74,6 +74,10 @@ const KEEP_HEADER: u8 = 24;
 const ADD_BODY: u8 = 25;
 const LOG: u8 = 26;
 const LOG_TEXT: u8 = 27;
+const REJECT: u8 = 28;
+const REJECT_RST: u8 = 29;
+const REJECT_ICMP: u8 = 30;
+const REJECT_ICMP6: u8 = 31;
 
 /// Parts of replacements.
 const PART_BYTES: u8 = 0;
@@ -203,6 +207,10 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
             out.push(DROP);
             write_count(rate.0 as usize, out);
         }
+        Target::Reject(Reject::Usual) => out.push(REJECT),
+        Target::Reject(Reject::TcpRst) => out.push(REJECT_RST),
+        Target::Reject(Reject::Icmp(code)) => out.extend([REJECT_ICMP, *code]),
+        Target::Reject(Reject::Icmp6(code)) => out.extend([REJECT_ICMP6, *code]),
         Target::Accept => out.push(ACCEPT),
         Target::Mod(field, Write::Number(n)) => {
             of_field(MOD_NUMBER, field, out);
@@ -303,6 +311,7 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
     };
     match target {
         Target::Drop(_) => out.push(DROP),
+        Target::Reject(_) => out.push(REJECT),
         Target::Accept => out.push(ACCEPT),
         Target::Mod(field, _) => of_field(MOD_NUMBER, field, out),
         Target::AddOption(kind, _) => out.extend([ADD_OPTION, *kind]),
@@ -495,6 +504,10 @@ impl<'r> RecordReader<'r> {
             ALERT_TEXT => Target::Alert(Some(text(self.bytes()))),
             CLOSE => Target::Close,
             DIGEST => Target::Digest,
+            REJECT => Target::Reject(Reject::Usual),
+            REJECT_RST => Target::Reject(Reject::TcpRst),
+            REJECT_ICMP => Target::Reject(Reject::Icmp(self.byte())),
+            REJECT_ICMP6 => Target::Reject(Reject::Icmp6(self.byte())),
             form @ MASK..=ADD_BODY => Target::Edit(self.edit(form)),
             form => self.field_target(form),
         }

@@ -60,22 +60,25 @@ fn prio() -> BoxedStrategy<&'static str> {
 }
 
 fn verdict() -> BoxedStrategy<String> {
-    select(
-        &[
-            "drop",
-            "accept",
-            "drop 50",
-            "drop 0.001",
-            "drop 99.999",
-            "drop 0",
-            "drop 100",
-            "accept",
-            "log",
-            "log \"seen\" drop",
-        ][..],
-    )
-    .prop_map(str::to_owned)
-    .boxed()
+    let plain = [
+        "drop",
+        "accept",
+        "drop 50",
+        "drop 0.001",
+        "drop 99.999",
+        "drop 0",
+        "drop 100",
+        "accept",
+        "log",
+        "log \"seen\" drop",
+    ];
+    let codes = prop_oneof![
+        (0u8..=15).prop_map(|code| format!("reject icmp {code}")),
+        (0u8..=8).prop_map(|code| format!("reject icmp6 {code}")),
+    ];
+    let reject =
+        prop_oneof![2 => Just("reject".to_owned()), 1 => Just("reject tcp-rst".to_owned()), 2 => codes];
+    prop_oneof![3 => prop::sample::select(plain.to_vec()).prop_map(str::to_owned), 1 => reject].boxed()
 }
 
 fn constraint(network: Network, upper: &'static str) -> BoxedStrategy<String> {

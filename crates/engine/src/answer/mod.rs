@@ -1,0 +1,208 @@
+//! Answers: packets that tell a sender why its packet went no further. A rule with `reject` answers with a RST or an ICMP error, and a packet that
+//! exceeds the MTU of the port that it would leave by with the MTU.
+//!
+//! Life-cycle: a worker has one [`Answers`]. An answer is written while the packet that it answers is decided on, from the packet's bytes as
+//! they were received (an MTU error before the packet is rewritten, and it is discarded if the packet then fits), and waits in a bounded queue until the host gives it a buffer ([`Worker::give_back`](crate::Worker::give_back)). It is
+//! finished then: it passes no rules and no connection, and leaves by the port that the packet came in by.
+//!
+//! An answer's source is the address that the packet was sent to: mmb has no addresses of its own. All workers share the rate of answers. A
+//! packet that is not answered is dropped all the same, and counted as [`NotApplied::AnswerRate`] or [`NotApplied::Unanswerable`].
+
+mod message;
+mod permitted;
+mod writer;
+
+use crate::compiled::Snapshot;
+use crate::conntrack::SharedState;
+use crate::made::MadeKind;
+use crate::rate::{RateLimit, Ticks};
+use crate::verdict::VECTOR;
+use message::IcmpMessage;
+use mmb_packet::proto::TCP;
+use mmb_packet::{Layout, LinkType, Packet, PortId};
+use mmb_policy::rule::Reject;
+use mmb_rewrite::{NotApplied, NotAppliedCounts};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Answers that may wait, and the bytes of all of them.
+const WAITING: usize = 256;
+const WAITING_BYTES: usize = 128 << 10;
+/// Packets of one vector whose MTU errors are prepared.
+const MOST_PREPARED: usize = 64;
+/// The part of the answers of a second that may come at once, and its least.
+const BURST_PART: u32 = 20;
+const LEAST_BURST: u32 = 10;
+
+/// A worker's answers.
+pub(crate) struct Answers {
+    shared: Arc<SharedState>,
+    limit: Option<RateLimit>,
+    now: Ticks,
+    waiting: VecDeque<QueuedAnswer>,
+    /// MTU errors of packets of the vector, which are still to be rewritten: by their number, in order. Or why there is none.
+    prepared: Vec<(u8, Result<QueuedAnswer, NotApplied>)>,
+    /// The bytes of those that wait, of those that were given since none waited, and behind them of those that are prepared.
+    bytes: Vec<u8>,
+}
+
+/// An answer that waits for a buffer.
+#[derive(Debug)]
+struct QueuedAnswer {
+    kind: MadeKind,
+    port: PortId,
+    link: LinkType,
+    /// Its place in the bytes.
+    bytes: Range<usize>,
+}
+
+/// An answer that is given out.
+pub(crate) struct Answer<'a> {
+    pub(crate) kind: MadeKind,
+    /// The port by which it leaves.
+    pub(crate) port: PortId,
+    pub(crate) link: LinkType,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Answers {
+    pub(crate) fn new(shared: Arc<SharedState>) -> Answers {
+        Answers {
+            shared,
+            limit: None,
+            now: Ticks::of_ns(0),
+            waiting: VecDeque::with_capacity(WAITING),
+            prepared: Vec::with_capacity(VECTOR),
+            // Untouched memory costs nothing.
+            bytes: Vec::with_capacity(WAITING_BYTES),
+        }
+    }
+
+    /// Applies the settings of a policy.
+    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
+        let burst = |rate: u32| (rate / BURST_PART).max(LEAST_BURST);
+        self.limit = snapshot.answers.rate.map(|rate| RateLimit::per_second(rate, burst(rate)));
+    }
+
+    /// Sets the time of the packets to come.
+    #[inline]
+    pub(crate) fn advance(&mut self, now_ns: u64) {
+        self.now = Ticks::of_ns(now_ns);
+    }
+
+    /// Answers a packet that a rule rejects, as it was received.
+    #[inline(never)]
+    pub(crate) fn reject(
+        &mut self,
+        reject: Reject,
+        mtu: usize,
+        packet: &Packet<'_>,
+        layout: &Layout,
+        not_applied: &mut NotAppliedCounts,
+    ) {
+        let is_tcp = layout.l4_kind == TCP;
+        let message = match reject {
+            Reject::Usual if is_tcp => None,
+            Reject::TcpRst if is_tcp => None,
+            // Nothing is said to others.
+            Reject::TcpRst => return,
+            Reject::Usual => Some(IcmpMessage::port_unreachable(layout)),
+            Reject::Icmp(code) => Some(IcmpMessage::unreachable(code, layout)),
+            Reject::Icmp6(code) => Some(IcmpMessage::unreachable6(code, layout)),
+        };
+        let written = self.write(MadeKind::Reject, packet, layout, |bytes| match message {
+            None => writer::write_reset(packet, layout, bytes),
+            Some(message) => writer::write_icmp(message, mtu, packet, layout, bytes),
+        });
+        let queued = written.and_then(|answer| self.queue(answer));
+        self.discard_unqueued();
+        queued.unwrap_or_else(|reason| not_applied.count(reason));
+    }
+
+    /// Prepares the error about a packet of the vector, as it was received, that exceeds an MTU unless it is shortened. IPv4 packets without DF get none:
+    /// a router fragments them (RFC 1812 section 4.3.3.1).
+    #[inline(never)]
+    pub(crate) fn prepare_mtu_error(
+        &mut self,
+        at: u8,
+        (mtu, own_mtu): (u32, usize),
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
+        let Some(message) = IcmpMessage::too_large(mtu, packet, layout) else { return };
+        let written = match self.prepared.len() >= MOST_PREPARED {
+            true => Err(NotApplied::AnswerRate),
+            false => self.write(MadeKind::MtuError, packet, layout, |bytes| {
+                writer::write_icmp(message, own_mtu, packet, layout, bytes)
+            }),
+        };
+        self.prepared.push((at, written));
+    }
+
+    /// Queues the prepared errors of the packets that are dropped, and discards the others.
+    pub(crate) fn queue_prepared(
+        &mut self,
+        is_dropped: impl Fn(usize) -> bool,
+        not_applied: &mut NotAppliedCounts,
+    ) {
+        let mut prepared = std::mem::take(&mut self.prepared);
+        for (at, error) in prepared.drain(..) {
+            if is_dropped(at.into())
+                && let Err(reason) = error.and_then(|error| self.queue(error))
+            {
+                not_applied.count(reason);
+            }
+        }
+        self.prepared = prepared;
+        self.discard_unqueued();
+    }
+
+    /// Appends what `write` does, if the packet may be answered. Nothing is written if the rate is used up already.
+    fn write(
+        &mut self,
+        kind: MadeKind,
+        packet: &Packet<'_>,
+        layout: &Layout,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<()>,
+    ) -> Result<QueuedAnswer, NotApplied> {
+        let has_room = self.waiting.len() < WAITING && self.bytes.len() + writer::MOST_BYTES <= WAITING_BYTES;
+        if !has_room || self.limit.is_some_and(|limit| !self.shared.answered.has_room(&limit, self.now)) {
+            return Err(NotApplied::AnswerRate);
+        }
+        let start = self.bytes.len();
+        if !permitted::may_be_answered(packet, layout) || write(&mut self.bytes).is_none() {
+            self.bytes.truncate(start);
+            return Err(NotApplied::Unanswerable);
+        }
+        let bytes = start..self.bytes.len();
+        Ok(QueuedAnswer { kind, port: packet.port, link: packet.link, bytes })
+    }
+
+    /// Queues an answer that was written, if the rate allows it.
+    fn queue(&mut self, answer: QueuedAnswer) -> Result<(), NotApplied> {
+        let fits = || self.limit.is_none_or(|limit| self.shared.answered.take(&limit, self.now));
+        if self.waiting.len() == WAITING || !fits() {
+            return Err(NotApplied::AnswerRate);
+        }
+        self.waiting.push_back(answer);
+        Ok(())
+    }
+
+    /// Discards the bytes behind those that wait.
+    fn discard_unqueued(&mut self) {
+        let end = self.waiting.back().map_or(0, |last| last.bytes.end);
+        self.bytes.truncate(end);
+    }
+
+    /// Gives out the oldest answer. `None` if none waits.
+    #[inline]
+    pub(crate) fn give<T>(&mut self, out: impl FnOnce(Answer<'_>) -> T) -> Option<T> {
+        let QueuedAnswer { kind, port, link, bytes } = self.waiting.pop_front()?;
+        let given = out(Answer { kind, port, link, bytes: self.bytes.get(bytes).unwrap_or_default() });
+        if self.waiting.is_empty() {
+            self.bytes.clear();
+        }
+        Some(given)
+    }
+}

@@ -1,0 +1,82 @@
+//! Answers to packets of a vector, and the vectors of answers.
+
+use super::forward::l3_len;
+use super::state::Pipeline;
+use crate::compiled::{Route, RuleVerdict, Snapshot};
+use crate::counters::Count;
+use crate::drop::DropReason;
+use crate::verdict::{Cycles, Origin, Verdict};
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
+use mmb_packet::Packet;
+
+impl Pipeline {
+    /// The verdict on a packet of the vector, as it was received, that a rule drops. Answers it if the rule rejects it.
+    #[inline]
+    pub(super) fn dropped_by(
+        &mut self,
+        snapshot: &Snapshot,
+        by: RuleSlot,
+        at: usize,
+        packet: &Packet<'_>,
+    ) -> Verdict {
+        match snapshot.actions.at(by.index()).rule_verdict() {
+            RuleVerdict::Reject(reject) => {
+                let mtu = snapshot.own_mtu(packet.port) as usize;
+                self.answers.reject(reject, mtu, packet, &self.work.layouts[at], &mut self.not_applied);
+                Verdict::Drop(DropReason::RuleReject)
+            }
+            RuleVerdict::None | RuleVerdict::Accept | RuleVerdict::Drop(_) => Verdict::Drop(DropReason::Rule),
+        }
+    }
+
+    /// Whether some of these packets, which came in by one port, may exceed the MTU of the port that they would leave by, and their sender is told.
+    #[inline]
+    pub(super) fn may_exceed(snapshot: &Snapshot, route: &Route, packets: &[Packet<'_>]) -> bool {
+        let len = |packet: &Packet<'_>| packet.len().saturating_sub(packet.link.header_len());
+        let longest = packets.iter().map(len).max().unwrap_or_default();
+        snapshot.answers.mtu_errors && route.to.is_some_and(|(_, mtu)| longest > mtu as usize)
+    }
+
+    /// Prepares errors about the packets of the vector that exceed the MTU as they were received.
+    #[inline(never)]
+    pub(super) fn prepare_mtu_errors(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        verdicts: &[Verdict],
+    ) {
+        for ((at, packet), verdict) in (0..).zip(packets).zip(verdicts) {
+            let layout = &self.work.layouts[usize::from(at)];
+            if let Verdict::Send(_) = verdict
+                && let Some((_, mtu)) = snapshot.route(packet.port).to
+                && l3_len(packet, layout) > mtu as usize
+            {
+                let mtus = (mtu, snapshot.own_mtu(packet.port) as usize);
+                self.answers.prepare_mtu_error(at, mtus, packet, layout);
+            }
+        }
+    }
+
+    /// Sends answers by the ports that the packets came in by which they answer.
+    pub(super) fn pass_answers(
+        &mut self,
+        (snapshot, cycles): (&Snapshot, &impl Cycles),
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        is_tapped: bool,
+    ) {
+        self.work.clear();
+        for (packet, verdict) in packets.iter().zip(verdicts.iter_mut()) {
+            *verdict = Verdict::Send(packet.port);
+            let count = Count { packets: 1, bytes: packet.len() as u64 };
+            self.cells.forwarded(usize::from(packet.port.0), count);
+        }
+        if is_tapped {
+            // They have matched no rules.
+            self.keys.clear();
+            self.classify(snapshot, cycles, packets);
+            self.end_taps(snapshot, (Origin::Answer, false), packets, verdicts);
+        }
+    }
+}
