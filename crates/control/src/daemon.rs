@@ -6,11 +6,14 @@
 use crate::entropy::ReseedTimer;
 use crate::host::{Host, PortLosses, PortStatus, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
-use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError, RuleCount, SavedState, StatefulChange};
+use mmb_engine::{
+    CONNECTION_BYTES, Engine, PacketSelector, PortSpec, PublishError, RuleCount, SavedState, StatefulChange,
+    UnknownFilterPort,
+};
 use mmb_language::{Command, with_id};
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
-use mmb_policy::{Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore};
+use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleChange, RuleId, RuleStore};
 use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -183,9 +186,17 @@ impl Daemon {
         self.engine.set_port_mtu(port, mtu);
     }
 
-    /// Has all flows that the host forwards decided again: its ports have changed.
+    /// Has all flows that the host forwards decided again: its ports have changed, or a client begins or ends to look at packets.
     pub fn renew_flows(&mut self) {
         self.engine.renew_flows();
+    }
+
+    /// Compiles a filter of packets.
+    ///
+    /// # Errors
+    /// A port that it names and that does not exist.
+    pub(crate) fn selector(&mut self, filter: &PacketFilter) -> Result<PacketSelector, UnknownFilterPort> {
+        self.engine.selector(filter)
     }
 
     /// Has the host forward no flow any more: the workers are about to end.
@@ -442,6 +453,7 @@ fn is_default(policy: &Policy) -> bool {
 pub(crate) fn is_change(command: &Command) -> bool {
     match command {
         Command::List { .. } | Command::Show(_) | Command::Monitor => false,
+        Command::Trace(_) | Command::Capture(_) => false,
         Command::Kill(_) | Command::ClearCounters => false,
         Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::Flush => {
             true

@@ -6,6 +6,7 @@
 //! and some hundred counters.
 
 mod connection_answers;
+mod packet_answers;
 mod pending;
 mod rates;
 mod state_transfer;
@@ -50,6 +51,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) queue: &'a CommitQueue,
     /// The number of clients that may still run `monitor`.
     pub(crate) monitors: &'a Budget,
+    /// The number of clients that may still run `trace` or `capture`.
+    pub(crate) taps: &'a Budget,
 }
 
 /// The requests that a client sends after those that are being answered.
@@ -293,6 +296,8 @@ impl Responder<'_> {
             Command::Show(Show::StreamSummary) => Topic::StreamSummary,
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
             Command::Monitor => Topic::Monitor,
+            Command::Trace(_) => Topic::Trace,
+            Command::Capture(_) => Topic::Capture,
             Command::Kill(filter) => return self.kill(filter),
             Command::ClearCounters => {
                 self.fold_counters();
@@ -320,6 +325,8 @@ impl Responder<'_> {
             Command::Show(Show::StreamSummary) => return self.stream_summary(),
             Command::Show(Show::Rates) => return self.rates(),
             Command::Monitor => return self.monitor(),
+            Command::Trace(request) => return self.trace(request),
+            Command::Capture(request) => return self.capture(request),
             Command::Show(show) => {
                 if status::has_counters(*show) {
                     self.fold_counters();

@@ -60,6 +60,7 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, set_idle:
             daemon: context.daemon,
             queue: context.queue,
             monitors: &context.pools.monitors,
+            taps: &context.pools.taps,
         };
         let answered =
             write_answer(stream, context, |out| respond(&request_context, batch, &mut following, out));

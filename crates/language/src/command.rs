@@ -3,7 +3,7 @@
 use mmb_policy::policy::{Policy, PolicyError};
 use mmb_policy::rule::{Rule, RuleId};
 use mmb_policy::setting_table::Setting;
-use mmb_policy::{ConnectionFilter, PatternList};
+use mmb_policy::{ConnectionFilter, PacketFilter, PatternList};
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +37,63 @@ pub enum Command {
     Kill(ConnectionFilter),
     /// `monitor`
     Monitor,
+    /// `trace FILTER…`
+    Trace(Box<TraceRequest>),
+    /// `capture FILTER…`
+    Capture(Box<CaptureRequest>),
     /// `clear counters`
     ClearCounters,
+}
+
+/// What `trace` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// The packets.
+    pub filter: PacketFilter,
+    /// How many.
+    pub count: Option<u32>,
+}
+
+/// What `capture` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureRequest {
+    /// The packets.
+    pub filter: PacketFilter,
+    /// The points of their way; several may be given. None: where they are received and where they are sent, or with a reason where they
+    /// are dropped.
+    pub points: CapturePoints,
+    /// Only packets that are dropped for the reason of this name.
+    pub reason: Option<String>,
+    /// How many.
+    pub count: Option<u32>,
+    /// The most bytes of a packet.
+    pub snaplen: Option<u32>,
+}
+
+/// Points of a packet's way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CapturePoints {
+    /// Where packets are received.
+    pub rx: bool,
+    /// Where they are sent.
+    pub tx: bool,
+    /// Where they are dropped.
+    pub drop: bool,
+}
+
+impl CaptureRequest {
+    /// The points, of which there is one at least.
+    pub fn points(&self) -> CapturePoints {
+        match self.points {
+            CapturePoints { rx: false, tx: false, drop: false } if self.reason.is_some() => {
+                CapturePoints { drop: true, ..CapturePoints::default() }
+            }
+            CapturePoints { rx: false, tx: false, drop: false } => {
+                CapturePoints { rx: true, tx: true, drop: false }
+            }
+            points => points,
+        }
+    }
 }
 
 /// The subjects of `show`.
@@ -128,6 +183,8 @@ impl Command {
             Command::Patterns(..) => "patterns",
             Command::Kill(_) => "conn",
             Command::Monitor => "monitor",
+            Command::Trace(_) => "trace",
+            Command::Capture(_) => "capture",
             Command::ClearCounters => "clear",
         }
     }
@@ -167,6 +224,8 @@ impl Command {
             | Command::Show(_)
             | Command::Kill(_)
             | Command::Monitor
+            | Command::Trace(_)
+            | Command::Capture(_)
             | Command::ClearCounters => {
                 return Err(CommandRefusal::NoChange(self.name()));
             }

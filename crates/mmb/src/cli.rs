@@ -100,6 +100,10 @@ pub(crate) enum CliCommand {
     Conn(CommandWords),
     /// `monitor`
     Monitor(CommandWords),
+    /// `trace`
+    Trace(CommandWords),
+    /// `capture`
+    Capture(CommandWords),
     /// `clear`
     Clear(CommandWords),
     /// `save-state`

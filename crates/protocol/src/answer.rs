@@ -7,6 +7,7 @@ mod connections;
 mod counters;
 mod log;
 mod offload;
+mod packets;
 mod rates;
 
 pub use connections::{
@@ -19,6 +20,10 @@ pub use counters::{
 };
 pub use log::{LogLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
+pub use packets::{
+    CapturedLine, EditedFieldLine, EndLine, HeadersLine, OutcomeLine, TapLine, TracedConnectionLine,
+    TracedLine, TracedRuleLine,
+};
 pub use rates::{
     ConnectionRate, DropRate, MomentLine, PortRate, Rate, RateLine, RateLines, RuleRate, WorkerRate,
 };
@@ -98,7 +103,13 @@ pub enum Answer {
     Log(LogLine),
     /// Packets that a rule did not tell of.
     Suppressed(SuppressedLine),
-    /// The number of events that were lost because this client read too slowly.
+    /// What `trace` or `capture` looks at, before the first packet.
+    Tap(TapLine),
+    /// A packet that `trace` saw.
+    Traced(Box<TracedLine>),
+    /// A packet that `capture` saw.
+    Captured(Box<CapturedLine>),
+    /// The number of events, or of packets, that were lost because this client read too slowly.
     Lost(u64),
     /// The numbers of connections whose rules were removed or replaced.
     Affected(AffectedLine),
@@ -174,6 +185,10 @@ pub enum Topic {
     ConnSummary,
     /// `monitor`
     Monitor,
+    /// `trace`
+    Trace,
+    /// `capture`
+    Capture,
 }
 
 /// A rule in force.

@@ -2,10 +2,10 @@
 
 use super::value::{Printed, bytes};
 use super::{Print, with_id};
-use crate::command::{Command, Show};
+use crate::command::{CapturePoints, Command, Show};
 use crate::lexer::is_word;
 use crate::verb::SHOWS;
-use mmb_policy::{ConnectionFilter, PatternList};
+use mmb_policy::{ConnectionFilter, PacketFilter, PatternList};
 
 impl std::fmt::Display for Command {
     /// The canonical text, which parses to the same command.
@@ -27,8 +27,41 @@ impl std::fmt::Display for Command {
             Command::Kill(filter) => write!(f, "conn kill {}", filter.text()),
             Command::ClearCounters => f.write_str("clear counters"),
             Command::Monitor => f.write_str("monitor"),
+            Command::Trace(request) => {
+                f.write_str("trace")?;
+                packet_filter(f, &request.filter)?;
+                option(f, "count", request.count.as_ref())
+            }
+            Command::Capture(request) => {
+                f.write_str("capture")?;
+                packet_filter(f, &request.filter)?;
+                let CapturePoints { rx, tx, drop } = request.points;
+                for (point, is_given) in [("rx", rx), ("tx", tx), ("drop", drop)] {
+                    option(f, "at", is_given.then_some(&point))?;
+                }
+                option(f, "reason", request.reason.as_ref())?;
+                option(f, "count", request.count.as_ref())?;
+                option(f, "snaplen", request.snaplen.as_ref())
+            }
         }
     }
+}
+
+/// The constraints of a filter, each behind a blank.
+fn packet_filter(f: &mut std::fmt::Formatter<'_>, filter: &PacketFilter) -> std::fmt::Result {
+    if filter.all {
+        f.write_str(" all")?;
+    }
+    filter.matches.iter().try_for_each(|constraint| write!(f, " {}", constraint.text()))
+}
+
+/// An option and its value, if it is given.
+fn option(
+    f: &mut std::fmt::Formatter<'_>,
+    name: &str,
+    value: Option<&impl std::fmt::Display>,
+) -> std::fmt::Result {
+    value.map_or(Ok(()), |value| write!(f, " {name} {value}"))
 }
 
 /// The command that reads a list.

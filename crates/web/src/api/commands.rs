@@ -57,8 +57,9 @@ pub(super) async fn run(
     for line in &request.commands {
         // The daemon reports what is no command.
         let Ok((command, _)) = parse_command_with(line, &pattern_reader(BTreeMap::new())) else { continue };
-        if matches!(command, Command::Monitor) {
-            return Err(Problem::bad_request("`monitor` has no end; use the control socket"));
+        if matches!(command, Command::Monitor | Command::Trace(_) | Command::Capture(_)) {
+            let name = command.name();
+            return Err(Problem::bad_request(format!("`{name}` has no end; use the control socket")));
         }
         has_change |= !is_question(&command);
     }
@@ -79,7 +80,8 @@ pub(super) async fn run(
 /// Whether a command changes nothing.
 fn is_question(command: &Command) -> bool {
     match command {
-        Command::List { .. } | Command::Show(_) | Command::Monitor => true,
+        Command::List { .. } | Command::Show(_) => true,
+        Command::Monitor | Command::Trace(_) | Command::Capture(_) => true,
         Command::Add(_)
         | Command::Del(_)
         | Command::DelKill(_)
