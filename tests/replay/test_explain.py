@@ -94,7 +94,9 @@ def test_a_packet_of_a_capture_has_the_connection_of_those_before_it(explain, tm
     assert rules(first) == [3, 5] and first["number"] == 1
     assert first["rewritten"]["source"]["address"] == "192.0.2.200"
     second = explain("--pcap", capture, "--number", 2)
-    assert second["connection"] == {"id": first["connection"]["id"], "reply": False}
+    made, known = first["connection"], second["connection"]
+    assert (known["id"], known["reply"], known["new"]) == (made["id"], False, False) and made["new"]
+    assert made["sent"]["src"] == "192.0.2.200"
     third = explain("--pcap", capture, "--number", 3)
     assert rules(third) == [2] and third["packet"]["class"] == "ip6"
     assert "it has 3 packets" in explain("--pcap", capture, "--number", 4, code=1)

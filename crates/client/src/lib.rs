@@ -10,10 +10,12 @@
 //! [`policy_file`] reads policies without a daemon.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod connector;
 pub mod daemon_names;
 pub mod file;
 pub mod help;
+mod pcapng;
 pub mod policy_file;
 mod printer;
 mod regular_file;
@@ -24,8 +26,8 @@ mod sink;
 mod user_command;
 
 pub use connector::Connector;
-pub use printer::{left_out, rate_text};
+pub use printer::{left_out, rate_text, traced_text};
 pub use report::{failure, loaded};
 pub use runner::{CommandFailed, CommandRunner};
 pub use sink::{ColorChoice, OutputSink, SinkClosed};
-pub use user_command::{ApplyCommand, CommandAction, UsageError, UserCommand};
+pub use user_command::{ApplyCommand, CaptureCommand, CommandAction, UsageError, UserCommand};

@@ -1,5 +1,6 @@
 //! Runs commands: sends requests to the daemon and prints the answers.
 
+use crate::capture::{CaptureFailure, CaptureTarget, Captured, capture};
 use crate::connector::Connector;
 use crate::daemon_names;
 use crate::file::{self, FileContent, FileWriter, OpenError, WriteError, is_own_stream};
@@ -8,7 +9,7 @@ use crate::policy_file::{self, CompileCheck, PolicyFileError};
 use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
 use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
-use crate::user_command::{ApplyCommand, BatchCommand, CommandAction, UserCommand};
+use crate::user_command::{ApplyCommand, BatchCommand, CaptureCommand, CommandAction, UserCommand};
 use mmb_language::with_files;
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
@@ -30,7 +31,7 @@ pub struct CommandRunner<'a> {
     pub connect: &'a Connector<'a>,
     /// Takes answers, errors and notes.
     pub sink: &'a dyn OutputSink,
-    /// Returns whether the user has interrupted `monitor`, which has no end of its own; called a few times per second.
+    /// Returns whether the user has interrupted `monitor`, `trace` or `capture`, which have no end of their own; called a few times per second.
     pub is_interrupted: &'a dyn Fn() -> bool,
     /// Print JSON, even if the command does not ask for it.
     pub json: bool,
@@ -89,6 +90,12 @@ enum CommandError {
     Patterns { file: String, reason: String },
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error(transparent)]
+    Capture(#[from] CaptureFailure),
+    #[error(
+        "`capture` writes packets to a file: add -w FILE, or -w - for standard output (--json prints them)"
+    )]
+    NoCaptureFile,
     #[error("the answer contains no state of connections")]
     NotAState,
     #[error("`-` and /dev/fd are streams of a client process, which does not exist here; name a file")]
@@ -145,6 +152,7 @@ impl CommandRunner<'_> {
                     (self.connect)()?.follow(&request, self.is_interrupted, take)
                 })
             }
+            CommandAction::Capture(command) => self.capture(command, json),
             CommandAction::Apply(command) => self.apply(command, json),
             CommandAction::Batch(command) => self.batch(command, json),
             CommandAction::Save(name) => self.save(name, json),
@@ -226,6 +234,44 @@ impl CommandRunner<'_> {
         let request = Request::Batch { text: text.clone().into_owned(), dry_run: *dry_run };
         let request = attached(with_options(request, file, *confirm), files);
         self.show(SourceText::file(file, &text), true, json, |take| self.request(&request, take))
+    }
+
+    fn capture(
+        &self,
+        CaptureCommand { command, file }: &CaptureCommand,
+        json: bool,
+    ) -> Result<(), CommandError> {
+        let (source, request) = (SourceText::command(command), Request::Run(vec![command.clone()]));
+        let Some(name) = file else {
+            if !json {
+                return Err(CommandError::NoCaptureFile);
+            }
+            return self.show(source, false, json, |take| {
+                (self.connect)()?.follow(&request, self.is_interrupted, take)
+            });
+        };
+        let begun = || {
+            if !json {
+                self.sink.err(&format!(
+                    "capturing to {}; Ctrl-C ends it\n",
+                    if name == "-" { "standard output" } else { name.as_str() }
+                ));
+            }
+        };
+        let target = CaptureTarget { name, is_interrupted: self.is_interrupted, begun: &begun };
+        let Captured { packets, left_out, errors } = capture((self.connect)()?, &request, target)?;
+        if !errors.is_empty() {
+            return Err(self.refused(&errors, source, json));
+        }
+        let line = json!({ "captured": packets, "left_out": left_out, "file": name });
+        match (json, name == "-") {
+            (true, false) => print_json(self.sink, &line),
+            (true, true) => self.sink.err(&format!("{line}\n")),
+            (false, _) => {
+                self.sink.err(&format!("captured {}, left out {left_out}\n", counted(packets, "packet")));
+            }
+        }
+        Ok(())
     }
 
     fn save(&self, name: &str, json: bool) -> Result<(), CommandError> {

@@ -23,8 +23,10 @@ pub enum CommandAction {
     Apply(ApplyCommand),
     /// `batch [FILE]`
     Batch(BatchCommand),
-    /// `monitor`: a command of the rule language whose answer has no end of its own.
+    /// `monitor` and `trace`: commands of the rule language whose answers have no end of their own, or a late one.
     Monitor(String),
+    /// `capture … -w FILE`
+    Capture(CaptureCommand),
     /// `save FILE`
     Save(String),
     /// `save-state FILE`
@@ -39,6 +41,15 @@ pub enum CommandAction {
     Exit,
     /// An empty line or a comment.
     Nothing,
+}
+
+/// `capture … -w FILE`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureCommand {
+    /// The command without its file, in the words of the rule language.
+    pub command: String,
+    /// The file; `-` is standard output. None: packets are printed, as JSON.
+    pub file: Option<String>,
 }
 
 /// `apply FILE [--dry-run] [--confirm SECONDS] [--keep|--kill]`
@@ -72,11 +83,13 @@ impl CommandAction {
             CommandAction::Apply(ApplyCommand { file: name, .. })
             | CommandAction::Batch(BatchCommand { file: name, .. })
             | CommandAction::Save(name)
+            | CommandAction::Capture(CaptureCommand { file: Some(name), .. })
             | CommandAction::SaveState(name)
             | CommandAction::LoadState(name, _)
             | CommandAction::Check(name) => Some(name),
             CommandAction::Language(_)
             | CommandAction::Monitor(_)
+            | CommandAction::Capture(CaptureCommand { file: None, .. })
             | CommandAction::Help(_)
             | CommandAction::Exit
             | CommandAction::Nothing => None,
@@ -85,7 +98,7 @@ impl CommandAction {
 }
 
 /// Words with a dash that commands take; `-` is standard input or output.
-const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", KEEP, KILL, DRY_RUN, CONFIRM, VERBOSE];
+const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", KEEP, KILL, DRY_RUN, CONFIRM, VERBOSE, WRITE];
 
 /// Options of `apply`; those of connections also of `del`.
 const DRY_RUN: &str = "--dry-run";
@@ -94,6 +107,9 @@ const KILL: &str = "--kill";
 
 /// The option of `apply` and `batch` that has a value, a number of seconds.
 const CONFIRM: &str = "--confirm";
+
+/// The option of `capture` that a file follows.
+const WRITE: &str = "-w";
 
 /// The option of `load-state`.
 const VERBOSE: &str = "--verbose";
@@ -141,6 +157,15 @@ impl UserCommand {
             {
                 Ok(UserCommand { action: CommandAction::LoadState(file.clone(), true), json: false })
             }
+            [command, words @ ..] if command == "capture" && words.iter().any(|word| word == WRITE) => {
+                let at = words.iter().position(|word| word == WRITE).unwrap_or_default();
+                let Some((file, behind)) = words[at + 1..].split_first() else { return Err(usage(command)) };
+                let words: Vec<&str> = std::iter::once(command.as_str())
+                    .chain(words[..at].iter().chain(behind).map(String::as_str))
+                    .collect();
+                let capture = CaptureCommand { command: words.join(" "), file: Some(file.clone()) };
+                Ok(UserCommand { action: CommandAction::Capture(capture), json: false })
+            }
             // One word of the shell is one of the language, whatever it has in it.
             [command, list, file] if command == "patterns" => {
                 UserCommand::from_line(&format!("{command} {list} {}", file_word(file)))
@@ -178,7 +203,15 @@ impl UserCommand {
                 CommandAction::LoadState(file_name(first, file)?, true)
             }
             command if takes_file(command) => file_action(command, file_name(command, rest)?),
-            "monitor" => CommandAction::Monitor(line.trim().to_owned()),
+            "monitor" | "trace" => CommandAction::Monitor(line.trim().to_owned()),
+            "capture" => {
+                let (before, file) = match format!(" {rest}").split_once(" -w ") {
+                    Some((before, file)) => (before.to_owned(), Some(file.trim().to_owned())),
+                    None => (rest.to_owned(), None),
+                };
+                let file = file.map(|file| file_name(first, &file)).transpose()?;
+                CommandAction::Capture(CaptureCommand { command: format!("capture {}", before.trim()), file })
+            }
             _ => CommandAction::Language(line.trim().to_owned()),
         };
         Ok(UserCommand { action, json })

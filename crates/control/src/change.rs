@@ -117,6 +117,7 @@ impl ChangeRequest {
 pub(crate) fn is_change(command: &Command) -> bool {
     match command {
         Command::List { .. } | Command::Show(_) | Command::Monitor => false,
+        Command::Trace(_) | Command::Capture(_) => false,
         Command::Kill(_) | Command::Server(_) | Command::ClearCounters => false,
         // A rollback is a change of its own, when it is answered.
         Command::Confirm | Command::Rollback(..) | Command::History(_) | Command::Diff(..) => false,

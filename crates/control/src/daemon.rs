@@ -13,12 +13,13 @@ use crate::memory::{self, MemoryShortage};
 use crate::unconfirmed::UnconfirmedChange;
 use mmb_base::lock;
 use mmb_engine::{
-    CONNECTION_BYTES, Engine, OrderedServer, PortSpec, RuleCount, SavedState, ServerTraffic, UnknownServer,
+    CONNECTION_BYTES, Engine, OrderedServer, PacketSelector, PortSpec, RuleCount, SavedState, ServerTraffic,
+    UnknownFilterPort, UnknownServer,
 };
 use mmb_language::with_id;
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
-use mmb_policy::{Policy, PolicyDiff, Rule, RuleId, RuleStore, ServerCommand};
+use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleId, RuleStore, ServerCommand};
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
@@ -193,9 +194,17 @@ impl Daemon {
         self.engine.set_port_mtu(port, mtu);
     }
 
-    /// Has all flows that the host forwards decided again: its ports have changed.
+    /// Has all flows that the host forwards decided again: its ports have changed, or a client begins or ends to look at packets.
     pub fn renew_flows(&mut self) {
         self.engine.renew_flows();
+    }
+
+    /// Compiles a filter of packets.
+    ///
+    /// # Errors
+    /// A port that it names and that does not exist.
+    pub(crate) fn selector(&mut self, filter: &PacketFilter) -> Result<PacketSelector, UnknownFilterPort> {
+        self.engine.selector(filter)
     }
 
     /// Has the host forward no flow any more: the workers are about to end.

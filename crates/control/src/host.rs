@@ -48,6 +48,11 @@ pub trait Host: Send {
         None
     }
 
+    /// Returns why packets of this host cannot be traced and captured, if they cannot.
+    fn tap_refusal(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the packet threads by number.
     fn workers(&self) -> Vec<WorkerStatus>;
 }

@@ -23,6 +23,7 @@ pub mod limits;
 mod locate;
 pub mod memory;
 mod offload;
+pub mod packet_line;
 mod panic_guard;
 mod respond;
 pub mod server;

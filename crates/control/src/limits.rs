@@ -26,6 +26,8 @@ pub struct ServerLimits {
     pub small_request_bytes: usize,
     /// Clients that run `monitor` at the same time, of root and the daemon's own user, and again of other users.
     pub monitors: usize,
+    /// Clients that run `trace` or `capture` at the same time, likewise.
+    pub taps: usize,
     /// The time that a request may take to arrive, and a full buffer of an answer to be read,
     pub grace: Duration,
     /// and the bytes that a client must transfer for each second beyond that.
@@ -50,6 +52,7 @@ impl ServerLimits {
         pending_bytes: 256 << 20,
         small_request_bytes: 64 << 10,
         monitors: 16,
+        taps: 4,
         grace: Duration::from_secs(10),
         bytes_per_s: 64 << 10,
     };
@@ -83,11 +86,17 @@ pub(crate) struct BudgetPools {
     pub(crate) pending: Budget,
     /// Clients that run `monitor`.
     pub(crate) monitors: Budget,
+    /// Clients that run `trace` or `capture`.
+    pub(crate) taps: Budget,
 }
 
 impl BudgetPools {
     pub(crate) fn new(limits: &ServerLimits) -> BudgetPools {
-        BudgetPools { pending: Budget::new(limits.pending_bytes), monitors: Budget::new(limits.monitors) }
+        BudgetPools {
+            pending: Budget::new(limits.pending_bytes),
+            monitors: Budget::new(limits.monitors),
+            taps: Budget::new(limits.taps),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod connection_answers;
 mod history_answers;
+mod packet_answers;
 mod pending;
 mod rates;
 mod server_answers;
@@ -58,6 +59,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) author: Author,
     /// The number of clients that may still run `monitor`.
     pub(crate) monitors: &'a Budget,
+    /// The number of clients that may still run `trace` or `capture`.
+    pub(crate) taps: &'a Budget,
 }
 
 /// The requests that a client sends after those that are being answered.
@@ -329,6 +332,8 @@ impl Responder<'_> {
             Command::Diff(..) => Topic::Diff,
             Command::Confirm => return self.confirm(),
             Command::Rollback(version, deletion) => return self.rollback(*version, *deletion, end),
+            Command::Trace(_) => Topic::Trace,
+            Command::Capture(_) => Topic::Capture,
             Command::Kill(filter) => return self.kill(filter),
             Command::Server(command) => return self.order_server(command),
             Command::ClearCounters => {
@@ -360,6 +365,8 @@ impl Responder<'_> {
             Command::Monitor => return self.monitor(),
             Command::History(last) => return self.history(*last),
             Command::Diff(from, to) => return self.difference(*from, *to),
+            Command::Trace(request) => return self.trace(request),
+            Command::Capture(request) => return self.capture(request),
             Command::Show(show) => {
                 if status::has_counters(*show) {
                     self.fold_counters();

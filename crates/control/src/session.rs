@@ -64,6 +64,7 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, set_idle:
             queue: context.queue,
             author: context.author,
             monitors: &context.pools.monitors,
+            taps: &context.pools.taps,
         };
         let answered =
             write_answer(stream, context, |out| respond(&request_context, batch, &mut following, out));

@@ -181,7 +181,7 @@ fn same(bytes: &Option<TappedBytes>, expected: &[u8]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn a_tap_sees_what_came_and_what_became_of_it_and_changes_nothing(

@@ -8,6 +8,7 @@ mod constraint;
 mod edit;
 pub(crate) mod filter;
 mod host;
+pub(crate) mod look;
 mod packet_class;
 mod regex;
 pub(crate) mod stream;

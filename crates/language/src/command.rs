@@ -3,7 +3,7 @@
 use mmb_policy::policy::{Policy, PolicyError};
 use mmb_policy::rule::{Rule, RuleId};
 use mmb_policy::setting_table::Setting;
-use mmb_policy::{ConnectionFilter, PatternList, ServerCommand};
+use mmb_policy::{ConnectionFilter, PacketFilter, PatternList, ServerCommand};
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,10 @@ pub enum Command {
     Server(ServerCommand),
     /// `monitor`
     Monitor,
+    /// `trace FILTER…`
+    Trace(Box<TraceRequest>),
+    /// `capture FILTER…`
+    Capture(Box<CaptureRequest>),
     /// `clear counters`
     ClearCounters,
     /// `confirm`
@@ -78,6 +82,57 @@ pub struct Replacement {
     pub stateful: Result<Rule, String>,
     /// `--kill`: the connections of the rule end.
     pub kill: bool,
+}
+
+/// What `trace` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// The packets.
+    pub filter: PacketFilter,
+    /// How many.
+    pub count: Option<u32>,
+}
+
+/// What `capture` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureRequest {
+    /// The packets.
+    pub filter: PacketFilter,
+    /// The points of their way; several may be given. None: where they are received and where they are sent, or with a reason where they
+    /// are dropped.
+    pub points: CapturePoints,
+    /// Only packets that are dropped for the reason of this name.
+    pub reason: Option<String>,
+    /// How many.
+    pub count: Option<u32>,
+    /// The most bytes of a packet.
+    pub snaplen: Option<u32>,
+}
+
+/// Points of a packet's way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CapturePoints {
+    /// Where packets are received.
+    pub rx: bool,
+    /// Where they are sent.
+    pub tx: bool,
+    /// Where they are dropped.
+    pub drop: bool,
+}
+
+impl CaptureRequest {
+    /// The points, of which there is one at least.
+    pub fn points(&self) -> CapturePoints {
+        match self.points {
+            CapturePoints { rx: false, tx: false, drop: false } if self.reason.is_some() => {
+                CapturePoints { drop: true, ..CapturePoints::default() }
+            }
+            CapturePoints { rx: false, tx: false, drop: false } => {
+                CapturePoints { rx: true, tx: true, drop: false }
+            }
+            points => points,
+        }
+    }
 }
 
 /// The subjects of `show`.
@@ -188,6 +243,8 @@ impl Command {
             Command::Kill(_) => "conn",
             Command::Server(_) => "server",
             Command::Monitor => "monitor",
+            Command::Trace(_) => "trace",
+            Command::Capture(_) => "capture",
             Command::ClearCounters => "clear",
             Command::Confirm => "confirm",
             Command::Rollback(..) => "rollback",
@@ -234,6 +291,8 @@ impl Command {
             | Command::Kill(_)
             | Command::Server(_)
             | Command::Monitor
+            | Command::Trace(_)
+            | Command::Capture(_)
             | Command::ClearCounters
             | Command::Confirm
             | Command::Rollback(..)

@@ -1,6 +1,7 @@
 //! Completion: the words that may stand at a place of an unfinished command.
 
 use crate::filter::TERMS;
+use crate::parser::look::option_help;
 use crate::phrase;
 use crate::position;
 use crate::position::Expect;
@@ -168,6 +169,7 @@ pub(crate) fn attribute_help(word: &str) -> &'static str {
     match word {
         "id" => "the rule's number, 1 to 4294967295; without it the next one",
         "prio" => "the rule's priority, 0 (best) to 4294967295; without it 100",
+        "count" | "snaplen" | "reason" => option_help(word),
         "draining" => "matches no packets: only the connections that the rule has made keep it",
         _ => "a name for people",
     }
@@ -240,6 +242,11 @@ mod tests {
         assert_eq!(texts("conn kill rule "), ["3", "34"]);
         assert_eq!(texts("del 3 "), ["--kill", "--keep"]);
         assert_eq!(texts("mon"), ["monitor"]);
+        assert_eq!(texts("trace tcp-dport 80 c"), ["ct", "count"]);
+        assert_eq!(texts("trace in "), ["lan", "wan"]);
+        assert_eq!(texts("trace all count "), [""; 0]);
+        assert_eq!(texts("capture tcp-syn at "), ["rx", "tx", "drop"]);
+        assert_eq!(texts("capture at rx sn"), ["snaplen"]);
         assert_eq!(
             texts("set "),
             [

@@ -69,6 +69,7 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::File => give("<FILE>", "the name of a file"),
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::AttributeValue("name") => give("<WORD>", "a name of at most 64 bytes"),
+        Expect::AttributeValue("reason") => give("<REASON>", attribute_help("reason")),
         Expect::AttributeValue(word) => give("<N>", attribute_help(word)),
         Expect::All => give("all", "every IP packet"),
         Expect::Bang(help) => give("!", help),

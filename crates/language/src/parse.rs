@@ -249,6 +249,7 @@ impl<'a> CommandIter<'a> {
                     .map(|filter| Command::Show(Show::Connections { filter, verbose })),
                 CommandSyntax::Streams(filter, verbose) => check::filter::check(&filter, &mut report)
                     .map(|filter| Command::Show(Show::Streams { filter, verbose })),
+                CommandSyntax::Look(look) => check::look::check(&look, &mut report),
                 CommandSyntax::Kill(filter) => check::filter::check(&filter, &mut report).map(Command::Kill),
                 // A file is read only for a command without errors.
                 CommandSyntax::Patterns(_) if report.errors.len() > before => None,

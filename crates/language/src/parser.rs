@@ -4,6 +4,7 @@
 //! that begins something (a field, a target, `!`) and goes on, so that one line can have several errors.
 
 pub(crate) mod filter;
+pub(crate) mod look;
 mod remedy;
 pub(crate) mod rule;
 pub(crate) mod server;
@@ -42,7 +43,7 @@ pub(crate) fn parse<'t>(
     errors: &mut Errors,
     errors_before: usize,
 ) -> Option<CommandSyntax<'t>> {
-    Parser { tokens, at: 0, errors, errors_before }.command()
+    Parser { tokens, at: 0, errors, errors_before, options: &[] }.command()
 }
 
 struct Parser<'t, 'a, 'e> {
@@ -52,6 +53,8 @@ struct Parser<'t, 'a, 'e> {
     errors: &'e mut Errors,
     /// The number of errors that are not of this command.
     errors_before: usize,
+    /// In a filter of packets: the words that may stand behind its constraints.
+    options: &'static [&'static str],
 }
 
 impl<'t, 'a> Parser<'t, 'a, '_> {
@@ -124,6 +127,8 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Clear => self.clear()?,
             Verb::Patterns => self.patterns()?,
             Verb::Server => CommandSyntax::Other(self.server()?),
+            Verb::Trace => self.look(false),
+            Verb::Capture => self.look(true),
             _ => CommandSyntax::Other(self.simple(info)?),
         };
         self.end(info)?;
@@ -161,7 +166,9 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 Command::Rollback(version, self.deletion())
             }
             Verb::Add | Verb::AddStateful | Verb::Replace | Verb::Show => return None,
-            Verb::Conn | Verb::Clear | Verb::Patterns | Verb::Server => return None,
+            Verb::Conn | Verb::Clear | Verb::Patterns | Verb::Server | Verb::Trace | Verb::Capture => {
+                return None;
+            }
             Verb::Apply | Verb::Batch | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
                 let span = self.last_span();
                 let message =

@@ -9,6 +9,7 @@ use crate::filter;
 use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::parser::filter::{SUMMARY, VERBOSE};
+use crate::parser::look::{CAPTURE_OPTIONS, POINTS, TRACE_OPTIONS, option_help};
 use crate::parser::rule::WEIGHT;
 use crate::parser::server::{BECAUSE, IN, ORDERS};
 use crate::setting;
@@ -196,6 +197,8 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             _ => vec![Expect::End],
         },
         Argument::Setting => setting_expectations(rest),
+        Argument::Trace => look_expectations(rest, TRACE_OPTIONS, false),
+        Argument::Capture => look_expectations(rest, CAPTURE_OPTIONS, true),
         Argument::Rule => {
             let mut walk = PositionWalk::new(info.verb == verb::Verb::AddStateful);
             for token in rest {
@@ -328,6 +331,49 @@ fn filter_expectations(tokens: &[Token<'_>], last: Option<Expect>) -> Vec<Expect
         Some(_) => vec![Expect::RuleId],
     }
 }
+
+/// The words that may follow in `trace`, or in `capture`, which names a file.
+fn look_expectations(
+    tokens: &[Token<'_>],
+    options: &'static [&'static str],
+    names_file: bool,
+) -> Vec<Expect> {
+    let mut walk = PositionWalk::new(false);
+    let mut waiting = None;
+    for token in tokens {
+        if waiting.take().is_some() {
+            continue;
+        }
+        let option = options.iter().copied().chain(names_file.then_some(FILE_OPTION));
+        let option = option.into_iter().find(|option| *option == token.word());
+        match option.filter(|_| walk.may_end()) {
+            Some(option) => {
+                waiting = Some(option);
+                walk.state = PositionState::Between;
+            }
+            None => walk.step(&token.kind),
+        }
+    }
+    match waiting {
+        Some(FILE_OPTION) => return vec![Expect::File],
+        Some("at") => return vec![Expect::Choice(POINTS)],
+        Some(option) => return vec![Expect::AttributeValue(option)],
+        None => {}
+    }
+    let mut expects = walk.expects();
+    expects.retain(|expect| !matches!(expect, Expect::Attribute(_) | Expect::Target(_)));
+    if walk.may_end() {
+        expects.extend(options.iter().map(|option| Expect::Word(option, option_help(option))));
+        if names_file {
+            expects.push(Expect::Word(FILE_OPTION, "the file; - is standard output"));
+        }
+        expects.push(Expect::End);
+    }
+    expects
+}
+
+/// Names the file of `capture`. It is an option of the client.
+const FILE_OPTION: &str = "-w";
 
 fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     let mut begun = "";
@@ -506,6 +552,23 @@ impl PositionWalk {
                 self.all |= word == "all" && !self.targeted;
                 PositionState::Between
             }
+        }
+    }
+
+    /// Whether the constraints may end here.
+    fn may_end(&self) -> bool {
+        match self.state {
+            PositionState::Between => true,
+            PositionState::Field(info) => info.values != ValueKind::Port,
+            PositionState::Attribute(_)
+            | PositionState::Bang
+            | PositionState::HeaderName(..)
+            | PositionState::Header(_)
+            | PositionState::Cond(_)
+            | PositionState::Set(..)
+            | PositionState::Target(..)
+            | PositionState::Weight(..)
+            | PositionState::Selection(_) => false,
         }
     }
 

@@ -4,7 +4,7 @@
 
 pub(crate) mod value;
 
-use crate::command::Command;
+use crate::command::{CaptureRequest, Command};
 use crate::diagnostic::TextSpan;
 use crate::filter::TermInfo;
 use crate::target::info::TargetSyntax;
@@ -26,6 +26,8 @@ pub(crate) enum CommandSyntax<'t> {
     Kill(FilterSyntax<'t>),
     /// `patterns`, whose file is still to be read.
     Patterns(PatternsSyntax<'t>),
+    /// `trace` and `capture`
+    Look(LookSyntax<'t>),
     /// A command that the parser understood wholly.
     Other(Command),
 }
@@ -37,6 +39,17 @@ pub(crate) struct PatternsSyntax<'t> {
     pub(crate) file: &'t str,
     /// The place of the file's name.
     pub(crate) span: TextSpan,
+}
+
+/// `[CONSTRAINT…] [OPTION VALUE]…`
+#[derive(Debug)]
+pub(crate) struct LookSyntax<'t> {
+    /// Its constraints, in a rule without targets.
+    pub(crate) filter: RuleSyntax<'t>,
+    /// The command is `capture`.
+    pub(crate) captures: bool,
+    /// The options; the filter is still to be checked.
+    pub(crate) options: CaptureRequest,
 }
 
 /// `[WORD VALUE]…`, connections.

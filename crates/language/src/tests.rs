@@ -177,3 +177,43 @@ fn any_text() -> impl Strategy<Value = String> {
         format!("{}{}", if add { "add " } else { "" }, words.join(separator))
     })
 }
+
+#[test]
+fn printed_filters_of_packets_parse_to_themselves() {
+    for text in [
+        "trace",
+        "trace all count 7",
+        "trace in lan ip-saddr 10.0.0.0/8 ! tcp-syn count 1000",
+        "trace tcp-syn count 3",
+        "capture",
+        "capture all",
+        "capture tcp-opt-mss at rx at drop reason rule count 9 snaplen 96",
+        "capture ! ip-mf at tx",
+    ] {
+        match parse_command(text) {
+            Ok((command @ (Command::Trace(_) | Command::Capture(_)), _)) => {
+                assert_eq!(command.to_string(), text);
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    // Options may stand anywhere, and constraints are in the words of rules.
+    let parsed = |text| parse_command(text).map(|(command, _)| command.to_string()).unwrap_or_default();
+    assert_eq!(parsed("mmb trace count 2 tcp-dport http"), "trace tcp-dport 80 count 2");
+    assert_eq!(parsed("capture at drop udp-dport {53, 67} # why"), "capture udp-dport {53, 67} at drop");
+}
+
+#[test]
+fn places_are_chosen_by_reason() {
+    let points = |text| match parse_command(text) {
+        Ok((Command::Capture(request), _)) => {
+            let points = request.points();
+            (points.rx, points.tx, points.drop)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(points("capture"), (true, true, false));
+    assert_eq!(points("capture reason rule"), (false, false, true));
+    assert_eq!(points("capture reason rule at rx"), (true, false, false));
+    assert_eq!(points("capture at tx"), (false, true, false));
+}

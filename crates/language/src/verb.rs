@@ -36,6 +36,10 @@ pub enum Verb {
     Server,
     /// `monitor`
     Monitor,
+    /// `trace`
+    Trace,
+    /// `capture`
+    Capture,
     /// `clear`
     Clear,
     /// `apply`, carried out around the language by the shell and the binary.
@@ -91,6 +95,10 @@ pub enum Argument {
     Versions,
     /// A version or nothing, and `--kill`, `--keep` or nothing.
     Rollback,
+    /// A filter of packets, and options of `trace`.
+    Trace,
+    /// A filter of packets, and options of `capture`.
+    Capture,
     /// A file's name.
     File,
     /// A file's name, or nothing for standard input.
@@ -255,6 +263,22 @@ pub static COMMANDS: &[CommandInfo] = &[
         Argument::None,
         false,
         "reports each connection that is made or ends, and the reason, until it is stopped",
+    ),
+    command(
+        "trace",
+        Verb::Trace,
+        "[CONSTRAINT…] [count N]",
+        Argument::Trace,
+        false,
+        "shows live packets and what each stage does to them: rules, connection, edits, verdict; the constraints select packets as they were received",
+    ),
+    command(
+        "capture",
+        Verb::Capture,
+        "[CONSTRAINT…] [at rx|tx|drop] [reason REASON] [count N] [snaplen N] -w FILE",
+        Argument::Capture,
+        false,
+        "writes live packets to a pcapng file (-: standard output), with comments that tell rules, connection and drop reason",
     ),
     command(
         "clear",

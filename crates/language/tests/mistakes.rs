@@ -10,7 +10,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "fush",
         &[
             "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `replace`, `del`, `flush`, `list`, \
-        `show`, `enable`, `disable`, `set`, `patterns`, `conn`, `server`, `monitor` or `clear`; did you mean `flush`?",
+        `show`, `enable`, `disable`, `set`, `patterns`, `confirm`, `rollback`, `history`, `diff`, `conn`, `server`, `monitor`, `trace`, `capture` or `clear`; did you mean `flush`?",
         ],
     ),
     ("", &["1: nothing to do; expected a command"]),
@@ -552,6 +552,46 @@ const TABLE: &[(&str, &[&str])] = &[
     ("clear counter", &["7: `counter` cannot be cleared; expected `counters`; did you mean `counters`?"]),
     ("clear counters 5", &["16: nothing more follows `clear counters`; expected the end of the command"]),
     ("monitor all", &["9: nothing follows `monitor`; expected the end of the command"]),
+    // Filters of packets.
+    (
+        "trace tcp-dport 80 cuont 5",
+        &["20: unknown word `cuont`; expected a field, `!`, `count`; did you mean `count`?"],
+    ),
+    (
+        "trace tcp-dprt 80",
+        &["7: unknown word `tcp-dprt`; expected a field, `!`, `count`; did you mean `tcp-dport`?"],
+    ),
+    ("trace count", &["12: the number behind `count` is missing; expected a number 1 to 1000000000"]),
+    ("trace count 0", &["13: `0` is no `count`; expected a number 1 to 1000000000"]),
+    (
+        "trace ip-proto udp tcp-dport 80",
+        &[
+            "20: this filter can never match: `tcp-dport 80` is about TCP packets, which `ip-proto udp` excludes",
+        ],
+    ),
+    (
+        "trace ct new",
+        &[
+            "7: `ct` is about the connection of a packet: here constraints are about packets as they are received",
+        ],
+    ),
+    (
+        "capture stream \"a\"",
+        &[
+            "9: `stream` is about the bytes of a connection: here constraints are about packets as they are received",
+        ],
+    ),
+    (
+        "capture at rxx",
+        &["12: `rxx` is no point of a packet's way; expected `rx`, `tx` or `drop`; did you mean `rx`?"],
+    ),
+    ("capture all snaplen 9", &["21: `9` is no `snaplen`; expected a number 14 to 16384"]),
+    ("capture reason", &["15: a drop reason is missing; expected a name as `show errors` has them"]),
+    ("capture count 1 count 2", &["17: `count` is given twice"]),
+    (
+        "capture tcp-dport 80 drop",
+        &["22: unknown word `drop`; expected a field, `!`, `at`, `reason`, `count` or `snaplen`"],
+    ),
     (
         "list --terze",
         &[

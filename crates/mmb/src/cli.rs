@@ -118,6 +118,10 @@ pub(crate) enum CliCommand {
     Server(CommandWords),
     /// `monitor`
     Monitor(CommandWords),
+    /// `trace`
+    Trace(CommandWords),
+    /// `capture`
+    Capture(CommandWords),
     /// `clear`
     Clear(CommandWords),
     /// `save-state`

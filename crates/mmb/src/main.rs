@@ -89,6 +89,8 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Server(words) => ("server", words.words),
         CliCommand::Clear(words) => ("clear", words.words),
         CliCommand::Monitor(words) => ("monitor", words.words),
+        CliCommand::Trace(words) => ("trace", words.words),
+        CliCommand::Capture(words) => ("capture", words.words),
         CliCommand::SaveState(state) => ("save-state", vec![state.file]),
         CliCommand::LoadState(LoadStateArgs { file, verbose: false }) => ("load-state", vec![file]),
         CliCommand::LoadState(LoadStateArgs { file, verbose: true }) => {

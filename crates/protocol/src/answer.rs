@@ -8,6 +8,7 @@ mod counters;
 mod history;
 mod log;
 mod offload;
+mod packets;
 mod rates;
 mod servers;
 
@@ -22,6 +23,10 @@ pub use counters::{
 pub use history::{DiffVersions, DifferenceLine, DifferenceSign, HistoryLine, UnconfirmedLine};
 pub use log::{LogLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
+pub use packets::{
+    CapturedLine, EditedFieldLine, EndLine, HeadersLine, OutcomeLine, TapLine, TracedConnectionLine,
+    TracedLine, TracedRuleLine,
+};
 pub use rates::{
     ConnectionRate, DropRate, MomentLine, PortRate, Rate, RateLine, RateLines, RuleRate, WorkerRate,
 };
@@ -102,7 +107,13 @@ pub enum Answer {
     Log(LogLine),
     /// Packets that a rule did not tell of.
     Suppressed(SuppressedLine),
-    /// The number of events that were lost because this client read too slowly.
+    /// What `trace` or `capture` looks at, before the first packet.
+    Tap(TapLine),
+    /// A packet that `trace` saw.
+    Traced(Box<TracedLine>),
+    /// A packet that `capture` saw.
+    Captured(Box<CapturedLine>),
+    /// The number of events, or of packets, that were lost because this client read too slowly.
     Lost(u64),
     /// The numbers of connections whose rules were removed or replaced.
     Affected(AffectedLine),
@@ -198,6 +209,10 @@ pub enum Topic {
     History,
     /// `diff`
     Diff,
+    /// `trace`
+    Trace,
+    /// `capture`
+    Capture,
 }
 
 /// A rule in force.

@@ -8,7 +8,7 @@ use crate::lines::LineBuffer;
 use crate::runtime::Runtime;
 use crate::sys::{CliClientState, LogLevel, MainThread, VppCommand};
 use crate::typed;
-use mmb_client::{CommandAction, CommandFailed, OutputSink, SinkClosed, UsageError, UserCommand};
+use mmb_client::{CommandFailed, OutputSink, SinkClosed, UsageError, UserCommand};
 use mmb_language::verb::COMMANDS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +73,7 @@ pub(crate) fn run_logged(main: MainThread, number: usize, rest: &[u8]) -> Result
 fn run(main: MainThread, verb: &str, rest: &str) -> Result<(), String> {
     let runtime = Runtime::running().ok_or("mmb has not started")?;
     let command = UserCommand::from_line(&format!("{verb} {rest}")).map_err(|UsageError(what)| what)?;
-    let watches = matches!(command.action, CommandAction::Monitor(_));
+    let watches = verb == "monitor";
     if watches && !main.may_suspend() {
         return Err(format!("VPP would stand still meanwhile; {}", elsewhere(runtime)));
     }

@@ -84,6 +84,12 @@ impl Host for VppHost {
         }
     }
 
+    fn tap_refusal(&self) -> Option<&'static str> {
+        Some(
+            "VPP shows packets by itself: `trace add` tells what mmb's nodes do to them, and `pcap trace` captures them",
+        )
+    }
+
     fn workers(&self) -> Vec<WorkerStatus> {
         let cores = self.cores.get();
         let core = |worker| cores.and_then(|cores| cores.get(worker).copied().flatten());

@@ -5,6 +5,7 @@ use super::connection_listing::{self, ConnectionListing};
 use super::history_listing::{self, HistoryListing};
 use super::log_listing;
 use super::offload::OffloadListing;
+use super::packet_listing::traced_text;
 use super::rates::show_rates;
 use super::server_listing;
 use super::stream_listing::{self, StreamListing};
@@ -70,6 +71,8 @@ enum HumanSection {
     Connections(ConnectionListing),
     Streams(StreamListing),
     History(HistoryListing),
+    /// Packets, each printed at once.
+    Packets,
     /// Each line is printed at once.
     Unbuffered,
 }
@@ -140,6 +143,18 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Suppressed(line), _) => log_listing::suppressed(&mut self.screen, &line),
             (Answer::Summary(line), _) => connection_listing::summary(&mut self.screen, &line),
             (Answer::Event(line), _) => connection_listing::event(&mut self.screen, &line),
+            (Answer::Tap(line), _) => {
+                let count = counted(line.count.into(), "packet");
+                self.screen.sink().err(&format!("tracing up to {count}; Ctrl-C ends it\n"));
+            }
+            (Answer::Traced(line), _) => {
+                self.screen.text(&traced_text(&line, None));
+                self.screen.text("\n");
+                self.screen.flush();
+            }
+            (Answer::Lost(packets), HumanSection::Packets) => {
+                self.screen.text(&format!("… {} left out\n\n", counted(packets, "packet")));
+            }
             (Answer::Lost(events), _) => {
                 self.screen.text(&format!("… {} lost\n", counted(events, "event")));
             }
@@ -319,7 +334,7 @@ impl HumanPrinter<'_> {
     fn finish_section(&mut self) {
         let screen = &mut self.screen;
         match std::mem::replace(&mut self.section, HumanSection::None) {
-            HumanSection::None | HumanSection::Unbuffered => {}
+            HumanSection::None | HumanSection::Packets | HumanSection::Unbuffered => {}
             HumanSection::Connections(listing) => listing.end(screen),
             HumanSection::Streams(listing) => listing.end(screen),
             HumanSection::History(listing) => listing.end(screen),
@@ -397,6 +412,7 @@ impl HumanSection {
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),
             Topic::History => HumanSection::History(HistoryListing::default()),
+            Topic::Trace | Topic::Capture => HumanSection::Packets,
             Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version | Topic::Diff => {
                 HumanSection::Unbuffered
             }

@@ -143,6 +143,9 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::StreamEvent(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Log(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Suppressed(line), JsonSection::Events) => self.write_line(&json!(line)),
+            (Answer::Tap(line), JsonSection::Events) => self.write_line(&json!({ "tap": line })),
+            (Answer::Traced(line), JsonSection::Events) => self.write_line(&json!(line)),
+            (Answer::Captured(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::StreamSummary(line), JsonSection::Summary(summary)) => *summary = json!(line),
@@ -327,7 +330,7 @@ impl JsonSection {
             Topic::History => JsonSection::Array { name: "history", is_open: false, former: None },
             Topic::Diff => JsonSection::Diff(JsonDiff::default()),
             Topic::ConnSummary | Topic::StreamSummary => JsonSection::Summary(Value::Null),
-            Topic::Monitor => JsonSection::Events,
+            Topic::Monitor | Topic::Trace | Topic::Capture => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new(), None),
             Topic::Ports => JsonSection::Ports(Vec::new()),
             Topic::Errors => JsonSection::Errors {

@@ -111,7 +111,7 @@ impl Responder<'_> {
             let rate = |way: usize| rate(packets[way], bytes[way], moment);
             let connection = connection_line(&info, false);
             let line = ConnectionRate { forward: rate(0), reply: rate(1), connection };
-            self.send(&Answer::Rate(RateLine::Connection(line)))?;
+            self.send(&Answer::Rate(RateLine::Connection(Box::new(line))))?;
         }
         Ok(Ok(()))
     }

@@ -188,7 +188,7 @@ pub(super) fn check(
     if !possible(&all) {
         let core = thin_out(all);
         let at = core.last().and_then(|fact| span_of(fact, syntax, matches));
-        let message = format!("this rule can never match: {}", reason(&core));
+        let message = format!("{} can never match: {}", subject(syntax), reason(&core));
         report.error(Diagnostic::new(at.unwrap_or_default(), message));
         return;
     }
@@ -222,7 +222,7 @@ fn states(syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Diagnostic> {
         return None;
     };
     let at = syntax.matches.get(last).map_or(TextSpan::default(), |m| m.span);
-    Some(Diagnostic::new(at, format!("this rule can never match: {reason}")))
+    Some(Diagnostic::new(at, format!("{} can never match: {reason}", subject(syntax))))
 }
 
 /// Returns whether a rule is so plain that it needs no analysis: each constraint gives values of a field that has its full range
@@ -443,6 +443,11 @@ fn opposites(facts: &[&Fact<'_>]) -> bool {
             .filter_map(|fact| fact.source)
             .any(|m| !m.negated && m.field == no.field && m.test == no.test)
     })
+}
+
+/// What the constraints are of, for messages: a filter of packets has no targets.
+fn subject(syntax: &RuleSyntax<'_>) -> &'static str {
+    if syntax.targets.is_empty() { "this filter" } else { "this rule" }
 }
 
 /// The reason why a smallest set of facts is impossible, as a text for people.

@@ -87,8 +87,16 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
+    /// What may follow constraints.
+    pub(super) fn expected_next(&self) -> String {
+        match self.options {
+            [] => "a field, `!` or a target".to_owned(),
+            options => format!("a field, `!`, {}", list(options.iter().copied())),
+        }
+    }
+
     /// Skips to what may begin a constraint or a target.
-    fn recover(&mut self) {
+    pub(super) fn recover(&mut self) {
         loop {
             match &self.peek().kind {
                 TokenKind::End | TokenKind::Bang => return,
@@ -178,7 +186,7 @@ impl<'t> Parser<'t, '_, '_> {
         None
     }
 
-    fn all(&mut self, rule: &mut RuleSyntax<'_>) {
+    pub(super) fn all(&mut self, rule: &mut RuleSyntax<'_>) {
         let span = self.next().span;
         if rule.all.is_some() {
             self.error(Diagnostic::new(span, "`all` is given twice"));
@@ -189,7 +197,7 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// `[!] FIELD [[COND] VALUE]`
-    fn constraint(&mut self, rule: &mut RuleSyntax<'t>) {
+    pub(super) fn constraint(&mut self, rule: &mut RuleSyntax<'t>) {
         let start = self.peek().span;
         let mut negated = false;
         if self.peek().kind == TokenKind::Bang {
@@ -321,7 +329,9 @@ impl<'t> Parser<'t, '_, '_> {
         let token = self.peek();
         match &token.kind {
             TokenKind::Word(_) if info.values == ValueKind::Port => {}
-            TokenKind::Word(word) if unknown::ends_value(info, word) => return Some(None),
+            TokenKind::Word(word) if unknown::ends_value(info, word) || self.options.contains(&&**word) => {
+                return Some(None);
+            }
             TokenKind::Word(word) if !value::looks_like_value(info, word) => {
                 self.unknown_value(info, word, token.span);
                 return None;
@@ -335,7 +345,7 @@ impl<'t> Parser<'t, '_, '_> {
 
     /// Reports a word that is neither a value of the field nor the beginning of something else.
     fn unknown_value(&mut self, info: &FieldInfo, word: &str, span: TextSpan) {
-        let mut expected = "a field, `!` or a target".to_owned();
+        let mut expected = self.expected_next();
         if info.values != ValueKind::Nothing {
             expected = format!("{}, {expected}", value::expectation(info));
         }

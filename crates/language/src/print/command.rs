@@ -2,10 +2,10 @@
 
 use super::value::{Printed, bytes};
 use super::{Print, with_id};
-use crate::command::{Command, Deletion, Replacement, Show};
+use crate::command::{CapturePoints, Command, Deletion, Replacement, Show};
 use crate::lexer::is_word;
 use crate::verb::SHOWS;
-use mmb_policy::{ConnectionFilter, PatternList};
+use mmb_policy::{ConnectionFilter, PacketFilter, PatternList};
 
 impl std::fmt::Display for Command {
     /// The canonical text, which parses to the same command.
@@ -15,10 +15,10 @@ impl std::fmt::Display for Command {
             Command::Del(id) => write!(f, "del {id}"),
             Command::DelKill(id) => write!(f, "del {id} --kill"),
             Command::DelKeep(id) => write!(f, "del {id} --keep"),
-            Command::DelNamed(name, deletion) => write!(f, "del name {name}{}", option(*deletion)),
+            Command::DelNamed(name, deletion) => write!(f, "del name {name}{}", deletion_option(*deletion)),
             Command::Confirm => f.write_str("confirm"),
             Command::Rollback(version, deletion) => {
-                write!(f, "rollback{}{}", number(*version), option(*deletion))
+                write!(f, "rollback{}{}", number(*version), deletion_option(*deletion))
             }
             Command::History(last) => write!(f, "history{}", number(*last)),
             Command::Diff(from, to) => write!(f, "diff{}{}", number(*from), number(*to)),
@@ -44,11 +44,27 @@ impl std::fmt::Display for Command {
             }
             Command::ClearCounters => f.write_str("clear counters"),
             Command::Monitor => f.write_str("monitor"),
+            Command::Trace(request) => {
+                f.write_str("trace")?;
+                packet_filter(f, &request.filter)?;
+                option(f, "count", request.count.as_ref())
+            }
+            Command::Capture(request) => {
+                f.write_str("capture")?;
+                packet_filter(f, &request.filter)?;
+                let CapturePoints { rx, tx, drop } = request.points;
+                for (point, is_given) in [("rx", rx), ("tx", tx), ("drop", drop)] {
+                    option(f, "at", is_given.then_some(&point))?;
+                }
+                option(f, "reason", request.reason.as_ref())?;
+                option(f, "count", request.count.as_ref())?;
+                option(f, "snaplen", request.snaplen.as_ref())
+            }
         }
     }
 }
 
-fn option(deletion: Deletion) -> &'static str {
+fn deletion_option(deletion: Deletion) -> &'static str {
     match deletion {
         Deletion::Plain => "",
         Deletion::Kill => " --kill",
@@ -65,6 +81,23 @@ fn print_replacement(f: &mut std::fmt::Formatter<'_>, replacement: &Replacement)
     let text = replacement.either().map(|rule| rule.text().to_string()).unwrap_or_default();
     let (_, rest) = text.split_once(' ').unwrap_or_default();
     write!(f, "replace {} {rest}{}", replacement.id, if replacement.kill { " --kill" } else { "" })
+}
+
+/// The constraints of a filter, each behind a blank.
+fn packet_filter(f: &mut std::fmt::Formatter<'_>, filter: &PacketFilter) -> std::fmt::Result {
+    if filter.all {
+        f.write_str(" all")?;
+    }
+    filter.matches.iter().try_for_each(|constraint| write!(f, " {}", constraint.text()))
+}
+
+/// An option and its value, if it is given.
+fn option(
+    f: &mut std::fmt::Formatter<'_>,
+    name: &str,
+    value: Option<&impl std::fmt::Display>,
+) -> std::fmt::Result {
+    value.map_or(Ok(()), |value| write!(f, " {name} {value}"))
 }
 
 /// The command that reads a list.

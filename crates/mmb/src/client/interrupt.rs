@@ -1,4 +1,4 @@
-//! Ctrl-C during `monitor`: it ends the command. At other times it ends the program.
+//! Ctrl-C during `monitor`, `trace` and `capture`: it ends the command. At other times it ends the program.
 
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;

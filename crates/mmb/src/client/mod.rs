@@ -68,9 +68,10 @@ fn runner<'a>(connect: &'a Connector<'a>, json: bool) -> CommandRunner<'a> {
     }
 }
 
-/// Runs a command, which may come from line `line` of standard input. Ctrl-C ends `monitor`.
+/// Runs a command, which may come from line `line` of standard input. Ctrl-C ends `monitor`, `trace` and `capture`.
 fn run(runner: &CommandRunner<'_>, command: &UserCommand, line: Option<usize>) -> Result<(), CommandFailed> {
-    let _guard = matches!(command.action, CommandAction::Monitor(_)).then(InterruptGuard::begin);
+    let is_followed = matches!(command.action, CommandAction::Monitor(_) | CommandAction::Capture(_));
+    let _guard = is_followed.then(InterruptGuard::begin);
     runner.run_line(command, line)
 }
 

@@ -11,10 +11,12 @@ use crate::output::{self, Terminal};
 use crate::tsc::Tsc;
 use anyhow::{Context, ensure};
 use mmb_client::policy_file;
+use mmb_control::packet_line::{PacketBytes, PacketNames, traced_line};
 use mmb_engine::{
     AckSpace, DropReason, Engine, Forward, Origin, PacketTrace, PortSpec, PortTable, Verdict, Worker,
 };
-use mmb_packet::{LinkType, Packet, PortId};
+use mmb_language::Print;
+use mmb_packet::{LinkType, Packet, ParserLimits, PortId};
 use mmb_policy::field::FieldPlace;
 use mmb_policy::rule::Target;
 use mmb_policy::{Match, Policy, Rule, RuleId, Test};
@@ -112,20 +114,14 @@ fn explain<T>(
         .iter()
         .map(|rule| constraints(rule, &ports, || Frame::new(before, link, port)))
         .collect::<Result<_, _>>()?;
-    Ok(show(&Explanation {
-        number: subject.number(),
-        port: subject.port().to_owned(),
-        before: report::Packet::parse(before, link),
-        after: report::Packet::parse(after.bytes(), link),
-        is_rewritten: before[..] != *after.bytes(),
-        rules: decided.trace.rules().filter_map(|id| policy.rules.get(id)).collect(),
-        more: (decided.trace.count as usize).saturating_sub(decided.trace.rules().count()),
-        decisive: decided.trace.decisive,
-        connection: decided.trace.connection,
-        verdict: decided.verdict,
-        ports,
-        asked: asked.iter().zip(checked).collect(),
-    }))
+    let names = PacketNames {
+        port: &|port: PortId| ports.get(usize::from(port.0)).cloned().unwrap_or_default(),
+        rule: &|id| policy.rules.get(id).map(|rule| rule.text().to_string()),
+        limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
+    };
+    let bytes = PacketBytes { before, after: after.bytes(), link };
+    let packet = traced_line(&names, (&decided.trace, decided.verdict), port, bytes);
+    Ok(show(&Explanation { number: subject.number(), packet, asked: asked.iter().zip(checked).collect() }))
 }
 
 /// The names of all ports: that of the packet first, then the other end of its wire, then those that the policy names. Who does not say which port

@@ -19,7 +19,7 @@ pub enum RateLine {
     /// A rule that matched packets, of those that matched the most.
     Rule(RuleRate),
     /// A connection that had packets, of those that had the most.
-    Connection(ConnectionRate),
+    Connection(Box<ConnectionRate>),
 }
 
 /// Traffic per second.
@@ -140,7 +140,7 @@ impl RateLines {
             RateLine::Worker(line) => self.workers.push(line),
             RateLine::Drop(line) => self.drops.push(line),
             RateLine::Rule(line) => self.rules.push(line),
-            RateLine::Connection(line) => self.top_connections.push(line),
+            RateLine::Connection(line) => self.top_connections.push(*line),
         }
     }
 }

@@ -57,8 +57,9 @@ pub(super) async fn run(
     let mut has_change = false;
     for line in &request.commands {
         match parse_command_with(line, &pattern_reader(BTreeMap::new())) {
-            Ok((Command::Monitor, _)) => {
-                return Err(Problem::bad_request("`monitor` has no end; use the control socket"));
+            Ok((command @ (Command::Monitor | Command::Trace(_) | Command::Capture(_)), _)) => {
+                let name = command.name();
+                return Err(Problem::bad_request(format!("`{name}` has no end; use the control socket")));
             }
             Ok((command, _)) => has_change |= !is_question(&command),
             // What is no command here might be one for another version of the daemon.
@@ -86,7 +87,8 @@ pub(super) async fn run(
 /// Whether a command changes nothing.
 fn is_question(command: &Command) -> bool {
     match command {
-        Command::List { .. } | Command::Show(_) | Command::Monitor => true,
+        Command::List { .. } | Command::Show(_) => true,
+        Command::Monitor | Command::Trace(_) | Command::Capture(_) => true,
         Command::History(_) | Command::Diff(..) => true,
         Command::Add(_)
         | Command::Replace(_)
