@@ -3,6 +3,7 @@
 //! `mmb run` implements [`Host`] over DPDK, the plugin over VPP; tests have one with invented ports.
 
 use crate::memory::{self, AvailableMemory};
+use mmb_log::SinkStatus;
 use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
 use mmb_protocol::answer::LinkLine;
@@ -46,6 +47,11 @@ pub trait Host: Send {
     /// Returns what the clock says now by which the packet threads measure their stages; nothing if they measure none.
     fn cycles(&self) -> Option<u64> {
         None
+    }
+
+    /// Returns the state of each sink of the log.
+    fn log_sinks(&self) -> Vec<SinkStatus> {
+        Vec::new()
     }
 
     /// Returns the packet threads by number.

@@ -20,7 +20,7 @@ pub use counters::{
     FlowCacheLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine,
 };
 pub use history::{DiffVersions, DifferenceLine, DifferenceSign, HistoryLine, UnconfirmedLine};
-pub use log::{LogLine, SuppressedLine};
+pub use log::{LogLine, LogSinkLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 pub use rates::{
     ConnectionRate, DropRate, MomentLine, PortRate, Rate, RateLine, RateLines, RuleRate, WorkerRate,
@@ -74,6 +74,8 @@ pub enum Answer {
     KeptFlows(KeptFlowsLine),
     /// What happened within a moment, per second.
     Rate(RateLine),
+    /// A sink of the log.
+    LogSink(LogSinkLine),
     /// A setting in force, or a setting that was changed.
     Setting(SettingLine),
     /// A list of patterns that was changed.
@@ -178,6 +180,8 @@ pub enum Topic {
     Offload,
     /// `show rates`
     Rates,
+    /// `show log`
+    Log,
     /// `show settings`
     Settings,
     /// `show version`
