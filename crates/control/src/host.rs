@@ -3,6 +3,7 @@
 //! `mmb run` implements [`Host`] over DPDK, the plugin over VPP; tests have one with invented ports.
 
 use crate::memory::{self, AvailableMemory};
+use mmb_log::SinkStatus;
 use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
 use mmb_protocol::answer::LinkLine;
@@ -51,6 +52,11 @@ pub trait Host: Send {
     /// Returns why packets of this host cannot be traced and captured, if they cannot.
     fn tap_refusal(&self) -> Option<&'static str> {
         None
+    }
+
+    /// Returns the state of each sink of the log.
+    fn log_sinks(&self) -> Vec<SinkStatus> {
+        Vec::new()
     }
 
     /// Returns the packet threads by number.

@@ -320,6 +320,7 @@ impl Responder<'_> {
             Command::Show(Show::Runtime) => Topic::Runtime,
             Command::Show(Show::Offload) => Topic::Offload,
             Command::Show(Show::Rates) => Topic::Rates,
+            Command::Show(Show::Log) => Topic::Log,
             Command::Show(Show::Settings) => Topic::Settings,
             Command::Show(Show::Version) => Topic::Version,
             Command::Show(Show::Connections { .. }) => Topic::Connections,

@@ -8,10 +8,11 @@ use crate::huge_pages;
 use crate::offload;
 use mmb_engine::{Count, FlowCacheCount, PortCount, StageCount, TableStats};
 use mmb_language::command::Show;
+use mmb_log::SinkStatus;
 use mmb_protocol::VERSION;
 use mmb_protocol::answer::{
-    Answer, ErrorLine, FlowCacheLine, PortLine, PortLossLine, ReasonLine, StageLine, SummaryLine, TableLine,
-    TrafficLine, VersionLine, WorkerLine,
+    Answer, ErrorLine, FlowCacheLine, LogSinkLine, PortLine, PortLossLine, ReasonLine, StageLine,
+    SummaryLine, TableLine, TrafficLine, VersionLine, WorkerLine,
 };
 
 /// A packet class with more tables than this gets a note.
@@ -28,6 +29,7 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Errors => errors(daemon),
         Show::Runtime => runtime(daemon).into_iter().chain(unconfirmed(daemon)).collect(),
         Show::Offload => offload::lines(daemon),
+        Show::Log => log_sinks(daemon),
         Show::Settings => settings(daemon),
         Show::Version => std::iter::once(version(daemon)).chain(unconfirmed(daemon)).collect(),
         Show::ConnSummary => vec![connections(daemon)],
@@ -41,6 +43,7 @@ pub(crate) fn has_counters(show: Show) -> bool {
     match show {
         Show::Ports | Show::Errors | Show::Runtime | Show::Offload => true,
         Show::Tables
+        | Show::Log
         | Show::Settings
         | Show::Version
         | Show::ConnSummary
@@ -50,6 +53,13 @@ pub(crate) fn has_counters(show: Show) -> bool {
         | Show::Rates
         | Show::Servers { .. } => false,
     }
+}
+
+fn log_sinks(daemon: &Daemon) -> Vec<Answer> {
+    let line = |SinkStatus { spec, written, queued, lost, errors, error }| {
+        Answer::LogSink(LogSinkLine { log: spec, written, queued, lost, errors, error })
+    };
+    daemon.host().log_sinks().into_iter().map(line).collect()
 }
 
 fn ports(daemon: &Daemon) -> Vec<Answer> {

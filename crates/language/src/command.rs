@@ -148,6 +148,8 @@ pub enum Show {
     Runtime,
     /// Flows that the host forwards by itself, and why others stay with mmb.
     Offload,
+    /// The sinks of the log.
+    Log,
     /// Settings in force.
     Settings,
     /// Version and build.

@@ -160,7 +160,7 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "show",
         Verb::Show,
-        "tables|ports|errors|runtime|rates|offload|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary|servers [--terse]",
+        "tables|ports|errors|runtime|rates|offload|log|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary|servers [--terse]",
         Argument::Show,
         false,
         "shows the state of mmb",
@@ -327,6 +327,7 @@ pub static SHOWS: &[(&str, Show, &str)] = {
             Show::Offload,
             "flows that the kernel forwards by itself, ports with the offload, and why other flows stay with mmb",
         ),
+        ("log", Show::Log, "where `mmb run --log` sends events: events written, waiting and lost"),
         ("settings", Show::Settings, "settings in force"),
         ("version", Show::Version, "version and build"),
         (

@@ -381,7 +381,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show tabels",
         &[
-            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`; \
         did you mean `tables`?",
         ],
@@ -389,7 +389,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show drops",
         &[
-            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`; \
         did you mean `errors`?",
         ],
@@ -429,14 +429,14 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show",
         &[
-            "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+            "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`",
         ],
     ),
     (
         "show ofload",
         &[
-            "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `settings`, `version`, \
+            "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`; \
         did you mean `offload`?",
         ],

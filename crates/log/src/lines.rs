@@ -47,14 +47,7 @@ pub fn connection_event_line(event: &ConnectionEvent, time: String) -> EventLine
 
 /// Describes a packet that a rule tells of.
 pub fn log_line(event: &PacketEvent, time: String, ports: &[String]) -> LogLine {
-    let port_name =
-        |port: PortId| ports.get(usize::from(port.0)).cloned().unwrap_or_else(|| port.0.to_string());
-    let (verdict, out, reason) = match event.verdict {
-        Verdict::Send(port) => ("pass", Some(port_name(port)), None),
-        Verdict::Drop(reason) => ("drop", None, Some(reason.name().to_owned())),
-        // Such packets are told by the worker that decides on them.
-        Verdict::Hand(_) | Verdict::Held(_) | Verdict::Absorbed => ("pass", None, None),
-    };
+    let (verdict, out, reason) = verdict_words(event.verdict, ports);
     let header = event.ip.as_ref();
     let icmp = header.and_then(|ip| ip.icmp);
     LogLine {
@@ -63,10 +56,10 @@ pub fn log_line(event: &PacketEvent, time: String, ports: &[String]) -> LogLine 
         rule: event.rule.0,
         name: event.name.as_deref().map(str::to_owned),
         text: event.text.as_deref().map(str::to_owned),
-        ingress: port_name(event.port),
+        ingress: port_name(ports, event.port),
         verdict: verdict.to_owned(),
         out,
-        reason,
+        reason: reason.map(str::to_owned),
         len: event.len,
         vlans: shown_vlans(event.vlans),
         eth_type: header.is_none().then(|| name_or_number(FieldId::EthType, event.eth_type.into())),
@@ -91,13 +84,31 @@ pub fn suppressed_line(event: &SuppressedEvent, time: String) -> SuppressedLine 
     }
 }
 
+/// The word for a verdict, the name of the port by which the packet leaves, and the reason for which it is dropped.
+pub(crate) fn verdict_words(
+    verdict: Verdict,
+    ports: &[String],
+) -> (&'static str, Option<String>, Option<&'static str>) {
+    match verdict {
+        Verdict::Send(port) => ("pass", Some(port_name(ports, port)), None),
+        Verdict::Drop(reason) => ("drop", None, Some(reason.name())),
+        // Such packets are told by the worker that decides on them.
+        Verdict::Hand(_) | Verdict::Held(_) | Verdict::Absorbed => ("pass", None, None),
+    }
+}
+
+/// The name of a port, or its number if it has none.
+pub(crate) fn port_name(ports: &[String], port: PortId) -> String {
+    ports.get(usize::from(port.0)).cloned().unwrap_or_else(|| port.0.to_string())
+}
+
 /// The flags that are set, `syn,ack` for instance.
-fn tcp_flags(flags: u8) -> String {
+pub(crate) fn tcp_flags(flags: u8) -> String {
     let set = TCP_FLAGS.iter().rev().filter(|(bit, _)| flags & bit != 0);
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
 }
 
-fn proto_name(proto: u8) -> String {
+pub(crate) fn proto_name(proto: u8) -> String {
     name_or_number(FieldId::IpProto, proto.into())
 }
 

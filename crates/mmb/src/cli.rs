@@ -17,6 +17,7 @@ pub(crate) use web::WebArgs;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use mmb_language::verb::COMMANDS;
+use mmb_log::SinkSpec;
 use std::path::PathBuf;
 
 const STYLES: Styles = Styles::styled()
@@ -256,6 +257,11 @@ pub(crate) struct RunArgs {
     /// The way in which an idle worker waits; a setting of the policy too
     #[arg(long, value_enum)]
     pub(crate) poll: Option<PollArg>,
+    /// Where events go; give it several times for several: journald[:SOCKET], file:PATH (JSON lines), syslog[:SOCKET] or
+    /// syslog:udp:HOST:PORT (RFC 5424), ipfix:udp:HOST:PORT (NAT events). Behind it, ',events=KIND+KIND' selects connections, log
+    /// and streams
+    #[arg(long, value_name = "TARGET[,events=KIND+…]")]
+    pub(crate) log: Vec<SinkSpec>,
     /// The MTU of every port; without it, that of the interface, or 1500 for devices that have none
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=9216))]
     pub(crate) mtu: Option<u32>,

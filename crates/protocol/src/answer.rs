@@ -21,7 +21,7 @@ pub use counters::{
     FlowCacheLine, LinkLine, PortLine, PortLossLine, ReasonLine, StageLine, TrafficLine, WorkerLine,
 };
 pub use history::{DiffVersions, DifferenceLine, DifferenceSign, HistoryLine, UnconfirmedLine};
-pub use log::{LogLine, SuppressedLine};
+pub use log::{LogLine, LogSinkLine, SuppressedLine};
 pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 pub use packets::{
     CapturedLine, EditedFieldLine, EndLine, HeadersLine, OutcomeLine, TapLine, TracedConnectionLine,
@@ -79,6 +79,8 @@ pub enum Answer {
     KeptFlows(KeptFlowsLine),
     /// What happened within a moment, per second.
     Rate(RateLine),
+    /// A sink of the log.
+    LogSink(LogSinkLine),
     /// A setting in force, or a setting that was changed.
     Setting(SettingLine),
     /// A list of patterns that was changed.
@@ -189,6 +191,8 @@ pub enum Topic {
     Offload,
     /// `show rates`
     Rates,
+    /// `show log`
+    Log,
     /// `show settings`
     Settings,
     /// `show version`

@@ -15,9 +15,9 @@ use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, PatternsLine, PortLine,
-    PortLossLine, RateLines, ReasonLine, RuleLine, ServerLine, StageLine, TableLine, TableMemoryLine, Topic,
-    TrafficLine, WorkerLine,
+    AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, LogSinkLine,
+    PatternsLine, PortLine, PortLossLine, RateLines, ReasonLine, RuleLine, ServerLine, StageLine, TableLine,
+    TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -67,6 +67,7 @@ enum HumanSection {
     Offload(OffloadListing),
     Rates(Box<RateLines>),
     Servers(Vec<ServerLine>),
+    Log(Vec<LogSinkLine>),
     Settings(Vec<(String, String)>),
     Connections(ConnectionListing),
     Streams(StreamListing),
@@ -123,6 +124,7 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::KeptFlows(line), HumanSection::Offload(listing)) => listing.kept.push(line),
             (Answer::Rate(line), HumanSection::Rates(rates)) => rates.add(line),
             (Answer::Server(line), HumanSection::Servers(servers)) => servers.push(line),
+            (Answer::LogSink(line), HumanSection::Log(sinks)) => sinks.push(line),
             (Answer::Setting(line), HumanSection::Settings(settings)) => {
                 settings.push((line.name, plain(&line.value)));
             }
@@ -371,6 +373,7 @@ impl HumanPrinter<'_> {
             HumanSection::Offload(listing) => listing.end(screen),
             HumanSection::Rates(rates) => show_rates(screen, &rates),
             HumanSection::Servers(servers) => server_listing::show(screen, &servers),
+            HumanSection::Log(sinks) => log_listing::sinks(screen, sinks),
             HumanSection::Settings(settings) => {
                 let mut table = TextTable::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
                 settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
@@ -408,6 +411,7 @@ impl HumanSection {
             Topic::Offload => HumanSection::Offload(OffloadListing::default()),
             Topic::Rates => HumanSection::Rates(Box::default()),
             Topic::Servers => HumanSection::Servers(Vec::new()),
+            Topic::Log => HumanSection::Log(Vec::new()),
             Topic::Settings => HumanSection::Settings(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),

@@ -147,6 +147,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::Traced(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Captured(line), JsonSection::Events) => self.write_line(&json!(line)),
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
+            (Answer::LogSink(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::StreamSummary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::Table(line), JsonSection::Tables(tables, _)) => tables.push(line),
@@ -325,6 +326,7 @@ impl JsonSection {
         match topic {
             Topic::Rules => JsonSection::Array { name: "rules", is_open: false, former: None },
             Topic::Connections => JsonSection::Array { name: "connections", is_open: false, former: None },
+            Topic::Log => JsonSection::Array { name: "log", is_open: false, former: None },
             Topic::Streams => JsonSection::Array { name: "streams", is_open: false, former: None },
             Topic::Servers => JsonSection::Array { name: "servers", is_open: false, former: None },
             Topic::History => JsonSection::Array { name: "history", is_open: false, former: None },

@@ -1,9 +1,10 @@
-//! Packets that rules with `log` tell of, for people.
+//! Packets that rules with `log` tell of, and the sinks of the log, for people.
 
 use super::connection_listing::{port, time_of_day};
+use super::text_table::{Align, TextTable};
 use crate::report::counted;
 use crate::screen::Screen;
-use mmb_protocol::answer::{LogLine, SuppressedLine};
+use mmb_protocol::answer::{LogLine, LogSinkLine, SuppressedLine};
 
 /// Prints a packet at once.
 pub(super) fn packet(screen: &mut Screen<'_>, line: &LogLine) {
@@ -48,6 +49,28 @@ pub(super) fn suppressed(screen: &mut Screen<'_>, line: &SuppressedLine) {
     screen.bold("* ");
     let packets = counted(line.packets, "packet");
     end(screen, format!("{packets} more, rule {} (`log rate`)", line.rule), line.text.as_deref());
+}
+
+/// Prints the sinks of the log.
+pub(super) fn sinks(screen: &mut Screen<'_>, sinks: Vec<LogSinkLine>) {
+    if sinks.is_empty() {
+        screen.text("events are sent nowhere: see `mmb run --log`\n");
+        return;
+    }
+    let mut table = TextTable::new(&[
+        ("LOG", Align::Left),
+        ("WRITTEN", Align::Right),
+        ("WAITING", Align::Right),
+        ("LOST", Align::Right),
+        ("FAILED ATTEMPTS", Align::Right),
+        ("STATE", Align::Left),
+    ]);
+    for LogSinkLine { log, written, queued, lost, errors, error } in sinks {
+        let counts = [written, queued, lost, errors].map(|count| count.to_string());
+        let state = error.unwrap_or_else(|| "works".to_owned());
+        table.row(screen, [log].into_iter().chain(counts).chain([state]).collect());
+    }
+    table.end(screen, None);
 }
 
 fn end(screen: &mut Screen<'_>, mut text: String, note: Option<&str>) {
@@ -115,6 +138,21 @@ mod tests {
             let text = shown(|screen| packet(screen, &line));
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_sink_is_a_row() {
+        assert!(shown(|screen| sinks(screen, Vec::new())).contains("nowhere"));
+        let works = LogSinkLine { log: "journald".to_owned(), written: 5, ..LogSinkLine::default() };
+        let error = Some("No space left on device".to_owned());
+        let full =
+            LogSinkLine { log: "file:/x".to_owned(), queued: 9, lost: 3, errors: 4, error, ..works.clone() };
+        assert_eq!(
+            shown(|screen| sinks(screen, vec![works.clone(), full.clone()])),
+            "LOG       WRITTEN  WAITING  LOST  FAILED ATTEMPTS  STATE\n\
+             journald        5        0     0                0  works\n\
+             file:/x         5        9     3                4  No space left on device\n"
+        );
     }
 
     #[test]

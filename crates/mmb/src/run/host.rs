@@ -5,6 +5,7 @@ use super::wiring::PortWiring;
 use mmb_base::lock;
 use mmb_control::{Host, PortLosses, PortOffload, PortStatus, WorkerStatus};
 use mmb_io::{Health, OpenPorts, Port};
+use mmb_log::{LogHandle, SinkStatus};
 use mmb_policy::settings::Poll;
 use mmb_protocol::answer::LinkLine;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,7 @@ pub(super) struct LiveHost {
     peers: Vec<Option<String>>,
     cores: Vec<Option<usize>>,
     started: Instant,
+    log: LogHandle,
 }
 
 impl LiveHost {
@@ -26,6 +28,7 @@ impl LiveHost {
         orders: &Arc<ThreadOrders>,
         wiring: &PortWiring,
         (cores, started): (&[Option<usize>], Instant),
+        log: LogHandle,
     ) -> LiveHost {
         let peers = (0..wiring.devices.len()).map(|port| wiring.peer_name(port).map(str::to_owned)).collect();
         LiveHost {
@@ -34,6 +37,7 @@ impl LiveHost {
             peers,
             cores: cores.to_vec(),
             started,
+            log,
         }
     }
 }
@@ -74,6 +78,10 @@ impl Host for LiveHost {
 
     fn cycles(&self) -> Option<u64> {
         Some(mmb_io::cycles::now())
+    }
+
+    fn log_sinks(&self) -> Vec<SinkStatus> {
+        self.log.status()
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

@@ -32,6 +32,7 @@ use mmb_client::policy_file;
 use mmb_control::{Daemon, History, HistoryLimits, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, kernel};
+use mmb_log::{EventLog, LogHandle, WorkerClock};
 use mmb_policy::Policy;
 use mmb_policy::settings::{Offload, Poll};
 use offload::{FlowInterfaces, KernelEpoch};
@@ -71,6 +72,8 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
         policy = mmb_control::state::followed(saved, policy);
     }
     let events = events()?;
+    let names = wiring.devices.iter().map(|(name, _)| name.clone()).collect();
+    let mut log = EventLog::open(&args.log, names, Arc::new(|text| output::report_error(text)))?;
     let workers = args.workers;
     let flows = if policy.settings.offload == Offload::Auto { offload::FLOWS } else { 0 };
     let options = OpenOptions { workers, mtu: args.mtu, flows };
@@ -98,7 +101,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     }
     let ports = Arc::new(Mutex::new(ports));
     let started = Instant::now();
-    let host = LiveHost::new(&ports, &orders, &wiring, (&cores, started));
+    let host = LiveHost::new(&ports, &orders, &wiring, (&cores, started), log.handle());
     let mut daemon = Daemon::new(engine, policy, Box::new(host))?;
     if let Some(history) = history {
         daemon.keep_history(history, started_with);
@@ -108,6 +111,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
     let parked = ParkedWorkers::new(engine_workers.into_iter().map(Some).collect());
+    log.watch(&parked.connections(&daemon, started), WorkerClock::new(Some(started)))?;
     if let Some(state) = &mut state {
         state.restore(&daemon, &parked, started, args.verbose)?;
     }
@@ -117,7 +121,8 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     announce_ready(&lock(&ports), &path);
     state.iter().for_each(StateFile::remove);
     let reload = || reload::reload(args, global, &daemon);
-    let verdict = watch(&events, &mut monitor, &daemon, &threads, &reload);
+    let actions = SignalActions { reload: &reload, log: &log.handle() };
+    let verdict = watch(&events, &mut monitor, &daemon, &threads, actions);
     notify::notify(notify::STOPPING);
     server.shutdown();
     lock(&daemon).stop_flows();
@@ -130,6 +135,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
         output::report_error(&format!("the state is not saved: {error:#}"));
         whole = false;
     }
+    log.stop();
     summary::print(&lock(&daemon), &wiring, global);
     // The host in the daemon and the monitor hold references to the ports too.
     drop(daemon);
@@ -175,14 +181,16 @@ fn note_connection_limit(daemon: &Daemon) {
 enum ControlEvent {
     /// A signal to stop.
     Stop,
-    /// A signal to apply the policy file again.
+    /// A signal to apply the policy file, and to open the files of the log, again.
     Reload,
+    /// A signal to open the files of the log again.
+    Reopen,
     /// A change of an interface.
     Links,
 }
 
-/// Receives signals and changes of interfaces. The second signal to stop ends the program at once. SIGUSR1 and SIGUSR2, which would end the
-/// program by default, are ignored.
+/// Receives signals and changes of interfaces. The second signal to stop ends the program at once. SIGUSR2, which would end the program by
+/// default, is ignored.
 fn events() -> anyhow::Result<Receiver<ControlEvent>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     let (sender, receiver) = mpsc::channel();
@@ -197,6 +205,7 @@ fn events() -> anyhow::Result<Receiver<ControlEvent>> {
                 SIGTERM | SIGINT if is_stopping => std::process::exit(128 + signal),
                 SIGTERM | SIGINT => ControlEvent::Stop,
                 SIGHUP if !is_stopping => ControlEvent::Reload,
+                SIGUSR1 if !is_stopping => ControlEvent::Reopen,
                 _ => continue,
             };
             is_stopping |= matches!(event, ControlEvent::Stop);
@@ -251,6 +260,13 @@ fn announce_ready(ports: &OpenPorts, socket: &Path) {
     notify::notify(notify::READY);
 }
 
+/// What signals ask for.
+#[derive(Clone, Copy)]
+struct SignalActions<'a> {
+    reload: &'a dyn Fn(),
+    log: &'a LogHandle,
+}
+
 /// Checks ports and memory until a signal to stop.
 ///
 /// # Errors
@@ -260,12 +276,16 @@ fn watch(
     monitor: &mut PortMonitor,
     daemon: &Mutex<Daemon>,
     threads: &[JoinHandle<Worker>],
-    reload: &dyn Fn(),
+    signals: SignalActions<'_>,
 ) -> anyhow::Result<()> {
     loop {
         match events.recv_timeout(HOUSEKEEPING) {
             Ok(ControlEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Ok(ControlEvent::Reload) => reload(),
+            Ok(ControlEvent::Reload) => {
+                signals.log.reopen();
+                (signals.reload)();
+            }
+            Ok(ControlEvent::Reopen) => signals.log.reopen(),
             Ok(ControlEvent::Links) | Err(RecvTimeoutError::Timeout) => {}
         }
         monitor.look(daemon);

@@ -29,7 +29,7 @@ impl ParkedWorkers {
     }
 
     /// Returns the daemon's connections, about which these workers answer. Their clock began at `started`.
-    fn connections(&self, daemon: &Mutex<Daemon>, started: Instant) -> Connections {
+    pub(super) fn connections(&self, daemon: &Mutex<Daemon>, started: Instant) -> Connections {
         let workers = Arc::clone(&self.0);
         let drive = move |worker: usize| {
             if let Some(Some(worker)) = lock(&workers).get_mut(worker) {

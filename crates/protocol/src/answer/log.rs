@@ -1,4 +1,4 @@
-//! The lines of packets that rules with `log` tell of.
+//! The lines of packets that rules with `log` tell of, and of the sinks of the log.
 
 use super::connections::EndsLine;
 use serde::{Deserialize, Serialize};
@@ -78,4 +78,23 @@ pub struct SuppressedLine {
     pub text: Option<String>,
     /// Their number since the last such line.
     pub packets: u64,
+}
+
+/// A sink of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LogSinkLine {
+    /// The `--log` that it is of.
+    pub log: String,
+    /// Events that were written.
+    pub written: u64,
+    /// Events that wait.
+    pub queued: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// Attempts that failed.
+    pub errors: u64,
+    /// Why the last attempt failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }

@@ -1,0 +1,31 @@
+//! The sinks of the log. Each has a thread of its own: one that is slow, or that fails, delays no other.
+
+mod contract;
+mod datagram;
+mod file;
+mod ipfix;
+mod journald;
+mod syslog;
+
+use crate::spec::{SinkSpec, SinkTarget};
+pub(crate) use contract::Sink;
+
+use datagram::DatagramSink;
+use file::FileSink;
+use ipfix::IpfixSink;
+use std::io;
+use std::sync::Arc;
+
+/// Opens the sink that `--log` asks for. `ports` are the names of the ports by number.
+///
+/// # Errors
+/// The file cannot be opened. Peers may come later.
+pub(crate) fn open(spec: &SinkSpec, ports: &Arc<[String]>) -> io::Result<Box<dyn Sink>> {
+    let ports = Arc::clone(ports);
+    Ok(match &spec.target {
+        SinkTarget::File(path) => Box::new(FileSink::open(path, ports)?),
+        SinkTarget::Journald(path) => Box::new(DatagramSink::new(path, journald::JournalFormat::new(ports))),
+        SinkTarget::Syslog(peer) => Box::new(DatagramSink::to(peer, syslog::SyslogFormat::new(ports))),
+        SinkTarget::Ipfix(peer) => Box::new(IpfixSink::new(peer)),
+    })
+}
