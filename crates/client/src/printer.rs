@@ -10,6 +10,7 @@ mod offload;
 mod packet_listing;
 mod rates;
 mod server_listing;
+mod set_listing;
 mod stream_listing;
 mod text_table;
 

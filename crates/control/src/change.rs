@@ -116,7 +116,7 @@ impl ChangeRequest {
 /// Returns whether a command changes the policy.
 pub(crate) fn is_change(command: &Command) -> bool {
     match command {
-        Command::List { .. } | Command::Show(_) | Command::Monitor => false,
+        Command::List { .. } | Command::Show(_) | Command::ShowSet(_) | Command::Monitor => false,
         Command::Trace(_) | Command::Capture(_) => false,
         Command::Kill(_) | Command::Server(_) | Command::ClearCounters => false,
         // A rollback is a change of its own, when it is answered.
@@ -124,6 +124,7 @@ pub(crate) fn is_change(command: &Command) -> bool {
         Command::Add(_) | Command::Replace(_) | Command::Flush => true,
         Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::DelNamed(..) => true,
         Command::Enable(_) | Command::Disable(_) | Command::Set(_) | Command::Patterns(..) => true,
+        Command::ChangeSet(..) | Command::DelSet(_) => true,
     }
 }
 

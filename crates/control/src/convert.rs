@@ -1,11 +1,12 @@
 //! Conversions from the language's values to lines of answers, and from text to values.
 
 use mmb_language::{
-    BatchCommand, Command, Diagnostic, Note, PatternReader, pattern_lists, port_switches, with_id,
+    BatchCommand, Command, Diagnostic, FileReader, Note, pattern_lists, port_switches, read_elements,
+    set_lines, with_id,
 };
 use mmb_policy::setting_table::Setting;
 use mmb_policy::settings::Settings;
-use mmb_policy::{LineNote, PatternList, Policy};
+use mmb_policy::{ElementList, LineNote, PatternList, Policy};
 use mmb_protocol::answer::{ErrorLine, PatternsLine, SettingLine};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::path::Path;
 /// Parses one command; returns its notes, or its errors.
 pub(crate) fn parse_command(
     line: &str,
-    reader: PatternReader<'_>,
+    reader: &dyn FileReader,
 ) -> Result<(Command, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_command_with(line, reader) {
         Ok((command, notes)) => Ok((command, notes.into_iter().map(note).collect())),
@@ -25,7 +26,7 @@ pub(crate) fn parse_command(
 /// Parses a policy file; returns its notes, or its errors.
 pub(crate) fn parse_policy(
     text: &str,
-    reader: PatternReader<'_>,
+    reader: &dyn FileReader,
 ) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_policy_with(text, reader) {
         Ok((policy, notes)) => Ok((policy, notes.into_iter().map(note).collect())),
@@ -36,7 +37,7 @@ pub(crate) fn parse_policy(
 /// Parses the commands of a batch; returns them with their notes, or its errors.
 pub(crate) fn parse_batch(
     text: &str,
-    reader: PatternReader<'_>,
+    reader: &dyn FileReader,
 ) -> Result<(Vec<BatchCommand>, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_batch_with(text, reader) {
         Ok((commands, notes)) => Ok((commands, notes.into_iter().map(note).collect())),
@@ -44,16 +45,26 @@ pub(crate) fn parse_batch(
     }
 }
 
-/// Returns the reader of the files that a client sent with its request. Their names are whole paths, which `save` writes.
-pub(crate) fn pattern_reader(
-    files: &BTreeMap<String, Vec<u8>>,
-) -> impl Fn(&str) -> Result<PatternList, String> {
-    |file| {
+/// Reads the files that a client sent with its request, by name. The names of those of patterns are whole paths, which `save` writes.
+pub(crate) struct RequestFiles<'r>(pub(crate) &'r BTreeMap<String, Vec<u8>>);
+
+impl RequestFiles<'_> {
+    fn content(&self, file: &str) -> Result<&[u8], String> {
         if !Path::new(file).is_absolute() {
             return Err("the name is not a whole path, which begins with `/`".to_owned());
         }
-        let content = files.get(file).ok_or("its content did not come with the request")?;
-        PatternList::parse(file.to_owned(), content).map_err(|error| error.to_string())
+        let content = self.0.get(file).ok_or("its content did not come with the request")?;
+        Ok(content)
+    }
+}
+
+impl FileReader for RequestFiles<'_> {
+    fn patterns(&self, file: &str) -> Result<PatternList, String> {
+        PatternList::parse(file.to_owned(), self.content(file)?).map_err(|error| error.to_string())
+    }
+
+    fn elements(&self, file: &str) -> Result<ElementList, String> {
+        read_elements(self.content(file)?)
     }
 }
 
@@ -91,7 +102,7 @@ pub(crate) fn changed_settings(
     pairs.into_iter()
 }
 
-/// Returns the lines of a policy file for this policy: settings, ports, lists of patterns, rules with their ids; with the comments and the
+/// Returns the lines of a policy file for this policy: settings, ports, lists of patterns, sets, rules with their ids; with the comments and the
 /// wording of the file that it came from.
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let noted = |about: String, line: String| with_comments(policy.notes.line(&about), line);
@@ -110,8 +121,12 @@ pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_
         };
         with_comments(note, line)
     });
+    let sets = policy.sets.iter().flat_map(|(name, set)| {
+        let mut note = policy.notes.line(&format!("elements {name}"));
+        set_lines(name, set, policy.now_ms).into_iter().map(move |line| with_comments(note.take(), line))
+    });
     let end = Some(policy.notes.end().to_owned()).filter(|end| !end.is_empty());
-    settings.chain(ports).chain(lists).chain(rules).chain(end)
+    settings.chain(ports).chain(lists).chain(sets).chain(rules).chain(end)
 }
 
 /// A line with the comments above and behind it.

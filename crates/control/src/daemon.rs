@@ -54,6 +54,8 @@ pub struct Daemon {
     unconfirmed: Option<UnconfirmedChange>,
     /// Rules that small changes have added since the last check of memory; rules that take much memory count several times.
     unchecked_rules: usize,
+    /// The beginning of the clock by which elements of sets expire.
+    clock: Instant,
 }
 
 impl Daemon {
@@ -78,6 +80,7 @@ impl Daemon {
             history: History::in_memory(HistoryLimits::MEMORY),
             version: 0,
             unconfirmed: None,
+            clock: Instant::now(),
         };
         daemon.host.set_poll(policy.settings.poll);
         daemon.publish(Arc::new(policy))?;
@@ -119,6 +122,11 @@ impl Daemon {
     /// Returns the policy in force.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
+    }
+
+    /// Returns the time by which elements of sets expire.
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Returns the control side of the engine.
@@ -342,6 +350,7 @@ impl Daemon {
     fn apply_request(&self, policy: &Policy, request: ChangeRequest) -> Result<Policy, CommitError> {
         let commands = match request {
             ChangeRequest::Apply(mut file, fate) => {
+                file.begin_timeouts(self.now_ms());
                 // On hosts whose ports are disabled by default, a file without port switches keeps those in force.
                 if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
                     file.ports.clone_from(&policy.ports);
@@ -362,6 +371,7 @@ impl Daemon {
             ChangeRequest::Run(commands) => commands,
         };
         let mut next = Policy::clone(policy);
+        next.now_ms = self.now_ms();
         let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
         for (index, command) in changes {
             command.run(&mut next).map_err(|error| CommitError::Command { index, error })?;
@@ -463,6 +473,7 @@ impl Daemon {
         }
         let is_used = self.engine.reclaim() > 0;
         self.delete_drained();
+        self.expire_elements(self.now_ms());
         let is_freed = !is_used && self.superseded.as_ref().is_some_and(|before| before.strong_count() == 0);
         if is_freed {
             self.superseded = None;
@@ -482,6 +493,17 @@ impl Daemon {
             let _ = next.delete(id);
         }
         // A policy without a rule of the one in force is possible. If there is no memory for it, the rules go later.
+        let _ = self.publish(Arc::new(next));
+    }
+
+    /// Removes the elements of sets that have expired.
+    pub(crate) fn expire_elements(&mut self, now_ms: u64) {
+        if self.policy.expires_ms() > now_ms {
+            return;
+        }
+        let mut next = Policy::clone(&self.policy);
+        next.expire(now_ms);
+        // A policy with fewer elements is possible. If there is no memory for it, they go later.
         let _ = self.publish(Arc::new(next));
     }
 

@@ -11,6 +11,7 @@ mod packet_answers;
 mod pending;
 mod rates;
 mod server_answers;
+mod sets;
 mod state_transfer;
 
 use crate::author::Author;
@@ -279,6 +280,9 @@ impl Responder<'_> {
         for line in convert::changed_lists(before, after) {
             self.send(&Answer::Patterns(line))?;
         }
+        for line in sets::changes(before, after) {
+            self.send(&Answer::SetChanged(line))?;
+        }
         Ok(count)
     }
 
@@ -322,6 +326,8 @@ impl Responder<'_> {
             Command::Show(Show::Rates) => Topic::Rates,
             Command::Show(Show::Log) => Topic::Log,
             Command::Show(Show::Settings) => Topic::Settings,
+            Command::Show(Show::Sets) => Topic::Sets,
+            Command::ShowSet(_) => Topic::Elements,
             Command::Show(Show::Version) => Topic::Version,
             Command::Show(Show::Connections { .. }) => Topic::Connections,
             Command::Show(Show::Streams { .. }) => Topic::Streams,
@@ -368,6 +374,11 @@ impl Responder<'_> {
             Command::Diff(from, to) => return self.difference(*from, *to),
             Command::Trace(request) => return self.trace(request),
             Command::Capture(request) => return self.capture(request),
+            Command::ShowSet(name) => return self.elements(name),
+            Command::Show(Show::Sets) => {
+                let policy = Arc::clone(self.daemon().policy());
+                sets::lines(&policy)
+            }
             Command::Show(show) => {
                 if status::has_counters(*show) {
                     self.fold_counters();
@@ -438,7 +449,12 @@ impl Responder<'_> {
     }
 
     fn save(&mut self) -> io::Result<AnswerEnd> {
-        let policy = Arc::clone(self.daemon().policy());
+        let policy = {
+            let daemon = self.daemon();
+            let mut policy = Policy::clone(daemon.policy());
+            policy.now_ms = daemon.now_ms();
+            policy
+        };
         let mut text = String::new();
         for line in convert::policy_lines(&policy) {
             text.push_str(&line);
@@ -463,6 +479,9 @@ impl Responder<'_> {
         }
         for list in policy.lists.keys().take(MOST_NAMES) {
             self.send(&Answer::ListName(list.clone()))?;
+        }
+        for set in policy.sets.keys().take(MOST_NAMES) {
+            self.send(&Answer::SetName(set.clone()))?;
         }
         for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
             self.rule(&rule, None, None)?;

@@ -20,8 +20,8 @@ const MANY_TABLES: usize = 64;
 /// The cycles that a packet without a match in a table costs. Filters of few tables stay in the cache.
 const TABLE_CYCLES: &str = "4 to 9";
 
-/// Returns the answer to `show`, except what takes time: what the workers are asked for (lists of connections and servers, the numbers of streams), and
-/// rates.
+/// Returns the answer to `show`, except what takes time: what the workers are asked for (lists of connections and servers, the numbers of streams),
+/// rates and sets.
 pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
     match show {
         Show::Tables => tables(daemon),
@@ -34,7 +34,7 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Version => std::iter::once(version(daemon)).chain(unconfirmed(daemon)).collect(),
         Show::ConnSummary => vec![connections(daemon)],
         Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary => Vec::new(),
-        Show::Rates | Show::Servers { .. } => Vec::new(),
+        Show::Rates | Show::Servers { .. } | Show::Sets => Vec::new(),
     }
 }
 
@@ -45,6 +45,7 @@ pub(crate) fn has_counters(show: Show) -> bool {
         Show::Tables
         | Show::Log
         | Show::Settings
+        | Show::Sets
         | Show::Version
         | Show::ConnSummary
         | Show::Connections { .. }

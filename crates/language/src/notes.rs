@@ -23,8 +23,10 @@ pub(crate) fn add(policy: &mut Policy, line: &SourceLine<'_, '_>, change: Option
         Some(Change::Enabled(port, _) | Change::Disabled(port, _)) => NoteKey::Line(format!("port {port}")),
         Some(Change::Set(setting)) => NoteKey::Line(format!("set {}", setting.info().name)),
         Some(Change::Patterns(name, _)) => NoteKey::Line(format!("patterns {name}")),
-        // What is about a rule that is not there any more is not kept.
+        Some(Change::SetChanged(name)) => NoteKey::Line(format!("elements {name}")),
+        // What is about a rule or a set that is not there any more is not kept.
         Some(Change::Deleted(_) | Change::DeletedNamed(_) | Change::Drains(_) | Change::Flushed(_))
+        | Some(Change::SetDeleted(_))
         | None => return,
     };
     let wording = match key {

@@ -5,6 +5,7 @@
 
 use crate::command::Show;
 use crate::diagnostic::Errors;
+use crate::element::TIMEOUT;
 use crate::filter;
 use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
@@ -12,13 +13,15 @@ use crate::parser::filter::{SUMMARY, VERBOSE};
 use crate::parser::look::{CAPTURE_OPTIONS, POINTS, TRACE_OPTIONS, option_help};
 use crate::parser::rule::WEIGHT;
 use crate::parser::server::{BECAUSE, IN, ORDERS};
+use crate::parser::sets::{FILE, SET};
 use crate::setting;
 use crate::target;
 use crate::target::info::{Slot, TargetInfo};
 use crate::verb;
 use crate::verb::{Argument, SHOWS};
 use crate::{parser, phrase, value};
-use mmb_policy::field::{FieldId, FieldInfo, FieldPlace, ValueKind};
+use mmb_policy::ElementKind;
+use mmb_policy::field::{Field, FieldId, FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::setting_table::{self, SettingInfo};
 
 /// A kind of word that may stand at a place.
@@ -46,6 +49,14 @@ pub(crate) enum Expect {
     SettingValue(&'static SettingInfo),
     /// The name of a list of patterns.
     List,
+    /// The name of a set.
+    Set,
+    /// A set as the value of a constraint.
+    SetValue,
+    /// An element of a set.
+    Element,
+    /// The time for which an element stays.
+    Duration,
     /// A file's name.
     File,
     /// `id`, `prio`, `name` or `draining`.
@@ -236,7 +247,13 @@ fn server_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
 
 fn deletion_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     match tokens {
-        [] => vec![Expect::RuleId, Expect::Word(parser::NAME, "every rule of that name")],
+        [] => vec![
+            Expect::RuleId,
+            Expect::Word(parser::NAME, "every rule of that name"),
+            Expect::Word(SET, "deletes a named set"),
+        ],
+        [first] if first.word() == SET => vec![Expect::Set],
+        [first, ..] if first.word() == SET => vec![Expect::End],
         [name] if name.word() == parser::NAME => vec![Expect::AttributeValue(parser::NAME)],
         [name, _] if name.word() != parser::NAME => vec![Expect::End],
         [_] | [_, _] => vec![
@@ -277,6 +294,11 @@ fn replacement_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
 }
 
 fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    match tokens {
+        [first] if first.word() == SET => return vec![Expect::Set],
+        [first, ..] if first.word() == SET => return vec![Expect::End],
+        _ => {}
+    }
     let mut begun = "";
     for (at, token) in tokens.iter().enumerate() {
         let names = SHOWS.iter().map(|(name, ..)| *name);
@@ -307,7 +329,11 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             Some(_) => return vec![Expect::End],
         }
     }
-    vec![Expect::Show(begun)]
+    let mut expects = vec![Expect::Show(begun)];
+    if tokens.is_empty() {
+        expects.push(Expect::Word(SET, "the elements of a named set, and the times that they have left"));
+    }
+    expects
 }
 
 /// The words that may follow in a filter, behind which `last` may stand.
@@ -377,6 +403,11 @@ const FILE_OPTION: &str = "-w";
 
 fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     let mut begun = "";
+    if let [first, rest @ ..] = tokens
+        && phrase::longer(setting::names(), "", first.word()).is_none()
+    {
+        return set_expectations(rest);
+    }
     for (at, token) in tokens.iter().enumerate() {
         let Some(longer) = phrase::longer(setting::names(), begun, token.word()) else { return Vec::new() };
         begun = longer;
@@ -385,7 +416,40 @@ fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             return vec![if behind == 0 { Expect::SettingValue(info) } else { Expect::End }];
         }
     }
-    vec![Expect::Setting(begun)]
+    let mut expects = vec![Expect::Setting(begun)];
+    if tokens.is_empty() {
+        expects.push(Expect::Set);
+    }
+    expects
+}
+
+/// The words that may follow behind `set NAME`.
+fn set_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let elements = [
+        Expect::Word("{", "the elements of the set"),
+        Expect::Word(FILE, "the elements in a file, one a line"),
+    ];
+    let tokens = match tokens {
+        [sign, equals, rest @ ..] if matches!(sign.word(), "+" | "-") && equals.kind == TokenKind::Assign => {
+            rest
+        }
+        [] => {
+            let changes = [Expect::Word("+=", "adds elements"), Expect::Word("-=", "removes elements")];
+            return elements.into_iter().chain(changes).collect();
+        }
+        tokens => tokens,
+    };
+    match tokens {
+        [] => elements.into(),
+        [first] if first.word() == FILE => vec![Expect::File],
+        [first, ..] if first.word() == FILE => vec![Expect::End],
+        [.., last] => match &last.kind {
+            TokenKind::Open | TokenKind::Comma => vec![Expect::Element],
+            TokenKind::Close => vec![Expect::End],
+            TokenKind::Word(word) if *word == TIMEOUT => vec![Expect::Duration],
+            _ => vec![Expect::Word(TIMEOUT, "the element expires after a time"), Expect::InSet],
+        },
+    }
 }
 
 /// The state of the automaton in a rule.
@@ -579,7 +643,9 @@ impl PositionWalk {
             PositionState::Bang => return vec![Expect::Field(self.stateful)],
             PositionState::HeaderName(..) => return vec![Expect::HeaderName],
             PositionState::Header(info) => expects.push(Expect::Value(info)),
-            PositionState::Cond(info) => return vec![Expect::Value(info)],
+            PositionState::Cond(info) => {
+                return std::iter::once(Expect::Value(info)).chain(named_set(info)).collect();
+            }
             PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
             PositionState::Set(_, true, Some((target, at)))
                 if matches!(target.slots.get(at), Some(Slot::WeightedValue)) =>
@@ -627,7 +693,10 @@ impl PositionWalk {
                 | ValueKind::Ip4
                 | ValueKind::Ip6
                 | ValueKind::OptionData(_)
-                | ValueKind::Bytes => expects.extend([Expect::Value(info), Expect::Cond(info)]),
+                | ValueKind::Bytes => {
+                    let value = named_set(info).chain([Expect::Value(info), Expect::Cond(info)]);
+                    expects.extend(value);
+                }
             },
             PositionState::Between => {}
         }
@@ -656,6 +725,11 @@ impl PositionWalk {
             expects.push(Expect::End);
         }
     }
+}
+
+/// A set as the value of a field, if it can be compared with one.
+fn named_set(info: &FieldInfo) -> impl Iterator<Item = Expect> + use<> {
+    ElementKind::of_field(Field::new(info.id)).map(|_| Expect::SetValue).into_iter()
 }
 
 /// What a target writes into a field.

@@ -54,8 +54,10 @@ impl Decider {
     /// Whether it decides whenever it matches and no better rule does. A stateful rule also applies to packets that do not match it, and
     /// not to all that do.
     fn always_decides(&self) -> bool {
-        let is_certain = |target: &Target| matches!(target, Target::Drop(DropRate::ALL) | Target::Reject(_));
-        !self.rule.stateful && (self.accepts || self.rule.targets.iter().any(is_certain))
+        // What is in a named set changes, and no policy is made anew for it.
+        let is_certain = !self.rule.stateful && self.rule.sets().next().is_none();
+        let drops = |target: &Target| matches!(target, Target::Drop(DropRate::ALL) | Target::Reject(_));
+        is_certain && (self.accepts || self.rule.targets.iter().any(drops))
     }
 
     /// Whether every packet of a worse rule matches this one.

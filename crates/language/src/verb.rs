@@ -73,7 +73,7 @@ pub enum Argument {
     Rule,
     /// A rule's number, and a rule in its place.
     Replacement,
-    /// A rule's number or rules' name, and `--kill`, `--keep` or nothing.
+    /// A rule's number or rules' name, and `--kill`, `--keep` or nothing; or `set` and a name.
     RuleId,
     /// `--terse`, or nothing.
     Terse,
@@ -87,7 +87,7 @@ pub enum Argument {
     Counters,
     /// A port's name.
     Port,
-    /// A setting and its value.
+    /// A setting and its value, or a set and its elements.
     Setting,
     /// A number of entries, or nothing.
     Entries,
@@ -150,17 +150,17 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "del",
         Verb::Del,
-        "ID|name WORD [--kill|--keep]",
+        "ID|name WORD [--kill|--keep] | set NAME",
         Argument::RuleId,
         true,
-        "deletes the rule of that number, or all of that name; with --kill also ends its connections, with --keep they keep it until they end",
+        "deletes the rule of that number, or all of that name, or a named set; with --kill also ends its connections, with --keep they keep it until they end",
     ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
     command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and their counters"),
     command(
         "show",
         Verb::Show,
-        "tables|ports|errors|runtime|rates|offload|log|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary|servers [--terse]",
+        "tables|ports|errors|runtime|rates|offload|log|sets|set NAME|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary|servers [--terse]",
         Argument::Show,
         false,
         "shows the state of mmb",
@@ -181,7 +181,14 @@ pub static COMMANDS: &[CommandInfo] = &[
         true,
         "lets the packets of a port pass untouched",
     ),
-    command("set", Verb::Set, "NAME VALUE", Argument::Setting, true, "changes a setting"),
+    command(
+        "set",
+        Verb::Set,
+        "NAME VALUE | NAME [+=|-=] {ELEMENT [timeout TIME], …} | NAME [+=|-=] file FILE",
+        Argument::Setting,
+        true,
+        "changes a setting; or gives a named set these elements, adds them, or removes them: rules name it as @NAME",
+    ),
     command(
         "patterns",
         Verb::Patterns,
@@ -328,6 +335,11 @@ pub static SHOWS: &[(&str, Show, &str)] = {
             "flows that the kernel forwards by itself, ports with the offload, and why other flows stay with mmb",
         ),
         ("log", Show::Log, "where `mmb run --log` sends events: events written, waiting and lost"),
+        (
+            "sets",
+            Show::Sets,
+            "named sets: elements, memory, and rules that name them; `set NAME`: the elements of one",
+        ),
         ("settings", Show::Settings, "settings in force"),
         ("version", Show::Version, "version and build"),
         (

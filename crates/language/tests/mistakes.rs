@@ -381,7 +381,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show tabels",
         &[
-            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
+            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`; \
         did you mean `tables`?",
         ],

@@ -11,6 +11,7 @@ mod offload;
 mod packets;
 mod rates;
 mod servers;
+mod sets;
 
 pub use connections::{
     ConnectionLine, ConnectionPlace, CountLine, DigestLine, EndsLine, EventKind, EventLine, LeftOutLine,
@@ -31,6 +32,7 @@ pub use rates::{
     ConnectionRate, DropRate, MomentLine, PortRate, Rate, RateLine, RateLines, RuleRate, WorkerRate,
 };
 pub use servers::{ServerLine, ServerStateLine};
+pub use sets::{ElementLine, SetChangeLine, SetLine};
 
 use crate::VERSION;
 use serde::{Deserialize, Serialize};
@@ -85,6 +87,12 @@ pub enum Answer {
     Setting(SettingLine),
     /// A list of patterns that was changed.
     Patterns(PatternsLine),
+    /// A named set.
+    Set(SetLine),
+    /// An element of a set.
+    Element(ElementLine),
+    /// A set that was made, changed or deleted.
+    SetChanged(SetChangeLine),
     /// The daemon's version.
     Version(VersionLine),
     /// A rule that was added.
@@ -151,6 +159,8 @@ pub enum Answer {
     PortName(String),
     /// The name of a list of patterns, for completion.
     ListName(String),
+    /// The name of a set, for completion.
+    SetName(String),
     /// A note, which is no error.
     Note(ErrorLine),
     /// An error of the request: nothing was changed.
@@ -193,6 +203,10 @@ pub enum Topic {
     Rates,
     /// `show log`
     Log,
+    /// `show sets`
+    Sets,
+    /// `show set`
+    Elements,
     /// `show settings`
     Settings,
     /// `show version`

@@ -41,7 +41,7 @@ pub enum Request {
     Piece(String),
     /// A change, and what is recorded of it.
     WithOptions(ChangeOptions, Box<Request>),
-    /// A request with the contents of the files that its `patterns` commands name, by these names. The daemon opens no file for a client.
+    /// A request with the contents of the files that its `patterns` and `set` commands name, by these names. The daemon opens no file for a client.
     WithFiles(BTreeMap<String, Vec<u8>>, Box<Request>),
 }
 

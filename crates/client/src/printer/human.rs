@@ -8,6 +8,7 @@ use super::offload::OffloadListing;
 use super::packet_listing::traced_text;
 use super::rates::show_rates;
 use super::server_listing;
+use super::set_listing;
 use super::stream_listing::{self, StreamListing};
 use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
@@ -16,8 +17,8 @@ use crate::sink::OutputSink;
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, LogSinkLine,
-    PatternsLine, PortLine, PortLossLine, RateLines, ReasonLine, RuleLine, ServerLine, StageLine, TableLine,
-    TableMemoryLine, Topic, TrafficLine, WorkerLine,
+    PatternsLine, PortLine, PortLossLine, RateLines, ReasonLine, RuleLine, ServerLine, SetLine, StageLine,
+    TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -69,6 +70,7 @@ enum HumanSection {
     Servers(Vec<ServerLine>),
     Log(Vec<LogSinkLine>),
     Settings(Vec<(String, String)>),
+    Sets(Vec<SetLine>),
     Connections(ConnectionListing),
     Streams(StreamListing),
     History(HistoryListing),
@@ -157,6 +159,8 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Lost(packets), HumanSection::Packets) => {
                 self.screen.text(&format!("… {} left out\n\n", counted(packets, "packet")));
             }
+            (Answer::Set(line), HumanSection::Sets(sets)) => sets.push(line),
+            (Answer::Element(line), _) => set_listing::element(&mut self.screen, &line),
             (Answer::Lost(events), _) => {
                 self.screen.text(&format!("… {} lost\n", counted(events, "event")));
             }
@@ -269,6 +273,10 @@ impl HumanPrinter<'_> {
                 let patterns = counted(line.patterns, "pattern");
                 self.screen.text(&format!("@{} has {patterns} of {} now\n", line.name, line.file));
             }
+            Answer::SetChanged(line) => {
+                self.others += 1;
+                set_listing::change(&mut self.screen, &line);
+            }
             Answer::Setting(line) => {
                 self.others += 1;
                 self.screen.text(&format!("{} is {} now\n", line.name, plain(&line.value)));
@@ -374,6 +382,7 @@ impl HumanPrinter<'_> {
             HumanSection::Rates(rates) => show_rates(screen, &rates),
             HumanSection::Servers(servers) => server_listing::show(screen, &servers),
             HumanSection::Log(sinks) => log_listing::sinks(screen, sinks),
+            HumanSection::Sets(sets) => set_listing::show(screen, &sets),
             HumanSection::Settings(settings) => {
                 let mut table = TextTable::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
                 settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
@@ -413,6 +422,7 @@ impl HumanSection {
             Topic::Servers => HumanSection::Servers(Vec::new()),
             Topic::Log => HumanSection::Log(Vec::new()),
             Topic::Settings => HumanSection::Settings(Vec::new()),
+            Topic::Sets => HumanSection::Sets(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),
             Topic::History => HumanSection::History(HistoryListing::default()),
@@ -420,6 +430,7 @@ impl HumanSection {
             Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version | Topic::Diff => {
                 HumanSection::Unbuffered
             }
+            Topic::Elements => HumanSection::Unbuffered,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::sink::OutputSink;
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, DiffVersions, DifferenceSign, ErrorLine, FlowCacheLine,
-    OffloadLine, PatternsLine, PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, ServerStateLine,
+    OffloadLine, PatternsLine, PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, ServerStateLine, SetChangeLine,
     StageLine, TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
@@ -96,6 +96,8 @@ struct JsonChange {
     settings: Map<String, Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     patterns: Vec<PatternsLine>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sets: Vec<SetChangeLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<AffectedLine>,
     /// The number of connections that were ended.
@@ -150,6 +152,8 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::LogSink(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::StreamSummary(line), JsonSection::Summary(summary)) => *summary = json!(line),
+            (Answer::Set(line), JsonSection::Array { .. }) => self.element(&line),
+            (Answer::Element(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Table(line), JsonSection::Tables(tables, _)) => tables.push(line),
             (Answer::TableMemory(line), JsonSection::Tables(_, memory)) => *memory = Some(line),
             (Answer::Port(line), JsonSection::Ports(ports)) => ports.push(line),
@@ -262,6 +266,7 @@ impl JsonPrinter<'_> {
             Answer::Unconfirmed(line) => changes.unconfirmed = Some(line),
             Answer::Confirmed(version) => changes.confirmed = Some(version),
             Answer::Patterns(line) => changes.patterns.push(line),
+            Answer::SetChanged(line) => changes.sets.push(line),
             Answer::Setting(line) => {
                 changes.settings.insert(line.name, line.value);
             }
@@ -331,6 +336,8 @@ impl JsonSection {
             Topic::Servers => JsonSection::Array { name: "servers", is_open: false, former: None },
             Topic::History => JsonSection::Array { name: "history", is_open: false, former: None },
             Topic::Diff => JsonSection::Diff(JsonDiff::default()),
+            Topic::Sets => JsonSection::Array { name: "sets", is_open: false, former: None },
+            Topic::Elements => JsonSection::Array { name: "elements", is_open: false, former: None },
             Topic::ConnSummary | Topic::StreamSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor | Topic::Trace | Topic::Capture => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new(), None),

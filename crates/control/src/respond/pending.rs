@@ -126,7 +126,7 @@ impl PendingRequest {
 
     fn run(lines: Vec<String>, files: &RequestFiles) -> PendingRequest {
         let (mut commands, mut notes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-        let reader = convert::pattern_reader(files);
+        let reader = convert::RequestFiles(files);
         for (index, line) in lines.iter().enumerate() {
             let locate = |error: ErrorLine| ErrorLine { command: Some(index), ..error };
             match convert::parse_command(line, &reader) {
@@ -155,7 +155,7 @@ impl PendingRequest {
     }
 
     fn apply(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
-        match convert::parse_policy(&text, &convert::pattern_reader(files)) {
+        match convert::parse_policy(&text, &convert::RequestFiles(files)) {
             Ok((file, notes)) => {
                 let change = Some(ChangeRequest::Apply(Box::new(file), fate));
                 PendingRequest {
@@ -173,7 +173,7 @@ impl PendingRequest {
     }
 
     fn dry_run(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
-        match convert::parse_policy(&text, &convert::pattern_reader(files)) {
+        match convert::parse_policy(&text, &convert::RequestFiles(files)) {
             Ok((file, notes)) => {
                 let change = Box::new(ChangeRequest::Apply(Box::new(file), fate));
                 let question = PendingQuestion::DryRun(change, fate, ChangeText::File(text));
@@ -184,7 +184,7 @@ impl PendingRequest {
     }
 
     fn batch(text: String, is_dry_run: bool, files: &RequestFiles) -> PendingRequest {
-        let (commands, notes) = match convert::parse_batch(&text, &convert::pattern_reader(files)) {
+        let (commands, notes) = match convert::parse_batch(&text, &convert::RequestFiles(files)) {
             Ok(parsed) => parsed,
             Err(errors) => return PendingRequest::refused(errors),
         };

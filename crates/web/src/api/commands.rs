@@ -1,7 +1,7 @@
 //! Commands of the language, all of them or none.
 
 use super::connections::error_line;
-use super::input::{Body, Files, pattern_reader};
+use super::input::{Body, Files, GivenFiles};
 use super::{Context, Json};
 use crate::problem::Problem;
 use axum::extract::State;
@@ -56,7 +56,7 @@ pub(super) async fn run(
     let read_only = context.access.is_read_only();
     let mut has_change = false;
     for line in &request.commands {
-        match parse_command_with(line, &pattern_reader(BTreeMap::new())) {
+        match parse_command_with(line, &GivenFiles(BTreeMap::new())) {
             Ok((command @ (Command::Monitor | Command::Trace(_) | Command::Capture(_)), _)) => {
                 let name = command.name();
                 return Err(Problem::bad_request(format!("`{name}` has no end; use the control socket")));
@@ -87,7 +87,7 @@ pub(super) async fn run(
 /// Whether a command changes nothing.
 fn is_question(command: &Command) -> bool {
     match command {
-        Command::List { .. } | Command::Show(_) => true,
+        Command::List { .. } | Command::Show(_) | Command::ShowSet(_) => true,
         Command::Monitor | Command::Trace(_) | Command::Capture(_) => true,
         Command::History(_) | Command::Diff(..) => true,
         Command::Add(_)
@@ -103,6 +103,8 @@ fn is_question(command: &Command) -> bool {
         | Command::Disable(_)
         | Command::Set(_)
         | Command::Patterns(..)
+        | Command::ChangeSet(..)
+        | Command::DelSet(_)
         | Command::Kill(_)
         | Command::Server(_)
         | Command::ClearCounters => false,
