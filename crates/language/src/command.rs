@@ -3,9 +3,7 @@
 use mmb_policy::policy::{Policy, PolicyError};
 use mmb_policy::rule::{Rule, RuleId};
 use mmb_policy::setting_table::Setting;
-use mmb_policy::{
-    ConnectionFilter, ElementList, PacketFilter, PatternList, ServerCommand, SetOperation,
-};
+use mmb_policy::{ConnectionFilter, ElementList, PacketFilter, PatternList, ServerCommand, SetOperation};
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]

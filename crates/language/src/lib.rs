@@ -44,7 +44,9 @@ pub use parse::{
     parse_command_with, parse_policy, parse_policy_with, with_files,
 };
 pub use print::command::file_name as file_word;
-pub use print::{Print, SetText, pattern_list, pattern_lists, port_switches, set_lines, with_id};
+pub use print::{
+    Print, SetText, pattern_list, pattern_lists, port_switches, set_difference, set_lines, with_id,
+};
 pub use shadow::{ShadowedRule, shadowed};
 pub use silent_edit::{SilentEdit, silent_edits};
 

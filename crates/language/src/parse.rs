@@ -146,7 +146,9 @@ fn run_error(span: TextSpan, error: &CommandRefusal) -> LineError {
             | PolicyError::SetInUse { name, .. }
             | PolicyError::Set { name, .. },
         ) => LineError { error: refusal, about: about(name) },
-        CommandRefusal::Policy(_) | CommandRefusal::NoChange(_) | CommandRefusal::OtherKind { .. } => refusal.into(),
+        CommandRefusal::Policy(_) | CommandRefusal::NoChange(_) | CommandRefusal::OtherKind { .. } => {
+            refusal.into()
+        }
     }
 }
 

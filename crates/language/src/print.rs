@@ -13,7 +13,7 @@ use mmb_policy::Policy;
 use mmb_policy::field::Field;
 use mmb_policy::rule::{Cond, DEFAULT_PRIO, Equality, Match, Rule, RuleId, Target, Test};
 use mmb_policy::{PatternItem, PatternList};
-pub use sets::{SetText, set_lines};
+pub use sets::{SetText, set_difference, set_lines};
 use std::fmt::{Display, Formatter, Result, Write as _};
 pub use value::Print;
 use value::{Printed, bytes, decimal, numbers, several};

@@ -3,8 +3,8 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
-use crate::notes::{NoteKey, PolicyNotes};
 use crate::field::Field;
+use crate::notes::{NoteKey, PolicyNotes};
 use crate::pattern::PatternList;
 use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{ChunkEntry, EntryChange, RuleStore};

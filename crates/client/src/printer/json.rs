@@ -7,8 +7,8 @@ use crate::sink::OutputSink;
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, DiffVersions, DifferenceSign, ErrorLine, FlowCacheLine,
-    OffloadLine, PatternsLine, PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, ServerStateLine, SetChangeLine,
-    StageLine, TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
+    OffloadLine, PatternsLine, PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, ServerStateLine,
+    SetChangeLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};

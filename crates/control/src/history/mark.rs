@@ -5,7 +5,9 @@
 use mmb_base::lock;
 use mmb_language::Print;
 use mmb_policy::Policy;
+use mmb_policy::sets::NamedSet;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -77,5 +79,24 @@ pub(super) fn is_same(one: &Policy, other: &Policy) -> bool {
     settings(one) == settings(other)
         && one.ports == other.ports
         && one.lists == other.lists
+        && same_elements(one, other)
         && rules(one) == rules(other)
+}
+
+/// Whether the sets of two policies have the same elements. When they expire does not count: the times of a file begin when it is read.
+fn same_elements(one: &Policy, other: &Policy) -> bool {
+    let elements = |set: &NamedSet| {
+        let mut elements = BTreeSet::new();
+        // Nothing stops it.
+        let _ = set.each(|element, _| {
+            elements.insert(element.to_string());
+            Ok::<(), std::convert::Infallible>(())
+        });
+        elements
+    };
+    let same = |name: &String, set: &NamedSet| {
+        let other = other.sets.get(name);
+        other.is_some_and(|other| set.len() == other.len() && elements(set) == elements(other))
+    };
+    one.sets.len() == other.sets.len() && one.sets.iter().all(|(name, set)| same(name, set))
 }

@@ -8,7 +8,7 @@ use crate::convert;
 use crate::history::entry::{Entry, EntryAction};
 use mmb_language::{parse_command, with_id};
 use mmb_log::clock::rfc3339;
-use mmb_policy::{LineNote, NoteKey, PatternList, Policy, Rule, RuleChange, RuleId, RuleStore};
+use mmb_policy::{LineNote, NoteKey, PatternList, Policy, RuleChange, RuleId, RuleStore};
 use mmb_protocol::hex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,7 +138,8 @@ pub(crate) fn whole(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
     let rules = policy.rules.iter().filter(|rule| !rule.draining).map(|rule| with_id(&rule).to_string());
     let notes = policy.notes.iter().map(|(key, note)| note_line(key, note));
-    lists.chain(settings).chain(mmb_language::port_switches(policy)).chain(rules).chain(notes)
+    let sets = policy.sets.iter().flat_map(|(name, set)| mmb_language::set_lines(name, set, policy.now_ms));
+    lists.chain(settings).chain(mmb_language::port_switches(policy)).chain(sets).chain(rules).chain(notes)
 }
 
 /// A note on a line of a policy file.
@@ -202,16 +203,26 @@ pub(crate) fn difference(before: &Policy, after: &Policy, most: usize, out: &mut
         .chain(
             switches.map(|(port, enabled)| format!("{} {port}", if *enabled { "enable" } else { "disable" })),
         );
-    let is_kept = |rule: &Rule| !rule.draining;
-    let rules = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| match change {
-        RuleChange::Added(rule) if is_kept(&rule) => Some(with_id(&rule).to_string()),
-        RuleChange::Removed(rule) if is_kept(&rule) => rule.id.map(|id| format!("del {id}")),
+    // Rules that are gone do not keep a set from getting elements of another kind, and rules that are new find theirs.
+    let gone_rules = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| match change {
+        RuleChange::Removed(rule) if !rule.draining => rule.id.map(|id| format!("del {id}")),
         RuleChange::Added(_) | RuleChange::Removed(_) => None,
     });
+    let new_rules = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| match change {
+        RuleChange::Added(rule) if !rule.draining => Some(with_id(&rule).to_string()),
+        RuleChange::Added(_) | RuleChange::Removed(_) => None,
+    });
+    let sets = after.sets.iter().flat_map(|(name, set)| match before.sets.get(name) {
+        Some(old) if Arc::ptr_eq(old, set) => Vec::new(),
+        Some(old) if old.kinds() == set.kinds() => mmb_language::set_difference(name, old, set, after.now_ms),
+        _ => mmb_language::set_lines(name, set, after.now_ms),
+    });
+    let gone_sets = before.sets.keys().filter(|name| !after.sets.contains_key(*name));
     let gone_lists = before.lists.keys().filter(|name| !after.lists.contains_key(*name));
     let notes = changed_notes(before, after);
-    let last = gone_lists.map(|name| format!("@unlisted {name}")).chain(notes);
-    for line in first.chain(rules).chain(last) {
+    let last = gone_lists.map(|name| format!("@unlisted {name}"));
+    let last = last.chain(gone_sets.map(|name| format!("del set {name}"))).chain(notes);
+    for line in first.chain(gone_rules).chain(sets).chain(new_rules).chain(last) {
         if out.len() + line.len() > most {
             return false;
         }
@@ -280,9 +291,10 @@ mod tests {
         policy
     }
 
-    const BEFORE: &str = "set poll spin\nset conn pickup strict\ndisable lan\nenable wan\npatterns a /x\npatterns b \"/a b\"\nadd id 3 tcp-dport 80 drop\n\
+    const BEFORE: &str = "set poll spin\nset conn pickup strict\ndisable lan\nenable wan\npatterns a /x\npatterns b \"/a b\"\nset gone {1-5}\nset kind {1, 2}\nset some {10.0.0.0/8, 192.0.2.1, 2001:db8::/32}\nset empty {}\n\
+                          add id 1 tcp-dport @kind drop\nadd id 3 tcp-dport 80 drop\n\
                           add-stateful id 5 tcp-dport 7 stream @a close\nadd-stateful id 6 draining all accept\nadd id 9 name x all mod ip-ttl 3\n";
-    const AFTER: &str = "set conn pickup strict\nset conn max 5\nenable lan\npatterns b /y\nadd id 3 tcp-dport 81 drop\nadd id 4 udp-dport dns accept\nadd id 9 name x all mod ip-ttl 3\n";
+    const AFTER: &str = "set conn pickup strict\nset conn max 5\nenable lan\npatterns b /y\nset kind {10.0.0.1}\nset some {10.0.0.0/8, 192.0.2.2}\nset new {7}\nadd id 1 ip-saddr @kind drop\nadd id 2 ip-daddr != @some tcp-sport @new drop\nadd id 3 tcp-dport 81 drop\nadd id 4 udp-dport dns accept\nadd id 9 name x all mod ip-ttl 3\n";
 
     #[test]
     fn a_policy_is_read_as_it_was_written() {

@@ -15,6 +15,9 @@ use mmb_protocol::request::ConnectionFate;
 use std::io;
 use std::sync::Arc;
 
+/// The most elements of a set that is shown whole in a difference.
+const MOST_ELEMENTS: usize = 100;
+
 impl Responder<'_> {
     /// Lists the last entries, or all.
     pub(super) fn history(&mut self, last: Option<u64>) -> io::Result<AnswerResult> {
@@ -220,6 +223,15 @@ fn differences<'p>(
     };
     let ports = changed(before.ports.keys().chain(after.ports.keys()), (before, after), switch);
     let lists = changed(before.lists.keys().chain(after.lists.keys()), (before, after), list);
+    let set = |policy: &Policy, name: &String| {
+        let set = policy.sets.get(name)?;
+        let line = match &mmb_language::set_lines(name, set, policy.now_ms)[..] {
+            [line] if set.len() <= MOST_ELEMENTS => line.clone(),
+            _ => format!("set {name} {{…}} # {} elements", set.len()),
+        };
+        Some(line)
+    };
+    let sets = changed(before.sets.keys().chain(after.sets.keys()), (before, after), set);
     let rules = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| {
         let (sign, rule) = match change {
             RuleChange::Added(rule) => (Added, rule),
@@ -227,7 +239,7 @@ fn differences<'p>(
         };
         (!rule.draining).then(|| (sign, with_id(&rule).to_string()))
     });
-    settings.chain(ports).chain(lists).chain(rules)
+    settings.chain(ports).chain(lists).chain(sets).chain(rules)
 }
 
 /// The lines of these names that differ between two policies.

@@ -2,6 +2,7 @@
 
 use crate::element::{TIMEOUT, Timeout};
 use mmb_policy::sets::{ElementList, NEVER, NamedSet, SetOperation};
+use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Result, Write as _};
 
 /// Elements of one line: a set of a million is some hundred lines.
@@ -29,22 +30,72 @@ impl Display for SetText<'_> {
 
 /// The commands that make a set, without line ends.
 pub fn set_lines(name: &str, set: &NamedSet, now_ms: u64) -> Vec<String> {
-    let mut lines = vec![format!("set {name} {{")];
-    let mut count = 0;
-    let each = set.each(|element, expires_ms| {
-        if count == ELEMENTS {
-            lines.push(format!("set {name} += {{"));
-            count = 0;
-        }
-        let separator = if count > 0 { ", " } else { "" };
-        count += 1;
-        let text = SetText { element, expires_ms, now_ms };
-        lines.last_mut().map_or(Ok(()), |line| write!(line, "{separator}{text}"))
-    });
+    let mut lines = SetLines::new(name, "");
+    let each = set.each(|element, expires_ms| lines.add(&SetText { element, expires_ms, now_ms }));
     // Writing to a string does not fail.
     debug_assert!(each.is_ok());
-    lines.iter_mut().for_each(|line| line.push('}'));
-    lines
+    lines.end()
+}
+
+/// The commands that turn one set into another one, without line ends.
+pub fn set_difference(name: &str, before: &NamedSet, after: &NamedSet, now_ms: u64) -> Vec<String> {
+    let elements = |set: &NamedSet| {
+        let mut elements = BTreeMap::new();
+        // Nothing stops it.
+        let _ = set.each(|element, expires_ms| {
+            elements.insert(element.to_string(), expires_ms);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        elements
+    };
+    let (before, after) = (elements(before), elements(after));
+    let gone = before.keys().filter(|element| !after.contains_key(*element));
+    let new = after.iter().filter(|(element, expires_ms)| before.get(*element) != Some(expires_ms));
+    let new = new.map(|(element, expires_ms)| SetText { element, expires_ms: *expires_ms, now_ms });
+    let lines = |sign, texts: &mut dyn Iterator<Item = String>| {
+        let mut texts = texts.peekable();
+        let is_empty = texts.peek().is_none();
+        let mut lines = SetLines::new(name, sign);
+        // Writing to a string does not fail.
+        let _ = texts.try_for_each(|text| lines.add(&text));
+        if is_empty { Vec::new() } else { lines.end() }
+    };
+    let mut all = lines("-= ", &mut gone.cloned());
+    all.extend(lines("+= ", &mut new.map(|text| text.to_string())));
+    all
+}
+
+/// Commands about a set while elements are added to them.
+struct SetLines<'n> {
+    name: &'n str,
+    /// How the lines behind the first one begin behind the name.
+    sign: &'static str,
+    lines: Vec<String>,
+    /// Elements of the last line.
+    count: usize,
+}
+
+impl<'n> SetLines<'n> {
+    /// `sign` is that of the first line; without one, which makes the set anew, the others add.
+    fn new(name: &'n str, sign: &'static str) -> SetLines<'n> {
+        let lines = vec![format!("set {name} {sign}{{")];
+        SetLines { name, sign: if sign.is_empty() { "+= " } else { sign }, lines, count: 0 }
+    }
+
+    fn add(&mut self, text: &dyn Display) -> Result {
+        if self.count == ELEMENTS {
+            self.lines.push(format!("set {} {}{{", self.name, self.sign));
+            self.count = 0;
+        }
+        let separator = if self.count > 0 { ", " } else { "" };
+        self.count += 1;
+        self.lines.last_mut().map_or(Ok(()), |line| write!(line, "{separator}{text}"))
+    }
+
+    fn end(mut self) -> Vec<String> {
+        self.lines.iter_mut().for_each(|line| line.push('}'));
+        self.lines
+    }
 }
 
 /// A change of a set.

@@ -318,10 +318,13 @@ mod tests {
     /// A record: its elements, by enterprise and number, as bytes.
     type Decoded = BTreeMap<(u32, u16), Vec<u8>>;
 
+    /// The elements of a template, by enterprise and number, and their lengths in bytes.
+    type Template = Vec<((u32, u16), usize)>;
+
     /// A collector by the letter of RFC 7011 that knows no more than the templates tell.
     #[derive(Default)]
     struct Collector {
-        templates: BTreeMap<u16, Vec<((u32, u16), usize)>>,
+        templates: BTreeMap<u16, Template>,
     }
 
     impl Collector {

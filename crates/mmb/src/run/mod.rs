@@ -73,7 +73,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     }
     let events = events()?;
     let names = wiring.devices.iter().map(|(name, _)| name.clone()).collect();
-    let mut log = EventLog::open(&args.log, names, Arc::new(|text| output::report_error(text)))?;
+    let mut log = EventLog::open(&args.log, names, Arc::new(output::report_error))?;
     let workers = args.workers;
     let flows = if policy.settings.offload == Offload::Auto { offload::FLOWS } else { 0 };
     let options = OpenOptions { workers, mtu: args.mtu, flows };
