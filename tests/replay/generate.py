@@ -165,10 +165,11 @@ class Policies:
         "udp6": ["udp-", "ip6-"],
     }
 
-    def __init__(self, rng, frames):
+    def __init__(self, rng, frames, named=False):
+        """`named`: rules may name sets, which `definitions` makes."""
         from dissect import Malformed, dissect
 
-        self.rng, self.samples = rng, []
+        self.rng, self.samples, self.named, self.sets = rng, [], named, 0
         for frame in frames:
             try:
                 self.samples.append(dissect(frame))
@@ -232,7 +233,7 @@ class Policies:
     def number(self, row, negated):
         rng = self.rng
         a, b = sorted([self.value(row), self.value(row)])
-        form = rng.choice(["one", "one", "one", "order", "range", "set", "prefix"])
+        form = rng.choice(["one", "one", "one", "order", "range", "set", "prefix", "named"])
         if form == "order" and not row.address:
             return Number(row.name, negated, rng.choice(["<", "<=", ">", ">="]), [(a, a)])
         condition = rng.choice(["==", "==", "!="])
@@ -240,6 +241,11 @@ class Policies:
             return Number(row.name, negated, condition, [(a, b)])
         if form == "set" and a + 1 < b:
             return Number(row.name, negated, condition, [(a, a), (b, b)])
+        if form == "named" and self.named:
+            self.sets += 1
+            # They may overlap, and stand in any order.
+            ranges = [(b, b), (a, b), *([(a, a)] if rng.random() < 0.5 else [])]
+            return Number(row.name, negated, condition, ranges, named=f"set-{self.sets}")
         if form == "prefix" and row.address:
             bits = rng.randrange(1, row.width)
             host = row.width - bits
@@ -344,4 +350,4 @@ def packets_and_policy(seed, packets, rules):
     rng = random.Random(seed)
     maker = Packets(rng)
     frames = [maker.frame() for _ in range(packets)]
-    return frames, Policies(rng, frames).policy(rules)
+    return frames, Policies(rng, frames, named=True).policy(rules)

@@ -47,13 +47,14 @@ class Anything:
 
 @dataclass
 class Number:
-    """A field of bits compared with numbers: (first, last) pairs, one or several."""
+    """A field of bits compared with numbers: (first, last) pairs, one or several, also as the elements of a named set."""
 
     name: str
     negated: bool
     condition: str | None  # None: the field stands alone
     ranges: list = field(default_factory=list)
     prefix: int | None = None
+    named: str | None = None
 
     def __str__(self):
         words = ["!"] if self.negated else []
@@ -65,8 +66,18 @@ class Number:
         return " ".join(words)
 
     def values(self):
-        items = [numeral(self.name, a) if a == b else f"{numeral(self.name, a)}-{numeral(self.name, b)}"
-                 for a, b in self.ranges]
+        return self.elements() if self.named is None else f"@{self.named}"
+
+    def definition(self):
+        """The command that makes the named set."""
+        return f"set {self.named} {{{', '.join(self.items())}}}"
+
+    def items(self):
+        return [numeral(self.name, a) if a == b else f"{numeral(self.name, a)}-{numeral(self.name, b)}"
+                for a, b in self.ranges]
+
+    def elements(self):
+        items = self.items()
         if self.prefix is not None:
             return f"{numeral(self.name, self.ranges[0][0])}/{self.prefix}"
         return items[0] if len(items) == 1 else "{" + ", ".join(items) + "}"
@@ -303,6 +314,12 @@ class Rule:
 
 
 # --- the packet's way -----------------------------------------------------------------------------------------------
+
+
+def definitions(rules):
+    """The commands that make the sets which rules name."""
+    matches = [match for rule in rules for match in rule.matches]
+    return [match.definition() for match in matches if getattr(match, "named", None) is not None]
 
 
 @dataclass

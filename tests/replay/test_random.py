@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 from captures import replay
 from generate import packets_and_policy
-from model import evaluate
+from model import definitions, evaluate
 
 ROUNDS = int(os.environ.get("MMB_ROUNDS", "60"))
 FIRST = int(os.environ.get("MMB_SEED", "1"))
@@ -23,13 +23,14 @@ PORTS = {"in": "a", "out": "b"}
 def refused(mmb, folder, rules):
     """The rules that mmb refuses, with its messages: each is checked alone."""
     path = folder / "check.mmb"
-    path.write_text("".join(f"{rule}\n" for rule in rules))
+    sets = definitions(rules)
+    path.write_text("".join(f"{line}\n" for line in [*sets, *rules]))
     run = subprocess.run([mmb, "check", "--json", path], capture_output=True, text=True)
     if run.returncode == 0:
         return {}
     answer = json.loads(run.stdout)
     errors = answer.get("errors", [answer])
-    return {error["line"] - 1: error["error"] for error in errors}
+    return {error["line"] - 1 - len(sets): error["error"] for error in errors}
 
 
 def can_matter(rule, frames):
@@ -43,7 +44,7 @@ def test_mmb_does_what_the_model_says(mmb, tmp_path, seed):
     for number, why in sorted(refused(mmb, tmp_path, rules).items(), reverse=True):
         rule = rules.pop(number)
         assert "can never match" not in why or not can_matter(rule, frames), f"refused: {rule}\n{why}"
-    policy = "".join(f"{rule}\n" for rule in rules)
+    policy = "".join(f"{line}\n" for line in [*definitions(rules), *rules])
     out, summary = replay(mmb, tmp_path, policy, frames)
 
     written = dict(out)

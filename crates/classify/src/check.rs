@@ -1,13 +1,14 @@
 //! Residual checks: what a mask and a value cannot say. They are compiled with the rule and run on a hit.
 
 use crate::lane_mask::LaneMask;
+use crate::names::{SetNumber, SetTable};
 use mmb_packet::columns::Column;
 use mmb_packet::key::{FLAGS, LANE, Lanes};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::{Layout, Packet};
-use mmb_policy::Intervals;
 use mmb_policy::field::Payload;
 use mmb_policy::field::ones;
+use mmb_policy::{Intervals, NamedSet};
 
 /// One check. All checks of a rule must hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,12 +19,26 @@ pub(crate) enum RuleCheck {
     Set { from: Extract, ranges: Box<[(u32, u32)]> },
     /// An IPv6 address, from lane `lane` on, is a member of a set.
     Address { lane: u8, ranges: Box<[(u128, u128)]> },
+    /// A number of the key, or an IPv4 address, is a member of a named set, or (`outside`) is not.
+    Named { from: Extract, set: AskedSet },
+    /// An IPv6 address, from lane `lane` on, likewise.
+    NamedAddress { lane: u8, set: AskedSet },
     /// An empty payload passes if `empty`; another one by whether it begins with one of the prefixes.
     Payload { of: Payload, prefixes: Box<[Box<[u8]>]>, empty: bool, begins: bool },
     /// Some option of a kind passes a test, or (`none`) no option does.
     Option { kind: u8, test: OptionTest, none: bool },
     /// There is an option that is not padding, or (`none`) there is none.
     AnyOption { none: bool },
+}
+
+/// A named set, and what is asked of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AskedSet {
+    pub(crate) number: SetNumber,
+    /// Its numbers are asked, not its addresses.
+    pub(crate) is_number: bool,
+    /// What is no member passes.
+    pub(crate) outside: bool,
 }
 
 /// The test of an option.
@@ -81,6 +96,7 @@ pub(crate) struct CheckedPacket<'a, 'b> {
     pub(crate) key: u8,
     pub(crate) packet: &'a Packet<'b>,
     pub(crate) layout: &'a Layout,
+    pub(crate) sets: &'a SetTable,
 }
 
 impl CheckedPacket<'_, '_> {
@@ -88,6 +104,13 @@ impl CheckedPacket<'_, '_> {
     #[inline]
     pub(crate) fn number(&self, lane: usize) -> u32 {
         u32::from_be(self.lanes[lane][usize::from(self.key)])
+    }
+
+    /// The IPv6 address from a lane on.
+    #[inline]
+    fn address(&self, lane: u8) -> u128 {
+        let part = |i: usize| u128::from(self.number(usize::from(lane) + i));
+        part(0) << 96 | part(1) << 64 | part(2) << 32 | part(3)
     }
 }
 
@@ -129,12 +152,21 @@ impl RuleCheck {
         }
     }
 
+    /// The check that a set has the field of `width` bits at bit `bit`, or has it not, or that the flag `unless` is not set.
+    pub(crate) fn named_set(bit: u16, width: u8, set: AskedSet, unless: u8) -> RuleCheck {
+        match width {
+            ..=32 => RuleCheck::Named { from: Extract::new(bit, width, unless), set },
+            _ => RuleCheck::NamedAddress { lane: (bit / 32) as u8, set },
+        }
+    }
+
     /// About the bytes that it points to.
     pub(crate) fn heap_bytes(&self) -> usize {
         let strings =
             |strings: &[Box<[u8]>]| strings.iter().map(|string| size_of_val(string) + string.len()).sum();
         match self {
             RuleCheck::Range { .. } | RuleCheck::AnyOption { .. } => 0,
+            RuleCheck::Named { .. } | RuleCheck::NamedAddress { .. } => 0,
             RuleCheck::Set { ranges, .. } => size_of_val(&ranges[..]),
             RuleCheck::Address { ranges, .. } => size_of_val(&ranges[..]),
             RuleCheck::Payload { prefixes, .. } => strings(prefixes),
@@ -155,6 +187,7 @@ impl RuleCheck {
     pub(crate) fn reads_beyond_key(&self) -> bool {
         match self {
             RuleCheck::Range { .. } | RuleCheck::Set { .. } | RuleCheck::Address { .. } => false,
+            RuleCheck::Named { .. } | RuleCheck::NamedAddress { .. } => false,
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => true,
         }
     }
@@ -162,13 +195,13 @@ impl RuleCheck {
     /// Adds the bits of the key that it reads to a mask.
     pub(crate) fn add_bits(&self, mask: &mut LaneMask) {
         match self {
-            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => {
+            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } | RuleCheck::Named { from, .. } => {
                 mask[usize::from(from.lane)] |= (from.mask << from.shift).to_be();
                 let mut flags = [0; LANE];
                 flags[FLAGS % LANE] = from.unless;
                 mask[FLAGS / LANE] |= u32::from_ne_bytes(flags);
             }
-            RuleCheck::Address { lane, .. } => {
+            RuleCheck::Address { lane, .. } | RuleCheck::NamedAddress { lane, .. } => {
                 mask.iter_mut().skip(usize::from(*lane)).take(4).for_each(|lane| *lane = u32::MAX);
             }
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {}
@@ -178,11 +211,13 @@ impl RuleCheck {
     /// The lanes that it reads.
     pub(crate) fn lanes(&self) -> Lanes {
         match self {
-            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => {
+            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } | RuleCheck::Named { from, .. } => {
                 let flags = if from.unless == 0 { Lanes::default() } else { Lanes(1) };
                 flags.with(Lanes(1 << from.lane))
             }
-            RuleCheck::Address { lane, .. } => Lanes::range(usize::from(*lane), usize::from(*lane) + 4),
+            RuleCheck::Address { lane, .. } | RuleCheck::NamedAddress { lane, .. } => {
+                Lanes::range(usize::from(*lane), usize::from(*lane) + 4)
+            }
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {
                 Lanes::default()
             }
@@ -197,9 +232,11 @@ impl RuleCheck {
                 from.read(subject).is_none_or(|n| (*first <= n && n <= *last) != *outside)
             }
             RuleCheck::Set { from, ranges } => from.read(subject).is_none_or(|n| member(ranges, n)),
-            RuleCheck::Address { lane, ranges } => {
-                let part = |i: usize| u128::from(subject.number(usize::from(*lane) + i));
-                member(ranges, part(0) << 96 | part(1) << 64 | part(2) << 32 | part(3))
+            RuleCheck::Address { lane, ranges } => member(ranges, subject.address(*lane)),
+            RuleCheck::Named { from, set } => from.read(subject).is_none_or(|n| set.passes(subject.sets, n)),
+            RuleCheck::NamedAddress { lane, set } => {
+                let named = subject.sets.get(set.number);
+                named.is_some_and(|named| named.ip6().index().contains(subject.address(*lane))) != set.outside
             }
             RuleCheck::Payload { of, prefixes, empty, begins } => match payload(*of, subject) {
                 [] => *empty,
@@ -216,6 +253,18 @@ impl RuleCheck {
             RuleCheck::AnyOption { none } => options.any() != *none,
             _ => false,
         }
+    }
+}
+
+impl AskedSet {
+    /// Whether a number, or an IPv4 address, passes.
+    #[inline]
+    fn passes(self, sets: &SetTable, number: u32) -> bool {
+        let elements = |set: &NamedSet| {
+            let elements = if self.is_number { set.numbers() } else { set.ip4() };
+            elements.index().contains(number)
+        };
+        sets.get(self.number).is_some_and(elements) != self.outside
     }
 }
 
@@ -273,7 +322,13 @@ mod tests {
         let mut buffer = [0; 0];
         let packet = Packet::new(&mut buffer, 0, 0, mmb_packet::PortId(0), mmb_packet::LinkType::RawIp);
         let packet = packet.expect("an empty packet fits");
-        let subject = CheckedPacket { lanes: &lanes, key: 3, packet: &packet, layout: &Layout::default() };
+        let subject = CheckedPacket {
+            lanes: &lanes,
+            key: 3,
+            packet: &packet,
+            layout: &Layout::default(),
+            sets: &SetTable::default(),
+        };
         for field in FIELDS {
             let FieldPlace::Key { bit, width } = field.place else { continue };
             let number = (0..width.into()).fold(0, |number, i| number << 1 | bit_at(usize::from(bit) + i));

@@ -310,7 +310,7 @@ fn value(view: &ClassTables, place: TuplePlace, mask: &LaneMask, key: &LaneMask)
 
 #[cfg(test)]
 mod tests {
-    use crate::{ClassifierIndex, PortNumbers, RuleSlot};
+    use crate::{ClassifierIndex, RuleNames, RuleSlot};
     use mmb_base::Id;
     use mmb_language::parse_policy;
     use mmb_policy::Rule;
@@ -349,7 +349,7 @@ mod tests {
             format!("add ip-saddr {address} tcp-dport {}-60000 drop\n", n + 1)
         };
         let (policy, _) = parse_policy(&(0..20_000).map(line).collect::<String>()).expect("they parse");
-        let mut index = ClassifierIndex::new(PortNumbers::default(), mmb_random::Seed::repeatable(1));
+        let mut index = ClassifierIndex::new(RuleNames::default(), mmb_random::Seed::repeatable(1));
         let rules = || (1..).filter_map(RuleSlot::new).zip(policy.rules.iter());
         for (slot, rule) in rules() {
             index.insert(slot, &rule).expect("there are no ports in it");
@@ -369,7 +369,7 @@ mod tests {
         let (policy, _) = parse_policy(&(0..60_000).map(rounds).collect::<String>()).expect("they parse");
         let rules = (1..).filter_map(RuleSlot::new).zip(policy.rules.iter());
         let seed = mmb_random::Seed::repeatable(2);
-        let index = ClassifierIndex::build(rules, PortNumbers::default(), seed, crate::Tuning::Merged);
+        let index = ClassifierIndex::build(rules, RuleNames::default(), seed, crate::Tuning::Merged);
         assert!(!index.expect("there are no ports in it").is_scattered());
     }
 
@@ -378,7 +378,7 @@ mod tests {
         let bytes = |text: &str| {
             let (policy, _) = parse_policy(&format!("add {text} drop\n")).expect("it parses");
             let rule = policy.rules.iter().next().expect("there is a rule");
-            crate::extra_bytes(&rule, &PortNumbers::default())
+            crate::extra_bytes(&rule, &RuleNames::default())
         };
         assert_eq!(bytes("ip-saddr 10.0.0.1 tcp-dport 80"), 0);
         assert!(bytes("ip-saddr 10.0.0.1 tcp-dport 1-80") < 1000);
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn tables_that_went_do_not_count_as_scattered() {
         let rules = rules_of_many_masks();
-        let mut index = ClassifierIndex::new(PortNumbers::default(), mmb_random::Seed::repeatable(1));
+        let mut index = ClassifierIndex::new(RuleNames::default(), mmb_random::Seed::repeatable(1));
         for _ in 0..3 {
             let slots = || (1..).filter_map(RuleSlot::new);
             for (slot, rule) in slots().zip(&rules) {

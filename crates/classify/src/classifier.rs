@@ -10,14 +10,14 @@ use crate::ids::{KeyRules, RuleSlot};
 use crate::lane_mask::{LaneMask, lanes_of};
 use crate::list::{KeyedRules, ListEntry, ListIndex, OptionKey};
 use crate::matches::Scratch;
-use crate::ports::{PortNumbers, UnknownPort};
+use crate::names::{RuleNames, SetTable, UnknownPort};
 use crate::search::{ClassTables, SearchTables, SearchVector};
 use crate::table::TupleTable;
 use mmb_base::simd::SimdLevel;
 use mmb_packet::columns::{KeyColumns, WantedLanes};
 use mmb_packet::parse::vector::VectorKeys;
 use mmb_packet::{Class, Layout, Packet};
-use mmb_policy::Rule;
+use mmb_policy::{NamedSet, Rule};
 use mmb_random::{Generator, Seed};
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ pub struct Classifier {
     ip6: ClassTables,
     other: ClassTables,
     options: Arc<TupleTable>,
+    sets: SetTable,
     rules: KeyedRules,
     wanted: WantedLanes,
     /// The bits of keys that it looks at, by class: Ip4, Ip6, Other.
@@ -85,10 +86,11 @@ impl Classifier {
         layouts: &[Layout],
         scratch: &mut Scratch,
     ) {
+        let parsed = (packets, layouts);
         let shared = SearchTables { level: self.level, rules: &self.rules, options: &self.options };
-        self.ip4.search(shared, vector(&keys.ip4, packets, layouts), scratch);
-        self.ip6.search(shared, vector(&keys.ip6, packets, layouts), scratch);
-        self.other.search(shared, vector(&keys.other, packets, layouts), scratch);
+        self.ip4.search(shared, vector(&keys.ip4, parsed, &self.sets), scratch);
+        self.ip6.search(shared, vector(&keys.ip6, parsed, &self.sets), scratch);
+        self.other.search(shared, vector(&keys.other, parsed, &self.sets), scratch);
     }
 
     /// The level of instructions.
@@ -105,17 +107,18 @@ impl Classifier {
 #[inline]
 fn vector<'a, 'b, const L: usize>(
     columns: &'a KeyColumns<L>,
-    packets: &'a [Packet<'b>],
-    layouts: &'a [Layout],
+    (packets, layouts): (&'a [Packet<'b>], &'a [Layout]),
+    sets: &'a SetTable,
 ) -> SearchVector<'a, 'b> {
-    SearchVector { lanes: columns.lanes(), len: columns.count(), of: columns.packets(), packets, layouts }
+    let (lanes, len, of) = (columns.lanes(), columns.count(), columns.packets());
+    SearchVector { lanes, len, of, packets, layouts, sets }
 }
 
 /// The writer's side of the classifier. Every change costs about the same however many rules there are; what was
 /// handed out by [`ClassifierIndex::classifier`] before does not see it.
 #[derive(Debug)]
 pub struct ClassifierIndex {
-    ports: PortNumbers,
+    names: RuleNames,
     random: Generator,
     /// Ip4, Ip6, Other.
     classes: [ClassIndex; 3],
@@ -127,11 +130,11 @@ const CLASSES: [Class; 3] = [Class::Ip4, Class::Ip6, Class::Other];
 
 impl ClassifierIndex {
     /// A classifier without rules. Hash keys are drawn from `seed`.
-    pub fn new(ports: PortNumbers, seed: Seed) -> ClassifierIndex {
+    pub fn new(names: RuleNames, seed: Seed) -> ClassifierIndex {
         let mut random = Generator::new(seed);
         let options = Arc::new(option_table(0, &mut random));
         ClassifierIndex {
-            ports,
+            names,
             random,
             classes: CLASSES.map(ClassIndex::new),
             options,
@@ -141,12 +144,22 @@ impl ClassifierIndex {
 
     /// Rules may name one more port from now on.
     pub fn push_port(&mut self, name: String) {
-        self.ports.push(name);
+        self.names.push(name);
     }
 
     /// A port that no rule names has another name from now on.
     pub fn rename_port(&mut self, number: u16, name: &str) {
-        self.ports.rename(number, name);
+        self.names.rename(number, name);
+    }
+
+    /// Rules that name a set ask this one from now on. Costs the same however many rules there are.
+    pub fn put_set(&mut self, name: &str, set: Arc<NamedSet>) {
+        self.names.put_set(name, set);
+    }
+
+    /// No rule names a set any more.
+    pub fn remove_set(&mut self, name: &str) {
+        self.names.remove_set(name);
     }
 
     /// A classifier of rules that come all at once, whose tables suit them best.
@@ -155,15 +168,15 @@ impl ClassifierIndex {
     /// The slot of a rule that names a port that does not exist, and the name.
     pub fn build<R: std::borrow::Borrow<Rule>>(
         rules: impl Iterator<Item = (RuleSlot, R)>,
-        ports: PortNumbers,
+        names: RuleNames,
         seed: Seed,
         tuning: Tuning,
     ) -> Result<ClassifierIndex, (RuleSlot, UnknownPort)> {
-        let mut index = ClassifierIndex::new(ports, seed);
+        let mut index = ClassifierIndex::new(names, seed);
         let mut batches: [Batch; 3] = Default::default();
         for (slot, rule) in rules {
             for (class, batch) in CLASSES.into_iter().zip(&mut batches) {
-                place(rule.borrow(), slot, class, &index.ports, |placed| batch.push(placed))
+                place(rule.borrow(), slot, class, &index.names, |placed| batch.push(placed))
                     .map_err(|port| (slot, port))?;
             }
         }
@@ -185,7 +198,7 @@ impl ClassifierIndex {
     pub fn insert(&mut self, slot: RuleSlot, rule: &Rule) -> Result<(), UnknownPort> {
         let mut all = Vec::new();
         for (number, class) in CLASSES.into_iter().enumerate() {
-            place(rule, slot, class, &self.ports, |placed| all.push((number, placed)))?;
+            place(rule, slot, class, &self.names, |placed| all.push((number, placed)))?;
         }
         all.into_iter().for_each(|(number, placed)| self.insert_placed(number, placed));
         Ok(())
@@ -196,7 +209,7 @@ impl ClassifierIndex {
         for (number, class) in CLASSES.into_iter().enumerate() {
             let mut all = Vec::new();
             // A rule that was inserted names no unknown port.
-            let _ = place(rule, slot, class, &self.ports, |placed| all.push(placed));
+            let _ = place(rule, slot, class, &self.names, |placed| all.push(placed));
             all.into_iter().for_each(|placed| self.remove_placed(number, placed));
         }
     }
@@ -252,6 +265,7 @@ impl ClassifierIndex {
             ip6: ip6.view.clone(),
             other: other.view.clone(),
             options: Arc::clone(&self.options),
+            sets: self.names.sets().clone(),
             rules: self.lists.rules.clone(),
             wanted: WantedLanes { ip4: ip4.wanted, ip6: ip6.wanted, other: other.wanted },
             read: [ip4.read, ip6.read, other.read],
@@ -300,9 +314,9 @@ const IP6_KEY_BYTES: usize = 384;
 
 /// An upper bound of the memory that a rule takes beyond that of a single key without conditions. A set of values becomes several keys, in the
 /// classes of both IP versions where the rule leaves that open, and each of them has the rule's conditions.
-pub fn extra_bytes(rule: &Rule, ports: &PortNumbers) -> u64 {
+pub fn extra_bytes(rule: &Rule, names: &RuleNames) -> u64 {
     let of = |(class, key_bytes)| {
-        let Ok(Some(compiled)) = compile(rule, class, ports) else { return 0 };
+        let Ok(Some(compiled)) = compile(rule, class, names) else { return 0 };
         let checks: usize =
             compiled.checks.iter().map(|check| size_of::<RuleCheck>() + check.heap_bytes()).sum();
         let listed = if compiled.checks.is_empty() { 0 } else { LISTED_BYTES + checks };
@@ -319,10 +333,10 @@ fn place(
     rule: &Rule,
     slot: RuleSlot,
     class: Class,
-    ports: &PortNumbers,
+    names: &RuleNames,
     mut each: impl FnMut(Placed),
 ) -> Result<(), UnknownPort> {
-    let Some(compiled) = compile(rule, class, ports)? else { return Ok(()) };
+    let Some(compiled) = compile(rule, class, names)? else { return Ok(()) };
     let entry = ListEntry::new(slot, compiled.checks);
     for cube in compiled.cubes {
         each(Placed { mask: lanes_of(&cube.mask), key: lanes_of(&cube.value), rule: entry.clone() });

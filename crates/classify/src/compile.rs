@@ -1,15 +1,15 @@
 //! One rule, one packet class: a cube of fixed key bits, or several, and residual checks.
 
-use crate::check::{OptionTest, RuleCheck};
+use crate::check::{AskedSet, OptionTest, RuleCheck};
 use crate::cube::{Contradiction, KeyCube};
-use crate::ports::{PortNumbers, UnknownPort};
+use crate::names::{RuleNames, UnknownPort};
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
 use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
 use mmb_policy::field::ones;
-use mmb_policy::field::{BareMeaning, FieldId, FieldPlace, Implies, Payload};
+use mmb_policy::field::{BareMeaning, Field, FieldId, FieldPlace, Implies, Payload};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test};
-use mmb_policy::{Intervals, Rule};
+use mmb_policy::{ElementKind, Intervals, Rule};
 
 /// The ether type's place in the key: which it is decides a packet's class.
 const ETH_TYPE_BIT: u16 = key::ETH_TYPE as u16 * 8;
@@ -55,14 +55,14 @@ impl From<UnknownPort> for CompileError {
 pub(crate) fn compile(
     rule: &Rule,
     class: Class,
-    ports: &PortNumbers,
+    names: &RuleNames,
 ) -> Result<Option<CompiledRule>, UnknownPort> {
     let compiled = RuleDraft::new(class).and_then(|mut draft| {
         if !rule.matches.iter().all(|m| admits(class, m)) || !class_matches(class, rule) {
             return Err(CompileError::Impossible);
         }
         for constraint in &rule.matches {
-            draft.constrain(constraint, ports)?;
+            draft.constrain(constraint, names)?;
         }
         draft.finish()
     });
@@ -116,18 +116,16 @@ impl RuleDraft {
         Ok(RuleDraft { class, given, cube: given, allowed: Vec::new(), checks: Vec::new() })
     }
 
-    fn constrain(&mut self, constraint: &Match, ports: &PortNumbers) -> Result<(), CompileError> {
+    fn constrain(&mut self, constraint: &Match, names: &RuleNames) -> Result<(), CompileError> {
         let Match { negated, field, test } = constraint;
         for &(at, mask, value) in field.info().implies.key_bytes() {
             self.cube.fix_byte(at, mask, value)?;
         }
         match field.info().place {
             FieldPlace::Key { bit, width } if field.info().alone == BareMeaning::Optional => {
-                self.vlan(*negated, bit, width, test)
+                self.vlan(*negated, bit, width, test, names)
             }
-            FieldPlace::Key { bit, width } => {
-                self.number(*negated, field.info().alone, bit, width, test, ports)
-            }
+            FieldPlace::Key { bit, width } => self.number(*negated, *field, (bit, width), test, names),
             FieldPlace::Payload(of) => self.payload(*negated, of, test),
             // Only when the packet is decided on is it known how it stands to connections.
             FieldPlace::Connection => Ok(()),
@@ -145,12 +143,12 @@ impl RuleDraft {
     fn number(
         &mut self,
         negated: bool,
-        alone: BareMeaning,
-        bit: u16,
-        width: u8,
+        field: Field,
+        (bit, width): (u16, u8),
         test: &Test,
-        ports: &PortNumbers,
+        names: &RuleNames,
     ) -> Result<(), CompileError> {
+        let alone = field.info().alone;
         let (bounds, listed) = match test {
             Test::Present => match alone {
                 BareMeaning::Equals(value) => (Intervals::one(value.into()), false),
@@ -167,8 +165,15 @@ impl RuleDraft {
             },
             Test::Number(Cond::Eq, set) if !negated => (Intervals::compared(Cond::Eq, set, width), true),
             Test::Number(cond, set) => (Intervals::compared(*cond, set, width), false),
-            Test::Port(equality, names) => {
-                let numbers = names.iter().map(|name| ports.number(name)).collect::<Result<Vec<_>, _>>()?;
+            Test::NamedSet(equality, name) => {
+                let outside = (*equality == Equality::Ne) != negated;
+                let is_number = ElementKind::of_field(field) == Some(ElementKind::Number);
+                let set = AskedSet { number: names.set_number(name), is_number, outside };
+                self.checks.push(RuleCheck::named_set(bit, width, set, 0));
+                return Ok(());
+            }
+            Test::Port(equality, ports) => {
+                let numbers = ports.iter().map(|port| names.number(port)).collect::<Result<Vec<_>, _>>()?;
                 let named: Intervals = numbers.into_iter().map(|n| (n.into(), n.into())).collect();
                 let equal = *equality == Equality::Eq;
                 (if equal { named } else { named.complement(ones(width)) }, equal && !negated)
@@ -198,10 +203,27 @@ impl RuleDraft {
     }
 
     /// The VLAN id: it is there only if the frame is tagged.
-    fn vlan(&mut self, negated: bool, bit: u16, width: u8, test: &Test) -> Result<(), CompileError> {
+    fn vlan(
+        &mut self,
+        negated: bool,
+        bit: u16,
+        width: u8,
+        test: &Test,
+        names: &RuleNames,
+    ) -> Result<(), CompileError> {
         let bounds = match test {
             Test::Present => Intervals::of_width(width),
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
+            Test::NamedSet(equality, name) => {
+                let outside = (*equality == Equality::Ne) != negated;
+                let set = AskedSet { number: names.set_number(name), is_number: true, outside };
+                let unless = if negated { flags::VLAN_TAGGED } else { 0 };
+                if !negated {
+                    self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
+                }
+                self.checks.push(RuleCheck::named_set(bit, width, set, unless));
+                return Ok(());
+            }
             Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
                 return Err(CompileError::Impossible);
             }
@@ -238,7 +260,7 @@ impl RuleDraft {
                 let begins = (*equality == Equality::Eq) != negated;
                 self.checks.push(RuleCheck::Payload { of, prefixes, empty: negated, begins });
             }
-            Test::Number(..) | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => {
+            Test::Number(..) | Test::NamedSet(..) | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => {
                 return Err(CompileError::Impossible);
             }
         }
@@ -255,7 +277,9 @@ impl RuleDraft {
                 data: strings.iter().map(|string| string[..].into()).collect(),
                 differs: *equality == Equality::Ne,
             },
-            Test::Port(..) | Test::Patterns(_) | Test::Header(..) => return Err(CompileError::Impossible),
+            Test::NamedSet(..) | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => {
+                return Err(CompileError::Impossible);
+            }
         };
         self.option(negated, |none| RuleCheck::Option { kind, test, none })
     }

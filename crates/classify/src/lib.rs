@@ -5,7 +5,7 @@
 //!
 //! From rules to tables:
 //! 1. `compile` turns a rule into a cube of fixed key bits (equality, prefixes, flags, implied protocols; a few
-//!    cubes for a small set of values) and residual checks (ranges, inequalities, options, payloads). A rule that
+//!    cubes for a small set of values) and residual checks (ranges, inequalities, named sets, options, payloads). A rule that
 //!    leaves both IP versions open is compiled for both; it is not added to a class in which it cannot match.
 //! 2. Cubes with the same mask form a *tuple*. `merge` puts tuples together that can share a hash `table` under a mask
 //!    that all of them fix without long chains. Tuples of few rules are rows that are compared one by one (`flat`).
@@ -35,8 +35,8 @@ mod lane_mask;
 mod list;
 mod matches;
 mod merge;
+mod names;
 mod pairs;
-mod ports;
 mod probe;
 mod ranged;
 mod relax;
@@ -54,4 +54,4 @@ pub use flow_cache::{BypassReason, FlowCache, FlowCounts};
 pub use ids::RuleSlot;
 pub use matches::{MATCHES, Scratch};
 pub use mmb_base::VECTOR;
-pub use ports::{PortNumbers, UnknownPort};
+pub use names::{RuleNames, UnknownPort};

@@ -100,6 +100,7 @@ mod tests {
     use crate::check::CheckedPacket;
     use crate::ids::RuleSlot;
     use crate::list::ListEntry;
+    use crate::names::SetTable;
     use mmb_base::Id;
     use mmb_packet::{Layout, LinkType, Packet, PortId};
     use proptest::prelude::*;
@@ -134,7 +135,9 @@ mod tests {
             let columns: Vec<_> = near.iter().map(|lane| [*lane; crate::VECTOR]).collect();
             let mut buffer = [0; 0];
             let packet = Packet::new(&mut buffer, 0, 0, PortId(0), LinkType::RawIp).expect("an empty packet fits");
-            let subject = CheckedPacket { lanes: &columns, key: 0, packet: &packet, layout: &Layout::default() };
+            let (layout, sets) = (Layout::default(), SetTable::default());
+            let subject =
+                CheckedPacket { lanes: &columns, key: 0, packet: &packet, layout: &layout, sets: &sets };
             let found = common(&near, &placed.mask) == placed.key
                 && placed.rule.checks.iter().all(|check| check.holds(&subject));
             prop_assert_eq!(found, common(&near, &mask) == key);

@@ -6,6 +6,7 @@ use crate::flat::Flat;
 use crate::ids::{Found, KeyRules, ListId, RangedId, RuleSlot};
 use crate::list::{KeyedRules, OptionKinds, RuleList};
 use crate::matches::{FOUND_AT_ONCE, FoundKinds, Log, MatchParts, Scratch};
+use crate::names::SetTable;
 use crate::pairs::Pairs;
 use crate::ranged::{LazyOptions, ListShape};
 use crate::table::TupleTable;
@@ -40,12 +41,14 @@ pub(crate) struct SearchVector<'a, 'b> {
     pub(crate) of: &'a [u8; VECTOR],
     pub(crate) packets: &'a [Packet<'b>],
     pub(crate) layouts: &'a [Layout],
+    pub(crate) sets: &'a SetTable,
 }
 
 impl<'a, 'b> SearchVector<'a, 'b> {
     fn subject(self, key: u8) -> CheckedPacket<'a, 'b> {
         let packet = usize::from(self.of[usize::from(key)]);
-        CheckedPacket { lanes: self.lanes, key, packet: &self.packets[packet], layout: &self.layouts[packet] }
+        let SearchVector { lanes, packets, layouts, sets, .. } = self;
+        CheckedPacket { lanes, key, packet: &packets[packet], layout: &layouts[packet], sets }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names that the daemon knows, for completion and help: ports, lists of patterns and rule ids.
+//! Names that the daemon knows, for completion and help: ports, lists of patterns, sets and rule ids.
 
 use crate::connector::Connector;
 use mmb_protocol::answer::Answer;
@@ -17,6 +17,8 @@ pub struct DaemonNames {
     pub ports: Vec<String>,
     /// The names of the lists of patterns.
     pub lists: Vec<String>,
+    /// The names of the sets.
+    pub sets: Vec<String>,
 }
 
 impl DaemonNames {
@@ -37,6 +39,7 @@ pub fn query(connect: &Connector<'_>, before: &str) -> DaemonNames {
             match answer {
                 Answer::PortName(name) => names.ports.push(name),
                 Answer::ListName(name) => names.lists.push(name),
+                Answer::SetName(name) => names.sets.push(name),
                 Answer::Rule(rule) => names.rules.push((rule.id, rule.rule)),
                 _ => {}
             }

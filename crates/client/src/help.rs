@@ -90,6 +90,7 @@ pub fn words(line: &str, at: usize, known: &DaemonNames, program: ProgramWords<'
         ids: known.rules.iter().map(|(id, _)| *id).collect(),
         ports: known.ports.clone(),
         lists: known.lists.clone(),
+        sets: known.sets.clone(),
     };
     let mut candidates = complete(line, at, &context);
     let before = &line[..at];
@@ -112,6 +113,7 @@ mod tests {
         DaemonNames {
             rules: vec![(3, "add all drop".to_owned())],
             lists: vec!["bad".to_owned()],
+            sets: Vec::new(),
             ports: vec!["lan".to_owned(), "wan".to_owned()],
         }
     }

@@ -4,8 +4,11 @@ use crate::regular_file::read_regular;
 use crate::report::{counted, print, print_json, style};
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note};
-use mmb_language::{Print, ShadowedRule, SilentEdit, parse_policy_with, shadowed, silent_edits};
-use mmb_policy::{PatternList, Policy, RuleId};
+use mmb_language::{
+    FileReader, MAX_ELEMENT_FILE, Print, ShadowedRule, SilentEdit, parse_policy_with, read_elements,
+    shadowed, silent_edits,
+};
+use mmb_policy::{ElementList, PatternList, Policy, RuleId};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
@@ -148,8 +151,7 @@ fn note_rules(
 pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Policy>, PolicyFileError> {
     let text = read(path).map_err(|error| PolicyFileError::new(path, error))?;
     let (name, style) = (name(path), style(sink));
-    let directory = directory(path);
-    let reader = |file: &str| read_patterns(&absolute(file, &directory));
+    let reader = FilesBeside(directory(path));
     match parse_policy_with(&text, &reader) {
         Ok((policy, notes)) => {
             notes.iter().for_each(|note: &Note| sink.err(&note.render_in(&name, &text, style)));
@@ -186,9 +188,24 @@ pub(crate) fn read_pattern_file(file: &str) -> Result<Vec<u8>, String> {
     read_regular(Path::new(file), PatternList::MAX_BYTES).map_err(|error| error.to_string())
 }
 
-fn read_patterns(file: &str) -> Result<PatternList, String> {
-    let content = read_pattern_file(file)?;
-    PatternList::parse(file.to_owned(), &content).map_err(|error| error.to_string())
+/// Reads the content of a file of elements, by its whole path.
+pub(crate) fn read_element_file(file: &str) -> Result<Vec<u8>, String> {
+    read_regular(Path::new(file), MAX_ELEMENT_FILE).map_err(|error| error.to_string())
+}
+
+/// Reads the files that a policy file names, from this directory if they have no whole path.
+struct FilesBeside(PathBuf);
+
+impl FileReader for FilesBeside {
+    fn patterns(&self, file: &str) -> Result<PatternList, String> {
+        let file = absolute(file, &self.0);
+        let content = read_pattern_file(&file)?;
+        PatternList::parse(file, &content).map_err(|error| error.to_string())
+    }
+
+    fn elements(&self, file: &str) -> Result<ElementList, String> {
+        read_elements(&read_element_file(&absolute(file, &self.0))?)
+    }
 }
 
 /// Reads a text file; `-` is standard input.

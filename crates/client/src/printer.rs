@@ -7,6 +7,7 @@ mod json;
 mod log_listing;
 mod offload;
 mod rates;
+mod set_listing;
 mod stream_listing;
 mod text_table;
 

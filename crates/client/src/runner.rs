@@ -9,14 +9,14 @@ use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
 use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
 use crate::user_command::{ApplyCommand, CommandAction, UserCommand};
-use mmb_language::with_files;
+use mmb_language::{NamedFile, with_files};
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
 use mmb_protocol::{Request, hex};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The command failed, and the reason was reported; or the sink is closed.
@@ -48,18 +48,21 @@ pub struct CommandRunner<'a> {
 /// The contents of files by their whole paths.
 type FileContents = BTreeMap<String, Vec<u8>>;
 
-/// Reads the files that `patterns` commands of a text name, beside a directory. Returns also the text with their whole paths.
-fn pattern_files<'t>(text: &'t str, directory: &Path) -> Result<(Cow<'t, str>, FileContents), CommandError> {
-    let names = RefCell::new(BTreeSet::new());
-    let text = with_files(text, &|file| {
+/// Reads the files that `patterns` and `set` commands of a text name, beside a directory. Returns also the text with their whole paths.
+fn named_files<'t>(text: &'t str, directory: &Path) -> Result<(Cow<'t, str>, FileContents), CommandError> {
+    let names = RefCell::new(BTreeMap::new());
+    let text = with_files(text, &|file, named| {
         let path = policy_file::absolute(file, directory);
-        names.borrow_mut().insert(path.clone());
+        names.borrow_mut().insert(path.clone(), named);
         path
     });
     let mut files = FileContents::new();
-    for file in names.into_inner() {
-        let content = policy_file::read_pattern_file(&file);
-        let content = content.map_err(|reason| CommandError::Patterns { file: file.clone(), reason })?;
+    for (file, named) in names.into_inner() {
+        let content = match named {
+            NamedFile::Patterns => policy_file::read_pattern_file(&file),
+            NamedFile::Elements => policy_file::read_element_file(&file),
+        };
+        let content = content.map_err(|reason| CommandError::NamedFile { file: file.clone(), reason })?;
         files.insert(file, content);
     }
     Ok((text, files))
@@ -80,7 +83,7 @@ enum CommandError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("{file}: {reason}")]
-    Patterns { file: String, reason: String },
+    NamedFile { file: String, reason: String },
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("the answer contains no state of connections")]
@@ -129,7 +132,7 @@ impl CommandRunner<'_> {
                 }
             }
             CommandAction::Language(text) => {
-                let (text, files) = pattern_files(text, Path::new(""))?;
+                let (text, files) = named_files(text, Path::new(""))?;
                 let request = attached(Request::Run(vec![text.clone().into_owned()]), files);
                 self.show(source(&text), false, json, |take| self.request(&request, take))
             }
@@ -204,7 +207,7 @@ impl CommandRunner<'_> {
         let ApplyCommand { file, dry_run, fate } = command;
         let path = Path::new(file);
         let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
-        let (text, files) = pattern_files(&text, &policy_file::directory(path))?;
+        let (text, files) = named_files(&text, &policy_file::directory(path))?;
         let sent = text.clone().into_owned();
         let request = if *dry_run { Request::DryRun(sent, *fate) } else { Request::Apply(sent, *fate) };
         let request = attached(request, files);

@@ -94,8 +94,9 @@ impl UserCommand {
                 "a command is one line, but this word is more than one: {word:?}"
             )));
         }
-        let unknown =
-            words.iter().find(|word| word.starts_with('-') && !KNOWN_OPTIONS.contains(&word.as_str()));
+        let unknown = words
+            .iter()
+            .find(|word| word.starts_with('-') && *word != "-=" && !KNOWN_OPTIONS.contains(&word.as_str()));
         if let Some(option) = unknown {
             return Err(UsageError(format!("unknown option '{option}'; try mmb --help")));
         }
@@ -118,6 +119,11 @@ impl UserCommand {
             // One word of the shell is one of the language, whatever it has in it.
             [command, list, file] if command == "patterns" => {
                 UserCommand::from_line(&format!("{command} {list} {}", file_word(file)))
+            }
+            [command, words @ .., before, file]
+                if command == "set" && before == "file" && matches!(words.len(), 1 | 2) =>
+            {
+                UserCommand::from_line(&format!("{command} {} file {}", words.join(" "), file_word(file)))
             }
             [] => Ok(UserCommand { action: CommandAction::Nothing, json: false }),
             _ => UserCommand::from_line(&words.join(" ")),

@@ -1,9 +1,11 @@
 //! Conversions from the language's values to lines of answers, and from text to values.
 
-use mmb_language::{Command, Diagnostic, Note, PatternReader, pattern_lists, port_switches, with_id};
+use mmb_language::{
+    Command, Diagnostic, FileReader, Note, pattern_lists, port_switches, read_elements, set_lines, with_id,
+};
 use mmb_policy::setting_table::Setting;
 use mmb_policy::settings::Settings;
-use mmb_policy::{PatternList, Policy};
+use mmb_policy::{ElementList, PatternList, Policy};
 use mmb_protocol::answer::{ErrorLine, PatternsLine, SettingLine};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use std::path::Path;
 /// Parses one command; returns its notes, or its errors.
 pub(crate) fn parse_command(
     line: &str,
-    reader: PatternReader<'_>,
+    reader: &dyn FileReader,
 ) -> Result<(Command, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_command_with(line, reader) {
         Ok((command, notes)) => Ok((command, notes.into_iter().map(note).collect())),
@@ -23,7 +25,7 @@ pub(crate) fn parse_command(
 /// Parses a policy file; returns its notes, or its errors.
 pub(crate) fn parse_policy(
     text: &str,
-    reader: PatternReader<'_>,
+    reader: &dyn FileReader,
 ) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_policy_with(text, reader) {
         Ok((policy, notes)) => Ok((policy, notes.into_iter().map(note).collect())),
@@ -31,16 +33,26 @@ pub(crate) fn parse_policy(
     }
 }
 
-/// Returns the reader of the files that a client sent with its request. Their names are whole paths, which `save` writes.
-pub(crate) fn pattern_reader(
-    files: &BTreeMap<String, Vec<u8>>,
-) -> impl Fn(&str) -> Result<PatternList, String> {
-    |file| {
+/// Reads the files that a client sent with its request, by name. The names of those of patterns are whole paths, which `save` writes.
+pub(crate) struct RequestFiles<'r>(pub(crate) &'r BTreeMap<String, Vec<u8>>);
+
+impl RequestFiles<'_> {
+    fn content(&self, file: &str) -> Result<&[u8], String> {
         if !Path::new(file).is_absolute() {
             return Err("the name is not a whole path, which begins with `/`".to_owned());
         }
-        let content = files.get(file).ok_or("its content did not come with the request")?;
-        PatternList::parse(file.to_owned(), content).map_err(|error| error.to_string())
+        let content = self.0.get(file).ok_or("its content did not come with the request")?;
+        Ok(content)
+    }
+}
+
+impl FileReader for RequestFiles<'_> {
+    fn patterns(&self, file: &str) -> Result<PatternList, String> {
+        PatternList::parse(file.to_owned(), self.content(file)?).map_err(|error| error.to_string())
+    }
+
+    fn elements(&self, file: &str) -> Result<ElementList, String> {
+        read_elements(self.content(file)?)
     }
 }
 
@@ -69,11 +81,12 @@ pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
     settings.all().map(line).collect()
 }
 
-/// Returns the lines of a policy file for this policy: settings, ports, lists of patterns, rules with their ids.
+/// Returns the lines of a policy file for this policy: settings, ports, lists of patterns, sets, rules with their ids.
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
     let rules = policy.rules.iter().map(|rule| with_id(&rule).to_string());
-    settings.chain(port_switches(policy)).chain(pattern_lists(policy)).chain(rules)
+    let sets = policy.sets.iter().flat_map(|(name, set)| set_lines(name, set, policy.now_ms));
+    settings.chain(port_switches(policy)).chain(pattern_lists(policy)).chain(sets).chain(rules)
 }
 
 fn error(diagnostic: Diagnostic) -> ErrorLine {

@@ -37,6 +37,8 @@ pub struct Daemon {
     trim_due: bool,
     /// Rules that small changes have added since the last check of memory; rules that take much memory count several times.
     unchecked_rules: usize,
+    /// The beginning of the clock by which elements of sets expire.
+    clock: Instant,
 }
 
 /// A change that a client requests, which is committed as a whole or not at all.
@@ -113,6 +115,7 @@ impl Daemon {
             trim_due: false,
             unchecked_rules: 0,
             reseed_timer,
+            clock: Instant::now(),
         };
         daemon.host.set_poll(policy.settings.poll);
         daemon.publish(Arc::new(policy))?;
@@ -122,6 +125,11 @@ impl Daemon {
     /// Returns the policy in force.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
+    }
+
+    /// Returns the time by which elements of sets expire.
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Returns the control side of the engine.
@@ -263,6 +271,7 @@ impl Daemon {
     fn apply_request(&self, policy: &Policy, request: ChangeRequest) -> Result<Policy, CommitError> {
         let commands = match request {
             ChangeRequest::Apply(mut file, fate) => {
+                file.begin_timeouts(self.now_ms());
                 // On hosts whose ports are disabled by default, a file without port switches keeps those in force.
                 if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
                     file.ports.clone_from(&policy.ports);
@@ -276,6 +285,7 @@ impl Daemon {
             ChangeRequest::Run(commands) => commands,
         };
         let mut next = Policy::clone(policy);
+        next.now_ms = self.now_ms();
         let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
         for (index, command) in changes {
             command.run(&mut next).map_err(|error| CommitError::Command { index, error })?;
@@ -377,6 +387,7 @@ impl Daemon {
         }
         let is_used = self.engine.reclaim() > 0;
         self.delete_drained();
+        self.expire_elements(self.now_ms());
         let is_freed = !is_used && self.superseded.as_ref().is_some_and(|before| before.strong_count() == 0);
         if is_freed {
             self.superseded = None;
@@ -396,6 +407,17 @@ impl Daemon {
             let _ = next.delete(id);
         }
         // A policy without a rule of the one in force is possible. If there is no memory for it, the rules go later.
+        let _ = self.publish(Arc::new(next));
+    }
+
+    /// Removes the elements of sets that have expired.
+    pub(crate) fn expire_elements(&mut self, now_ms: u64) {
+        if self.policy.expires_ms() > now_ms {
+            return;
+        }
+        let mut next = Policy::clone(&self.policy);
+        next.expire(now_ms);
+        // A policy with fewer elements is possible. If there is no memory for it, they go later.
         let _ = self.publish(Arc::new(next));
     }
 
@@ -441,12 +463,13 @@ fn is_default(policy: &Policy) -> bool {
 /// Returns whether a command changes the policy.
 pub(crate) fn is_change(command: &Command) -> bool {
     match command {
-        Command::List { .. } | Command::Show(_) | Command::Monitor => false,
+        Command::List { .. } | Command::Show(_) | Command::ShowSet(_) | Command::Monitor => false,
         Command::Kill(_) | Command::ClearCounters => false,
         Command::Add(_) | Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::Flush => {
             true
         }
         Command::Enable(_) | Command::Disable(_) | Command::Set(_) | Command::Patterns(..) => true,
+        Command::ChangeSet(..) | Command::DelSet(_) => true,
     }
 }
 

@@ -40,7 +40,10 @@ fn without_position(refusal: &CommitError) -> ErrorLine {
             | PublishError::UnknownSwitchedPort { port, known, .. },
         ) => nearest(port, known.split(", ")).map(str::to_owned),
         CommitError::Command {
-            error: CommandRefusal::Policy(PolicyError::NoSuchList { name, known }),
+            error:
+                CommandRefusal::Policy(
+                    PolicyError::NoSuchList { name, known } | PolicyError::NoSuchSet { name, known },
+                ),
             ..
         } => nearest(name, known.iter().map(String::as_str)).map(|known| format!("@{known}")),
         _ => None,
@@ -56,8 +59,24 @@ fn word(refusal: &CommitError) -> Option<String> {
             ..
         } => Some(id.to_string()),
         CommitError::Command {
-            error: CommandRefusal::Policy(PolicyError::NoSuchList { name, .. }), ..
+            error:
+                CommandRefusal::Policy(
+                    PolicyError::NoSuchList { name, .. }
+                    | PolicyError::NoSuchSet { name, .. }
+                    | PolicyError::SetDoesNotFit { name, rule: None, .. },
+                ),
+            ..
         } => Some(format!("@{name}")),
+        // The command is about the set itself.
+        CommitError::Command {
+            error:
+                CommandRefusal::Policy(
+                    PolicyError::Set { name, .. }
+                    | PolicyError::SetInUse { name, .. }
+                    | PolicyError::SetDoesNotFit { name, .. },
+                ),
+            ..
+        } => Some(name.clone()),
         CommitError::Connections { max, .. } => Some(max.to_string()),
         CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Internal => None,
         CommitError::Publish(PublishError::Patterns { .. } | PublishError::StreamConstraints(_)) => None,

@@ -8,6 +8,7 @@
 mod connection_answers;
 mod pending;
 mod rates;
+mod sets;
 mod state_transfer;
 
 use crate::commit_queue::CommitQueue;
@@ -256,6 +257,9 @@ impl Responder<'_> {
         for line in convert::changed_lists(before, after) {
             self.send(&Answer::Patterns(line))?;
         }
+        for line in sets::changes(before, after) {
+            self.send(&Answer::SetChanged(line))?;
+        }
         Ok(count)
     }
 
@@ -287,6 +291,8 @@ impl Responder<'_> {
             Command::Show(Show::Offload) => Topic::Offload,
             Command::Show(Show::Rates) => Topic::Rates,
             Command::Show(Show::Settings) => Topic::Settings,
+            Command::Show(Show::Sets) => Topic::Sets,
+            Command::ShowSet(_) => Topic::Elements,
             Command::Show(Show::Version) => Topic::Version,
             Command::Show(Show::Connections { .. }) => Topic::Connections,
             Command::Show(Show::Streams { .. }) => Topic::Streams,
@@ -320,6 +326,11 @@ impl Responder<'_> {
             Command::Show(Show::StreamSummary) => return self.stream_summary(),
             Command::Show(Show::Rates) => return self.rates(),
             Command::Monitor => return self.monitor(),
+            Command::ShowSet(name) => return self.elements(name),
+            Command::Show(Show::Sets) => {
+                let policy = Arc::clone(self.daemon().policy());
+                sets::lines(&policy)
+            }
             Command::Show(show) => {
                 if status::has_counters(*show) {
                     self.fold_counters();
@@ -390,7 +401,12 @@ impl Responder<'_> {
     }
 
     fn save(&mut self) -> io::Result<AnswerEnd> {
-        let policy = Arc::clone(self.daemon().policy());
+        let policy = {
+            let daemon = self.daemon();
+            let mut policy = Policy::clone(daemon.policy());
+            policy.now_ms = daemon.now_ms();
+            policy
+        };
         let mut text = String::new();
         for line in convert::policy_lines(&policy) {
             text.push_str(&line);
@@ -415,6 +431,9 @@ impl Responder<'_> {
         }
         for list in policy.lists.keys().take(MOST_NAMES) {
             self.send(&Answer::ListName(list.clone()))?;
+        }
+        for set in policy.sets.keys().take(MOST_NAMES) {
+            self.send(&Answer::SetName(set.clone()))?;
         }
         for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
             self.rule(&rule, None, None)?;

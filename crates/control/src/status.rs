@@ -19,7 +19,8 @@ const MANY_TABLES: usize = 64;
 /// The cycles that a packet without a match in a table costs. Filters of few tables stay in the cache.
 const TABLE_CYCLES: &str = "4 to 9";
 
-/// Returns the answer to `show`, except what takes time: what the workers are asked for (lists of connections, the numbers of streams), and rates.
+/// Returns the answer to `show`, except what takes time: what the workers are asked for (lists of connections, the numbers of streams), rates and
+/// sets.
 pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
     match show {
         Show::Tables => tables(daemon),
@@ -30,7 +31,9 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
         Show::Settings => settings(daemon),
         Show::Version => vec![version(daemon)],
         Show::ConnSummary => vec![connections(daemon)],
-        Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary | Show::Rates => Vec::new(),
+        Show::Connections { .. } | Show::Streams { .. } | Show::StreamSummary | Show::Rates | Show::Sets => {
+            Vec::new()
+        }
     }
 }
 
@@ -40,6 +43,7 @@ pub(crate) fn has_counters(show: Show) -> bool {
         Show::Ports | Show::Errors | Show::Runtime | Show::Offload => true,
         Show::Tables
         | Show::Settings
+        | Show::Sets
         | Show::Version
         | Show::ConnSummary
         | Show::Connections { .. }

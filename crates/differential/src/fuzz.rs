@@ -46,7 +46,7 @@ pub fn parser(data: &[u8]) {
         }
         completes(line);
     }
-    with_files(text, &|file| format!("/{file}"));
+    with_files(text, &|file, _| format!("/{file}"));
     match parse_policy_with(text, &list) {
         Ok((policy, _)) => {
             let printed = policy.text().to_string();
@@ -68,7 +68,7 @@ fn list(file: &str) -> Result<PatternList, String> {
 }
 
 fn prints_as_itself(command: &Command) {
-    if let Command::Patterns(..) = command {
+    if let Command::Patterns(..) | Command::ChangeSet(..) = command {
         let printed = command.to_string();
         let again = parse_command_with(&printed, &list).map(|(command, _)| command);
         assert_eq!(again.as_ref(), Ok(command), "printed as {printed}");
@@ -86,6 +86,7 @@ fn completes(line: &str) {
         ids: vec![1, 12],
         ports: vec!["a".to_owned(), "b".to_owned()],
         lists: vec!["l".to_owned()],
+        sets: vec!["s".to_owned()],
     };
     let cursors = (0..=line.len()).filter(|at| line.is_char_boundary(*at));
     for cursor in cursors.take(MOST_CURSORS) {

@@ -37,7 +37,7 @@ fn incoming() -> impl Strategy<Value = Incoming> {
 
 /// Policies in a row that share rules: each line has a number of its own, and each round takes some of the lines.
 fn rounds() -> impl Strategy<Value = Vec<Round>> {
-    let round = (vec(proptest::bool::weighted(0.7), 10), vec(incoming(), 1..24));
+    let round = (vec(proptest::bool::weighted(0.7), 14), vec(incoming(), 1..24));
     (strategy::policy(), vec(round, 1..4)).prop_map(|(lines, rounds)| {
         let numbered =
             |(number, line): (usize, &String)| line.replacen("add", &format!("add id {}", number + 1), 1);
@@ -68,6 +68,7 @@ fn large_round() -> impl Strategy<Value = Round> {
         |(mut policy, aimed, mut packets)| {
             let (targets, rules): (Vec<_>, Vec<_>) = aimed.concat().into_iter().unzip();
             policy.extend(rules.into_iter().flatten());
+            policy.splice(0..0, strategy::sets::FIXED.map(str::to_owned));
             packets.extend(targets);
             Round { policy, packets }
         },

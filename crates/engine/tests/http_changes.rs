@@ -54,7 +54,7 @@ fn so_it_does_when_a_list_changes() {
     let text = "patterns words FILE\nadd-stateful id 1 tcp-dport 80 http-body @words mod http-body \"X\"";
     let policy = |word: &str| {
         let list = || PatternList::new("FILE".to_owned(), vec![word.as_bytes().to_vec()]);
-        let (policy, _) = parse_policy_with(text, &|_| Ok(list())).expect("a policy");
+        let (policy, _) = parse_policy_with(text, &|_: &str| Ok(list())).expect("a policy");
         policy
     };
     let (mut site, body) = amid_response(EDIT);

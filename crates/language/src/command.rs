@@ -3,7 +3,7 @@
 use mmb_policy::policy::{Policy, PolicyError};
 use mmb_policy::rule::{Rule, RuleId};
 use mmb_policy::setting_table::Setting;
-use mmb_policy::{ConnectionFilter, PatternList};
+use mmb_policy::{ConnectionFilter, ElementList, PatternList, SetOperation};
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,12 @@ pub enum Command {
     Set(Setting),
     /// `patterns LIST FILE`: the list has the patterns that were read from the file.
     Patterns(String, PatternList),
+    /// `set NAME {…}`, `set NAME += {…}`, `set NAME -= {…}`, with timeouts in the place of times.
+    ChangeSet(String, SetOperation, ElementList),
+    /// `del set NAME`
+    DelSet(String),
+    /// `show set NAME`
+    ShowSet(String),
     /// `conn kill FILTER…`
     Kill(ConnectionFilter),
     /// `monitor`
@@ -54,6 +60,8 @@ pub enum Show {
     Runtime,
     /// Flows that the host forwards by itself, and why others stay with mmb.
     Offload,
+    /// Named sets.
+    Sets,
     /// Settings in force.
     Settings,
     /// Version and build.
@@ -97,6 +105,10 @@ pub enum Change {
     Disabled(String, bool),
     /// A setting has this value now.
     Set(Setting),
+    /// The set of this name has other elements, or is new.
+    SetChanged(String),
+    /// The set of this name was deleted.
+    SetDeleted(String),
     /// The list of this name has other patterns, or is new; `false`: it has had them before.
     Patterns(String, bool),
 }
@@ -118,13 +130,13 @@ impl Command {
         match self {
             Command::Add(rule) if rule.stateful => "add-stateful",
             Command::Add(_) => "add",
-            Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) => "del",
+            Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::DelSet(_) => "del",
             Command::Flush => "flush",
             Command::List { .. } => "list",
-            Command::Show(_) => "show",
+            Command::Show(_) | Command::ShowSet(_) => "show",
             Command::Enable(_) => "enable",
             Command::Disable(_) => "disable",
-            Command::Set(_) => "set",
+            Command::Set(_) | Command::ChangeSet(..) => "set",
             Command::Patterns(..) => "patterns",
             Command::Kill(_) => "conn",
             Command::Monitor => "monitor",
@@ -158,6 +170,14 @@ impl Command {
                 setting.apply(&mut policy.settings);
                 Change::Set(setting)
             }
+            Command::ChangeSet(name, operation, list) => {
+                policy.change_set(&name, operation, list)?;
+                Change::SetChanged(name)
+            }
+            Command::DelSet(name) => {
+                policy.delete_set(&name)?;
+                Change::SetDeleted(name)
+            }
             Command::Patterns(name, list) => {
                 let before = policy.set_list(&name, list)?;
                 let changed = before.as_ref() != policy.lists.get(&name);
@@ -165,6 +185,7 @@ impl Command {
             }
             Command::List { .. }
             | Command::Show(_)
+            | Command::ShowSet(_)
             | Command::Kill(_)
             | Command::Monitor
             | Command::ClearCounters => {

@@ -31,6 +31,8 @@ pub struct CompletionContext {
     pub ports: Vec<String>,
     /// Names of the lists of patterns.
     pub lists: Vec<String>,
+    /// Names of the sets.
+    pub sets: Vec<String>,
 }
 
 /// A word that may stand at the place.
@@ -130,6 +132,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
             context.lists.iter().for_each(|list| give(&format!("@{list}"), "a list of patterns"));
         }
         Expect::List => context.lists.iter().for_each(|list| give(list, "a list of patterns")),
+        Expect::SetValue => context.sets.iter().for_each(|set| give(&format!("@{set}"), "a named set")),
+        Expect::Set => context.sets.iter().for_each(|set| give(set, "a named set")),
         Expect::Value(info) => {
             info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
         }
@@ -139,6 +143,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::SelectAll => give("all", "removes every option"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::File
+        | Expect::Element
+        | Expect::Duration
         | Expect::AttributeValue(_)
         | Expect::Bang(_)
         | Expect::Cond(_)
@@ -180,6 +186,7 @@ mod tests {
             ids: vec![3, 34],
             ports: vec!["lan".into(), "wan".into()],
             lists: vec!["bad".into()],
+            sets: vec!["net".into()],
         };
         complete(line, line.len(), &context).into_iter().map(|c| c.text).collect()
     }
@@ -241,9 +248,23 @@ mod tests {
                 "nat",
                 "stream",
                 "http",
-                "log"
+                "log",
+                "net"
             ]
         );
+        assert_eq!(texts("set net "), ["{", "file", "+=", "-="]);
+        assert_eq!(texts("set net += "), ["{", "file"]);
+        assert_eq!(texts("set net {10.0.0.1 t"), ["timeout"]);
+        assert_eq!(texts("set net {10.0.0.1} "), [""; 0]);
+        assert_eq!(texts("del set "), ["net"]);
+        assert_eq!(texts("del set net "), [""; 0]);
+        assert_eq!(texts("show set "), ["net"]);
+        assert_eq!(texts("show se"), ["sets", "settings", "set"]);
+        assert_eq!(texts("add ip-saddr ")[..1], ["@net"]);
+        assert!(!texts("add ip-ttl 3 mod ip-saddr ").contains(&"@net".to_owned()));
+        assert_eq!(texts("add ip-saddr != @"), ["@net"]);
+        assert_eq!(texts("add tcp-opt-mss @"), [""; 0]);
+
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);
         assert_eq!(texts("set offload "), ["auto", "off"]);

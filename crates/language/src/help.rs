@@ -1,6 +1,7 @@
 //! `?`: the words that may stand at a place of a command, with one line for each.
 
 use crate::complete::{CT_HELP, attribute_help, fields_of, shows, target_fields};
+use crate::element::{DURATION, ELEMENT};
 use crate::filter::TERMS;
 use crate::position;
 use crate::position::Expect;
@@ -65,6 +66,10 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
             }
         }
         Expect::List => give("<LIST>", "a word, by which rules name the list as @LIST"),
+        Expect::Set => give("<NAME>", "a word, by which rules name the set as @NAME"),
+        Expect::SetValue => {}
+        Expect::Element => give("<ELEMENT>", ELEMENT),
+        Expect::Duration => give("<TIME>", DURATION),
         Expect::File => give("<FILE>", "the name of a file"),
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::AttributeValue("name") => give("<WORD>", "a name of at most 64 bytes"),
@@ -151,14 +156,21 @@ mod tests {
                 "nat",
                 "stream",
                 "http",
-                "log"
+                "log",
+                "<NAME>"
             ]
         );
+        assert_eq!(words("set net -= {"), ["<ELEMENT>"]);
+        assert_eq!(words("set net {1 timeout "), ["<TIME>"]);
+        assert_eq!(words("set net {1 timeout 1h "), ["timeout", ",", "}"]);
+        assert_eq!(words("set net file "), ["<FILE>"]);
+        assert_eq!(words("set net file x "), ["<end>"]);
+
         assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
         assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
         assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
-        assert_eq!(words("del "), ["<ID>"]);
+        assert_eq!(words("del "), ["<ID>", "set"]);
         assert_eq!(words("del 3 "), ["--kill", "--keep", "<end>"]);
         assert_eq!(words("show connections ip-saddr "), ["<VALUE>"]);
         assert_eq!(words("show connections rule 3 v"), ["verbose"]);

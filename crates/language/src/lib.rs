@@ -11,6 +11,7 @@ mod check;
 pub mod command;
 pub mod complete;
 pub mod diagnostic;
+mod element;
 pub mod filter;
 pub mod help;
 mod lexer;
@@ -34,13 +35,14 @@ pub mod verb;
 pub use command::{Change, Command, CommandRefusal};
 pub use complete::{Completion, CompletionContext, CompletionKind, complete};
 pub use diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
+pub use element::{MAX_ELEMENT_FILE, Timeout, read_elements};
 pub use help::{HelpLine, help_at};
 pub use nearest::nearest;
 pub use parse::{
-    PatternReader, parse_command, parse_command_with, parse_policy, parse_policy_with, with_files,
+    FileReader, NamedFile, parse_command, parse_command_with, parse_policy, parse_policy_with, with_files,
 };
 pub use print::command::file_name as file_word;
-pub use print::{Print, pattern_lists, port_switches, with_id};
+pub use print::{Print, SetText, pattern_lists, port_switches, set_lines, with_id};
 pub use shadow::{ShadowedRule, shadowed};
 pub use silent_edit::{SilentEdit, silent_edits};
 

@@ -6,11 +6,12 @@
 pub(crate) mod filter;
 mod remedy;
 pub(crate) mod rule;
+pub(crate) mod sets;
 mod unknown;
 
 use crate::check::stream::{is_list_name, no_list_name};
 use crate::command::{Command, Show};
-use crate::diagnostic::{Diagnostic, Errors, TextSpan};
+use crate::diagnostic::{Diagnostic, Errors, Notes, TextSpan};
 use crate::lexer::{Token, TokenKind};
 use crate::nearest::nearest;
 use crate::phrase;
@@ -36,10 +37,10 @@ pub(crate) const KEEP: &str = "--keep";
 /// Errors from `errors_before` on are those of this command, found by the lexer.
 pub(crate) fn parse<'t>(
     tokens: &'t [Token<'_>],
-    errors: &mut Errors,
+    (errors, notes): (&mut Errors, &mut Notes),
     errors_before: usize,
 ) -> Option<CommandSyntax<'t>> {
-    Parser { tokens, at: 0, errors, errors_before }.command()
+    Parser { tokens, at: 0, errors, notes, errors_before }.command()
 }
 
 struct Parser<'t, 'a, 'e> {
@@ -47,6 +48,7 @@ struct Parser<'t, 'a, 'e> {
     tokens: &'t [Token<'a>],
     at: usize,
     errors: &'e mut Errors,
+    notes: &'e mut Notes,
     /// The number of errors that are not of this command.
     errors_before: usize,
 }
@@ -118,6 +120,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Conn => self.conn()?,
             Verb::Clear => self.clear()?,
             Verb::Patterns => self.patterns()?,
+            Verb::Set if self.is_set() => CommandSyntax::Set(self.set_of_elements()?),
             _ => CommandSyntax::Other(self.simple(info)?),
         };
         self.end(info)?;
@@ -126,6 +129,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
 
     fn simple(&mut self, info: &'static CommandInfo) -> Option<Command> {
         Some(match info.verb {
+            Verb::Del if self.take_word(sets::SET) => Command::DelSet(self.set_name()?.to_owned()),
             Verb::Del => {
                 let id = self.rule_id()?;
                 match () {
@@ -159,6 +163,10 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         }
         let message = match info.argument {
             Argument::None => format!("nothing follows `{}`", info.name),
+            Argument::Setting if self.tokens[self.at - 1].kind == TokenKind::Close => {
+                "nothing more follows the elements of a set".to_owned()
+            }
+            Argument::Setting => "nothing more follows `set NAME VALUE`".to_owned(),
             Argument::Show => "nothing more follows what is to be shown".to_owned(),
             _ => format!("nothing more follows `{} {}`", info.name, info.arguments),
         };
@@ -214,18 +222,8 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 return None;
             }
         };
-        let token = self.next();
-        let file = match &token.kind {
-            TokenKind::Word(word) => Some(&**word),
-            TokenKind::Text(text) | TokenKind::Bytes(text) => std::str::from_utf8(text).ok(),
-            _ => None,
-        };
-        let Some(file) = file.filter(|file| !file.is_empty() && !file.contains('\0')) else {
-            let error = Diagnostic::new(token.span, "the name of a file is missing");
-            self.error(error.expected("a word, or a \"text\" if the name has blanks"));
-            return None;
-        };
-        Some(CommandSyntax::Patterns(PatternsSyntax { name, file, span: token.span }))
+        let (file, span) = self.file()?;
+        Some(CommandSyntax::Patterns(PatternsSyntax { name, file, span }))
     }
 
     fn clear(&mut self) -> Option<CommandSyntax<'t>> {
@@ -241,6 +239,9 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
     }
 
     fn show(&mut self) -> Option<CommandSyntax<'t>> {
+        if self.take_word(sets::SET) {
+            return Some(CommandSyntax::Other(Command::ShowSet(self.set_name()?.to_owned())));
+        }
         let names = || SHOWS.iter().map(|(name, ..)| *name);
         let mut begun = "";
         loop {

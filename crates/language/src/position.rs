@@ -5,18 +5,21 @@
 
 use crate::command::Show;
 use crate::diagnostic::Errors;
+use crate::element::TIMEOUT;
 use crate::filter;
 use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::parser::filter::{SUMMARY, VERBOSE};
 use crate::parser::rule::WEIGHT;
+use crate::parser::sets::{FILE, SET};
 use crate::setting;
 use crate::target;
 use crate::target::info::{Slot, TargetInfo};
 use crate::verb;
 use crate::verb::{Argument, SHOWS};
 use crate::{parser, phrase, value};
-use mmb_policy::field::{FieldId, FieldInfo, FieldPlace, ValueKind};
+use mmb_policy::ElementKind;
+use mmb_policy::field::{Field, FieldId, FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::setting_table::{self, SettingInfo};
 
 /// A kind of word that may stand at a place.
@@ -42,6 +45,14 @@ pub(crate) enum Expect {
     SettingValue(&'static SettingInfo),
     /// The name of a list of patterns.
     List,
+    /// The name of a set.
+    Set,
+    /// A set as the value of a constraint.
+    SetValue,
+    /// An element of a set.
+    Element,
+    /// The time for which an element stays.
+    Duration,
     /// A file's name.
     File,
     /// `id`, `prio`, `name` or `draining`.
@@ -150,7 +161,9 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     match info.argument {
         Argument::None => vec![Expect::End],
         Argument::RuleId => match rest {
-            [] => vec![Expect::RuleId],
+            [] => vec![Expect::RuleId, Expect::Word(SET, "deletes a named set")],
+            [first] if first.word() == SET => vec![Expect::Set],
+            [first, ..] if first.word() == SET => vec![Expect::End],
             [_] => vec![
                 Expect::Word(parser::KILL, "ends the rule's connections too"),
                 Expect::Word(parser::KEEP, "has the rule's connections keep it until they end"),
@@ -193,6 +206,11 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
 }
 
 fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    match tokens {
+        [first] if first.word() == SET => return vec![Expect::Set],
+        [first, ..] if first.word() == SET => return vec![Expect::End],
+        _ => {}
+    }
     let mut begun = "";
     for (at, token) in tokens.iter().enumerate() {
         let names = SHOWS.iter().map(|(name, ..)| *name);
@@ -220,7 +238,11 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             Some(_) => return vec![Expect::End],
         }
     }
-    vec![Expect::Show(begun)]
+    let mut expects = vec![Expect::Show(begun)];
+    if tokens.is_empty() {
+        expects.push(Expect::Word(SET, "the elements of a named set, and the times that they have left"));
+    }
+    expects
 }
 
 /// The words that may follow in a filter, behind which `last` may stand.
@@ -247,6 +269,11 @@ fn filter_expectations(tokens: &[Token<'_>], last: Option<Expect>) -> Vec<Expect
 
 fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     let mut begun = "";
+    if let [first, rest @ ..] = tokens
+        && phrase::longer(setting::names(), "", first.word()).is_none()
+    {
+        return set_expectations(rest);
+    }
     for (at, token) in tokens.iter().enumerate() {
         let Some(longer) = phrase::longer(setting::names(), begun, token.word()) else { return Vec::new() };
         begun = longer;
@@ -255,7 +282,40 @@ fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             return vec![if behind == 0 { Expect::SettingValue(info) } else { Expect::End }];
         }
     }
-    vec![Expect::Setting(begun)]
+    let mut expects = vec![Expect::Setting(begun)];
+    if tokens.is_empty() {
+        expects.push(Expect::Set);
+    }
+    expects
+}
+
+/// The words that may follow behind `set NAME`.
+fn set_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let elements = [
+        Expect::Word("{", "the elements of the set"),
+        Expect::Word(FILE, "the elements in a file, one a line"),
+    ];
+    let tokens = match tokens {
+        [sign, equals, rest @ ..] if matches!(sign.word(), "+" | "-") && equals.kind == TokenKind::Assign => {
+            rest
+        }
+        [] => {
+            let changes = [Expect::Word("+=", "adds elements"), Expect::Word("-=", "removes elements")];
+            return elements.into_iter().chain(changes).collect();
+        }
+        tokens => tokens,
+    };
+    match tokens {
+        [] => elements.into(),
+        [first] if first.word() == FILE => vec![Expect::File],
+        [first, ..] if first.word() == FILE => vec![Expect::End],
+        [.., last] => match &last.kind {
+            TokenKind::Open | TokenKind::Comma => vec![Expect::Element],
+            TokenKind::Close => vec![Expect::End],
+            TokenKind::Word(word) if *word == TIMEOUT => vec![Expect::Duration],
+            _ => vec![Expect::Word(TIMEOUT, "the element expires after a time"), Expect::InSet],
+        },
+    }
 }
 
 /// The state of the automaton in a rule.
@@ -429,7 +489,9 @@ impl PositionWalk {
             PositionState::Bang => return vec![Expect::Field(self.stateful)],
             PositionState::HeaderName(..) => return vec![Expect::HeaderName],
             PositionState::Header(info) => expects.push(Expect::Value(info)),
-            PositionState::Cond(info) => return vec![Expect::Value(info)],
+            PositionState::Cond(info) => {
+                return std::iter::once(Expect::Value(info)).chain(named_set(info)).collect();
+            }
             PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
             PositionState::Set(_, true, Some((target, at)))
                 if matches!(target.slots.get(at), Some(Slot::WeightedValue)) =>
@@ -476,7 +538,10 @@ impl PositionWalk {
                 | ValueKind::Ip4
                 | ValueKind::Ip6
                 | ValueKind::OptionData(_)
-                | ValueKind::Bytes => expects.extend([Expect::Value(info), Expect::Cond(info)]),
+                | ValueKind::Bytes => {
+                    let value = named_set(info).chain([Expect::Value(info), Expect::Cond(info)]);
+                    expects.extend(value);
+                }
             },
             PositionState::Between => {}
         }
@@ -505,6 +570,11 @@ impl PositionWalk {
             expects.push(Expect::End);
         }
     }
+}
+
+/// A set as the value of a field, if it can be compared with one.
+fn named_set(info: &FieldInfo) -> impl Iterator<Item = Expect> + use<> {
+    ElementKind::of_field(Field::new(info.id)).map(|_| Expect::SetValue).into_iter()
 }
 
 /// What a target writes into a field.

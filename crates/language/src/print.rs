@@ -5,6 +5,7 @@
 
 pub(crate) mod command;
 mod edit;
+mod sets;
 pub(crate) mod value;
 
 use crate::target;
@@ -12,6 +13,7 @@ use mmb_policy::PatternItem;
 use mmb_policy::Policy;
 use mmb_policy::field::Field;
 use mmb_policy::rule::{Cond, DEFAULT_PRIO, Equality, Match, Rule, RuleId, Target, Test};
+pub use sets::{SetText, set_lines};
 use std::fmt::{Display, Formatter, Result, Write as _};
 pub use value::Print;
 use value::{Printed, bytes, decimal, numbers, several};
@@ -45,6 +47,10 @@ impl Print for Match {
             Test::Number(cond, set) => {
                 write!(f, " {} ", cond.text())?;
                 numbers(f, self.field, set)
+            }
+            Test::NamedSet(equality, name) => {
+                f.write_str(unequal(equality))?;
+                write!(f, "@{name}")
             }
             Test::Port(equality, names) => {
                 f.write_str(unequal(equality))?;
@@ -158,13 +164,19 @@ pub fn pattern_lists(policy: &Policy) -> impl Iterator<Item = String> + '_ {
 }
 
 impl Print for Policy {
-    /// A file that parses to the same policy: changed settings, the switches of ports, lists of patterns, rules with their numbers.
+    /// A file that parses to the same policy: changed settings, the switches of ports, lists of patterns, sets with the times that
+    /// their elements have left, rules with their numbers.
     fn print(&self, f: &mut Formatter<'_>) -> Result {
         for setting in self.settings.changed() {
             writeln!(f, "set {setting}")?;
         }
         for line in port_switches(self).chain(pattern_lists(self)) {
             writeln!(f, "{line}")?;
+        }
+        for (name, set) in &self.sets {
+            for line in set_lines(name, set, self.now_ms) {
+                writeln!(f, "{line}")?;
+            }
         }
         for checked in self.rules.iter() {
             rule(f, &checked, checked.id)?;

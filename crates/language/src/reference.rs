@@ -58,6 +58,7 @@ pub fn blocks() -> Vec<Block> {
     blocks.push(heading(2, "Values"));
     blocks.push(value_forms());
     chapters::push(&mut blocks, chapters::VALUES);
+    chapters::push(&mut blocks, chapters::SETS);
     blocks.push(heading(2, "Fields"));
     chapters::push(&mut blocks, chapters::FIELDS);
     field_groups(&mut blocks);

@@ -53,7 +53,9 @@ impl Decider {
     /// Whether it decides whenever it matches and no better rule does. A stateful rule also applies to packets that do not match it, and
     /// not to all that do.
     fn always_decides(&self) -> bool {
-        !self.rule.stateful && (self.accepts || self.rule.targets.contains(&Target::Drop(DropRate::ALL)))
+        // What is in a named set changes, and no policy is made anew for it.
+        let is_certain = !self.rule.stateful && self.rule.sets().next().is_none();
+        is_certain && (self.accepts || self.rule.targets.contains(&Target::Drop(DropRate::ALL)))
     }
 
     /// Whether every packet of a worse rule matches this one.

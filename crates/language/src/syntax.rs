@@ -9,6 +9,7 @@ use crate::diagnostic::TextSpan;
 use crate::filter::TermInfo;
 use crate::target::info::TargetSyntax;
 use mmb_policy::rule::{Cond, Prio, RuleId};
+use mmb_policy::sets::{ElementList, SetOperation};
 use value::{FieldSyntax, ItemSyntax, ValueSyntax};
 
 /// One command as written.
@@ -24,6 +25,8 @@ pub(crate) enum CommandSyntax<'t> {
     Kill(FilterSyntax<'t>),
     /// `patterns`, whose file is still to be read.
     Patterns(PatternsSyntax<'t>),
+    /// `set NAME` and elements, whose file may still have to be read.
+    Set(SetSyntax<'t>),
     /// A command that the parser understood wholly.
     Other(Command),
 }
@@ -35,6 +38,23 @@ pub(crate) struct PatternsSyntax<'t> {
     pub(crate) file: &'t str,
     /// The place of the file's name.
     pub(crate) span: TextSpan,
+}
+
+/// `set NAME {…}` and the like.
+#[derive(Debug)]
+pub(crate) struct SetSyntax<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) operation: SetOperation,
+    pub(crate) elements: ElementsSyntax<'t>,
+}
+
+/// The elements of a `set`.
+#[derive(Debug)]
+pub(crate) enum ElementsSyntax<'t> {
+    /// `{…}`
+    List(ElementList),
+    /// `file FILE`, and the place of the file's name.
+    File(&'t str, TextSpan),
 }
 
 /// `[WORD VALUE]…`, connections.

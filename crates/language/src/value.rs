@@ -151,7 +151,7 @@ fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<Value
 /// Returns whether a word is written like a value of the field, so that it is no mistyped field or target.
 pub(crate) fn looks_like_value(info: &FieldInfo, word: &str) -> bool {
     info.values == ValueKind::Port
-        || (word.starts_with('@') && info.values.has_patterns())
+        || (word.starts_with('@') && (info.values.has_patterns() || info.max().is_some()))
         || word.starts_with(|c: char| c.is_ascii_digit())
         || word.contains([':', '/'])
         || number(word).is_ok()

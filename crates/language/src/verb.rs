@@ -53,7 +53,7 @@ pub enum Argument {
     None,
     /// Number, priority, name, constraints, targets.
     Rule,
-    /// A rule's number, and `--kill` or nothing.
+    /// A rule's number, and `--kill` or nothing; or `set` and a name.
     RuleId,
     /// `--terse`, or nothing.
     Terse,
@@ -65,7 +65,7 @@ pub enum Argument {
     Counters,
     /// A port's name.
     Port,
-    /// A setting and its value.
+    /// A setting and its value, or a set and its elements.
     Setting,
     /// A file's name.
     File,
@@ -108,17 +108,17 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "del",
         Verb::Del,
-        "ID [--kill|--keep]",
+        "ID [--kill|--keep] | set NAME",
         Argument::RuleId,
         true,
-        "deletes the rule of that number; with --kill also ends its connections, with --keep they keep it until they end",
+        "deletes the rule of that number, or a named set; with --kill also ends its connections, with --keep they keep it until they end",
     ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
     command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and their counters"),
     command(
         "show",
         Verb::Show,
-        "tables|ports|errors|runtime|rates|offload|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary",
+        "tables|ports|errors|runtime|rates|offload|sets|set NAME|settings|version|connections [FILTER…] [verbose]|streams [FILTER…] [verbose]|streams summary|conn summary",
         Argument::Show,
         false,
         "shows the state of mmb",
@@ -139,7 +139,14 @@ pub static COMMANDS: &[CommandInfo] = &[
         true,
         "lets the packets of a port pass untouched",
     ),
-    command("set", Verb::Set, "NAME VALUE", Argument::Setting, true, "changes a setting"),
+    command(
+        "set",
+        Verb::Set,
+        "NAME VALUE | NAME [+=|-=] {ELEMENT [timeout TIME], …} | NAME [+=|-=] file FILE",
+        Argument::Setting,
+        true,
+        "changes a setting; or gives a named set these elements, adds them, or removes them: rules name it as @NAME",
+    ),
     command(
         "patterns",
         Verb::Patterns,
@@ -220,6 +227,11 @@ pub static SHOWS: &[(&str, Show, &str)] = {
             "offload",
             Show::Offload,
             "flows that the kernel forwards by itself, ports with the offload, and why other flows stay with mmb",
+        ),
+        (
+            "sets",
+            Show::Sets,
+            "named sets: elements, memory, and rules that name them; `set NAME`: the elements of one",
         ),
         ("settings", Show::Settings, "settings in force"),
         ("version", Show::Version, "version and build"),

@@ -344,7 +344,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show tabels",
         &[
-            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `offload`, `settings`, `version`, \
+            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `sets`, `settings`, `version`, \
         `connections`, `streams` or `conn`; \
         did you mean `tables`?",
         ],

@@ -6,7 +6,7 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mmb_base::Id;
-use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR};
+use mmb_classify::{ClassifierIndex, RuleNames, RuleSlot, Scratch, Tuning, VECTOR};
 use mmb_language::{Print, parse_policy};
 use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::columns::WantedLanes;
@@ -109,7 +109,7 @@ fn packets(c: &mut Criterion) {
 }
 
 fn index(workload: &Workload) -> ClassifierIndex {
-    let ports = PortNumbers::new(["a", "b"]);
+    let ports = RuleNames::new(["a", "b"]);
     ClassifierIndex::build(
         (1..).filter_map(RuleSlot::new).zip(workload.rules()),
         ports,

@@ -3,13 +3,17 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
+use crate::field::Field;
 use crate::pattern::PatternList;
 use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{ChunkEntry, EntryChange, RuleStore};
+use crate::sets::{NamedSet, SetError};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Rules, settings, port switches and lists of patterns. A copy shares the rules, so that it is cheap, and so is a change to it.
+/// Rules, settings, port switches, lists of patterns and named sets. A copy shares the rules and the sets, so that it is cheap, and so is a
+/// change to it.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// The rules by number.
@@ -21,6 +25,11 @@ pub struct Policy {
     pub ports: BTreeMap<String, bool>,
     /// The lists of patterns by name, among them those that rules name.
     pub lists: BTreeMap<String, PatternList>,
+    /// The sets by name, among them those that rules name, which fit their fields.
+    pub sets: BTreeMap<String, Arc<NamedSet>>,
+    /// The time at which timeouts of elements begin that commands give, and by which remaining times are printed; whoever puts the policy in
+    /// force has a clock and sets it. Equal policies may differ in it.
+    pub now_ms: u64,
     /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
     last_id: u32,
 }
@@ -52,9 +61,72 @@ pub enum PolicyError {
         Policy::MAX_PATTERN_BYTES >> 20
     )]
     ListsTooLarge,
+    /// A rule or a command names a set that there is not.
+    #[error("there is no set called '{name}'; make it before: set {name} {{…}}")]
+    NoSuchSet {
+        /// The name.
+        name: String,
+        /// The sets that exist.
+        known: Vec<String>,
+    },
+    /// A field cannot be compared with the elements of a set.
+    #[error("@{name} has {has}, which `{field}`{} cannot be compared with", OfRule(*.rule))]
+    SetDoesNotFit {
+        /// The name of the set.
+        name: String,
+        /// The field.
+        field: Field,
+        /// The elements that the set has or would have.
+        has: String,
+        /// The rule that names both, if it is in force.
+        rule: Option<RuleId>,
+    },
+    /// A set is to be deleted that rules name.
+    #[error("{} @{name}; delete {} first", UsedBy(.rules), if .rules.len() == 1 { "it" } else { "them" })]
+    SetInUse {
+        /// The name of the set.
+        name: String,
+        /// The rules.
+        rules: Vec<RuleId>,
+    },
+    /// A set refuses a change.
+    #[error("set {name}: {error}")]
+    Set {
+        /// The name of the set.
+        name: String,
+        /// The reason.
+        error: SetError,
+    },
+    /// The sets are too large together.
+    #[error("all sets together would have more than {} elements; leave some out", Policy::MAX_ELEMENTS)]
+    SetsTooLarge,
     /// Every greater number is taken.
     #[error("no id is left above the last rule's; give the rule a free one with `id N`")]
     NoIdLeft,
+}
+
+/// The rule of a field, in messages.
+struct OfRule(Option<RuleId>);
+
+impl std::fmt::Display for OfRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.map_or(Ok(()), |id| write!(f, " of rule {id}"))
+    }
+}
+
+/// Some of the rules that name a set, in messages.
+struct UsedBy<'r>(&'r [RuleId]);
+
+impl std::fmt::Display for UsedBy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const SHOWN: usize = 10;
+        let ids: Vec<_> = self.0.iter().take(SHOWN).map(RuleId::to_string).collect();
+        match self.0.len() {
+            1 => write!(f, "rule {} names", ids.concat()),
+            len @ ..=SHOWN => write!(f, "rules {} and {} name", ids[..len - 1].join(", "), ids[len - 1]),
+            len => write!(f, "rules {} and {} others name", ids.join(", "), len - SHOWN),
+        }
+    }
 }
 
 impl Policy {
@@ -62,16 +134,19 @@ impl Policy {
     pub const MAX_PATTERNS: usize = 4_000_000;
     /// The most bytes of the patterns of all lists together.
     pub const MAX_PATTERN_BYTES: usize = 256 << 20;
+    /// The most elements of all sets together.
+    pub const MAX_ELEMENTS: usize = 16_000_000;
 
     /// Adds a rule under its number, or under the next one above all that were used.
     ///
     /// # Errors
-    /// The number is taken, or none is left; or the rule names a list that there is not.
+    /// The number is taken, or none is left; or the rule names a list or a set that there is not, or a set that does not fit the field.
     pub fn add(&mut self, rule: &Rule) -> Result<RuleId, PolicyError> {
         if let Some(name) = rule.lists().find(|name| !self.lists.contains_key(*name)) {
             let known = self.lists.keys().cloned().collect();
             return Err(PolicyError::NoSuchList { name: name.to_owned(), known });
         }
+        rule.sets().try_for_each(|(name, field)| self.set_fits(name, field))?;
         let id = match rule.id {
             Some(id) if self.rules.contains(id) => return Err(PolicyError::IdTaken(id)),
             Some(id) => id,
@@ -80,6 +155,20 @@ impl Policy {
         self.last_id = self.last_id.max(id.0);
         self.rules.insert_numbered(id, rule, rule.id.is_none());
         Ok(id)
+    }
+
+    /// Checks that there is a set of that name, which a field can be compared with.
+    pub(crate) fn set_fits(&self, name: &str, field: Field) -> Result<(), PolicyError> {
+        let Some(set) = self.sets.get(name) else {
+            let known = self.sets.keys().cloned().collect();
+            return Err(PolicyError::NoSuchSet { name: name.to_owned(), known });
+        };
+        let has = || match set.too_large(field) {
+            Some(number) => format!("the number {number}"),
+            None => set.kinds().to_owned(),
+        };
+        let error = || PolicyError::SetDoesNotFit { name: name.to_owned(), field, has: has(), rule: None };
+        if set.fits(field) { Ok(()) } else { Err(error()) }
     }
 
     /// Deletes the rule of that number.
@@ -121,11 +210,17 @@ impl Policy {
         Ok(self.lists.insert(name.to_owned(), list))
     }
 
-    /// Adds the lists that a rule of another policy names, where this policy has none of their names.
-    fn keep_lists(&mut self, rule: &Rule, before: &Policy) {
+    /// Adds the lists and sets that a rule of another policy names, where this policy has none of their names.
+    fn keep_named(&mut self, rule: &Rule, before: &Policy) {
         for name in rule.lists() {
             if let (false, Some(list)) = (self.lists.contains_key(name), before.lists.get(name)) {
                 self.lists.insert(name.to_owned(), list.clone());
+            }
+        }
+        for (name, field) in rule.sets() {
+            // A set that is another one now may not fit: the rule matches no packets.
+            if let (true, Some(set)) = (self.set_fits(name, field).is_err(), before.sets.get(name)) {
+                self.sets.insert(name.to_owned(), Arc::clone(set));
             }
         }
     }
@@ -135,7 +230,7 @@ impl Policy {
     pub fn keep_draining(&mut self, before: &Policy) {
         for entry in before.rules.entries().filter(ChunkEntry::is_draining) {
             if !self.rules.contains(entry.id) {
-                self.keep_lists(&entry.rule(), before);
+                self.keep_named(&entry.rule(), before);
                 self.rules.insert_entry(entry);
                 self.last_id = self.last_id.max(entry.id.0);
             }
@@ -156,7 +251,7 @@ impl Policy {
         }
         for (rule, numbered) in removed {
             let Some(id) = rule.id else { continue };
-            self.keep_lists(&rule, before);
+            self.keep_named(&rule, before);
             self.rules.insert_numbered(id, &Rule { draining: true, ..rule }, numbered);
             self.last_id = self.last_id.max(id.0);
         }
@@ -213,12 +308,13 @@ impl Policy {
 }
 
 impl PartialEq for Policy {
-    /// Compares rules by number, settings, ports and lists. The origin of the numbers does not count.
+    /// Compares rules by number, settings, ports, lists and sets. The origin of the numbers does not count.
     fn eq(&self, other: &Policy) -> bool {
         self.rules == other.rules
             && self.settings == other.settings
             && self.ports == other.ports
             && self.lists == other.lists
+            && self.sets == other.sets
     }
 }
 

@@ -69,6 +69,17 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// The named sets that the rule's constraints ask, each with its field.
+    pub fn sets(&self) -> impl Iterator<Item = (&str, Field)> {
+        self.matches.iter().filter_map(|constraint| match &constraint.test {
+            Test::NamedSet(_, name) => Some((name.as_str(), constraint.field)),
+            Test::Present | Test::Number(..) | Test::Port(..) | Test::Bytes(..) => None,
+            Test::Patterns(_) | Test::Header(..) => None,
+        })
+    }
+}
+
 impl Match {
     /// Whether it is a constraint on the bytes of a connection.
     pub fn is_of_stream(&self) -> bool {
@@ -81,7 +92,7 @@ impl Test {
     pub fn patterns(&self) -> &[PatternItem] {
         match self {
             Test::Patterns(items) | Test::Header(_, items) => items,
-            Test::Present | Test::Number(..) | Test::Port(..) | Test::Bytes(..) => &[],
+            Test::Present | Test::Number(..) | Test::Port(..) | Test::Bytes(..) | Test::NamedSet(..) => &[],
         }
     }
 }
@@ -118,6 +129,9 @@ pub enum Test {
     /// The field compared with numbers (addresses are numbers too). A set only with `==` and `!=`; a prefix or
     /// range only with those too.
     Number(Cond, NumberSet),
+    /// The field compared with the elements of the policy's set of this name. The field is of
+    /// [`ElementKind::of_field`](crate::sets::ElementKind::of_field).
+    NamedSet(Equality, String),
     /// The name of a port, with `==` or `!=`; a set of names.
     Port(Equality, Vec<String>),
     /// Bytes: payload fields are compared as a prefix, option data as a whole. One string or a set.

@@ -8,6 +8,7 @@ mod counters;
 mod log;
 mod offload;
 mod rates;
+mod sets;
 
 pub use connections::{
     ConnectionLine, ConnectionPlace, CountLine, DigestLine, EndsLine, EventKind, EventLine, LeftOutLine,
@@ -22,6 +23,7 @@ pub use offload::{KeptFlowsLine, OffloadLine, PortOffloadLine};
 pub use rates::{
     ConnectionRate, DropRate, MomentLine, PortRate, Rate, RateLine, RateLines, RuleRate, WorkerRate,
 };
+pub use sets::{ElementLine, SetChangeLine, SetLine};
 
 use crate::VERSION;
 use serde::{Deserialize, Serialize};
@@ -74,6 +76,12 @@ pub enum Answer {
     Setting(SettingLine),
     /// A list of patterns that was changed.
     Patterns(PatternsLine),
+    /// A named set.
+    Set(SetLine),
+    /// An element of a set.
+    Element(ElementLine),
+    /// A set that was made, changed or deleted.
+    SetChanged(SetChangeLine),
     /// The daemon's version.
     Version(VersionLine),
     /// A rule that was added.
@@ -120,6 +128,8 @@ pub enum Answer {
     PortName(String),
     /// The name of a list of patterns, for completion.
     ListName(String),
+    /// The name of a set, for completion.
+    SetName(String),
     /// A note, which is no error.
     Note(ErrorLine),
     /// An error of the request: nothing was changed.
@@ -160,6 +170,10 @@ pub enum Topic {
     Offload,
     /// `show rates`
     Rates,
+    /// `show sets`
+    Sets,
+    /// `show set`
+    Elements,
     /// `show settings`
     Settings,
     /// `show version`

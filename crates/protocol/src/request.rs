@@ -32,7 +32,7 @@ pub enum Request {
     },
     /// Sends a piece of a state, in hexadecimal; the last one is empty.
     Piece(String),
-    /// A request with the contents of the files that its `patterns` commands name, by these names. The daemon opens no file for a client.
+    /// A request with the contents of the files that its `patterns` and `set` commands name, by these names. The daemon opens no file for a client.
     WithFiles(BTreeMap<String, Vec<u8>>, Box<Request>),
 }
 

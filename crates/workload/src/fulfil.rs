@@ -153,6 +153,8 @@ fn proposal(constraint: &Match, width: u8, random: &mut RepeatableRandom) -> u12
         Test::Present | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
             any(random)
         }
+        // The rule does not tell what is in it.
+        Test::NamedSet(..) => any(random),
     }
 }
 
@@ -165,6 +167,7 @@ fn holds(constraint: &Match, number: u128, width: u8) -> bool {
         },
         Test::Number(cond, set) => Intervals::compared(*cond, set, width).contains(number),
         Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => false,
+        Test::NamedSet(..) => true,
     };
     passes != constraint.negated
 }
@@ -193,6 +196,7 @@ fn set_option(
         }
         Test::Number(Cond::Ne | Cond::Lt | Cond::Le | Cond::Gt | Cond::Ge, _) => return None,
         Test::Bytes(Equality::Ne, _) | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => return None,
+        Test::NamedSet(..) => return None,
     };
     header.options.retain(|(other, _)| *other != kind);
     header.options.truncate(MOST_OPTIONS - 1);

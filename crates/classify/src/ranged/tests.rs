@@ -3,6 +3,7 @@
 use super::*;
 use crate::VECTOR;
 use crate::check::{OptionTest, RuleCheck};
+use crate::names::SetTable;
 use mmb_base::Id;
 use mmb_base::simd::Kernel;
 use mmb_packet::columns::Column;
@@ -139,6 +140,7 @@ struct World<'b> {
     lanes: Vec<Column>,
     packets: Vec<Packet<'b>>,
     layouts: Vec<Layout>,
+    sets: SetTable,
 }
 
 impl<'b> World<'b> {
@@ -150,12 +152,13 @@ impl<'b> World<'b> {
         let packets: Vec<_> = bytes.iter_mut().map(packet).collect();
         let layout = |packet| parse(packet, &ParserLimits::default()).expect("it is sound");
         let layouts = packets.iter().map(layout).collect();
-        World { lanes, packets, layouts }
+        World { lanes, packets, layouts, sets: SetTable::default() }
     }
 
     fn subject(&self, key: u8) -> CheckedPacket<'_, 'b> {
         let at = usize::from(key) % self.packets.len();
-        CheckedPacket { lanes: &self.lanes, key, packet: &self.packets[at], layout: &self.layouts[at] }
+        let World { lanes, packets, layouts, sets } = self;
+        CheckedPacket { lanes, key, packet: &packets[at], layout: &layouts[at], sets }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::conditions;
 use crate::scale::{check, tcp};
-use crate::world::{Arrival, PORTS, numbered, rules, slot};
-use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Tuning};
+use crate::world::{Arrival, names, numbered, rules, slot};
+use mmb_classify::{ClassifierIndex, RuleSlot, Tuning};
 use mmb_policy::Rule;
 use mmb_random::Seed;
 use proptest::collection::vec;
@@ -19,7 +19,7 @@ fn apart() -> Vec<String> {
 
 fn build(rules: &[(RuleSlot, Rule)]) -> ClassifierIndex {
     let all = rules.iter().map(|(slot, rule)| (*slot, rule));
-    ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(7), Tuning::Merged)
+    ClassifierIndex::build(all, names(), Seed::repeatable(7), Tuning::Merged)
         .expect("rules name ports that exist")
 }
 

@@ -7,14 +7,14 @@ mod crowd;
 mod scale;
 mod world;
 
-use mmb_classify::{ClassifierIndex, FlowCache, PortNumbers, RuleSlot, Tuning, VECTOR};
+use mmb_classify::{ClassifierIndex, FlowCache, RuleSlot, Tuning, VECTOR};
 use mmb_packet::{Class, LinkType};
 use mmb_policy::Rule;
 use mmb_random::Seed;
 use mmb_testkit::strategy;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use world::{Arrival, PORTS, World, built, numbered, rules, sound};
+use world::{Arrival, World, built, names, numbered, rules, sound};
 
 fn arrival() -> impl Strategy<Value = Arrival> {
     (strategy::wire(), 0..4u16)
@@ -114,7 +114,7 @@ proptest! {
     ) {
         let packets = sound(&mut arrivals);
         let world = World::new(&packets);
-        let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
+        let mut index = ClassifierIndex::new(names(), Seed::repeatable(3));
         let mut rules: Vec<(RuleSlot, Rule)> = Vec::new();
         let mut next = 1;
         let mut before = (index.classifier(), rules.clone());
@@ -133,7 +133,7 @@ proptest! {
                 Step::Remove(_) => {}
                 Step::Rebuild => {
                     let all = rules.iter().map(|(slot, rule)| (*slot, rule));
-                    index = ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(at as u64), Tuning::Merged)
+                    index = ClassifierIndex::build(all, names(), Seed::repeatable(at as u64), Tuning::Merged)
                         .expect("rules name ports that exist");
                 }
             }
@@ -218,7 +218,7 @@ fn an_unknown_port_is_named_with_its_rule() {
     let rules = rules(&["add prio 1 in a drop", "add prio 2 out nowhere drop"].map(str::to_owned));
     let built = ClassifierIndex::build(
         (1..).map(world::slot).zip(&rules),
-        PortNumbers::new(PORTS),
+        names(),
         Seed::repeatable(7),
         Tuning::Merged,
     );

@@ -1,9 +1,9 @@
 //! Policies of sizes and shapes that strategies do not draw: very many tuples, very many rules of one key, wide sets, keys
 //! that crowd a table.
 
-use crate::world::{Arrival, PORTS, World, built, numbered, rules, slot, sound};
+use crate::world::{Arrival, World, built, names, numbered, rules, slot, sound};
 use mmb_base::Id;
-use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Tuning};
+use mmb_classify::{ClassifierIndex, RuleSlot, Tuning};
 use mmb_packet::LinkType;
 use mmb_policy::Rule;
 use mmb_random::{RepeatableRandom, Seed};
@@ -81,7 +81,7 @@ fn ten_thousand_tuples_are_searched() {
 fn tuples_that_come_one_by_one_are_searched() {
     let (lines, arrivals) = many_masks(1500, &mut RepeatableRandom::new(2));
     let rules = numbered(&rules(&lines));
-    let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
+    let mut index = ClassifierIndex::new(names(), Seed::repeatable(3));
     for (slot, rule) in &rules {
         index.insert(*slot, rule).expect("they name no ports");
     }
@@ -98,8 +98,8 @@ fn a_hundred_thousand_rules_have_one_key() {
     let [one, other] = &rules(&lines)[..] else { panic!("two rules") };
     let rules: Vec<(RuleSlot, Rule)> = (1..=100_000).map(|number| (slot(number), one.clone())).collect();
     let all = rules.iter().map(|(slot, rule)| (*slot, rule));
-    let mut index = ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(7), Tuning::Merged)
-        .expect("no ports");
+    let mut index =
+        ClassifierIndex::build(all, names(), Seed::repeatable(7), Tuning::Merged).expect("no ports");
     index.insert(slot(100_001), other).expect("no ports");
     assert!(index.classifier().most_matches() >= 100_000);
     let arrivals = [80, 81, 82, 80].map(|port| tcp(1, 2, 3, port, &[]));
@@ -121,7 +121,7 @@ fn rules_on_one_key_tell_ranges_apart() {
         })
         .collect();
     let rules = numbered(&rules(&lines));
-    let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
+    let mut index = ClassifierIndex::new(names(), Seed::repeatable(3));
     let arrivals: Vec<Arrival> =
         (0..64).map(|_| tcp(random.word() as u32, 2, random.word() as u32 as u16, 80, &[])).collect();
     let mut left = rules.clone();
@@ -218,7 +218,7 @@ fn a_tuple_that_crowds_a_shared_table_moves_out() {
 fn a_few_rows_that_grow_move_into_a_table() {
     let lines: Vec<String> = (0..60).map(|port| format!("add tcp-dport {port} ip-ttl 64 drop")).collect();
     let rules = numbered(&rules(&lines));
-    let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
+    let mut index = ClassifierIndex::new(names(), Seed::repeatable(3));
     let arrivals: Vec<Arrival> = (0..64).map(|port| tcp(1, 2, 3, port, &[])).collect();
     for (at, (slot, rule)) in rules.iter().enumerate() {
         index.insert(*slot, rule).expect("no ports");

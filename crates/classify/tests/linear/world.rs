@@ -1,7 +1,7 @@
 //! The test world: packets, the classifier's findings, and the plain evaluator's.
 
 use mmb_base::Id;
-use mmb_classify::{Classifier, ClassifierIndex, FlowCache, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR};
+use mmb_classify::{Classifier, ClassifierIndex, FlowCache, RuleNames, RuleSlot, Scratch, Tuning, VECTOR};
 use mmb_language::parse_policy;
 use mmb_packet::key::{self, flags};
 use mmb_packet::options::{self, OptionTable};
@@ -10,9 +10,11 @@ use mmb_packet::parse::vector::{ParseVector, VectorKeys};
 use mmb_packet::{Class, Key4, Key6, Layout, Packet, ParserLimits, PortId, fill_key4, fill_key6};
 use mmb_policy::field::{BareMeaning, FieldId, FieldPlace, Implies, Payload};
 use mmb_policy::rule::{Cond, Equality, NumberSet};
-use mmb_policy::{Match, Rule, Test};
+use mmb_policy::sets::Elements;
+use mmb_policy::{Match, Policy, Rule, Test};
 use mmb_random::Seed;
 use mmb_testkit::strategy;
+use std::sync::{Arc, OnceLock};
 
 /// The test world's ports.
 pub(crate) const PORTS: [&str; 3] = ["a", "b", "c"];
@@ -119,8 +121,35 @@ fn number_passes(number: u128, width: u8, alone: BareMeaning, test: &Test) -> bo
             let named = names.iter().any(|name| PORTS[..].get(number as usize) == Some(&name.as_str()));
             named == (*equality == Equality::Eq)
         }
+        Test::NamedSet(equality, name) => set_has(name, width, number) == (*equality == Equality::Eq),
         Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => panic!("a number asked for bytes"),
     }
+}
+
+/// Whether some element of a set has a number of a field of `width` bits, in the plainest way.
+fn set_has(name: &str, width: u8, number: u128) -> bool {
+    let set = &sets().sets[name];
+    let narrow = |elements: &Elements<u32>| {
+        elements.iter().any(|one| (u128::from(one.first)..=u128::from(one.last)).contains(&number))
+    };
+    match (name, width) {
+        (strategy::sets::NUMBERS, _) => narrow(set.numbers()),
+        (_, 128) => set.ip6().iter().any(|one| (one.first..=one.last).contains(&number)),
+        _ => narrow(set.ip4()),
+    }
+}
+
+/// The sets that rules name.
+fn sets() -> &'static Policy {
+    static SETS: OnceLock<Policy> = OnceLock::new();
+    SETS.get_or_init(|| parse_policy(&strategy::sets::FIXED.join("\n")).expect("they are right").0)
+}
+
+/// The names that rules may say.
+pub(crate) fn names() -> RuleNames {
+    let mut names = RuleNames::new(PORTS);
+    sets().sets.iter().for_each(|(name, set)| names.put_set(name, Arc::clone(set)));
+    names
 }
 
 fn compares(number: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
@@ -155,15 +184,15 @@ fn slots() -> impl Iterator<Item = RuleSlot> {
 
 /// The rules of `lines` that check.
 pub(crate) fn rules(lines: &[String]) -> Vec<Rule> {
-    let parsed = lines.iter().filter_map(|line| parse_policy(line).ok());
+    let sets = strategy::sets::FIXED.join("\n");
+    let parsed = lines.iter().filter_map(|line| parse_policy(&format!("{sets}\n{line}")).ok());
     parsed.flat_map(|(policy, _)| policy.rules.iter().collect::<Vec<_>>()).collect()
 }
 
 /// A classifier of rules that come at once, in slots in their order.
 pub(crate) fn built(rules: &[Rule], tuning: Tuning) -> ClassifierIndex {
-    let index =
-        ClassifierIndex::build(slots().zip(rules), PortNumbers::new(PORTS), Seed::repeatable(7), tuning)
-            .expect("rules name ports that exist");
+    let index = ClassifierIndex::build(slots().zip(rules), names(), Seed::repeatable(7), tuning)
+        .expect("rules name ports that exist");
     assert!(index.tables().iter().all(|table| table.entries > 0), "no table is left without entries");
     index
 }

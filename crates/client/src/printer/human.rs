@@ -5,6 +5,7 @@ use super::connection_listing::{self, ConnectionListing};
 use super::log_listing;
 use super::offload::OffloadListing;
 use super::rates::show_rates;
+use super::set_listing;
 use super::stream_listing::{self, StreamListing};
 use super::text_table::{Align, TextTable};
 use crate::report::{self, SourceText, counted};
@@ -12,8 +13,8 @@ use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, LinkLine, PatternsLine, PortLine,
-    PortLossLine, RateLines, ReasonLine, RuleLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine,
-    WorkerLine,
+    PortLossLine, RateLines, ReasonLine, RuleLine, SetLine, StageLine, TableLine, TableMemoryLine, Topic,
+    TrafficLine, WorkerLine,
 };
 
 /// Added rules, and removed rules, that are shown of a change.
@@ -62,6 +63,7 @@ enum HumanSection {
     Offload(OffloadListing),
     Rates(Box<RateLines>),
     Settings(Vec<(String, String)>),
+    Sets(Vec<SetLine>),
     Connections(ConnectionListing),
     Streams(StreamListing),
     /// Each line is printed at once.
@@ -127,6 +129,8 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Suppressed(line), _) => log_listing::suppressed(&mut self.screen, &line),
             (Answer::Summary(line), _) => connection_listing::summary(&mut self.screen, &line),
             (Answer::Event(line), _) => connection_listing::event(&mut self.screen, &line),
+            (Answer::Set(line), HumanSection::Sets(sets)) => sets.push(line),
+            (Answer::Element(line), _) => set_listing::element(&mut self.screen, &line),
             (Answer::Lost(events), _) => {
                 self.screen.text(&format!("… {} lost\n", counted(events, "event")));
             }
@@ -216,6 +220,10 @@ impl HumanPrinter<'_> {
                 self.others += 1;
                 let patterns = counted(line.patterns, "pattern");
                 self.screen.text(&format!("@{} has {patterns} of {} now\n", line.name, line.file));
+            }
+            Answer::SetChanged(line) => {
+                self.others += 1;
+                set_listing::change(&mut self.screen, &line);
             }
             Answer::Setting(line) => {
                 self.others += 1;
@@ -319,6 +327,7 @@ impl HumanPrinter<'_> {
             }
             HumanSection::Offload(listing) => listing.end(screen),
             HumanSection::Rates(rates) => show_rates(screen, &rates),
+            HumanSection::Sets(sets) => set_listing::show(screen, &sets),
             HumanSection::Settings(settings) => {
                 let mut table = TextTable::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
                 settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
@@ -356,11 +365,13 @@ impl HumanSection {
             Topic::Offload => HumanSection::Offload(OffloadListing::default()),
             Topic::Rates => HumanSection::Rates(Box::default()),
             Topic::Settings => HumanSection::Settings(Vec::new()),
+            Topic::Sets => HumanSection::Sets(Vec::new()),
             Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
             Topic::Streams => HumanSection::Streams(StreamListing::new(selected)),
             Topic::StreamSummary | Topic::ConnSummary | Topic::Monitor | Topic::Version => {
                 HumanSection::Unbuffered
             }
+            Topic::Elements => HumanSection::Unbuffered,
         }
     }
 }

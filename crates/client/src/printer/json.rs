@@ -6,8 +6,8 @@ use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, ErrorLine, FlowCacheLine, OffloadLine, PatternsLine,
-    PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, StageLine, TableLine, TableMemoryLine,
-    Topic, TrafficLine, WorkerLine,
+    PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, SetChangeLine, StageLine, TableLine,
+    TableMemoryLine, Topic, TrafficLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -75,6 +75,8 @@ struct JsonChange {
     settings: Map<String, Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     patterns: Vec<PatternsLine>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sets: Vec<SetChangeLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<AffectedLine>,
     /// The number of connections that were ended.
@@ -115,6 +117,8 @@ impl AnswerPrinter for JsonPrinter<'_> {
             (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::StreamSummary(line), JsonSection::Summary(summary)) => *summary = json!(line),
+            (Answer::Set(line), JsonSection::Array { .. }) => self.element(&line),
+            (Answer::Element(line), JsonSection::Array { .. }) => self.element(&line),
             (Answer::Table(line), JsonSection::Tables(tables, _)) => tables.push(line),
             (Answer::TableMemory(line), JsonSection::Tables(_, memory)) => *memory = Some(line),
             (Answer::Port(line), JsonSection::Ports(ports)) => ports.push(line),
@@ -206,6 +210,7 @@ impl JsonPrinter<'_> {
             Answer::Cleared(what) => changes.cleared = Some(what),
             Answer::Killed(line) => changes.killed = Some(line.connections),
             Answer::Patterns(line) => changes.patterns.push(line),
+            Answer::SetChanged(line) => changes.sets.push(line),
             Answer::Setting(line) => {
                 changes.settings.insert(line.name, line.value);
             }
@@ -267,6 +272,8 @@ impl JsonSection {
             Topic::Rules => JsonSection::Array { name: "rules", is_open: false, former: None },
             Topic::Connections => JsonSection::Array { name: "connections", is_open: false, former: None },
             Topic::Streams => JsonSection::Array { name: "streams", is_open: false, former: None },
+            Topic::Sets => JsonSection::Array { name: "sets", is_open: false, former: None },
+            Topic::Elements => JsonSection::Array { name: "elements", is_open: false, former: None },
             Topic::ConnSummary | Topic::StreamSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new(), None),

@@ -83,7 +83,7 @@ impl PendingRequest {
 
     fn run(lines: Vec<String>, files: &RequestFiles) -> PendingRequest {
         let (mut commands, mut notes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-        let reader = convert::pattern_reader(files);
+        let reader = convert::RequestFiles(files);
         for (index, line) in lines.iter().enumerate() {
             let locate = |error: ErrorLine| ErrorLine { command: Some(index), ..error };
             match convert::parse_command(line, &reader) {
@@ -111,7 +111,7 @@ impl PendingRequest {
     }
 
     fn apply(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
-        match convert::parse_policy(&text, &convert::pattern_reader(files)) {
+        match convert::parse_policy(&text, &convert::RequestFiles(files)) {
             Ok((file, notes)) => {
                 let change = Some(ChangeRequest::Apply(Box::new(file), fate));
                 PendingRequest {
@@ -126,7 +126,7 @@ impl PendingRequest {
     }
 
     fn dry_run(text: String, fate: ConnectionFate, files: &RequestFiles) -> PendingRequest {
-        match convert::parse_policy(&text, &convert::pattern_reader(files)) {
+        match convert::parse_policy(&text, &convert::RequestFiles(files)) {
             Ok((file, notes)) => {
                 let question = PendingQuestion::DryRun(text, Box::new(file), fate);
                 PendingRequest { change: None, has_change: false, notes, question }

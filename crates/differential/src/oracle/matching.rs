@@ -6,7 +6,10 @@ use super::packet::OraclePacket;
 use super::{fields, options};
 use mmb_engine::PortTable;
 use mmb_policy::rule::{Cond, Equality, NumberItem, NumberSet};
-use mmb_policy::{Field, FieldId, Match, Rule, Test};
+use mmb_policy::sets::Elements;
+use mmb_policy::{Field, FieldId, Match, NamedSet, Rule, Test};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The value of a field in a packet.
 enum Reading<'a> {
@@ -31,6 +34,7 @@ pub(super) struct MatchSubject<'a> {
     pub(super) received: &'a OraclePacket<'a>,
     pub(super) packet: &'a Dissection,
     pub(super) ports: &'a PortTable,
+    pub(super) sets: &'a BTreeMap<String, Arc<NamedSet>>,
 }
 
 impl MatchSubject<'_> {
@@ -42,8 +46,19 @@ impl MatchSubject<'_> {
 
     fn satisfies(&self, constraint: &Match) -> bool {
         let reading = self.read(constraint.field);
-        !matches!(reading, Reading::Foreign)
-            && reading.passes(constraint.field, &constraint.test) != constraint.negated
+        !matches!(reading, Reading::Foreign) && self.passes(&reading, constraint) != constraint.negated
+    }
+
+    fn passes(&self, reading: &Reading<'_>, constraint: &Match) -> bool {
+        match (&constraint.test, reading) {
+            (Test::NamedSet(equality, name), Reading::Number(number, _)) => {
+                let set = self.sets.get(name);
+                let has = set.is_some_and(|set| has_element(set, constraint.field, *number));
+                has == (*equality == Equality::Eq)
+            }
+            (Test::NamedSet(..), Reading::Absent) => false,
+            (test, reading) => reading.passes(constraint.field, test),
+        }
     }
 
     fn read(&self, field: Field) -> Reading<'_> {
@@ -93,6 +108,20 @@ impl MatchSubject<'_> {
     }
 }
 
+/// Whether some element of a set has a number of a field.
+fn has_element(set: &NamedSet, field: Field, number: u128) -> bool {
+    let narrow = |elements: &Elements<u32>| {
+        elements.iter().any(|one| (u128::from(one.first)..=u128::from(one.last)).contains(&number))
+    };
+    if [FieldId::IpSaddr, FieldId::IpDaddr].contains(&field.id) {
+        narrow(set.ip4())
+    } else if [FieldId::Ip6Saddr, FieldId::Ip6Daddr].contains(&field.id) {
+        set.ip6().iter().any(|one| (one.first..=one.last).contains(&number))
+    } else {
+        narrow(set.numbers())
+    }
+}
+
 impl Reading<'_> {
     /// Whether a value passes a test. The checker has verified that field and test fit.
     fn passes(&self, field: Field, test: &Test) -> bool {
@@ -127,7 +156,12 @@ impl Reading<'_> {
                 | Reading::Port(_)
                 | Reading::Options(_)
                 | Reading::Payload(_),
-                Test::Number(..) | Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..),
+                Test::Number(..)
+                | Test::NamedSet(..)
+                | Test::Port(..)
+                | Test::Bytes(..)
+                | Test::Patterns(_)
+                | Test::Header(..),
             ) => {
                 debug_assert!(false, "{field} cannot be asked {test:?}");
                 false

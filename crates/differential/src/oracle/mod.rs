@@ -73,7 +73,7 @@ pub fn evaluate(
         Err(why) => return OracleVerdict { verdict: Verdict::Drop(DropReason::Malformed(why)), ..unchanged },
     };
 
-    let subject = MatchSubject { received, packet: &packet, ports };
+    let subject = MatchSubject { received, packet: &packet, ports, sets: &policy.sets };
     let mut matched: Vec<Rule> = policy.rules.iter().filter(|rule| subject.matches(rule)).collect();
     matched.sort_by_key(|rule| (rule.prio, rule.id));
     let rules: Vec<&Rule> = matched.iter().collect();

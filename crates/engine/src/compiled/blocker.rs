@@ -105,6 +105,7 @@ fn holds(constraint: &Match) -> Holds {
         (Test::Present, BareMeaning::Equals(value)) => Intervals::one(value.into()),
         (Test::Present, BareMeaning::Protocol | BareMeaning::Optional) => Intervals::of_width(width),
         (Test::Number(cond, set), _) => Intervals::compared(*cond, set, width),
+        (Test::NamedSet(..), _) => return Holds::PerPacket,
         (Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..), _) => {
             return Holds::PerPacket;
         }

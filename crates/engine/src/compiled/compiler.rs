@@ -18,11 +18,11 @@ use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool, lock};
-use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, TableStats, Tuning, UnknownPort, extra_bytes};
+use mmb_classify::{ClassifierIndex, RuleNames, RuleSlot, TableStats, Tuning, UnknownPort, extra_bytes};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
-use mmb_policy::{CtStates, PacketFilter, Policy, Rule, RuleId, RuleStore, Test};
+use mmb_policy::{CtStates, NamedSet, PacketFilter, Policy, Rule, RuleId, RuleStore, Test};
 use mmb_random::{Generator, Purpose, SeedTree};
 use mmb_rewrite::Edit;
 use std::borrow::Cow;
@@ -91,7 +91,7 @@ fn compile_patterns(policy: &Policy, before: &StreamPatterns) -> Result<StreamPa
 /// The current policy in compiled form.
 #[derive(Debug)]
 pub(crate) struct PolicyCompiler {
-    ports: PortNumbers,
+    names: RuleNames,
     /// Seeds of classifiers.
     keys: Generator,
     tuning: Tuning,
@@ -122,12 +122,12 @@ pub(crate) struct PolicyCompiler {
 impl PolicyCompiler {
     /// No rules.
     pub(crate) fn new(ports: &PortTable, workers: usize, seeds: &SeedTree, tuning: Tuning) -> PolicyCompiler {
-        let ports = PortNumbers::new(ports.0.iter().map(|port| port.name.as_str()));
+        let names = RuleNames::new(ports.0.iter().map(|port| port.name.as_str()));
         let mut keys = Generator::new(seeds.shared(Purpose::Classifier));
         PolicyCompiler {
-            index: ClassifierIndex::new(ports.clone(), keys.seed()),
+            index: ClassifierIndex::new(names.clone(), keys.seed()),
             blockers: None,
-            ports,
+            names,
             keys,
             tuning,
             per_packet: None,
@@ -146,14 +146,35 @@ impl PolicyCompiler {
 
     /// Adds a port that rules may name from now on.
     pub(crate) fn push_port(&mut self, name: &str) {
-        self.ports.push(name.to_owned());
+        self.names.push(name.to_owned());
         self.indexes().for_each(|index| index.push_port(name.to_owned()));
     }
 
     /// Renames a port that no rule names.
     pub(crate) fn rename_port(&mut self, port: PortId, name: &str) {
-        self.ports.rename(port.0, name);
+        self.names.rename(port.0, name);
         self.indexes().for_each(|index| index.rename_port(port.0, name));
+    }
+
+    /// Has the rules ask the sets of a policy.
+    fn put_sets(&mut self, before: &Policy, policy: &Policy) {
+        let is_same = |name: &String, set: &Arc<NamedSet>| {
+            before.sets.get(name).is_some_and(|before| Arc::ptr_eq(before, set))
+        };
+        for (name, set) in policy.sets.iter().filter(|(name, set)| !is_same(name, set)) {
+            self.names.put_set(name, Arc::clone(set));
+            self.indexes().for_each(|index| index.put_set(name, Arc::clone(set)));
+        }
+    }
+
+    /// Forgets the sets that a policy has no more; no rule names them.
+    fn remove_sets(&mut self, before: &Policy) {
+        let removed = before.sets.keys().filter(|name| !self.policy.sets.contains_key(*name));
+        let removed: Vec<_> = removed.collect();
+        for name in removed {
+            self.names.remove_set(name);
+            self.indexes().for_each(|index| index.remove_set(name));
+        }
     }
 
     /// Finds from now on which flows must not be offloaded.
@@ -172,7 +193,8 @@ impl PolicyCompiler {
             RuleChange::Added(rule) => Some(rule),
             RuleChange::Removed(_) => None,
         });
-        indexes * added.map(|rule| extra_bytes(&rule, &self.ports)).sum::<u64>()
+        let rules = indexes * added.map(|rule| extra_bytes(&rule, &self.names)).sum::<u64>();
+        rules + set_bytes(before, after)
     }
 
     /// The policy in force.
@@ -212,9 +234,10 @@ impl PolicyCompiler {
     fn names_ports(&self, rule: &Rule, known: &PortTable) -> Result<(), PublishError> {
         let names = rule.matches.iter().filter_map(|constraint| match &constraint.test {
             Test::Port(_, names) => Some(names),
-            Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => None,
+            Test::Present | Test::Number(..) | Test::NamedSet(..) | Test::Bytes(..) => None,
+            Test::Patterns(_) | Test::Header(..) => None,
         });
-        names.flatten().try_for_each(|name| match self.ports.number(name) {
+        names.flatten().try_for_each(|name| match self.names.number(name) {
             Ok(_) => Ok(()),
             Err(unknown) => {
                 Err(PublishError::UnknownPort { rule: id(rule), port: unknown.0, known: known.known() })
@@ -226,6 +249,7 @@ impl PolicyCompiler {
     pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<RuleVersion> {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
+        self.put_sets(&before, policy);
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
         // A few scattered changes touch many chunks, so the real differences are counted.
         let few = FEW.max(policy.rules.len() / 4);
@@ -244,6 +268,7 @@ impl PolicyCompiler {
         if many {
             self.slots.shrink();
         }
+        self.remove_sets(&before);
         self.rebuild(many);
         // Rules on HTTP are compiled with their settings.
         let others = before.lists != policy.lists || before.settings.http != policy.settings.http;
@@ -392,7 +417,7 @@ impl PolicyCompiler {
         }
         if self.blockers.as_ref().is_some_and(|index| all || index.is_scattered()) {
             self.blockers = match self.rules.blockers {
-                0 => Some(ClassifierIndex::new(self.ports.clone(), self.keys.seed())),
+                0 => Some(ClassifierIndex::new(self.names.clone(), self.keys.seed())),
                 _ => self.build(|rule| blocker(&rule)),
             };
         }
@@ -402,7 +427,7 @@ impl PolicyCompiler {
             && (all || self.per_packet.as_ref().is_none_or(ClassifierIndex::is_scattered))
         {
             self.per_packet = match self.rules.per_packet_rules {
-                0 => Some(ClassifierIndex::new(self.ports.clone(), self.keys.seed())),
+                0 => Some(ClassifierIndex::new(self.names.clone(), self.keys.seed())),
                 _ => self.build(|rule| Some(rule).filter(is_per_packet)),
             };
         }
@@ -414,7 +439,7 @@ impl PolicyCompiler {
         let rules = self.policy.rules.iter().filter(|rule| !rule.draining);
         let rules = rules.filter_map(|rule| Some((marked(slots.get(id(&rule))?, &rule), wanted(rule)?)));
         // Ports were checked, so this does not fail.
-        ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning).ok()
+        ClassifierIndex::build(rules, self.names.clone(), self.keys.seed(), self.tuning).ok()
     }
 
     /// Compiles a filter of packets; `peers` are the egress ports by ingress port.
@@ -427,7 +452,7 @@ impl PolicyCompiler {
         known: &PortTable,
         peers: &[PortId],
     ) -> Result<PacketSelector, UnknownFilterPort> {
-        PacketSelector::new(filter, &self.ports, peers, self.keys.seed())
+        PacketSelector::new(filter, &self.names, peers, self.keys.seed())
             .map_err(|UnknownPort(port)| UnknownFilterPort { port, known: known.known() })
     }
 
@@ -489,6 +514,18 @@ impl PolicyCompiler {
     pub(crate) fn tables(&self) -> Vec<TableStats> {
         self.index.tables()
     }
+}
+
+/// What sets take that a policy changes. Its sets are there already; workers keep those before until they use the others, and a change copies
+/// some of them.
+fn set_bytes(before: &Policy, after: &Policy) -> u64 {
+    let changed = after.sets.iter().map(|(name, set)| {
+        let same = before.sets.get(name).is_some_and(|before| Arc::ptr_eq(before, set));
+        let grown =
+            before.sets.get(name).map_or(set.bytes(), |before| set.bytes().saturating_sub(before.bytes()));
+        if same { 0 } else { grown as u64 }
+    });
+    changed.sum()
 }
 
 /// Whether the next change adds the successor of a rule that is removed: a stateful rule in place of a stateful rule, under its id. A change

@@ -5,7 +5,7 @@
 
 use super::blocker::relaxed;
 use mmb_base::Id;
-use mmb_classify::{Classifier, ClassifierIndex, PortNumbers, RuleSlot, Tuning, UnknownPort};
+use mmb_classify::{Classifier, ClassifierIndex, RuleNames, RuleSlot, Tuning, UnknownPort};
 use mmb_packet::PortId;
 use mmb_policy::rule::{DEFAULT_PRIO, Equality};
 use mmb_policy::{FieldId, Match, PacketFilter, Rule, Target, Test};
@@ -39,7 +39,7 @@ impl PacketSelector {
     /// The name of a port that does not exist.
     pub(crate) fn new(
         filter: &PacketFilter,
-        ports: &PortNumbers,
+        ports: &RuleNames,
         peers: &[PortId],
         seed: Seed,
     ) -> Result<PacketSelector, UnknownPort> {
@@ -60,9 +60,8 @@ impl PacketSelector {
                 let is_named = names.iter().any(|name| ports.number(name) == Ok(port));
                 (is_named == (*equality == Equality::Eq)) != constraint.negated
             }
-            Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
-                false
-            }
+            Test::Present | Test::Number(..) | Test::NamedSet(..) | Test::Bytes(..) => false,
+            Test::Patterns(_) | Test::Header(..) => false,
         };
         let all_hold = |port| filter.matches.iter().all(|constraint| holds(constraint, port));
         Ok(PacketSelector { packets, flows, malformed: (0..peers.len()).map(all_hold).collect() })

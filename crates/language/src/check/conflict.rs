@@ -98,6 +98,9 @@ impl<'m> Fact<'m> {
                     (_, true) => Predicate::Value { bit, width, allowed: is.complement(max) },
                 }
             }
+            // What is in a set may change.
+            (Test::NamedSet(..), _) if info.alone == BareMeaning::Optional && !m.negated => Predicate::There(None),
+            (Test::NamedSet(..), _) => Predicate::Nothing,
             // Options: several of one kind may be there, so that values say nothing about each other.
             (
                 Test::Present | Test::Number(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..),

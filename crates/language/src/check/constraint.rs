@@ -5,8 +5,9 @@ use crate::diagnostic::Diagnostic;
 use crate::number::numbers;
 use crate::report::CheckReport;
 use crate::syntax::MatchSyntax;
-use crate::syntax::value::{ItemKind, ValueSyntax};
+use crate::syntax::value::{ItemKind, ItemSyntax, ValueSyntax};
 use crate::value::{self, MAX_OPTION_DATA, MAX_PAYLOAD};
+use mmb_policy::ElementKind;
 use mmb_policy::field::{BareMeaning, Field, FieldPlace, ValueKind};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, Test};
 
@@ -104,6 +105,9 @@ fn number(
         report.error(padding_has_no_data(syntax, value));
         return None;
     }
+    if let Some(item) = value.items().iter().find(|item| set_name(item).is_some()) {
+        return named_set(syntax, item, value, report);
+    }
     let set = numbers(&syntax.field, value, report)?;
     let single = matches!(set.0[..], [NumberItem::One(_)]);
     if !single && !matches!(cond, Cond::Eq | Cond::Ne) {
@@ -112,6 +116,39 @@ fn number(
         return None;
     }
     Some(Test::Number(cond, set))
+}
+
+/// The name behind the `@` of a named set.
+fn set_name<'t>(item: &ItemSyntax<'t>) -> Option<&'t str> {
+    let ItemKind::Word(word) = item.kind else { return None };
+    word.strip_prefix('@')
+}
+
+/// Checks a constraint with a named set in its value. Whether there is such a set, and whether it fits, the policy tells.
+fn named_set(
+    syntax: &MatchSyntax<'_>,
+    item: &ItemSyntax<'_>,
+    value: &ValueSyntax<'_>,
+    report: &mut CheckReport<'_>,
+) -> Option<Test> {
+    let field = syntax.field.field;
+    let name = set_name(item)?;
+    if ElementKind::of_field(field).is_none() {
+        let message = format!("`{field}` cannot be compared with a named set");
+        report.error(Diagnostic::new(item.span, message).expected(value::expectation(field.info())));
+        return None;
+    }
+    if !stream::is_list_name(name) {
+        let error = Diagnostic::new(item.span, format!("`@{name}` is no name of a set"));
+        report.error(error.expected("letters, digits, `-`, `_` and `.` behind the `@`"));
+        return None;
+    }
+    if value.items().len() > 1 {
+        let error = Diagnostic::new(item.span, "a named set stands alone");
+        report.error(error.expected(format!("`@{name}` without braces, and other values in the set itself")));
+        return None;
+    }
+    Some(Test::NamedSet(equality(syntax, "named sets", report)?, name.to_owned()))
 }
 
 fn padding_has_no_data(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>) -> Diagnostic {

@@ -1,7 +1,7 @@
 //! Commands back to their text.
 
 use super::value::{Printed, bytes};
-use super::{Print, with_id};
+use super::{Print, sets, with_id};
 use crate::command::{Command, Show};
 use crate::lexer::is_word;
 use crate::verb::SHOWS;
@@ -22,6 +22,9 @@ impl std::fmt::Display for Command {
             Command::Enable(port) => write!(f, "enable {port}"),
             Command::Disable(port) => write!(f, "disable {port}"),
             Command::Set(setting) => write!(f, "set {setting}"),
+            Command::ChangeSet(name, operation, list) => sets::change(f, name, *operation, list),
+            Command::DelSet(name) => write!(f, "del set {name}"),
+            Command::ShowSet(name) => write!(f, "show set {name}"),
             Command::Patterns(name, list) => f.write_str(&pattern_list(name, list)),
             Command::Kill(ConnectionFilter::ALL) => f.write_str("conn kill all"),
             Command::Kill(filter) => write!(f, "conn kill {}", filter.text()),

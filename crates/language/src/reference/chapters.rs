@@ -104,12 +104,49 @@ pub(super) const VALUE_FORMS: &[(&str, &str)] = &[
         "/cmd\\.exe/i",
         "a regex, of fields of streams only; `\\/` is a slash, `i` takes letters of ASCII in either case",
     ),
-    ("@bad", "the patterns of a list, of fields of streams only (`patterns bad FILE`)"),
+    (
+        "@bad",
+        "the elements of a named set (`set bad {…}`); of fields of streams, the patterns of a list (`patterns bad FILE`)",
+    ),
 ];
 
 pub(super) const VALUES: &str = "
 Sets, ranges, prefixes, texts, bytes and names of ports are compared only with `==` and `!=`. A prefix whose address has bits
 set behind its length is taken without them, with a note. A set holds numbers or bytes, not both.
+";
+
+pub(super) const SETS: &str = "
+## Named sets
+
+A named set holds addresses or numbers that any number of rules ask for as `@NAME`. A change of the set holds for all of them at once, with the next vector of packets, and no rule is
+made anew for it; a set of a million prefixes costs a packet about as much as one of ten.
+
+```mmb
+set bad {10.0.0.0/8, 192.0.2.7 timeout 1h, 198.51.100.1-198.51.100.9, 2001:db8::/32}
+set web {80, 443, 8000-8080}
+set bad += {203.0.113.5 timeout 90s}                   # adds elements
+set bad -= {10.0.0.0/8}                                # removes them
+add ip-saddr @bad drop
+add ip6-saddr @bad drop
+add ! ip-saddr @bad tcp-dport @web accept
+add tcp-dport != @web drop
+del 4
+del 3
+del set web
+```
+
+- `set NAME {…}` makes the set or gives it other elements, `+=` adds some and `-=` removes some. `file FILE` stands in place of the braces: each line of the file has an element,
+  and behind it maybe `timeout TIME`; what stands behind `#` or `;` is a comment. The client reads the file, as those of `patterns`; it has at most 64 MiB. `save` writes the elements.
+- A set has IPv4 and IPv6 addresses, prefixes and ranges of them, or numbers of at most 32 bits and ranges of them. Elements may overlap: a packet's value is in the set if it is in
+  some of them. `-=` takes elements as they were given, not parts of them. All sets together have at most 16,000,000 elements.
+- A set of addresses is compared with fields of addresses: those of IPv4 see its IPv4 elements, those of IPv6 the others. A set of numbers is compared with fields of numbers that are wide
+  enough for all of them. TCP options, payloads, names of ports, states and fields of streams are not compared with named sets. A set stands alone, without braces.
+- A set is made before the rules that name it; its name is not the first word of a setting's. It cannot be deleted, nor get elements of the other kind, while rules name it. A policy
+  file holds its sets: `apply` puts those of the file in force, and removes others.
+- An element with a timeout goes when its time is over, at the latest a second later. Given again, it has its new time from then on, or stays if it is given without one. A time is a number of
+  seconds, or of days, hours, minutes and seconds as in `1d12h`, at most 3650 days. `save` writes the times that are left. The times of a policy file begin when it is put in force; in `replay` and
+  `explain`, which have no clock, elements stay.
+- `show sets` lists the sets with their elements, memory and the rules that name them, `show set NAME` the elements of one and the times that they have left.
 ";
 
 pub(super) const FIELDS: &str = "

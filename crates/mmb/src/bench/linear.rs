@@ -156,6 +156,7 @@ impl LinearCheck {
                 BareMeaning::Protocol | BareMeaning::Optional => Intervals::of_width(width),
             },
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
+            Test::NamedSet(..) => bail!("it does not know named sets"),
             Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {
                 bail!("it knows neither ports of mmb nor bytes")
             }

@@ -110,7 +110,7 @@ fn explain<T>(
     let link = after.link;
     let checked: Vec<Vec<CheckedConstraint<'_>>> = asked
         .iter()
-        .map(|rule| constraints(rule, &ports, || Frame::new(before, link, port)))
+        .map(|rule| constraints((&policy, rule), &ports, || Frame::new(before, link, port)))
         .collect::<Result<_, _>>()?;
     Ok(show(&Explanation {
         number: subject.number(),
@@ -195,13 +195,14 @@ fn is_of_header(constraint: &Match) -> bool {
 
 /// Which constraints of a rule hold for a packet: an engine is asked, with each of them as a rule by itself.
 fn constraints<'r>(
-    rule: &'r Rule,
+    (policy, rule): (&Policy, &'r Rule),
     ports: &[String],
     frame: impl Fn() -> Frame,
 ) -> anyhow::Result<Vec<CheckedConstraint<'r>>> {
     let mut checked = Vec::new();
     for constraints in rule.matches.chunks(ASKED_AT_ONCE) {
-        let mut policy = Policy::default();
+        let mut asking = Policy::default();
+        asking.sets.clone_from(&policy.sets);
         for (number, constraint) in (1..).zip(constraints) {
             if is_of_header(constraint) {
                 let asked = Rule {
@@ -213,11 +214,11 @@ fn constraints<'r>(
                     matches: vec![constraint.clone()],
                     targets: vec![Target::Accept],
                 };
-                ensure!(policy.add(&asked).is_ok(), "a constraint cannot stand alone");
+                ensure!(asking.add(&asked).is_ok(), "a constraint cannot stand alone");
             }
         }
         let (mut engine, mut worker) = engine(ports)?;
-        engine.publish(&policy)?;
+        engine.publish(&asking)?;
         let decided = frame().pass(&mut worker).context("the packet is too large")?;
         let holding: Vec<RuleId> = decided.trace.rules().collect();
         checked.extend((1..).zip(constraints).map(|(number, constraint)| CheckedConstraint {

@@ -64,7 +64,7 @@ impl PacketSpec {
                     let port = if field.id == FieldId::In { &self.in_port } else { &self.out_port };
                     names.contains(port) == (*equality == Equality::Eq)
                 }
-                Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => false,
+                Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) | Test::NamedSet(..) => false,
             },
             FieldPlace::Connection | FieldPlace::Stream(_) => false,
             FieldPlace::AnyOption => self.options.iter().any(|(kind, _)| *kind > 1),
@@ -78,6 +78,7 @@ impl PacketSpec {
                     }
                     Test::Bytes(equality, strings) => strings.contains(data) == (*equality == Equality::Eq),
                     Test::Present | Test::Port(..) | Test::Patterns(_) | Test::Header(..) => true,
+                    Test::NamedSet(..) => true,
                 }),
             FieldPlace::Payload(which) => {
                 let payload = if which == Payload::Ip { &self.ip_payload } else { &self.payload };
@@ -87,6 +88,7 @@ impl PacketSpec {
                     Test::Bytes(Equality::Ne, strings) => !payload.is_empty() && !begins(strings),
                     Test::Present
                     | Test::Number(..)
+                    | Test::NamedSet(..)
                     | Test::Port(..)
                     | Test::Patterns(_)
                     | Test::Header(..) => !payload.is_empty(),

@@ -39,6 +39,11 @@ impl ChunkEntry<'_> {
         record::read_stateful(self.record).0
     }
 
+    /// Whether the rule names sets.
+    pub(crate) fn names_sets(&self) -> bool {
+        record::names_sets(self.record)
+    }
+
     /// The rule.
     pub(crate) fn rule(&self) -> Rule {
         record::read(self.record, self.id)

@@ -19,6 +19,7 @@ const STATEFUL: u8 = 1;
 const HAS_PRIO: u8 = 2;
 const HAS_NAME: u8 = 4;
 const DRAINING: u8 = 8;
+const NAMES_SETS: u8 = 16;
 
 /// Set beside a field's number in constraints with `!`.
 const NEGATED: u8 = 0x80;
@@ -32,6 +33,7 @@ const BYTES: u8 = FIRST_TEST + 3;
 const NUMBERS: u8 = FIRST_TEST + 5;
 const PATTERNS: u8 = NUMBERS + 6;
 const HEADER: u8 = PATTERNS + 1;
+const NAMED_SET: u8 = HEADER + 1;
 
 /// Forms of items: the kind, plus how many bytes of the first number follow.
 const ONE: u8 = 0;
@@ -87,7 +89,8 @@ pub(super) fn write(rule: &Rule, out: &mut Vec<u8>) {
     let has_prio = if rule.prio == DEFAULT_PRIO { 0 } else { HAS_PRIO };
     let has_name = if rule.name.is_some() { HAS_NAME } else { 0 };
     let stateful = if rule.stateful { STATEFUL } else { 0 };
-    out.push(has_prio | has_name | stateful | if rule.draining { DRAINING } else { 0 });
+    let names_sets = if rule.sets().next().is_some() { NAMES_SETS } else { 0 };
+    out.push(has_prio | has_name | stateful | names_sets | if rule.draining { DRAINING } else { 0 });
     if has_prio != 0 {
         write_count(rule.prio as usize, out);
     }
@@ -156,6 +159,10 @@ fn write_match(constraint: &Match, out: &mut Vec<u8>) {
         Test::Number(cond, set) => {
             out.push(NUMBERS + *cond as u8);
             write_items(set, out);
+        }
+        Test::NamedSet(equality, name) => {
+            out.push(NAMED_SET + *equality as u8);
+            write_bytes(name.as_bytes(), out);
         }
         Test::Port(equality, names) => {
             out.push(PORT + *equality as u8);
@@ -347,6 +354,11 @@ pub(super) fn read_stateful(record: &[u8]) -> (bool, bool) {
     (flags & STATEFUL != 0, flags & DRAINING != 0)
 }
 
+/// Whether a record's rule names sets.
+pub(super) fn names_sets(record: &[u8]) -> bool {
+    RecordReader(record).byte() & NAMES_SETS != 0
+}
+
 /// Priority and targets of a record's rule.
 pub(super) fn read_targets(record: &[u8]) -> (Prio, Vec<Target>) {
     let mut reader = RecordReader(record);
@@ -455,6 +467,7 @@ impl<'r> RecordReader<'r> {
                 let name = self.header_name();
                 Test::Header(name, self.several(RecordReader::pattern))
             }
+            form @ NAMED_SET.. => Test::NamedSet(equality(form != NAMED_SET), text(self.bytes())),
             form => Test::Number(CONDS[usize::from(form - NUMBERS)], self.items()),
         };
         Match { negated, field, test }

@@ -6,6 +6,7 @@
 pub mod packet;
 pub mod policy;
 pub mod pool;
+pub mod sets;
 
 pub use packet::{PacketBytes, frame, repair_ip4_checksum, wire};
 pub use policy::{policy, rule};

@@ -4,18 +4,19 @@
 //! nevertheless refuses some lines (`ip-ttl > 255`, a value out of range for its option); the caller omits those.
 
 use super::pool;
+use super::sets;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// The text of a policy: a few rules, sometimes a setting or a disabled port.
+/// The text of a policy: named sets, a few rules, sometimes a setting or a disabled port. Rules may name sets that there are not.
 pub fn policy() -> BoxedStrategy<Vec<String>> {
     let line = prop_oneof![
         40 => rule(),
         1 => (1u8..20).prop_map(|n| format!("set ip6-max-headers {n}")),
         1 => select(&["a", "b"][..]).prop_map(|port| format!("disable {port}")),
     ];
-    vec(line, 0..10).boxed()
+    (vec(sets::change(), 0..4), vec(line, 0..10)).prop_map(|(sets, lines)| [sets, lines].concat()).boxed()
 }
 
 /// The theme of a rule.
@@ -104,6 +105,7 @@ fn number(name: &'static str, values: BoxedStrategy<u64>) -> BoxedStrategy<Strin
         6 => (select(&["", "== ", "== ", "!= ", "< ", "<= ", "> ", ">= "][..]), values).prop_map(|(c, v)| format!("{c}{v}")),
         1 => (select(&["", "!= "][..]), range).prop_map(|(c, v)| format!("{c}{v}")),
         1 => (select(&["", "!= "][..]), set).prop_map(|(c, v)| format!("{c}{v}")),
+        1 => select(&["", "== ", "!= "][..]).prop_map(|c| format!("{c}@{}", sets::NUMBERS)),
     ];
     asked.prop_map(move |asked| format!("{name} {asked}")).boxed()
 }
@@ -125,7 +127,12 @@ fn address(
     addresses: &'static [&str],
     prefixes: &'static [&str],
 ) -> BoxedStrategy<String> {
-    let value = prop_oneof![2 => select(addresses), 1 => select(prefixes)];
+    let set = Just(format!("@{}", sets::ADDRESSES));
+    let value = prop_oneof![
+        2 => select(addresses).prop_map(str::to_owned),
+        1 => select(prefixes).prop_map(str::to_owned),
+        1 => set,
+    ];
     (select(&["", "== ", "!= "][..]), value).prop_map(move |(c, v)| format!("{name} {c}{v}")).boxed()
 }
 

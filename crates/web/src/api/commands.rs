@@ -1,7 +1,7 @@
 //! Commands of the language, all of them or none.
 
 use super::connections::error_line;
-use super::input::{Body, Files, pattern_reader};
+use super::input::{Body, Files, GivenFiles};
 use super::{Context, Json};
 use crate::problem::Problem;
 use axum::extract::State;
@@ -56,7 +56,7 @@ pub(super) async fn run(
     let read_only = context.access.is_read_only();
     let mut has_change = false;
     for line in &request.commands {
-        match parse_command_with(line, &pattern_reader(BTreeMap::new())) {
+        match parse_command_with(line, &GivenFiles(BTreeMap::new())) {
             Ok((Command::Monitor, _)) => {
                 return Err(Problem::bad_request("`monitor` has no end; use the control socket"));
             }
@@ -86,7 +86,7 @@ pub(super) async fn run(
 /// Whether a command changes nothing.
 fn is_question(command: &Command) -> bool {
     match command {
-        Command::List { .. } | Command::Show(_) | Command::Monitor => true,
+        Command::List { .. } | Command::Show(_) | Command::ShowSet(_) | Command::Monitor => true,
         Command::Add(_)
         | Command::Del(_)
         | Command::DelKill(_)
@@ -96,6 +96,8 @@ fn is_question(command: &Command) -> bool {
         | Command::Disable(_)
         | Command::Set(_)
         | Command::Patterns(..)
+        | Command::ChangeSet(..)
+        | Command::DelSet(_)
         | Command::Kill(_)
         | Command::ClearCounters => false,
     }

@@ -1,6 +1,6 @@
 //! What the policy in force does to a packet, and why.
 
-use super::input::{Body, pattern_reader};
+use super::input::{Body, GivenFiles};
 use super::policy::saved;
 use super::{Context, Json};
 use crate::problem::Problem;
@@ -41,7 +41,7 @@ pub(super) async fn explain(
     let text = saved(&context).await?;
     let explain = context.explain;
     let explained = context.heavy(move || {
-        let policy = parse_policy_with(&text, &pattern_reader(BTreeMap::new()));
+        let policy = parse_policy_with(&text, &GivenFiles(BTreeMap::new()));
         let (policy, _) = policy.map_err(|errors| {
             errors
                 .into_iter()

@@ -6,7 +6,8 @@ use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use mmb_policy::PatternList;
+use mmb_language::{FileReader, read_elements};
+use mmb_policy::{ElementList, PatternList};
 use mmb_protocol::answer::ErrorLine;
 use mmb_protocol::hex;
 use serde::Deserialize;
@@ -90,14 +91,18 @@ impl Files {
     }
 }
 
-/// Reads lists of patterns from these contents. A list whose content is not there gets a pattern that stands for it: which packets a rule is
-/// about does not depend on the patterns.
-pub(super) fn pattern_reader(
-    contents: BTreeMap<String, Vec<u8>>,
-) -> impl Fn(&str) -> Result<PatternList, String> + Send {
-    move |file| {
-        let content = contents.get(file).map_or(&b"patterns that are not read here"[..], Vec::as_slice);
+/// Reads lists of patterns and elements of sets from these contents. A list whose content is not there gets a pattern that stands for it, and a set no
+/// elements: whether a command is one, and whether it changes something, does not depend on them.
+pub(super) struct GivenFiles(pub(super) BTreeMap<String, Vec<u8>>);
+
+impl FileReader for GivenFiles {
+    fn patterns(&self, file: &str) -> Result<PatternList, String> {
+        let content = self.0.get(file).map_or(&b"patterns that are not read here"[..], Vec::as_slice);
         PatternList::parse(file.to_owned(), content).map_err(|error| error.to_string())
+    }
+
+    fn elements(&self, file: &str) -> Result<ElementList, String> {
+        self.0.get(file).map_or(Ok(ElementList::default()), |content| read_elements(content))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The policy in force as a text: reading, checking, trying and replacing it.
 
 use super::connections::error_line;
-use super::input::{Body, Files, Params, pattern_reader};
+use super::input::{Body, Files, GivenFiles, Params};
 use super::{Context, Json};
 use crate::daemon::Reply;
 use crate::problem::Problem;
@@ -179,7 +179,7 @@ pub(super) async fn check(
 }
 
 fn checked(text: &str, contents: BTreeMap<String, Vec<u8>>) -> CheckReply {
-    let (policy, notes) = match parse_policy_with(text, &pattern_reader(contents)) {
+    let (policy, notes) = match parse_policy_with(text, &GivenFiles(contents)) {
         Ok(parsed) => parsed,
         Err(errors) => {
             let errors = errors.into_iter().map(error_line).collect();
