@@ -87,8 +87,8 @@ def test_it_is_installed_and_not_started(debian):
 
 def test_its_units_are_good(debian):
     """systemd's own check, also of the template's instance."""
-    debian.run("touch", "/etc/mmb/edge.env")
-    checked = debian.run("systemd-analyze", "--man=no", "verify", "mmb.service", "mmb@edge.service", "mmb-web.service", check=False)
+    debian.run("touch", "/etc/mmb/edge.env", "/etc/mmb/health-edge.env")
+    checked = debian.run("systemd-analyze", "--man=no", "verify", "mmb.service", "mmb@edge.service", "mmb-web.service", "mmb-health@edge.service", check=False)
     assert "mmb" not in checked.stderr and checked.returncode == 0, checked.stderr
     unit = (debian.folder / "usr/lib/systemd/system/mmb@.service").read_text()
     for line in [

@@ -72,6 +72,7 @@ fn install_adds_what_running_needs_and_removes_it_again() {
     let root = place.path().join("opt/mmb");
     let expected = [
         "bin/mmb",
+        "lib/systemd/system/mmb-health@.service",
         "lib/systemd/system/mmb-web.service",
         "lib/systemd/system/mmb.service",
         "lib/systemd/system/mmb@.service",
@@ -82,6 +83,7 @@ fn install_adds_what_running_needs_and_removes_it_again() {
         "share/man/man5/mmb-policy.5",
         "share/mmb/grafana-mmb.json",
         "share/mmb/mmb.env",
+        "share/mmb/mmb.logrotate",
         "share/mmb/policy.mmb",
         "share/zsh/site-functions/_mmb",
     ];
