@@ -124,7 +124,7 @@ fn answers_and_errors_go_to_the_programs_sink() {
     assert!(is_json(&answer)["error"].is_string());
     assert_eq!(
         UserCommand::from_line("apply"),
-        Err(UsageError("usage: apply FILE [--dry-run] [--keep|--kill]".to_owned()))
+        Err(UsageError("usage: apply FILE [--dry-run] [--confirm SECONDS] [--keep|--kill]".to_owned()))
     );
 }
 

@@ -5,9 +5,13 @@
 
 use crate::history::entry::EntryAction;
 use crate::history::record::EntryHeader;
+use mmb_log::LogHandle;
+use mmb_log::audit::AuditEvent;
+use mmb_log::clock::read_rfc3339;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 /// Writes the lines of entries, and messages about the history itself.
 pub(crate) fn write(entries: &[EntryHeader], left_out: u64, notes: &[String]) {
@@ -32,6 +36,25 @@ pub(crate) fn write(entries: &[EntryHeader], left_out: u64, notes: &[String]) {
     }
     // There is nobody to tell that nobody reads it.
     let _ = io::stderr().lock().write_all(&text);
+}
+
+/// Hands entries to the sinks of a log.
+pub(crate) fn log(entries: &[EntryHeader], log: &LogHandle) {
+    for entry in entries.iter().filter(|entry| entry.action != EntryAction::Start) {
+        let event = AuditEvent {
+            action: entry.action.name().to_owned(),
+            command: entry.command.clone(),
+            uid: entry.uid,
+            user: entry.user.clone(),
+            pid: entry.pid,
+            version: entry.version,
+            added: entry.added,
+            removed: entry.removed,
+            connections: entry.connections,
+            refused: entry.refused.clone(),
+        };
+        log.audit(read_rfc3339(&entry.time).unwrap_or_else(SystemTime::now), event);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

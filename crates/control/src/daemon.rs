@@ -17,6 +17,7 @@ use mmb_engine::{
     UnknownFilterPort, UnknownServer,
 };
 use mmb_language::with_id;
+use mmb_log::LogHandle;
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
 use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleId, RuleStore, ServerCommand};
@@ -92,6 +93,11 @@ impl Daemon {
     pub fn keep_history(&mut self, history: History, start: String) {
         self.history = history;
         self.begin_history(start);
+    }
+
+    /// Has the audit go to the sinks of a log, too.
+    pub fn log_audit(&self, log: LogHandle) {
+        self.history.log_to(log);
     }
 
     /// Records the first policy of this run.

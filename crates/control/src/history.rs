@@ -19,13 +19,14 @@ use archive::{Archive, LOCK};
 use entry::{Entry, EntryContent, HistoryError};
 use mark::{MarkedVersion, UnconfirmedMark, is_same};
 use mmb_base::lock;
+use mmb_log::LogHandle;
 use mmb_policy::Policy;
 use record::EntryHeader;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -84,6 +85,8 @@ struct SharedHistory {
     changed: Condvar,
     archive: Mutex<Archive>,
     mark: UnconfirmedMark,
+    /// Where the audit goes besides the standard error.
+    log: OnceLock<LogHandle>,
 }
 
 #[derive(Debug, Default)]
@@ -130,8 +133,20 @@ impl History {
 
     fn new(archive: Archive, mark: UnconfirmedMark, (last, lock): (u64, Option<File>)) -> History {
         let archive = Mutex::new(archive);
-        let shared = SharedHistory { queue: Mutex::default(), changed: Condvar::new(), archive, mark };
+        let shared = SharedHistory {
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            archive,
+            mark,
+            log: OnceLock::new(),
+        };
         History { shared: Arc::new(shared), last, _lock: lock }
+    }
+
+    /// Has the audit go to the sinks of a log, too.
+    pub(crate) fn log_to(&self, log: LogHandle) {
+        // The first one stays.
+        let _ = self.shared.log.set(log);
     }
 
     /// Returns the policy to start with instead of that of a file, and why: the file is a policy that was not confirmed in an earlier run.
@@ -226,6 +241,9 @@ impl SharedHistory {
             lock(&self.queue).is_writing = false;
             self.changed.notify_all();
             audit::write(&headers, left_out, &notes);
+            if let Some(log) = self.log.get() {
+                audit::log(&headers, log);
+            }
         }
     }
 

@@ -87,7 +87,8 @@ pub fn load(
     let stateful = state.rules.iter().filter(|rule| is_stateful(&rule.text));
     let bytes: u64 = stateful.map(|rule| rule.text.len() as u64).sum();
     lock(daemon).check_memory_for(bytes * PARSED)?;
-    let before = parsed(state, is_stateful);
+    let following = Arc::clone(lock(daemon).policy());
+    let before = parsed(state, &following, is_stateful);
     let map = || {
         let policy = Arc::clone(lock(daemon).policy());
         let rules = successors(&before.rules, &policy.rules);
@@ -107,7 +108,7 @@ pub fn left_out_line(LeftOutConnection { info, reason }: &LeftOutConnection) -> 
 /// to drain.
 pub fn followed(state: &SavedState, policy: Policy) -> Policy {
     let has_assigned_ids = policy.has_assigned_ids();
-    let before = parsed(state, |text| has_assigned_ids || is_stateful(text));
+    let before = parsed(state, &policy, |text| has_assigned_ids || is_stateful(text));
     PolicyDiff::new(&before, policy).policy
 }
 
@@ -115,9 +116,12 @@ fn is_stateful(text: &str) -> bool {
     text.starts_with("add-stateful ")
 }
 
-/// Parses the rules of a state with a certain text. Those that are no rules of this version of the language are left out.
-fn parsed(state: &SavedState, is_wanted: impl Fn(&str) -> bool) -> Policy {
+/// Parses the rules of a state with a certain text. Those that are no rules of this version of the language are left out, and those that name
+/// lists or sets which the policy that follows does not have.
+fn parsed(state: &SavedState, following: &Policy, is_wanted: impl Fn(&str) -> bool) -> Policy {
     let mut policy = Policy::default();
+    policy.lists.clone_from(&following.lists);
+    policy.sets.clone_from(&following.sets);
     for SavedRule { id, text, .. } in state.rules.iter().filter(|rule| is_wanted(&rule.text)) {
         if let Ok((Command::Add(rule), _)) = parse_command(text)
             && rule.id == Some(*id)

@@ -31,6 +31,12 @@ pub fn rfc3339(time: SystemTime) -> String {
     format!("{time:.6}")
 }
 
+/// Reads what [`rfc3339`] has written.
+pub fn read_rfc3339(text: &str) -> Option<SystemTime> {
+    let ns = u64::try_from(text.parse::<Timestamp>().ok()?.as_nanosecond()).ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(ns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +47,9 @@ mod tests {
         assert_eq!(at(0), "1970-01-01T00:00:00.000000Z");
         // `date -u -d @1709210096.789012 +%FT%T.%6NZ`
         assert_eq!(at(1_709_210_096_789_012_345), "2024-02-29T12:34:56.789012Z");
+        let read = read_rfc3339("2024-02-29T12:34:56.789012Z");
+        assert_eq!(read, Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(1_709_210_096_789_012_000)));
+        assert_eq!(read_rfc3339("yesterday"), None);
     }
 
     #[test]

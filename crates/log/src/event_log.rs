@@ -15,6 +15,7 @@ use crate::sink::{self, Sink};
 use crate::spec::SinkSpec;
 use mmb_base::lock;
 use mmb_engine::{ConnectionWatch, Connections, NoAnswer};
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -155,6 +156,12 @@ impl EventLog {
                 (self.report)(&format!("--log {}: {} events are not written", channel.spec, queued + lost));
             }
         }
+    }
+}
+
+impl fmt::Debug for LogHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|channel| &channel.spec)).finish()
     }
 }
 

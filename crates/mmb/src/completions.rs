@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn ids_need_a_daemon() {
-        assert_eq!(found("del "), Some(Vec::new()));
+        assert_eq!(found("del "), Some(vec!["name".to_owned(), "set".to_owned()]));
     }
 
     #[test]

@@ -16,7 +16,8 @@ fn a_rule_may_come_in_many_words_or_few_with_options_anywhere() {
     mmb.good(&["add", "! tcp-syn", "tcp-dport", "{80, 443}", "drop"]);
     mmb.good(&["add", "payload \"GET \" drop", "5"]);
     let added = mmb.good(&["add", "all", "--json", "mod", "ip-ecn", "0"]);
-    let expected = json!({"added": [{"id": 4, "rule": "add all mod ip-ecn 0"}], "removed": [], "kept": 3});
+    let expected =
+        json!({"added": [{"id": 4, "rule": "add all mod ip-ecn 0"}], "removed": [], "kept": 3, "version": 5});
     assert_eq!(serde_json::from_str::<Value>(&added).expect("JSON"), expected);
     assert_eq!(
         mmb.rules(),
@@ -70,7 +71,8 @@ fn every_answer_has_its_shape_in_json() {
     assert_eq!(
         mmb.json(&["show", "settings"]),
         json!({"settings": {
-            "ip6-max-headers": 16, "poll": "adaptive", "offload": "auto", "flow-cache": "auto", "conn max": 1_000_000, "conn pickup": "loose",
+            "ip6-max-headers": 16, "poll": "adaptive", "offload": "auto", "flow-cache": "auto", "answer rate": 1000, "mtu-errors": "on",
+            "conn max": 1_000_000, "conn pickup": "loose",
             "conn per-source": "off", "conn invalid": "pass", "conn zone": "vlan", "conn same-port": "off",
             "timeout tcp-syn": 240, "timeout tcp-established": 7440, "timeout tcp-fin": 240,
             "timeout tcp-time-wait": 240, "timeout tcp-reset": 240, "timeout udp": 300,
@@ -79,7 +81,7 @@ fn every_answer_has_its_shape_in_json() {
             "nat ports-per-host": "share",
             "stream max": 100_000, "stream memory": 256, "stream window": 1024, "stream reorder": 1024,
             "stream hold": 100, "stream hold-over": "pass", "stream unfit": "pass", "stream urgent": "clear",
-            "http head": 16, "http unfit": "close", "http encodings": "strip", "http no-transform": "obey"
+            "http head": 16, "http unfit": "close", "http encodings": "strip", "http no-transform": "obey", "log rate": 10, "log burst": 20
         }})
     );
     assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));
@@ -91,11 +93,11 @@ fn every_answer_has_its_shape_in_json() {
     assert_eq!(runtime["stages"][5]["name"], "forward");
     let tables = mmb.json(&["show", "tables"]);
     assert_eq!(tables["tables"][0]["rules"], 1);
-    let disabled = json!({"added": [], "removed": [], "kept": 1, "disabled": ["wan"]});
+    let disabled = json!({"added": [], "removed": [], "kept": 1, "version": 2, "disabled": ["wan"]});
     assert_eq!(mmb.json(&["disable", "wan"]), disabled);
-    let set = json!({"added": [], "removed": [], "kept": 1, "settings": {"poll": "spin"}});
+    let set = json!({"added": [], "removed": [], "kept": 1, "version": 3, "settings": {"poll": "spin"}});
     assert_eq!(mmb.json(&["set", "poll", "spin"]), set);
-    let flushed = json!({"added": [], "removed": [{"id": 1, "rule": "add tcp-dport 80 drop"}], "kept": 0});
+    let flushed = json!({"added": [], "removed": [{"id": 1, "rule": "add tcp-dport 80 drop"}], "kept": 0, "version": 4});
     assert_eq!(mmb.json(&["flush"]), flushed);
     assert_eq!(mmb.json(&["list"]), json!({"rules": []}));
 }
@@ -130,7 +132,7 @@ fn connections_have_their_shape_in_json() {
     let rule = json!({"id": 1, "rule": STATEFUL});
     assert_eq!(
         mmb.json(&["del", "1", "--kill"]),
-        json!({"added": [], "removed": [rule], "kept": 0, "killed": 1})
+        json!({"added": [], "removed": [rule], "kept": 0, "version": 2, "killed": 1})
     );
 }
 

@@ -100,7 +100,7 @@ fn words_are_completed() {
     terminal.sees("+ 1     add tcp-dport 443 drop");
     terminal.types(&["dis", TAB, "w", TAB, ENTER]);
     terminal.sees("wan is disabled");
-    terminal.types(&["del ", TAB, ENTER]);
+    terminal.types(&["del 1", TAB, ENTER]);
     terminal.sees("- 1     add tcp-dport 443 drop");
     let file = site.file("rules.mmb", "add all accept\n");
     terminal.types(&["apply ", file.trim_end_matches("les.mmb"), TAB, ENTER]);

@@ -264,9 +264,9 @@ impl Policy {
                 self.lists.insert(name.to_owned(), list.clone());
             }
         }
-        for (name, field) in rule.sets() {
-            // A set that is another one now may not fit: the rule matches no packets.
-            if let (true, Some(set)) = (self.set_fits(name, field).is_err(), before.sets.get(name)) {
+        for (name, _) in rule.sets() {
+            // A set of that name stays what it is, even if it has elements of another kind now: the rule matches no packets.
+            if let (false, Some(set)) = (self.sets.contains_key(name), before.sets.get(name)) {
                 self.sets.insert(name.to_owned(), Arc::clone(set));
             }
         }

@@ -90,10 +90,9 @@ impl Policy {
 
     /// Sets the time; all elements have as much time left as before.
     pub fn begin_timeouts(&mut self, now_ms: u64) {
-        let by_ms = now_ms.saturating_sub(self.now_ms);
-        self.now_ms = now_ms;
+        let before_ms = std::mem::replace(&mut self.now_ms, now_ms);
         let timed = self.sets.values_mut().filter(|set| set.expires_ms() != NEVER);
-        timed.for_each(|set| Arc::make_mut(set).postpone(by_ms));
+        timed.for_each(|set| Arc::make_mut(set).restart_clock(before_ms, now_ms));
     }
 
     fn no_such_set(&self, name: &str) -> PolicyError {

@@ -6,7 +6,7 @@
 
 use super::entry::{Entry, EntryContent, HistoryError};
 use super::mark;
-use super::record::{EntryHeader, RecordContent, apply_line, counts, difference, whole};
+use super::record::{EntryHeader, RecordContent, apply_line, counts, difference, unix_ms, whole};
 use super::segment::{Segment, SegmentSize, digest, first_of, is_digest};
 use crate::author::UserNames;
 use mmb_policy::Policy;
@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The file by which one daemon keeps others from its directory.
 pub(super) const LOCK: &str = "lock";
@@ -307,8 +307,15 @@ impl Archive {
 
     /// The policy of a version.
     pub(super) fn policy(&self, version: u64) -> Result<Policy, HistoryError> {
-        if let Some((_, policy)) = self.base.as_ref().filter(|(header, _)| header.version == Some(version)) {
-            return Ok(Policy::clone(policy));
+        let now_ms = unix_ms(SystemTime::now());
+        if let Some((header, policy)) =
+            self.base.as_ref().filter(|(header, _)| header.version == Some(version))
+        {
+            let mut policy = Policy::clone(policy);
+            let passed_ms = header.unix_ms().map_or(0, |at_ms| now_ms.saturating_sub(at_ms));
+            policy.now_ms = policy.now_ms.saturating_add(passed_ms);
+            policy.expire(policy.now_ms);
+            return Ok(policy);
         }
         let unknown = HistoryError::NotKept(version);
         let segment = self.segments.iter().rev().find(|segment| segment.first <= version).ok_or(unknown)?;
@@ -321,6 +328,10 @@ impl Archive {
                     let next = header.version.unwrap_or(at);
                     let goes_on = next <= version;
                     if goes_on {
+                        if let Some(at_ms) = header.unix_ms() {
+                            policy.expire(at_ms);
+                            policy.now_ms = at_ms;
+                        }
                         at = next;
                         content = header.content.or(content);
                     }
@@ -336,9 +347,13 @@ impl Archive {
         let broken = |reason| HistoryError::Broken { version, file: segment.name(), reason };
         match (fault, read) {
             (Some(reason), _) => Err(broken(reason)),
-            // What is behind a broken place is not of this version, if it was reached.
-            (None, Err(error)) if at < version => Err(broken(error.to_string())),
-            (None, _) if at == version && content.is_some_and(RecordContent::is_whole_version) => Ok(policy),
+            // The broken place may be in the version itself, behind its header.
+            (None, Err(error)) => Err(broken(error.to_string())),
+            (None, _) if at == version && content.is_some_and(RecordContent::is_whole_version) => {
+                policy.expire(now_ms);
+                policy.now_ms = now_ms;
+                Ok(policy)
+            }
             (None, _) => Err(HistoryError::NotKept(version)),
         }
     }

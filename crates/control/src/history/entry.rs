@@ -22,6 +22,10 @@ pub(crate) enum EntryAction {
     Kill,
     /// Counters begin at zero.
     Clear,
+    /// A server was taken out of service or back.
+    Server,
+    /// Connections of a saved state were added.
+    LoadState,
 }
 
 impl EntryAction {
@@ -34,6 +38,8 @@ impl EntryAction {
             EntryAction::Confirm => "confirm",
             EntryAction::Kill => "kill",
             EntryAction::Clear => "clear",
+            EntryAction::Server => "server",
+            EntryAction::LoadState => "load-state",
         }
     }
 }

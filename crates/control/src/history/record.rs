@@ -7,7 +7,7 @@ use crate::author::UserNames;
 use crate::convert;
 use crate::history::entry::{Entry, EntryAction};
 use mmb_language::{parse_command, with_id};
-use mmb_log::clock::rfc3339;
+use mmb_log::clock::{read_rfc3339, rfc3339};
 use mmb_policy::{LineNote, NoteKey, PatternList, Policy, RuleChange, RuleId, RuleStore};
 use mmb_protocol::hex;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What is told of one entry. It is also the line of the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +109,11 @@ impl EntryHeader {
         }
     }
 
+    /// Its time, in milliseconds since 1970.
+    pub(crate) fn unix_ms(&self) -> Option<u64> {
+        read_rfc3339(&self.time).map(unix_ms)
+    }
+
     /// Writes the header as a line.
     pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         to.write_all(b"#")?;
@@ -120,6 +126,11 @@ impl EntryHeader {
         let json = line.strip_prefix('#')?;
         Some(serde_json::from_str(json).map_err(|error| RecordError::Line(error.to_string())))
     }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The rules that a change adds and removes.

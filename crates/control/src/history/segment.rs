@@ -116,8 +116,12 @@ impl Segment {
             }
             Storage::File(path) => {
                 let mut file = OpenOptions::new().append(true).open(path)?;
-                file.write_all(&member)?;
-                file.sync_data()?;
+                let written = file.write_all(&member).and_then(|()| file.sync_data());
+                if let Err(error) = written {
+                    // A part of a member would break what is behind it. If that fails too, reading stops there with an error.
+                    let _ = file.set_len(self.stored);
+                    return Err(error);
+                }
             }
         }
         self.stored += member.len() as u64;

@@ -93,10 +93,11 @@ impl Responder<'_> {
             };
         }
         let wanted = version.unwrap_or(in_force.saturating_sub(1));
-        let policy = match history.policy(wanted) {
+        let mut policy = match history.policy(wanted) {
             Ok(policy) => Box::new(policy),
             Err(error) => return Ok(Err(error.to_string())),
         };
+        policy.begin_timeouts(self.daemon().now_ms());
         let command = Command::Rollback(Some(wanted), deletion).to_string();
         let (author, action) = (self.context.author, EntryAction::Rollback);
         let origin = ChangeOrigin { author, action, command, confirm: None };
@@ -141,6 +142,15 @@ impl Responder<'_> {
             (Some(waiting), _) => history.mark_unconfirmed(waiting.version, waiting.before),
             (None, PendingQuestion::Apply(..)) => history.mark_applied(&change.after),
             (None, _) => Ok(()),
+        };
+        // It may have been confirmed while the mark was written.
+        let is_over = |waiting: &UnconfirmedLine| {
+            self.daemon().unconfirmed().is_none_or(|now| now.version != waiting.version)
+                && self.daemon().version() == waiting.version
+        };
+        let marked = match &waiting {
+            Some(waiting) if is_over(waiting) => marked.and_then(|()| history.mark_confirmed()),
+            _ => marked,
         };
         if let Err(error) = marked {
             let note = format!("a restart does not know whether this change was confirmed: {error}");

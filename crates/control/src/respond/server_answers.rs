@@ -1,7 +1,9 @@
 //! Answers about the servers of load balancers.
 
 use super::{AnswerResult, Responder};
+use crate::history::entry::{Entry, EntryAction};
 use mmb_engine::{OrderedServer, ServerInfo, ServerTraffic};
+use mmb_language::Command;
 use mmb_policy::{ServerCommand, ServerOrder};
 use mmb_protocol::answer::{Answer, CountLine, ServerLine, ServerStateLine};
 use std::io;
@@ -41,11 +43,16 @@ impl Responder<'_> {
             let (server, state) = (command.server.to_string(), state.name().to_owned());
             self.send(&Answer::ServerState(ServerStateLine { rule: rule.0, server, state, open }))?;
         }
-        if !command.kill {
-            return Ok(Ok(()));
+        let killed = command.kill.then(|| connections.kill_of_server(&of)).transpose();
+        // Checks tell the health of every server again and again; a change of it is told by the checker.
+        if !matches!(command.order, ServerOrder::Healthy | ServerOrder::Failed) {
+            let text = Command::Server(command.clone()).to_string();
+            let entry = Entry::new(self.context.author, EntryAction::Server, text);
+            self.daemon().record(Entry { connections: killed.as_ref().ok().copied().flatten(), ..entry });
         }
-        match connections.kill_of_server(&of) {
-            Ok(connections) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
+        match killed {
+            Ok(Some(connections)) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
+            Ok(None) => Ok(Ok(())),
             Err(error) => Ok(Err(error.to_string())),
         }
     }

@@ -1,6 +1,7 @@
 //! Saves and loads the state of connections in pieces, since it may be longer than any request.
 
 use super::{FollowingRequests, Responder, lock};
+use crate::history::entry::{Entry, EntryAction};
 use crate::memory::MemoryShortage;
 use crate::state;
 use mmb_engine::SavedState;
@@ -67,6 +68,9 @@ impl Responder<'_> {
                 written?;
                 match loaded {
                     Ok(loaded) => {
+                        let text = format!("load-state: {} connections", loaded.connections);
+                        let entry = Entry::new(self.context.author, EntryAction::LoadState, text);
+                        self.daemon().record(entry);
                         self.send(&Answer::Loaded(loaded))?;
                         return Ok(AnswerEnd::new(true));
                     }

@@ -15,6 +15,7 @@ mod writer;
 use crate::compiled::Snapshot;
 use crate::conntrack::SharedState;
 use crate::made::MadeKind;
+use crate::rate::RateCell;
 use crate::rate::{RateLimit, Ticks};
 use crate::verdict::VECTOR;
 use message::IcmpMessage;
@@ -167,7 +168,7 @@ impl Answers {
         write: impl FnOnce(&mut Vec<u8>) -> Option<()>,
     ) -> Result<QueuedAnswer, NotApplied> {
         let has_room = self.waiting.len() < WAITING && self.bytes.len() + writer::MOST_BYTES <= WAITING_BYTES;
-        if !has_room || self.limit.is_some_and(|limit| !self.shared.answered.has_room(&limit, self.now)) {
+        if !has_room || self.limit.is_some_and(|limit| !self.cell(kind).has_room(&limit, self.now)) {
             return Err(NotApplied::AnswerRate);
         }
         let start = self.bytes.len();
@@ -181,12 +182,17 @@ impl Answers {
 
     /// Queues an answer that was written, if the rate allows it.
     fn queue(&mut self, answer: QueuedAnswer) -> Result<(), NotApplied> {
-        let fits = || self.limit.is_none_or(|limit| self.shared.answered.take(&limit, self.now));
+        let fits = || self.limit.is_none_or(|limit| self.cell(answer.kind).take(&limit, self.now));
         if self.waiting.len() == WAITING || !fits() {
             return Err(NotApplied::AnswerRate);
         }
         self.waiting.push_back(answer);
         Ok(())
+    }
+
+    /// What limits answers of a kind.
+    fn cell(&self, kind: MadeKind) -> &RateCell {
+        if kind == MadeKind::MtuError { &self.shared.mtu_told } else { &self.shared.rejected }
     }
 
     /// Discards the bytes behind those that wait.

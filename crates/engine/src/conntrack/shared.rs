@@ -38,8 +38,9 @@ pub(crate) struct SharedState {
     /// The connection limit that the available memory sets, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: SourceCounts,
-    /// The answers of all workers.
-    pub(crate) answered: RateCell,
+    /// The answers of all workers: rejects, and what senders are told about MTUs, so that neither uses up what the others may.
+    pub(crate) rejected: RateCell,
+    pub(crate) mtu_told: RateCell,
 }
 
 impl SharedState {
@@ -51,7 +52,8 @@ impl SharedState {
             busy: AtomicUsize::new(0),
             memory: AtomicUsize::new(usize::MAX),
             sources: SourceCounts::new(),
-            answered: RateCell::default(),
+            rejected: RateCell::default(),
+            mtu_told: RateCell::default(),
             owners: OwnerMap::new(owning, seeds),
         }
     }

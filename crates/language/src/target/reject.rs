@@ -47,7 +47,7 @@ const ICMP6_CODES: &[(&str, &str)] = &[
 
 pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "[tcp-rst|icmp [CODE]|icmp6 [CODE]]",
-    help: "drops the packet and answers its sender: a RST to TCP, an ICMP error to others",
+    help: "drops the packet and answers its sender (RST or ICMP error)",
     reference: "`reject` competes with `accept` and `drop` as `drop` does. A TCP segment is answered with a RST (RFC 9293, section 3.10.7.1), \
                 another packet with ICMP or ICMPv6 \"port unreachable\". `reject tcp-rst` answers TCP only, `reject icmp CODE` and `reject icmp6 CODE` \
                 answer all packets with this code, a number or a name; in packets of the other version of IP it becomes the code that RFC 7915 \

@@ -1,8 +1,10 @@
 //! Probes of servers: a TCP connection, an HTTP request, a program. They fail, with the reason, when their time is over.
 
 use mmb_policy::ServerName;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -113,7 +115,8 @@ fn status(answer: &[u8]) -> Option<u16> {
 }
 
 fn run_program(mut command: Command, deadline: Instant) -> Result<(), String> {
-    command.stdin(Stdio::null()).stdout(Stdio::null());
+    // In a group of its own, with what it starts.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     let mut child =
         command.spawn().map_err(|error| format!("the program cannot be run: {}", reason(&error)))?;
     loop {
@@ -122,8 +125,8 @@ fn run_program(mut command: Command, deadline: Instant) -> Result<(), String> {
             Ok(Some(status)) => return Err(format!("the program ended with {status}")),
             Ok(None) if Instant::now() < deadline => thread::sleep(POLL),
             Ok(None) => {
-                // It may have ended just now.
-                let _ = child.kill();
+                // It may have ended just now. The group exists as long as its leader is not waited for.
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
                 return Err("the program timed out".to_owned());
             }

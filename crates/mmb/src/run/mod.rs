@@ -106,6 +106,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     if let Some(history) = history {
         daemon.keep_history(history, started_with);
     }
+    daemon.log_audit(log.handle());
     note_connection_limit(&daemon);
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));

@@ -94,7 +94,8 @@ impl<N: Number> Elements<N> {
 
     /// Removes the elements with these ends.
     pub(super) fn remove(&mut self, removed: &[(N, N)]) {
-        if removed.len() <= self.len / MANY {
+        // One by one, each looks at all chunks.
+        if removed.len().saturating_mul(self.chunks.len().max(MANY)) <= self.len {
             for ends in removed {
                 // One that is named twice is gone the second time.
                 if let Ok((chunk, at)) = self.place(*ends) {
@@ -121,13 +122,14 @@ impl<N: Number> Elements<N> {
         expired.len()
     }
 
-    /// The same elements, which expire so much later.
-    pub(super) fn postpone(&mut self, by_ms: u64) {
+    /// The same elements, by another clock.
+    pub(super) fn restart_clock(&mut self, before_ms: u64, now_ms: u64) {
         for chunk in self.chunks.iter_mut().filter(|chunk| chunk.expires_ms != NEVER) {
             let chunk = Arc::make_mut(chunk);
             let timed = chunk.elements.iter_mut().filter(|element| element.expires_ms != NEVER);
             timed.for_each(|element| {
-                element.expires_ms = element.expires_ms.saturating_add(by_ms).min(NEVER - 1)
+                let left = element.expires_ms.saturating_sub(before_ms);
+                element.expires_ms = now_ms.saturating_add(left).min(NEVER - 1);
             });
             chunk.summarize();
         }
@@ -329,7 +331,7 @@ mod tests {
         assert_eq!(shared.count(), before.chunks.len() - 1);
         elements.remove(&[(8 * 500 + 2, 8 * 501)]);
         assert!(elements == before && elements.index().iter().eq(before.index().iter()));
-        elements.postpone(5);
+        elements.restart_clock(0, 5);
         assert!(elements == before, "elements without a timeout expire never");
     }
 }

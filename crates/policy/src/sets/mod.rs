@@ -277,11 +277,11 @@ impl NamedSet {
         self.ip4.expire(now_ms) + self.ip6.expire(now_ms) + self.numbers.expire(now_ms)
     }
 
-    /// Has all elements expire so much later.
-    pub fn postpone(&mut self, by_ms: u64) {
-        self.ip4.postpone(by_ms);
-        self.ip6.postpone(by_ms);
-        self.numbers.postpone(by_ms);
+    /// Counts time by another clock: what `before_ms` was is `now_ms`. All elements have as much time left as before.
+    pub fn restart_clock(&mut self, before_ms: u64, now_ms: u64) {
+        self.ip4.restart_clock(before_ms, now_ms);
+        self.ip6.restart_clock(before_ms, now_ms);
+        self.numbers.restart_clock(before_ms, now_ms);
     }
 
     /// Calls `each` with every element as text, and the time at which it expires.
