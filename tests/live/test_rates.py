@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -37,13 +38,13 @@ def test_rates_of_ports_rules_connections_and_drops_agree(site, mmb):
         ports = {port["name"]: port for port in told["ports"]}
         received = sum(port["rx"]["packets_per_s"] for port in ports.values())
         (rule,) = told["rules"]
-        # The readings of ports and rules are not of the same instant: an echo and its reply may lie between them.
-        assert received > 10 and abs(rule["matched"]["packets_per_s"] - received) <= 4
+        # The readings of ports, rules and connections are not of the same instant: echoes and their replies lie between them.
+        assert received > 10 and abs(rule["matched"]["packets_per_s"] - received) <= 5 + received / 5
         assert rule["id"] == 1 and rule["dropped_per_s"] == 0 and told["drops"] == []
         busiest = told["top_connections"][0]
         assert busiest["connection"]["proto"] == "icmp"
         both = busiest["forward"]["packets_per_s"] + busiest["reply"]["packets_per_s"]
-        assert abs(both - received) <= 4
+        assert abs(both - received) <= 5 + received / 5
         assert told["workers"][0]["packets_per_s"] > 10 and 0 < told["workers"][0]["load"] <= 1
         assert told["connections"] == 1 and told["seconds"] >= 1
     text = mmb("show rates")
@@ -63,7 +64,8 @@ class Screen:
 
     def wait_for(self, text, timeout=20):
         deadline = time.monotonic() + timeout
-        while text not in self.shown:
+        # Blanks that are on the screen already are passed over by moves of the cursor.
+        while text.replace(" ", "") not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]| ", "", self.shown):
             assert time.monotonic() < deadline, self.shown
             if select.select([self.near], [], [], 0.2)[0]:
                 try:
@@ -83,7 +85,7 @@ class Screen:
 def test_top_shows_traffic_until_q(site, mmb):
     mmb("add-stateful id 1 name everything in lan accept")
     with pinging(site), contextlib.closing(Screen([BINARY, "--socket", mmb.socket, "top"])) as screen:
-        for text in ("connections,", "RX PKT/S", "lan", "everything", "q quit"):
+        for text in ("connections,", "RX PPS", "lan", "everything", "q quit"):
             screen.wait_for(text)
         screen.type("\t")
         screen.wait_for("CONNECTION")

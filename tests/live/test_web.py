@@ -272,6 +272,7 @@ def test_the_page_shows_ports_rules_and_drops(site, mmb, web, page):
 
 @needs_browser
 def test_connections_are_filtered_and_ended_by_the_page(site, mmb, web, page):
+    mmb("conn kill all")
     mmb("add-stateful id 1 icmp-type echo-request accept")
     ping(site, SERVER4, count=1)
     opened(page, web, "connections")

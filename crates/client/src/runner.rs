@@ -13,7 +13,7 @@ use crate::user_command::{ApplyCommand, BatchCommand, CaptureCommand, CommandAct
 use mmb_language::{NamedFile, with_files};
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
-use mmb_protocol::request::ChangeOptions;
+use mmb_protocol::request::{ChangeOptions, ConnectionFate};
 use mmb_protocol::{Request, hex};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -224,7 +224,12 @@ impl CommandRunner<'_> {
         let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
         let (text, files) = named_files(&text, &policy_file::directory(path))?;
         let sent = text.clone().into_owned();
-        let request = if *dry_run { Request::DryRun(sent, *fate) } else { Request::Apply(sent, *fate) };
+        // Connections go on until it is known whether their rules come back: that of the operator may be one of them.
+        let fate = match fate {
+            ConnectionFate::Release if confirm.is_some() => ConnectionFate::Keep,
+            ConnectionFate::Release | ConnectionFate::Keep | ConnectionFate::Kill => *fate,
+        };
+        let request = if *dry_run { Request::DryRun(sent, fate) } else { Request::Apply(sent, fate) };
         let request = attached(with_options(request, file, *confirm), files);
         self.show(SourceText::file(file, &text), true, json, |take| self.request(&request, take))
     }

@@ -111,7 +111,7 @@ impl View {
             let [rx, tx] = [traffic(port.rx), traffic(port.tx)];
             std::iter::once(port.name.clone()).chain(rx).chain(tx).collect()
         });
-        let heads = ["PORT", "RX PKT/S", "RX BIT/S", "TX PKT/S", "TX BIT/S"];
+        let heads = ["PORT", "RX PPS", "RX BPS", "TX PPS", "TX BPS"];
         show(frame, area, "ports", &heads, &[Constraint::Fill(1); 5], rows);
     }
 
