@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(texts("server down 10.0.0.1 in "), ["3", "34"]);
         assert_eq!(texts("server down 10.0.0.1 in 3 "), ["because", "--kill"]);
         assert_eq!(texts("server down 10.0.0.1 because \"it burns\" "), ["--kill"]);
-        assert_eq!(texts("show se"), ["settings", "servers"]);
+        assert_eq!(texts("show se"), ["sets", "settings", "servers", "set"]);
         assert_eq!(texts("show servers "), ["--terse"]);
         assert_eq!(texts("show servers --terse "), [""; 0]);
         assert_eq!(texts("clear "), ["counters"]);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(texts("del set "), ["net"]);
         assert_eq!(texts("del set net "), [""; 0]);
         assert_eq!(texts("show set "), ["net"]);
-        assert_eq!(texts("show se"), ["sets", "settings", "set"]);
+        assert_eq!(texts("show se"), ["sets", "settings", "servers", "set"]);
         assert_eq!(texts("add ip-saddr ")[..1], ["@net"]);
         assert!(!texts("add ip-ttl 3 mod ip-saddr ").contains(&"@net".to_owned()));
         assert_eq!(texts("add ip-saddr != @"), ["@net"]);

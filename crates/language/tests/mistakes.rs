@@ -389,7 +389,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show drops",
         &[
-            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
+            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`; \
         did you mean `errors`?",
         ],
@@ -397,12 +397,12 @@ const TABLE: &[(&str, &[&str])] = &[
     ("del", &["4: a rule's id is missing; expected a number 1 to 4294967295"]),
     (
         "del 5 6",
-        &["7: nothing more follows `del ID|name WORD [--kill|--keep]`; expected the end of the command"],
+        &["7: nothing more follows `del ID|name WORD [--kill|--keep] | set NAME`; expected the end of the command"],
     ),
     (
         "del 5 --kil",
         &[
-            "7: nothing more follows `del ID|name WORD [--kill|--keep]`; expected the end of the command; did you mean `--kill`?",
+            "7: nothing more follows `del ID|name WORD [--kill|--keep] | set NAME`; expected the end of the command; did you mean `--kill`?",
         ],
     ),
     ("del name", &["9: a name is missing; expected a word of at most 64 bytes"]),
@@ -425,18 +425,18 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     // Neither a stateless rule nor a stateful one.
-    ("replace 5 all map ip-saddr 10.0.0.1 drop 200", &["42: a percentage is 0 to 100 in steps of 0.001"]),
+    ("replace 5 all map ip-saddr 10.0.0.1 drop 200", &["42: `200` is no percentage; expected 0 to 100 in steps of 0.001"]),
     (
         "show",
         &[
-            "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
+            "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`",
         ],
     ),
     (
         "show ofload",
         &[
-            "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `settings`, `version`, \
+            "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
         `connections`, `streams`, `servers` or `conn`; \
         did you mean `offload`?",
         ],
