@@ -1,7 +1,7 @@
 //! The history of the policy: who has changed it, when, by which command, and the versions before, to compare and to restore them.
 //!
 //! The daemon numbers the versions and hands over entries while it is locked, which costs a clone of two shared policies. A thread writes
-//! them to the archive and, a line for each, to the audit ([`crate::audit`]). If it falls behind, several changes are written as one, so that
+//! them to the archive and, a line for each, to the audit. If it falls behind, several changes are written as one, so that
 //! it holds little memory: the versions between them are listed, but cannot be restored.
 //!
 //! With a directory ([`History::open`]) the versions are found again after a restart. Otherwise they are in memory.

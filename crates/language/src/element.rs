@@ -116,7 +116,7 @@ pub(crate) fn timeout(word: &str) -> Option<u64> {
     (1..=MAX_TIMEOUT_S).contains(&seconds).then_some(seconds * 1000)
 }
 
-/// A time in milliseconds as [`timeout`] reads it, in whole seconds, at least one.
+/// A time in milliseconds as `timeout` reads it, in whole seconds, at least one.
 pub struct Timeout(pub u64);
 
 impl Display for Timeout {

@@ -257,9 +257,9 @@ pub(crate) struct RunArgs {
     /// The way in which an idle worker waits; a setting of the policy too
     #[arg(long, value_enum)]
     pub(crate) poll: Option<PollArg>,
-    /// Where events go; give it several times for several: journald[:SOCKET], file:PATH (JSON lines), syslog[:SOCKET] or
-    /// syslog:udp:HOST:PORT (RFC 5424), ipfix:udp:HOST:PORT (NAT events). Behind it, ',events=KIND+KIND' selects connections, log
-    /// and streams
+    /// Where events go; give it several times for several: journald or journald:SOCKET, file:PATH (JSON lines), syslog,
+    /// syslog:SOCKET or syslog:udp:HOST:PORT (RFC 5424), ipfix:udp:HOST:PORT (NAT events). Behind it, ',events=KIND+KIND' selects
+    /// connections, log, streams and audit
     #[arg(long, value_name = "TARGET[,events=KIND+…]")]
     pub(crate) log: Vec<SinkSpec>,
     /// The MTU of every port; without it, that of the interface, or 1500 for devices that have none

@@ -1,6 +1,6 @@
 //! `mmb import iptables`: the output of `iptables-save` and `ip6tables-save` as a policy.
 //!
-//! The tables become the hooks of a [`Ruleset`], in the order in which a forwarded packet passes them: `raw` and `mangle` before the
+//! The tables become the hooks of a `Ruleset`, in the order in which a forwarded packet passes them: `raw` and `mangle` before the
 //! destination is translated, `nat`, the chains behind it, and `nat` again for the source. Packets to the host itself pass `INPUT`
 //! instead of `FORWARD`.
 

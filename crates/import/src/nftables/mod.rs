@@ -1,6 +1,6 @@
 //! `mmb import nftables`: the output of `nft -j list ruleset` as a policy.
 //!
-//! The base chains of all tables are the hooks of a [`Ruleset`], in the order of their hooks and priorities. Tables of `inet` see packets
+//! The base chains of all tables are the hooks of a `Ruleset`, in the order of their hooks and priorities. Tables of `inet` see packets
 //! of both families; those of `bridge` become a policy if no table of an IP family filters the same packets.
 
 mod json;
