@@ -397,7 +397,9 @@ const TABLE: &[(&str, &[&str])] = &[
     ("del", &["4: a rule's id is missing; expected a number 1 to 4294967295"]),
     (
         "del 5 6",
-        &["7: nothing more follows `del ID|name WORD [--kill|--keep] | set NAME`; expected the end of the command"],
+        &[
+            "7: nothing more follows `del ID|name WORD [--kill|--keep] | set NAME`; expected the end of the command",
+        ],
     ),
     (
         "del 5 --kil",
@@ -425,7 +427,10 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     // Neither a stateless rule nor a stateful one.
-    ("replace 5 all map ip-saddr 10.0.0.1 drop 200", &["42: `200` is no percentage; expected 0 to 100 in steps of 0.001"]),
+    (
+        "replace 5 all map ip-saddr 10.0.0.1 drop 200",
+        &["42: `200` is no percentage; expected 0 to 100 in steps of 0.001"],
+    ),
     (
         "show",
         &[
