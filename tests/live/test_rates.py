@@ -87,12 +87,8 @@ def test_top_shows_traffic_until_q(site, mmb):
     with pinging(site), contextlib.closing(Screen([BINARY, "--socket", mmb.socket, "top"])) as screen:
         for text in ("connections,", "RX PPS", "lan", "everything", "q quit"):
             screen.wait_for(text)
-        screen.type("\t")
-        screen.wait_for("CONNECTION")
-        screen.wait_for(SERVER4)
         screen.type("q")
         assert screen.program.wait(20) == 0
-    screen.shown.index("\x1b[?1049l")
 
 
 @pytest.mark.needs_no_root
