@@ -96,9 +96,6 @@ impl Worker {
         verdicts: &mut [Verdict],
     ) {
         let vector = self.begin(now_ns, packets.is_empty());
-        if self.pipeline.is_tapped() {
-            self.pipeline.set_tap_time(now_ns);
-        }
         let verdicts = &mut verdicts[..packets.len()];
         let vectors = packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector));
         for (number, (packets, verdicts)) in vectors.enumerate() {

@@ -3,12 +3,10 @@
 //! Workers share a rule's limit, so that it holds whatever worker its packets come to. Only packets that are told write to it; the others are
 //! counted in a cell of their worker.
 
-use mmb_policy::settings::LogSettings;
+use crate::rate::{RateCell, RateLimit, Ticks};
 use mmb_policy::{Rule, RuleId, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-const NS_PER_S: u64 = 1_000_000_000;
 
 /// A rule that tells of packets.
 #[derive(Debug)]
@@ -16,9 +14,8 @@ pub(crate) struct LogRule {
     pub(crate) id: RuleId,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) text: Option<Arc<str>>,
-    /// The time in ns at which the packets that were told would have been told at the rate: the theoretical arrival time of the generic cell rate
-    /// algorithm (ITU-T I.371, annex A).
-    told_until_ns: AtomicU64,
+    /// The packets that were told.
+    told: RateCell,
     /// By worker: packets that the limit suppressed and whose number is not told yet.
     suppressed: Box<[SuppressedCell]>,
 }
@@ -53,14 +50,14 @@ impl LogRule {
             id: rule.id.unwrap_or(RuleId(0)),
             name: rule.name.as_deref().map(Arc::from),
             text: text.map(Arc::from),
-            told_until_ns: AtomicU64::new(0),
+            told: RateCell::default(),
             suppressed: (0..workers).map(|_| SuppressedCell::default()).collect(),
         })
     }
 
-    /// Decides whether a packet at a worker is told, and counts it if it is not.
-    pub(crate) fn admit(&self, limits: LogSettings, worker: usize, now_ns: u64) -> LogAdmission {
-        if self.is_within(limits, now_ns) {
+    /// Decides whether a packet at a worker is told, and counts it if it is not. Without a limit all are.
+    pub(crate) fn admit(&self, limit: Option<RateLimit>, worker: usize, now_ns: u64) -> LogAdmission {
+        if limit.is_none_or(|limit| self.told.take(&limit, Ticks::of_ns(now_ns))) {
             return LogAdmission::Told;
         }
         let Some(SuppressedCell(cell)) = self.suppressed.get(worker) else { return LogAdmission::Suppressed };
@@ -77,23 +74,15 @@ impl LogRule {
         cell.store(0, Ordering::Relaxed);
         suppressed
     }
-
-    /// Whether one more packet is within the limits; it counts if it is.
-    fn is_within(&self, LogSettings { rate, burst }: LogSettings, now_ns: u64) -> bool {
-        let Some(interval_ns) = NS_PER_S.checked_div(rate.into()) else { return true };
-        let ahead_ns = interval_ns * u64::from(burst.saturating_sub(1));
-        let next = |until_ns: u64| {
-            (until_ns <= now_ns.saturating_add(ahead_ns)).then(|| until_ns.max(now_ns) + interval_ns)
-        };
-        self.told_until_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: LogSettings = LogSettings { rate: 10, burst: 20 };
+    fn limit() -> Option<RateLimit> {
+        Some(RateLimit::per_second(10, 20))
+    }
 
     fn rule(workers: usize) -> LogRule {
         let rule = Rule {
@@ -109,39 +98,39 @@ mod tests {
     }
 
     /// How many of the packets that come every so many ns are told.
-    fn told(rule: &LogRule, limits: LogSettings, from_ns: u64, every_ns: u64, packets: u64) -> usize {
+    fn told(rule: &LogRule, limit: Option<RateLimit>, from_ns: u64, every_ns: u64, packets: u64) -> usize {
         let times = (0..packets).map(|packet| from_ns + packet * every_ns);
-        times.filter(|now_ns| rule.admit(limits, 0, *now_ns) == LogAdmission::Told).count()
+        times.filter(|now_ns| rule.admit(limit, 0, *now_ns) == LogAdmission::Told).count()
     }
 
     #[test]
     fn the_burst_is_told_at_once_and_then_the_rate() {
         let rule = rule(1);
-        assert_eq!(told(&rule, LIMITS, 0, 0, 1000), 20);
+        assert_eq!(told(&rule, limit(), 0, 0, 1000), 20);
         assert_eq!(rule.take_suppressed(0), 980);
         // A packet a millisecond for ten seconds.
-        assert_eq!(told(&rule, LIMITS, 1_000_000, 1_000_000, 10_000), 100);
+        assert_eq!(told(&rule, limit(), 1_000_000, 1_000_000, 10_000), 100);
         assert_eq!(rule.take_suppressed(0), 9_900);
         assert_eq!(rule.take_suppressed(0), 0);
         // Two seconds later all of the burst is there again.
-        assert_eq!(told(&rule, LIMITS, 13_000_000_000, 0, 30), 20);
+        assert_eq!(told(&rule, limit(), 13_000_000_000, 0, 30), 20);
     }
 
     #[test]
     fn no_limit_tells_all() {
         let rule = rule(1);
-        assert_eq!(told(&rule, LogSettings { rate: 0, burst: 1 }, 0, 0, 1000), 1000);
+        assert_eq!(told(&rule, None, 0, 0, 1000), 1000);
         assert_eq!(rule.take_suppressed(0), 0);
     }
 
     #[test]
     fn workers_share_the_limit_and_count_apart() {
         let rule = rule(2);
-        let outcomes: Vec<_> = (0..60).map(|packet| rule.admit(LIMITS, packet % 2, 5)).collect();
+        let outcomes: Vec<_> = (0..60).map(|packet| rule.admit(limit(), packet % 2, 5)).collect();
         let count = |wanted| outcomes.iter().filter(|outcome| **outcome == wanted).count();
         assert_eq!(count(LogAdmission::Told), 20);
         assert_eq!(count(LogAdmission::FirstSuppressed), 2, "one at each worker");
         assert_eq!([0, 1].map(|worker| rule.take_suppressed(worker)), [20, 20]);
-        assert_eq!(rule.admit(LIMITS, 1, 5), LogAdmission::FirstSuppressed);
+        assert_eq!(rule.admit(limit(), 1, 5), LogAdmission::FirstSuppressed);
     }
 }

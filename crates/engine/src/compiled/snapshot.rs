@@ -11,6 +11,7 @@ use super::stateful::StatefulRule;
 use super::streams::StreamPatterns;
 use crate::cells::RuleCells;
 use crate::port::PortTable;
+use crate::rate::RateLimit;
 use crate::server_cells::ServerCells;
 use mmb_base::{Id, prefetch};
 use mmb_classify::{Classifier, RuleSlot};
@@ -49,8 +50,8 @@ pub(crate) struct Snapshot {
     logs: LogRuleTable,
     /// Number of rules that tell of packets.
     pub(crate) log_rules: usize,
-    /// How many packets they tell of.
-    pub(crate) log: LogSettings,
+    /// How many packets each of them tells of.
+    pub(crate) log_limit: Option<RateLimit>,
     pub(crate) answers: AnswerSettings,
     pub(crate) connections: ConnectionSettings,
     pub(crate) stream_settings: StreamSettings,
@@ -98,7 +99,7 @@ impl Snapshot {
             ct_rules,
             logs,
             log_rules,
-            log: policy.settings.log,
+            log_limit: log_limit(&policy.settings.log),
             answers: policy.settings.answers,
             connections: policy.settings.connections,
             stream_settings: policy.settings.streams,
@@ -180,4 +181,9 @@ impl Snapshot {
     pub(crate) fn edit(&self, id: EditId) -> Option<&Edit> {
         self.edits.at(id.index()).as_deref()
     }
+}
+
+/// How many packets a rule with `log` tells of; `None`: of all.
+fn log_limit(settings: &LogSettings) -> Option<RateLimit> {
+    (settings.rate > 0).then(|| RateLimit::per_second(settings.rate, settings.burst))
 }

@@ -19,6 +19,11 @@ impl Conntrack {
         self.state.is_watched()
     }
 
+    /// The time of the last call, which never goes back.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.state.now_ns
+    }
+
     /// Tells of a packet that matched the rule of a slot, within the rule's limit.
     pub(crate) fn tell_packet(
         &mut self,
@@ -28,7 +33,7 @@ impl Conntrack {
         verdict: Verdict,
     ) {
         let Some(rule) = snapshot.log_rule(slot) else { return };
-        match rule.admit(snapshot.log, self.state.worker, self.state.now_ns) {
+        match rule.admit(snapshot.log_limit, self.state.worker, self.state.now_ns) {
             LogAdmission::Told => self.state.send(&WatchedEvent::Packet(PacketEvent {
                 at_ns: self.state.now_ns,
                 rule: rule.id,

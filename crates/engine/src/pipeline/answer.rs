@@ -33,9 +33,8 @@ impl Pipeline {
     /// Whether some of these packets, which came in by one port, may exceed the MTU of the port that they would leave by, and their sender is told.
     #[inline]
     pub(super) fn may_exceed(snapshot: &Snapshot, route: &Route, packets: &[Packet<'_>]) -> bool {
-        let len = |packet: &Packet<'_>| packet.len().saturating_sub(packet.link.header_len());
-        let longest = packets.iter().map(len).max().unwrap_or_default();
-        snapshot.answers.mtu_errors && route.to.is_some_and(|(_, mtu)| longest > mtu as usize)
+        let Some((_, mtu)) = route.to.filter(|_| snapshot.answers.mtu_errors) else { return false };
+        packets.iter().any(|packet| packet.len() > packet.link.header_len() + mtu as usize)
     }
 
     /// Prepares errors about the packets of the vector that exceed the MTU as they were received.

@@ -38,7 +38,6 @@ pub(crate) struct Pipeline {
     pub(super) blockers: PacketSearch,
     /// Who looks at packets.
     pub(super) taps: Vec<WorkerTap>,
-    pub(super) tap_now_ns: u64,
     /// The packets of the vector are traced.
     pub(super) is_traced: bool,
     pub(super) conntrack: Conntrack,
@@ -80,7 +79,6 @@ impl Pipeline {
             per_packet: Scratch::default(),
             blockers: PacketSearch::new(),
             taps: Vec::with_capacity(MOST_TAPS),
-            tap_now_ns: 0,
             is_traced: false,
             work: RewriteWork::new(),
             tickets: TicketBatches::new(),

@@ -10,13 +10,8 @@ use std::sync::Arc;
 impl Pipeline {
     /// Whether somebody looks.
     #[inline]
-    pub(crate) fn is_tapped(&self) -> bool {
+    pub(super) fn is_tapped(&self) -> bool {
         !self.taps.is_empty()
-    }
-
-    /// Sets the time of the packets that taps see.
-    pub(crate) fn set_tap_time(&mut self, now_ns: u64) {
-        self.tap_now_ns = now_ns;
     }
 
     /// Adds a tap. Returns it if there is no room.
@@ -59,7 +54,7 @@ impl Pipeline {
             }
             let tapped = TappedPacket {
                 worker: self.worker as u16,
-                time_ns: self.tap_now_ns,
+                time_ns: self.conntrack.now_ns(),
                 origin,
                 port: packet.port,
                 link: packet.link,
