@@ -2,6 +2,7 @@
 
 mod answer_printer;
 mod connection_listing;
+mod counter_listing;
 mod history_listing;
 mod human;
 mod json;

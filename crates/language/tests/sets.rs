@@ -56,11 +56,13 @@ const TABLE: &[(&str, &[&str])] = &[
     ("set bad {1 2}", &["12: this has no place in a set; expected `,`, `timeout` or `}`"]),
     (
         "set bad {1 timeout}",
-        &["19: the time is missing; expected a time such as `90s`, `10m`, `1h30m` or `7d`"],
+        &[
+            "19: the time is missing; expected a time such as `90s`, `10m`, `1h30m` or `7d`, at most 3650 days",
+        ],
     ),
     (
         "set bad {1 timeout 5x}",
-        &["20: `5x` is no timeout; expected a time such as `90s`, `10m`, `1h30m` or `7d`"],
+        &["20: `5x` is no timeout; expected a time such as `90s`, `10m`, `1h30m` or `7d`, at most 3650 days"],
     ),
     ("set bad {1} 2", &["13: nothing more follows the elements of a set; expected the end of the command"]),
     (

@@ -184,7 +184,7 @@ fn monitor_prints_events_until_ctrl_c() {
         line
     };
     let told = watch(&[]);
-    assert!(told.starts_with("+ udp 10.0.0.1:4000 > ") || told.contains(", killed after "), "{told}");
+    assert!(told.contains("Z + udp 10.0.0.1:4000 > ") || told.contains(", killed after "), "{told}");
     let told: Value = serde_json::from_str(&watch(&["--json"])).expect("JSON");
     assert_eq!(told["connection"]["arrived"]["sport"], 4000);
     assert!(told["what"] == "created" || (told["what"] == "closed" && told["reason"] == "killed"), "{told}");

@@ -4,11 +4,10 @@ use super::answer_printer::AnswerPrinter;
 use crate::report::{SourceText, note_object};
 use crate::screen::Screen;
 use crate::sink::OutputSink;
-use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, AnswerEnd, DiffVersions, DifferenceSign, ErrorLine, FlowCacheLine,
     OffloadLine, PatternsLine, PortLine, PortLossLine, PortOffloadLine, RateLines, RuleText, ServerStateLine,
-    SetChangeLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine, WorkerLine,
+    SetChangeLine, StageLine, TableLine, TableMemoryLine, Topic, TrafficLine, UnconfirmedLine, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};

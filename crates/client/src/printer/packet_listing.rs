@@ -1,5 +1,6 @@
 //! Packets for people: what a policy does to one, and why; in `trace` live, in `mmb explain` one by itself.
 
+use super::connection_listing::port;
 use crate::report::counted;
 use mmb_protocol::answer::{
     EndLine, EndsLine, HeadersLine, OutcomeLine, TracedConnectionLine, TracedLine, TracedRuleLine,
@@ -89,21 +90,16 @@ fn connection_text(connection: &TracedConnectionLine) -> String {
 }
 
 pub(crate) fn ends(EndsLine { src, sport, dst, dport }: &EndsLine) -> String {
-    let end = |address: &std::net::IpAddr, port: u16| match address {
-        std::net::IpAddr::V6(address) => format!("[{address}]:{port}"),
-        std::net::IpAddr::V4(address) => format!("{address}:{port}"),
-    };
-    format!("{} > {}", end(src, *sport), end(dst, *dport))
+    format!("{} > {}", port(*src, *sport), port(*dst, *dport))
 }
 
 fn headers(packet: &HeadersLine) -> String {
     if let Some(why) = &packet.malformed {
         return format!("{} bytes that are no packet ({why})", packet.bytes);
     }
-    let end = |end: &EndLine| match (end.address, end.port) {
-        (std::net::IpAddr::V6(address), Some(port)) => format!("[{address}]:{port}"),
-        (address, Some(port)) => format!("{address}:{port}"),
-        (address, None) => address.to_string(),
+    let end = |end: &EndLine| match end.port {
+        Some(number) => port(end.address, number),
+        None => end.address.to_string(),
     };
     match (&packet.source, &packet.destination) {
         (Some(source), Some(destination)) => {
