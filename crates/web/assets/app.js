@@ -1,19 +1,23 @@
 // The page: views, the login, and the state of the daemon that all views share.
 
-import { Problem, get, setToken, takeToken } from "/api.js";
+import { Problem, get, post, setToken, takeToken } from "/api.js";
 import { field, h, show } from "/dom.js";
 import { connections } from "/views/connections.js";
 import { drops } from "/views/drops.js";
 import { explain } from "/views/explain.js";
+import { history } from "/views/history.js";
 import { overview } from "/views/overview.js";
 import { policy } from "/views/policy.js";
 import { rules } from "/views/rules.js";
 
-const VIEWS = { overview, rules, connections, drops, explain, policy };
-const TITLES = { overview: "Overview", rules: "Rules", connections: "Connections", drops: "Drops", explain: "Explain", policy: "Policy" };
+const VIEWS = { overview, rules, connections, drops, explain, policy, history };
+const TITLES = { overview: "Overview", rules: "Rules", connections: "Connections", drops: "Drops", explain: "Explain", policy: "Policy", history: "History" };
 
 /** Milliseconds between two looks at the daemon, while the page is visible. */
 const INTERVAL = 1000;
+
+/** The same for changes that wait. */
+const WATCH = 2000;
 
 const element = (id) => document.getElementById(id);
 
@@ -27,6 +31,18 @@ const page = {
     box.textContent = problem ? problem.message : "";
     if (problem instanceof Problem && problem.status === 401) login();
   },
+  /** Shows the change that waits for its confirmation; none takes the banner away. */
+  waiting(change) {
+    const box = element("waiting");
+    box.hidden = !change;
+    if (!change) return;
+    const left = change.seconds < 120 ? `${change.seconds} s` : `${Math.round(change.seconds / 60)} min`;
+    const button = (label, path, body, kind) => h("button", { type: "button", class: kind, onclick: () => end(path, body) }, label);
+    show(box,
+      h("span", null, `Version ${change.version} waits for its confirmation: in ${left}, version ${change.before} is in force again.`),
+      !page.readOnly && button("Confirm", "/api/v1/policy/confirm", undefined, "primary"),
+      !page.readOnly && button("Take it back", "/api/v1/history/rollback", { version: change.before }, "danger"));
+  },
   status(text, kind) {
     element("status").textContent = text;
     element("status").className = kind;
@@ -35,6 +51,34 @@ const page = {
 
 let view = null;
 let timer = null;
+let looked = 0;
+
+/** Ends the wait of a change. */
+async function end(path, body) {
+  try {
+    await post(path, body);
+    page.problem(null);
+    page.waiting(null);
+    // A view shows what is in force now; a text that is being edited stays.
+    if (view?.refresh) tick();
+  } catch (problem) {
+    page.problem(problem);
+  }
+}
+
+/** Looks for a change that waits, also where a view shows something else. */
+async function watch() {
+  const number = ++looked;
+  try {
+    if (!document.hidden && view) {
+      const state = await get("/api/v1/state");
+      if (number === looked) page.waiting(state.unconfirmed);
+    }
+  } catch {
+    // The view tells it.
+  }
+  if (number === looked) setTimeout(watch, WATCH);
+}
 
 async function tick() {
   clearTimeout(timer);
@@ -109,6 +153,7 @@ async function start() {
     return;
   }
   open();
+  watch();
 }
 
 takeToken();

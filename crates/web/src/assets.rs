@@ -29,6 +29,7 @@ pub(crate) static ASSETS: &[Asset] = &[
     asset!("/icon.svg", "icon.svg", SVG),
     asset!("/app.js", "app.js", SCRIPT),
     asset!("/api.js", "api.js", SCRIPT),
+    asset!("/changes.js", "changes.js", SCRIPT),
     asset!("/dom.js", "dom.js", SCRIPT),
     asset!("/format.js", "format.js", SCRIPT),
     asset!("/plot.js", "plot.js", SCRIPT),
@@ -38,6 +39,7 @@ pub(crate) static ASSETS: &[Asset] = &[
     asset!("/views/connections.js", "views/connections.js", SCRIPT),
     asset!("/views/drops.js", "views/drops.js", SCRIPT),
     asset!("/views/explain.js", "views/explain.js", SCRIPT),
+    asset!("/views/history.js", "views/history.js", SCRIPT),
     asset!("/views/policy.js", "views/policy.js", SCRIPT),
 ];
 

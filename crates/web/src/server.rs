@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::listen::{Accepted, ListenError, Listener};
 use crate::options::{OptionsError, WebOptions};
-use crate::peer::Peer;
+use crate::peer::{Peer, PeerPlaces};
 use crate::router;
 use crate::tls::{self, TlsError};
 use crate::token::{Token, TokenError};
@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 const CONNECTIONS: usize = 128;
 
 /// The time for the handshake of TLS, and for the head of each request.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+const HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// The time after which a connection gets no further request, and then the time for the answer that it reads.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -137,6 +137,7 @@ impl WebServer {
 /// Accepts connections for ever.
 async fn accept(listener: &Listener, router: &Router, tls: Option<&TlsAcceptor>) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = PeerPlaces::default();
     loop {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
@@ -144,6 +145,12 @@ async fn accept(listener: &Listener, router: &Router, tls: Option<&TlsAcceptor>)
             sleep(PAUSE).await;
             continue;
         };
+        let place = match &accepted {
+            Accepted::Tcp(_, peer) => places.take(peer.ip()),
+            Accepted::Unix(_) => Some(None),
+        };
+        // A peer that has its share already is disconnected.
+        let Some(place) = place else { continue };
         let (router, tls) = (router.clone(), tls.cloned());
         tokio::spawn(async move {
             match (accepted, tls) {
@@ -160,7 +167,7 @@ async fn accept(listener: &Listener, router: &Router, tls: Option<&TlsAcceptor>)
                     serve(stream, peer, router).await;
                 }
             }
-            drop(permit);
+            drop((permit, place));
         });
     }
 }
@@ -191,6 +198,11 @@ mod tests {
 
     /// What a client gets that sends these bytes and then nothing more, and after how long. Time passes when everything waits.
     fn patience(bytes: &str) -> (String, Duration) {
+        answers(&[bytes]).pop().expect("one client")
+    }
+
+    /// The same of clients that come one after the other.
+    fn answers(clients: &[&str]) -> Vec<(String, Duration)> {
         let directory = tempfile::tempdir().expect("a directory");
         let options = WebOptions {
             listen: crate::Listen::Unix("/x".into()),
@@ -208,13 +220,25 @@ mod tests {
         let router = router::new(&options, access);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.expect("a runtime").block_on(async {
-            let (mut client, server) = duplex(1 << 16);
             let begun = Instant::now();
-            tokio::spawn(serve(server, Peer::Unknown, router));
-            client.write_all(bytes.as_bytes()).await.expect("writes");
-            let mut reply = String::new();
-            client.read_to_string(&mut reply).await.expect("reads");
-            (reply, begun.elapsed())
+            let mut waiting = Vec::new();
+            for bytes in clients {
+                let (mut client, server) = duplex(1 << 16);
+                tokio::spawn(serve(server, Peer::Unknown, router.clone()));
+                client.write_all(bytes.as_bytes()).await.expect("writes");
+                waiting.push(tokio::spawn(async move {
+                    let mut reply = String::new();
+                    client.read_to_string(&mut reply).await.expect("reads");
+                    (reply, begun.elapsed())
+                }));
+                // So that requests arrive in this order.
+                sleep(Duration::from_millis(1)).await;
+            }
+            let mut answers = Vec::new();
+            for answer in waiting {
+                answers.push(answer.await.expect("no panic"));
+            }
+            answers
         })
     }
 
@@ -230,5 +254,18 @@ mod tests {
         let (reply, time) = patience(&format!("{head}Content-Length: 100\r\n\r\n{{"));
         assert!(reply.starts_with("HTTP/1.1 408"), "{reply}");
         assert!(time < LIFETIME, "{time:?}");
+    }
+
+    #[test]
+    fn large_bodies_wait_for_each_other_and_small_ones_do_not() {
+        let head = "POST /api/v1/commands HTTP/1.1\r\nHost: localhost\r\nX-Mmb-Request: 1\r\nContent-Type: application/json\r\n";
+        let large = format!("{head}Content-Length: {}\r\n\r\n{{", 64 << 20);
+        let complete = format!("{head}Content-Length: 70000\r\n\r\n{}", "x".repeat(70_000));
+        let small = format!("{head}Content-Length: 1\r\n\r\nx");
+        let answers = answers(&[&large, &large, &complete, &small]);
+        let statuses: Vec<&str> = answers.iter().map(|(reply, _)| &reply[9..12]).collect();
+        assert_eq!(statuses, ["408", "408", "400", "400"]);
+        assert!(answers[3].1 < answers[0].1, "a small one is answered at once");
+        assert!(answers[2].1 >= answers[0].1, "a larger one when there is room again");
     }
 }

@@ -4,7 +4,7 @@ use crate::daemon::Reply;
 use mmb_engine::{DropReason, MadeKind};
 use mmb_protocol::answer::{
     Answer, FlowCacheLine, KeptFlowsLine, OffloadLine, PortLine, PortLossLine, PortOffloadLine, ReasonLine,
-    StageLine, SummaryLine, TrafficLine, VersionLine, WorkerLine,
+    StageLine, SummaryLine, TrafficLine, UnconfirmedLine, VersionLine, WorkerLine,
 };
 use serde::Serialize;
 
@@ -17,6 +17,8 @@ pub(crate) const COMMANDS: [&str; 6] =
 pub(crate) struct State {
     /// The versions of the daemon and of the protocol.
     pub(crate) version: Option<VersionLine>,
+    /// The change that waits for its confirmation, if there is one.
+    pub(crate) unconfirmed: Option<UnconfirmedLine>,
     /// Milliseconds on a clock that begins with this program, of when this was read: for rates.
     pub(crate) time_ms: u64,
     /// The ports and their counters.
@@ -75,6 +77,7 @@ impl State {
     fn take(&mut self, line: Answer) {
         match line {
             Answer::Version(line) => self.version = Some(line),
+            Answer::Unconfirmed(line) => self.unconfirmed = Some(line),
             Answer::Port(line) => self.ports.push(line),
             Answer::Worker(line) => self.workers.push(line),
             Answer::Stage(line) => self.stages.push(line),

@@ -21,6 +21,7 @@ fn body(path: &str) -> Value {
         "/api/v1/explain" => json!({ "packet": "all" }),
         "/api/v1/connections/kill" => json!({ "filter": "udp-dport 9" }),
         "/api/v1/counters/clear" => Value::Null,
+        "/api/v1/history/rollback" => json!({ "version": 1 }),
         _ => json!({ "policy": format!("{POLICY}add id 9 tcp-dport 22 drop\n") }),
     }
 }
@@ -39,6 +40,8 @@ fn every_path_answers_as_the_document_says() {
         "{}",
         document["openapi"]
     );
+    let changed = json!({ "policy": format!("{POLICY}add id 8 tcp-dport 21 drop\n") });
+    assert_eq!(mmb.send("PUT", "/api/v1/policy", &changed).status, 200, "there is a version before");
     let mut operations = 0;
     for (path, methods) in document["paths"].as_object().expect("paths") {
         for (method, operation) in methods.as_object().expect("methods") {
@@ -46,6 +49,10 @@ fn every_path_answers_as_the_document_says() {
             assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{method} {path}");
             assert!(operation["responses"].get("default").is_some(), "{method} {path}: what errors are");
             let url = path.replace("{id}", "1");
+            if path == "/api/v1/policy/confirm" {
+                let waiting = json!({ "policy": format!("{POLICY}add id 99 tcp-dport 99 drop\n") });
+                assert_eq!(mmb.send("PUT", "/api/v1/policy?confirm=600", &waiting).status, 200);
+            }
             let reply = match method.as_str() {
                 "get" => mmb.get(&url),
                 method => mmb.send(&method.to_uppercase(), &url, &body(path)),
@@ -65,8 +72,8 @@ fn every_path_answers_as_the_document_says() {
             }
         }
     }
-    assert!(operations >= 17, "{operations} operations");
-    let problem = mmb.get("/api/v1/rules/99").json();
+    assert!(operations >= 21, "{operations} operations");
+    let problem = mmb.get("/api/v1/rules/77").json();
     assert_eq!(conforms(&document, &json!({ "$ref": "#/components/schemas/Problem" }), &problem), Ok(()));
 }
 

@@ -6,6 +6,7 @@ use common::{start, start_with};
 use mmb_testkit::{Frame, Udp};
 use mmb_web::WebOptions;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const POLICY: &str = "\
 add id 1 prio 10 name dns udp-dport 53 accept
@@ -110,6 +111,86 @@ fn a_policy_is_read_checked_tried_and_applied() {
 }
 
 #[test]
+fn sets_are_shown_in_changes_and_elements_that_expire_are_no_change_of_somebody_else() {
+    let mmb = start("set bad {192.0.2.7 timeout 1h, 192.0.2.8}\nadd id 1 ip-saddr @bad drop\n");
+    let before = mmb.get("/api/v1/policy");
+    std::thread::sleep(Duration::from_millis(1100));
+    let after = mmb.get("/api/v1/policy");
+    assert_ne!(before.body, after.body, "less time is left");
+    assert_eq!(before.headers["etag"], after.headers["etag"]);
+    let put = |policy: &str| {
+        let token = mmb.web.token.as_deref().unwrap_or_default();
+        let tag = &before.headers["etag"];
+        let head =
+            format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\nIf-Match: {tag}\r\n");
+        mmb.web.request("PUT", "/api/v1/policy", &head, &json!({ "policy": policy }).to_string())
+    };
+    let new = "set bad {192.0.2.8, 192.0.2.9, 192.0.2.10}\nset new {80}\nadd id 1 ip-saddr @bad drop\n";
+    let tried = mmb.send("POST", "/api/v1/policy/dry-run", &json!({ "policy": new })).json();
+    let sets = json!([
+        { "name": "bad", "before": 2, "elements": 3 },
+        { "name": "new", "before": null, "elements": 1 },
+    ]);
+    assert_eq!(tried["sets"], sets, "{tried}");
+    let reply = put(new);
+    assert_eq!((reply.status, &reply.json()["sets"]), (200, &sets), "{reply:?}");
+    assert_eq!(put(new).status, 412, "that one was a change");
+}
+
+#[test]
+fn versions_are_listed_compared_and_restored() {
+    let mmb = start(POLICY);
+    let apply = |text: &str| mmb.send("PUT", "/api/v1/policy", &json!({ "policy": text }));
+    assert_eq!(apply(&format!("{POLICY}add id 9 tcp-dport 22 drop\n")).status, 200);
+    let first = mmb.json("/api/v1/history?limit=1000")["entries"][0]["version"].clone();
+    let page = mmb.json("/api/v1/history?limit=1");
+    let entry = &page["entries"][0];
+    assert_eq!(
+        (&entry["action"], &entry["added"], &entry["in_force"]),
+        (&json!("change"), &json!(1), &json!(true))
+    );
+    assert_eq!((page["entries"].as_array().map(Vec::len), &page["unconfirmed"]), (Some(1), &Value::Null));
+    let diff = mmb.json("/api/v1/history/diff");
+    assert_eq!(diff["versions"], json!({ "from": first, "to": entry["version"] }));
+    assert_eq!(diff["lines"], json!([{ "sign": "+", "line": "add id 9 tcp-dport 22 drop" }]));
+    assert_eq!(mmb.json(&format!("/api/v1/history/diff?from={first}&to={first}"))["lines"], json!([]));
+    assert_eq!(mmb.get("/api/v1/history/diff?to=1").status, 400);
+    assert_eq!(mmb.get("/api/v1/history/diff?from=999").status, 422);
+    let back =
+        mmb.send("POST", "/api/v1/history/rollback", &json!({ "version": first, "connections": "kill" }));
+    assert_eq!((back.status, &back.json()["removed"][0]["id"]), (200, &json!(9)), "{back:?}");
+    assert_eq!(mmb.get("/api/v1/rules/9").status, 404, "the list is read again");
+    assert_eq!(mmb.send("POST", "/api/v1/history/rollback", &json!({ "version": 999 })).status, 422);
+}
+
+#[test]
+fn a_change_waits_for_its_confirmation() {
+    let mmb = start(POLICY);
+    let new = json!({ "policy": format!("{POLICY}add id 9 tcp-dport 22 drop\n") });
+    let try_it = || mmb.send("PUT", "/api/v1/policy?confirm=600", &new);
+    let post = |path: &str, body: &Value| mmb.send("POST", path, body).status;
+    assert_eq!(post("/api/v1/policy/confirm", &Value::Null), 422, "nothing waits");
+    let reply = try_it();
+    let waiting = reply.json()["unconfirmed"].clone();
+    assert!(reply.status == 200 && waiting["seconds"].as_u64().is_some_and(|left| left > 500), "{reply:?}");
+    for path in ["/api/v1/state", "/api/v1/history"] {
+        assert_eq!(mmb.json(path)["unconfirmed"]["version"], waiting["version"], "{path}");
+    }
+    assert_eq!(try_it().status, 422, "one change waits at a time");
+    assert_eq!(post("/api/v1/history/rollback", &json!({})), 200);
+    assert_eq!(mmb.get("/api/v1/rules/9").status, 404);
+    assert_eq!(try_it().status, 200);
+    let confirmed = mmb.send("POST", "/api/v1/policy/confirm", &Value::Null).json();
+    assert!(confirmed["version"].as_u64() > waiting["version"].as_u64(), "{confirmed}");
+    assert_eq!(mmb.json("/api/v1/state")["unconfirmed"], Value::Null);
+    assert_eq!(mmb.json("/api/v1/rules/9")["id"], 9);
+    for wrong in ["0", "86401", "x"] {
+        let status = mmb.send("PUT", &format!("/api/v1/policy?confirm={wrong}"), &new).status;
+        assert!(matches!(status, 400 | 422), "{wrong}: {status}");
+    }
+}
+
+#[test]
 fn lists_of_patterns_come_with_the_request_and_no_file_is_opened() {
     let mmb = start(POLICY);
     let policy = "patterns bad /etc/passwd\nadd-stateful tcp-dport 80 stream-forward @bad close\n";
@@ -192,6 +273,8 @@ fn a_server_that_only_shows_changes_nothing() {
         ("PUT", "/api/v1/policy", &policy),
         ("POST", "/api/v1/counters/clear", &Value::Null),
         ("POST", "/api/v1/connections/kill", &json!({ "filter": "net-proto ip4" })),
+        ("POST", "/api/v1/history/rollback", &json!({ "version": 1 })),
+        ("POST", "/api/v1/policy/confirm", &Value::Null),
         ("POST", "/api/v1/commands", &json!({ "commands": ["flush"] })),
         ("POST", "/api/v1/commands", &json!({ "commands": ["list", "mmb conn kill net-proto ip4"] })),
     ] {

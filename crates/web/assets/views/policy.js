@@ -1,6 +1,7 @@
 // The policy in force as a text: editing, checking, a preview of what would change, applying.
 
 import { getText, post, put } from "/api.js";
+import { FATES, changes, isNothing } from "/changes.js";
 import { ask, debounced, field, h, marked, show } from "/dom.js";
 import { Editor, range } from "/editor.js";
 import { short, whole } from "/format.js";
@@ -10,30 +11,8 @@ const MOST = 50;
 /** Texts longer than this are put into the editor and checked on request only: browsers take seconds for them. */
 const LONG = 1_000_000;
 
-const FATES = [["release", "keep their translations"], ["keep", "keep the rules until they end"], ["kill", "end"]];
-
-/** What a change would do, as a list of added and removed rules. */
-function changes(change) {
-  const { added, removed, kept } = change.count;
-  const lines = [
-    ...change.removed.map((rule) => h("div", { class: "minus" }, `− ${rule.id} ${rule.rule}`)),
-    ...change.added.map((rule) => h("div", { class: "plus" }, `+ ${rule.id} ${rule.rule}`)),
-    ...change.settings.map((line) => h("div", null, `set ${line.name} ${line.value}`)),
-    ...change.enabled.map((port) => h("div", null, `enable ${port}`)),
-    ...change.disabled.map((port) => h("div", null, `disable ${port}`)),
-    ...change.patterns.map((list) => h("div", null, `patterns ${list.name}: ${whole(list.patterns)}`)),
-  ];
-  const more = added + removed - change.added.length - change.removed.length;
-  const affected = change.affected && Object.entries(change.affected).filter(([, count]) => count);
-  return [
-    h("p", null, `${whole(added)} rules are added, ${whole(removed)} removed, ${whole(kept)} stay with their counters.`),
-    lines.length > 0 && h("div", { class: "change", tabindex: "0" }, lines),
-    more > 0 && h("p", { class: "dim" }, `and ${whole(more)} more rules`),
-    affected?.length > 0 && h("p", { class: "note" }, `Connections: ${affected.map(([what, count]) => `${whole(count)} ${what.replaceAll("_", " ")}`).join(", ")}`),
-  ].filter(Boolean);
-}
-
-const isNothing = ({ count, settings, enabled, disabled, patterns }) => count.added + count.removed + settings.length + enabled.length + disabled.length + patterns.length === 0;
+/** Seconds after which a change that nobody confirms is taken back. */
+const WAITS = [["", "at once"], ["60", "if confirmed within a minute"], ["600", "if confirmed within ten minutes"]];
 
 export function policy(main, page) {
   let tag = null;
@@ -51,6 +30,7 @@ export function policy(main, page) {
     check();
   }, here);
   const fate = h("select", null, FATES.map(([value, text]) => h("option", { value }, text)));
+  const wait = h("select", null, WAITS.map(([value, text]) => h("option", { value }, text)));
   const button = (label, onclick, kind) => h("button", { type: "button", class: kind, onclick: () => onclick().catch(failed) }, label);
 
   function failed(problem) {
@@ -133,8 +113,10 @@ export function policy(main, page) {
     }
     const isAgreed = await ask("Apply this policy", [changes(change), h("p", null, "Every packet sees the policy before or the policy after.")], "Apply");
     if (!isAgreed) return;
-    const done = await put(`/api/v1/policy?connections=${fate.value}`, { policy: text }, tag);
+    const confirm = wait.value ? `&confirm=${wait.value}` : "";
+    const done = await put(`/api/v1/policy?connections=${fate.value}${confirm}`, { policy: text }, tag);
     edit(await getText("/api/v1/policy"));
+    page.waiting(done.unconfirmed);
     status.textContent = `applied: ${whole(done.count.added)} added, ${whole(done.count.removed)} removed`;
   }
 
@@ -143,7 +125,8 @@ export function policy(main, page) {
       h("div", { class: "tools" },
         button("Load", load), button("Check", checkNow), button("Preview", preview),
         !page.readOnly && button("Apply", apply, "primary"),
-        !page.readOnly && field("Connections of removed rules", fate), status),
+        !page.readOnly && field("Connections of removed rules", fate),
+        !page.readOnly && field("The change is kept", wait), status),
       long, editor.element, list));
   load().catch(failed);
   return {};

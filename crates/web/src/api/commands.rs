@@ -22,7 +22,7 @@ const MOST_LINES: usize = 200_000;
 pub(super) struct CommandRequest {
     /// Commands of the language, as for `mmb batch`: their changes are made as a whole or not at all, then the questions are answered.
     commands: Vec<String>,
-    /// Contents of files of patterns.
+    /// Contents of the files that `patterns` and `set` commands name.
     #[serde(default)]
     files: Files,
 }
@@ -45,14 +45,13 @@ pub(super) struct CommandReply {
 )]
 pub(super) async fn run(
     State(context): State<Arc<Context>>,
-    Body(request): Body<CommandRequest>,
+    Body(request, _budget): Body<CommandRequest>,
 ) -> Result<Json<CommandReply>, Problem> {
     if request.commands.len() > MOST_COMMANDS {
         return Err(Problem::bad_request(format!(
             "more than {MOST_COMMANDS} commands; a policy may have more rules"
         )));
     }
-    let contents = request.files.contents()?;
     let read_only = context.access.is_read_only();
     let mut has_change = false;
     for line in &request.commands {
@@ -74,8 +73,8 @@ pub(super) async fn run(
         context.access.may_change()?;
     }
     let mut sent = Request::Run(request.commands);
-    if !contents.is_empty() {
-        sent = Request::WithFiles(contents, Box::new(sent));
+    if !request.files.0.is_empty() {
+        sent = Request::WithFiles(request.files.0, Box::new(sent));
     }
     let reply = context.daemon.ask_for(sent, MOST_LINES).await?;
     if has_change {

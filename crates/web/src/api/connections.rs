@@ -72,7 +72,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn kill(
     State(context): State<Arc<Context>>,
-    Body(request): Body<KillRequest>,
+    Body(request, _budget): Body<KillRequest>,
 ) -> Result<Json<CountLine>, Problem> {
     context.access.may_change()?;
     if request.filter.trim().is_empty() {

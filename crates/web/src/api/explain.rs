@@ -33,7 +33,7 @@ pub(super) struct ExplainRequest {
 )]
 pub(super) async fn explain(
     State(context): State<Arc<Context>>,
-    Body(request): Body<ExplainRequest>,
+    Body(request, _budget): Body<ExplainRequest>,
 ) -> Result<Json<Value>, Problem> {
     if request.why_not.len() > MOST_ASKED {
         return Err(Problem::bad_request(format!("at most {MOST_ASKED} rules can be asked about at once")));

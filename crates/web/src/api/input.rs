@@ -15,10 +15,17 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 /// The largest body: a policy of some 400,000 rules.
 pub(crate) const LARGEST_BODY: usize = 64 << 20;
+
+/// A body of so many bytes needs no share of the budget.
+const SMALL_BODY: usize = 64 << 10;
+
+/// The bytes of all larger bodies that are received or worked on at once; a request that finds no room waits for it.
+pub(super) const BODY_BUDGET: usize = 2 * LARGEST_BODY;
 
 /// The time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
@@ -41,13 +48,13 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Context>> for Params<T> {
     }
 }
 
-/// A body in JSON.
-pub(super) struct Body<T>(pub(super) T);
+/// A body in JSON, and its share of the budget of all bodies, which is held as long as the request is worked on.
+pub(super) struct Body<T>(pub(super) T, pub(super) OwnedSemaphorePermit);
 
-impl<T: DeserializeOwned> FromRequest<Arc<Context>> for Body<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<Context>> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &Arc<Context>) -> Result<Body<T>, Problem> {
+    async fn from_request(request: Request, context: &Arc<Context>) -> Result<Body<T>, Problem> {
         let media_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         if !media_type.eq_ignore_ascii_case("application/json") {
@@ -59,35 +66,42 @@ impl<T: DeserializeOwned> FromRequest<Arc<Context>> for Body<T> {
                 format!("the body has more than {LARGEST_BODY} bytes; use the control socket: `mmb apply`");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
         };
-        let length =
+        let length: Option<u64> =
             request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        if length.is_some_and(|length: u64| length > LARGEST_BODY as u64) {
+        let length = length.map_or(LARGEST_BODY, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        if length > LARGEST_BODY {
             return Err(too_large());
         }
-        let body = timeout(BODY_TIME, to_bytes(request.into_body(), LARGEST_BODY)).await;
-        let body =
-            body.map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))?;
-        let body = body.map_err(|_| too_large())?;
-        serde_json::from_slice(&body)
-            .map(Body)
-            .map_err(|error| Problem::bad_request(format!("the body: {error}")))
+        let late = |what| move |_| Problem::new(StatusCode::REQUEST_TIMEOUT, what);
+        let share = if length <= SMALL_BODY { 0 } else { length as u32 };
+        let share = Arc::clone(&context.bodies).acquire_many_owned(share);
+        let share = timeout(BODY_TIME, share).await.map_err(late("too many large requests at once"))?;
+        let share = share.map_err(|_| Problem::internal())?;
+        let body = timeout(BODY_TIME, to_bytes(request.into_body(), length)).await;
+        let body = body.map_err(late("the body did not arrive in time"))?.map_err(|_| too_large())?;
+        // Long ones take long: other clients are answered meanwhile.
+        let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&body)).await;
+        match parsed.map_err(|_| Problem::internal())? {
+            Ok(value) => Ok(Body(value, share)),
+            Err(error) => Err(Problem::bad_request(format!("the body: {error}"))),
+        }
     }
 }
 
-/// Contents of files of patterns in hexadecimal, by the names that `patterns` commands have for them. This program opens no file for a client.
+/// Contents of files, in hexadecimal on the wire, by the names that `patterns` and `set` commands have for them. This program opens no file for
+/// a client.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(transparent)]
-pub(super) struct Files(BTreeMap<String, String>);
+#[serde(try_from = "BTreeMap<String, String>")]
+#[schema(value_type = BTreeMap<String, String>)]
+pub(super) struct Files(pub(super) BTreeMap<String, Vec<u8>>);
 
-impl Files {
-    /// The contents.
-    ///
-    /// # Errors
-    /// A content is not hexadecimal.
-    pub(super) fn contents(&self) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
-        let content = |(name, digits): (&String, &String)| Some((name.clone(), hex::decode(digits)?));
-        let contents: Option<BTreeMap<_, _>> = self.0.iter().map(content).collect();
-        contents.ok_or_else(|| Problem::bad_request("the content of a file is not hexadecimal"))
+impl TryFrom<BTreeMap<String, String>> for Files {
+    type Error = &'static str;
+
+    fn try_from(digits: BTreeMap<String, String>) -> Result<Files, &'static str> {
+        let content = |(name, digits): (String, String)| Some((name, hex::decode(&digits)?));
+        let contents: Option<BTreeMap<_, _>> = digits.into_iter().map(content).collect();
+        contents.map(Files).ok_or("the content of a file is not hexadecimal")
     }
 }
 

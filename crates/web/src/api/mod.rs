@@ -6,6 +6,7 @@
 mod commands;
 mod connections;
 mod explain;
+mod history;
 mod input;
 mod policy;
 mod scrape;
@@ -23,7 +24,7 @@ use mmb_protocol::Request;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -43,6 +44,10 @@ pub(crate) struct Context {
     access: Arc<Access>,
     /// Texts that are checked and packets that are explained at once: each takes a processor.
     heavy: Semaphore,
+    /// The bytes of bodies that may still arrive.
+    bodies: Arc<Semaphore>,
+    /// Whose turn it is to change the policy under a condition.
+    changes: Mutex<()>,
     explain: Explainer,
     metrics_rules: usize,
     started: Instant,
@@ -56,6 +61,8 @@ impl Context {
             state: Cached::new(STATE_AGE),
             access,
             heavy: Semaphore::new(1),
+            bodies: Arc::new(Semaphore::new(input::BODY_BUDGET)),
+            changes: Mutex::new(()),
             explain: options.explain,
             metrics_rules: options.metrics_rules,
             started: Instant::now(),
@@ -156,6 +163,10 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(policy::save, policy::apply))
         .routes(routes!(policy::check))
         .routes(routes!(policy::dry_run))
+        .routes(routes!(history::confirm))
+        .routes(routes!(history::list))
+        .routes(routes!(history::diff))
+        .routes(routes!(history::rollback))
         .routes(routes!(commands::run))
         .routes(routes!(explain::explain))
         .routes(routes!(scrape::metrics))

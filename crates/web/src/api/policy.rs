@@ -11,9 +11,10 @@ use axum::response::{IntoResponse, Response};
 use mmb_language::{Note, parse_policy_with, shadowed};
 use mmb_protocol::Request;
 use mmb_protocol::answer::{
-    AffectedLine, Answer, ChangeCount, ErrorLine, PatternsLine, RuleText, SettingLine,
+    AffectedLine, Answer, ChangeCount, ErrorLine, PatternsLine, RuleText, SetChangeLine, SettingLine,
+    UnconfirmedLine,
 };
-use mmb_protocol::request::ConnectionFate;
+use mmb_protocol::request::{ChangeOptions, ConnectionFate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,6 +22,9 @@ use std::sync::Arc;
 
 /// The most comparisons of rules, to find those that never decide: about a tenth of a second.
 const COMPARISONS: u64 = 1 << 22;
+
+/// How often the policy is read again because it was changed meanwhile.
+const MOST_READS: usize = 3;
 
 /// Changed rules that an answer shows of each kind; their numbers count all.
 const MOST_SHOWN: usize = 1000;
@@ -31,16 +35,27 @@ const MOST_SHOWN: usize = 1000;
 pub(super) struct PolicyText {
     /// A policy file.
     policy: String,
-    /// Contents of files of patterns.
+    /// Contents of the files that its `patterns` and `set` commands name.
     #[serde(default)]
     files: Files,
 }
 
-/// What becomes of connections.
+/// How a policy is put in force.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ApplyQuery {
+    /// The fate of the connections of stateful rules that the text removes
+    connections: ConnectionFate,
+    /// The policy before is in force again after so many seconds, 1 to 86400, unless the change is confirmed
+    confirm: Option<u32>,
+}
+
+/// How a policy is tried.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DryRunQuery {
     /// The fate of the connections of stateful rules that the text removes
     connections: ConnectionFate,
 }
@@ -86,14 +101,18 @@ pub(super) struct PolicyChange {
     disabled: Vec<String>,
     /// Lists of patterns that were changed.
     patterns: Vec<PatternsLine>,
+    /// Sets that were made, changed or deleted.
+    sets: Vec<SetChangeLine>,
     /// Connections that are affected.
     affected: Option<AffectedLine>,
+    /// The change waits for its confirmation.
+    unconfirmed: Option<UnconfirmedLine>,
     /// What is right but may surprise.
     notes: Vec<ErrorLine>,
 }
 
 impl PolicyChange {
-    fn new(reply: Reply) -> PolicyChange {
+    pub(super) fn new(reply: Reply) -> PolicyChange {
         let mut change = PolicyChange { count: reply.change.unwrap_or_default(), ..PolicyChange::default() };
         for line in reply.lines {
             match line {
@@ -103,9 +122,11 @@ impl PolicyChange {
                 Answer::Enabled(port) => change.enabled.push(port),
                 Answer::Disabled(port) => change.disabled.push(port),
                 Answer::Patterns(line) => change.patterns.push(line),
+                Answer::SetChanged(line) => change.sets.push(line),
+                Answer::Unconfirmed(line) => change.unconfirmed = Some(line),
                 Answer::Affected(line) => change.affected = Some(line),
                 Answer::Note(line) => change.notes.push(line),
-                // Nothing else answers `apply`.
+                // Nothing else tells of a change to the policy.
                 _ => {}
             }
         }
@@ -119,15 +140,15 @@ impl PolicyChange {
     responses((status = 200, body = String, content_type = "text/plain", headers(("ETag" = String, description = "For If-Match"))), Problem)
 )]
 pub(super) async fn save(State(context): State<Arc<Context>>) -> Result<Response, Problem> {
-    let text = saved(&context).await?;
-    let headers =
-        [(header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()), (header::ETAG, tag(&text))];
+    let (text, tag) = tagged(&context).await?;
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()), (header::ETAG, tag)];
     Ok((headers, text).into_response())
 }
 
 /// Put a policy in force as a whole, or change nothing
 ///
-/// With `If-Match` and the ETag of the text that was edited, a policy that somebody else has changed since then stays (412).
+/// With `If-Match` and the ETag of the text that was edited, a policy that somebody else has changed since then stays (412). With `confirm`,
+/// the change waits for `POST /api/v1/policy/confirm`.
 #[utoipa::path(
     put, path = "/api/v1/policy", params(ApplyQuery, ("If-Match" = Option<String>, Header, description = "The ETag of the policy that is to be replaced")),
     request_body = PolicyText, responses((status = 200, body = PolicyChange), Problem)
@@ -136,30 +157,36 @@ pub(super) async fn apply(
     State(context): State<Arc<Context>>,
     Params(query): Params<ApplyQuery>,
     headers: HeaderMap,
-    Body(text): Body<PolicyText>,
+    Body(text, _budget): Body<PolicyText>,
 ) -> Result<Json<PolicyChange>, Problem> {
     context.access.may_change()?;
+    // Between the look at the tag and the change, no other client of this server changes the policy.
+    let _turn = context.changes.lock().await;
     if let Some(expected) = headers.get(header::IF_MATCH)
         && expected.as_bytes() != b"*"
-        && expected.as_bytes() != tag(&saved(&context).await?).as_bytes()
+        && expected.as_bytes() != tagged(&context).await?.1.as_bytes()
     {
         let detail = "the policy in force is not the one that was edited: somebody has changed it since";
         return Err(Problem::new(StatusCode::PRECONDITION_FAILED, detail));
     }
-    let reply = send(&context, text, |policy| Request::Apply(policy, query.connections)).await?;
+    let reply = send(&context, text, |policy| {
+        let options = ChangeOptions { source: None, confirm: query.confirm };
+        Request::WithOptions(options, Box::new(Request::Apply(policy, query.connections)))
+    })
+    .await?;
     context.forget().await;
     Ok(Json(PolicyChange::new(reply)))
 }
 
 /// Tell what a policy would change, and change nothing
 #[utoipa::path(
-    post, path = "/api/v1/policy/dry-run", params(ApplyQuery), request_body = PolicyText,
+    post, path = "/api/v1/policy/dry-run", params(DryRunQuery), request_body = PolicyText,
     responses((status = 200, body = PolicyChange), Problem)
 )]
 pub(super) async fn dry_run(
     State(context): State<Arc<Context>>,
-    Params(query): Params<ApplyQuery>,
-    Body(text): Body<PolicyText>,
+    Params(query): Params<DryRunQuery>,
+    Body(text, _budget): Body<PolicyText>,
 ) -> Result<Json<PolicyChange>, Problem> {
     let reply = send(&context, text, |policy| Request::DryRun(policy, query.connections)).await?;
     Ok(Json(PolicyChange::new(reply)))
@@ -172,9 +199,9 @@ pub(super) async fn dry_run(
 )]
 pub(super) async fn check(
     State(context): State<Arc<Context>>,
-    Body(text): Body<PolicyText>,
+    Body(text, _budget): Body<PolicyText>,
 ) -> Result<Json<CheckReply>, Problem> {
-    let contents = text.files.contents()?;
+    let contents = text.files.0;
     context.heavy(move || checked(&text.policy, contents)).await.map(Json)
 }
 
@@ -228,7 +255,7 @@ async fn send(
     text: PolicyText,
     request: impl FnOnce(String) -> Request,
 ) -> Result<Reply, Problem> {
-    let contents = text.files.contents()?;
+    let contents = text.files.0;
     let request = request(text.policy);
     let has_files = !contents.is_empty();
     context
@@ -237,9 +264,37 @@ async fn send(
         .await
 }
 
-/// An entity tag (RFC 9110, section 8.8.3). It need not be secret: it keeps clients from undoing each other's changes by mistake.
-fn tag(text: &str) -> String {
+/// The policy in force as a text, and its entity tag.
+async fn tagged(context: &Context) -> Result<(String, String), Problem> {
+    let mut before = version(context).await?;
+    for _ in 0..MOST_READS {
+        let text = saved(context).await?;
+        let after = version(context).await?;
+        if before == after {
+            let tag = tag(after, &text);
+            return Ok((text, tag));
+        }
+        before = after;
+    }
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the policy changes too fast to be read; try again"))
+}
+
+/// The number of the policy in force. Elements of sets that expire do not change it.
+async fn version(context: &Context) -> Result<u64, Problem> {
+    let reply = context.daemon.run(&["show version"]).await?;
+    let number = |line| match line {
+        Answer::Version(line) => Some(line.policy),
+        _ => None,
+    };
+    reply.lines.into_iter().find_map(number).ok_or_else(Problem::internal)
+}
+
+/// An entity tag (RFC 9110, section 8.8.3). It need not be secret: it keeps clients from undoing each other's changes by mistake. A daemon
+/// that starts again may begin with the same number, so the text is in the tag too, but for the elements of sets, which expire.
+fn tag(version: u64, text: &str) -> String {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    format!("\"{:016x}\"", hasher.finish())
+    for line in text.lines().filter(|line| !line.starts_with("set ")) {
+        line.hash(&mut hasher);
+    }
+    format!("\"{version}-{:016x}\"", hasher.finish())
 }
