@@ -26,7 +26,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -94,8 +94,10 @@ struct EntryQueue {
     entries: Vec<Entry>,
     /// Entries that were left out.
     left_out: u64,
+    /// Entries that were handed over, and those of them that are written.
+    recorded: u64,
+    written: u64,
     has_thread: bool,
-    is_writing: bool,
     /// Questions that wait for the entries before them.
     questions: usize,
     is_closed: bool,
@@ -195,6 +197,7 @@ impl History {
             last.content = EntryContent::Merged;
         }
         queue.entries.push(entry);
+        queue.recorded += 1;
         if !queue.has_thread {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name("mmb-history".to_owned()).stack_size(STACK);
@@ -210,7 +213,8 @@ impl Drop for History {
     fn drop(&mut self) {
         lock(&self.shared.queue).is_closed = true;
         self.shared.changed.notify_all();
-        drop(self.shared.settled());
+        // What is not written by then is lost.
+        let _ = self.shared.settled();
     }
 }
 
@@ -231,14 +235,13 @@ impl SharedHistory {
                 };
                 let gathered = self.changed.wait_timeout_while(queue, GATHERING, gathers);
                 (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
-                queue.is_writing = true;
                 (std::mem::take(&mut queue.entries), std::mem::take(&mut queue.left_out))
             };
             let (headers, notes) = {
                 let mut archive = lock(&self.archive);
                 (archive.append(entries), archive.take_notes())
             };
-            lock(&self.queue).is_writing = false;
+            lock(&self.queue).written += headers.len() as u64;
             self.changed.notify_all();
             audit::write(&headers, left_out, &notes);
             if let Some(log) = self.log.get() {
@@ -247,17 +250,20 @@ impl SharedHistory {
         }
     }
 
-    /// Waits until all entries are written; `None`: they are not, after a while.
-    fn settled(&self) -> Option<MutexGuard<'_, EntryQueue>> {
-        let is_busy =
-            |queue: &mut EntryQueue| (queue.has_thread && !queue.entries.is_empty()) || queue.is_writing;
+    /// Waits until the entries that are there now are written. Others may come meanwhile.
+    ///
+    /// # Errors
+    /// They are not written after a while.
+    fn settled(&self) -> Result<(), HistoryError> {
         let mut queue = lock(&self.queue);
+        let recorded = queue.recorded;
+        let is_busy = |queue: &mut EntryQueue| queue.has_thread && queue.written < recorded;
         queue.questions += 1;
         self.changed.notify_all();
         let waited = self.changed.wait_timeout_while(queue, PATIENCE, is_busy);
         let (mut queue, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         queue.questions -= 1;
-        (!timeout.timed_out()).then_some(queue)
+        if timeout.timed_out() { Err(HistoryError::Busy) } else { Ok(()) }
     }
 }
 
@@ -267,7 +273,7 @@ impl HistoryReader {
     /// # Errors
     /// Entries are still being written.
     pub(crate) fn entries(&self) -> Result<Vec<(EntryHeader, bool)>, HistoryError> {
-        drop(self.0.settled().ok_or(HistoryError::Busy)?);
+        self.0.settled()?;
         let archive = lock(&self.0.archive);
         Ok(archive.entries().map(|(header, is_kept)| (header.clone(), is_kept)).collect())
     }
@@ -277,18 +283,16 @@ impl HistoryReader {
     /// # Errors
     /// It is not kept, or entries are still being written.
     pub(crate) fn policy(&self, version: u64) -> Result<Policy, HistoryError> {
-        drop(self.0.settled().ok_or(HistoryError::Busy)?);
+        self.0.settled()?;
         lock(&self.0.archive).policy(version)
     }
-}
 
-impl HistoryReader {
     /// Notes on the disk that a version is not confirmed, when it is written itself.
     ///
     /// # Errors
     /// The system refuses, or entries are still being written.
     pub(crate) fn mark_unconfirmed(&self, version: u64, before: u64) -> io::Result<()> {
-        drop(self.0.settled().ok_or(io::ErrorKind::TimedOut)?);
+        self.0.settled().map_err(io::Error::other)?;
         self.0.mark.set(Some(MarkedVersion { version, before }))
     }
 
@@ -310,5 +314,42 @@ impl HistoryReader {
             Ok(unconfirmed) if !is_same(&unconfirmed, policy) => Ok(()),
             _ => self.0.mark.set(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::author::Author;
+    use entry::EntryAction;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    /// An entry that the audit has no line for.
+    fn entry() -> Entry {
+        Entry::new(Author::default(), EntryAction::Start, String::new())
+    }
+
+    #[test]
+    fn a_question_waits_only_for_the_entries_before_it() {
+        let history = History::in_memory(HistoryLimits::MEMORY);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    if lock(&history.shared.queue).entries.len() < 1000 {
+                        history.record(entry());
+                    }
+                }
+            });
+            let begin = Instant::now();
+            while lock(&history.shared.queue).recorded == 0 {
+                thread::yield_now();
+            }
+            let answers = [(); 3].map(|()| history.reader().entries().map(|entries| entries.is_empty()));
+            done.store(true, Ordering::Relaxed);
+            assert!(answers.iter().all(|answer| matches!(answer, Ok(false))), "{answers:?}");
+            assert!(begin.elapsed() < PATIENCE);
+        });
     }
 }

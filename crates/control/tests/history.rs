@@ -106,6 +106,30 @@ fn every_change_is_a_version_that_can_be_compared_and_restored() {
 }
 
 #[test]
+fn sets_are_compared_by_their_elements() {
+    let many: Vec<String> = (1..=500).map(|number| number.to_string()).collect();
+    let mmb =
+        start(&format!("set many {{{}}}\nset few {{1, 2}}\nset timed {{1 timeout 1h}}\n", many.join(", ")));
+    mmb.run("set many += {1000}");
+    mmb.run("set many -= {7}");
+    mmb.run("set few += {3 timeout 90s}");
+    mmb.run("set timed += {1 timeout 2h}");
+    assert_eq!(
+        diff(&mmb, "diff 1"),
+        [
+            "- set few {1, 2}",
+            "+ set few {1, 2, 3 timeout 1m30s}",
+            "- set many += {7}",
+            "+ set many += {1000}",
+        ]
+    );
+    mmb.run("set many -= {1, 1000}");
+    assert_eq!(diff(&mmb, "diff"), ["- set many += {1, 1000}"]);
+    mmb.run("set many {1001-2000}");
+    assert_eq!(diff(&mmb, "diff"), ["- set many {…} # 498 elements", "+ set many {1001-2000}"]);
+}
+
+#[test]
 fn refused_changes_kills_and_cleared_counters_are_entries_too() {
     let mmb = start("add id 1 tcp-dport 80 drop");
     let _packets = mmb.packets();

@@ -12,7 +12,7 @@ pub(crate) const TIMEOUT: &str = "timeout";
 /// What may be an element, as a text for people.
 pub(crate) const ELEMENT: &str = "an address, a prefix, a range, or a number of at most 32 bits";
 /// What may be a timeout, likewise.
-pub(crate) const DURATION: &str = "a time such as `90s`, `10m`, `1h30m` or `7d`";
+pub(crate) const DURATION: &str = "a time such as `90s`, `10m`, `1h30m` or `7d`, at most 3650 days";
 
 /// The most bytes of a file of elements.
 pub const MAX_ELEMENT_FILE: usize = 64 << 20;
@@ -256,6 +256,10 @@ mod tests {
             (b"1 2", "line 1: `2` behind an element"),
             (b"1 timeout", "line 1: the timeout is missing"),
             (b"1 timeout 0", "line 1: `0` is no timeout"),
+            (
+                b"1 timeout 9999d",
+                "line 1: `9999d` is no timeout; expected a time such as `90s`, `10m`, `1h30m` or `7d`, at most 3650 days",
+            ),
             (b"1 timeout 5s 6", "line 1: `6` behind an element"),
             (b"\xff", "line 1: not a text"),
         ] {

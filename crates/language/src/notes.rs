@@ -117,22 +117,14 @@ fn attribute_id(words: &[Token<'_>]) -> Option<usize> {
     }
 }
 
-/// The lines of comments in a text between commands, and the empty lines between them.
+/// The lines of comments in a text between commands, and the empty lines around them; nothing if there are only empty lines.
 fn comments(text: &str) -> String {
-    let mut kept = String::new();
-    let mut empty = 0;
-    for line in text.lines().map(str::trim) {
-        if line.is_empty() {
-            empty += usize::from(!kept.is_empty());
-        } else if line.starts_with('#') {
-            if !kept.is_empty() {
-                kept.extend(std::iter::repeat_n('\n', 1 + empty));
-            }
-            kept.push_str(line);
-            empty = 0;
-        }
-    }
-    kept
+    // What is behind the last line end is the indentation of the command.
+    let (lines, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let last = Some(last).filter(|last| !last.trim().is_empty());
+    let lines = lines.lines().chain(last).map(str::trim);
+    let kept: Vec<&str> = lines.filter(|line| line.is_empty() || line.starts_with('#')).collect();
+    if kept.iter().all(|line| line.is_empty()) { String::new() } else { kept.join("\n") }
 }
 
 #[cfg(test)]
@@ -153,6 +145,10 @@ mod tests {
         assert_eq!(first.wording, Some(("add".into(), "prio 3  tcp-dport http drop".into())));
         assert_eq!(note(text, 5), LineNote::default(), "as it is printed");
         assert_eq!(parse_policy(text).expect("a policy").0.notes.end(), "# end");
+        let around = "# head\n\nadd all drop\n\n# 1\n\n\n# 2\n\n  add id 7 all accept\n\n# end";
+        assert_eq!(note(around, 1).above, "# head\n");
+        assert_eq!(note(around, 7).above, "\n# 1\n\n\n# 2\n");
+        assert_eq!(parse_policy(around).expect("a policy").0.notes.end(), "\n# end");
         let joined = note("mmb add-stateless tcp-dport \\\n  {https, 80} \\\n drop # \"x\n", 1);
         assert_eq!(joined.wording, Some(("add-stateless".into(), "tcp-dport {https, 80} drop".into())));
         assert_eq!(joined.behind, "# \"x");

@@ -217,11 +217,22 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
 
     /// `[--kill|--keep]`
     fn deletion(&mut self) -> Deletion {
-        match () {
-            () if self.take_word(KILL) => Deletion::Kill,
-            () if self.take_word(KEEP) => Deletion::Drain,
-            () => Deletion::Plain,
+        let deletion = match self.peek_word() {
+            Some(KILL) => Deletion::Kill,
+            Some(KEEP) => Deletion::Drain,
+            _ => return Deletion::Plain,
+        };
+        let first = self.next().word();
+        let token = self.peek();
+        if self.take_word(KILL) || self.take_word(KEEP) {
+            let message = match token.word() {
+                second if second == first => format!("`{first}` is given twice"),
+                _ => "connections either end or keep their rules".to_owned(),
+            };
+            let expected = format!("one of `{KILL}` and `{KEEP}`");
+            self.error(Diagnostic::new(token.span, message).expected(expected));
         }
+        deletion
     }
 
     /// `ID [prio N] [name WORD] MATCH… TARGET… [--kill]`

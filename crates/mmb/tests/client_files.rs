@@ -117,7 +117,7 @@ fn comments_and_names_are_saved_again() {
     std::fs::write(&file, text).expect("writes");
     mmb.good(&["apply", &file]);
     let saved = mmb.good(&["save", "-"]);
-    let expected = "# the edge\n# of the network\nset poll spin # busy\n# not for guests\ndisable wan\n# web\n\n# and mail\n\
+    let expected = "# the edge\n# of the network\nset poll spin # busy\n\n# not for guests\ndisable wan\n\n# web\n\n# and mail\n\
                     add id 1 prio 3 tcp-dport {http, https} accept # both\nadd id 2 tcp-dport 25 drop\n\
                     add-stateless id 3 ip-proto != udp tcp-dport http drop\n# the end\n";
     assert_eq!(saved, expected);
@@ -129,7 +129,7 @@ fn comments_and_names_are_saved_again() {
     mmb.good(&["replace", "1", "tcp-dport 8080 accept"]);
     mmb.good(&["del", "3"]);
     mmb.good(&["set", "poll", "adaptive"]);
-    let expected = "# not for guests\ndisable wan\n# web\n\n# and mail\nadd id 1 tcp-dport 8080 accept # both\nadd id 2 tcp-dport 25 drop\n# the end\n";
+    let expected = "\n# not for guests\ndisable wan\n\n# web\n\n# and mail\nadd id 1 tcp-dport 8080 accept # both\nadd id 2 tcp-dport 25 drop\n# the end\n";
     assert_eq!(mmb.good(&["save", "-"]), expected);
     mmb.good(&["rollback", "2"]);
     assert_eq!(mmb.good(&["save", "-"]), saved, "versions have them too");

@@ -23,7 +23,7 @@ pub struct PolicyNotes {
 /// What a file says beside the meaning of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineNote {
-    /// The lines of comments above it, without the last line break; empty lines between them stay.
+    /// The lines of comments above it, without the last line break; empty lines around them stay.
     pub above: String,
     /// The comment behind it, with its `#`.
     pub behind: String,

@@ -2,7 +2,8 @@
 //!
 //! Versions are kept in [`Segment`]s, the last of which is open: it gets the differences to come, until a whole policy takes no more
 //! bytes than they do. The oldest segments are deleted when there are more versions or bytes than the limits allow. Without a
-//! directory everything is in memory, and the first version is written when there is a second one.
+//! directory everything is in memory, and the first version is written when there is a second one. Of the versions that could not be
+//! written, the last ones stay in memory.
 
 use super::entry::{Entry, EntryContent, HistoryError};
 use super::mark;
@@ -25,6 +26,9 @@ const OTHER_FILES: [&str; 2] = [LOCK, mark::FILE];
 
 /// Bytes of differences that a segment has at least, before it is closed.
 const FEW_BYTES: u64 = 1 << 20;
+
+/// Versions that stay in memory because they could not be written. They share what is the same with the policy in force.
+const MOST_UNWRITTEN: usize = 4;
 
 /// The pause after a write has failed.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -56,13 +60,30 @@ pub(super) struct Archive {
     /// The last segment takes differences.
     is_open: bool,
     /// The first version, until it is written.
-    base: Option<(EntryHeader, Arc<Policy>)>,
+    base: Option<KeptVersion>,
+    /// The last versions that could not be written, the oldest first.
+    unwritten: VecDeque<KeptVersion>,
     entries: VecDeque<EntryHeader>,
     names: UserNames,
     /// No whole policy of so many rules is written before this time: the last one could not be.
     failed: Option<(Instant, usize)>,
     /// Messages about what could not be read or written.
     notes: Vec<String>,
+}
+
+/// A version in memory.
+#[derive(Clone, Debug)]
+struct KeptVersion {
+    header: EntryHeader,
+    policy: Arc<Policy>,
+}
+
+/// What is to be written behind the last segment.
+#[derive(Debug, Default)]
+struct PendingText {
+    text: Vec<u8>,
+    /// The versions in it.
+    versions: Vec<KeptVersion>,
 }
 
 impl Archive {
@@ -73,6 +94,7 @@ impl Archive {
             segments: VecDeque::new(),
             is_open: false,
             base: None,
+            unwritten: VecDeque::new(),
             entries: VecDeque::new(),
             names: UserNames::default(),
             failed: None,
@@ -162,25 +184,25 @@ impl Archive {
     /// Adds entries, in the order in which they happened. Returns their headers.
     pub(super) fn append(&mut self, entries: Vec<Entry>) -> Vec<EntryHeader> {
         let mut headers = Vec::with_capacity(entries.len());
-        let mut text = Vec::new();
+        let mut pending = PendingText::default();
         for entry in entries {
             let mut header = EntryHeader::new(&entry, &mut self.names);
-            self.add(&mut header, entry.content, &mut text);
+            self.add(&mut header, entry.content, &mut pending);
             self.entries.push_back(header.clone());
             headers.push(header);
         }
-        self.write_text(&mut text);
+        self.write_pending(&mut pending);
         self.prune();
         self.forget_entries();
         headers
     }
 
-    fn add(&mut self, header: &mut EntryHeader, content: EntryContent, text: &mut Vec<u8>) {
+    fn add(&mut self, header: &mut EntryHeader, content: EntryContent, pending: &mut PendingText) {
         match content {
             EntryContent::None => {}
             EntryContent::Start(policy) if self.directory.is_none() => {
                 header.content = Some(RecordContent::Whole);
-                self.base = Some((header.clone(), policy));
+                self.base = Some(KeptVersion { header: header.clone(), policy });
                 return;
             }
             EntryContent::Start(policy) => {
@@ -188,40 +210,43 @@ impl Archive {
                 if newest.is_some_and(|newest| newest.size.digest == digest(whole(&policy))) {
                     header.content = Some(RecordContent::Same);
                 } else {
-                    return self.begin_segment(header, &policy, text);
+                    return self.begin_segment(header, policy, pending);
                 }
             }
             EntryContent::Merged => header.content = Some(RecordContent::Merged),
             EntryContent::Change(before, after) => {
                 (header.added, header.removed) = counts(&before, &after);
-                self.write_base(text);
+                self.write_base(pending);
                 let mut lines = String::new();
-                let most = self.most_behind(text.len());
+                let most = self.most_behind(pending.text.len());
                 if !self.is_open || !difference(&before, &after, most, &mut lines) {
-                    return self.begin_segment(header, &after, text);
+                    return self.begin_segment(header, after, pending);
                 }
                 header.content = Some(RecordContent::Difference);
                 // A vector takes everything.
-                let _ = header.write(text);
-                text.extend_from_slice(lines.as_bytes());
-                if let Some(newest) = self.segments.back_mut() {
-                    newest.versions += 1;
-                }
+                let _ = header.write(&mut pending.text);
+                pending.text.extend_from_slice(lines.as_bytes());
+                pending.versions.push(KeptVersion { header: header.clone(), policy: after });
                 return;
             }
         }
         if self.is_open {
-            let _ = header.write(text);
+            let _ = header.write(&mut pending.text);
         }
     }
 
     /// Writes the first version, if it was not written yet.
-    fn write_base(&mut self, text: &mut Vec<u8>) {
-        let Some((mut base, policy)) = self.base.take() else { return };
-        self.begin_segment(&mut base, &policy, text);
-        let listed = self.entries.iter_mut().find(|entry| entry.version == base.version);
+    fn write_base(&mut self, pending: &mut PendingText) {
+        let Some(KeptVersion { header: mut base, policy }) = self.base.take() else { return };
+        self.begin_segment(&mut base, policy, pending);
+        self.list_again(&base);
+    }
+
+    /// Replaces a listed entry, whose content is another one than was thought.
+    fn list_again(&mut self, header: &EntryHeader) {
+        let listed = self.entries.iter_mut().find(|entry| entry.version == header.version);
         if let Some(listed) = listed {
-            *listed = base;
+            *listed = header.clone();
         }
     }
 
@@ -233,25 +258,22 @@ impl Archive {
     }
 
     /// Begins a segment with a version.
-    fn begin_segment(&mut self, header: &mut EntryHeader, policy: &Policy, text: &mut Vec<u8>) {
-        self.write_text(text);
+    fn begin_segment(&mut self, header: &mut EntryHeader, policy: Arc<Policy>, pending: &mut PendingText) {
+        self.write_pending(pending);
         self.is_open = false;
         let rules = policy.rules.len();
         let is_paused =
             self.failed.is_some_and(|(until, failed)| Instant::now() < until && rules >= failed / 10 * 9);
         header.content = Some(RecordContent::Whole);
-        let Some(first) = header.version.filter(|_| !is_paused) else {
-            header.content = Some(RecordContent::Lost);
-            return;
-        };
-        match Segment::create(self.directory.as_deref(), first, header, whole(policy), self.limits.bytes) {
+        let Some(first) = header.version.filter(|_| !is_paused) else { return self.lose(header, policy) };
+        match Segment::create(self.directory.as_deref(), first, header, whole(&policy), self.limits.bytes) {
             Ok(segment) => {
                 self.segments.push_back(segment);
                 (self.is_open, self.failed) = (true, None);
             }
             Err(error) => {
-                header.content = Some(RecordContent::Lost);
-                self.notes.push(format!("version {first} of the policy is not kept: {error}"));
+                self.lose(header, policy);
+                self.notes.push(format!("version {first} of the policy is not written: {error}"));
                 // A policy that is too large stays so.
                 let pause = if error.kind() == io::ErrorKind::FileTooLarge { PAUSE * 360 } else { PAUSE };
                 self.failed = Some((Instant::now() + pause, rules));
@@ -259,14 +281,27 @@ impl Archive {
         }
     }
 
+    /// Keeps a version in memory that could not be written, in the place of the oldest such one.
+    fn lose(&mut self, header: &mut EntryHeader, policy: Arc<Policy>) {
+        header.content = Some(RecordContent::Lost);
+        self.unwritten.push_back(KeptVersion { header: header.clone(), policy });
+        let extra = self.unwritten.len().saturating_sub(MOST_UNWRITTEN);
+        self.unwritten.drain(..extra);
+    }
+
     /// Writes differences behind the last segment.
-    fn write_text(&mut self, text: &mut Vec<u8>) {
-        let written = std::mem::take(text);
-        let Some(newest) = self.segments.back_mut().filter(|_| !written.is_empty()) else { return };
-        if let Err(error) = newest.append(&written) {
-            // What of it was written is left out by readers.
-            self.is_open = false;
-            self.notes.push(format!("changes of the policy are not kept: {}: {error}", newest.name()));
+    fn write_pending(&mut self, pending: &mut PendingText) {
+        let PendingText { text, versions } = std::mem::take(pending);
+        let Some(newest) = self.segments.back_mut().filter(|_| !text.is_empty()) else { return };
+        let Err(error) = newest.append(&text) else {
+            newest.versions += versions.len() as u64;
+            return;
+        };
+        self.is_open = false;
+        self.notes.push(format!("changes of the policy are not written: {}: {error}", newest.name()));
+        for KeptVersion { mut header, policy } in versions {
+            self.lose(&mut header, policy);
+            self.list_again(&header);
         }
     }
 
@@ -297,28 +332,37 @@ impl Archive {
     /// The entries, the oldest first, and whether the policy of each can be restored.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&EntryHeader, bool)> {
         let oldest = self.segments.front().map_or(u64::MAX, |segment| segment.first);
-        let has_base = self.base.is_some();
         self.entries.iter().map(move |header| {
-            let is_kept = header.content.is_some_and(RecordContent::is_whole_version);
-            let is_stored = header.version.is_some_and(|version| version >= oldest);
-            (header, is_kept && (is_stored || has_base))
+            let is_kept = header.version.is_some_and(|version| {
+                let is_written = header.content.is_some_and(RecordContent::is_whole_version);
+                (is_written && version >= oldest) || self.in_memory_version(version).is_some()
+            });
+            (header, is_kept)
         })
+    }
+
+    /// A version that is in memory because it is not written yet, or could not be.
+    fn in_memory_version(&self, version: u64) -> Option<&KeptVersion> {
+        self.base.iter().chain(&self.unwritten).find(|kept| kept.header.version == Some(version))
     }
 
     /// The policy of a version.
     pub(super) fn policy(&self, version: u64) -> Result<Policy, HistoryError> {
         let now_ms = unix_ms(SystemTime::now());
-        if let Some((header, policy)) =
-            self.base.as_ref().filter(|(header, _)| header.version == Some(version))
-        {
+        if let Some(KeptVersion { header, policy }) = self.in_memory_version(version) {
             let mut policy = Policy::clone(policy);
             let passed_ms = header.unix_ms().map_or(0, |at_ms| now_ms.saturating_sub(at_ms));
             policy.now_ms = policy.now_ms.saturating_add(passed_ms);
             policy.expire(policy.now_ms);
             return Ok(policy);
         }
-        let unknown = HistoryError::NotKept(version);
-        let segment = self.segments.iter().rev().find(|segment| segment.first <= version).ok_or(unknown)?;
+        let unknown = || HistoryError::NotKept(version);
+        let listed = self.entries.iter().find(|header| header.version == Some(version));
+        if listed.is_some_and(|header| !header.content.is_some_and(RecordContent::is_whole_version)) {
+            return Err(unknown());
+        }
+        let segment = self.segments.iter().rev().find(|segment| segment.first <= version);
+        let segment = segment.ok_or_else(unknown)?;
         let (mut policy, mut at, mut content, mut fault) = (Policy::default(), 0, None, None);
         let read = segment.read(&mut |line| {
             let done = match EntryHeader::read(line) {
@@ -354,7 +398,7 @@ impl Archive {
                 policy.now_ms = now_ms;
                 Ok(policy)
             }
-            (None, _) => Err(HistoryError::NotKept(version)),
+            (None, _) => Err(unknown()),
         }
     }
 
@@ -367,4 +411,68 @@ impl Archive {
 /// Whether an entry has made a version that differs from the one before it.
 fn is_new(header: &EntryHeader) -> bool {
     matches!(header.content, Some(RecordContent::Whole | RecordContent::Difference))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::author::Author;
+    use crate::history::entry::EntryAction;
+    use mmb_language::parse_policy;
+
+    /// A version with so many rules.
+    fn version(version: u64) -> Arc<Policy> {
+        let lines: String = (0..version).map(|port| format!("add tcp-dport {port} drop\n")).collect();
+        Arc::new(parse_policy(&lines).expect("a policy").0)
+    }
+
+    fn append(archive: &mut Archive, number: u64) {
+        let content = match number {
+            1 => EntryContent::Start(version(1)),
+            _ => EntryContent::Change(version(number - 1), version(number)),
+        };
+        let entry = Entry::new(Author::default(), EntryAction::Change, String::new());
+        archive.append(vec![Entry { version: Some(number), content, ..entry }]);
+    }
+
+    #[test]
+    fn the_last_versions_that_the_disk_refuses_stay_in_memory() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, elsewhere) = (directory.path().join("history"), directory.path().join("elsewhere"));
+        fs::create_dir(&path).expect("is made");
+        let (mut archive, _) = Archive::open(&path, HistoryLimits::DIRECTORY).expect("opens");
+        (1..=2).for_each(|number| append(&mut archive, number));
+        fs::rename(&path, &elsewhere).expect("is moved");
+        (3..=8).for_each(|number| append(&mut archive, number));
+        fs::rename(&elsewhere, &path).expect("is moved");
+
+        let kept: Vec<_> = archive.entries().filter(|(_, is_kept)| *is_kept).collect();
+        let kept: Vec<_> = kept.iter().filter_map(|(header, _)| header.version).collect();
+        assert_eq!(kept, [1, 2, 5, 6, 7, 8]);
+        for number in kept {
+            assert_eq!(archive.policy(number).expect("is kept"), *version(number), "{number}");
+        }
+        for number in [3, 4, 9] {
+            let error = archive.policy(number).expect_err("is not kept");
+            assert!(matches!(error, HistoryError::NotKept(lost) if lost == number), "{error}");
+        }
+        assert_eq!(archive.take_notes().len(), 2, "the pause tells nothing more");
+        // When the disk takes versions again, they are written.
+        archive.failed = None;
+        append(&mut archive, 9);
+        let (again, last) = Archive::open(&path, HistoryLimits::DIRECTORY).expect("opens");
+        assert_eq!((last, again.policy(9).expect("is kept").rules.len()), (9, 9));
+    }
+
+    #[test]
+    fn a_part_of_a_change_that_the_disk_refused_breaks_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (mut archive, _) = Archive::open(directory.path(), HistoryLimits::DIRECTORY).expect("opens");
+        append(&mut archive, 1);
+        let file = fs::read_dir(directory.path()).expect("reads").next().expect("a file").expect("reads");
+        let mut content = fs::read(file.path()).expect("reads");
+        content.extend_from_within(..20);
+        fs::write(file.path(), content).expect("writes");
+        assert_eq!(archive.policy(1).expect("is kept").rules.len(), 1);
+    }
 }

@@ -7,7 +7,6 @@ use mmb_language::Print;
 use mmb_policy::Policy;
 use mmb_policy::sets::NamedSet;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -85,18 +84,9 @@ pub(super) fn is_same(one: &Policy, other: &Policy) -> bool {
 
 /// Whether the sets of two policies have the same elements. When they expire does not count: the times of a file begin when it is read.
 fn same_elements(one: &Policy, other: &Policy) -> bool {
-    let elements = |set: &NamedSet| {
-        let mut elements = BTreeSet::new();
-        // Nothing stops it.
-        let _ = set.each(|element, _| {
-            elements.insert(element.to_string());
-            Ok::<(), std::convert::Infallible>(())
-        });
-        elements
-    };
     let same = |name: &String, set: &NamedSet| {
         let other = other.sets.get(name);
-        other.is_some_and(|other| set.len() == other.len() && elements(set) == elements(other))
+        other.is_some_and(|other| set.len() == other.len() && NamedSet::diff(set, other).0.is_empty())
     };
     one.sets.len() == other.sets.len() && one.sets.iter().all(|(name, set)| same(name, set))
 }

@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -118,7 +118,7 @@ impl Segment {
                 let mut file = OpenOptions::new().append(true).open(path)?;
                 let written = file.write_all(&member).and_then(|()| file.sync_data());
                 if let Err(error) = written {
-                    // A part of a member would break what is behind it. If that fails too, reading stops there with an error.
+                    // A part of a member would break what is behind it. If that fails too, the next run reads up to there.
                     let _ = file.set_len(self.stored);
                     return Err(error);
                 }
@@ -136,7 +136,11 @@ impl Segment {
     pub(crate) fn read(&self, take: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
         match &self.storage {
             Storage::Memory(memory) => read_lines(&memory[..], take),
-            Storage::File(path) => read_lines(BufReader::new(File::open(path)?), take),
+            Storage::File(path) => {
+                // What is behind was not written to its end.
+                let written = File::open(path)?.take(self.stored);
+                read_lines(BufReader::new(written), take)
+            }
         }
     }
 

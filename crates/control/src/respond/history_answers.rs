@@ -6,16 +6,16 @@ use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, S
 use crate::convert;
 use crate::history::entry::EntryAction;
 use crate::history::record::EntryHeader;
-use mmb_language::{Command, Deletion, with_id};
-use mmb_policy::{PatternList, Policy, RuleChange, RuleStore};
+use mmb_language::{Command, Deletion, SetText, set_lines, with_id};
+use mmb_policy::{ElementList, NamedSet, PatternList, Policy, RuleChange, RuleStore};
 use mmb_protocol::answer::{
     Answer, AnswerEnd, DiffVersions, DifferenceLine, DifferenceSign, ErrorLine, HistoryLine, UnconfirmedLine,
 };
 use mmb_protocol::request::ConnectionFate;
+use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
 
-/// The most elements of a set that is shown whole in a difference.
+/// The most elements of a set that is shown whole in a difference, and the most elements of a larger one that are shown because they differ.
 const MOST_ELEMENTS: usize = 100;
 
 impl Responder<'_> {
@@ -41,13 +41,15 @@ impl Responder<'_> {
     pub(super) fn difference(&mut self, from: Option<u64>, to: Option<u64>) -> io::Result<AnswerResult> {
         let (history, in_force, policy) = {
             let daemon = self.daemon();
-            (daemon.history(), daemon.version(), Arc::clone(daemon.policy()))
+            // Elements are shown with the time that they have left now.
+            let mut policy = Policy::clone(daemon.policy());
+            policy.now_ms = daemon.now_ms();
+            (daemon.history(), daemon.version(), policy)
         };
         let from = from.unwrap_or(in_force.saturating_sub(1));
         let versions = DiffVersions { from, to: to.unwrap_or(in_force) };
-        let after =
-            if versions.to == in_force { Ok(policy) } else { history.policy(versions.to).map(Arc::new) };
-        let before = history.policy(versions.from).map(Arc::new);
+        let after = if versions.to == in_force { Ok(policy) } else { history.policy(versions.to) };
+        let before = history.policy(versions.from);
         let (before, after) = match (before, after) {
             (Ok(before), Ok(after)) => (before, after),
             (Err(error), _) | (_, Err(error)) => return Ok(Err(error.to_string())),
@@ -233,15 +235,7 @@ fn differences<'p>(
     };
     let ports = changed(before.ports.keys().chain(after.ports.keys()), (before, after), switch);
     let lists = changed(before.lists.keys().chain(after.lists.keys()), (before, after), list);
-    let set = |policy: &Policy, name: &String| {
-        let set = policy.sets.get(name)?;
-        let line = match &mmb_language::set_lines(name, set, policy.now_ms)[..] {
-            [line] if set.len() <= MOST_ELEMENTS => line.clone(),
-            _ => format!("set {name} {{…}} # {} elements", set.len()),
-        };
-        Some(line)
-    };
-    let sets = changed(before.sets.keys().chain(after.sets.keys()), (before, after), set);
+    let sets = changed_sets(before, after);
     let rules = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| {
         let (sign, rule) = match change {
             RuleChange::Added(rule) => (Added, rule),
@@ -258,7 +252,7 @@ fn changed<'p>(
     (before, after): (&Policy, &Policy),
     line: impl Fn(&Policy, &String) -> Option<String>,
 ) -> Vec<(DifferenceSign, String)> {
-    let names: std::collections::BTreeSet<&String> = names.collect();
+    let names: BTreeSet<&String> = names.collect();
     let mut lines = Vec::new();
     for name in names {
         let (old, new) = (line(before, name), line(after, name));
@@ -268,4 +262,45 @@ fn changed<'p>(
         }
     }
     lines
+}
+
+/// The lines of sets that have other elements: whole sets if they are small, otherwise the elements that differ if they are few. Other times do not
+/// count, since versions have clocks of their own.
+fn changed_sets(before: &Policy, after: &Policy) -> Vec<(DifferenceSign, String)> {
+    use DifferenceSign::{Added, Removed};
+    let is_small = |set: &NamedSet| set.len() <= MOST_ELEMENTS;
+    let whole = |name: &str, set: &NamedSet, now_ms: u64| match &set_lines(name, set, now_ms)[..] {
+        [line] if is_small(set) => line.clone(),
+        _ => format!("set {name} {{…}} # {} elements", set.len()),
+    };
+    let names: BTreeSet<&String> = before.sets.keys().chain(after.sets.keys()).collect();
+    let mut lines = Vec::new();
+    for name in names {
+        let (old, new) = (before.sets.get(name), after.sets.get(name));
+        if let (Some(old), Some(new)) = (old, new) {
+            let (gone, added) = (NamedSet::diff(old, new).0, NamedSet::diff(new, old).0);
+            if gone.is_empty() && added.is_empty() {
+                continue;
+            }
+            if !(is_small(old) && is_small(new)) && gone.len() + added.len() <= MOST_ELEMENTS {
+                let some = [(Removed, gone, before.now_ms), (Added, added, after.now_ms)];
+                let some = some.into_iter().filter(|(_, list, _)| !list.is_empty());
+                lines.extend(some.map(|(sign, list, now_ms)| (sign, some_elements(name, &list, now_ms))));
+                continue;
+            }
+        }
+        lines.extend(old.map(|old| (Removed, whole(name, old, before.now_ms))));
+        lines.extend(new.map(|new| (Added, whole(name, new, after.now_ms))));
+    }
+    lines
+}
+
+/// Elements that a set has among others.
+fn some_elements(name: &str, list: &ElementList, now_ms: u64) -> String {
+    let mut texts = Vec::new();
+    let Ok(()) = list.each(|element, expires_ms| {
+        texts.push(SetText { element, expires_ms, now_ms }.to_string());
+        Ok::<(), std::convert::Infallible>(())
+    });
+    format!("set {name} += {{{}}}", texts.join(", "))
 }

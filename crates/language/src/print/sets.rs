@@ -2,7 +2,6 @@
 
 use crate::element::{TIMEOUT, Timeout};
 use mmb_policy::sets::{ElementList, NEVER, NamedSet, SetOperation};
-use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Result, Write as _};
 
 /// Elements of one line: a set of a million is some hundred lines.
@@ -39,30 +38,19 @@ pub fn set_lines(name: &str, set: &NamedSet, now_ms: u64) -> Vec<String> {
 
 /// The commands that turn one set into another one, without line ends.
 pub fn set_difference(name: &str, before: &NamedSet, after: &NamedSet, now_ms: u64) -> Vec<String> {
-    let elements = |set: &NamedSet| {
-        let mut elements = BTreeMap::new();
-        // Nothing stops it.
-        let _ = set.each(|element, expires_ms| {
-            elements.insert(element.to_string(), expires_ms);
-            Ok::<(), std::convert::Infallible>(())
+    let (gone, new) = NamedSet::diff(before, after);
+    let mut lines = Vec::new();
+    for (sign, list) in [("-= ", gone), ("+= ", new)].into_iter().filter(|(_, list)| !list.is_empty()) {
+        let mut of_list = SetLines::new(name, sign);
+        let each = list.each(|element, expires_ms| match sign {
+            "-= " => of_list.add(element),
+            _ => of_list.add(&SetText { element, expires_ms, now_ms }),
         });
-        elements
-    };
-    let (before, after) = (elements(before), elements(after));
-    let gone = before.keys().filter(|element| !after.contains_key(*element));
-    let new = after.iter().filter(|(element, expires_ms)| before.get(*element) != Some(expires_ms));
-    let new = new.map(|(element, expires_ms)| SetText { element, expires_ms: *expires_ms, now_ms });
-    let lines = |sign, texts: &mut dyn Iterator<Item = String>| {
-        let mut texts = texts.peekable();
-        let is_empty = texts.peek().is_none();
-        let mut lines = SetLines::new(name, sign);
         // Writing to a string does not fail.
-        let _ = texts.try_for_each(|text| lines.add(&text));
-        if is_empty { Vec::new() } else { lines.end() }
-    };
-    let mut all = lines("-= ", &mut gone.cloned());
-    all.extend(lines("+= ", &mut new.map(|text| text.to_string())));
-    all
+        debug_assert!(each.is_ok());
+        lines.append(&mut of_list.end());
+    }
+    lines
 }
 
 /// Commands about a set while elements are added to them.

@@ -5,6 +5,7 @@
 
 use super::element::{Element, NEVER, Number};
 use super::intervals::IntervalIndex;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// The most elements of a chunk.
@@ -57,6 +58,11 @@ impl<N: Number> Elements<N> {
     /// The elements in order.
     pub fn iter(&self) -> impl Iterator<Item = Element<N>> + '_ {
         self.chunks.iter().flat_map(|chunk| chunk.elements.iter().copied())
+    }
+
+    /// What leads from one set to another one, in order. Chunks that both share are passed over.
+    pub(super) fn changes<'a>(before: &'a Elements<N>, after: &'a Elements<N>) -> Changes<'a, N> {
+        Changes { before: Cursor::new(before), after: Cursor::new(after) }
     }
 
     /// The time at which the first element expires.
@@ -221,15 +227,96 @@ impl<N: Number> Elements<N> {
 }
 
 impl<N: Number> PartialEq for Elements<N> {
-    /// Compares the elements. Chunks that both share are passed over where they begin alike.
     fn eq(&self, other: &Elements<N>) -> bool {
-        let same_chunks = self.chunks.len() == other.chunks.len()
-            && self.chunks.iter().zip(&other.chunks).all(|(ours, theirs)| Arc::ptr_eq(ours, theirs));
-        self.len == other.len && (same_chunks || self.iter().eq(other.iter()))
+        self.len == other.len && Elements::changes(self, other).next().is_none()
     }
 }
 
 impl<N: Number> Eq for Elements<N> {}
+
+/// A step from one set to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ElementChange<N> {
+    Removed(Element<N>),
+    /// It is new, or expires at this time now.
+    Added(Element<N>),
+}
+
+/// The steps from one set to another one.
+pub(super) struct Changes<'a, N> {
+    before: Cursor<'a, N>,
+    after: Cursor<'a, N>,
+}
+
+impl<N: Number> Iterator for Changes<'_, N> {
+    type Item = ElementChange<N>;
+
+    fn next(&mut self) -> Option<ElementChange<N>> {
+        loop {
+            if self.before.is_at_same_chunk(&self.after) {
+                self.before.pass_chunk();
+                self.after.pass_chunk();
+                continue;
+            }
+            let (old, new) = (self.before.element(), self.after.element());
+            let ends = |element: Element<N>| (element.first, element.last);
+            let order = match (old, new) {
+                (None, None) => return None,
+                (Some(old), Some(new)) => ends(old).cmp(&ends(new)),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+            };
+            if order.is_le() {
+                self.before.pass_element();
+            }
+            if order.is_ge() {
+                self.after.pass_element();
+            }
+            match order {
+                Ordering::Less => return old.map(ElementChange::Removed),
+                Ordering::Equal if old == new => {}
+                Ordering::Equal | Ordering::Greater => return new.map(ElementChange::Added),
+            }
+        }
+    }
+}
+
+/// A place among the elements.
+struct Cursor<'a, N> {
+    /// The chunk that it is in, and those behind.
+    chunks: &'a [Arc<Chunk<N>>],
+    /// The place in the first of them.
+    at: usize,
+}
+
+impl<'a, N: Number> Cursor<'a, N> {
+    fn new(elements: &'a Elements<N>) -> Cursor<'a, N> {
+        Cursor { chunks: &elements.chunks, at: 0 }
+    }
+
+    /// Whether both are at the beginning of the same chunk in memory.
+    fn is_at_same_chunk(&self, other: &Cursor<'_, N>) -> bool {
+        let is_same = |ours: &Arc<Chunk<N>>, theirs| Arc::ptr_eq(ours, theirs);
+        let chunks = self.chunks.first().zip(other.chunks.first());
+        self.at == other.at && chunks.is_some_and(|(ours, theirs)| is_same(ours, theirs))
+    }
+
+    fn element(&self) -> Option<Element<N>> {
+        self.chunks.first().map(|chunk| chunk.elements[self.at])
+    }
+
+    fn pass_element(&mut self) {
+        self.at += 1;
+        if self.chunks.first().is_some_and(|chunk| chunk.elements.len() == self.at) {
+            self.pass_chunk();
+        }
+    }
+
+    fn pass_chunk(&mut self) {
+        self.chunks = self.chunks.get(1..).unwrap_or_default();
+        self.at = 0;
+    }
+}
 
 impl<N: Number> Chunk<N> {
     fn new(elements: Vec<Element<N>>) -> Chunk<N> {
@@ -313,7 +400,15 @@ mod tests {
                     prop_assert_eq!(elements.index().contains(n), has, "{}", n);
                 }
                 // What was handed out before does not change.
-                prop_assert!(before.iter().eq(listed.into_iter()));
+                prop_assert!(before.iter().eq(listed.iter().copied()));
+                let now: Vec<_> = elements.iter().collect();
+                let gone = listed.iter().filter(|one| !model.contains_key(&(one.first, one.last)));
+                let gone = gone.map(|one| ElementChange::Removed(*one));
+                let new = now.iter().filter(|one| !listed.contains(one)).map(|one| ElementChange::Added(*one));
+                let mut changes: Vec<_> = Elements::changes(&before, &elements).collect();
+                prop_assert_eq!(before == elements, changes.is_empty());
+                changes.sort_by_key(|change| matches!(change, ElementChange::Added(_)));
+                prop_assert_eq!(changes, gone.chain(new).collect::<Vec<_>>());
             }
         }
     }
@@ -329,6 +424,8 @@ mod tests {
         let shared =
             elements.chunks.iter().filter(|chunk| before.chunks.iter().any(|old| Arc::ptr_eq(chunk, old)));
         assert_eq!(shared.count(), before.chunks.len() - 1);
+        let changes: Vec<_> = Elements::changes(&before, &elements).collect();
+        assert_eq!(changes, [ElementChange::Added(Element::of(8 * 500 + 2, 8 * 501))]);
         elements.remove(&[(8 * 500 + 2, 8 * 501)]);
         assert!(elements == before && elements.index().iter().eq(before.index().iter()));
         elements.restart_clock(0, 5);

@@ -11,6 +11,7 @@ mod elements;
 mod intervals;
 
 pub use element::{Element, NEVER, Number};
+use elements::ElementChange;
 pub use elements::Elements;
 pub use intervals::IntervalIndex;
 
@@ -44,7 +45,7 @@ impl ElementKind {
     }
 }
 
-/// Elements of all kinds, as a command names them: without times, or with timeouts in place of them.
+/// Elements of all kinds: as a command names them, with timeouts in place of times, or of a difference of sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElementList {
     /// IPv4 addresses.
@@ -282,6 +283,23 @@ impl NamedSet {
         self.ip4.restart_clock(before_ms, now_ms);
         self.ip6.restart_clock(before_ms, now_ms);
         self.numbers.restart_clock(before_ms, now_ms);
+    }
+
+    /// The elements that are gone, and those that are new or expire at another time, with these times. What the sets share in memory takes no time.
+    pub fn diff(before: &NamedSet, after: &NamedSet) -> (ElementList, ElementList) {
+        fn diff<N: Number>(before: &Elements<N>, after: &Elements<N>) -> (Vec<Element<N>>, Vec<Element<N>>) {
+            let (mut removed, mut added) = (Vec::new(), Vec::new());
+            Elements::changes(before, after).for_each(|change| match change {
+                ElementChange::Removed(element) => removed.push(element),
+                ElementChange::Added(element) => added.push(element),
+            });
+            (removed, added)
+        }
+        let ip4 = diff(&before.ip4, &after.ip4);
+        let ip6 = diff(&before.ip6, &after.ip6);
+        let numbers = diff(&before.numbers, &after.numbers);
+        let removed = ElementList { ip4: ip4.0, ip6: ip6.0, numbers: numbers.0 };
+        (removed, ElementList { ip4: ip4.1, ip6: ip6.1, numbers: numbers.1 })
     }
 
     /// Calls `each` with every element as text, and the time at which it expires.
