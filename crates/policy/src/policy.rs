@@ -352,7 +352,7 @@ impl Policy {
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Edit(_) => {
                 true
             }
-            Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => false,
+            Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) | Target::Limit(_) => false,
             Target::Alert(_) | Target::Close | Target::Digest => false,
         })
     }

@@ -54,6 +54,8 @@ pub enum Purpose {
     Claims = 14,
     /// Hash keys of a worker's flow cache.
     FlowCache = 15,
+    /// Hash keys of the tables of keys of limits.
+    LimitKeys = 16,
 }
 
 /// 256 secret bits for one purpose.

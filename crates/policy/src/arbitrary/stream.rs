@@ -28,7 +28,9 @@ pub(super) fn fit(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
         targets.retain(|target| !matches!(target, Target::Alert(_) | Target::Close | Target::Edit(_)));
         return;
     }
-    targets.retain(|target| !matches!(target, Target::Accept | Target::Reject(_) | Target::Log(_)));
+    targets.retain(|target| {
+        !matches!(target, Target::Accept | Target::Reject(_) | Target::Log(_) | Target::Limit(_))
+    });
     for target in targets.iter_mut().filter(|target| matches!(target, Target::Drop(_))) {
         *target = Target::Drop(DropRate::ALL);
     }
