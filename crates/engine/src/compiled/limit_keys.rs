@@ -9,6 +9,7 @@
 //! Workers share a table without locks. When two of them meet at one place, some units may be counted for the wrong key or not at all, once.
 
 use crate::rate::{RateCell, RateLimit, Ticks};
+use mmb_base::prefetch;
 use mmb_conn::{Tuple, TupleHasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -57,12 +58,28 @@ impl LimitKeys {
         keys.next_power_of_two() as usize / WAYS
     }
 
+    /// Prefetches what [`LimitKeys::take`] reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: &Tuple) {
+        let Bucket { keys, cells } = self.bucket(self.hash(key));
+        prefetch(keys);
+        prefetch(cells);
+    }
+
+    fn hash(&self, key: &Tuple) -> u64 {
+        self.hasher.hash(key).max(1)
+    }
+
+    fn bucket(&self, hash: u64) -> &Bucket {
+        // The number of buckets is a power of two.
+        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
     /// Takes units of a key if they fit.
     #[inline]
     pub(crate) fn take(&self, key: &Tuple, limit: &RateLimit, units: u64, now: Ticks) -> KeyOutcome {
-        let hash = self.hasher.hash(key).max(1);
-        // The number of buckets is a power of two.
-        let bucket = &self.buckets[hash as usize & (self.buckets.len() - 1)];
+        let hash = self.hash(key);
+        let bucket = self.bucket(hash);
         let place = bucket.keys.iter().position(|known| known.load(Relaxed) == hash);
         let (place, forgot) = match place {
             Some(place) => (place, false),

@@ -60,6 +60,14 @@ impl LimitRule {
         }
     }
 
+    /// Prefetches what [`LimitRule::take`] reads of a packet between these ends.
+    #[inline]
+    pub(crate) fn prefetch(&self, ends: impl FnOnce() -> Option<Tuple>) {
+        if let Taken::Each(key, keys) = &self.taken {
+            keys.prefetch(&key_of_ends(*key, ends()));
+        }
+    }
+
     /// Decides whether a packet is within the limit, and takes its units if it is. `ends` gives the addresses by which keys are told apart; packets
     /// without addresses are told apart from all others.
     #[inline]
@@ -78,16 +86,14 @@ impl LimitRule {
             Taken::Together(cell) => {
                 KeyOutcome { fits: cell.take_units(&self.rate, units, now), forgot: false }
             }
-            Taken::Each(key, keys) => {
-                let key = ends().map(|ends| key_of(*key, &ends)).unwrap_or_default();
-                keys.take(&key, &self.rate, units, now)
-            }
+            Taken::Each(key, keys) => keys.take(&key_of_ends(*key, ends()), &self.rate, units, now),
         }
     }
 }
 
-/// The key of a packet between these ends, as a tuple of which only an address counts.
-fn key_of(key: LimitKey, ends: &Tuple) -> Tuple {
+/// The key of a packet between these ends, if it has some, as a tuple of which only an address counts.
+fn key_of_ends(key: LimitKey, ends: Option<Tuple>) -> Tuple {
+    let Some(ends) = ends else { return Tuple::default() };
     let [source, destination] = ends.addresses;
     let address = if key.is_source() { source } else { destination };
     let ((ip4, ip6), family) = (key.prefixes(), ends.family);

@@ -1,5 +1,6 @@
 //! Asks the limits of rules about a packet.
 
+use super::state::Pipeline;
 use crate::compiled::{LimitedPacket, Snapshot};
 use crate::conntrack::{Conntrack, Ingress, addresses};
 use crate::rate::Ticks;
@@ -17,6 +18,28 @@ pub(super) struct PacketLimiter<'p> {
     /// The addresses of the first packet of its connection.
     first_ends: Option<Tuple>,
     not_applied: &'p mut NotAppliedCounts,
+}
+
+impl Pipeline {
+    /// Prefetches what the limits of the matched rules know of the packets' addresses. `tracked`: connections were looked up, and per-packet rules
+    /// apart from others.
+    pub(super) fn fetch_limits(&self, snapshot: &Snapshot, packets: &[Packet<'_>], tracked: bool) {
+        if snapshot.limit_rules == 0 {
+            return;
+        }
+        let of_all = std::iter::once(&self.scratch);
+        for scratch in
+            of_all.chain(snapshot.per_packet.as_ref().filter(|_| tracked).map(|_| &self.per_packet))
+        {
+            for at in scratch.matched().iter().map(|at| usize::from(*at)) {
+                let limits = |slot: &&RuleSlot| snapshot.actions.at(slot.index()).limits();
+                for &slot in scratch.slots(at).iter().filter(limits) {
+                    let ends = || addresses(packets[at].bytes(), &self.work.layouts[at], Ingress::ANYWHERE);
+                    snapshot.limit_rule(slot).into_iter().for_each(|rule| rule.prefetch(ends));
+                }
+            }
+        }
+    }
 }
 
 impl<'p> PacketLimiter<'p> {

@@ -275,6 +275,7 @@ impl Pipeline {
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.work.clear();
         self.fetch_rules(snapshot);
+        self.fetch_limits(snapshot, packets, false);
         let cells = &snapshot.cells[self.worker];
         for number in 0..self.scratch.matched().len() {
             let at = self.scratch.matched()[number];

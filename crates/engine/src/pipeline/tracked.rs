@@ -30,6 +30,7 @@ impl Pipeline {
     ) {
         self.work.clear();
         self.fetch_rules(snapshot);
+        self.fetch_limits(snapshot, packets, true);
         self.work.translations.extend_from_slice(&self.conntrack.quick().translations);
         self.work.streamed.extend(self.conntrack.quick_streams(verdicts));
         let others: ArrayVec<u8, VECTOR> =
