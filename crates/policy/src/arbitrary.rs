@@ -170,6 +170,7 @@ fn goes_with(target: &Target, others: &[Target]) -> bool {
         Target::Log(_) => !any(|t| matches!(t, Target::Log(_))),
         Target::Alert(_) => !any(|t| matches!(t, Target::Alert(_))),
         Target::Digest => !any(|t| matches!(t, Target::Digest)),
+        Target::Helper(_) => !any(|t| matches!(t, Target::Helper(_))),
         Target::Edit(_) => true,
     }
 }
@@ -315,7 +316,7 @@ impl Draw {
         of_stream: Option<&RuleOptions>,
     ) -> Option<Target> {
         match self.form % 10 {
-            5 if of_stream.is_some() => Some(self.stream_target()),
+            5 if of_stream.is_some() => Some(self.stream_target(witness.is_about(Implies::Tcp))),
             6 | 7 if of_stream.is_some_and(|options| options.edits) => Some(self.edit_target()),
             0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
             1 if self.negated => Some(self.reject(witness)),

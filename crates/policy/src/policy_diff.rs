@@ -218,7 +218,7 @@ fn key(target: &Target) -> Option<WriteKey> {
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => {
             Some(WriteKey::Options)
         }
-        Target::Edit(_) => Some(WriteKey::Stream),
+        Target::Edit(_) | Target::Helper(_) => Some(WriteKey::Stream),
         Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => None,
         Target::Alert(_) | Target::Close | Target::Digest => None,
     }

@@ -54,6 +54,8 @@ pub enum Purpose {
     Claims = 14,
     /// Hash keys of a worker's flow cache.
     FlowCache = 15,
+    /// Hash keys of the connections that a worker's helpers expect.
+    ExpectedConnections = 16,
 }
 
 /// 256 secret bits for one purpose.

@@ -240,7 +240,8 @@ impl RuleVerdictBits {
             Target::Reject(reject) => Some(RuleVerdictBits(FIRST_REJECT + number_of(*reject))),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
-            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
+            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => None,
+            Target::Edit(_) | Target::Helper(_) => None,
         });
         // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = verdicts.next_back().unwrap_or(RuleVerdictBits(0));

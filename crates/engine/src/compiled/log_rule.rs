@@ -45,6 +45,7 @@ impl LogRule {
             Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept => None,
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
             Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
+            Target::Helper(_) => None,
         })?;
         Some(LogRule {
             id: rule.id.unwrap_or(RuleId(0)),

@@ -67,7 +67,8 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
         | Target::Alert(_)
         | Target::Close
         | Target::Digest
-        | Target::Edit(_) => false,
+        | Target::Edit(_)
+        | Target::Helper(_) => false,
     }
 }
 
@@ -158,6 +159,7 @@ impl StatefulRule {
                 Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => {}
                 // Decided on the stream.
                 Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+                Target::Helper(_) => {}
             }
         }
         stateful.mapping.prepare();

@@ -50,6 +50,8 @@ pub(crate) enum Slot {
     OptionalText,
     /// One of these words, or nothing; each with its help. The text names it in errors.
     Choice(&'static str, &'static [(&'static str, &'static str)]),
+    /// One of these words; each with its help. The text names it in errors.
+    Name(&'static str, &'static [(&'static str, &'static str)]),
     /// Behind this word of the choice: one of these words or a number, or nothing; else nothing.
     Code { behind: &'static str, words: &'static [(&'static str, &'static str)] },
 }
@@ -79,7 +81,7 @@ pub(crate) struct TargetArguments<'t> {
     pub(crate) percentage: Option<ItemSyntax<'t>>,
     /// The text of [`Slot::OptionalText`].
     pub(crate) text: Option<(&'t [u8], TextSpan)>,
-    /// The word of [`Slot::Choice`].
+    /// The word of [`Slot::Choice`] or [`Slot::Name`].
     pub(crate) choice: Option<&'static str>,
     /// The word or number of [`Slot::Code`].
     pub(crate) code: Option<ItemSyntax<'t>>,
@@ -91,7 +93,9 @@ impl Slot {
         match self {
             Slot::Field(_) | Slot::Selection => true,
             Slot::Value | Slot::WeightedValue | Slot::OptionalValue => false,
-            Slot::Percentage | Slot::OptionalText | Slot::Choice(..) | Slot::Code { .. } => false,
+            Slot::Percentage | Slot::OptionalText | Slot::Choice(..) | Slot::Name(..) | Slot::Code { .. } => {
+                false
+            }
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::field::{FIELDS, Field, FieldId, FieldPlace};
 use crate::http::{HeaderName, Replacement, ReplacementPart};
 use crate::pattern::{PatternItem, Regex};
 use crate::rule::{
-    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Reject, Rule,
-    RuleId, ServerList, StreamEdit, Target, Test, Write,
+    Cond, DEFAULT_PRIO, DropRate, Equality, Helper, LbMethod, Match, NumberItem, NumberSet, Prio, Reject,
+    Rule, RuleId, ServerList, StreamEdit, Target, Test, Write,
 };
 
 const STATEFUL: u8 = 1;
@@ -80,6 +80,7 @@ const REJECT: u8 = 28;
 const REJECT_RST: u8 = 29;
 const REJECT_ICMP: u8 = 30;
 const REJECT_ICMP6: u8 = 31;
+const HELPER: u8 = 32;
 
 /// Parts of replacements.
 const PART_BYTES: u8 = 0;
@@ -262,6 +263,7 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
         }
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
+        Target::Helper(helper) => out.extend([HELPER, *helper as u8]),
         Target::Edit(edit) => {
             write_edit(edit, out);
             match edit {
@@ -332,6 +334,7 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
         Target::Alert(_) => out.push(ALERT),
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
+        Target::Helper(helper) => out.extend([HELPER, *helper as u8]),
         Target::Edit(edit) => write_edit(edit, out),
     }
 }
@@ -521,6 +524,7 @@ impl<'r> RecordReader<'r> {
             REJECT_RST => Target::Reject(Reject::TcpRst),
             REJECT_ICMP => Target::Reject(Reject::Icmp(self.byte())),
             REJECT_ICMP6 => Target::Reject(Reject::Icmp6(self.byte())),
+            HELPER => Target::Helper(Helper::ALL[usize::from(self.byte())]),
             form @ MASK..=ADD_BODY => Target::Edit(self.edit(form)),
             form => self.field_target(form),
         }
