@@ -186,7 +186,7 @@ fn a_retransmission_announces_nothing_again_and_says_the_same() {
     let offset = "USER anonymous\r\n".len() as u32;
     let command = port_command(end("10.0.0.5:40001"));
     let segment = frame([client(), server()], ACK, (101 + offset, 201), command.as_bytes());
-    let [first, again] = [(); 2].map(|()| site.leaving(B, &[segment.clone()]));
+    let [first, again] = [(); 2].map(|()| site.leaving(B, std::slice::from_ref(&segment)));
     assert_eq!((&first, first.len()), (&again, 1));
     assert_eq!(site.expected().made, 1);
     let told = site.say(&mut control, &command);
@@ -367,7 +367,7 @@ fn datagrams_are_no_commands() {
     let mut site = Site::new("add-stateful in a helper ftp");
     let udp = Udp { sport: 4000, dport: 21, payload: b"PO".to_vec(), ..Udp::default() };
     let datagram = Ip4::new(Upper::Udp(udp)).frame().bytes();
-    let done = site.pass(A, &[datagram.clone()]);
+    let done = site.pass(A, std::slice::from_ref(&datagram));
     assert_eq!(done, [(Verdict::Send(PortId(B)), datagram)]);
     assert!(site.engine.not_applied().is_empty());
 }
