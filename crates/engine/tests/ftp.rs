@@ -349,6 +349,34 @@ fn every_worker_takes_packets_to_the_right_one() {
 }
 
 #[test]
+fn a_data_connection_goes_on_behind_a_restart() {
+    // Two ports: that of the control connection, and that of the data connection.
+    let policy = "add-stateful id 1 in a ip-saddr 10.0.0.0/8 map ip-saddr 200.0.0.1 map tcp-sport 5000-5001 accept\n\
+                  add-stateful id 2 in a tcp-dport 21 helper ftp\nadd id 3 in b drop";
+    let mut site = Site::new(policy);
+    let mut control = control(&mut site);
+    let [listening, later] = [end("10.0.0.5:40001"), end("10.0.0.5:40002")];
+    let told = end_of_port(&site.say(&mut control, &port_command(listening)));
+    transfer(&mut site, data(), told, listening);
+    for workers in [1, 3] {
+        let (mut after, loaded, left_out) = site.moved(policy, workers);
+        assert_eq!((loaded, left_out), (2, 0));
+        let more = after.leaving(A, &[frame([data(), told], ACK, (7008, 9001), b"more")]);
+        assert_eq!((more[0].source, more[0].destination), (data(), listening));
+        let back = after.leaving(B, &[frame([listening, data()], ACK, (9001, 7012), b"")]);
+        assert_eq!((back[0].source, back[0].destination), (told, data()));
+        // Its outside port is its own still.
+        let other = frame([end("10.0.0.6:1234"), end("192.0.2.99:80")], SYN, (1, 0), b"");
+        let refused = after.pass(A, &[other]);
+        assert_eq!(refused[0].0, Verdict::Drop(DropReason::NatNoPort));
+        assert!(after.list().iter().all(|info| info.stream.is_none() || info.arrived.dport == 21));
+        // What the client says now is not understood from the beginning.
+        after.say(&mut control.clone(), &port_command(later));
+        assert_eq!(after.expected(), ExpectedCounts::default());
+    }
+}
+
+#[test]
 fn a_rule_that_goes_takes_its_helper_along() {
     let mut site = Site::new(NAT);
     let mut control = control(&mut site);

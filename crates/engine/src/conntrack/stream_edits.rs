@@ -161,7 +161,10 @@ impl Conntrack {
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let StreamPhase::Searched(search) = &mut followed[id].phase else { return };
+        let FollowedStream { phase: StreamPhase::Searched(search), searches, .. } = &mut followed[id] else {
+            return;
+        };
+        let searches = *searches;
         let control = ControlConnection {
             connections,
             shared: &state.shared,
@@ -169,7 +172,7 @@ impl Conntrack {
             worker: state.worker,
             now_ms: state.now_ms,
         };
-        let mut search = StreamSearch::new(rules, search, (tools, &state.cells), control);
+        let mut search = StreamSearch::new(rules, (search, searches), (tools, &state.cells), control);
         let released = table.release(stream, direction, state.now_ms, &mut search);
         let found = search.into_found();
         self.tell_found(snapshot, member, &found);

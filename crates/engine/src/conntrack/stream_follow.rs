@@ -181,11 +181,12 @@ impl Conntrack {
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let followed = &mut followed[id];
-        let FollowedStream { stream: Some(stream), phase: StreamPhase::Searched(search), .. } = followed
+        let FollowedStream { stream: Some(stream), phase: StreamPhase::Searched(search), searches, .. } =
+            followed
         else {
             return Ok(Outcome::PASS);
         };
-        let stream = *stream;
+        let (stream, searches) = (*stream, *searches);
         let rules = (snapshot, &snapshot.cells[state.worker], live);
         let control = ControlConnection {
             connections,
@@ -194,7 +195,7 @@ impl Conntrack {
             worker: state.worker,
             now_ms: state.now_ms,
         };
-        let mut search = StreamSearch::new(rules, search, (tools, &state.cells), control);
+        let mut search = StreamSearch::new(rules, (search, searches), (tools, &state.cells), control);
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
         let goes_on = matches!(outcome.verdict, StreamVerdict::Pass | StreamVerdict::Absorb);

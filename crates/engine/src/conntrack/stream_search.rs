@@ -41,6 +41,8 @@ pub(super) struct Decided {
 pub(super) struct StreamSearch<'s> {
     pub(super) rules: Rules<'s>,
     search: &'s mut SearchState,
+    /// Whether the bytes of each direction are searched.
+    searches: [bool; 2],
     pub(super) tools: &'s mut SearchTools,
     /// There was no memory for a search: the bytes must not go on.
     pub(super) has_no_room: bool,
@@ -87,7 +89,7 @@ pub(super) struct Rules<'s> {
 impl<'s> StreamSearch<'s> {
     pub(super) fn new(
         (snapshot, cells, live): (&'s Snapshot, &'s RuleCells, &'s [RuleSlot]),
-        search: &'s mut SearchState,
+        (search, searches): (&'s mut SearchState, [bool; 2]),
         (tools, counters): (&'s mut SearchTools, &'s WorkerCells),
         control: ControlConnection<'s>,
     ) -> StreamSearch<'s> {
@@ -95,6 +97,7 @@ impl<'s> StreamSearch<'s> {
         StreamSearch {
             rules,
             search,
+            searches,
             tools,
             has_no_room: false,
             has_edits_found: false,
@@ -181,7 +184,7 @@ impl<'s> StreamSearch<'s> {
         if direction == 0 && self.search.hello.is_some() {
             self.read_hello(in_order)?;
         }
-        if !self.search.wanted[direction] || self.tools.set.is_none() {
+        if !self.searches[direction] || self.tools.set.is_none() {
             return ControlFlow::Continue(());
         }
         if self.search.set != self.tools.set_number {

@@ -74,6 +74,8 @@ pub(super) struct FollowedStream {
     pub(super) stream: Option<StreamId>,
     pub(super) phase: StreamPhase,
     pub(super) digests: bool,
+    /// Whether the bytes of each direction are searched.
+    pub(super) searches: [bool; 2],
     /// What made packets need, of a stream with edits.
     pub(super) edited: Option<EditedId>,
 }
@@ -125,8 +127,6 @@ impl FollowedStream {
 /// Where the searches of a stream are.
 #[derive(Debug, Default)]
 pub(super) struct SearchState {
-    /// Whether the bytes of each direction are searched.
-    pub(super) wanted: [bool; 2],
     /// The set that `scans` are of, by its number.
     pub(super) set: u32,
     pub(super) scans: [Option<ScanState>; 2],
@@ -319,7 +319,7 @@ impl Streams {
         };
         let is_edited = stream.is_some_and(|stream| self.table.is_edited(stream));
         let edited = is_edited.then(|| self.edited.insert(EditedConnection::default()));
-        let mut search = SearchState { wanted: wanted.searches, ..SearchState::default() };
+        let mut search = SearchState::default();
         if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
@@ -330,9 +330,9 @@ impl Streams {
             search.helper = Some(self.tools.helpers.begin());
         }
         self.serials = self.serials.wrapping_add(1);
-        let (serial, digests) = (self.serials, wanted.digests);
+        let (serial, digests, searches) = (self.serials, wanted.digests, wanted.searches);
         let phase = end.map_or(StreamPhase::Searched(search), StreamPhase::Ended);
-        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests, edited });
+        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests, searches, edited });
         stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
         Ok(Some(StreamRef { id, serial, is_edited }))
     }

@@ -4,11 +4,11 @@
 
 use crate::host::{pass_among, policy};
 use mmb_engine::{
-    ConnectionInfo, Connections, Engine, ExpectedCounts, Forward, NoCycles, PortSpec, PortTable, Verdict,
-    Worker,
+    ConnectionInfo, Connections, Engine, ExpectedCounts, Forward, NoCycles, PortSpec, PortTable, SavedState,
+    StateWriter, Verdict, Worker,
 };
 use mmb_packet::PortId;
-use mmb_policy::ConnectionFilter;
+use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Ip6, Tcp, Upper};
 use std::net::{IpAddr, SocketAddr};
@@ -218,6 +218,26 @@ impl Site {
             });
             listed.map(|()| all).expect("the workers answer")
         })
+    }
+
+    /// A state of the connections, and what another middlebox loads of it: connections, and those that it leaves out.
+    pub(crate) fn moved(&mut self, policy: &str, workers: usize) -> (Site, u64, usize) {
+        let header = self.engine.state_header(1_700_000_000_000);
+        let state = self.ask(|connections| {
+            let mut state = Vec::new();
+            let mut writer = StateWriter::new(&mut state, &header).expect("memory takes it");
+            connections.save(&mut writer).expect("the workers answer");
+            writer.end(&[]).expect("memory takes it");
+            state
+        });
+        let mut other = Site::with_workers(policy, workers);
+        other.now_ms = self.now_ms;
+        let state = SavedState::read(&mut &state[..], 1000).expect("it is sound");
+        let rules = (1..10).map(|id| (RuleId(id), RuleId(id))).collect();
+        let map = other.engine.state_map(&state.header, 1_700_000_000_000, rules);
+        let mut left_out = 0;
+        let loaded = other.ask(|connections| connections.load(&state, || map, &mut |_| left_out += 1));
+        (other, loaded.expect("the workers answer").connections, left_out)
     }
 
     /// What became of expected connections, over all workers.
