@@ -53,6 +53,8 @@ pub struct Connection {
     pub arrivals: IngressPorts,
     /// Whether its source's count of connections includes it.
     pub is_counted: bool,
+    /// Whether another connection has announced it.
+    pub is_expected: bool,
     /// When it was created, in units of 16 ms, the lower 32 bits.
     pub(crate) created: u32,
     /// What it refers to.
@@ -78,6 +80,7 @@ impl Connection {
             bytes: [0; 2],
             arrivals: IngressPorts::default(),
             is_counted: false,
+            is_expected: false,
             created: (now_ms >> CREATED_SHIFT) as u32,
             ids: ResourceIds::default(),
             tracker,
@@ -96,6 +99,7 @@ impl Connection {
             packets: was.packets,
             bytes: was.bytes,
             arrivals: was.arrivals,
+            is_expected: was.is_expected,
             last_ms: (now_ms as u32).wrapping_sub(idle_ms as u32),
             created: ((now_ms >> CREATED_SHIFT) as u32).wrapping_sub((was.age_ms >> CREATED_SHIFT) as u32),
             ..Connection::new(now_ms, [forward, reply], was.state, was.tracker)
@@ -111,6 +115,7 @@ impl Connection {
             packets: self.packets,
             bytes: self.bytes,
             arrivals: self.arrivals,
+            is_expected: self.is_expected,
             age_ms: self.age_ms(now_ms),
             idle_ms: self.idle_ms(now_ms),
         }
@@ -267,6 +272,8 @@ pub struct ConnectionSnapshot {
     pub bytes: [u64; 2],
     /// See [`Connection::arrivals`].
     pub arrivals: IngressPorts,
+    /// See [`Connection::is_expected`].
+    pub is_expected: bool,
     /// Milliseconds since it was created.
     pub age_ms: u64,
     /// Milliseconds since the last valid packet.

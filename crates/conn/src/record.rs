@@ -112,6 +112,8 @@ mod mark {
     pub(super) const SHARED: u8 = 16;
     /// Its source's count of connections includes it.
     pub(super) const COUNTED: u8 = 32;
+    /// Another connection has announced it.
+    pub(super) const EXPECTED: u8 = 64;
 }
 
 /// The addresses of both tuples of a connection.
@@ -428,7 +430,9 @@ impl ColdLine {
             wire: forward.wire.port,
             place: [vlans(forward), vlans(reply)],
             queue: 0,
-            marks: sides | if connection.is_counted { mark::COUNTED } else { 0 },
+            marks: sides
+                | if connection.is_counted { mark::COUNTED } else { 0 }
+                | if connection.is_expected { mark::EXPECTED } else { 0 },
         };
         cold.set_arrivals(connection.arrivals);
         for direction in Direction::ALL {
@@ -485,6 +489,15 @@ impl ColdLine {
 
     pub(crate) fn set_counted(&mut self) {
         self.marks |= mark::COUNTED;
+    }
+
+    pub(crate) fn set_expected(&mut self) {
+        self.marks |= mark::EXPECTED;
+    }
+
+    #[inline]
+    pub(crate) fn is_expected(&self) -> bool {
+        self.marks & mark::EXPECTED != 0
     }
 
     /// Where packets of a direction come in.
@@ -570,6 +583,7 @@ impl Record<'_> {
             last_ms: line.last_ms,
             arrivals: cold.arrivals(),
             is_counted: cold.marks & mark::COUNTED != 0,
+            is_expected: cold.is_expected(),
             created: cold.created,
             ids: cold.ids,
             tracker: line.tracker,

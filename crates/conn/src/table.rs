@@ -366,6 +366,23 @@ impl ConnectionTable {
         self.slab.cold_mut(id).set_counted();
     }
 
+    /// Records that another connection has announced this one.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn set_expected(&mut self, id: ConnId) {
+        self.slab.cold_mut(id).set_expected();
+    }
+
+    /// Whether another connection has announced this one.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    #[inline]
+    pub fn is_expected(&self, id: ConnId) -> bool {
+        self.slab.cold(id).is_expected()
+    }
+
     /// Has the quick pass list the packets of a connection that it takes: see [`QuickResult::followed`](crate::QuickResult::followed).
     ///
     /// # Panics

@@ -120,6 +120,12 @@ impl Tuple {
         Tuple { addresses: [to, from], ports, ..self }
     }
 
+    /// The tuple with the source port 0, which stands for any: that of a connection whose source port is not known yet.
+    #[must_use]
+    pub fn from_any_port(self) -> Tuple {
+        Tuple { ports: [0, self.ports[DESTINATION]], ..self }
+    }
+
     /// The tuple with another one's ingress.
     #[must_use]
     pub fn beside(self, other: &Tuple) -> Tuple {

@@ -1,8 +1,8 @@
 //! The streams of all workers in numbers, as lines of answers describe them.
 
-use mmb_engine::{StreamSummary, StreamUsage};
+use mmb_engine::{ExpectedCounts, StreamSummary, StreamUsage};
 use mmb_policy::settings::StreamUnfit;
-use mmb_protocol::answer::{StreamSummaryLine, StreamUsageLine};
+use mmb_protocol::answer::{ExpectedLine, StreamSummaryLine, StreamUsageLine};
 use std::collections::BTreeMap;
 
 /// Describes the streams of all workers in numbers. `unfit` is what becomes of connections that cannot be followed.
@@ -20,6 +20,15 @@ pub(crate) fn stream_summary_line(workers: &[StreamSummary], unfit: StreamUnfit)
             memory_max: most_memory as u64,
         }
     });
+    let expected = workers.iter().fold(ExpectedLine::default(), |sum, summary| {
+        let ExpectedCounts { now, made, used, expired } = summary.expected;
+        ExpectedLine {
+            now: sum.now + now,
+            made: sum.made + made,
+            used: sum.used + used,
+            expired: sum.expired + expired,
+        }
+    });
     let named = |counts: BTreeMap<&str, u64>| {
         counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
     };
@@ -32,6 +41,7 @@ pub(crate) fn stream_summary_line(workers: &[StreamSummary], unfit: StreamUnfit)
         waiting,
         held,
         unsent,
+        expected,
         // A worker that was never asked to follow streams has no memory for them.
         workers: usage.filter(|usage| usage.memory_max > 0).collect(),
         warnings: warnings(workers, unfit),

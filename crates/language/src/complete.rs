@@ -327,6 +327,7 @@ mod tests {
         assert_eq!(texts("add-stateful str"), ["stream", "stream-forward", "stream-reply"]);
         assert_eq!(texts("add-stateful stream /ab/i al"), ["alert"]);
         assert_eq!(texts("add-stateful stream /ab/i cl"), ["close"]);
+        assert_eq!(texts("add-stateful tcp-dport 21 helper "), ["ftp"]);
         assert_eq!(texts("add-stateful stream {\"a\", @b} alert \"c\" d"), ["drop", "digest"]);
         assert_eq!(texts("add-stateful stream /a"), [""; 0]);
         assert_eq!(texts("pat"), ["patterns"]);
@@ -349,10 +350,10 @@ mod tests {
         assert_eq!(texts("add all reject tcp-rst po"), [""; 0]);
         assert_eq!(texts("add tcp-dport 80 sh"), [""; 0]);
         assert_eq!(texts("add-stateful all shuffle tcp-d"), ["tcp-dport"]);
-        assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1} h"), ["hash"]);
+        assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1} h"), ["hash", "helper"]);
         assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1 w"), ["weight"]);
         assert_eq!(texts("add-stateful all map ip-daddr {10.0.0.1 w"), [""; 0]);
-        assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1 weight 2, 10.0.0.2} h"), ["hash"]);
+        assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1 weight 2, 10.0.0.2} h"), ["hash", "helper"]);
         assert_eq!(texts("add all strip tcp-opt-m"), ["tcp-opt-mss", "tcp-opt-mptcp"]);
         assert_eq!(texts("add all strip al"), ["all"]);
         assert_eq!(texts("add all strip ! tcp-opt-sackp"), ["tcp-opt-sackp"]);

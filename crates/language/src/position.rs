@@ -704,6 +704,7 @@ impl PositionWalk {
                 }
                 (Some(Slot::OptionalText), _) => expects.push(Expect::Text),
                 (Some(Slot::Choice(_, words)), _) => expects.push(Expect::Choice(words)),
+                (Some(Slot::Name(_, words)), _) => return vec![Expect::Choice(words)],
                 (Some(Slot::Code { words, .. }), _) => expects.push(Expect::Code(words)),
                 (Some(Slot::Value | Slot::WeightedValue | Slot::OptionalValue), None) | (None, _) => {}
             },

@@ -106,6 +106,7 @@ impl Print for Target {
             Target::Alert(text) => target::alert::print(f, text.as_deref()),
             Target::Close => f.write_str("close"),
             Target::Digest => f.write_str("digest"),
+            Target::Helper(helper) => target::helper::print(f, *helper),
             Target::Edit(edit) => edit.print(f),
         }
     }

@@ -134,6 +134,29 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("add all nflog", &["9: unknown word `nflog`; expected a field, `!` or a target; did you mean `log`?"]),
     ("add-stateful stream \"a\" alert alert", &["31: `alert` is given twice"]),
     ("add-stateful tcp-dport 80 digest digest", &["34: `digest` is given twice"]),
+    ("add-stateful tcp-dport 21 helper", &["33: the helper of `helper` is missing; expected `ftp`"]),
+    ("add-stateful tcp-dport 21 helper accept", &["34: the helper of `helper` is missing; expected `ftp`"]),
+    (
+        "add-stateful tcp-dport 21 helper fpt",
+        &["34: `fpt` is no helper of `helper`; expected `ftp`; did you mean `ftp`?"],
+    ),
+    ("add-stateful tcp-dport 21 helper ftp helper ftp", &["38: `helper` is given twice"]),
+    (
+        "add tcp-dport 21 helper ftp",
+        &["18: `helper` needs a rule that follows connections: write `add-stateful` instead of `add`"],
+    ),
+    (
+        "add-stateful udp-dport 21 helper ftp",
+        &[
+            "27: this target can never apply: `udp-dport 21` is about UDP packets, `tcp-flags` about TCP packets",
+        ],
+    ),
+    (
+        "add-stateful tcp-dport 21 stream \"a\" alert helper ftp",
+        &[
+            "44: `helper` is for whole connections, whatever `stream` finds in them; expected a rule of its own for `helper`",
+        ],
+    ),
     (
         "add-stateful stream /a close",
         &["21: this regex has no end; expected a closing `/`; a slash of the regex is `\\/`"],

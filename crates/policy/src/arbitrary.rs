@@ -178,6 +178,7 @@ fn goes_with(target: &Target, others: &[Target]) -> bool {
         Target::Log(_) => !any(|t| matches!(t, Target::Log(_))),
         Target::Alert(_) => !any(|t| matches!(t, Target::Alert(_))),
         Target::Digest => !any(|t| matches!(t, Target::Digest)),
+        Target::Helper(_) => !any(|t| matches!(t, Target::Helper(_))),
         Target::Edit(_) => true,
     }
 }
@@ -319,7 +320,7 @@ impl Draw {
     fn target(&self, witness: &PacketSpec, stateful: bool, options: &RuleOptions) -> Option<Target> {
         let of_stream = options.streams && stateful;
         match self.form % 10 {
-            5 if of_stream => Some(self.stream_target()),
+            5 if of_stream => Some(self.stream_target(witness.is_about(Implies::Tcp))),
             6 | 7 if of_stream && options.edits => Some(self.edit_target()),
             0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
             1 if self.negated => Some(self.reject(witness)),

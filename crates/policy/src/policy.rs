@@ -349,9 +349,8 @@ impl Policy {
         let mut targets = self.rules.iter().flat_map(|rule| rule.targets);
         targets.any(|target| match target {
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => true,
-            Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Edit(_) => {
-                true
-            }
+            Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
+            Target::Edit(_) | Target::Helper(_) => true,
             Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) | Target::Limit(_) => false,
             Target::Alert(_) | Target::Close | Target::Digest => false,
         })

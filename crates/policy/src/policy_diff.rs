@@ -241,7 +241,7 @@ fn key(target: &Target) -> Option<WriteKey> {
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => {
             Some(WriteKey::Options)
         }
-        Target::Edit(_) => Some(WriteKey::Stream),
+        Target::Edit(_) | Target::Helper(_) => Some(WriteKey::Stream),
         Target::Drop(_) => Some(WriteKey::Drop),
         Target::Reject(_) => Some(WriteKey::Reject),
         Target::Limit(_) => Some(WriteKey::Limit),

@@ -102,7 +102,7 @@ impl Target {
     /// Whether it acts on the bytes of a connection, whatever the rule's constraints. `drop` acts on them only beside constraints on them.
     pub fn is_of_stream(&self) -> bool {
         match self {
-            Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => true,
+            Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) | Target::Helper(_) => true,
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
             Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => false,
             Target::Limit(_) => false,
@@ -222,6 +222,27 @@ pub enum Target {
     Digest,
     /// `mask`, and `mod`, `strip` and `add` on streams and HTTP: the bytes of the rule's connections change.
     Edit(StreamEdit),
+    /// `helper NAME`, stateful rules only: the TCP connections of the rule announce others.
+    Helper(Helper),
+}
+
+/// A protocol whose control connections announce data connections by their addresses and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Helper {
+    /// Active FTP: the commands PORT (RFC 959) and EPRT (RFC 2428).
+    Ftp,
+}
+
+impl Helper {
+    /// All of them.
+    pub const ALL: [Helper; 1] = [Helper::Ftp];
+
+    /// Its name in rules.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Helper::Ftp => "ftp",
+        }
+    }
 }
 
 /// A change of the bytes of connections, beside constraints on them only.

@@ -14,8 +14,8 @@ mod servers;
 mod sets;
 
 pub use connections::{
-    ConnectionLine, ConnectionPlace, CountLine, DigestLine, EndsLine, EventKind, EventLine, LeftOutLine,
-    LoadedLine, StreamEditsLine, StreamEventLine, StreamLine, StreamSideLine, StreamSummaryLine,
+    ConnectionLine, ConnectionPlace, CountLine, DigestLine, EndsLine, EventKind, EventLine, ExpectedLine,
+    LeftOutLine, LoadedLine, StreamEditsLine, StreamEventLine, StreamLine, StreamSideLine, StreamSummaryLine,
     StreamUsageLine, SummaryLine,
 };
 pub use counters::{

@@ -56,6 +56,8 @@ pub enum Purpose {
     FlowCache = 15,
     /// Hash keys of the tables of keys of limits.
     LimitKeys = 16,
+    /// Hash keys of the connections that a worker's helpers expect.
+    ExpectedConnections = 17,
 }
 
 /// 256 secret bits for one purpose.

@@ -58,7 +58,8 @@ impl Edit {
             Target::StripAll => self.options.push(OptionStep::Clear),
             Target::Drop(_) | Target::Reject(_) | Target::Limit(_) | Target::Accept => {}
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
-            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => {}
+            Target::Edit(_) | Target::Helper(_) => {}
         }
     }
 

@@ -44,6 +44,10 @@ pub enum NotApplied {
     HttpLongHead,
     /// A change of a head of HTTP is left out: the new value cannot stand there.
     HttpBadValue,
+    /// A connection that a client announces is not expected: the address is not the client's, or the port is below 1024.
+    HelperRefused,
+    /// A connection that a client announces is not expected: too many are, or no outside port is free.
+    HelperNoRoom,
 }
 
 /// How often targets were not applied, by reason.
@@ -52,7 +56,7 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 20] = [
+    pub const ALL: [NotApplied; 22] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
@@ -73,6 +77,8 @@ impl NotApplied {
         NotApplied::HttpRulesChanged,
         NotApplied::HttpLongHead,
         NotApplied::HttpBadValue,
+        NotApplied::HelperRefused,
+        NotApplied::HelperNoRoom,
     ];
 
     /// The reason's name in counters.
@@ -98,6 +104,8 @@ impl NotApplied {
             NotApplied::HttpRulesChanged => "http-rules-changed",
             NotApplied::HttpLongHead => "http-long-head",
             NotApplied::HttpBadValue => "http-bad-value",
+            NotApplied::HelperRefused => "helper-refused",
+            NotApplied::HelperNoRoom => "helper-no-room",
         }
     }
 }

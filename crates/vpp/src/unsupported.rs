@@ -59,7 +59,8 @@ fn target(target: &Target) -> Option<(&'static str, &'static str)> {
         | Target::Alert(_)
         | Target::Close
         | Target::Digest
-        | Target::Edit(_) => None,
+        | Target::Edit(_)
+        | Target::Helper(_) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use super::text_table::{Align, TextTable};
 use crate::report::counted;
 use crate::screen::{Color, Screen};
 use mmb_protocol::answer::{
-    ConnectionLine, DigestLine, StreamEventLine, StreamLine, StreamSideLine, StreamSummaryLine,
+    ConnectionLine, DigestLine, ExpectedLine, StreamEventLine, StreamLine, StreamSideLine, StreamSummaryLine,
     StreamUsageLine,
 };
 
@@ -153,6 +153,11 @@ pub(super) fn summary(screen: &mut Screen<'_>, line: &StreamSummaryLine) {
     ] {
         row(count, label.to_owned());
     }
+    let ExpectedLine { now, made, used, expired } = line.expected;
+    if made > 0 {
+        row(now, "connections that helpers expect".to_owned());
+        row(made, format!("connections that were expected: {used} began, {expired} did not"));
+    }
     if let [_, _, ..] = line.workers[..] {
         for StreamUsageLine { worker, streams, max, memory, memory_max } in &line.workers {
             row(*streams, format!("at worker {worker}, of {max}; {memory} of {memory_max} bytes"));
@@ -284,6 +289,7 @@ mod tests {
             ended: count(json!({"rule": 3})),
             unfit: 7,
             held: 12,
+            expected: ExpectedLine { now: 2, made: 9, used: 6, expired: 1 },
             workers: vec![usage(0), usage(1)],
             warnings: vec!["full".to_owned()],
             ..StreamSummaryLine::default()
@@ -297,6 +303,8 @@ mod tests {
             " 7  connections with stream rules that pass, since they cannot be followed\n",
             "4096  bytes of memory in use, of 2097152 (`stream memory`)\n",
             " 12  bytes held back\n",
+            " 2  connections that helpers expect\n",
+            " 9  connections that were expected: 6 began, 1 did not\n",
             " 4  at worker 1, of 5; 2048 of 1048576 bytes\n",
             "warning: full\n",
         ] {

@@ -136,7 +136,7 @@ fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<(Option<
                 // Packets are told, and stay what they are.
                 Target::Log(_) => {}
                 // The oracle knows no streams.
-                Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+                Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) | Target::Helper(_) => {}
             }
         }
     }

@@ -143,7 +143,8 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
                 }
                 Target::Drop(_) | Target::Reject(_) | Target::Limit(_) | Target::Accept => {}
                 Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
-                Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+                Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => {}
+                Target::Edit(_) | Target::Helper(_) => {}
             }
         }
     }

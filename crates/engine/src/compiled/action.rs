@@ -289,7 +289,8 @@ impl RuleVerdictBits {
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
             // It stands beside `accept`.
             Target::Limit(_) => None,
-            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
+            Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => None,
+            Target::Edit(_) | Target::Helper(_) => None,
         });
         // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = match limit_of(rule) {

@@ -44,7 +44,7 @@ pub(crate) fn limit_of(rule: &Rule) -> Option<&Limit> {
         Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
         Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept => None,
         Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Log(_) => None,
-        Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
+        Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) | Target::Helper(_) => None,
     })
 }
 

@@ -47,6 +47,7 @@ impl LogRule {
             }
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
             Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
+            Target::Helper(_) => None,
         })?;
         Some(LogRule {
             id: rule.id.unwrap_or(RuleId(0)),

@@ -68,7 +68,8 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
         | Target::Alert(_)
         | Target::Close
         | Target::Digest
-        | Target::Edit(_) => false,
+        | Target::Edit(_)
+        | Target::Helper(_) => false,
     }
 }
 
@@ -161,6 +162,7 @@ impl StatefulRule {
                 Target::Limit(_) => {}
                 // Decided on the stream.
                 Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+                Target::Helper(_) => {}
             }
         }
         stateful.mapping.prepare();

@@ -8,9 +8,10 @@ use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
 use mmb_httpedit::HttpRules;
+use mmb_packet::proto;
 use mmb_policy::field::StreamPart;
 use mmb_policy::pattern::{PatternItem, Regex};
-use mmb_policy::rule::{Match, Target};
+use mmb_policy::rule::{Helper, Match, Target};
 use mmb_policy::settings::HttpSettings;
 use mmb_policy::{PatternList, Policy, Rule, RuleId};
 use mmb_scan::{Pattern, PatternError, PatternKind, PatternSet};
@@ -42,6 +43,8 @@ pub(crate) struct StreamRule {
     pub(crate) searches: [bool; 2],
     /// Its constraints on the server's name in TLS.
     pub(crate) names: Box<[NameConstraint]>,
+    /// The helper that follows its TCP connections.
+    pub(crate) helper: Option<Helper>,
 }
 
 /// A constraint on the server's name in TLS.
@@ -75,10 +78,16 @@ impl StreamRule {
                 .filter(|(_, constraint)| part(constraint) == Some(StreamPart::ServerName))
                 .map(|(number, constraint)| NameConstraint { number, negated: constraint.negated })
                 .collect(),
+            helper: None,
         };
         for target in &rule.targets {
-            if let Target::Alert(text) = target {
-                stream.alert = Some(text.as_deref().unwrap_or_default().into());
+            match target {
+                Target::Alert(text) => stream.alert = Some(text.as_deref().unwrap_or_default().into()),
+                Target::Helper(helper) => stream.helper = Some(*helper),
+                Target::Close | Target::Digest | Target::Edit(_) | Target::Log(_) => {}
+                Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
+                Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept => {}
+                Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Limit(_) => {}
             }
         }
         // A RST needs the numbers of both directions.
@@ -104,6 +113,15 @@ impl StreamRule {
             stream.levels = [Level::Edit; 2];
         }
         Some(Box::new(stream))
+    }
+
+    /// How closely the bytes of connections of a protocol are followed. A helper rewrites those of a TCP connection's initiator.
+    pub(crate) fn levels_of(&self, proto: u8) -> [Level; 2] {
+        let [forward, reply] = self.levels;
+        match self.helper {
+            Some(Helper::Ftp) if proto == proto::TCP => [forward.max(Level::Edit), reply],
+            Some(Helper::Ftp) | None => [forward, reply],
+        }
     }
 
     /// Whether a match ends the connection.
@@ -195,6 +213,8 @@ pub(crate) struct StreamPatterns {
     pub(crate) http: Option<Arc<HttpRules>>,
     /// What they are made of.
     http_source: HttpSource,
+    /// Some rule has a helper.
+    pub(crate) has_helpers: bool,
 }
 
 /// Patterns of one kind while they are gathered.
@@ -289,6 +309,7 @@ impl StreamPatterns {
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
+            built.has_helpers |= rule.targets.iter().any(|target| matches!(target, Target::Helper(_)));
             let edit = StreamEditRule::compile(policy, (*slot, *id, rule), before.edits())
                 .map_err(|why| (*id, why))?;
             let edits = edit.is_some();

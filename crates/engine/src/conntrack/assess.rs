@@ -37,6 +37,7 @@ impl Assessment {
             FlowState::Existing(id, _) | FlowState::Fragment(id, ..) | FlowState::Error(id, ..) => Some(id),
             FlowState::Untracked
             | FlowState::New
+            | FlowState::Expected
             | FlowState::Invalid(_)
             | FlowState::OtherWorker(_)
             | FlowState::Refused(_)
@@ -47,6 +48,11 @@ impl Assessment {
     /// Whether the packet may create a connection.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.flow_state, FlowState::New)
+    }
+
+    /// Whether the packet creates a connection that a helper expects.
+    pub(crate) fn is_expected(&self) -> bool {
+        matches!(self.flow_state, FlowState::Expected)
     }
 
     /// Whether the packet is of no connection and creates none.
@@ -100,6 +106,7 @@ impl Conntrack {
             }
             FlowState::Untracked
             | FlowState::New
+            | FlowState::Expected
             | FlowState::Invalid(_)
             | FlowState::Existing(..)
             | FlowState::Fragment(..)
@@ -171,6 +178,9 @@ impl Conntrack {
         {
             return self.mark_invalid(at, kind);
         }
+        if matches!(flow_state, FlowState::New) && self.is_expected(at, packet, layout) {
+            return FlowState::Expected;
+        }
         flow_state
     }
 
@@ -224,7 +234,11 @@ impl Conntrack {
         else {
             return;
         };
-        if self.is_repeated_syn(id, packet, layout) && !self.is_made_by(snapshot, id, slots()) {
+        // An expected connection was made by no rule.
+        if !self.table.is_expected(id)
+            && self.is_repeated_syn(id, packet, layout)
+            && !self.is_made_by(snapshot, id, slots())
+        {
             *assessment = Assessment {
                 flow_state: FlowState::New,
                 replaced: Some((id, CloseReason::Evicted)),
@@ -280,15 +294,17 @@ impl Conntrack {
             }
             FlowState::Existing(id, Direction::Forward) | FlowState::Fragment(id, Direction::Forward, _) => {
                 let connection = self.table.get(id);
+                let new = if connection.is_expected { CtState::Related } else { CtState::New };
                 match connection.state {
-                    ConnState::SynSent | ConnState::Unreplied => CtState::New,
-                    _ if connection.packets[Direction::Reply as usize] == 0 => CtState::New,
+                    ConnState::SynSent | ConnState::Unreplied => new,
+                    _ if connection.packets[Direction::Reply as usize] == 0 => new,
                     _ => CtState::Established,
                 }
             }
             FlowState::Error(_, Direction::Forward, _) => CtState::Related,
             FlowState::Error(_, Direction::Reply, _) => CtState::RelatedReply,
             FlowState::New => CtState::New,
+            FlowState::Expected => CtState::Related,
             FlowState::Invalid(_) => CtState::Invalid,
             FlowState::Untracked => key::untracked_ct_state(packet.bytes(), layout),
             FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_) => CtState::Untracked,

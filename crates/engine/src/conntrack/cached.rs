@@ -246,9 +246,11 @@ impl Conntrack {
             | FlowState::OtherWorker(_)
             | FlowState::Refused(_)
             | FlowState::Held(_) => None,
-            FlowState::New | FlowState::Existing(..) | FlowState::Fragment(..) | FlowState::Error(..) => {
-                self.tuple(at).and_then(|tuple| self.table.find(&tuple))
-            }
+            FlowState::New
+            | FlowState::Expected
+            | FlowState::Existing(..)
+            | FlowState::Fragment(..)
+            | FlowState::Error(..) => self.tuple(at).and_then(|tuple| self.table.find(&tuple)),
         };
         Traced {
             assessment: Assessment { flow_state, replaced: None, invalid: None },

@@ -41,6 +41,7 @@ pub(crate) fn fault(saved: &SavedConnection) -> Option<&'static str> {
         (connection.age_ms > LONGEST_AGE_MS, "its age is out of range"),
         (connection.idle_ms > LONGEST_IDLE_MS, "its last packet is too long ago"),
         (!saved.extension.suits(forward, reply), "it rewrites fields that its packets do not have"),
+        (connection.is_expected && forward.proto != proto::TCP, "no helper announces its protocol"),
         (has_rules_twice(saved), "a rule is listed twice"),
     ];
     faults.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, why)| why)
@@ -126,6 +127,7 @@ mod tests {
             packets: [1, replies],
             bytes: [60, 60 * replies],
             arrivals: IngressPorts::default(),
+            is_expected: false,
             age_ms: 5,
             idle_ms: 4,
         };

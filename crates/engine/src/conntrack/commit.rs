@@ -80,6 +80,11 @@ impl Conntrack {
                 quoted = Some(offsets);
                 (id, direction)
             }
+            FlowState::Expected => {
+                let member = self.create_expected(snapshot, (at, replaced), packet, layout)?;
+                self.note_valid(at, packet, layout);
+                member
+            }
             FlowState::New => match self.create_if_asked(snapshot, at, replaced, rules, (packet, layout))? {
                 Some(member) => {
                     self.note_valid(at, packet, layout);

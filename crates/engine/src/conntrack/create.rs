@@ -20,10 +20,12 @@ use std::sync::Arc;
 
 /// The state that a connection refers to, and releases when it ends.
 #[derive(Clone, Copy)]
-struct Resources {
-    set: RuleSetId,
-    lease: Option<LeaseId>,
-    extension: Option<ExtensionId>,
+pub(super) struct Resources {
+    pub(super) set: RuleSetId,
+    pub(super) lease: Option<LeaseId>,
+    pub(super) extension: Option<ExtensionId>,
+    /// A helper expected the connection.
+    pub(super) is_expected: bool,
 }
 
 impl Conntrack {
@@ -47,11 +49,11 @@ impl Conntrack {
         opened
     }
 
-    fn reserve_source(&self, arrived: &Tuple, ends: Replaced) -> Result<(), DropReason> {
+    pub(super) fn reserve_source(&self, arrived: &Tuple, ends: Replaced) -> Result<(), DropReason> {
         self.state.reserve_source(arrived, ends.map(|(id, _)| self.table.get(id)).as_ref())
     }
 
-    fn commit_source(&mut self, arrived: &Tuple, made: Option<ConnId>) {
+    pub(super) fn commit_source(&mut self, arrived: &Tuple, made: Option<ConnId>) {
         if self.state.commit_source(arrived, made.is_some())
             && let Some(id) = made
         {
@@ -83,7 +85,7 @@ impl Conntrack {
                 signal.as_ref(),
                 [arrived, arrived.reversed()],
                 arrivals,
-                Resources { set, lease: None, extension },
+                Resources { set, lease: None, extension, is_expected: false },
             );
         }
         let first = rules().next().map_or(RuleVersion(0), |rule| rule.version);
@@ -108,7 +110,7 @@ impl Conntrack {
             signal.as_ref(),
             [arrived, reply],
             arrivals,
-            Resources { set, lease, extension },
+            Resources { set, lease, extension, is_expected: false },
         )
     }
 
@@ -153,7 +155,7 @@ impl Conntrack {
             signal.as_ref(),
             tuples,
             arrivals,
-            Resources { set, lease, extension: None },
+            Resources { set, lease, extension: None, is_expected: false },
         );
         self.commit_source(&arrived, entered.as_ref().ok().map(|(id, _)| *id));
         entered.map(Some)
@@ -161,7 +163,7 @@ impl Conntrack {
 
     /// Inserts a connection with its first packet into the table; `resources` are what it refers to. Its tuples may be those of the
     /// connection that `ends`. From here on only the table itself can refuse it, and it has room then.
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         ends: Replaced,
         packet: &Packet<'_>,
@@ -222,7 +224,13 @@ impl Conntrack {
         }
         let Conntrack { table, state, .. } = self;
         let mut nat = state.shared.nat();
-        let restored = match nat.restore(mapping, &arrived, reply.reversed()) {
+        let is_expected = saved.connection.is_expected;
+        // What is translated of a connection that a helper expected is the end of its responder, as if that had begun it.
+        let held = match is_expected {
+            true => nat.restore(mapping, &reply, arrived.reversed()),
+            false => nat.restore(mapping, &arrived, reply.reversed()),
+        };
+        let restored = match held {
             // Its port was reassigned to another connection already, or has to be now.
             Err(_) if saved.connection.state.is_closed() => {
                 Translated { sent: reply.reversed(), lease: None }
@@ -234,6 +242,7 @@ impl Conntrack {
         let rules = slots.iter().filter_map(|&slot| snapshot.stateful(slot));
         let stream = match saved.over {
             Some(over) => Some(state.streams.begin_over(over)?),
+            None if is_expected => None,
             None => state.resume_stream(rules, arrived.proto)?,
         };
         let mut extension = saved.extension;
@@ -242,14 +251,14 @@ impl Conntrack {
         let set = state.sets.enter(snapshot, slots);
         let made = table.restore(state.now_ms, &saved.connection, state);
         self.stale = true;
-        self.attach(made, Resources { set, lease: restored.lease, extension })
+        self.attach(made, Resources { set, lease: restored.lease, extension, is_expected })
     }
 
     /// Attaches its resources to a connection that was created; releases them if it was not.
     fn attach(
         &mut self,
         made: Result<ConnId, mmb_conn::InsertError>,
-        Resources { set, lease, extension }: Resources,
+        Resources { set, lease, extension, is_expected }: Resources,
     ) -> Result<ConnId, DropReason> {
         let Conntrack { table, state, .. } = self;
         let claimed = made.map_err(|why| match why {
@@ -260,6 +269,9 @@ impl Conntrack {
             mmb_conn::InsertError::NoMemory => DropReason::ConnNoMemory,
         });
         let claimed = claimed.and_then(|id| {
+            if is_expected {
+                table.set_expected(id);
+            }
             let claimed = state.shared.claim(table, id, state.worker);
             claimed.map(|()| id).map_err(|unclaimed| {
                 table.remove(id);
@@ -289,7 +301,7 @@ impl Conntrack {
 
 /// The ports by which a connection's packets come in, if its first packet came to a host that routes. Replies come in by another port
 /// unless the connection hairpins, or the policy says that all of them use the same port.
-fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> IngressPorts {
+pub(super) fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> IngressPorts {
     match snapshot.route(packet.port).is_routed() {
         true => IngressPorts::new(packet.port, turns_back || snapshot.connections.same_port),
         false => IngressPorts::default(),

@@ -16,6 +16,8 @@ pub(crate) enum FlowState {
     Untracked,
     /// Of no connection, but may create one.
     New,
+    /// Of no connection, and creates one that a helper expects.
+    Expected,
     /// Of no connection, and unable to create one.
     Invalid(Invalid),
     /// A packet of this connection.

@@ -28,11 +28,16 @@ mod checked;
 mod commit;
 mod create;
 mod edited;
+mod expectations;
+mod expected;
 mod extension;
 mod flow_state;
 mod fold_rounds;
 mod folding;
 mod fragments;
+mod helper;
+mod helper_control;
+mod helper_ftp;
 mod http_generations;
 mod icmp;
 mod info;
@@ -78,6 +83,7 @@ pub(crate) use assess::Assessment;
 pub(crate) use cache::VerdictId;
 pub(crate) use cached::{CachedOutcome, Traced};
 pub(crate) use commit::{Committed, PacketRules};
+pub use expectations::ExpectedCounts;
 pub(crate) use flow_state::{NatTransform, QuotedOffsets};
 pub use info::{
     CONNECTION_BYTES, ConnectionInfo, ConnectionStream, EDIT_RECORD_BYTES, EDITED_STREAM_BYTES, Endpoints,

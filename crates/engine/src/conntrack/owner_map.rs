@@ -77,6 +77,8 @@ pub(crate) struct OwnerMap {
     moved: Box<[RwLock<HashTable<Claim>>]>,
     /// Some tuple was claimed. Not a number, which all workers would write.
     has_claims: AtomicBool,
+    /// Number of connections that helpers expect: each has a claim of its tuple with the source port 0, since that port is not known yet.
+    expecting: AtomicUsize,
 }
 
 impl OwnerMap {
@@ -92,6 +94,7 @@ impl OwnerMap {
             hasher: TupleHasher::new(seeds.shared(Purpose::Claims)),
             moved: (0..SHARDS).map(|_| RwLock::default()).collect(),
             has_claims: AtomicBool::new(false),
+            expecting: AtomicUsize::new(0),
         }
     }
 
@@ -138,7 +141,8 @@ impl OwnerMap {
 
     /// The worker that owns packets with this tuple.
     pub(crate) fn of(&self, tuple: &Tuple) -> usize {
-        self.claimed_by(tuple).unwrap_or_else(|| self.by_hash(self.hash(tuple)))
+        let claimed = self.claimed_by(tuple).or_else(|| self.expected_by(tuple));
+        claimed.unwrap_or_else(|| self.by_hash(self.hash(tuple)))
     }
 
     /// The home of a datagram: the worker that all of its fragments go to first.
@@ -166,6 +170,34 @@ impl OwnerMap {
                 Ok(())
             }
         }
+    }
+
+    /// Records that `worker` expects a connection with this tuple, from any source port: the port is 0.
+    ///
+    /// # Errors
+    /// The tuple cannot be claimed. Nothing is changed.
+    pub(crate) fn expect(&self, tuple: &Tuple, worker: usize) -> Result<(), ClaimError> {
+        if self.owning > 1 {
+            self.claim(tuple, worker)?;
+            self.expecting.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Withdraws what [`OwnerMap::expect`] has recorded.
+    pub(crate) fn expect_no_more(&self, tuple: &Tuple, worker: usize) {
+        if self.owning > 1 {
+            self.release(tuple, worker);
+            self.expecting.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// The worker that expects a connection with this tuple.
+    fn expected_by(&self, tuple: &Tuple) -> Option<usize> {
+        if self.expecting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.claimed_by(&tuple.from_any_port())
     }
 
     /// Whether another worker has claimed this tuple.

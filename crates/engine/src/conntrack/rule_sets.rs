@@ -186,6 +186,11 @@ impl StatefulRuleSets {
         }
     }
 
+    /// Adds a user to a set that has some.
+    pub(crate) fn hold(&mut self, id: RuleSetId) {
+        self.sets[id].add_user();
+    }
+
     fn find_or_make(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> RuleSetId {
         let versions = || rules(snapshot, slots).map(|(_, rule)| rule.version);
         let hash = hash_of(versions());

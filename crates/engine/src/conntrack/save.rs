@@ -27,16 +27,27 @@ use std::io::{self, Read, Write};
 const MAGIC: &[u8; 8] = b"MMBSTAT3";
 /// The longest text of a rule: that of a command.
 const LONGEST_RULE: u32 = 16 << 20;
-/// Bits of an extension's first byte, which has no others beyond the first three: the connection [must not go on](SavedEnd).
+/// Bits of an extension's first byte, which has no others beyond the first three: the connection [must not go on](SavedEnd), or was
+/// [expected](mmb_conn::Connection::is_expected).
 const ENDS_ANSWERED: u8 = 1 << 3;
 const ENDS_SILENT: u8 = 1 << 4;
+const EXPECTED: u8 = 1 << 5;
 /// Bytes of a record without its rules.
 const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 
 impl SavedConnection {
     fn encode(&self) -> Vec<u8> {
-        let ConnectionSnapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms } =
-            &self.connection;
+        let ConnectionSnapshot {
+            tuples,
+            state,
+            tracker,
+            packets,
+            bytes,
+            arrivals,
+            is_expected,
+            age_ms,
+            idle_ms,
+        } = &self.connection;
         let [forward, reply] = tuples;
         let mut out = Vec::with_capacity(FIXED + 4 * self.rules.len());
         out.extend([forward.family, forward.proto]);
@@ -62,6 +73,7 @@ impl SavedConnection {
             Some(SavedEnd::Answered) => ENDS_ANSWERED,
             Some(SavedEnd::Silent) => ENDS_SILENT,
         };
+        extension[0] |= if *is_expected { EXPECTED } else { 0 };
         out.extend(extension);
         // A connection has at most this many rules.
         out.push(self.rules.len().min(usize::from(u8::MAX)) as u8);
@@ -103,15 +115,25 @@ impl SavedConnection {
             ENDS_SILENT => Some(SavedEnd::Silent),
             _ => return None,
         };
-        extension[0] &= !(ENDS_ANSWERED | ENDS_SILENT);
+        let is_expected = extension[0] & EXPECTED != 0;
+        extension[0] &= !(ENDS_ANSWERED | ENDS_SILENT | EXPECTED);
         let extension = ConnectionExtension::from_bytes(extension)?;
         let [rules] = left.array()?;
         let rules = (0..rules)
             .map(|_| left.array().map(|id| RuleId(u32::from_be_bytes(id))))
             .collect::<Option<_>>()?;
         let sound = matches!(family, 4 | 6) && left.0.is_empty();
-        let connection =
-            ConnectionSnapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms };
+        let connection = ConnectionSnapshot {
+            tuples,
+            state,
+            tracker,
+            packets,
+            bytes,
+            arrivals,
+            is_expected,
+            age_ms,
+            idle_ms,
+        };
         sound.then_some(SavedConnection { connection, extension, over, rules })
     }
 }
@@ -501,6 +523,7 @@ mod tests {
                 packets: [1, 1 << 60],
                 bytes: [3, 4],
                 arrivals: IngressPorts::new(PortId(number), number.is_multiple_of(3)),
+                is_expected: number.is_multiple_of(2),
                 age_ms: 6,
                 idle_ms: 5,
             },

@@ -95,12 +95,12 @@ impl SharedState {
     /// # Errors
     /// The owner cannot be published. Nothing is changed.
     pub(super) fn claim(&self, table: &ConnectionTable, id: ConnId, worker: usize) -> Result<(), ClaimError> {
-        let is_translated = table.is_translated(id);
-        if !self.is_shared_tuple(is_translated) {
+        let is_elsewhere = table.is_translated(id) || table.is_expected(id);
+        if !self.is_shared_tuple(is_elsewhere) {
             return Ok(());
         }
         let [forward, reply] = table.tuples(id);
-        if !is_translated && !self.owners.is_elsewhere(&forward, worker) {
+        if !is_elsewhere && !self.owners.is_elsewhere(&forward, worker) {
             return Ok(());
         }
         self.owners.claim(&forward, worker)?;
@@ -109,15 +109,15 @@ impl SharedState {
 
     /// Withdraws the tuples of a connection that ended.
     fn release_tuples(&self, connection: &Connection, worker: usize) {
-        if self.is_shared_tuple(connection.is_translated()) {
+        if self.is_shared_tuple(connection.is_translated() || connection.is_expected) {
             connection.tuples().iter().for_each(|tuple| self.owners.release(tuple, worker));
         }
     }
 
-    /// Whether packets of a connection may arrive at a worker that does not own it. Its forward tuple is claimed too: replies of another
+    /// Whether packets of a connection may arrive at a worker that does not own it: one that is translated, or that a helper expected. Its forward tuple is claimed too: replies of another
     /// worker's connection must not have the same tuple.
-    fn is_shared_tuple(&self, is_translated: bool) -> bool {
-        self.owners.owning() > 1 && (is_translated || self.owners.has_changed())
+    fn is_shared_tuple(&self, is_elsewhere: bool) -> bool {
+        self.owners.owning() > 1 && (is_elsewhere || self.owners.has_changed())
     }
 
     /// The worker that owns a connection with this tuple.

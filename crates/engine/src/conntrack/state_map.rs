@@ -110,6 +110,7 @@ mod tests {
                 packets: [1, 0],
                 bytes: [60, 0],
                 arrivals: IngressPorts::default(),
+                is_expected: false,
                 age_ms: 100,
                 idle_ms: 50,
             },

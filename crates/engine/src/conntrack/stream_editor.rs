@@ -8,10 +8,13 @@ use super::rule_sets::MOST_RULES;
 use super::stream_search::{Fired, StreamSearch};
 use crate::compiled::StreamEditRule;
 use arrayvec::ArrayVec;
+use mmb_http::{FtpEnd, FtpForm, FtpStep};
+use mmb_policy::RuleId;
+use mmb_policy::rule::Prio;
 use mmb_policy::settings::StreamHoldOver;
 use mmb_rewrite::NotApplied;
 use mmb_scan::EditStep;
-use mmb_stream::{EditSink, InOrder, Passes, StreamReader, Undecided};
+use mmb_stream::{EditPatience, EditSink, InOrder, LONG_MS, Passes, StreamReader, Undecided};
 use std::ops::ControlFlow;
 
 /// What the rules of one connection that edit a direction find.
@@ -23,12 +26,31 @@ struct EditSearch<'r> {
     step: Option<EditStep>,
 }
 
-/// A match that an edit replaces.
+/// Bytes that are replaced.
 #[derive(Clone, Copy)]
 struct Found<'r> {
     start: usize,
     end: usize,
-    rule: &'r StreamEditRule,
+    by: Replacer<'r>,
+}
+
+/// What replaces bytes.
+#[derive(Clone, Copy)]
+enum Replacer<'r> {
+    /// A rule, its match.
+    Rule(&'r StreamEditRule),
+    /// A helper, the argument of a command.
+    Helper(FtpEnd, FtpForm),
+}
+
+impl Replacer<'_> {
+    /// Of two that replace the same bytes, the one with the lower order does.
+    fn order(&self) -> Option<(Prio, RuleId)> {
+        match self {
+            Replacer::Rule(rule) => Some(rule.order),
+            Replacer::Helper(..) => None,
+        }
+    }
 }
 
 impl StreamReader for StreamSearch<'_> {
@@ -44,7 +66,13 @@ impl StreamReader for StreamSearch<'_> {
         self.has_edits_found = false;
         self.search(new)?;
         let holds = self.snapshot().stream_settings.hold_ms > 0;
-        let begun = if holds && !self.has_edits_found { self.first_begun(direction, bytes) } else { None };
+        let mut begun =
+            if holds && !self.has_edits_found { self.first_begun(direction, bytes) } else { None };
+        match self.next_command(direction, bytes, 0) {
+            FtpStep::Nothing => {}
+            FtpStep::Begun { start } => begun = Some(begun.map_or(start, |begun| begun.min(start))),
+            FtpStep::Command { .. } => self.has_edits_found = true,
+        }
         if self.has_edits_found || begun.is_some() {
             self.read = Some(begun);
             return ControlFlow::Continue(Passes::Asks);
@@ -70,7 +98,7 @@ impl StreamReader for StreamSearch<'_> {
         let closes = is_over && settings.hold_over == StreamHoldOver::Close;
         let is_final = is_end || settings.hold_ms == 0 || is_over && !closes;
         // Without a match in the new bytes there is one only in those that were begun.
-        let at = match self.has_edits_found || known > 0 {
+        let at = match self.has_edits_found || known > 0 || self.has_helper(direction) {
             true => self.edit_matches(undecided, is_final, sink),
             false => {
                 let begun = match read {
@@ -109,16 +137,33 @@ impl<'s> StreamSearch<'s> {
         edits.filter_map(|edit| edit.patterns.begun(scratch, bytes, 0, before)).min()
     }
 
-    /// Replaces the matches in undecided bytes. Returns where the begun ones start, or the end.
+    /// Replaces the matches in undecided bytes, and the arguments of commands. Returns where the begun ones start, or the end.
     fn edit_matches(&mut self, undecided: Undecided<'_>, is_final: bool, sink: &mut EditSink<'_>) -> usize {
-        let Undecided { direction, offset, bytes, .. } = undecided;
+        let Undecided { direction, offset, bytes, is_end, waited_ms, .. } = undecided;
         let mut searches: EditSearches<'s> = ArrayVec::new();
         // A connection has no more rules.
         self.edits(direction).for_each(|rule| drop(searches.try_push(EditSearch { rule, step: None })));
+        // A command that is begun has as much time as a head of HTTP.
+        let is_complete = is_end || waited_ms.is_some_and(|waited_ms| waited_ms >= LONG_MS);
+        let mut command = None;
         let mut at = 0;
         while at < bytes.len() {
             let (found, begun) = self.first(&mut searches, bytes, (at, direction), is_final);
-            let Some(Found { start, end, rule }) =
+            let command = self.command(&mut command, bytes, (at, direction), is_complete);
+            let begun = match (*command, begun) {
+                (FtpStep::Begun { start }, begun) if begun.is_none_or(|begun| start <= begun) => {
+                    sink.wait(EditPatience::Long);
+                    Some(start)
+                }
+                (_, begun) => begun,
+            };
+            let found = match *command {
+                FtpStep::Command { start, end, announced, form } => {
+                    Some(earlier(found, Found { start, end, by: Replacer::Helper(announced, form) }))
+                }
+                FtpStep::Nothing | FtpStep::Begun { .. } => found,
+            };
+            let Some(Found { start, end, by }) =
                 found.filter(|found| begun.is_none_or(|begun| found.start < begun))
             else {
                 let start = begun.unwrap_or(bytes.len());
@@ -126,22 +171,83 @@ impl<'s> StreamSearch<'s> {
                 return start;
             };
             sink.pass(start - at);
-            let matched = &bytes[start..end];
-            let tools = self.tools();
-            tools.replaced.clear();
-            rule.action.write(matched, &mut tools.replaced);
             at = end;
-            if !sink.replace(matched.len(), &tools.replaced) {
-                self.counters.count_not_applied(NotApplied::NoRoom);
-                continue;
+            let matched = &bytes[start..end];
+            let place = (direction, offset + start as u64);
+            match by {
+                Replacer::Rule(rule) => self.replace_match(rule, place, matched, sink),
+                Replacer::Helper(announced, form) => {
+                    self.replace_argument((announced, form), place, matched, sink);
+                }
             }
-            if let Some(trace) = &mut tools.trace {
-                let place = (direction, offset + start as u64);
-                trace.note(std::iter::once(rule.slot), place, matched, &tools.replaced);
-            }
-            self.count_edit(Fired { slot: rule.slot, direction, end: offset + end as u64 });
         }
         at
+    }
+
+    /// Puts the text of a rule in the place of a match.
+    fn replace_match(
+        &mut self,
+        rule: &StreamEditRule,
+        (direction, offset): (usize, u64),
+        matched: &[u8],
+        sink: &mut EditSink<'_>,
+    ) {
+        let tools = self.tools();
+        tools.replaced.clear();
+        rule.action.write(matched, &mut tools.replaced);
+        if !sink.replace(matched.len(), &tools.replaced) {
+            self.counters.count_not_applied(NotApplied::NoRoom);
+            return;
+        }
+        if let Some(trace) = &mut tools.trace {
+            trace.note(std::iter::once(rule.slot), (direction, offset), matched, &tools.replaced);
+        }
+        self.count_edit(Fired { slot: rule.slot, direction, end: offset + matched.len() as u64 });
+    }
+
+    /// Puts the end that the responder is told in the place of the one that the initiator announces.
+    fn replace_argument(
+        &mut self,
+        (announced, form): (FtpEnd, FtpForm),
+        (direction, offset): (usize, u64),
+        matched: &[u8],
+        sink: &mut EditSink<'_>,
+    ) {
+        let Some(command) = self.take_command(announced, form) else { return sink.pass(matched.len()) };
+        if command.argument() == matched {
+            sink.pass(matched.len());
+        } else {
+            sink.replace(matched.len(), command.argument());
+            if let Some(trace) = &mut self.tools().trace {
+                let rule = std::iter::once(command.rule);
+                trace.note(rule, (direction, offset), matched, command.argument());
+            }
+        }
+        self.count_edit(Fired { slot: command.rule, direction, end: offset + matched.len() as u64 });
+    }
+
+    /// The command that comes first at or behind a place. What was found before holds until the place is behind it.
+    fn command<'c>(
+        &mut self,
+        known: &'c mut Option<FtpStep>,
+        bytes: &[u8],
+        (at, direction): (usize, usize),
+        is_complete: bool,
+    ) -> &'c FtpStep {
+        let is_behind = match *known {
+            Some(FtpStep::Nothing) => true,
+            Some(FtpStep::Begun { start } | FtpStep::Command { start, .. }) => start >= at,
+            None => false,
+        };
+        if !is_behind {
+            let next = self.next_command(direction, bytes, at);
+            *known = Some(if is_complete && matches!(next, FtpStep::Begun { .. }) {
+                FtpStep::Nothing
+            } else {
+                next
+            });
+        }
+        known.get_or_insert(FtpStep::Nothing)
     }
 
     /// The match that is edited first at or behind a place, and the first place at which one is begun. What each rule found before holds until
@@ -168,14 +274,16 @@ impl<'s> StreamSearch<'s> {
                 EditStep::Nothing => {}
                 EditStep::Begun { start } => begun = Some(begun.map_or(start, |begun| begun.min(start))),
                 EditStep::Match { start, end, .. } => {
-                    let found = Found { start, end, rule };
-                    let key = |found: &Found<'_>| (found.start, usize::MAX - found.end, found.rule.order);
-                    first = Some(
-                        first.map_or(found, |first| if key(&found) < key(&first) { found } else { first }),
-                    );
+                    first = Some(earlier(first, Found { start, end, by: Replacer::Rule(rule) }));
                 }
             }
         }
         (first, begun)
     }
+}
+
+/// The one of two that replaces its bytes: that which starts first, of those that start there the longer one.
+fn earlier<'r>(one: Option<Found<'r>>, other: Found<'r>) -> Found<'r> {
+    let key = |found: &Found<'_>| (found.start, usize::MAX - found.end, found.by.order());
+    one.filter(|one| key(one) <= key(&other)).unwrap_or(other)
 }

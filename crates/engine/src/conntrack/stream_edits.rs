@@ -4,6 +4,7 @@
 //! and bytes that the stream gives it.
 
 use super::edited::EditedConnection;
+use super::helper_control::ControlConnection;
 use super::stream_follow::{Followed, StreamPacket};
 use super::stream_header::edit_segment;
 use super::stream_ref::FollowedId;
@@ -150,18 +151,28 @@ impl Conntrack {
     }
 
     fn release_stream(&mut self, snapshot: &Snapshot, stream: StreamId, direction: usize) {
-        let state = &mut self.state;
+        let Conntrack { table: connections, state, .. } = self;
         let Some(id) = FollowedId::new(state.streams.table.owner(stream)) else { return };
         let member = state.streams.followed[id].edited.and_then(|id| state.streams.edited[id].member);
         let Some(member) = member else { return };
-        let live = match self.table.ids(member).rule_set {
+        let live = match connections.ids(member).rule_set {
             Some(set) => state.sets.live(snapshot, set),
             None => &[],
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let StreamPhase::Searched(search) = &mut followed[id].phase else { return };
-        let mut search = StreamSearch::new(rules, search, (tools, &state.cells));
+        let FollowedStream { phase: StreamPhase::Searched(search), searches, .. } = &mut followed[id] else {
+            return;
+        };
+        let searches = *searches;
+        let control = ControlConnection {
+            connections,
+            shared: &state.shared,
+            id: member,
+            worker: state.worker,
+            now_ms: state.now_ms,
+        };
+        let mut search = StreamSearch::new(rules, (search, searches), (tools, &state.cells), control);
         let released = table.release(stream, direction, state.now_ms, &mut search);
         let found = search.into_found();
         self.tell_found(snapshot, member, &found);

@@ -4,6 +4,7 @@
 //! packet that is no RST is dropped and answered with a RST that its sender accepts (RFC 5961 section 3.2): one of the first two may be
 //! lost, or its number may not be the one that the other end expects.
 
+use super::helper_control::ControlConnection;
 use super::key;
 use super::stream_event::{StreamEventKind, UnfitMessage};
 use super::stream_header::{change_segment, stream_segment};
@@ -173,20 +174,28 @@ impl Conntrack {
         layout: &Layout,
     ) -> Result<Outcome, StreamRefusal> {
         let direction = of.member.1 as usize;
-        let state = &mut self.state;
-        let live = match self.table.ids(of.member.0).rule_set {
+        let Conntrack { table: connections, state, .. } = self;
+        let live = match connections.ids(of.member.0).rule_set {
             Some(set) => state.sets.live(snapshot, set),
             None => &[],
         };
         let Streams { table, followed, tools, .. } = &mut state.streams;
         let followed = &mut followed[id];
-        let FollowedStream { stream: Some(stream), phase: StreamPhase::Searched(search), .. } = followed
+        let FollowedStream { stream: Some(stream), phase: StreamPhase::Searched(search), searches, .. } =
+            followed
         else {
             return Ok(Outcome::PASS);
         };
-        let stream = *stream;
+        let (stream, searches) = (*stream, *searches);
         let rules = (snapshot, &snapshot.cells[state.worker], live);
-        let mut search = StreamSearch::new(rules, search, (tools, &state.cells));
+        let control = ControlConnection {
+            connections,
+            shared: &state.shared,
+            id: of.member.0,
+            worker: state.worker,
+            now_ms: state.now_ms,
+        };
+        let mut search = StreamSearch::new(rules, (search, searches), (tools, &state.cells), control);
         let payload = packet.bytes_mut().get_mut(layout.payload_range()).unwrap_or_default();
         let outcome = table.take(stream, direction, segment, payload, state.now_ms, &mut search);
         let goes_on = matches!(outcome.verdict, StreamVerdict::Pass | StreamVerdict::Absorb);
@@ -238,6 +247,9 @@ impl Conntrack {
     #[cold]
     pub(super) fn tell_found(&mut self, snapshot: &Snapshot, member: ConnId, found: &FoundInBytes) {
         self.settle_edits(snapshot, member);
+        if let Some(set) = self.table.ids(member).rule_set {
+            (0..found.expected).for_each(|_| self.state.sets.hold(set));
+        }
         found.unfit_message.into_iter().for_each(|message| self.tell_unfit(member, message));
         found.fired.iter().for_each(|fired| self.tell_alert(snapshot, member, *fired));
     }

@@ -3,6 +3,8 @@
 //! A match counts only for rules that the connection has. A rule with one constraint fires with each match; one with several fires once, when
 //! all of them were met. Of rules that end the connection, the one whose match ends first decides.
 
+use super::helper::HelperId;
+use super::helper_control::ControlConnection;
 use super::stream_event::UnfitMessage;
 use super::stream_http::HttpId;
 use super::streams::{FoundConstraints, SearchState, SearchTools};
@@ -39,6 +41,8 @@ pub(super) struct Decided {
 pub(super) struct StreamSearch<'s> {
     pub(super) rules: Rules<'s>,
     search: &'s mut SearchState,
+    /// Whether the bytes of each direction are searched.
+    searches: [bool; 2],
     pub(super) tools: &'s mut SearchTools,
     /// There was no memory for a search: the bytes must not go on.
     pub(super) has_no_room: bool,
@@ -49,6 +53,9 @@ pub(super) struct StreamSearch<'s> {
     /// The last message of HTTP that is not understood, whether the connection goes on or not.
     pub(super) unfit_message: Option<UnfitMessage>,
     pub(super) counters: &'s WorkerCells,
+    pub(super) control: ControlConnection<'s>,
+    /// Connections that a helper expects since now.
+    pub(super) expected: u32,
 }
 
 /// What the search of one packet's bytes has found.
@@ -58,6 +65,8 @@ pub(super) struct FoundInBytes {
     pub(super) decided: Option<Decided>,
     pub(super) unfit_message: Option<UnfitMessage>,
     pub(super) has_no_room: bool,
+    /// Connections that a helper expects since now: each uses the rules of this one.
+    pub(super) expected: u32,
 }
 
 impl FoundInBytes {
@@ -80,19 +89,23 @@ pub(super) struct Rules<'s> {
 impl<'s> StreamSearch<'s> {
     pub(super) fn new(
         (snapshot, cells, live): (&'s Snapshot, &'s RuleCells, &'s [RuleSlot]),
-        search: &'s mut SearchState,
+        (search, searches): (&'s mut SearchState, [bool; 2]),
         (tools, counters): (&'s mut SearchTools, &'s WorkerCells),
+        control: ControlConnection<'s>,
     ) -> StreamSearch<'s> {
         let rules = Rules { snapshot, cells, live, fired: ArrayVec::new(), decided: None };
         StreamSearch {
             rules,
             search,
+            searches,
             tools,
             has_no_room: false,
             has_edits_found: false,
             read: None,
             unfit_message: None,
             counters,
+            control,
+            expected: 0,
         }
     }
 
@@ -104,6 +117,11 @@ impl<'s> StreamSearch<'s> {
     /// The messages of the connection, if it has rules on HTTP.
     pub(super) fn http(&self) -> Option<HttpId> {
         self.search.http
+    }
+
+    /// What a helper knows of the connection, if it has one.
+    pub(super) fn helper_id(&self) -> Option<HelperId> {
+        self.search.helper
     }
 
     /// A rule ends the connection.
@@ -146,22 +164,27 @@ impl<'s> StreamSearch<'s> {
             || decided.is_some()
             || self.unfit_message.is_some()
             || self.has_no_room
+            || self.expected > 0
             || self.tools.trace.is_some()
     }
 
     /// What was found.
     pub(super) fn into_found(self) -> FoundInBytes {
-        let StreamSearch { rules: Rules { fired, decided, .. }, unfit_message, has_no_room, .. } = self;
-        FoundInBytes { fired, decided, unfit_message, has_no_room }
+        let StreamSearch { rules, unfit_message, has_no_room, expected, .. } = self;
+        let Rules { fired, decided, .. } = rules;
+        FoundInBytes { fired, decided, unfit_message, has_no_room, expected }
     }
 
     /// Searches bytes that are in order. Breaks if they must not go on.
     pub(super) fn search(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
         let direction = in_order.direction;
+        if self.search.helper.is_some() {
+            self.note_first_bytes(in_order);
+        }
         if direction == 0 && self.search.hello.is_some() {
             self.read_hello(in_order)?;
         }
-        if !self.search.wanted[direction] || self.tools.set.is_none() {
+        if !self.searches[direction] || self.tools.set.is_none() {
             return ControlFlow::Continue(());
         }
         if self.search.set != self.tools.set_number {

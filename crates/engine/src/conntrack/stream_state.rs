@@ -28,7 +28,7 @@ impl WorkerState {
         (packet, layout): (&Packet<'_>, &Layout),
         before: Predecessor,
     ) -> Result<Option<StreamRef>, DropReason> {
-        let Some(wanted) = Wanted::of(rules) else { return Ok(None) };
+        let Some(wanted) = Wanted::of(rules, layout.l4_kind) else { return Ok(None) };
         let first = key::segment(packet, layout).map(|segment| stream_segment(&segment, packet, layout));
         self.begin_wanted(&wanted, (first.as_ref(), before))
     }
@@ -42,7 +42,7 @@ impl WorkerState {
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
         proto: u8,
     ) -> Result<Option<StreamRef>, DropReason> {
-        let Some(wanted) = Wanted::of(rules) else { return Ok(None) };
+        let Some(wanted) = Wanted::of(rules, proto) else { return Ok(None) };
         let first = (proto == proto::TCP).then(Segment::default);
         self.begin_wanted(&wanted, (first.as_ref(), Predecessor::default()))
     }

@@ -1,9 +1,11 @@
 //! A worker's streams in numbers.
 
+use super::expectations::ExpectedCounts;
 use super::info::ConnectionStream;
 use super::tracking::Conntrack;
+use crate::compiled::StreamRule;
 use mmb_conn::{ConnId, Connection};
-use mmb_stream::{StreamInfo, StreamUsage};
+use mmb_stream::{Level, StreamInfo, StreamUsage};
 use std::collections::BTreeMap;
 
 /// The streams of a worker in numbers; not of one moment, since packets are processed while they are counted.
@@ -27,12 +29,14 @@ pub struct StreamSummary {
     pub held: u64,
     /// Edited bytes that wait until the receiver's window has room for them.
     pub unsent: u64,
+    /// The connections that helpers expect.
+    pub expected: ExpectedCounts,
 }
 
 impl StreamSummary {
-    /// Adds what was counted in more connections; the usage is the latest.
+    /// Adds what was counted in more connections of the worker; usage and expected connections are the latest.
     pub fn add(&mut self, other: StreamSummary) {
-        self.usage = other.usage;
+        (self.usage, self.expected) = (other.usage, other.expected);
         for (sums, counts) in [
             (&mut self.levels, other.levels),
             (&mut self.states, other.states),
@@ -66,8 +70,12 @@ impl StreamSummary {
 impl Conntrack {
     /// Counts the streams of `most` slots of connections from `first`.
     pub(crate) fn count_streams(&self, first: ConnId, most: usize) -> (Option<ConnId>, StreamSummary) {
-        let mut summary =
-            StreamSummary { usage: self.state.streams.table.usage(), ..StreamSummary::default() };
+        let streams = &self.state.streams;
+        let mut summary = StreamSummary {
+            usage: streams.table.usage(),
+            expected: streams.tools.helpers.expected.counts(),
+            ..StreamSummary::default()
+        };
         let next =
             self.table.scan(first, most, &mut |_, connection| match self.state.stream_info(connection) {
                 Some(stream) => summary.count(connection.state.name(), &stream),
@@ -79,6 +87,8 @@ impl Conntrack {
     }
 
     fn has_stream_rules(&self, connection: &Connection) -> bool {
-        self.state.sets.rules(connection.ids.rule_set).any(|rule| rule.stream.is_some())
+        let follows = |stream: &StreamRule| stream.levels_of(connection.proto()) != [Level::None; 2];
+        let mut rules = self.state.sets.rules(connection.ids.rule_set);
+        !connection.is_expected && rules.any(|rule| rule.stream.as_deref().is_some_and(follows))
     }
 }

@@ -9,6 +9,7 @@
 //! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
 
 use super::edited::{EditedConnection, EditedConnections, EditedId};
+use super::helper::{HelperId, Helpers};
 use super::rule_sets::MOST_RULES;
 use super::saved::SavedEnd;
 use super::stream_event::StreamEvents;
@@ -25,6 +26,7 @@ use mmb_conn::nat::RuleVersion;
 use mmb_conn::{ConnId, proto};
 use mmb_http::ClientHello;
 use mmb_policy::settings::{StreamSettings, StreamUnfit, StreamUrgent};
+use mmb_random::Seed;
 use mmb_scan::{EditScratch, PatternSet, ScanState, Scanner};
 use mmb_stream::{
     AckSpace, FinishedEnds, Level, Predecessor, Segment, StreamId, StreamInfo, StreamLimits, StreamTable,
@@ -72,6 +74,8 @@ pub(super) struct FollowedStream {
     pub(super) stream: Option<StreamId>,
     pub(super) phase: StreamPhase,
     pub(super) digests: bool,
+    /// Whether the bytes of each direction are searched.
+    pub(super) searches: [bool; 2],
     /// What made packets need, of a stream with edits.
     pub(super) edited: Option<EditedId>,
 }
@@ -123,8 +127,6 @@ impl FollowedStream {
 /// Where the searches of a stream are.
 #[derive(Debug, Default)]
 pub(super) struct SearchState {
-    /// Whether the bytes of each direction are searched.
-    pub(super) wanted: [bool; 2],
     /// The set that `scans` are of, by its number.
     pub(super) set: u32,
     pub(super) scans: [Option<ScanState>; 2],
@@ -133,6 +135,7 @@ pub(super) struct SearchState {
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
     pub(super) http: Option<HttpId>,
+    pub(super) helper: Option<HelperId>,
     /// The byte before those that are undecided, of each direction with edits.
     pub(super) last: [Option<u8>; 2],
 }
@@ -141,7 +144,7 @@ pub(super) struct SearchState {
 pub(super) type FoundConstraints = ArrayVec<(RuleVersion, u16), MOST_RULES>;
 
 /// The streams of a worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Streams {
     pub(super) table: StreamTable,
     pub(super) followed: Slab<FollowedId, FollowedStream, Chunks<FollowedStream, 256>>,
@@ -156,7 +159,7 @@ pub(crate) struct Streams {
 }
 
 /// What searches use: one set of patterns, and the memory of all searches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SearchTools {
     pub(super) scanner: Option<Scanner>,
     pub(super) set: Option<PatternSet>,
@@ -174,6 +177,7 @@ pub(super) struct SearchTools {
     pub(super) replaced: Vec<u8>,
     /// For hosts that explain what edits do.
     pub(super) trace: Option<Box<EditTrace>>,
+    pub(super) helpers: Helpers,
 }
 
 /// What the rules of a new connection ask of its stream.
@@ -184,26 +188,47 @@ pub(super) struct Wanted {
     digests: bool,
     reads_name: bool,
     reads_http: bool,
+    has_helper: bool,
 }
 
 impl Wanted {
-    pub(super) fn of<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>) -> Option<Wanted> {
+    /// What the rules of a connection of this protocol ask; `None` if nothing.
+    pub(super) fn of<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>, proto: u8) -> Option<Wanted> {
         let mut wanted: Option<Wanted> = None;
         for rule in rules.filter_map(|rule| rule.stream.as_deref()) {
+            let levels = rule.levels_of(proto);
+            if levels == [Level::None; 2] {
+                continue;
+            }
             let wanted = wanted.get_or_insert_default();
-            for direction in 0..2 {
-                wanted.levels[direction] = wanted.levels[direction].max(rule.levels[direction]);
+            for (direction, level) in levels.into_iter().enumerate() {
+                wanted.levels[direction] = wanted.levels[direction].max(level);
                 wanted.searches[direction] |= rule.searches[direction];
             }
             wanted.digests |= rule.digests;
             wanted.reads_name |= !rule.names.is_empty();
             wanted.reads_http |= rule.is_http;
+            wanted.has_helper |= rule.helper.is_some();
         }
         wanted
     }
 }
 
 impl Streams {
+    pub(super) fn new(seed: Seed) -> Streams {
+        Streams {
+            table: StreamTable::default(),
+            followed: Slab::default(),
+            edited: EditedConnections::default(),
+            tools: SearchTools::new(seed),
+            serials: 0,
+            unfit: StreamUnfit::default(),
+            acks: AckSpace::default(),
+            events: StreamEvents::default(),
+            closed: Vec::new(),
+        }
+    }
+
     /// Applies the settings and patterns of a policy. `workers` share the limits.
     pub(super) fn configure(&mut self, snapshot: &Snapshot, workers: usize) {
         let StreamSettings { max, memory_mib, window_kib, reorder_kib, hold_ms, unfit, urgent, .. } =
@@ -265,6 +290,9 @@ impl Streams {
         }
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
         self.edited.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        if wanted.has_helper {
+            self.tools.helpers.reserve().map_err(|_| DropReason::ConnNoMemory)?;
+        }
         if wanted.reads_http {
             self.tools.http.reserve().map_err(|_| DropReason::ConnNoMemory)?;
         }
@@ -291,17 +319,20 @@ impl Streams {
         };
         let is_edited = stream.is_some_and(|stream| self.table.is_edited(stream));
         let edited = is_edited.then(|| self.edited.insert(EditedConnection::default()));
-        let mut search = SearchState { wanted: wanted.searches, ..SearchState::default() };
+        let mut search = SearchState::default();
         if wanted.reads_name && stream.is_some() && self.tools.hellos.try_reserve().is_ok() {
             search.hello = Some(self.tools.hellos.insert(ClientHello::default()));
         }
         if wanted.reads_http && stream.is_some() {
             search.http = Some(self.tools.http.open());
         }
+        if wanted.has_helper && stream.is_some() {
+            search.helper = Some(self.tools.helpers.begin());
+        }
         self.serials = self.serials.wrapping_add(1);
-        let (serial, digests) = (self.serials, wanted.digests);
+        let (serial, digests, searches) = (self.serials, wanted.digests, wanted.searches);
         let phase = end.map_or(StreamPhase::Searched(search), StreamPhase::Ended);
-        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests, edited });
+        let id = self.followed.insert(FollowedStream { serial, stream, phase, digests, searches, edited });
         stream.into_iter().for_each(|stream| self.table.set_owner(stream, id.number()));
         Ok(Some(StreamRef { id, serial, is_edited }))
     }
@@ -454,6 +485,23 @@ impl Streams {
 }
 
 impl SearchTools {
+    fn new(seed: Seed) -> SearchTools {
+        SearchTools {
+            scanner: None,
+            set: None,
+            set_number: 0,
+            pool_bytes: 0,
+            names: None,
+            hellos: Slab::default(),
+            found: Slab::default(),
+            http: HttpWork::default(),
+            edit_scratch: EditScratch::default(),
+            replaced: Vec::new(),
+            trace: None,
+            helpers: Helpers::new(seed),
+        }
+    }
+
     /// Gets what the patterns of a policy need. Returns false if too many states of sets before are open to do so.
     fn configure(&mut self, patterns: &StreamPatterns, streams: usize) -> bool {
         let digest = |set: &PatternSet| set.digest();
@@ -472,6 +520,9 @@ impl SearchTools {
             self.replaced.reserve(MOST_REPLACED);
         }
         patterns.edits().iter().for_each(|edit| self.edit_scratch.prepare(&edit.patterns));
+        if patterns.has_helpers {
+            self.helpers.expected.reserve();
+        }
         self.names = patterns.names.as_ref().and_then(|set| {
             let mut scanner = Scanner::new(set.pool_bytes(1)).ok()?;
             scanner.prepare(set).ok()?;
@@ -505,6 +556,7 @@ impl SearchTools {
             self.hellos.free(hello);
         }
         search.http.into_iter().for_each(|http| self.http.close(http));
+        search.helper.into_iter().for_each(|helper| self.helpers.end(helper));
         if let Some(found) = search.found {
             self.found[found].clear();
             self.found.free(found);

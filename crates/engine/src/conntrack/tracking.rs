@@ -114,7 +114,7 @@ impl Conntrack {
                 rule_cells: RuleCells::default(),
                 server_cells: ServerCells::default(),
                 watchers: Vec::new(),
-                streams: Streams::default(),
+                streams: Streams::new(seed(Purpose::ExpectedConnections)),
                 flows: OffloadedFlows::default(),
                 per_source: None,
                 now_ns: 0,
@@ -194,6 +194,9 @@ impl Conntrack {
         self.tell_suppressed();
         if !self.state.streams.closed.is_empty() {
             self.finish_streams();
+        }
+        if self.state.streams.tools.helpers.expected.is_due(self.state.now_ms) {
+            self.give_up_expected();
         }
         self.walk_flows();
         if !self.table.is_empty() {

@@ -474,6 +474,8 @@ impl Pipeline {
         }
         if let Some(id) = assessment.connection() {
             self.matched.extend_from_slice(self.conntrack.rules(snapshot, id));
+        } else if assessment.is_expected() {
+            self.matched.extend_from_slice(self.conntrack.expected_rules(snapshot, at));
         }
     }
 

@@ -257,7 +257,7 @@ fn written(target: &Target) -> Option<Field> {
         }
         Target::AddOption(kind, _) | Target::Strip(kind) => Some(Field::option(*kind)),
         Target::Keep(_) | Target::StripAll => Some(Field::new(FieldId::TcpOpt)),
-        Target::Reject(Reject::TcpRst) => Some(Field::new(FieldId::TcpFlags)),
+        Target::Reject(Reject::TcpRst) | Target::Helper(_) => Some(Field::new(FieldId::TcpFlags)),
         Target::Drop(_)
         | Target::Reject(Reject::Usual | Reject::Icmp(_) | Reject::Icmp6(_))
         | Target::Accept

@@ -213,7 +213,7 @@ fn acts(target: &Target) -> bool {
         Target::Drop(_) | Target::Reject(_) | Target::Accept => true,
         Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
         Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
-        Target::Digest | Target::Log(_) | Target::Limit(_) => false,
+        Target::Digest | Target::Helper(_) | Target::Log(_) | Target::Limit(_) => false,
     }
 }
 
@@ -250,6 +250,9 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
             let message =
                 format!("`log` tells of packets, and `{field}` is found in the bytes of a connection");
             (message, "`alert`, which tells of a match")
+        } else if matches!(target, Target::Helper(_)) {
+            let message = format!("`helper` is for whole connections, whatever `{field}` finds in them");
+            (message, "a rule of its own for `helper`")
         } else {
             continue;
         };
@@ -309,7 +312,7 @@ fn without_constraints(
             | Target::StripAll => continue,
             Target::Drop(_) | Target::Reject(_) | Target::Accept => continue,
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => continue,
-            Target::Digest | Target::Log(_) | Target::Limit(_) => continue,
+            Target::Digest | Target::Helper(_) | Target::Log(_) | Target::Limit(_) => continue,
         };
         report.error(Diagnostic::new(at.span, message).expected(expected));
     }

@@ -502,6 +502,7 @@ impl<'t> Parser<'t, '_, '_> {
                 Slot::Behind { .. } => return self.behind(target, arguments),
                 Slot::OptionalText => arguments.text = self.text(),
                 Slot::Choice(kind, words) => arguments.choice = self.choice(target, kind, words)?,
+                Slot::Name(kind, words) => arguments.choice = Some(self.named(target, kind, words)?),
                 Slot::Code { behind, words } if arguments.choice == Some(behind) => {
                     arguments.code = self.code(behind, words)?;
                 }
@@ -635,6 +636,23 @@ impl<'t> Parser<'t, '_, '_> {
             return None;
         }
         Some(chosen)
+    }
+
+    /// One of the words. `None` is an error.
+    fn named(
+        &mut self,
+        target: &TargetInfo,
+        kind: &str,
+        words: &[(&'static str, &str)],
+    ) -> Option<&'static str> {
+        let token = self.peek();
+        let chosen = self.choice(target, kind, words)?;
+        if chosen.is_none() {
+            let names = list(words.iter().map(|(name, _)| *name));
+            let error = Diagnostic::new(token.span, format!("the {kind} of `{}` is missing", target.name));
+            self.error(error.expected(names));
+        }
+        chosen
     }
 
     /// One of the words or a number, or nothing. The outer `None` is an error.

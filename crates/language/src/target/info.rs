@@ -50,6 +50,8 @@ pub(crate) enum Slot {
     OptionalText,
     /// One of these words, or nothing; each with its help. The text names it in errors.
     Choice(&'static str, &'static [(&'static str, &'static str)]),
+    /// One of these words; each with its help. The text names it in errors.
+    Name(&'static str, &'static [(&'static str, &'static str)]),
     /// A rate.
     Rate,
     /// This word and an argument of this form, or nothing; with help for the word. Such slots come last, and in any order.
@@ -87,7 +89,7 @@ pub(crate) struct TargetArguments<'t> {
     behind: Vec<(&'static str, ItemSyntax<'t>)>,
     /// The text of [`Slot::OptionalText`].
     pub(crate) text: Option<(&'t [u8], TextSpan)>,
-    /// The word of [`Slot::Choice`].
+    /// The word of [`Slot::Choice`] or [`Slot::Name`].
     pub(crate) choice: Option<&'static str>,
     /// The word or number of [`Slot::Code`].
     pub(crate) code: Option<ItemSyntax<'t>>,
@@ -100,7 +102,7 @@ impl Slot {
             Slot::Field(_) | Slot::Selection => true,
             Slot::Value | Slot::WeightedValue | Slot::OptionalValue => false,
             Slot::Percentage | Slot::OptionalText | Slot::Choice(..) | Slot::Code { .. } => false,
-            Slot::Rate | Slot::Behind { .. } => false,
+            Slot::Name(..) | Slot::Rate | Slot::Behind { .. } => false,
         }
     }
 }

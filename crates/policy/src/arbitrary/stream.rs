@@ -5,7 +5,7 @@ use super::{Draw, RuleOptions};
 use crate::field::{Field, FieldId, StreamPart};
 use crate::http::{HeaderName, Replacement, ReplacementPart};
 use crate::pattern::{PatternItem, Regex};
-use crate::rule::{DropRate, Match, StreamEdit, Target, Test};
+use crate::rule::{DropRate, Helper, Match, StreamEdit, Target, Test};
 use std::collections::HashSet;
 use std::mem::discriminant;
 
@@ -28,9 +28,13 @@ pub(super) fn fit(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
         targets.retain(|target| !matches!(target, Target::Alert(_) | Target::Close | Target::Edit(_)));
         return;
     }
-    targets.retain(|target| {
-        !matches!(target, Target::Accept | Target::Reject(_) | Target::Log(_) | Target::Limit(_))
-    });
+    let is_apart = |target: &Target| {
+        matches!(
+            target,
+            Target::Accept | Target::Reject(_) | Target::Log(_) | Target::Limit(_) | Target::Helper(_)
+        )
+    };
+    targets.retain(|target| !is_apart(target));
     for target in targets.iter_mut().filter(|target| matches!(target, Target::Drop(_))) {
         *target = Target::Drop(DropRate::ALL);
     }
@@ -208,11 +212,12 @@ impl Draw {
         }
     }
 
-    /// A target that acts on a stream.
-    pub(super) fn stream_target(&self) -> Target {
-        match self.small[0] % 4 {
+    /// A target that acts on a stream, for TCP or for any protocol.
+    pub(super) fn stream_target(&self, is_tcp: bool) -> Target {
+        match self.small[0] % 5 {
             0 => Target::Close,
             1 => Target::Digest,
+            2 if is_tcp => Target::Helper(Helper::Ftp),
             _ => Target::Alert(self.told_text()),
         }
     }

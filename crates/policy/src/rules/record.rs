@@ -12,8 +12,8 @@ use crate::http::{HeaderName, Replacement, ReplacementPart};
 use crate::limit::{Limit, LimitKey, LimitPeriod, LimitUnit};
 use crate::pattern::{PatternItem, Regex};
 use crate::rule::{
-    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Reject, Rule,
-    RuleId, ServerList, StreamEdit, Target, Test, Write,
+    Cond, DEFAULT_PRIO, DropRate, Equality, Helper, LbMethod, Match, NumberItem, NumberSet, Prio, Reject,
+    Rule, RuleId, ServerList, StreamEdit, Target, Test, Write,
 };
 
 const STATEFUL: u8 = 1;
@@ -82,6 +82,7 @@ const REJECT_RST: u8 = 29;
 const REJECT_ICMP: u8 = 30;
 const REJECT_ICMP6: u8 = 31;
 const LIMIT: u8 = 32;
+const HELPER: u8 = 33;
 
 /// A limit's unit and period, and whether it has a burst and a key.
 const PERIOD: u32 = 2;
@@ -270,6 +271,7 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
         }
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
+        Target::Helper(helper) => out.extend([HELPER, *helper as u8]),
         Target::Edit(edit) => {
             write_edit(edit, out);
             match edit {
@@ -354,6 +356,7 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
         Target::Alert(_) => out.push(ALERT),
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
+        Target::Helper(helper) => out.extend([HELPER, *helper as u8]),
         Target::Edit(edit) => write_edit(edit, out),
     }
 }
@@ -544,6 +547,7 @@ impl<'r> RecordReader<'r> {
             REJECT_ICMP => Target::Reject(Reject::Icmp(self.byte())),
             REJECT_ICMP6 => Target::Reject(Reject::Icmp6(self.byte())),
             LIMIT => Target::Limit(self.limit()),
+            HELPER => Target::Helper(Helper::ALL[usize::from(self.byte())]),
             form @ MASK..=ADD_BODY => Target::Edit(self.edit(form)),
             form => self.field_target(form),
         }

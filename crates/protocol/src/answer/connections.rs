@@ -292,10 +292,27 @@ pub struct StreamSummaryLine {
     pub held: u64,
     /// Edited bytes that wait until the receivers have room for them.
     pub unsent: u64,
+    /// The connections that helpers expect.
+    #[serde(default)]
+    pub expected: ExpectedLine,
     /// What each worker with connections has of the limits, which are equal parts of the settings.
     pub workers: Vec<StreamUsageLine>,
     /// The limits that are reached, and what becomes of new connections.
     pub warnings: Vec<String>,
+}
+
+/// What became of the connections that helpers expect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ExpectedLine {
+    /// Expected now.
+    pub now: u64,
+    /// Ever expected.
+    pub made: u64,
+    /// Of these, those that began.
+    pub used: u64,
+    /// Of these, those that did not begin in time.
+    pub expired: u64,
 }
 
 /// What a worker's streams use.

@@ -97,7 +97,8 @@ fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u
                 }
                 Target::Drop(_) | Target::Reject(_) | Target::Limit(_) | Target::Accept => {}
                 Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
-                Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
+                Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => {}
+                Target::Edit(_) | Target::Helper(_) => {}
             }
             let (len, before) = (next.bytes().len(), now.bytes().len());
             if len > before && len > 40 {

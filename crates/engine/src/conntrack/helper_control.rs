@@ -1,0 +1,124 @@
+//! What the announcements of a control connection mean: which connection is expected, and which end the responder is told.
+
+use super::expectations::{Expectation, Expectations, ExpectedRef, Occupied};
+use super::shared::SharedState;
+use crate::compiled::Snapshot;
+use mmb_classify::RuleSlot;
+use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated};
+use mmb_conn::{ConnId, ConnectionTable, DESTINATION, SOURCE, Side, Tuple};
+use mmb_rewrite::NotApplied;
+use std::net::IpAddr;
+
+/// The first port that a client may announce: servers of its host have those below (RFC 2577, section 3).
+const FIRST_PORT: u16 = 1024;
+
+/// A control connection, while its bytes are read.
+#[derive(Clone, Copy)]
+pub(super) struct ControlConnection<'c> {
+    pub(super) connections: &'c ConnectionTable,
+    pub(super) shared: &'c SharedState,
+    pub(super) id: ConnId,
+    pub(super) worker: usize,
+    pub(super) now_ms: u64,
+}
+
+/// An announcement that was accepted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announced {
+    /// The end that the responder is told.
+    pub(super) told: (IpAddr, u16),
+    pub(super) of: ExpectedRef,
+    /// It was not expected before: it uses the rules of the control connection.
+    pub(super) is_new: bool,
+}
+
+impl ControlConnection<'_> {
+    /// The initiator announces that it listens at an end for a connection from the responder. Its own end is the only one that it may
+    /// announce: else a client has a server connect to others (RFC 2577, section 3), or a server reaches hosts behind mmb.
+    ///
+    /// # Errors
+    /// Why no connection is expected.
+    pub(super) fn announce(
+        &self,
+        (address, port): (IpAddr, u16),
+        rules: (&Snapshot, &[RuleSlot]),
+        expected: &mut Expectations,
+    ) -> Result<Announced, NotApplied> {
+        let [forward, reply] = self.connections.tuples(self.id);
+        if address != forward.address(SOURCE) || port < FIRST_PORT {
+            return Err(NotApplied::HelperRefused);
+        }
+        // Both ends are on one side of a wire: the responder reaches the initiator only through it.
+        if reply.side == forward.side && reply.side != Side::Any {
+            return Err(NotApplied::HelperRefused);
+        }
+        let end = |tuple: &Tuple, end: usize| (tuple.addresses[end], tuple.ports[end]);
+        let is_translated = end(&forward, SOURCE) != end(&reply, DESTINATION);
+        let (outside, lease) = match is_translated {
+            true => self.outside_port(port, rules, [&forward, &reply]).ok_or(NotApplied::HelperNoRoom)?,
+            false => (port, None),
+        };
+        let arrives = Tuple { ports: [0, outside], ..reply };
+        let addresses = [forward.addresses[DESTINATION], forward.addresses[SOURCE]];
+        let leaves = Tuple { addresses, ports: [0, port], ..arrives };
+        let rule_set = self.connections.ids(self.id).rule_set;
+        let expectation = Expectation { arrives, leaves, lease, rule_set };
+        let admitted = expected.admits(&expectation, self.now_ms);
+        let admitted = admitted.and_then(|()| {
+            let claimed = self.shared.owners.expect(&arrives, self.worker);
+            claimed.map_err(|_| Occupied::Other)
+        });
+        let (of, is_new) = match admitted {
+            Ok(()) => (expected.insert(expectation, self.now_ms), true),
+            Err(occupied) => {
+                self.shared.release(lease);
+                match occupied {
+                    Occupied::Same(of) => (of, false),
+                    Occupied::Other => return Err(NotApplied::HelperNoRoom),
+                }
+            }
+        };
+        Ok(Announced { told: (reply.address(DESTINATION), outside), of, is_new })
+    }
+
+    /// An outside port for a port of the initiator, at the outside address that its control connection has.
+    fn outside_port(
+        &self,
+        port: u16,
+        (snapshot, slots): (&Snapshot, &[RuleSlot]),
+        [forward, reply]: [&Tuple; 2],
+    ) -> Option<(u16, Option<LeaseId>)> {
+        let mut mapping = Mapping::default();
+        for rule in slots.iter().filter_map(|slot| snapshot.stateful(*slot)).filter(|rule| rule.maps) {
+            let Mapping { saddr, sport, .. } = &rule.mapping;
+            mapping.saddr = saddr.clone().or(mapping.saddr);
+            mapping.sport = sport.clone().or(mapping.sport);
+        }
+        if mapping == Mapping::default() {
+            // The rules that translated it are gone.
+            return None;
+        }
+        // Servers connect from the port below that of their control connections, if they can (RFC 959, section 5.2).
+        let inside = Tuple {
+            addresses: [forward.addresses[SOURCE], reply.addresses[SOURCE]],
+            ports: [port, reply.ports[SOURCE].wrapping_sub(1)],
+            ..*forward
+        };
+        let owners = &self.shared.owners;
+        let elsewhere = |tuple: &Tuple| owners.owning() > 1 && owners.is_taken(tuple, self.worker);
+        let taken = |tuple: &Tuple| self.connections.find(tuple).is_some() || elsewhere(tuple);
+        let mut nat = self.shared.nat();
+        // No destination is chosen, so that it does not matter for which rule.
+        let translated = nat.translate(RuleVersion(0), &mapping, &inside, &taken);
+        let outside = translated.ok().and_then(|Translated { sent, lease }| {
+            if sent.addresses[SOURCE] == reply.addresses[DESTINATION] {
+                return Some((sent.ports[SOURCE], lease));
+            }
+            // The server may refuse another address than that of the client (RFC 2577, section 3).
+            nat.release(lease);
+            None
+        });
+        self.shared.note_bindings(&nat);
+        outside
+    }
+}

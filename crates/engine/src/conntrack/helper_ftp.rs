@@ -1,0 +1,87 @@
+//! The commands of active FTP in the bytes of a control connection.
+//!
+//! A connection whose client does not begin with a command of FTP is left alone: a browser that is told to send a form to port 21 would write
+//! commands for whoever made the form ("NAT slipstreaming"). What comes behind AUTH TLS (RFC 4217) is encrypted, and announces nothing.
+
+use super::helper::HelperId;
+use super::helper_control::Announced;
+use super::stream_search::StreamSearch;
+use mmb_classify::RuleSlot;
+use mmb_http::{FtpEnd, FtpForm, FtpStep, MOST_FTP_END, begins_ftp};
+use mmb_policy::rule::Helper;
+use mmb_stream::InOrder;
+
+/// The command as the responder gets it.
+pub(super) struct FtpCommand {
+    buffer: [u8; MOST_FTP_END],
+    len: usize,
+    /// The rule by which it was read.
+    pub(super) rule: RuleSlot,
+}
+
+impl FtpCommand {
+    /// The argument.
+    pub(super) fn argument(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl<'s> StreamSearch<'s> {
+    /// The helper that follows a direction, and the rule that has it.
+    fn helper(&self, direction: usize) -> Option<(HelperId, RuleSlot)> {
+        let id = self.helper_id().filter(|_| direction == 0)?;
+        let has_helper = |slot: &&RuleSlot| {
+            let rule = self.snapshot().stateful(**slot);
+            rule.and_then(|rule| rule.stream.as_deref()).and_then(|stream| stream.helper) == Some(Helper::Ftp)
+        };
+        let rule = self.live().iter().find(has_helper)?;
+        Some((id, *rule))
+    }
+
+    /// Whether a helper follows a direction.
+    #[inline]
+    pub(super) fn has_helper(&self, direction: usize) -> bool {
+        self.helper(direction).is_some()
+    }
+
+    /// Notes the first bytes of a control connection, of those that are in order.
+    pub(super) fn note_first_bytes(&mut self, InOrder { direction, bytes, .. }: InOrder<'_>) {
+        if let Some(id) = self.helper_id().filter(|_| direction == 0) {
+            let first = &mut self.tools().helpers.states[id].first;
+            let room = first.remaining_capacity();
+            first.extend(bytes.iter().copied().take(room));
+        }
+    }
+
+    /// The next command at or behind a place in undecided bytes, or where one is begun.
+    pub(super) fn next_command(&mut self, direction: usize, bytes: &[u8], at: usize) -> FtpStep {
+        let Some((id, _)) = self.helper(direction) else { return FtpStep::Nothing };
+        if !begins_ftp(&self.tools().helpers.states[id].first) {
+            return FtpStep::Nothing;
+        }
+        FtpStep::next(bytes, at, self.last(direction))
+    }
+
+    /// Takes a command. Returns how it goes on; `None` if as it came.
+    pub(super) fn take_command(&mut self, announced: FtpEnd, form: FtpForm) -> Option<FtpCommand> {
+        let (id, rule) = self.helper(0)?;
+        let rules = (self.snapshot(), self.live());
+        let control = self.control;
+        let FtpEnd { address, port } = announced;
+        // Address families do not mix in a connection; PORT has room for IPv4 only.
+        let expected = &mut self.tools().helpers.expected;
+        match control.announce((address, port), rules, expected) {
+            Ok(Announced { told: (address, port), of, is_new }) => {
+                self.tools().helpers.note(id, of);
+                self.expected += u32::from(is_new);
+                let mut buffer = [0; MOST_FTP_END];
+                let len = FtpEnd { address, port }.write(form, &mut buffer)?;
+                Some(FtpCommand { buffer, len, rule })
+            }
+            Err(why) => {
+                self.counters.count_not_applied(why);
+                None
+            }
+        }
+    }
+}
