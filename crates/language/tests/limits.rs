@@ -140,7 +140,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "add all rate 5/s",
         &["9: unknown word `rate`; expected a field, `!` or a target; did you mean `limit`?"],
     ),
-    ("set limit keys 100", &["16: `100` is no `limit keys`; expected 1024 to 16777216"]),
+    ("set limit keys 100", &["16: `100` is no value of `limit keys`; expected 1024 to 16777216"]),
 ];
 
 #[test]
