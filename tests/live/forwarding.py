@@ -50,6 +50,22 @@ class Gate:
         """For each step, a port and a packet, what leaves by the other port; None if nothing does."""
         return [self._step(self.ports.index(port), number, packet) for number, (port, packet, _) in enumerate(steps)]
 
+    def answer(self, steps):
+        """For each step, how its sender is answered; None if nothing comes back. The packets differ in their ports."""
+        return [self._answer(self.ports.index(port), number, packet) for number, (port, packet, _) in enumerate(steps)]
+
+    def _answer(self, entering, number, packet):
+        _, wire = self.far[entering]
+        list(wire.drain())
+        wire.send(frame(packet, number))
+        deadline = time.monotonic() + PATIENCE_S
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([wire.socket], [], [], left)[0]:
+                for found in wire.drain():
+                    if answered := answer_to(Ether(found), packet):
+                        return answered
+        return None
+
     def _step(self, entering, number, packet):
         wires = [wire for _, wire in self.far]
         for wire in wires:
@@ -97,6 +113,32 @@ def ends(data):
         found += [quoted.src, quoted.dst, quoted.payload.sport, quoted.payload.dport]
     found.append((header.tos if IP in parsed else header.tc) >> 2)
     return tuple(found)
+
+
+def answer_to(frame, packet):
+    """What a frame says if it answers a packet: a RST with its numbers, or an ICMP error with its code."""
+    header, asked = frame.getlayer(IP) or frame.getlayer(IPv6), packet.payload
+    if header is None or header.dst != packet.src:
+        return None
+    if type(header.payload) is TCP:
+        reset = header.payload
+        if (header.src, reset.sport, reset.dport) != (packet.dst, asked.dport, asked.sport):
+            return None
+        return "RST", str(reset.flags), reset.seq, reset.ack
+    # The ports stand behind the header of ICMP and that of the packet.
+    error = bytes(header.payload)
+    length, kind = (20, 3) if IP in frame else (40, 1)
+    ports = error[8 + length:12 + length]
+    if error[:1] != bytes([kind]) or ports != asked.sport.to_bytes(2, "big") + asked.dport.to_bytes(2, "big"):
+        return None
+    return "error", error[1]
+
+
+def answers_of_replay(folder, policy, ports, steps):
+    """How mmb answers with a policy: as `Gate.answer`."""
+    replayed(folder, policy, ports, steps)
+    frames = {port: rdpcap(str(folder / f"{port}-out.pcap")) for port in ports}
+    return [next((answered for found in frames[port] if (answered := answer_to(found, packet))), None) for port, packet, _ in steps]
 
 
 def replayed(folder, policy, ports, steps):
