@@ -155,7 +155,8 @@ def replayed(folder, policy, ports, steps):
     left = {}
     for port in ports:
         for found in rdpcap(str(folder / f"{port}-out.pcap")):
-            left[number_of(bytes(found))] = (port, ends(bytes(found)))
-    other = dict(zip(ports, reversed(ports)))
-    return [left[number][1] if number in left and left[number][0] == other[at] else None
-            for number, (at, _, _) in enumerate(steps)]
+            number = number_of(bytes(found))
+            # What leaves by the port that a packet came in by is an answer.
+            if number in range(len(steps)) and steps[number][0] != port:
+                left[number] = ends(bytes(found))
+    return [left.get(number) for number in range(len(steps))]

@@ -21,8 +21,12 @@ use std::collections::BTreeSet;
 /// With more cubes, the packets that no entry has decided about are not tracked further: they only tell which omissions matter.
 const MAX_UNDECIDED: usize = 64;
 
-/// The most cubes of packets that one change of packets, or one log, is about.
+/// The most cubes of packets that one change of packets is about.
 const MAX_EDITED: usize = 256;
+
+/// The most cubes of packets that one log is about: a policy is to be read by people.
+const MAX_LOGGED: usize = 8;
+const TOO_MANY_TO_LOG: &str = "nothing is logged: the decisions before it leave it too many kinds of packets";
 
 /// Adds the translation of a rule set to a policy.
 ///
@@ -239,6 +243,10 @@ impl<'a> PolicyWriter<'a, '_> {
                     if cubes.len() > MAX_EDITED {
                         break;
                     }
+                }
+                if edit.logs && cubes.len() > MAX_LOGGED {
+                    self.report.remark(TOO_MANY_TO_LOG, entry.place);
+                    continue;
                 }
                 if cubes.len() > MAX_EDITED {
                     let reason = "the decisions before it leave it too many kinds of packets";
