@@ -50,6 +50,22 @@ class Gate:
         """For each step, a port and a packet, what leaves by the other port; None if nothing does."""
         return [self._step(self.ports.index(port), number, packet) for number, (port, packet, _) in enumerate(steps)]
 
+    def answer(self, steps):
+        """For each step, how its sender is answered; None if nothing comes back. The packets differ in their ports."""
+        return [self._answer(self.ports.index(port), number, packet) for number, (port, packet, _) in enumerate(steps)]
+
+    def _answer(self, entering, number, packet):
+        _, wire = self.far[entering]
+        list(wire.drain())
+        wire.send(frame(packet, number))
+        deadline = time.monotonic() + PATIENCE_S
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([wire.socket], [], [], left)[0]:
+                for found in wire.drain():
+                    if answered := answer_to(Ether(found), packet):
+                        return answered
+        return None
+
     def _step(self, entering, number, packet):
         wires = [wire for _, wire in self.far]
         for wire in wires:
@@ -99,6 +115,32 @@ def ends(data):
     return tuple(found)
 
 
+def answer_to(frame, packet):
+    """What a frame says if it answers a packet: a RST with its numbers, or an ICMP error with its code."""
+    header, asked = frame.getlayer(IP) or frame.getlayer(IPv6), packet.payload
+    if header is None or header.dst != packet.src:
+        return None
+    if type(header.payload) is TCP:
+        reset = header.payload
+        if (header.src, reset.sport, reset.dport) != (packet.dst, asked.dport, asked.sport):
+            return None
+        return "RST", str(reset.flags), reset.seq, reset.ack
+    # The ports stand behind the header of ICMP and that of the packet.
+    error = bytes(header.payload)
+    length, kind = (20, 3) if IP in frame else (40, 1)
+    ports = error[8 + length:12 + length]
+    if error[:1] != bytes([kind]) or ports != asked.sport.to_bytes(2, "big") + asked.dport.to_bytes(2, "big"):
+        return None
+    return "error", error[1]
+
+
+def answers_of_replay(folder, policy, ports, steps):
+    """How mmb answers with a policy: as `Gate.answer`."""
+    replayed(folder, policy, ports, steps)
+    frames = {port: rdpcap(str(folder / f"{port}-out.pcap")) for port in ports}
+    return [next((answered for found in frames[port] if (answered := answer_to(found, packet))), None) for port, packet, _ in steps]
+
+
 def replayed(folder, policy, ports, steps):
     """The same with a policy in mmb."""
     (folder / "policy.mmb").write_text(policy)
@@ -113,7 +155,8 @@ def replayed(folder, policy, ports, steps):
     left = {}
     for port in ports:
         for found in rdpcap(str(folder / f"{port}-out.pcap")):
-            left[number_of(bytes(found))] = (port, ends(bytes(found)))
-    other = dict(zip(ports, reversed(ports)))
-    return [left[number][1] if number in left and left[number][0] == other[at] else None
-            for number, (at, _, _) in enumerate(steps)]
+            number = number_of(bytes(found))
+            # What leaves by the port that a packet came in by is an answer.
+            if number in range(len(steps)) and steps[number][0] != port:
+                left[number] = ends(bytes(found))
+    return [left.get(number) for number in range(len(steps))]

@@ -170,12 +170,14 @@ add web 10.0.0.2,udp:60000-60010
 create ports bitmap:port range 0-65535
 add ports 443
 add ports 5060
-"""
+create banned hash:net family inet timeout 3000
+""" + "".join(f"add banned 198.18.{n}.0/24 timeout {2000 + n}\n" for n in range(40)) + "add banned 192.0.2.77 timeout 0\n"
 
 WITH_SETS = """*raw
 :PREROUTING ACCEPT [0:0]
 :OUTPUT ACCEPT [0:0]
 -A PREROUTING -m set --match-set bad src -j DROP
+-A PREROUTING -m set --match-set banned src -j DROP
 COMMIT
 *filter
 :INPUT ACCEPT [0:0]
@@ -207,7 +209,10 @@ def test_sets(tmp_path):
         (tmp_path / "saved").write_text(gate.near.run("ipset", "save").stdout)
         policy = imported("iptables", saved, *GATEWAY, "--ipset", tmp_path / "saved")
         assert not policy["left_out"]
-        passed = compare(tmp_path, gate, policy["policy"], conversations("its answer"))
+        assert "set banned {192.0.2.77, 198.18.0.0/24 timeout " in policy["policy"] and "@banned drop" in policy["policy"]
+        banned = [in_(udp(source, "10.0.0.2", 5006, 60005), f"from {source}") for source in ("198.18.39.7", "198.18.40.7", "192.0.2.77")]
+        passed = compare(tmp_path, gate, policy["policy"], conversations("its answer") + banned)
+    assert passed["from 198.18.40.7"] and not passed["from 198.18.39.7"] and not passed["from 192.0.2.77"]
     assert passed["a port of a range"] and passed["port 8080 of the gate"] and not passed["port 8080 from a bad address"]
 
 
@@ -248,3 +253,46 @@ def test_maps(tmp_path):
         passed = compare(tmp_path, gate, policy["policy"], CONVERSATIONS)
     assert passed["port 80 of the gate"] and passed["a port of a range"] and not passed["a host sends mail"]
     assert passed["a host asks"][4] == 1400
+
+
+REJECTS = """
+table inet t {
+  chain forward {
+    type filter hook forward priority filter; policy accept;
+    tcp dport 81 reject with tcp reset
+    ip daddr 198.51.100.7 tcp dport 82 reject with icmp admin-prohibited
+    ip daddr 198.51.100.7 udp dport 83 reject with icmp host-unreachable
+    udp dport 84 reject
+    udp dport 85 reject with icmpx no-route
+    udp dport 86 reject with icmpx admin-prohibited
+    udp dport 87 reject with icmpx host-unreachable
+    ip6 daddr 2001:db8:9::7 tcp dport 88 reject with icmpv6 addr-unreachable
+    tcp dport 89 reject with icmpx port-unreachable
+    tcp dport 90 log prefix "dropped: " drop
+  }
+}
+"""
+
+
+def test_rejects_are_answered_alike(tmp_path):
+    """RSTs and ICMP errors of both families, with their codes."""
+    four = lambda layer: IP(src="10.0.0.2", dst=ABROAD) / layer
+    six = lambda layer: IPv6(src="fd00::2", dst="2001:db8:9::7") / layer
+    of_tcp = lambda port: TCP(sport=7000 + port, dport=port, flags="S", seq=1000)
+    of_udp = lambda port: UDP(sport=7000 + port, dport=port) / b"some data"
+    layers = [*(of_tcp(port) for port in (81, 82, 88, 89, 90, 91)), *(of_udp(port) for port in range(83, 88))]
+    packets = [of(layer) for layer in layers for of in (four, six)]
+    packets += [four(TCP(sport=number, dport=81, flags=flags, seq=1000, ack=77)) for number, flags in enumerate(("A", "R", "FA", "SA"), 1)]
+    packets.append(four(TCP(sport=9, dport=81, flags="A", seq=1000, ack=77) / b"some data"))
+    steps = [out(packet, packet.summary()) for packet in packets]
+    with gateway() as gate:
+        gate.near.sysctl(net__ipv4__icmp_ratelimit=0, net__ipv6__icmp__ratelimit=0)
+        gate.near.run("nft", "-f", "-", input=REJECTS)
+        policy = imported("nftables", gate.near.run("nft", "-j", "list", "ruleset").stdout, *GATEWAY)
+        assert not policy["left_out"] and 'log "dropped:"' in policy["policy"]
+        compare(tmp_path, gate, policy["policy"], steps)
+        expected = gate.answer(steps)
+    got = forwarding.answers_of_replay(tmp_path, policy["policy"], gate.ports, steps)
+    wrong = [f"{what}: the kernel {one}, mmb {two}" for (*_, what), one, two in zip(steps, expected, got) if one != two]
+    assert not wrong, "\n".join([*wrong, policy["policy"]])
+    assert sum(answer is not None for answer in expected) > 15

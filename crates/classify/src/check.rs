@@ -1,14 +1,15 @@
 //! Residual checks: what a mask and a value cannot say. They are compiled with the rule and run on a hit.
 
+use crate::extract::{self, Extract};
 use crate::lane_mask::LaneMask;
-use crate::names::{SetNumber, SetTable};
+use crate::set_question::{AskedSets, SetQuestion};
 use mmb_packet::columns::Column;
-use mmb_packet::key::{FLAGS, LANE, Lanes};
+use mmb_packet::key::Lanes;
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::{Layout, Packet};
+use mmb_policy::Intervals;
 use mmb_policy::field::Payload;
 use mmb_policy::field::ones;
-use mmb_policy::{Intervals, NamedSet};
 
 /// One check. All checks of a rule must hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,26 +20,14 @@ pub(crate) enum RuleCheck {
     Set { from: Extract, ranges: Box<[(u32, u32)]> },
     /// An IPv6 address, from lane `lane` on, is a member of a set.
     Address { lane: u8, ranges: Box<[(u128, u128)]> },
-    /// A number of the key, or an IPv4 address, is a member of a named set, or (`outside`) is not.
-    Named { from: Extract, set: AskedSet },
-    /// An IPv6 address, from lane `lane` on, likewise.
-    NamedAddress { lane: u8, set: AskedSet },
+    /// A field of the key is a member of a named set, or (`outside`) is not.
+    Named { question: SetQuestion, outside: bool },
     /// An empty payload passes if `empty`; another one by whether it begins with one of the prefixes.
     Payload { of: Payload, prefixes: Box<[Box<[u8]>]>, empty: bool, begins: bool },
     /// Some option of a kind passes a test, or (`none`) no option does.
     Option { kind: u8, test: OptionTest, none: bool },
     /// There is an option that is not padding, or (`none`) there is none.
     AnyOption { none: bool },
-}
-
-/// A named set, and what is asked of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct AskedSet {
-    pub(crate) number: SetNumber,
-    /// Its numbers are asked, not its addresses.
-    pub(crate) is_number: bool,
-    /// What is no member passes.
-    pub(crate) outside: bool,
 }
 
 /// The test of an option.
@@ -52,41 +41,6 @@ pub(crate) enum OptionTest {
     Bytes { data: Box<[Box<[u8]>]>, differs: bool },
 }
 
-/// Reads a field of at most 32 bits from a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Extract {
-    /// The lane that it lies in.
-    pub(crate) lane: u8,
-    /// Bits behind it in the lane.
-    shift: u8,
-    /// Bit of the key's flags without which the check holds whatever the field says; 0: none.
-    unless: u8,
-    /// Its bits, shifted down.
-    mask: u32,
-}
-
-impl Extract {
-    /// The field of `width` bits at bit `bit`, which does not leave its lane.
-    fn new(bit: u16, width: u8, unless: u8) -> Extract {
-        let shift = 32 - bit % 32 - u16::from(width);
-        Extract { lane: (bit / 32) as u8, shift: shift as u8, unless, mask: ones(width) as u32 }
-    }
-
-    /// The lane, the bits behind the number in it, and the number's bits shifted down, unless the check may hold without it.
-    pub(crate) fn plain(self) -> Option<(u8, u8, u32)> {
-        (self.unless == 0).then_some((self.lane, self.shift, self.mask))
-    }
-
-    /// The number, or `None` where the check holds without it.
-    #[inline]
-    pub(crate) fn read(self, subject: &CheckedPacket<'_, '_>) -> Option<u32> {
-        if self.unless != 0 && subject.number(FLAGS / LANE).to_be_bytes()[FLAGS % LANE] & self.unless == 0 {
-            return None;
-        }
-        Some(subject.number(usize::from(self.lane)) >> self.shift & self.mask)
-    }
-}
-
 /// The input of checks: one key of a vector, and its packet.
 #[derive(Clone, Copy)]
 pub(crate) struct CheckedPacket<'a, 'b> {
@@ -96,21 +50,25 @@ pub(crate) struct CheckedPacket<'a, 'b> {
     pub(crate) key: u8,
     pub(crate) packet: &'a Packet<'b>,
     pub(crate) layout: &'a Layout,
-    pub(crate) sets: &'a SetTable,
+    pub(crate) sets: AskedSets<'a>,
 }
 
 impl CheckedPacket<'_, '_> {
     /// A lane as a number.
     #[inline]
     pub(crate) fn number(&self, lane: usize) -> u32 {
-        u32::from_be(self.lanes[lane][usize::from(self.key)])
+        extract::number(self.lanes, lane, self.key)
+    }
+
+    #[inline]
+    fn read(&self, from: Extract) -> Option<u32> {
+        from.read(self.lanes, self.key)
     }
 
     /// The IPv6 address from a lane on.
     #[inline]
     fn address(&self, lane: u8) -> u128 {
-        let part = |i: usize| u128::from(self.number(usize::from(lane) + i));
-        part(0) << 96 | part(1) << 64 | part(2) << 32 | part(3)
+        extract::address(self.lanes, lane, self.key)
     }
 }
 
@@ -133,7 +91,7 @@ impl RuleCheck {
         let alike = |(mask, value): (u128, u128), outside| {
             let below = mask.trailing_zeros() % 32;
             RuleCheck::Range {
-                from: Extract { mask: (mask >> below) as u32, shift: from.shift + below as u8, ..from },
+                from: from.part(below as u8, (mask >> below) as u32),
                 first: (value >> below) as u32,
                 last: (value >> below) as u32,
                 outside,
@@ -152,21 +110,12 @@ impl RuleCheck {
         }
     }
 
-    /// The check that a set has the field of `width` bits at bit `bit`, or has it not, or that the flag `unless` is not set.
-    pub(crate) fn named_set(bit: u16, width: u8, set: AskedSet, unless: u8) -> RuleCheck {
-        match width {
-            ..=32 => RuleCheck::Named { from: Extract::new(bit, width, unless), set },
-            _ => RuleCheck::NamedAddress { lane: (bit / 32) as u8, set },
-        }
-    }
-
     /// About the bytes that it points to.
     pub(crate) fn heap_bytes(&self) -> usize {
         let strings =
             |strings: &[Box<[u8]>]| strings.iter().map(|string| size_of_val(string) + string.len()).sum();
         match self {
-            RuleCheck::Range { .. } | RuleCheck::AnyOption { .. } => 0,
-            RuleCheck::Named { .. } | RuleCheck::NamedAddress { .. } => 0,
+            RuleCheck::Range { .. } | RuleCheck::Named { .. } | RuleCheck::AnyOption { .. } => 0,
             RuleCheck::Set { ranges, .. } => size_of_val(&ranges[..]),
             RuleCheck::Address { ranges, .. } => size_of_val(&ranges[..]),
             RuleCheck::Payload { prefixes, .. } => strings(prefixes),
@@ -175,6 +124,16 @@ impl RuleCheck {
                 OptionTest::Number(ranges) => size_of_val(&ranges[..]),
                 OptionTest::Bytes { data, .. } => strings(data),
             },
+        }
+    }
+
+    /// What it asks a set.
+    #[inline]
+    pub(crate) fn question(&self) -> Option<SetQuestion> {
+        match self {
+            RuleCheck::Named { question, .. } => Some(*question),
+            RuleCheck::Range { .. } | RuleCheck::Set { .. } | RuleCheck::Address { .. } => None,
+            RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => None,
         }
     }
 
@@ -187,7 +146,7 @@ impl RuleCheck {
     pub(crate) fn reads_beyond_key(&self) -> bool {
         match self {
             RuleCheck::Range { .. } | RuleCheck::Set { .. } | RuleCheck::Address { .. } => false,
-            RuleCheck::Named { .. } | RuleCheck::NamedAddress { .. } => false,
+            RuleCheck::Named { .. } => false,
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => true,
         }
     }
@@ -195,15 +154,11 @@ impl RuleCheck {
     /// Adds the bits of the key that it reads to a mask.
     pub(crate) fn add_bits(&self, mask: &mut LaneMask) {
         match self {
-            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } | RuleCheck::Named { from, .. } => {
-                mask[usize::from(from.lane)] |= (from.mask << from.shift).to_be();
-                let mut flags = [0; LANE];
-                flags[FLAGS % LANE] = from.unless;
-                mask[FLAGS / LANE] |= u32::from_ne_bytes(flags);
-            }
-            RuleCheck::Address { lane, .. } | RuleCheck::NamedAddress { lane, .. } => {
+            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => from.add_bits(mask),
+            RuleCheck::Address { lane, .. } => {
                 mask.iter_mut().skip(usize::from(*lane)).take(4).for_each(|lane| *lane = u32::MAX);
             }
+            RuleCheck::Named { question, .. } => question.add_bits(mask),
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {}
         }
     }
@@ -211,13 +166,9 @@ impl RuleCheck {
     /// The lanes that it reads.
     pub(crate) fn lanes(&self) -> Lanes {
         match self {
-            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } | RuleCheck::Named { from, .. } => {
-                let flags = if from.unless == 0 { Lanes::default() } else { Lanes(1) };
-                flags.with(Lanes(1 << from.lane))
-            }
-            RuleCheck::Address { lane, .. } | RuleCheck::NamedAddress { lane, .. } => {
-                Lanes::range(usize::from(*lane), usize::from(*lane) + 4)
-            }
+            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => from.lanes(),
+            RuleCheck::Address { lane, .. } => Lanes::range(usize::from(*lane), usize::from(*lane) + 4),
+            RuleCheck::Named { question, .. } => question.lanes(),
             RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {
                 Lanes::default()
             }
@@ -229,15 +180,13 @@ impl RuleCheck {
     pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>) -> bool {
         match self {
             RuleCheck::Range { from, first, last, outside } => {
-                from.read(subject).is_none_or(|n| (*first <= n && n <= *last) != *outside)
+                subject.read(*from).is_none_or(|n| (*first <= n && n <= *last) != *outside)
             }
-            RuleCheck::Set { from, ranges } => from.read(subject).is_none_or(|n| member(ranges, n)),
+            RuleCheck::Set { from, ranges } => subject.read(*from).is_none_or(|n| member(ranges, n)),
             RuleCheck::Address { lane, ranges } => member(ranges, subject.address(*lane)),
-            RuleCheck::Named { from, set } => from.read(subject).is_none_or(|n| set.passes(subject.sets, n)),
-            RuleCheck::NamedAddress { lane, set } => {
-                let named = subject.sets.get(set.number);
-                named.is_some_and(|named| named.ip6().index().contains(subject.address(*lane))) != set.outside
-            }
+            RuleCheck::Named { question, outside } => question
+                .is_member(subject.lanes, subject.key, subject.sets)
+                .is_none_or(|is_member| is_member != *outside),
             RuleCheck::Payload { of, prefixes, empty, begins } => match payload(*of, subject) {
                 [] => *empty,
                 payload => prefixes.iter().any(|prefix| payload.starts_with(prefix)) == *begins,
@@ -253,18 +202,6 @@ impl RuleCheck {
             RuleCheck::AnyOption { none } => options.any() != *none,
             _ => false,
         }
-    }
-}
-
-impl AskedSet {
-    /// Whether a number, or an IPv4 address, passes.
-    #[inline]
-    fn passes(self, sets: &SetTable, number: u32) -> bool {
-        let elements = |set: &NamedSet| {
-            let elements = if self.is_number { set.numbers() } else { set.ip4() };
-            elements.index().contains(number)
-        };
-        sets.get(self.number).is_some_and(elements) != self.outside
     }
 }
 
@@ -304,6 +241,9 @@ fn payload<'a>(of: Payload, subject: &CheckedPacket<'a, '_>) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::SetTable;
+    use crate::set_question::SetAnswers;
+    use mmb_packet::key::LANE;
     use mmb_policy::field::{FIELDS, FieldPlace};
 
     #[test]
@@ -327,7 +267,7 @@ mod tests {
             key: 3,
             packet: &packet,
             layout: &Layout::default(),
-            sets: &SetTable::default(),
+            sets: AskedSets { table: &SetTable::default(), answers: &SetAnswers::default() },
         };
         for field in FIELDS {
             let FieldPlace::Key { bit, width } = field.place else { continue };

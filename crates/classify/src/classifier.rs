@@ -12,6 +12,7 @@ use crate::list::{KeyedRules, ListEntry, ListIndex, OptionKey};
 use crate::matches::Scratch;
 use crate::names::{RuleNames, SetTable, UnknownPort};
 use crate::search::{ClassTables, SearchTables, SearchVector};
+use crate::set_question::{AskedSets, SetAnswers};
 use crate::table::TupleTable;
 use mmb_base::simd::SimdLevel;
 use mmb_packet::columns::{KeyColumns, WantedLanes};
@@ -111,6 +112,7 @@ fn vector<'a, 'b, const L: usize>(
     sets: &'a SetTable,
 ) -> SearchVector<'a, 'b> {
     let (lanes, len, of) = (columns.lanes(), columns.count(), columns.packets());
+    let sets = AskedSets { table: sets, answers: SetAnswers::NONE };
     SearchVector { lanes, len, of, packets, layouts, sets }
 }
 

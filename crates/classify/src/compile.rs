@@ -1,8 +1,10 @@
 //! One rule, one packet class: a cube of fixed key bits, or several, and residual checks.
 
-use crate::check::{AskedSet, OptionTest, RuleCheck};
+use crate::check::{OptionTest, RuleCheck};
 use crate::cube::{Contradiction, KeyCube};
+use crate::extract::Extract;
 use crate::names::{RuleNames, UnknownPort};
+use crate::set_question::{AskedField, SetQuestion};
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
 use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
@@ -167,9 +169,14 @@ impl RuleDraft {
             Test::Number(cond, set) => (Intervals::compared(*cond, set, width), false),
             Test::NamedSet(equality, name) => {
                 let outside = (*equality == Equality::Ne) != negated;
-                let is_number = ElementKind::of_field(field) == Some(ElementKind::Number);
-                let set = AskedSet { number: names.set_number(name), is_number, outside };
-                self.checks.push(RuleCheck::named_set(bit, width, set, 0));
+                let asked = match ElementKind::of_field(field) {
+                    Some(ElementKind::Ip4) => AskedField::Ip4(Extract::new(bit, width, 0)),
+                    Some(ElementKind::Ip6) => AskedField::Ip6((bit / 32) as u8),
+                    Some(ElementKind::Number) => AskedField::Number(Extract::new(bit, width, 0)),
+                    None => return Err(CompileError::Impossible),
+                };
+                let question = SetQuestion { set: names.set_number(name), field: asked };
+                self.checks.push(RuleCheck::Named { question, outside });
                 return Ok(());
             }
             Test::Port(equality, ports) => {
@@ -216,12 +223,13 @@ impl RuleDraft {
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
             Test::NamedSet(equality, name) => {
                 let outside = (*equality == Equality::Ne) != negated;
-                let set = AskedSet { number: names.set_number(name), is_number: true, outside };
                 let unless = if negated { flags::VLAN_TAGGED } else { 0 };
                 if !negated {
                     self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
                 }
-                self.checks.push(RuleCheck::named_set(bit, width, set, unless));
+                let field = AskedField::Number(Extract::new(bit, width, unless));
+                let question = SetQuestion { set: names.set_number(name), field };
+                self.checks.push(RuleCheck::Named { question, outside });
                 return Ok(());
             }
             Test::Port(..) | Test::Bytes(..) | Test::Patterns(_) | Test::Header(..) => {

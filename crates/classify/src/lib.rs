@@ -27,6 +27,7 @@ mod class_index;
 mod classifier;
 mod compile;
 mod cube;
+mod extract;
 mod flat;
 mod flow_cache;
 mod ids;
@@ -42,6 +43,7 @@ mod ranged;
 mod relax;
 mod search;
 mod segment;
+mod set_question;
 #[allow(unsafe_code)]
 mod simd;
 mod table;

@@ -13,6 +13,7 @@ use crate::check::{OptionTest, RuleCheck};
 use crate::ids::{KeyRules, ListId, RangedId, RuleSlot, ShortId};
 use crate::lane_mask::LaneMask;
 use crate::ranged::{FewRules, ListShape, Ranged, RangedRule, ShortLists};
+use crate::set_question::SetQuestion;
 use mmb_base::{Id, IdPool, PersistentVec, prefetch};
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(crate) struct RuleList {
     pub(crate) keyed: Option<Box<OptionKinds>>,
     /// Rules that read what is not in the key.
     beyond: u32,
+    /// What rules ask sets about every packet of the key, and how many of them.
+    questions: Vec<(SetQuestion, u32)>,
 }
 
 /// The option kinds for which a list has keys in the option table.
@@ -176,9 +179,31 @@ impl RuleList {
     /// A list of rules that are found by no option.
     fn of(rules: Vec<RangedRule>) -> RuleList {
         let beyond = rules.iter().filter(|rule| rule.reads_beyond_key()).count() as u32;
+        let mut list = RuleList { beyond, ..RuleList::default() };
+        rules.iter().for_each(|rule| list.count_questions(rule, true));
         let (plain, ranged): (Vec<_>, Vec<_>) = rules.into_iter().partition(RangedRule::is_plain);
-        let plain = plain.iter().map(|rule| rule.slot).collect();
-        RuleList { plain, ranged: Ranged::new(ranged), keyed: None, beyond }
+        list.plain = plain.iter().map(|rule| rule.slot).collect();
+        list.ranged = Ranged::new(ranged);
+        list
+    }
+
+    /// What its rules ask sets about every packet.
+    #[inline]
+    pub(crate) fn questions(&self) -> impl Iterator<Item = SetQuestion> {
+        self.questions.iter().map(|(question, _)| *question)
+    }
+
+    /// Counts what a rule asks, which is added or removed.
+    fn count_questions(&mut self, rule: &RangedRule, is_added: bool) {
+        for asked in rule.questions() {
+            let known = self.questions.iter_mut().find(|(question, _)| *question == asked);
+            match known {
+                Some((_, rules)) if is_added => *rules += 1,
+                Some((_, rules)) => *rules -= 1,
+                None => self.questions.push((asked, 1)),
+            }
+        }
+        self.questions.retain(|(_, rules)| *rules > 0);
     }
 
     /// Whether the rules that a packet matches here follow from its key alone.
@@ -192,7 +217,11 @@ impl RuleList {
         match rule.option {
             Some(key) => self.keyed.get_or_insert_default().add(key),
             None if rule.checks.is_empty() => self.plain.push(rule.slot),
-            None => self.ranged.insert(rule.into_rule()),
+            None => {
+                let rule = rule.into_rule();
+                self.count_questions(&rule, true);
+                self.ranged.insert(rule);
+            }
         }
     }
 
@@ -205,8 +234,8 @@ impl RuleList {
             self.keyed.take_if(|kinds| kinds.rules == 0);
         } else if let Some(at) = self.plain.iter().position(|slot| *slot == rule.slot) {
             self.plain.swap_remove(at);
-        } else {
-            self.ranged.remove(rule.slot);
+        } else if self.ranged.remove(rule.slot) {
+            self.count_questions(&rule.clone().into_rule(), false);
         }
     }
 

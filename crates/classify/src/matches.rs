@@ -5,6 +5,7 @@ use crate::ids::{Found, KeyRules, RuleSlot};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
 use crate::ranged::{LazyOptions, ListShape};
+use crate::set_question::SetAnswers;
 use mmb_base::Id;
 
 /// The most matches of one vector that there is room for ahead of any policy; memory that is never touched costs nothing.
@@ -20,6 +21,7 @@ pub struct Scratch {
     /// What keys of the class led to, still to be looked at.
     pub(crate) found: Vec<Found>,
     kinds: FoundKinds,
+    answers: SetAnswers,
     pub(crate) options: LazyOptions,
     pub(crate) pairs: Pairs,
     /// Matches in the order of finding.
@@ -137,6 +139,7 @@ impl Default for Scratch {
             probe: ProbeColumns::default(),
             found: Vec::with_capacity(MATCHES + AT_ONCE),
             kinds: FoundKinds::default(),
+            answers: SetAnswers::default(),
             options: LazyOptions::default(),
             pairs: Pairs::default(),
             log: Vec::with_capacity(MATCHES + AT_ONCE),
@@ -220,9 +223,9 @@ impl Scratch {
 
     /// What was found, and the parts that looking at it needs.
     #[inline]
-    pub(crate) fn match_parts(&mut self) -> (&[Found], &mut FoundKinds, MatchParts<'_>) {
-        let Scratch { probe, found, kinds, pairs, options, log, beyond, .. } = self;
-        (found, kinds, MatchParts { probe, pairs, options, log: Log { log, beyond } })
+    pub(crate) fn match_parts(&mut self) -> (&[Found], &mut FoundKinds, &mut SetAnswers, MatchParts<'_>) {
+        let Scratch { probe, found, kinds, answers, pairs, options, log, beyond, .. } = self;
+        (found, kinds, answers, MatchParts { probe, pairs, options, log: Log { log, beyond } })
     }
 
     /// Room to note matches that are known without a search, at most [`MOST_KNOWN`] of a packet.

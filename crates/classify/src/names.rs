@@ -27,6 +27,12 @@ impl SetNumber {
 pub(crate) struct SetTable(Arc<Vec<Arc<NamedSet>>>);
 
 impl SetTable {
+    /// Whether there are no sets.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The set of a number; `None` if there is none, which is as good as an empty one.
     #[inline]
     pub(crate) fn get(&self, number: SetNumber) -> Option<&NamedSet> {

@@ -101,6 +101,7 @@ mod tests {
     use crate::ids::RuleSlot;
     use crate::list::ListEntry;
     use crate::names::SetTable;
+    use crate::set_question::{AskedSets, SetAnswers};
     use mmb_base::Id;
     use mmb_packet::{Layout, LinkType, Packet, PortId};
     use proptest::prelude::*;
@@ -135,9 +136,9 @@ mod tests {
             let columns: Vec<_> = near.iter().map(|lane| [*lane; crate::VECTOR]).collect();
             let mut buffer = [0; 0];
             let packet = Packet::new(&mut buffer, 0, 0, PortId(0), LinkType::RawIp).expect("an empty packet fits");
-            let (layout, sets) = (Layout::default(), SetTable::default());
-            let subject =
-                CheckedPacket { lanes: &columns, key: 0, packet: &packet, layout: &layout, sets: &sets };
+            let (layout, table, answers) = (Layout::default(), SetTable::default(), SetAnswers::default());
+            let sets = AskedSets { table: &table, answers: &answers };
+            let subject = CheckedPacket { lanes: &columns, key: 0, packet: &packet, layout: &layout, sets };
             let found = common(&near, &placed.mask) == placed.key
                 && placed.rule.checks.iter().all(|check| check.holds(&subject));
             prop_assert_eq!(found, common(&near, &mask) == key);

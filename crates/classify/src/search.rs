@@ -6,9 +6,9 @@ use crate::flat::Flat;
 use crate::ids::{Found, KeyRules, ListId, RangedId, RuleSlot};
 use crate::list::{KeyedRules, OptionKinds, RuleList};
 use crate::matches::{FOUND_AT_ONCE, FoundKinds, Log, MatchParts, Scratch};
-use crate::names::SetTable;
 use crate::pairs::Pairs;
 use crate::ranged::{LazyOptions, ListShape};
+use crate::set_question::{AskedSets, SetAnswers};
 use crate::table::TupleTable;
 use mmb_base::Id;
 use mmb_base::simd::{Kernel, SimdLevel};
@@ -41,7 +41,7 @@ pub(crate) struct SearchVector<'a, 'b> {
     pub(crate) of: &'a [u8; VECTOR],
     pub(crate) packets: &'a [Packet<'b>],
     pub(crate) layouts: &'a [Layout],
-    pub(crate) sets: &'a SetTable,
+    pub(crate) sets: AskedSets<'a>,
 }
 
 impl<'a, 'b> SearchVector<'a, 'b> {
@@ -98,10 +98,14 @@ impl ClassTables {
 
 /// Holds packets against what their keys led to, each kind in a loop of its own.
 fn match_found(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: &mut Scratch) {
-    let (found, kinds, mut parts) = scratch.match_parts();
+    let (found, kinds, answers, mut parts) = scratch.match_parts();
     parts.options.clear();
     for found in found.chunks(FOUND_AT_ONCE) {
         kinds.sort(found);
+        if !vector.sets.table.is_empty() {
+            ask_sets(shared, vector, kinds, answers);
+        }
+        let vector = SearchVector { sets: AskedSets { answers, ..vector.sets }, ..vector };
         for shape in ListShape::all() {
             shared.rules.shorts.fetch(shape, kinds.shorts(shape).map(|(_, list)| list));
         }
@@ -120,6 +124,31 @@ fn match_found(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: 
         }
     }
     match_options(shared, vector, &mut parts);
+}
+
+/// Answers what rules are about to ask sets.
+#[inline(never)]
+fn ask_sets(
+    shared: SearchTables<'_>,
+    vector: SearchVector<'_, '_>,
+    kinds: &FoundKinds,
+    answers: &mut SetAnswers,
+) {
+    answers.clear();
+    for &Found { key, rules } in kinds.singles() {
+        let rule = RangedId::new(KeyRules::number(rules)).and_then(|id| shared.rules.singles.at(id));
+        let Some(rule) = rule.filter(|rule| rule.spans_hold(vector.lanes, key)) else { continue };
+        let rest = rule.rest().into_iter();
+        rest.flat_map(|rest| rest.questions()).for_each(|question| answers.ask(question, key));
+    }
+    for found in kinds.lists().chunk_by(|a, b| a.rules == b.rules) {
+        let id = ListId::new(KeyRules::number(found[0].rules));
+        let Some(list) = id.and_then(|id| shared.rules.lists.at(id)) else { continue };
+        for question in list.questions() {
+            found.iter().for_each(|found| answers.ask(question, found.key));
+        }
+    }
+    answers.answer(vector.sets.table, vector.lanes);
 }
 
 /// Holds packets against the short lists that their keys led to.

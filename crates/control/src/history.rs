@@ -33,6 +33,9 @@ use std::time::Duration;
 /// Entries that wait with their policies: two versions of a million rules differ by some 80 KB. Later ones are merged.
 const MOST_WAITING: usize = 256;
 
+/// The same for the bytes of sets that their policies do not share.
+const MOST_SET_BYTES: u64 = 128 << 20;
+
 /// Entries that wait; more are left out.
 const MOST_LISTED: usize = 1 << 16;
 
@@ -92,6 +95,8 @@ struct SharedHistory {
 #[derive(Debug, Default)]
 struct EntryQueue {
     entries: Vec<Entry>,
+    /// Bytes of sets that the policies of the entries do not share, about.
+    set_bytes: u64,
     /// Entries that were left out.
     left_out: u64,
     /// Entries that were handed over, and those of them that are written.
@@ -188,7 +193,11 @@ impl History {
             queue.left_out += 1;
             return;
         }
-        if queue.entries.len() >= MOST_WAITING
+        if let EntryContent::Change(before, after) = &entry.content {
+            queue.set_bytes += after.set_bytes_beyond(before);
+        }
+        let is_full = queue.entries.len() >= MOST_WAITING || queue.set_bytes > MOST_SET_BYTES;
+        if is_full
             && let EntryContent::Change(before, _) = &mut entry.content
             && let Some(last) = queue.entries.iter_mut().rev().find(|last| last.version.is_some())
             && let EntryContent::Change(before_both, _) = &last.content
@@ -235,6 +244,7 @@ impl SharedHistory {
                 };
                 let gathered = self.changed.wait_timeout_while(queue, GATHERING, gathers);
                 (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+                queue.set_bytes = 0;
                 (std::mem::take(&mut queue.entries), std::mem::take(&mut queue.left_out))
             };
             let (headers, notes) = {

@@ -113,6 +113,12 @@ fn a_change_of_a_large_set_costs_what_it_changes() {
     let before = now.clone();
     run(&mut engine, &mut now, "set bad += {0.0.0.13}");
     assert!(engine.extra_bytes(&before, &now) < 10_000);
+    // Another set of the same size is another set.
+    let mut other = now.clone();
+    let mut list = ElementList::default();
+    list.ip4.extend((0..300_000u32).map(|n| Element::of(n * 9 + 1, n * 9 + 3)));
+    other.change_set("bad", SetOperation::Replace, list).expect("they fit");
+    assert!(engine.extra_bytes(&now, &other) > 300_000 * 16);
     let passed = pass(&mut worker, 0, &[from([0, 0, 0, 12], 1), from([0, 0, 0, 13], 1)]);
     assert_eq!(drops(&passed), [true, true]);
     assert_eq!(pass(&mut worker, 0, &[from([0, 0, 0, 14], 1)])[0].0, Verdict::Send(PortId(1)));

@@ -9,6 +9,7 @@
 
 use crate::cube::{Dim, Family, PacketCube};
 use crate::draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, Remarks};
+use crate::named_set::ImportedSets;
 use crate::{language, set};
 use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Intervals;
@@ -31,7 +32,7 @@ pub fn add(
             if constraints.len() > 1 {
                 draft.comment(&format!("line {}: {} rules", filter.line, constraints.len()));
             }
-            draft.add(&constraints, verdict.text(), Remarks::default())
+            draft.add(&constraints, verdict.target(Family::Ip4), Remarks::default())
         });
         if let Err(reason) = added {
             let effect = if reason == NO_PACKET { Effect::None } else { verdict.if_left_out() };
@@ -195,7 +196,7 @@ impl ClassbenchFilter {
         }
         let mut rules = Vec::with_capacity(cubes.len());
         for cube in &cubes {
-            rules.extend(language::constraints(cube)?);
+            rules.extend(language::constraints(cube, &ImportedSets::default())?);
         }
         Ok(rules)
     }

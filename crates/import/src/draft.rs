@@ -1,6 +1,7 @@
 //! A policy text under construction: rules with ascending priorities, names and comments of the original, and a list of
 //! omissions. Every rule is checked by the parser of the language before it is added.
 
+use crate::cube::Family;
 use mmb_language::parse_command;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write as _};
@@ -86,14 +87,34 @@ pub enum ImportVerdict {
     Accept,
     /// Packets are dropped.
     Drop,
+    /// Packets are dropped, and their senders are told.
+    Reject(Rejection),
+}
+
+/// How rejected packets are answered: the target that says so, for each version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// For packets of IPv4, and others that are not IPv6.
+    pub(crate) ip4: &'static str,
+    /// For packets of IPv6.
+    pub(crate) ip6: &'static str,
+}
+
+impl Rejection {
+    /// One target for both versions.
+    pub(crate) const fn of_both(target: &'static str) -> Rejection {
+        Rejection { ip4: target, ip6: target }
+    }
 }
 
 impl ImportVerdict {
-    /// The target that gives it.
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            ImportVerdict::Accept => "accept",
-            ImportVerdict::Drop => "drop",
+    /// The target that gives it to packets of a family.
+    pub(crate) fn target(self, family: Family) -> &'static str {
+        match (self, family) {
+            (ImportVerdict::Accept, _) => "accept",
+            (ImportVerdict::Drop, _) => "drop",
+            (ImportVerdict::Reject(rejection), Family::Ip6) => rejection.ip6,
+            (ImportVerdict::Reject(rejection), Family::Ip4 | Family::Frame) => rejection.ip4,
         }
     }
 
@@ -101,7 +122,7 @@ impl ImportVerdict {
     pub(crate) fn if_left_out(self) -> Effect {
         match self {
             ImportVerdict::Accept => Effect::Stricter,
-            ImportVerdict::Drop => Effect::Looser,
+            ImportVerdict::Drop | ImportVerdict::Reject(_) => Effect::Looser,
         }
     }
 }
@@ -214,6 +235,12 @@ impl PolicyDraft {
     pub fn track(&mut self, constraint: &str) -> Result<(), String> {
         let comment = Some("follows connections, for `ct`; decides about no packet");
         self.add_stateful(&[constraint.to_owned()], "accept", Remarks { name: None, comment })
+    }
+
+    /// Inserts lines into the text, from a byte of it on where a line begins.
+    pub(crate) fn insert(&mut self, at: usize, lines: &[String]) {
+        let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        self.text.insert_str(at, &lines);
     }
 
     /// Lists an omission, also as a comment at its place.

@@ -1,8 +1,10 @@
-//! Changes of packets that both front ends know.
+//! Changes of packets, and logs, that both front ends know.
 
 use crate::cube::{Dim, Family};
 use crate::netfilter::{Edit, EditRule};
 use crate::set;
+use mmb_language::Print;
+use mmb_policy::Target;
 
 /// Writes a differentiated services codepoint.
 pub(crate) fn dscp(family: Family, value: u8) -> Edit {
@@ -19,14 +21,14 @@ pub(crate) fn dscp(family: Family, value: u8) -> Edit {
             })
             .collect(),
     };
-    Edit { writes: Some(Dim::Tos), rules }
+    Edit { writes: Some(Dim::Tos), logs: false, rules }
 }
 
 /// Writes a time to live.
 pub(crate) fn hops(family: Family, value: u8) -> Edit {
     let field = if family == Family::Ip6 { "ip6-hop-limit" } else { "ip-ttl" };
     let rule = EditRule { target: format!("mod {field} {value}"), ..EditRule::default() };
-    Edit { writes: Some(Dim::Ttl), rules: vec![rule] }
+    Edit { writes: Some(Dim::Ttl), logs: false, rules: vec![rule] }
 }
 
 /// Lowers the maximum segment size of TCP, and adds the option to SYNs without one and without data, if `adds`
@@ -43,5 +45,16 @@ pub(crate) fn mss(family: Family, value: u16, adds: bool) -> Edit {
         target: format!("add tcp-opt-mss {}", value.min(default)),
         ..EditRule::default()
     };
-    Edit { writes: None, rules: if adds { vec![lower, add] } else { vec![lower] } }
+    Edit { writes: None, logs: false, rules: if adds { vec![lower, add] } else { vec![lower] } }
+}
+
+/// The longest text of a log in bytes. Those of the kernel are shorter.
+const MAX_TEXT: usize = 256;
+
+/// Tells of packets, with a text if there is one. What the language has no text for is left out of it.
+pub(crate) fn log(text: &str) -> Edit {
+    let text: String = text.trim().chars().filter(|c| matches!(c, ' '..='~')).take(MAX_TEXT).collect();
+    let target = Target::Log(Some(text).filter(|text| !text.is_empty()));
+    let rule = EditRule { target: target.text().to_string(), ..EditRule::default() };
+    Edit { writes: None, logs: true, rules: vec![rule] }
 }

@@ -3,6 +3,7 @@
 //! If one rule is not sufficient, there are several disjoint ones. If no rule can express a cube, the error gives the reason.
 
 use super::cube::{self, Dim, Family, PacketCube, PortNameSet};
+use super::named_set::ImportedSets;
 use super::set::{factors, lowered, masked};
 use mmb_packet::proto;
 use mmb_policy::field::ones;
@@ -13,12 +14,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 const TCP: u128 = proto::TCP as u128;
 const UDP: u128 = proto::UDP as u128;
 
-/// The constraints of the rules that match exactly the packets of a cube.
+/// The constraints of the rules that match exactly the packets of a cube; those that have the values of one of the sets ask for it by its name.
 ///
 /// # Errors
 /// Why there are no such rules.
-pub(crate) fn constraints(cube: &PacketCube) -> Result<Vec<String>, String> {
-    let mut words = CubeConstraints { cube, parts: Vec::new(), says_family: false };
+pub(crate) fn constraints(cube: &PacketCube, sets: &ImportedSets) -> Result<Vec<String>, String> {
+    let mut words = CubeConstraints { cube, sets, parts: Vec::new(), says_family: false };
     words.ports();
     if cube.family == Family::Frame {
         let types = cube.allowed(Dim::EtherType);
@@ -67,6 +68,7 @@ pub(crate) fn of_both_families(constraints: Vec<String>) -> Vec<String> {
 /// The common constraints of all rules of a cube, under construction.
 struct CubeConstraints<'c> {
     cube: &'c PacketCube,
+    sets: &'c ImportedSets,
     parts: Vec<String>,
     /// Some constraint matches only packets of the cube's family.
     says_family: bool,
@@ -216,6 +218,10 @@ impl CubeConstraints<'_> {
     /// Adds the constraint of a dimension, if there is one; returns whether there is.
     fn ask(&mut self, field: &str, dim: Dim) -> bool {
         let Some(set) = self.cube.asked(dim) else { return false };
+        if let Some(words) = self.sets.words(dim, self.cube.family, set) {
+            self.parts.push(format!("{field} {words}"));
+            return true;
+        }
         let item: &dyn Fn(u128, u128) -> String = match (dim, self.cube.family) {
             (Dim::Source | Dim::Destination, Family::Ip4) => &|first, last| {
                 // Addresses of IPv4 fit in 32 bits.

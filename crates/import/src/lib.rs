@@ -11,10 +11,11 @@ mod draft;
 mod edit;
 pub mod iptables;
 mod language;
+mod named_set;
 mod netfilter;
 pub mod nftables;
 mod set;
 
 pub use cube::Family;
-pub use draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, count};
+pub use draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, Rejection, count};
 pub use netfilter::{HostAddresses, RulesetError};

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::value;
+use mmb_policy::Policy;
 use mmb_policy::field::ones;
 use mmb_policy::sets::{Element, ElementList, NEVER};
 use std::fmt::{Display, Formatter, Result as FmtResult};
@@ -161,6 +162,9 @@ pub fn read_elements(content: &[u8]) -> Result<ElementList, String> {
         };
         if let Some(more) = words.next() {
             return Err(format!("line {at}: `{more}` behind an element; expected one element a line"));
+        }
+        if list.len() == Policy::MAX_ELEMENTS {
+            return Err(format!("line {at}: a set has at most {} elements", Policy::MAX_ELEMENTS));
         }
         read(word, timeout_ms, &mut list)
             .map_err(|error| format!("line {at}: `{word}` {error}; expected {ELEMENT}"))?;

@@ -77,6 +77,16 @@ impl Policy {
         uses.into_iter().collect()
     }
 
+    /// About the bytes of the sets that it does not share with an earlier policy in memory.
+    pub fn set_bytes_beyond(&self, before: &Policy) -> u64 {
+        let own = self.sets.iter().map(|(name, set)| match before.sets.get(name) {
+            Some(old) if Arc::ptr_eq(old, set) => 0,
+            Some(old) => set.bytes_beyond(old),
+            None => set.bytes(),
+        });
+        own.sum::<usize>() as u64
+    }
+
     /// The time at which the first element of a set expires, or [`NEVER`].
     pub fn expires_ms(&self) -> u64 {
         self.sets.values().map(|set| set.expires_ms()).min().unwrap_or(NEVER)

@@ -3,6 +3,7 @@
 use super::options::LazyOptions;
 use crate::check::{CheckedPacket, RuleCheck};
 use crate::ids::RuleSlot;
+use crate::set_question::SetQuestion;
 use mmb_packet::columns::Column;
 use std::sync::Arc;
 
@@ -139,6 +140,14 @@ impl RangedRule {
         self.rest.as_ref().is_some_and(|rest| rest.reads_beyond_key())
     }
 
+    /// What it asks sets about every packet of its key: nothing if it has other conditions, too.
+    pub(crate) fn questions(&self) -> impl Iterator<Item = SetQuestion> {
+        let checks = self.checks();
+        let has_others =
+            self.spans().next().is_some() || checks.iter().any(|check| check.question().is_none());
+        checks.iter().filter_map(RuleCheck::question).filter(move |_| !has_others)
+    }
+
     fn of_spans(slot: RuleSlot, spans: &[RangeSpan], rest: Option<Arc<RestOfRule>>) -> RangedRule {
         let at = |i: usize| spans.get(i).copied().unwrap_or_default();
         RangedRule {
@@ -247,6 +256,12 @@ impl RestOfRule {
     /// Whether it reads what is not in the key.
     pub(crate) fn reads_beyond_key(&self) -> bool {
         self.checks.iter().any(RuleCheck::reads_beyond_key)
+    }
+
+    /// What it asks sets.
+    #[inline]
+    pub(crate) fn questions(&self) -> impl Iterator<Item = SetQuestion> {
+        self.checks.iter().filter_map(RuleCheck::question)
     }
 
     pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {

@@ -4,6 +4,7 @@ use super::*;
 use crate::VECTOR;
 use crate::check::{OptionTest, RuleCheck};
 use crate::names::SetTable;
+use crate::set_question::{AskedSets, SetAnswers};
 use mmb_base::Id;
 use mmb_base::simd::Kernel;
 use mmb_packet::columns::Column;
@@ -140,7 +141,7 @@ struct World<'b> {
     lanes: Vec<Column>,
     packets: Vec<Packet<'b>>,
     layouts: Vec<Layout>,
-    sets: SetTable,
+    sets: (SetTable, SetAnswers),
 }
 
 impl<'b> World<'b> {
@@ -152,12 +153,13 @@ impl<'b> World<'b> {
         let packets: Vec<_> = bytes.iter_mut().map(packet).collect();
         let layout = |packet| parse(packet, &ParserLimits::default()).expect("it is sound");
         let layouts = packets.iter().map(layout).collect();
-        World { lanes, packets, layouts, sets: SetTable::default() }
+        World { lanes, packets, layouts, sets: Default::default() }
     }
 
     fn subject(&self, key: u8) -> CheckedPacket<'_, 'b> {
         let at = usize::from(key) % self.packets.len();
         let World { lanes, packets, layouts, sets } = self;
+        let sets = AskedSets { table: &sets.0, answers: &sets.1 };
         CheckedPacket { lanes, key, packet: &packets[at], layout: &layouts[at], sets }
     }
 }

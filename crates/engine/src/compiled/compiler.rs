@@ -201,7 +201,9 @@ impl PolicyCompiler {
             RuleChange::Removed(_) => None,
         });
         let bytes = |rule: Rule| indexes * extra_bytes(&rule, &self.names) + hash_table_bytes(&rule);
-        added.map(bytes).sum::<u64>() + set_bytes(before, after) + self.limit_bytes(before, after)
+        // Both versions of a set are there until no worker, and no entry of the history, has the one before.
+        let sets = after.set_bytes_beyond(before);
+        added.map(bytes).sum::<u64>() + sets + self.limit_bytes(before, after)
     }
 
     /// What the tables of keys of limits take that a policy changes.
@@ -581,18 +583,6 @@ impl PolicyCompiler {
     pub(crate) fn tables(&self) -> Vec<TableStats> {
         self.index.tables()
     }
-}
-
-/// What sets take that a policy changes. Its sets are there already; workers keep those before until they use the others, and a change copies
-/// some of them.
-fn set_bytes(before: &Policy, after: &Policy) -> u64 {
-    let changed = after.sets.iter().map(|(name, set)| {
-        let same = before.sets.get(name).is_some_and(|before| Arc::ptr_eq(before, set));
-        let grown =
-            before.sets.get(name).map_or(set.bytes(), |before| set.bytes().saturating_sub(before.bytes()));
-        if same { 0 } else { grown as u64 }
-    });
-    changed.sum()
 }
 
 /// Whether the next change adds the successor of a rule that is removed: a stateful rule in place of a stateful rule, under its id. A change

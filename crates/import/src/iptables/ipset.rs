@@ -3,6 +3,7 @@
 use super::names;
 use crate::cube::{Dim, Family, PacketCube, PortNameSet};
 use crate::draft::is_plain;
+use crate::named_set::{ImportedSets, Member, ValuesOf};
 use crate::netfilter::Reason;
 use crate::set;
 use mmb_policy::Intervals;
@@ -37,6 +38,8 @@ struct IpSet {
 #[derive(Debug)]
 struct IpSetMember {
     value: String,
+    /// The seconds after which it expires.
+    left_s: Option<u64>,
     /// It excludes packets that a larger member has.
     is_exception: bool,
 }
@@ -89,7 +92,10 @@ impl IpSets {
             ["add" | "-A", name, value, ref options @ ..] => {
                 let set = self.sets.get_mut(name).ok_or_else(|| format!("there is no set {name}"))?;
                 let is_exception = options.contains(&"nomatch");
-                set.members.push(IpSetMember { value: value.to_owned(), is_exception });
+                let timeout = options.windows(2).find(|pair| pair[0] == "timeout");
+                // Without a time, a member stays.
+                let left_s = timeout.and_then(|pair| pair[1].parse().ok()).filter(|&left_s| left_s > 0);
+                set.members.push(IpSetMember { value: value.to_owned(), left_s, is_exception });
                 Ok(())
             }
             _ => Err("this is no line of ipset save".to_owned()),
@@ -108,6 +114,27 @@ impl IpSets {
     ) -> Result<Vec<PacketCube>, Reason> {
         let directions: Vec<&str> = directions.split(',').collect();
         self.nested(name, &directions, family, 0)
+    }
+
+    /// The sets of addresses and of ports that stay sets of the policy. The others are read where a rule asks for them.
+    pub(super) fn imported(&self, family: Family) -> ImportedSets {
+        let mut imported = ImportedSets::default();
+        let mut names: Vec<&String> = self.sets.keys().collect();
+        names.sort_unstable();
+        for name in names {
+            let set = &self.sets[name];
+            let of = match set.parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["ip" | "net"] if set.family == Some(family) => ValuesOf::Addresses(family),
+                ["port"] if set.family.is_none() => ValuesOf::Ports,
+                _ => continue,
+            };
+            let reading = MemberReading { name, set, directions: &["src"], family };
+            // What is wrong is told where a rule asks for it.
+            if let Ok((values, members)) = reading.members(of) {
+                imported.add(name, of, values, &members);
+            }
+        }
+        imported
     }
 
     fn nested(
@@ -150,6 +177,30 @@ struct MemberReading<'a> {
 }
 
 impl MemberReading<'_> {
+    /// The values of all members, and each member; without exceptions, which a policy's sets do not have.
+    fn members(&self, of: ValuesOf) -> Result<(Intervals, Vec<Member>), Reason> {
+        let (cubes, dim) = match of {
+            ValuesOf::Addresses(_) => (self.addresses()?, Dim::Source),
+            ValuesOf::Ports => (self.products()?, Dim::SourcePort),
+        };
+        let values = cubes.first().map_or(Intervals::EMPTY, |cube| cube.allowed(dim));
+        if self.set.members.iter().any(|member| member.is_exception) {
+            return Ok((values.clone(), vec![(values, None)]));
+        }
+        let member = |member: &IpSetMember| {
+            let values = match of {
+                ValuesOf::Addresses(_) => self.network(&member.value)?,
+                ValuesOf::Ports => {
+                    let cubes = self.ports(true, &member.value)?;
+                    cubes.first().map_or(Intervals::EMPTY, |cube| cube.allowed(dim))
+                }
+            };
+            Ok((values, member.left_s))
+        };
+        let members = self.set.members.iter().map(member).collect::<Result<Vec<Member>, Reason>>()?;
+        Ok((values, members))
+    }
+
     /// A set of addresses: of members that contain an address, the smallest decides.
     fn addresses(&self) -> Result<Vec<PacketCube>, Reason> {
         let kind = self.set.parts[0].as_str();
@@ -326,7 +377,10 @@ mod tests {
     fn words(name: &str, directions: &str, family: Family) -> Vec<String> {
         let sets = IpSets::read(SETS).expect("sets");
         let cubes = sets.cubes(name, directions, family).expect("a set that can be translated");
-        cubes.iter().flat_map(|cube| language::constraints(cube).expect("constraints")).collect()
+        cubes
+            .iter()
+            .flat_map(|cube| language::constraints(cube, &ImportedSets::default()).expect("constraints"))
+            .collect()
     }
 
     #[test]

@@ -149,6 +149,7 @@ fn ruleset(save: &Save, family: Family, chain: &str, options: &IptablesOptions) 
         is_forwarding,
         families: vec![family],
         addresses: options.addresses.clone(),
+        sets: options.sets.as_ref().map(|sets| sets.imported(family)).unwrap_or_default(),
         about: chain.to_owned(),
     }
 }

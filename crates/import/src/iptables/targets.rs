@@ -3,14 +3,41 @@
 use super::names;
 use super::save::{IptablesRule, IptablesTable, IptablesTarget, Opt};
 use crate::cube::Family;
-use crate::draft::Effect;
+use crate::draft::{Effect, Rejection};
 use crate::edit;
 use crate::netfilter::{Action, ChainId, Edit, Pool, Reason, Step, Translation};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Targets that only write to a log. The rules of a policy have no equivalent except their counters.
-const LOGGING: [&str; 5] = ["LOG", "NFLOG", "ULOG", "TRACE", "AUDIT"];
+/// Targets that tell of packets, and the options with their texts.
+const LOGGING: [(&str, &str); 3] =
+    [("LOG", "log-prefix"), ("NFLOG", "nflog-prefix"), ("ULOG", "ulog-prefix")];
+
+/// Targets that tell the kernel's own logs. The rules of a policy have no equivalent except their counters.
+const TRACING: [&str; 2] = ["TRACE", "AUDIT"];
+
+/// The answers of `REJECT` (iptables-extensions(8)), by their names as `iptables-save` writes them, and as they may be abbreviated.
+const ANSWERS4: [(&str, &str, &str); 8] = [
+    ("icmp-net-unreachable", "net-unreach", "reject icmp net-unreachable"),
+    ("icmp-host-unreachable", "host-unreach", "reject icmp host-unreachable"),
+    ("icmp-proto-unreachable", "proto-unreach", "reject icmp proto-unreachable"),
+    ("icmp-port-unreachable", "port-unreach", "reject icmp port-unreachable"),
+    ("icmp-net-prohibited", "net-prohib", "reject icmp net-prohibited"),
+    ("icmp-host-prohibited", "host-prohib", "reject icmp host-prohibited"),
+    ("icmp-admin-prohibited", "admin-prohib", "reject icmp admin-prohibited"),
+    ("tcp-reset", "tcp-rst", "reject tcp-rst"),
+];
+
+/// Those of `ip6tables`.
+const ANSWERS6: [(&str, &str, &str); 7] = [
+    ("icmp6-no-route", "no-route", "reject icmp6 no-route"),
+    ("icmp6-adm-prohibited", "adm-prohibited", "reject icmp6 admin-prohibited"),
+    ("icmp6-addr-unreachable", "addr-unreach", "reject icmp6 addr-unreachable"),
+    ("icmp6-port-unreachable", "port-unreach", "reject icmp6 port-unreachable"),
+    ("icmp6-policy-fail", "policy-fail", "reject icmp6 policy-fail"),
+    ("icmp6-reject-route", "reject-route", "reject icmp6 reject-route"),
+    ("tcp-reset", "tcp-rst", "reject tcp-rst"),
+];
 
 /// Targets that change metadata of a packet, or what mmb does not change, and pass it to the next rule.
 const GOING_ON: [&str; 12] = [
@@ -73,7 +100,7 @@ fn action(context: &TargetContext<'_>, rule: &IptablesRule, name: &str) -> Actio
     match name {
         "ACCEPT" => Action::Accept,
         "DROP" => Action::Drop,
-        "REJECT" => Action::Reject,
+        "REJECT" => Action::Reject(options.rejection()),
         "RETURN" => Action::Return,
         "SNAT" if is_nat => translated(options.to("to-source").map(Translation::Source)),
         "DNAT" if is_nat => translated(options.to("to-destination").map(Translation::Destination)),
@@ -87,7 +114,11 @@ fn action(context: &TargetContext<'_>, rule: &IptablesRule, name: &str) -> Actio
             Action::Unknown("mmb follows no data connections of protocols".to_owned(), Effect::Stricter)
         }
         "CT" | "NOTRACK" => Action::Unknown("mmb tracks all connections".to_owned(), Effect::Either),
-        name if LOGGING.contains(&name) => Action::Remark("nothing is logged, but rules count"),
+        name if TRACING.contains(&name) => Action::Remark("nothing is traced, but rules count"),
+        name if LOGGING.iter().any(|(log, _)| *log == name) => {
+            let text = LOGGING.iter().find_map(|(_, option)| options.value(option));
+            Action::Edit(edit::log(text.unwrap_or_default()))
+        }
         name if GOING_ON.contains(&name) => {
             Action::Unknown(format!("a filter has no target {name}"), Effect::None)
         }
@@ -108,6 +139,17 @@ impl TargetOptions<'_> {
 
     fn has(&self, name: &str) -> bool {
         self.options.iter().any(|option| option.name == name)
+    }
+
+    /// The answer of `REJECT`, if mmb knows it.
+    fn rejection(&self) -> Option<Rejection> {
+        let (answers, usual) = match self.family {
+            Family::Ip6 => (&ANSWERS6[..], "icmp6-port-unreachable"),
+            Family::Ip4 | Family::Frame => (&ANSWERS4[..], "icmp-port-unreachable"),
+        };
+        let asked = self.value("reject-with").unwrap_or(usual);
+        let known = answers.iter().find(|(name, short, _)| [*name, *short].contains(&asked));
+        known.map(|(.., target)| Rejection::of_both(target))
     }
 
     fn is_random(&self) -> bool {

@@ -184,7 +184,64 @@ fn comments_are_names_where_they_can_be() {
 fn rules_that_only_log_are_no_omissions() {
     let draft = import("", "-A FORWARD -m limit --limit 5/s -j LOG --log-prefix \"x \"\n");
     assert_eq!(draft.left_out, []);
-    assert_eq!(draft.notes, ["line 3: nothing is logged, but rules count"]);
+    assert_eq!(draft.notes, ["line 3: nothing is logged: the rule language cannot tell these packets"]);
+}
+
+#[test]
+fn logs_tell_of_the_packets_that_get_to_them() {
+    let draft = import(
+        "",
+        "-A FORWARD -s 1.0.0.0/9 -j ACCEPT\n-A FORWARD -s 1.0.0.0/8 -j LOG --log-prefix \"a \\\"b\\\" \"\n\
+         -A FORWARD -p udp -j NFLOG\n-A FORWARD -s 1.0.0.0/8 -j DROP\n",
+    );
+    assert_eq!(
+        rules(&draft),
+        [
+            "ip-saddr 1.128.0.0/9 log \"a \\\"b\\\"\"",
+            "ip-saddr != 1.0.0.0/9 ip-proto udp log",
+            "ip-saddr 1.0.0.0/9 accept",
+            "ip-saddr 1.0.0.0/8 drop"
+        ]
+    );
+}
+
+#[test]
+fn rejects_answer_as_the_kernel_does() {
+    let draft = import(
+        "",
+        "-A FORWARD -p tcp -j REJECT --reject-with tcp-reset\n-A FORWARD -s 1.0.0.0/8 -j REJECT\n\
+         -A FORWARD -s 2.0.0.0/8 -j REJECT --reject-with icmp-admin-prohibited\n\
+         -A FORWARD -s 3.0.0.0/8 -j REJECT --reject-with echo-reply\n",
+    );
+    assert_eq!(
+        rules(&draft),
+        [
+            "net-proto ip4 ip-proto tcp reject tcp-rst",
+            "ip-saddr 1.0.0.0/8 reject icmp port-unreachable",
+            "ip-saddr 2.0.0.0/8 reject icmp admin-prohibited",
+            "ip-saddr 3.0.0.0/8 drop"
+        ]
+    );
+    assert_eq!(draft.notes, ["line 6: REJECT becomes drop: mmb does not know the answer"]);
+}
+
+#[test]
+fn large_sets_and_those_that_expire_stay_sets() {
+    let mut sets =
+        "create big hash:net\ncreate soon hash:ip timeout 60\nadd soon 1.2.3.4 timeout 59\n".to_owned();
+    (0..100).for_each(|n| sets += &format!("add big 10.0.{n}.0/25\n"));
+    let options =
+        IptablesOptions { sets: Some(IpSets::read(&sets).expect("sets")), ..IptablesOptions::default() };
+    let text = "*filter\n:FORWARD ACCEPT\n-A FORWARD -m set --match-set big src -j DROP\n\
+                -A FORWARD -m set ! --match-set soon dst -j ACCEPT\nCOMMIT\n";
+    let mut draft = PolicyDraft::default();
+    translate(text, "FORWARD", &options, &mut draft).expect("a policy");
+    let (policy, _) = mmb_language::parse_policy(draft.text()).expect("a policy");
+    assert_eq!((policy.sets["big"].len(), policy.sets["soon"].len()), (100, 1));
+    assert!(draft.text().contains("set soon {1.2.3.4 timeout 59s}\n"), "{}", draft.text());
+    assert!(
+        draft.text().contains(" ip-saddr @big drop") && draft.text().contains(" ip-daddr != @soon accept")
+    );
 }
 
 #[test]

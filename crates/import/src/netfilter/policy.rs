@@ -21,6 +21,13 @@ use std::collections::BTreeSet;
 /// With more cubes, the packets that no entry has decided about are not tracked further: they only tell which omissions matter.
 const MAX_UNDECIDED: usize = 64;
 
+/// The most cubes of packets that one change of packets is about.
+const MAX_EDITED: usize = 256;
+
+/// The most cubes of packets that one log is about: a policy is to be read by people.
+const MAX_LOGGED: usize = 8;
+const TOO_MANY_TO_LOG: &str = "nothing is logged: the decisions before it leave it too many kinds of packets";
+
 /// Adds the translation of a rule set to a policy.
 ///
 /// # Errors
@@ -45,9 +52,11 @@ pub(crate) fn translate(ruleset: &Ruleset, draft: &mut PolicyDraft) -> Result<()
     let untranslated = |&family: &Family| PacketClass::untranslated(family, destinations, sources);
     let general: Vec<PacketClass> = ruleset.families.iter().map(untranslated).collect();
     let is_tracked = report.asks_state || sources || destinations;
+    let rules = draft.text().len();
     let mut writer = PolicyWriter { ruleset, draft, report, pairs: 0, is_tracked };
     writer.write(&lists, &local_lists, &destination, classes, &general)?;
     let PolicyWriter { draft, report, .. } = writer;
+    draft.insert(rules, &ruleset.sets.lines());
     report.finish(ruleset, draft);
     Ok(())
 }
@@ -204,7 +213,7 @@ impl<'a> PolicyWriter<'a, '_> {
         for rule in rules {
             // Rules that map are about connections, which only their first packets begin.
             let cube = rule.cube.clone().without(Dim::State);
-            let added = language::constraints(&cube).and_then(|constraints| {
+            let added = language::constraints(&cube, &self.ruleset.sets).and_then(|constraints| {
                 entry.with_remarks(|remarks| self.draft.add_stateful(&constraints, &rule.target, remarks))
             });
             if let Err(reason) = added {
@@ -229,7 +238,21 @@ impl<'a> PolicyWriter<'a, '_> {
                     }
                 };
                 let mut cubes = entry.cubes.clone();
-                decided.iter().for_each(|before| subtract(&mut cubes, before));
+                for before in &decided {
+                    subtract(&mut cubes, before);
+                    if cubes.len() > MAX_EDITED {
+                        break;
+                    }
+                }
+                if edit.logs && cubes.len() > MAX_LOGGED {
+                    self.report.remark(TOO_MANY_TO_LOG, entry.place);
+                    continue;
+                }
+                if cubes.len() > MAX_EDITED {
+                    let reason = "the decisions before it leave it too many kinds of packets";
+                    self.leave_out(entry, reason.to_owned(), Effect::None);
+                    continue;
+                }
                 let mut hidden = BTreeSet::new();
                 let cubes = received_exactly(&cubes, special, general, &mut hidden);
                 for reason in hidden {
@@ -246,14 +269,19 @@ impl<'a> PolicyWriter<'a, '_> {
         let narrow = |cube: &PacketCube| {
             rule.only.iter().try_fold(cube.clone(), |cube, (dim, values)| cube.with(*dim, values))
         };
+        let mut rules: Vec<String> = Vec::new();
         for cube in cubes.iter().filter_map(narrow) {
-            let added = language::constraints(&cube).and_then(|mut constraints| {
-                if !rule.condition.is_empty() {
-                    constraints.iter_mut().for_each(|words| *words = format!("{words} {}", rule.condition));
-                }
-                entry.with_remarks(|remarks| self.draft.add(&constraints, &rule.target, remarks))
-            });
-            if let Err(reason) = added {
+            match language::constraints(&cube, &self.ruleset.sets) {
+                Ok(constraints) => rules.extend(constraints),
+                Err(reason) => self.leave_out(entry, reason, Effect::None),
+            }
+        }
+        for mut words in language::of_both_families(rules) {
+            if !rule.condition.is_empty() {
+                words = format!("{words} {}", rule.condition);
+            }
+            if let Err(reason) = entry.with_remarks(|remarks| self.draft.add(&[words], &rule.target, remarks))
+            {
                 self.leave_out(entry, reason, Effect::None);
             }
         }
@@ -267,7 +295,7 @@ impl<'a> PolicyWriter<'a, '_> {
         }
         let later = PacketCube::all(Family::Ip4).with(Dim::Later, &Intervals::one(1));
         let remarks = Remarks { name: None, comment: Some("later fragments go where the first one goes") };
-        let rules = later.map_or(Ok(Vec::new()), |later| language::constraints(&later));
+        let rules = later.map_or(Ok(Vec::new()), |later| language::constraints(&later, &self.ruleset.sets));
         if let Err(reason) = rules.and_then(|rules| self.draft.add(&rules, "accept", remarks)) {
             self.leave_out_whole(&reason, "later fragments", Effect::Stricter);
         }
@@ -360,7 +388,7 @@ impl<'a> PolicyWriter<'a, '_> {
             };
             match entry.outcome {
                 Outcome::Verdict(ImportVerdict::Accept) => accepted.extend(entry.cubes.iter().cloned()),
-                Outcome::Verdict(ImportVerdict::Drop) => {
+                Outcome::Verdict(verdict @ (ImportVerdict::Drop | ImportVerdict::Reject(_))) => {
                     let mut cubes = entry.cubes.clone();
                     for before in &accepted {
                         self.count(cubes.len(), entry.place)?;
@@ -369,7 +397,7 @@ impl<'a> PolicyWriter<'a, '_> {
                             return Err(RulesetError::TooMany(entry.place.clone()));
                         }
                     }
-                    self.decide(entry, &cubes, ImportVerdict::Drop, classes, extent, undecided)?;
+                    self.decide(entry, &cubes, verdict, classes, extent, undecided)?;
                 }
                 Outcome::Translate(_) | Outcome::Edit(_) => {}
             }
@@ -406,18 +434,20 @@ impl<'a> PolicyWriter<'a, '_> {
                 Received::All(_) | Received::Some(..) => {}
             }
         }
-        let mut rules: Vec<String> = Vec::new();
+        // The families may be answered differently.
+        let mut rules: Vec<(&'static str, Vec<String>)> = Vec::new();
         for part in &exact {
-            match language::constraints(part) {
-                Ok(constraints) => rules.extend(constraints),
+            match language::constraints(part, &self.ruleset.sets) {
+                Ok(constraints) => add_to(&mut rules, verdict.target(part.family), constraints),
                 Err(reason) => self.leave_out_part(entry, &exact, reason, verdict),
             }
         }
-        for rule in language::of_both_families(rules) {
-            let rule = [rule];
-            let added = entry.with_remarks(|remarks| self.draft.add(&rule, verdict.text(), remarks));
-            if let Err(reason) = added {
-                self.leave_out_part(entry, &exact, reason, verdict);
+        for (target, rules) in rules {
+            for rule in language::of_both_families(rules) {
+                let added = entry.with_remarks(|remarks| self.draft.add(&[rule], target, remarks));
+                if let Err(reason) = added {
+                    self.leave_out_part(entry, &exact, reason, verdict);
+                }
             }
         }
         for part in &exact {
@@ -453,8 +483,8 @@ impl<'a> PolicyWriter<'a, '_> {
             };
             let Some(cube) = cube else { continue };
             let remarks = Remarks { name: None, comment: Some("to the host itself: not forwarded") };
-            let added =
-                language::constraints(&cube).and_then(|rules| self.draft.add(&rules, "drop", remarks));
+            let added = language::constraints(&cube, &self.ruleset.sets)
+                .and_then(|rules| self.draft.add(&rules, "drop", remarks));
             if let Err(reason) = added {
                 self.leave_out_whole(&reason, "packets to the host itself", Effect::Looser);
             }
@@ -463,7 +493,7 @@ impl<'a> PolicyWriter<'a, '_> {
 
     /// Adds the rule that creates connections.
     fn track(&mut self) {
-        let all = |&family: &Family| language::constraints(&PacketCube::all(family));
+        let all = |&family: &Family| language::constraints(&PacketCube::all(family), &self.ruleset.sets);
         let rules: Result<Vec<Vec<String>>, String> =
             self.ruleset.families.iter().filter(|&&family| family != Family::Frame).map(all).collect();
         let added = rules.and_then(|rules| {
@@ -523,6 +553,14 @@ impl<'a> PolicyWriter<'a, '_> {
     fn count(&mut self, pairs: usize, place: &Place) -> Result<(), RulesetError> {
         self.pairs += pairs as u64;
         if self.pairs > MAX_PAIRS { Err(RulesetError::TooLong(place.clone())) } else { Ok(()) }
+    }
+}
+
+/// Adds the constraints of rules to those of a target.
+fn add_to(rules: &mut Vec<(&'static str, Vec<String>)>, target: &'static str, constraints: Vec<String>) {
+    match rules.iter_mut().find(|(known, _)| *known == target) {
+        Some((_, have)) => have.extend(constraints),
+        None => rules.push((target, constraints)),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A rule set as data: chains, rules and their steps, hooks, translations and changes of packets.
 
 use crate::cube::{Dim, Family, PacketCube};
-use crate::draft::{Effect, ImportVerdict, Place};
+use crate::draft::{Effect, ImportVerdict, Place, Rejection};
+use crate::named_set::ImportedSets;
 use mmb_policy::Intervals;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -57,6 +58,8 @@ pub(crate) struct Ruleset {
     pub(crate) is_forwarding: bool,
     /// The families of the rule set.
     pub(crate) families: Vec<Family>,
+    /// The sets that stay sets of the policy.
+    pub(crate) sets: ImportedSets,
     /// The addresses of the host.
     pub(crate) addresses: HostAddresses,
     /// The chain that the policy is about, in words.
@@ -137,8 +140,8 @@ pub(crate) enum Action {
     Accept,
     /// The packet is dropped.
     Drop,
-    /// The packet is dropped, and its sender is told.
-    Reject,
+    /// The packet is dropped, and its sender is told in this way; `None`: in a way that mmb does not know.
+    Reject(Option<Rejection>),
     /// The next rule is that behind the call of the chain.
     Return,
     /// A chain is called.
@@ -184,6 +187,8 @@ pub(crate) struct Pool {
 pub(crate) struct Edit {
     /// The dimension that it writes, if it is one.
     pub(crate) writes: Option<Dim>,
+    /// It tells of packets, and changes none.
+    pub(crate) logs: bool,
     /// The rules that make it.
     pub(crate) rules: Vec<EditRule>,
 }
@@ -258,7 +263,7 @@ impl Action {
         match self {
             Action::Accept
             | Action::Drop
-            | Action::Reject
+            | Action::Reject(_)
             | Action::Return
             | Action::Jump(_)
             | Action::Goto(_)
@@ -269,6 +274,11 @@ impl Action {
 }
 
 impl HookKind {
+    /// Whether its chains translate.
+    pub(crate) fn translates(self) -> bool {
+        matches!(self, HookKind::Destination | HookKind::Source)
+    }
+
     /// The effect of a translation, or of an exception from one, that is left out.
     pub(crate) fn effect_of_translation(self) -> Effect {
         match self {

@@ -251,8 +251,11 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
         match action {
             Action::Accept => self.entry(rule, matching, Outcome::Verdict(ImportVerdict::Accept)),
             Action::Drop => self.entry(rule, matching, Outcome::Verdict(ImportVerdict::Drop)),
-            Action::Reject => {
-                self.report.remark("REJECT becomes drop: nobody is told", &rule.place);
+            Action::Reject(Some(rejection)) => {
+                self.entry(rule, matching, Outcome::Verdict(ImportVerdict::Reject(*rejection)));
+            }
+            Action::Reject(None) => {
+                self.report.remark("REJECT becomes drop: mmb does not know the answer", &rule.place);
                 self.entry(rule, matching, Outcome::Verdict(ImportVerdict::Drop));
             }
             Action::Return => self.take_away(packets, cubes, &rule.place)?,
@@ -262,6 +265,9 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                 self.take_away(packets, cubes, &rule.place)?;
             }
             Action::Translate(translation) => self.entry(rule, matching, Outcome::Translate(translation)),
+            Action::Edit(edit) if edit.logs && self.kind.translates() => {
+                self.report.remark("nothing is logged in chains that translate", &rule.place);
+            }
             Action::Edit(edit) => {
                 self.written.extend(edit.writes);
                 self.entry(rule, matching, Outcome::Edit(edit));
@@ -319,7 +325,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
         }
         let of = |action: &Action| match action {
             Action::Accept => Effect::Stricter,
-            Action::Drop | Action::Reject => Effect::Looser,
+            Action::Drop | Action::Reject(_) => Effect::Looser,
             Action::Goto(_) => Effect::Either,
             Action::Jump(called) => self.verdicts(&self.ruleset.chains[*called].rules).effect(),
             Action::Return => {
@@ -340,7 +346,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
             for action in actions(rule) {
                 match action {
                     Action::Accept | Action::Translate(_) => found.accept = true,
-                    Action::Drop | Action::Reject => found.drop = true,
+                    Action::Drop | Action::Reject(_) => found.drop = true,
                     Action::Jump(chain) | Action::Goto(chain) => {
                         if visited.insert(*chain) {
                             waiting.push(&self.ruleset.chains[*chain].rules);
@@ -378,15 +384,10 @@ fn only_remarks(rule: &Rule) -> Option<&'static str> {
     for action in actions(rule) {
         match action {
             Action::Remark(text) => remark = Some(*text),
-            Action::Accept
-            | Action::Drop
-            | Action::Reject
-            | Action::Return
-            | Action::Jump(_)
-            | Action::Goto(_)
-            | Action::Translate(_)
-            | Action::Edit(_)
-            | Action::Unknown(..) => return None,
+            Action::Edit(edit) if edit.logs => {
+                remark = Some("nothing is logged: the rule language cannot tell these packets");
+            }
+            _other => return None,
         }
     }
     remark

@@ -66,6 +66,9 @@ pub(super) struct SetObject {
     pub(super) family: String,
     pub(super) table: String,
     pub(super) name: String,
+    /// The type of its elements: a text, or several for combinations.
+    #[serde(rename = "type")]
+    pub(super) kind: Option<Value>,
     #[serde(default)]
     pub(super) flags: Vec<String>,
     #[serde(default)]
@@ -83,7 +86,7 @@ pub(super) enum Statement {
     Return(IgnoredAny),
     Jump(ToChain),
     Goto(ToChain),
-    Reject(IgnoredAny),
+    Reject(Option<RejectStatement>),
     Vmap(Mapping),
     Snat(NatStatement),
     Dnat(NatStatement),
@@ -92,7 +95,7 @@ pub(super) enum Statement {
     Mangle(MangleStatement),
     Counter(IgnoredAny),
     Last(IgnoredAny),
-    Log(IgnoredAny),
+    Log(Option<LogStatement>),
     Notrack(IgnoredAny),
     Limit(IgnoredAny),
     Quota(IgnoredAny),
@@ -103,6 +106,20 @@ pub(super) enum Statement {
     CtCount(IgnoredAny),
     #[serde(rename = "ct helper")]
     CtHelper(IgnoredAny),
+}
+
+/// How senders are told; the usual answer has no type.
+#[derive(Debug, Deserialize)]
+pub(super) struct RejectStatement {
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    pub(super) expr: Option<Expr>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct LogStatement {
+    pub(super) prefix: Option<String>,
+    pub(super) level: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -191,6 +208,8 @@ pub(super) struct PrefixExpr {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ElemExpr {
     pub(super) val: Expr,
+    pub(super) timeout: Option<u64>,
+    pub(super) expires: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -208,29 +227,34 @@ pub(super) struct OptionExpr {
 impl Expr {
     /// The named expression, without the timeout and the comment of an element.
     pub(super) fn tagged(&self) -> Option<&TaggedExpr> {
-        match self.value() {
-            Expr::Tagged(tagged) => Some(tagged),
-            Expr::Number(_) | Expr::Text(_) | Expr::List(_) | Expr::Other(_) => None,
-        }
+        let Expr::Tagged(tagged) = self.value() else { return None };
+        Some(tagged)
     }
 
     /// The expression without the timeout and the comment of an element.
     pub(super) fn value(&self) -> &Expr {
+        self.elem().map_or(self, |elem| &elem.val)
+    }
+
+    /// The time in seconds after which an element expires.
+    pub(super) fn expires_s(&self) -> Option<u64> {
+        self.elem().and_then(|elem| elem.expires.or(elem.timeout))
+    }
+
+    fn elem(&self) -> Option<&ElemExpr> {
         match self {
             Expr::Tagged(tagged) => match &**tagged {
-                TaggedExpr::Elem(elem) => &elem.val,
-                _other => self,
+                TaggedExpr::Elem(elem) => Some(elem),
+                _other => None,
             },
-            Expr::Number(_) | Expr::Text(_) | Expr::List(_) | Expr::Other(_) => self,
+            _other => None,
         }
     }
 
     /// The text.
     pub(super) fn text(&self) -> Option<&str> {
-        match self.value() {
-            Expr::Text(text) => Some(text),
-            Expr::Number(_) | Expr::List(_) | Expr::Tagged(_) | Expr::Other(_) => None,
-        }
+        let Expr::Text(text) = self.value() else { return None };
+        Some(text)
     }
 
     /// Texts: one, or those of a list.

@@ -4,6 +4,7 @@
 
 use super::json::{Expr, PayloadExpr, TaggedExpr};
 use super::names::{self, ValueNames};
+use super::values::{FieldValues, addresses, of_ether_type, part, placed, whole, words};
 use crate::cube::{DESTINATION_TRANSLATED, Dim, Family, PacketCube, PortNameSet, SOURCE_TRANSLATED, states};
 use crate::draft::is_plain;
 use crate::iptables::names as common;
@@ -13,7 +14,6 @@ use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::field::ones;
 use mmb_policy::{CtState, Intervals};
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
 
 /// The most cubes of one match.
 const MAX_PARTS: usize = 4096;
@@ -41,34 +41,6 @@ struct Field {
     /// The packets that have it.
     base: Vec<PacketCube>,
     values: FieldValues,
-}
-
-/// What the values of a field select.
-enum FieldValues {
-    /// Numbers of a dimension: `value << shift` where `mask` has the bits of the field in it, plus `offset`.
-    Number {
-        dim: Dim,
-        shift: u8,
-        width: u8,
-        offset: u128,
-        names: ValueNames,
-    },
-    Address {
-        dim: Dim,
-        family: Family,
-    },
-    Input,
-    Output,
-    State,
-    Direction,
-    Status,
-    Family,
-    /// Whether an address is the host's.
-    AddressType {
-        dim: Dim,
-    },
-    /// The fragment offset.
-    FragmentOffset,
 }
 
 impl<'a> MatchContext<'a> {
@@ -474,64 +446,6 @@ impl<'a> MatchContext<'a> {
     }
 }
 
-impl FieldValues {
-    /// A value of a field with numbers.
-    fn number(&self, expr: &Expr) -> Result<u128, Reason> {
-        let FieldValues::Number { names, .. } = self else { return Err("such a value".to_owned()) };
-        match expr.value() {
-            Expr::Number(n) => Ok((*n).into()),
-            Expr::Text(word) => names::number(word, *names).ok_or_else(|| format!("`{word}` is not known")),
-            Expr::List(_) | Expr::Tagged(_) | Expr::Other(_) => Err("such a value".to_owned()),
-        }
-    }
-
-    /// The numbers of the dimension that a value or a range selects.
-    fn range(&self, expr: &Expr) -> Result<Intervals, Reason> {
-        let FieldValues::Number { dim, shift, width, offset, .. } = *self else {
-            return Err("such a value".to_owned());
-        };
-        let values = match expr.tagged() {
-            Some(TaggedExpr::Range([first, last])) => {
-                Intervals::range(self.number(first)?, self.number(last)?)
-            }
-            _ => Intervals::one(self.number(expr)?),
-        };
-        Ok(placed(dim, shift, width, offset, &values))
-    }
-}
-
-fn whole(dim: Dim, width: u8, names: ValueNames) -> FieldValues {
-    FieldValues::Number { dim, shift: 0, width, offset: 0, names }
-}
-
-fn part(dim: Dim, shift: u8, width: u8, names: ValueNames) -> FieldValues {
-    FieldValues::Number { dim, shift, width, offset: 0, names }
-}
-
-/// Numbers of a dimension of which some bits are in a set, and the others are free.
-fn placed(dim: Dim, shift: u8, width: u8, offset: u128, values: &Intervals) -> Intervals {
-    let values = values.intersect(&Intervals::of_width(width));
-    let bits = match dim {
-        Dim::Tos => 8,
-        Dim::Icmp => 16,
-        _whole => {
-            return values.as_slice().iter().map(|&(first, last)| (first + offset, last + offset)).collect();
-        }
-    };
-    let above = bits - shift - width;
-    let upper = 0..1u128 << above;
-    let low = ones(shift);
-    upper
-        .flat_map(|upper| {
-            let base = upper << (shift + width);
-            values
-                .as_slice()
-                .iter()
-                .map(move |&(first, last)| (base | first << shift, base | last << shift | low))
-        })
-        .collect()
-}
-
 /// The packets that are in one cube of each list.
 fn product<'c>(lists: impl Iterator<Item = &'c [PacketCube]>) -> Result<Vec<PacketCube>, Reason> {
     let mut found: Option<Vec<PacketCube>> = None;
@@ -559,46 +473,4 @@ pub(super) fn outside(mut base: Vec<PacketCube>, inside: &[PacketCube]) -> Resul
         }
     }
     Ok(base)
-}
-
-fn words(elements: &[Expr]) -> Result<Vec<&str>, Reason> {
-    elements.iter().map(|element| element.text().ok_or_else(|| "a word is expected".to_owned())).collect()
-}
-
-/// An address, a prefix or a range.
-fn addresses(expr: &Expr, family: Family) -> Result<Intervals, Reason> {
-    let address = |word: &str| {
-        let address: Option<IpAddr> = word.parse().ok();
-        let bits = address.and_then(|address| crate::netfilter::bits_in(address, family));
-        bits.ok_or_else(|| format!("`{word}` is no address of the family"))
-    };
-    match expr.tagged() {
-        Some(TaggedExpr::Prefix(prefix)) if prefix.len <= family.bits() => {
-            Ok(set::prefix(address(&prefix.addr)?, prefix.len, family.bits()))
-        }
-        Some(TaggedExpr::Range([first, last])) => {
-            let end = |expr: &Expr| address(expr.text().ok_or("an address is expected")?);
-            Ok(Intervals::range(end(first)?, end(last)?))
-        }
-        Some(_) => Err("an address is expected".to_owned()),
-        None => Ok(Intervals::one(address(expr.text().ok_or("an address is expected")?)?)),
-    }
-}
-
-/// The packets of an ether type, or of a family by its name.
-fn of_ether_type(base: &[PacketCube], expr: &Expr) -> Result<Vec<PacketCube>, Reason> {
-    let number = match expr.value() {
-        Expr::Number(2) => 0x0800,
-        Expr::Number(10) => 0x86dd,
-        Expr::Number(n) => u128::from(*n),
-        other => match other.text() {
-            Some("ipv4") => 0x0800,
-            Some("ipv6") => 0x86dd,
-            Some(word) => names::number(word, ValueNames::EtherTypes)
-                .ok_or_else(|| format!("ether type {word}: the rule language has nothing like it"))?,
-            None => return Err("an ether type is expected".to_owned()),
-        },
-    };
-    let of_type = Intervals::one(number);
-    Ok(base.iter().filter_map(|cube| cube.clone().with(Dim::EtherType, &of_type)).collect())
 }

@@ -7,9 +7,11 @@ mod json;
 mod matches;
 mod names;
 mod statements;
+mod values;
 
 use super::cube::Family;
 use super::draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, count};
+use super::named_set::ImportedSets;
 use super::netfilter::{self, Chain, ChainId, Hook, HookKind, HostAddresses, Rule, Ruleset, RulesetError};
 use json::{ChainObject, KnownObject, Listing, Object, RuleObject, SetObject};
 use matches::{MatchContext, NamedSet};
@@ -92,7 +94,17 @@ pub fn translate(
         }
     }
     let rules = rules(&tables, options)?;
-    let ruleset = ruleset(&chains, rules, options, draft)?;
+    let mut ruleset = ruleset(&chains, rules, options, draft)?;
+    for object in &listing.nftables {
+        if let Object::Known(object) = object
+            && let KnownObject::Set(set) = &**object
+            && !is_dynamic(set)
+            && let Some((of, members)) = values::members(set)
+        {
+            let values = members.iter().flat_map(|(values, _)| values.as_slice().iter().copied()).collect();
+            ruleset.sets.add(&set.name, of, values, &members);
+        }
+    }
     netfilter::translate(&ruleset, draft)?;
     Ok(())
 }
@@ -107,9 +119,13 @@ struct TableObjects<'a> {
 
 impl<'a> TableObjects<'a> {
     fn add_set(&mut self, set: &'a SetObject) {
-        let is_dynamic = set.flags.iter().any(|flag| flag == "dynamic");
-        self.sets.insert(&set.name, NamedSet { elements: &set.elem, is_dynamic });
+        self.sets.insert(&set.name, NamedSet { elements: &set.elem, is_dynamic: is_dynamic(set) });
     }
+}
+
+/// Whether rules add to a set.
+fn is_dynamic(set: &SetObject) -> bool {
+    set.flags.iter().any(|flag| flag == "dynamic")
 }
 
 /// The translated rules, with their chains.
@@ -201,6 +217,7 @@ fn ruleset(
         is_forwarding: is_forwarding && routes,
         families,
         addresses: options.addresses.clone(),
+        sets: ImportedSets::default(),
         about: format!("the hook {main}"),
     })
 }

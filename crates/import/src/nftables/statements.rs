@@ -1,10 +1,12 @@
 //! Translates the statements of rules to steps.
 
-use super::json::{Expr, MangleStatement, Mapping, NatStatement, RuleObject, Statement, TaggedExpr};
+use super::json::{
+    Expr, MangleStatement, Mapping, NatStatement, RejectStatement, RuleObject, Statement, TaggedExpr,
+};
 use super::matches::{MatchContext, outside};
 use super::names::{self, ValueNames};
 use crate::cube::{Dim, Family, PacketCube};
-use crate::draft::{Effect, Place};
+use crate::draft::{Effect, Place, Rejection};
 use crate::edit;
 use crate::netfilter::{Action, ChainId, Edit, Pool, Reason, Rule, Step, Translation};
 use mmb_packet::proto::{TCP, UDP};
@@ -69,7 +71,7 @@ impl StatementContext<'_> {
             }
             Statement::Accept(_) => act(Action::Accept),
             Statement::Drop(_) => act(Action::Drop),
-            Statement::Reject(_) => act(Action::Reject),
+            Statement::Reject(reject) => act(Action::Reject(rejection(reject.as_ref()))),
             Statement::Return(_) => act(Action::Return),
             Statement::Jump(to) => act(Action::Jump(self.chain(&to.target)?)),
             Statement::Goto(to) => act(Action::Goto(self.chain(&to.target)?)),
@@ -80,7 +82,14 @@ impl StatementContext<'_> {
             Statement::Redirect(nat) => self.of_port(nat.as_ref(), Translation::Redirect),
             Statement::Mangle(mangle) => self.mangle(mangle),
             Statement::Counter(_) | Statement::Last(_) | Statement::Continue(_) => Ok(Vec::new()),
-            Statement::Log(_) => act(Action::Remark("nothing is logged, but rules count")),
+            Statement::Log(log) => {
+                let (prefix, level) =
+                    log.as_ref().map_or((None, None), |log| (log.prefix.as_deref(), log.level.as_deref()));
+                act(match level {
+                    Some("audit") => Action::Remark("nothing is traced, but rules count"),
+                    _ => Action::Edit(edit::log(prefix.unwrap_or_default())),
+                })
+            }
             Statement::Flow(_) => {
                 act(Action::Remark("mmb selects the flows that the kernel forwards itself"))
             }
@@ -232,6 +241,60 @@ impl StatementContext<'_> {
             steps.push(Step::Act(Action::Edit(of_family(edit::mss(family, size, false), family))));
         }
         Ok(steps)
+    }
+}
+
+/// The codes of `reject with icmp`, as `nft` names them, and as targets.
+const ICMP_CODES: [(&str, &str); 7] = [
+    ("net-unreachable", "reject icmp net-unreachable"),
+    ("host-unreachable", "reject icmp host-unreachable"),
+    ("prot-unreachable", "reject icmp proto-unreachable"),
+    ("port-unreachable", "reject icmp port-unreachable"),
+    ("net-prohibited", "reject icmp net-prohibited"),
+    ("host-prohibited", "reject icmp host-prohibited"),
+    ("admin-prohibited", "reject icmp admin-prohibited"),
+];
+
+/// Those of `reject with icmpv6`.
+const ICMP6_CODES: [(&str, &str); 6] = [
+    ("no-route", "reject icmp6 no-route"),
+    ("admin-prohibited", "reject icmp6 admin-prohibited"),
+    ("addr-unreachable", "reject icmp6 addr-unreachable"),
+    ("port-unreachable", "reject icmp6 port-unreachable"),
+    ("policy-fail", "reject icmp6 policy-fail"),
+    ("reject-route", "reject icmp6 reject-route"),
+];
+
+/// Those of `reject with icmpx`, which stand for one code of each version (`net/netfilter/nft_reject.c`).
+const ICMPX_CODES: [(&str, Rejection); 4] = [
+    ("no-route", Rejection { ip4: "reject icmp net-unreachable", ip6: "reject icmp6 no-route" }),
+    ("port-unreachable", UNREACHABLE),
+    (
+        "host-unreachable",
+        Rejection { ip4: "reject icmp host-unreachable", ip6: "reject icmp6 addr-unreachable" },
+    ),
+    (
+        "admin-prohibited",
+        Rejection { ip4: "reject icmp admin-prohibited", ip6: "reject icmp6 admin-prohibited" },
+    ),
+];
+
+/// The usual answer. The language has one target for it in both versions.
+const UNREACHABLE: Rejection = Rejection::of_both("reject icmp port-unreachable");
+
+/// The answer of `reject`, if mmb knows it.
+fn rejection(reject: Option<&RejectStatement>) -> Option<Rejection> {
+    let named = |codes: &[(&str, &'static str)], code: &str| {
+        codes.iter().find(|(name, _)| *name == code).map(|(_, target)| Rejection::of_both(target))
+    };
+    let Some(kind) = reject.and_then(|reject| reject.kind.as_deref()) else { return Some(UNREACHABLE) };
+    let code = reject.and_then(|reject| reject.expr.as_ref()).map_or(Some("port-unreachable"), Expr::text)?;
+    match kind {
+        "tcp reset" => Some(Rejection::of_both("reject tcp-rst")),
+        "icmp" => named(&ICMP_CODES, code),
+        "icmpv6" => named(&ICMP6_CODES, code),
+        "icmpx" => ICMPX_CODES.iter().find(|(name, _)| *name == code).map(|(_, rejection)| *rejection),
+        _ => None,
     }
 }
 

@@ -147,7 +147,7 @@ fn sets_and_maps_have_elements() {
         [
             "ip-saddr 1.2.3.4 tcp-dport 22-23 accept",
             "ip-saddr 10.0.0.0/8 tcp-dport 80 accept",
-            "ip6-saddr 2001:db8::1 accept",
+            "ip6-saddr @six accept",
             "net-proto in lan udp-dport 53 accept",
             "net-proto in wan accept",
             "net-proto in != {lan, wan} drop",
@@ -214,6 +214,41 @@ fn translations_and_changes() {
     let forwarded =
         "net-proto ip4 in wan ct {new, established, related} ct != reply tcp-dport 443 accept".to_owned();
     assert!(rules(&draft, "accept").contains(&forwarded), "{}", draft.text());
+}
+
+#[test]
+fn rejects_answer_and_logs_tell() {
+    let ports = [80, 81, 82, 83, 84].map(|port| matched("==", payload("udp", "dport"), json!(port)));
+    let [no_route, unreachable, of_six, unknown, log] = ports;
+    let draft = import(
+        "inet",
+        &[
+            json!([no_route, {"reject": {"type": "icmpx", "expr": "no-route"}}]),
+            json!([unreachable, {"reject": null}]),
+            json!([of_six, {"reject": {"type": "icmpv6", "expr": "policy-fail"}}]),
+            json!([unknown, {"reject": {"type": "icmp", "expr": "frag-needed"}}]),
+            json!([log, {"log": {"prefix": "x: ", "level": "info"}}, {"drop": null}]),
+        ],
+        &[],
+    );
+    assert_eq!(draft.left_out, []);
+    assert_eq!(
+        rules(&draft, "udp-dport"),
+        [
+            "net-proto udp-dport 84 log \"x:\"",
+            "net-proto ip4 udp-dport 80 reject icmp net-unreachable",
+            "net-proto ip6 udp-dport 80 reject icmp6 no-route",
+            "net-proto udp-dport 81 reject icmp port-unreachable",
+            "net-proto udp-dport 82 reject icmp6 policy-fail",
+            "net-proto udp-dport 83 drop",
+            "net-proto udp-dport 84 drop",
+        ]
+    );
+    assert!(
+        draft.notes.iter().any(|note| note.contains("mmb does not know the answer")),
+        "{:?}",
+        draft.notes
+    );
 }
 
 #[test]

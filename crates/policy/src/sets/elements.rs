@@ -6,6 +6,7 @@
 use super::element::{Element, NEVER, Number};
 use super::intervals::IntervalIndex;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The most elements of a chunk.
@@ -72,9 +73,15 @@ impl<N: Number> Elements<N> {
 
     /// About the bytes that they and their union take.
     pub(super) fn bytes(&self) -> usize {
-        self.len * size_of::<Element<N>>()
-            + self.chunks.len() * (size_of::<Chunk<N>>() + 24)
-            + self.index.bytes()
+        let chunks: usize = self.chunks.iter().map(|chunk| chunk.bytes()).sum();
+        chunks + self.chunks.len() * size_of::<Arc<Chunk<N>>>() + self.index.bytes()
+    }
+
+    /// About the bytes of what they do not share with others in memory.
+    pub(super) fn bytes_beyond(&self, others: &Elements<N>) -> usize {
+        let shared: HashSet<*const Chunk<N>> = others.chunks.iter().map(Arc::as_ptr).collect();
+        let own = self.chunks.iter().filter(|chunk| !shared.contains(&Arc::as_ptr(chunk)));
+        own.map(|chunk| chunk.bytes()).sum::<usize>() + self.index.bytes_beyond(&others.index)
     }
 
     /// Adds elements; of those with equal ends the last one stays.
@@ -323,6 +330,11 @@ impl<N: Number> Chunk<N> {
         let mut chunk = Chunk { elements, last: N::LEAST, expires_ms: NEVER };
         chunk.summarize();
         chunk
+    }
+
+    /// Bytes, with the count of its clones.
+    fn bytes(&self) -> usize {
+        size_of::<Chunk<N>>() + 2 * size_of::<usize>() + self.elements.capacity() * size_of::<Element<N>>()
     }
 
     fn summarize(&mut self) {

@@ -1,31 +1,38 @@
 //! A large set of numbers that is asked for members by packets and changed by commands: sorted intervals in blocks.
 //!
-//! [`IntervalIndex::contains`] finds the block by a binary search of the blocks' first numbers, and the interval by one within the block, both without
-//! branches on data. A clone shares the blocks; a change copies those that it touches and the list of blocks.
+//! A search finds the block by a binary search of the blocks' first numbers, which are few enough for a second-level cache, and the interval by one
+//! within the block. Both have a fixed number of steps and no branches on data, so that [`IntervalIndex::members`] searches for several numbers
+//! side by side: the misses of one step are waited for at once.
+//!
+//! A clone shares the blocks; a change copies those that it touches and the list of blocks.
 
 use super::element::Number;
-use std::sync::Arc;
+use mmb_base::{SharedSlice, prefetch};
+use std::collections::HashSet;
 
-/// The most intervals of a block.
+/// The most intervals of a block: a power of two.
 const BLOCK: usize = 64;
 /// Intervals of a new block: there is room for some more.
 const FILL: usize = 48;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Disjoint intervals of numbers, both ends included, that do not touch.
 #[derive(Clone, Debug)]
 pub struct IntervalIndex<N> {
     /// The first number of each block.
     firsts: Vec<N>,
-    /// In the order of their numbers, none empty.
-    blocks: Vec<Arc<Block<N>>>,
+    /// In the order of their numbers, none empty; each a slice of one.
+    blocks: Vec<SharedSlice<Block<N>>>,
     /// The intervals of all blocks.
     len: usize,
 }
 
 /// Neighbouring intervals.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Block<N> {
+    /// Places that are not used repeat the last interval, so that a search finds it there.
     firsts: [N; BLOCK],
     lasts: [N; BLOCK],
     len: usize,
@@ -38,23 +45,64 @@ impl<N: Number> Default for IntervalIndex<N> {
 }
 
 impl<N: Number> IntervalIndex<N> {
+    /// About what a block takes: itself, the count of its clones, and its places in the lists.
+    const BYTES_OF_BLOCK: usize =
+        size_of::<Block<N>>() + LINE + size_of::<N>() + size_of::<SharedSlice<Block<N>>>();
+
     /// The union of intervals that come in the order of their first numbers.
     pub(super) fn of_sorted(intervals: impl Iterator<Item = (N, N)>) -> IntervalIndex<N> {
         let mut index = IntervalIndex::default();
         let joined = union(intervals);
         index.len = joined.len();
-        index.blocks = joined.chunks(FILL).map(|chunk| Arc::new(Block::new(chunk))).collect();
-        index.firsts = index.blocks.iter().map(|block| block.firsts[0]).collect();
+        index.blocks = joined.chunks(FILL).map(Block::shared).collect();
+        index.firsts = index.blocks.iter().map(|block| block[0].firsts[0]).collect();
         index
     }
 
     /// Whether a number is a member.
     #[inline]
     pub fn contains(&self, number: N) -> bool {
-        let Some(block) = at_or_before(&self.firsts, number) else { return false };
-        let block = &self.blocks[block];
-        at_or_before(&block.firsts[..block.len.min(BLOCK)], number)
-            .is_some_and(|at| number <= block.lasts[at])
+        self.members(&[number]) != 0
+    }
+
+    /// The numbers that are members, a bit for each: of at most 32. Searching for some 16 at once is several times as fast as for one after the
+    /// other where the set is larger than the caches.
+    #[inline]
+    pub fn members<const COUNT: usize>(&self, numbers: &[N; COUNT]) -> u32 {
+        const { assert!(COUNT <= 32) };
+        if self.blocks.is_empty() {
+            return 0;
+        }
+        // The last block that begins no later, or the first one.
+        let (mut at, mut len) = ([0; COUNT], self.firsts.len());
+        while len > 1 {
+            let half = len / 2;
+            for (at, number) in at.iter_mut().zip(numbers) {
+                let upper = *at + half;
+                // A conditional move: which half it is is not to be predicted.
+                *at = if self.firsts[upper] <= *number { upper } else { *at };
+            }
+            len -= half;
+        }
+        let blocks = at.map(|at| &self.blocks[at][0]);
+        if COUNT > 1 {
+            blocks.iter().for_each(|block| block.fetch());
+        }
+        let mut at = [0; COUNT];
+        let mut half = BLOCK / 2;
+        while half > 0 {
+            for ((at, block), number) in at.iter_mut().zip(blocks).zip(numbers) {
+                let upper = (*at + half) % BLOCK;
+                *at = if block.firsts[upper] <= *number { upper } else { *at };
+            }
+            half /= 2;
+        }
+        let mut members = 0;
+        for (bit, ((at, block), number)) in at.into_iter().zip(blocks).zip(numbers).enumerate() {
+            let is_member = (block.firsts[at] <= *number) & (*number <= block.lasts[at]);
+            members |= u32::from(is_member) << bit;
+        }
+        members
     }
 
     /// Whether there are no members.
@@ -69,23 +117,33 @@ impl<N: Number> IntervalIndex<N> {
 
     /// The intervals in order.
     pub fn iter(&self) -> impl Iterator<Item = (N, N)> + '_ {
-        self.blocks.iter().flat_map(|block| block.iter())
+        self.blocks.iter().flat_map(|block| block[0].iter())
     }
 
     /// The greatest member.
     pub fn last(&self) -> Option<N> {
-        self.blocks.last().map(|block| block.lasts[block.len - 1])
+        self.blocks.last().map(|block| block[0].lasts[BLOCK - 1])
     }
 
     /// About the bytes that it takes.
     pub fn bytes(&self) -> usize {
-        self.blocks.len() * (size_of::<Block<N>>() + size_of::<N>() + size_of::<usize>() + 16)
+        self.blocks.len() * IntervalIndex::<N>::BYTES_OF_BLOCK
+    }
+
+    /// About the bytes of the blocks that it does not share with another one in memory.
+    pub(super) fn bytes_beyond(&self, other: &IntervalIndex<N>) -> usize {
+        let shared: HashSet<*const Block<N>> = other.blocks.iter().map(|block| block.as_ptr()).collect();
+        let own = self.blocks.iter().filter(|block| !shared.contains(&block.as_ptr()));
+        own.count() * IntervalIndex::<N>::BYTES_OF_BLOCK
     }
 
     /// Whether it has a member of these numbers.
     pub(super) fn meets(&self, first: N, last: N) -> bool {
         let (from, to) = self.blocks_near(first, last);
-        self.blocks[from..to].iter().flat_map(|block| block.iter()).any(|one| one.0 <= last && one.1 >= first)
+        self.blocks[from..to]
+            .iter()
+            .flat_map(|block| block[0].iter())
+            .any(|one| one.0 <= last && one.1 >= first)
     }
 
     /// Adds the numbers of an interval.
@@ -96,23 +154,24 @@ impl<N: Number> IntervalIndex<N> {
     /// Within `first` to `last`, has exactly the numbers of these intervals, which are sorted and lie within.
     pub(super) fn replace(&mut self, first: N, last: N, members: &[(N, N)]) {
         let (from, to) = self.blocks_near(first, last);
-        let old: Vec<(N, N)> = self.blocks[from..to].iter().flat_map(|block| block.iter()).collect();
+        let old: Vec<(N, N)> = self.blocks[from..to].iter().flat_map(|block| block[0].iter()).collect();
         let before = old.iter().filter(|one| one.0 < first).map(|one| (one.0, one.1.min(first.before())));
         let after = old.iter().filter(|one| one.1 > last).map(|one| (one.0.max(last.after()), one.1));
         let joined = union(before.chain(members.iter().copied()).chain(after));
         self.len = self.len - old.len() + joined.len();
         let chunk = if joined.len() <= BLOCK { BLOCK } else { FILL };
-        let blocks: Vec<_> = joined.chunks(chunk).map(|chunk| Arc::new(Block::new(chunk))).collect();
-        self.firsts.splice(from..to, blocks.iter().map(|block| block.firsts[0]));
+        let blocks: Vec<_> = joined.chunks(chunk).map(Block::shared).collect();
+        self.firsts.splice(from..to, blocks.iter().map(|block| block[0].firsts[0]));
         self.blocks.splice(from..to, blocks);
     }
 
     /// The blocks whose intervals meet an interval or touch it, and a neighbour where all would fit one block.
     fn blocks_near(&self, first: N, last: N) -> (usize, usize) {
-        let from = self.blocks.partition_point(|block| block.lasts[block.len - 1].after_or_most() < first);
+        let from = self.blocks.partition_point(|block| block[0].lasts[BLOCK - 1].after_or_most() < first);
         let to = self.firsts.partition_point(|start| start.before_or_least() <= last).max(from);
         let (mut from, mut to) = (from, to);
-        let len = |from: usize, to: usize| self.blocks[from..to].iter().map(|block| block.len).sum::<usize>();
+        let len =
+            |from: usize, to: usize| self.blocks[from..to].iter().map(|block| block[0].len).sum::<usize>();
         if from > 0 && len(from - 1, to) < FILL {
             from -= 1;
         }
@@ -125,28 +184,27 @@ impl<N: Number> IntervalIndex<N> {
 
 impl<N: Number> Block<N> {
     /// A block of at least one interval and at most [`BLOCK`].
-    fn new(intervals: &[(N, N)]) -> Block<N> {
-        let at = |i: usize| intervals.get(i).copied().unwrap_or((N::MOST, N::MOST));
-        let firsts = std::array::from_fn(|i| at(i).0);
-        Block { firsts, lasts: std::array::from_fn(|i| at(i).1), len: intervals.len() }
+    fn shared(intervals: &[(N, N)]) -> SharedSlice<Block<N>> {
+        let at = |i: usize| intervals[i.min(intervals.len() - 1)];
+        let block = |_| Block {
+            firsts: std::array::from_fn(|i| at(i).0),
+            lasts: std::array::from_fn(|i| at(i).1),
+            len: intervals.len(),
+        };
+        SharedSlice::from_fn(1, block)
+    }
+
+    /// Asks for the lines that a search begins with: all first numbers, or those in the middle of each half.
+    #[inline]
+    fn fetch(&self) {
+        let of_line = LINE / size_of::<N>();
+        let stride = of_line.max(BLOCK / 4);
+        (0..BLOCK).step_by(stride).for_each(|at| prefetch(&self.firsts[at]));
     }
 
     fn iter(&self) -> impl Iterator<Item = (N, N)> + '_ {
         self.firsts.iter().copied().zip(self.lasts.iter().copied()).take(self.len)
     }
-}
-
-/// The place of the last of sorted numbers that is no greater than `number`.
-#[inline]
-fn at_or_before<N: Number>(numbers: &[N], number: N) -> Option<usize> {
-    let (mut at, mut len) = (0, numbers.len());
-    while len > 1 {
-        let half = len / 2;
-        // A conditional move: which half it is is not to be predicted.
-        at = if numbers[at + half] <= number { at + half } else { at };
-        len -= half;
-    }
-    numbers.get(at).filter(|first| **first <= number).map(|_| at)
 }
 
 /// The union of intervals that come in the order of their first numbers.
@@ -188,10 +246,15 @@ mod tests {
                 prop_assert_eq!(snapshot.contains(n), has(&base, n));
                 prop_assert_eq!(index.contains(n), (has(&base, n) || has(&added, n)) && !has(&cut, n));
             }
+            for n in (0..620).step_by(31) {
+                let numbers: [u32; 31] = std::array::from_fn(|i| n + i as u32);
+                let alone = numbers.iter().rev().fold(0, |bits, n| bits << 1 | u32::from(index.contains(*n)));
+                prop_assert_eq!(index.members(&numbers), alone);
+            }
             let listed: Vec<_> = index.iter().collect();
             prop_assert_eq!(listed.len(), index.len());
             prop_assert!(listed.windows(2).all(|two| two[0].1 < two[1].0 && two[1].0 - two[0].1 > 1));
-            prop_assert!(index.blocks.iter().all(|block| (1..=BLOCK).contains(&block.len)));
+            prop_assert!(index.blocks.iter().all(|block| (1..=BLOCK).contains(&block[0].len)));
         }
     }
 

@@ -188,6 +188,13 @@ impl NamedSet {
         size_of::<NamedSet>() + self.ip4.bytes() + self.ip6.bytes() + self.numbers.bytes()
     }
 
+    /// About the bytes of what it does not share with another set in memory.
+    pub fn bytes_beyond(&self, other: &NamedSet) -> usize {
+        self.ip4.bytes_beyond(&other.ip4)
+            + self.ip6.bytes_beyond(&other.ip6)
+            + self.numbers.bytes_beyond(&other.numbers)
+    }
+
     /// The time at which the first element expires, or [`NEVER`].
     pub fn expires_ms(&self) -> u64 {
         self.ip4.expires_ms().min(self.ip6.expires_ms()).min(self.numbers.expires_ms())
