@@ -247,7 +247,7 @@ impl DifferentialTest {
             })
             .filter(|event| self.policy.rules.get(event.rule).is_some_and(|rule| !rule.stateful))
             .map(|event| {
-                let by_rule = [DropReason::Rule, DropReason::RuleReject].map(Verdict::Drop);
+                let by_rule = DropReason::OF_RULES.map(Verdict::Drop);
                 let is_dropped = by_rule.contains(&event.verdict);
                 (event.rule, event.port.0, event.len as usize, is_dropped)
             })

@@ -68,6 +68,11 @@ macro_rules! drop_reasons {
     };
 }
 
+impl DropReason {
+    /// The reasons of packets that rules drop, the usual one first.
+    pub const OF_RULES: [DropReason; 3] = [DropReason::Rule, DropReason::RuleReject, DropReason::RuleLimit];
+}
+
 /// The place of the first reason behind those of the parser.
 const BEHIND: usize = 1 + Malformed::ALL.len();
 
@@ -78,6 +83,9 @@ drop_reasons! {
     RuleReject "rule-reject":
         "a rule rejects the packet",
         "`mmb list` shows which; `mmb show errors` counts the answers (`reject`) and why others were not made";
+    RuleLimit "rule-limit":
+        "the packet exceeds the rate of a rule with `limit`",
+        "`mmb list` shows which";
     MtuExceeded "mtu-exceeded":
         "the packet is larger than the MTU of the output port",
         "set equal MTUs on both sides; rules that add options enlarge packets";

@@ -304,7 +304,7 @@ impl Engine {
     }
 
     /// The packets that were dropped by rules that are gone. With those of the rules of the current policy, they are the packets that were
-    /// dropped with [`DropReason::Rule`] and [`DropReason::RuleReject`].
+    /// dropped with [`DropReason::OF_RULES`].
     pub fn dropped_by_former_rules(&self) -> Count {
         self.compiler.dropped_before()
     }
@@ -313,8 +313,7 @@ impl Engine {
     pub fn restore_rule_count(&mut self, id: RuleId, earlier: RuleCount) -> bool {
         let is_restored = self.compiler.restore_count(id, earlier);
         if is_restored {
-            let reason = if self.compiler.rejects(id) { DropReason::RuleReject } else { DropReason::Rule };
-            self.restore_drops(reason, earlier.dropped.packets);
+            self.restore_drops(self.compiler.drop_reason(id), earlier.dropped.packets);
         }
         is_restored
     }
@@ -332,8 +331,7 @@ impl Engine {
 
     /// The counters of drops, made packets and ports, for a state. Drops by rules are those by rules that are gone: a state has the others with their rules.
     pub fn saved_counters(&self) -> Vec<SavedCounter> {
-        let is_by_rule = |reason| matches!(reason, DropReason::Rule | DropReason::RuleReject);
-        let reasons = self.drops().into_iter().filter(|(reason, _)| !is_by_rule(*reason));
+        let reasons = self.drops().into_iter().filter(|(reason, _)| !DropReason::OF_RULES.contains(reason));
         let drops = reasons.map(|(reason, packets)| SavedCounter {
             kind: CounterKind::Drop,
             name: reason.name().to_owned(),
@@ -405,12 +403,13 @@ impl Engine {
     /// may be counted partly before and partly after that.
     pub fn clear_counters(&mut self) {
         let by_rule = self.compiler.clear_counts();
-        let [rule, reject] = [DropReason::Rule, DropReason::RuleReject].map(DropReason::index);
-        let before = self.baseline.drops[rule].wrapping_add(self.baseline.drops[reject]);
+        let [rule, others @ ..] = DropReason::OF_RULES.map(DropReason::index);
+        let sum = |drops: &[u64]| others.iter().fold(0, |sum: u64, other| sum.wrapping_add(drops[*other]));
+        let before = self.baseline.drops[rule].wrapping_add(sum(&self.baseline.drops));
         self.baseline = Baseline::read(&self.workers, self.ports.0.len());
         // Both sides of this sum begin at the same packet, although a worker counts drops by reason later than those of its rules.
-        let rejected = self.baseline.drops[reject];
-        self.baseline.drops[rule] = before.wrapping_add(by_rule).wrapping_sub(rejected);
+        let others = sum(&self.baseline.drops);
+        self.baseline.drops[rule] = before.wrapping_add(by_rule).wrapping_sub(others);
     }
 
     /// Drops by reason, those above zero.

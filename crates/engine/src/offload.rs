@@ -122,7 +122,7 @@ pub enum KeptReason {
     Device,
     /// It is neither TCP nor UDP nor an ICMP echo, or has more than one VLAN tag.
     Protocol,
-    /// A rule that may match it looks at more than addresses, ports and protocol, or decides by chance.
+    /// A rule that may match it looks at more than addresses, ports and protocol, or decides by chance or by a rate.
     PerPacket,
     /// A rule rewrites more of its packets than header fields to constants.
     Rewrite,
@@ -181,7 +181,7 @@ impl KeptReason {
                 "neither TCP nor UDP nor an ICMP echo, or packets with more than one VLAN tag"
             }
             KeptReason::PerPacket => {
-                "a rule that may match it looks at more than addresses, ports and protocol, or decides by chance"
+                "a rule that may match it looks at more than addresses, ports and protocol, or decides by chance or by a rate"
             }
             KeptReason::Rewrite => "a rule rewrites more than header fields to constants",
             KeptReason::Numbers => "its connection changes numbers that differ from packet to packet",

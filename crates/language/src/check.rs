@@ -17,6 +17,7 @@ use crate::diagnostic::{Diagnostic, Note};
 use crate::report::CheckReport;
 use crate::syntax::RuleSyntax;
 use mmb_policy::field::BareMeaning;
+use mmb_policy::limit::LimitUnit;
 use mmb_policy::rule::{DEFAULT_PRIO, Match, Rule, Target};
 use std::mem::discriminant;
 
@@ -82,6 +83,11 @@ fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckRe
         if at.info.stateful && !syntax.stateful {
             let rule = "a rule that follows connections: write `add-stateful` instead of `add`";
             report.error(Diagnostic::new(at.span, format!("`{name}` needs {rule}")));
+        }
+        if matches!(target, Target::Limit(limit) if limit.unit == LimitUnit::Connections) && !syntax.stateful
+        {
+            let error = Diagnostic::new(at.span, "a stateless rule makes no connections");
+            report.error(error.expected("`add-stateful`, or a rate of packets or bytes"));
         }
         if let Some(problem) = (at.info.clash)(target, &others) {
             report.error(Diagnostic::new(at.span, problem));

@@ -8,6 +8,7 @@ use crate::position::Expect;
 use crate::setting;
 use crate::target::{self, TargetInfo};
 use crate::verb::{COMMANDS, SHOWS};
+use mmb_policy::LimitKey;
 use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::filter::STATES;
 
@@ -105,6 +106,11 @@ pub(crate) fn target_fields(target: &TargetInfo, stateful: bool) -> impl Iterato
     })
 }
 
+/// The fields that limits may have a key of, with their help.
+pub(crate) fn limit_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    LimitKey::FIELDS.into_iter().map(|field| (field.info().name, field.info().help))
+}
+
 /// Calls `give` with each word that is expected, and its help.
 fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str, &str)) {
     match expect {
@@ -143,6 +149,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         }
         Expect::SelectAll => give("all", "removes every option"),
         Expect::Choice(words) | Expect::Code(words) => words.iter().for_each(|(word, help)| give(word, help)),
+        Expect::LimitKey => limit_keys().for_each(|(name, help)| give(name, help)),
         Expect::File
         | Expect::Number(_)
         | Expect::Element
@@ -156,6 +163,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         | Expect::InSet
         | Expect::Weight
         | Expect::Percentage
+        | Expect::Rate
+        | Expect::Argument(_)
         | Expect::Text
         | Expect::Server
         | Expect::End => {}
@@ -269,6 +278,7 @@ mod tests {
                 "stream",
                 "http",
                 "log",
+                "limit",
                 "net"
             ]
         );
@@ -310,7 +320,7 @@ mod tests {
             texts("add tcp-dport 80 "),
             fields_of(false)
                 .map(|f| f.name)
-                .chain(["mod", "add", "strip", "drop", "reject", "accept", "log"])
+                .chain(["mod", "add", "strip", "drop", "reject", "limit", "accept", "log"])
                 .collect::<Vec<_>>()
         );
         assert_eq!(texts("add-stateful tcp-dport 80 sh"), ["shuffle"]);
@@ -328,8 +338,13 @@ mod tests {
         assert_eq!(texts("set http "), ["head", "unfit", "encodings", "no-transform"]);
         assert_eq!(
             texts("add all reject "),
-            ["tcp-rst", "icmp", "icmp6", "mod", "add", "strip", "drop", "reject", "accept", "log"]
+            ["tcp-rst", "icmp", "icmp6", "mod", "add", "strip", "drop", "reject", "limit", "accept", "log"]
         );
+        assert_eq!(texts("add all limit "), [""; 0]);
+        assert_eq!(texts("add all limit 10/s b"), ["burst"]);
+        assert_eq!(texts("add all limit 10/s burst 5 pe"), ["per"]);
+        assert_eq!(texts("add all limit 10/s per "), ["ip-saddr", "ip-daddr", "ip6-saddr", "ip6-daddr"]);
+        assert_eq!(texts("add all limit 10/s per ip-saddr/24 a"), ["add", "accept"]);
         assert_eq!(texts("add all reject icmp ad"), ["admin-prohibited", "add"]);
         assert_eq!(texts("add all reject icmp6 no"), ["no-route"]);
         assert_eq!(texts("add all reject tcp-rst po"), [""; 0]);

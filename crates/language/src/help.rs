@@ -1,12 +1,13 @@
 //! `?`: the words that may stand at a place of a command, with one line for each.
 
-use crate::complete::{CT_HELP, attribute_help, fields_of, shows, target_fields};
+use crate::complete::{CT_HELP, attribute_help, fields_of, limit_keys, shows, target_fields};
 use crate::element::{DURATION, ELEMENT};
 use crate::filter::TERMS;
 use crate::position;
 use crate::position::Expect;
 use crate::setting;
 use crate::target;
+use crate::target::limit;
 use crate::value;
 use crate::verb::COMMANDS;
 use mmb_policy::field::{FieldInfo, ValueKind};
@@ -119,6 +120,9 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::SelectAll => give("all", "removes every option"),
         Expect::Text => give("\"TEXT\"", "a text of at most 256 bytes"),
         Expect::Percentage => give("<PERCENT>", "0 to 100 in steps of 0.001; without it every packet"),
+        Expect::Rate => give("<RATE>", limit::RATE),
+        Expect::Argument(form) => give("<N>", form),
+        Expect::LimitKey => limit_keys().for_each(|(name, help)| give(name, help)),
         Expect::Server => give("<VALUE>", "an address or a port that `show servers` shows"),
         Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::Code(words) => {
@@ -166,6 +170,7 @@ mod tests {
                 "stream",
                 "http",
                 "log",
+                "limit",
                 "<NAME>"
             ]
         );
@@ -208,11 +213,16 @@ mod tests {
                 "strip [!] FIELD|all",
                 "drop [PERCENT]",
                 "reject [tcp-rst|icmp [CODE]|icmp6 [CODE]]",
+                "limit RATE [burst N] [per FIELD[/PREFIX]]",
                 "accept",
                 "log [\"TEXT\"]",
                 "<end>"
             ]
         );
+        assert_eq!(words("add all limit "), ["<RATE>"]);
+        assert_eq!(words("add all limit 10/s ")[..2], ["burst", "per"]);
+        assert_eq!(words("add all limit 10/s burst "), ["<N>"]);
+        assert_eq!(words("add all limit 10/s per ip-saddr ")[..2], ["burst", "per"]);
         assert_eq!(words("add prio "), ["<N>"]);
         assert_eq!(words("add-stateful stream "), ["<VALUE>"]);
         assert_eq!(words("add-stateful stream \"a\" alert ")[0], "\"TEXT\"");

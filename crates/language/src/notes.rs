@@ -120,9 +120,9 @@ fn attribute_id(words: &[Token<'_>]) -> Option<usize> {
 /// The lines of comments in a text between commands, and the empty lines around them; nothing if there are only empty lines.
 fn comments(text: &str) -> String {
     // What is behind the last line end is the indentation of the command.
-    let (lines, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let (lines, last) = text.rsplit_once('\n').map_or((None, text), |(lines, last)| (Some(lines), last));
     let last = Some(last).filter(|last| !last.trim().is_empty());
-    let lines = lines.lines().chain(last).map(str::trim);
+    let lines = lines.into_iter().flat_map(|lines| lines.split('\n')).chain(last).map(str::trim);
     let kept: Vec<&str> = lines.filter(|line| line.is_empty() || line.starts_with('#')).collect();
     if kept.iter().all(|line| line.is_empty()) { String::new() } else { kept.join("\n") }
 }

@@ -17,6 +17,7 @@ use crate::parser::sets::{FILE, SET};
 use crate::setting;
 use crate::target;
 use crate::target::info::{Slot, TargetInfo};
+use crate::target::limit;
 use crate::verb;
 use crate::verb::{Argument, SHOWS};
 use crate::{parser, phrase, value};
@@ -91,6 +92,12 @@ pub(crate) enum Expect {
     SelectAll,
     /// A percentage behind `drop`.
     Percentage,
+    /// A rate behind `limit`.
+    Rate,
+    /// An argument of this form.
+    Argument(&'static str),
+    /// A field that limits may have a key of.
+    LimitKey,
     /// A text in quotes.
     Text,
     /// A server of a rule.
@@ -473,6 +480,8 @@ enum PositionState {
     Set(&'static FieldInfo, bool, Option<(&'static TargetInfo, usize)>),
     /// Behind a target's word and so many of its arguments, of which this is the field.
     Target(&'static TargetInfo, usize, Option<&'static FieldInfo>),
+    /// Behind the word of an argument of a target, which had so many other arguments before.
+    Behind(&'static TargetInfo, usize, &'static str),
     /// Behind `weight` in a set of a target.
     Weight(&'static FieldInfo, &'static TargetInfo, usize),
     /// Behind the `!` of a selection, the first argument of a target.
@@ -574,6 +583,15 @@ impl PositionWalk {
             PositionState::Target(_, at, Some(info)) if at > 0 && info.names.value(word).is_some() => {
                 return PositionState::Between;
             }
+            PositionState::Behind(target, at, _) => return PositionState::Target(target, at, None),
+            PositionState::Target(target, at, None) if matches!(target.slots.get(at), Some(Slot::Rate)) => {
+                return PositionState::Target(target, at + 1, None);
+            }
+            PositionState::Target(target, at, None)
+                if let Some((word, _)) = behind(target, at).find(|(known, _)| *known == word) =>
+            {
+                return PositionState::Behind(target, at, word);
+            }
             PositionState::Target(target, at, None) if let Some(code) = code_behind(target, at, word) => {
                 return PositionState::Target(target, code, None);
             }
@@ -632,6 +650,7 @@ impl PositionWalk {
             | PositionState::Set(..)
             | PositionState::Target(..)
             | PositionState::Weight(..)
+            | PositionState::Behind(..)
             | PositionState::Selection(_) => false,
         }
     }
@@ -654,6 +673,8 @@ impl PositionWalk {
             }
             PositionState::Set(_, true, _) => return vec![Expect::InSet],
             PositionState::Weight(..) => return vec![Expect::Weight],
+            PositionState::Behind(_, _, limit::PER_WORD) => return vec![Expect::LimitKey],
+            PositionState::Behind(..) => return vec![Expect::Argument(limit::BURST)],
             PositionState::Selection(target) => return vec![Expect::TargetField(target, self.stateful)],
             PositionState::Target(target, at, Some(info)) if is_behind_any_option(target, at, info) => {
                 return vec![Expect::OptionKind];
@@ -677,6 +698,10 @@ impl PositionWalk {
                     }
                 }
                 (Some(Slot::Percentage), _) => expects.push(Expect::Percentage),
+                (Some(Slot::Rate), _) => return vec![Expect::Rate],
+                (Some(Slot::Behind { .. }), _) => {
+                    expects.extend(behind(target, at).map(|(word, help)| Expect::Word(word, help)));
+                }
                 (Some(Slot::OptionalText), _) => expects.push(Expect::Text),
                 (Some(Slot::Choice(_, words)), _) => expects.push(Expect::Choice(words)),
                 (Some(Slot::Name(_, words)), _) => return vec![Expect::Choice(words)],
@@ -740,6 +765,14 @@ fn written(target: &TargetInfo, info: &'static FieldInfo) -> Expect {
         FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Option(_) => Expect::Value(info),
         FieldPlace::NamedOption | FieldPlace::Payload(_) | FieldPlace::Connection => Expect::Value(info),
     }
+}
+
+/// The words of the arguments that a target may still take, with their help.
+fn behind(target: &TargetInfo, at: usize) -> impl Iterator<Item = (&'static str, &'static str)> {
+    target.slots.iter().skip(at).filter_map(|slot| match slot {
+        Slot::Behind { word, help, .. } => Some((*word, *help)),
+        _ => None,
+    })
 }
 
 /// The slot of codes behind a word that is the choice of a target.

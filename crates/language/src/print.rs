@@ -97,6 +97,7 @@ impl Print for Target {
             Target::StripAll => f.write_str("strip all"),
             Target::Drop(rate) => target::drop::print(f, *rate),
             Target::Reject(reject) => target::reject::print(f, *reject),
+            Target::Limit(limit) => target::limit::print(f, limit),
             Target::Accept => f.write_str("accept"),
             Target::Map(field, set) => target::map::print(f, *field, set),
             Target::Shuffle(field, range) => target::shuffle::print(f, *field, *range),

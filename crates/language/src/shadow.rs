@@ -29,9 +29,11 @@ struct Decider {
 
 impl Decider {
     fn new(rule: Rule) -> Option<Decider> {
-        let is_verdict =
-            |target: &&Target| matches!(target, Target::Accept | Target::Drop(_) | Target::Reject(_));
-        let accepts = *rule.targets.iter().find(is_verdict)? == Target::Accept;
+        let is_verdict = |target: &&Target| {
+            matches!(target, Target::Accept | Target::Drop(_) | Target::Reject(_) | Target::Limit(_))
+        };
+        rule.targets.iter().find(is_verdict)?;
+        let accepts = rule.targets.contains(&Target::Accept);
         // It decides by the bytes of connections.
         if rule.stream_matches().next().is_some() {
             return None;
@@ -57,7 +59,9 @@ impl Decider {
         // What is in a named set changes, and no policy is made anew for it.
         let is_certain = !self.rule.stateful && self.rule.sets().next().is_none();
         let drops = |target: &Target| matches!(target, Target::Drop(DropRate::ALL) | Target::Reject(_));
-        is_certain && (self.accepts || self.rule.targets.iter().any(drops))
+        // What exceeds a limit is dropped, and what does not passes on.
+        let limits = self.rule.targets.iter().any(|target| matches!(target, Target::Limit(_)));
+        is_certain && !limits && (self.accepts || self.rule.targets.iter().any(drops))
     }
 
     /// Whether every packet of a worse rule matches this one.

@@ -20,7 +20,7 @@ macro_rules! targets {
     };
 }
 
-targets! { modify add strip drop reject accept map shuffle lb log alert close mask digest helper }
+targets! { modify add strip drop reject limit accept map shuffle lb log alert close mask digest helper }
 
 /// The target of that name.
 pub fn named(name: &str) -> Option<&'static TargetInfo> {

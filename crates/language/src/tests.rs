@@ -15,7 +15,7 @@ use std::mem::discriminant;
 /// Rules over the whole language.
 fn whole() -> RuleOptions {
     let lists = vec!["bad".to_owned(), "x-1".to_owned()];
-    RuleOptions { stateful: true, streams: true, edits: true, lists, ..RuleOptions::default() }
+    RuleOptions { stateful: true, streams: true, edits: true, limits: true, lists, ..RuleOptions::default() }
 }
 
 /// The list of a file that has its own name in it.
@@ -134,7 +134,7 @@ fn rules_are_drawn_over_the_whole_language() {
     for target in crate::target::TARGETS {
         assert!(target_words.contains(target.name), "no rule is drawn with `{}`", target.name);
     }
-    assert_eq!((targets.len(), tests.len(), edits.len()), (17, 11, 9));
+    assert_eq!((targets.len(), tests.len(), edits.len()), (18, 11, 9));
 }
 
 /// Words of the language, and anything else, in any order.

@@ -9,7 +9,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     (
         "set pol spin",
         &[
-            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `answer`, `mtu-errors`, `conn`, `timeout`, `nat`, `stream`, `http` or `log`; \
+            "5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `answer`, `mtu-errors`, `conn`, `timeout`, `nat`, `stream`, `http`, `log` or `limit`; \
         did you mean `poll`?",
         ],
     ),

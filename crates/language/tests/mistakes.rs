@@ -130,7 +130,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "add",
         &[
             "4: a rule needs a constraint; expected `all`, a field or `!`",
-            "4: a rule needs a target; expected `mod`, `add`, `strip`, `drop`, `reject`, `accept` or `log`",
+            "4: a rule needs a target; expected `mod`, `add`, `strip`, `drop`, `reject`, `limit`, `accept` or `log`",
         ],
     ),
     (

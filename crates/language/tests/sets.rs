@@ -11,7 +11,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "set bad",
         &[
-            "5: unknown setting `bad`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `answer`, `mtu-errors`, `conn`, `timeout`, `nat`, `stream`, `http` or `log`",
+            "5: unknown setting `bad`; expected `ip6-max-headers`, `poll`, `offload`, `flow-cache`, `answer`, `mtu-errors`, `conn`, `timeout`, `nat`, `stream`, `http`, `log` or `limit`",
         ],
     ),
     ("set poll {1}", &["5: `poll` is the name of a setting; expected another name for the set"]),

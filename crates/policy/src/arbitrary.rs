@@ -7,6 +7,7 @@
 use crate::field::{
     BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable, ones,
 };
+use crate::limit::{Limit, LimitKey, LimitPeriod, LimitUnit};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Reject, Rule, ServerList,
     Target, Test, Write,
@@ -29,6 +30,8 @@ pub struct RuleOptions {
     pub streams: bool,
     /// Beside them also constraints on HTTP, and targets that edit streams and HTTP.
     pub edits: bool,
+    /// Rates, which depend on the time.
+    pub limits: bool,
     /// The lists that patterns may be of; none: no such patterns.
     pub lists: Vec<String>,
     /// `in` and `out`, with these names and no others; none: no such constraints.
@@ -45,6 +48,7 @@ impl Default for RuleOptions {
             stateful: false,
             streams: false,
             edits: false,
+            limits: false,
             lists: Vec::new(),
             ports: vec!["a".to_owned(), "b".to_owned()],
             max_matches: 5,
@@ -129,9 +133,7 @@ impl Draws {
         }
         let mut targets = Vec::new();
         for draw in &self.targets {
-            let of_stream = options.streams && self.stateful;
-            let of_stream = of_stream.then_some(options);
-            if let Some(target) = draw.target(witness, self.stateful, of_stream)
+            if let Some(target) = draw.target(witness, self.stateful, options)
                 && goes_with(&target, &targets)
             {
                 targets.push(target);
@@ -158,6 +160,12 @@ impl Draws {
 fn goes_with(target: &Target, others: &[Target]) -> bool {
     let any = |is: fn(&Target) -> bool| others.iter().any(is);
     match target {
+        Target::Limit(_) => {
+            !any(|t| matches!(t, Target::Drop(_) | Target::Reject(_) | Target::Close | Target::Limit(_)))
+        }
+        Target::Drop(_) | Target::Reject(_) | Target::Close if any(|t| matches!(t, Target::Limit(_))) => {
+            false
+        }
         Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Close => {
             !any(|t| matches!(t, Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Close))
         }
@@ -309,21 +317,18 @@ impl Draw {
     }
 
     /// A target that applies to the witness.
-    fn target(
-        &self,
-        witness: &PacketSpec,
-        stateful: bool,
-        of_stream: Option<&RuleOptions>,
-    ) -> Option<Target> {
+    fn target(&self, witness: &PacketSpec, stateful: bool, options: &RuleOptions) -> Option<Target> {
+        let of_stream = options.streams && stateful;
         match self.form % 10 {
-            5 if of_stream.is_some() => Some(self.stream_target(witness.is_about(Implies::Tcp))),
-            6 | 7 if of_stream.is_some_and(|options| options.edits) => Some(self.edit_target()),
+            5 if of_stream => Some(self.stream_target(witness.is_about(Implies::Tcp))),
+            6 | 7 if of_stream && options.edits => Some(self.edit_target()),
             0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
             1 if self.negated => Some(self.reject(witness)),
             1 => Some(Target::Accept),
             2 | 3 if witness.is_about(Implies::Tcp) => Some(self.option_target(witness)),
             4 if stateful => self.binding(witness),
             8 => Some(Target::Log(self.told_text())),
+            9 if options.limits => Some(Target::Limit(self.limit(stateful))),
             _ => self.modification(witness),
         }
     }
@@ -339,6 +344,23 @@ impl Draw {
             2 => Reject::Icmp6(code % (Reject::MAX_ICMP6 + 1)),
             _ => Reject::Usual,
         })
+    }
+
+    fn limit(&self, stateful: bool) -> Limit {
+        let [unit, period, key] = self.small;
+        let unit = match LimitUnit::ALL[usize::from(unit) % LimitUnit::ALL.len()] {
+            LimitUnit::Connections if !stateful => LimitUnit::Packets,
+            unit @ (LimitUnit::Packets | LimitUnit::Bytes | LimitUnit::Bits | LimitUnit::Connections) => unit,
+        };
+        let amount = |number: u128| (number % u128::from(Limit::MAX)) as u64 + 1;
+        let field = LimitKey::FIELDS[usize::from(key) % LimitKey::FIELDS.len()];
+        Limit {
+            amount: amount(self.numbers[0]),
+            unit,
+            period: LimitPeriod::ALL[usize::from(period) % LimitPeriod::ALL.len()],
+            burst: self.negated.then(|| amount(self.numbers[1]).max(Limit::least_burst(unit))),
+            per: LimitKey::new(field, Some(key / 4)),
+        }
     }
 
     fn option_target(&self, witness: &PacketSpec) -> Target {

@@ -351,7 +351,7 @@ impl Policy {
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => true,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
             Target::Edit(_) | Target::Helper(_) => true,
-            Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => false,
+            Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) | Target::Limit(_) => false,
             Target::Alert(_) | Target::Close | Target::Digest => false,
         })
     }

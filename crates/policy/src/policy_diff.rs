@@ -5,7 +5,7 @@
 //! rule's number and so, if it is stateful, its connections. Rules that drain stay. A [`PolicyDiff`] is made by whoever applies a file, shown, and its policy put in force.
 //!
 //! Numbers are not only names: where two rules of one priority write the same field, the one with the greater
-//! number wins. So a rule keeps an old number only if it stays on the right side of the rules that it competes with;
+//! number wins, and where one drops a packet and another rejects it, the one with the smaller number does. So a rule keeps an old number only if it stays on the right side of the rules that it competes with;
 //! else it gets a fresh one.
 
 use crate::field::{Field, FieldId, FieldPlace, Implies};
@@ -110,7 +110,8 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
     for entry in new.rules.entries() {
         let (prio, targets) = entry.targets();
         let write_keys = write_keys(&targets);
-        let floor = write_keys.iter().filter_map(|&key| floors.get(&(prio, key))).max().copied();
+        let competing = write_keys.iter().flat_map(WriteKey::competing);
+        let floor = competing.filter_map(|&key| floors.get(&(prio, key))).max().copied();
         let fits = |id: RuleId| floor.is_none_or(|floor| floor < id);
         let alike_entry =
             |old: ChunkEntry<'_>| old.record == entry.record || old.outline() == entry.outline();
@@ -125,7 +126,8 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
             }
         };
         for key in write_keys {
-            floors.insert((prio, key), number);
+            let floor = floors.entry((prio, key)).or_insert(number);
+            *floor = number.max(*floor);
         }
         numbers.push(number);
     }
@@ -183,7 +185,8 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The part of a packet that rewriting rules compete for: of two rules that write it, the later one wins.
+/// What rules compete for, so that their order counts: of two rules that write a part of a packet, the later one wins; of two that drop a packet in
+/// different ways, the earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum WriteKey {
     /// The byte of the header key where a field begins, in packets of a sort: fields that overlap begin in one byte.
@@ -194,6 +197,26 @@ enum WriteKey {
     Payload,
     /// The bytes of connections: edits of one place take it in the order of their rules.
     Stream,
+    /// Whether a packet is dropped without an answer.
+    Drop,
+    /// How a packet is answered.
+    Reject,
+    /// Which limit counts a packet first.
+    Limit,
+}
+
+impl WriteKey {
+    /// The keys of the rules that a rule with this one competes with.
+    fn competing(&self) -> &[WriteKey] {
+        match self {
+            WriteKey::Header(..) | WriteKey::Options | WriteKey::Payload | WriteKey::Stream => {
+                std::slice::from_ref(self)
+            }
+            WriteKey::Drop => &[WriteKey::Reject],
+            WriteKey::Reject => &[WriteKey::Drop, WriteKey::Reject],
+            WriteKey::Limit => &[WriteKey::Limit],
+        }
+    }
 }
 
 fn write_keys(targets: &[Target]) -> Vec<WriteKey> {
@@ -219,7 +242,10 @@ fn key(target: &Target) -> Option<WriteKey> {
             Some(WriteKey::Options)
         }
         Target::Edit(_) | Target::Helper(_) => Some(WriteKey::Stream),
-        Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => None,
+        Target::Drop(_) => Some(WriteKey::Drop),
+        Target::Reject(_) => Some(WriteKey::Reject),
+        Target::Limit(_) => Some(WriteKey::Limit),
+        Target::Accept | Target::Log(_) => None,
         Target::Alert(_) | Target::Close | Target::Digest => None,
     }
 }

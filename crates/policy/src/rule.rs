@@ -3,6 +3,7 @@
 
 use crate::field::{Field, FieldId, FieldPlace, ones};
 use crate::http::{HeaderName, Replacement};
+use crate::limit::Limit;
 use crate::pattern::PatternItem;
 
 /// A rule's number: stable, never reused while the rule lives, at least 1.
@@ -104,6 +105,7 @@ impl Target {
             Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) | Target::Helper(_) => true,
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
             Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => false,
+            Target::Limit(_) => false,
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
         }
     }
@@ -202,6 +204,8 @@ pub enum Target {
     Reject(Reject),
     /// `accept`
     Accept,
+    /// `limit RATE [burst N] [per FIELD]`: what is beyond is dropped. With [`LimitUnit::Connections`](crate::limit::LimitUnit), stateful rules only.
+    Limit(Limit),
     /// `map FIELD VALUE`, stateful rules only.
     Map(Field, NumberSet),
     /// `shuffle FIELD [RANGE]`, stateful rules only.

@@ -346,6 +346,14 @@ pub static SETTINGS: &[SettingInfo] = &[
         get: |settings| settings.log.burst,
         put: |settings, n| settings.log.burst = n,
     },
+    SettingInfo {
+        name: "limit keys",
+        values: Values::Number(1 << 10, 1 << 24),
+        help: "the keys that each rule with `limit … per` keeps apart, of 16 bytes each, up to the next power of two; beyond, those with \
+               the least use are forgotten and begin anew (limit-keys)",
+        get: |settings| settings.limits.keys,
+        put: |settings, n| settings.limits.keys = n,
+    },
 ];
 
 const OFF_ON: &[(&str, &str)] = &[("off", "no"), ("on", "yes")];

@@ -3,6 +3,7 @@
 mod answers;
 mod connections;
 mod http;
+mod limits;
 mod log;
 mod streams;
 
@@ -11,6 +12,7 @@ pub use connections::{
     ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
 };
 pub use http::{HttpEncodings, HttpNoTransform, HttpSettings, HttpUnfit};
+pub use limits::LimitSettings;
 pub use log::LogSettings;
 pub use streams::{StreamHoldOver, StreamSettings, StreamUnfit, StreamUrgent};
 
@@ -35,6 +37,8 @@ pub struct Settings {
     pub http: HttpSettings,
     /// `log …`: how many packets are told.
     pub log: LogSettings,
+    /// `limit …`: how many keys limits keep apart.
+    pub limits: LimitSettings,
 }
 
 /// The way in which an idle worker waits.
@@ -94,6 +98,7 @@ impl Default for Settings {
             streams: StreamSettings::default(),
             http: HttpSettings::default(),
             log: LogSettings::default(),
+            limits: LimitSettings::default(),
         }
     }
 }

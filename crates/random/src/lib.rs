@@ -54,8 +54,10 @@ pub enum Purpose {
     Claims = 14,
     /// Hash keys of a worker's flow cache.
     FlowCache = 15,
+    /// Hash keys of the tables of keys of limits.
+    LimitKeys = 16,
     /// Hash keys of the connections that a worker's helpers expect.
-    ExpectedConnections = 16,
+    ExpectedConnections = 17,
 }
 
 /// 256 secret bits for one purpose.

@@ -56,7 +56,7 @@ impl Edit {
                 None => self.options.push(OptionStep::Keep(OptionKindSet::of(*kind))),
             },
             Target::StripAll => self.options.push(OptionStep::Clear),
-            Target::Drop(_) | Target::Reject(_) | Target::Accept => {}
+            Target::Drop(_) | Target::Reject(_) | Target::Limit(_) | Target::Accept => {}
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
             Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => {}
             Target::Edit(_) | Target::Helper(_) => {}

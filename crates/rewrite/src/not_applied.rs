@@ -18,6 +18,8 @@ pub enum NotApplied {
     AnswerRate,
     /// A packet is not answered: it is one of those that nobody answers, such as ICMP errors, RSTs, packets of groups and damaged ones.
     Unanswerable,
+    /// A limit with `per` forgot an address in use for another one: more of them came at once than `limit keys`.
+    LimitKeys,
     /// A connection passes without rules on its bytes: its stream cannot be followed, and `stream unfit` is `pass`.
     StreamUnfit,
     /// The beginning of a match passes: the rest did not come within `stream hold`, and `stream hold-over` is `pass`.
@@ -54,7 +56,7 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 21] = [
+    pub const ALL: [NotApplied; 22] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
@@ -62,6 +64,7 @@ impl NotApplied {
         NotApplied::NoRoom,
         NotApplied::AnswerRate,
         NotApplied::Unanswerable,
+        NotApplied::LimitKeys,
         NotApplied::StreamUnfit,
         NotApplied::StreamHoldOver,
         NotApplied::HttpUnfit,
@@ -88,6 +91,7 @@ impl NotApplied {
             NotApplied::NoRoom => "no-room",
             NotApplied::AnswerRate => "answer-rate",
             NotApplied::Unanswerable => "unanswerable",
+            NotApplied::LimitKeys => "limit-keys",
             NotApplied::StreamUnfit => "stream-unfit",
             NotApplied::StreamHoldOver => "stream-hold-over",
             NotApplied::HttpUnfit => "http-unfit",

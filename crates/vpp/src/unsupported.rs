@@ -53,6 +53,7 @@ fn target(target: &Target) -> Option<(&'static str, &'static str)> {
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => None,
         Target::Drop(_)
         | Target::Reject(_)
+        | Target::Limit(_)
         | Target::Accept
         | Target::Log(_)
         | Target::Alert(_)

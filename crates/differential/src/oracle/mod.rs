@@ -131,6 +131,8 @@ fn dropped_by(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> Option<(Option<
                 Target::Reject(how) => best_drop = best_drop.or(Some((rule.prio, rule.id, Some(*how)))),
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
+                // The oracle knows no time.
+                Target::Limit(_) => {}
                 // Packets are told, and stay what they are.
                 Target::Log(_) => {}
                 // The oracle knows no streams.

@@ -141,7 +141,7 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
                     editor.list.options.clear();
                     editor.list.tail.clear();
                 }
-                Target::Drop(_) | Target::Reject(_) | Target::Accept => {}
+                Target::Drop(_) | Target::Reject(_) | Target::Limit(_) | Target::Accept => {}
                 Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
                 Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => {}
                 Target::Edit(_) | Target::Helper(_) => {}

@@ -50,7 +50,7 @@ fn writes<'r>(rules: &'r [&Rule], wanted: Pass) -> impl Iterator<Item = (Field, 
     rules.iter().flat_map(|rule| &rule.targets).filter_map(move |target| match target {
         Target::Mod(field, write) => (pass(*field) == wanted).then_some((*field, write)),
         Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => None,
-        Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => None,
+        Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) | Target::Limit(_) => None,
         Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) | Target::Helper(_) => None,
         // The oracle knows no connections.
         Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,

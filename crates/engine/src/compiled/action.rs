@@ -2,10 +2,13 @@
 //!
 //! The tables are persistent: a snapshot keeps its version, and a change copies the pages that it touches.
 
+use super::limit_rule::{LimitRule, limit_of};
 use super::log_rule::LogRule;
 use super::stateful::{StatefulRule, is_per_packet};
+use crate::drop::DropReason;
 use mmb_base::{PersistentVec, id_types};
 use mmb_classify::RuleSlot;
+use mmb_policy::limit::LimitUnit;
 use mmb_policy::rule::{DropRate, Prio, Reject};
 use mmb_policy::{CtState, Rule, Target};
 use mmb_rewrite::Edit;
@@ -22,6 +25,8 @@ pub(crate) type ActionTable = PersistentVec<Action, 512>;
 pub(crate) type EditTable = PersistentVec<Option<Arc<Edit>>, 64>;
 /// Rules that tell of packets, by slot.
 pub(crate) type LogRuleTable = PersistentVec<Option<Arc<LogRule>>, 64>;
+/// Rules with limits, by slot.
+pub(crate) type LimitRuleTable = PersistentVec<Option<Arc<LimitRule>>, 64>;
 /// Stateful rules, by slot.
 pub(crate) type StatefulRuleTable = PersistentVec<Option<Arc<StatefulRule>>, 64>;
 
@@ -43,6 +48,10 @@ pub(crate) struct CompiledRules {
     pub(crate) logs: LogRuleTable,
     /// Their number.
     pub(crate) log_rules: usize,
+    /// Rules with limits.
+    pub(crate) limits: LimitRuleTable,
+    /// Their number.
+    pub(crate) limit_rules: usize,
 }
 
 /// A rule's action: 16 bytes, four to a cache line, since matched rules are accessed at random.
@@ -58,8 +67,8 @@ pub(crate) struct Action {
 
 const _: () = assert!(size_of::<Action>() == 16);
 
-/// A rule's accept, drop or reject target in the lower 3 of 4 bytes: 0 for none, 1 for accept, from [`FIRST_RATE`] on the drop rate, from
-/// [`FIRST_REJECT`] on the answer of a reject. The top bit marks stateful rules; the bits below it mark the `ct` states that the rule does not match, the one below those marks
+/// A rule's accept, drop, reject or limit target in the lower 3 of 4 bytes: 0 for none, 1 for accept, from [`FIRST_RATE`] on the drop rate, from
+/// [`FIRST_REJECT`] on the answer of a reject, from [`FIRST_LIMIT`] on the kind of a limit. The top bit marks stateful rules; the bits below it mark the `ct` states that the rule does not match, the one below those marks
 /// per-packet rules, and the next one rules that tell of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RuleVerdictBits(u32);
@@ -82,7 +91,12 @@ const REJECT_RST: u32 = 1;
 const REJECT_ICMP: u32 = 2;
 const REJECT_ICMP6: u32 = REJECT_ICMP + 0x100;
 
-const _: () = assert!(FIRST_REJECT + REJECT_ICMP6 + 0x100 < PER_PACKET && CtState::ALL.len() <= 7);
+/// The kinds of limits, behind [`FIRST_LIMIT`], as a sum.
+const FIRST_LIMIT: u32 = FIRST_REJECT + REJECT_ICMP6 + 0x100;
+const LIMIT_ACCEPTS: u32 = 1;
+const LIMIT_OF_FIRST: u32 = 2;
+
+const _: () = assert!(FIRST_LIMIT + 4 < LOGS && CtState::ALL.len() <= 7);
 
 /// A rule's accept, drop or reject target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +105,33 @@ pub(crate) enum RuleVerdict {
     Accept,
     Drop(DropRate),
     Reject(Reject),
+    Limit(LimitKind),
+}
+
+/// What a rule with a limit does with packets that are within it, and which it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimitKind {
+    /// It accepts what is within.
+    pub(crate) accepts: bool,
+    /// It counts the first packets of connections only.
+    pub(crate) of_first: bool,
 }
 
 impl RuleVerdict {
-    /// Whether it may drop packets.
+    /// Whether it drops packets that are decided by a look at the action alone.
     pub(crate) fn drops(self) -> bool {
         match self {
-            RuleVerdict::None | RuleVerdict::Accept => false,
+            RuleVerdict::None | RuleVerdict::Accept | RuleVerdict::Limit(_) => false,
             RuleVerdict::Drop(_) | RuleVerdict::Reject(_) => true,
+        }
+    }
+
+    /// The reason of the drops by a rule with it.
+    pub(crate) fn drop_reason(self) -> DropReason {
+        match self {
+            RuleVerdict::Reject(_) => DropReason::RuleReject,
+            RuleVerdict::Limit(_) => DropReason::RuleLimit,
+            RuleVerdict::None | RuleVerdict::Accept | RuleVerdict::Drop(_) => DropReason::Rule,
         }
     }
 }
@@ -169,7 +202,11 @@ impl Action {
             0 => RuleVerdict::None,
             1 => RuleVerdict::Accept,
             rate @ FIRST_RATE..FIRST_REJECT => RuleVerdict::Drop(DropRate(rate - FIRST_RATE)),
-            answer => RuleVerdict::Reject(reject_of(answer - FIRST_REJECT)),
+            answer @ FIRST_REJECT..FIRST_LIMIT => RuleVerdict::Reject(reject_of(answer - FIRST_REJECT)),
+            limit => RuleVerdict::Limit(LimitKind {
+                accepts: (limit - FIRST_LIMIT) & LIMIT_ACCEPTS != 0,
+                of_first: (limit - FIRST_LIMIT) & LIMIT_OF_FIRST != 0,
+            }),
         }
     }
 
@@ -197,10 +234,20 @@ impl Action {
         self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
     }
 
-    /// Whether the rule drops a percentage of its packets.
+    /// Whether the rule drops some packets of a connection and others not: a percentage, or what exceeds a limit.
     #[inline]
-    pub(crate) fn drops_by_chance(&self) -> bool {
-        matches!(self.rule_verdict(), RuleVerdict::Drop(rate) if rate != DropRate::ALL)
+    pub(crate) fn drops_some(&self) -> bool {
+        match self.rule_verdict() {
+            RuleVerdict::Drop(rate) => rate != DropRate::ALL,
+            RuleVerdict::Limit(kind) => !kind.of_first,
+            RuleVerdict::None | RuleVerdict::Accept | RuleVerdict::Reject(_) => false,
+        }
+    }
+
+    /// Whether the rule has a limit.
+    #[inline]
+    pub(crate) fn limits(&self) -> bool {
+        matches!(self.rule_verdict(), RuleVerdict::Limit(_))
     }
 
     /// Its edit.
@@ -240,11 +287,20 @@ impl RuleVerdictBits {
             Target::Reject(reject) => Some(RuleVerdictBits(FIRST_REJECT + number_of(*reject))),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
             Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
+            // It stands beside `accept`.
+            Target::Limit(_) => None,
             Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => None,
             Target::Edit(_) | Target::Helper(_) => None,
         });
         // The checker allows one such target per rule.
-        let RuleVerdictBits(verdict) = verdicts.next_back().unwrap_or(RuleVerdictBits(0));
+        let RuleVerdictBits(verdict) = match limit_of(rule) {
+            None => verdicts.next_back().unwrap_or(RuleVerdictBits(0)),
+            Some(limit) => {
+                let accepts = if rule.targets.contains(&Target::Accept) { LIMIT_ACCEPTS } else { 0 };
+                let of_first = if limit.unit == LimitUnit::Connections { LIMIT_OF_FIRST } else { 0 };
+                RuleVerdictBits(FIRST_LIMIT + accepts + of_first)
+            }
+        };
         let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
         let stateful = if rule.stateful { STATEFUL } else { 0 };
         let per_packet = if is_per_packet(rule) { PER_PACKET } else { 0 };

@@ -8,6 +8,7 @@
 
 use super::action::{Action, CompiledRules, EditId, RuleVerdict, marked};
 use super::blocker::blocker;
+use super::limit_rule::{LimitRules, limit_of};
 use super::log_rule::LogRule;
 use super::selector::{PacketSelector, UnknownFilterPort};
 use super::servers::ServerTable;
@@ -17,6 +18,7 @@ use super::stateful::{StatefulRule, accepts, hash_table_bytes, is_mapping, is_pe
 use super::stateful_change::{RuleFate, StatefulChange, Successor};
 use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
+use crate::drop::DropReason;
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool, lock};
 use mmb_classify::{ClassifierIndex, RuleNames, RuleSlot, TableStats, Tuning, UnknownPort, extra_bytes};
@@ -109,6 +111,7 @@ pub(crate) struct PolicyCompiler {
     edits: IdPool<EditId>,
     slots: RuleSlots,
     servers: ServerTable,
+    limits: LimitRules,
     /// The rules that drain: they are not in the index.
     draining: BTreeSet<RuleId>,
     /// The rules on streams.
@@ -139,6 +142,7 @@ impl PolicyCompiler {
             edits: IdPool::default(),
             slots: RuleSlots::new(workers),
             servers: ServerTable::new(workers),
+            limits: LimitRules::new(seeds.shared(Purpose::LimitKeys)),
             draining: BTreeSet::new(),
             stream_rules: BTreeMap::new(),
             streams_changed: false,
@@ -197,7 +201,21 @@ impl PolicyCompiler {
             RuleChange::Removed(_) => None,
         });
         let bytes = |rule: Rule| indexes * extra_bytes(&rule, &self.names) + hash_table_bytes(&rule);
-        added.map(bytes).sum::<u64>() + set_bytes(before, after)
+        added.map(bytes).sum::<u64>() + set_bytes(before, after) + self.limit_bytes(before, after)
+    }
+
+    /// What the tables of keys of limits take that a policy changes.
+    fn limit_bytes(&self, before: &Policy, after: &Policy) -> u64 {
+        let settings = after.settings.limits;
+        let limit = |rule: Rule| Some((id(&rule), *limit_of(&rule)?));
+        if settings != self.limits.settings() {
+            return self.limits.extra_bytes(after.rules.iter().filter_map(limit), settings);
+        }
+        let added = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| match change {
+            RuleChange::Added(rule) => limit(rule),
+            RuleChange::Removed(_) => None,
+        });
+        self.limits.extra_bytes(added, settings)
     }
 
     /// The policy in force.
@@ -253,6 +271,7 @@ impl PolicyCompiler {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         self.put_sets(&before, policy);
+        self.configure_limits(policy);
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
         // A few scattered changes touch many chunks, so the real differences are counted.
         let few = FEW.max(policy.rules.len() / 4);
@@ -271,6 +290,8 @@ impl PolicyCompiler {
         if many {
             self.slots.shrink();
         }
+        let limited = |id| policy.rules.get(id).is_some_and(|rule| limit_of(&rule).is_some());
+        self.limits.retain(limited);
         self.remove_sets(&before);
         self.rebuild(many);
         // Rules on HTTP are compiled with their settings.
@@ -279,6 +300,14 @@ impl PolicyCompiler {
             self.rebuild_patterns();
         }
         gone
+    }
+
+    /// Makes the tables of keys of limits anew if their size is another one.
+    fn configure_limits(&mut self, policy: &Policy) {
+        for (id, rule) in self.limits.configure(policy.settings.limits) {
+            let slot = self.slots.get(id);
+            slot.into_iter().for_each(|slot| self.rules.limits.set(slot.index(), Some(Arc::clone(&rule))));
+        }
     }
 
     /// Compiles the patterns of streams.
@@ -350,6 +379,10 @@ impl PolicyCompiler {
             id
         });
         self.rules.actions.set(slot.index(), Action::new(rule, edit));
+        if let Some(limit) = limit_of(rule) {
+            self.rules.limits.set(slot.index(), Some(self.limits.install(id(rule), limit)));
+            self.rules.limit_rules += 1;
+        }
         if rule.draining {
             self.draining.insert(id(rule));
         } else {
@@ -400,6 +433,10 @@ impl PolicyCompiler {
         if let Some(edit) = self.rules.actions.at(slot.index()).edit() {
             self.rules.edits.set(edit.index(), None);
             self.edits.free(edit);
+        }
+        if self.rules.actions.at(slot.index()).limits() {
+            self.rules.limits.set(slot.index(), None);
+            self.rules.limit_rules -= 1;
         }
         if rule.draining {
             self.draining.remove(&id(rule));
@@ -511,11 +548,11 @@ impl PolicyCompiler {
         self.slots.count(id)
     }
 
-    /// Whether a rule of the current policy rejects packets.
-    pub(crate) fn rejects(&self, id: RuleId) -> bool {
+    /// The reason of the drops by a rule of the current policy.
+    pub(crate) fn drop_reason(&self, id: RuleId) -> DropReason {
         let slot = self.slots.get(id);
         let verdict = slot.map(|slot| self.rules.actions.at(slot.index()).rule_verdict());
-        matches!(verdict, Some(RuleVerdict::Reject(_)))
+        verdict.unwrap_or(RuleVerdict::None).drop_reason()
     }
 
     /// The packets that were dropped by rules that are gone.

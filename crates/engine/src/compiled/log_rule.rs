@@ -42,7 +42,9 @@ impl LogRule {
         let text = rule.targets.iter().find_map(|target| match target {
             Target::Log(text) => Some(text.as_deref()),
             Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
-            Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept => None,
+            Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Limit(_) | Target::Accept => {
+                None
+            }
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
             Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => None,
             Target::Helper(_) => None,

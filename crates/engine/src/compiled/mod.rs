@@ -11,6 +11,8 @@
 mod action;
 mod blocker;
 mod compiler;
+mod limit_keys;
+mod limit_rule;
 mod log_rule;
 mod route;
 mod selector;
@@ -25,6 +27,7 @@ mod streams;
 pub(crate) use action::{Action, ActionMark, EditId, RuleVerdict};
 pub(crate) use compiler::PolicyCompiler;
 pub use compiler::{PublishError, check_patterns};
+pub(crate) use limit_rule::LimitedPacket;
 pub(crate) use log_rule::{LogAdmission, LogRule};
 pub(crate) use route::Route;
 pub use selector::{PacketSelector, UnknownFilterPort};

@@ -4,7 +4,10 @@
 //! control side, which holds a reference until then, frees it. A snapshot shares unchanged parts with the one before it: classifier,
 //! actions and edits are persistent structures, of which a change copies a few pages.
 
-use super::action::{ActionTable, CompiledRules, EditId, EditTable, LogRuleTable, StatefulRuleTable};
+use super::action::{
+    ActionTable, CompiledRules, EditId, EditTable, LimitRuleTable, LogRuleTable, StatefulRuleTable,
+};
+use super::limit_rule::LimitRule;
 use super::log_rule::LogRule;
 use super::route::{Route, routes};
 use super::stateful::StatefulRule;
@@ -52,6 +55,9 @@ pub(crate) struct Snapshot {
     pub(crate) log_rules: usize,
     /// How many packets each of them tells of.
     pub(crate) log_limit: Option<RateLimit>,
+    limits: LimitRuleTable,
+    /// Number of rules with limits.
+    pub(crate) limit_rules: usize,
     pub(crate) answers: AnswerSettings,
     pub(crate) connections: ConnectionSettings,
     pub(crate) stream_settings: StreamSettings,
@@ -59,7 +65,7 @@ pub(crate) struct Snapshot {
     pub(crate) stream_rules: usize,
     /// Their patterns.
     pub(crate) streams: Arc<StreamPatterns>,
-    pub(crate) limits: ParserLimits,
+    pub(crate) parser_limits: ParserLimits,
     /// Whether workers remember what packets of flows matched.
     pub(crate) flow_cache: FlowCacheUse,
     /// Whether flows are offloaded.
@@ -86,6 +92,7 @@ impl Snapshot {
         (cells, server_cells): (&[RuleCells], &[ServerCells]),
     ) -> Snapshot {
         let CompiledRules { actions, edits, stateful, stateful_rules, logs, log_rules, .. } = rules;
+        let CompiledRules { limits, limit_rules, .. } = rules;
         let CompiledRules { per_packet_rules, blockers, ct_rules, .. } = rules;
         Snapshot {
             generation,
@@ -100,12 +107,14 @@ impl Snapshot {
             logs,
             log_rules,
             log_limit: log_limit(&policy.settings.log),
+            limits,
+            limit_rules,
             answers: policy.settings.answers,
             connections: policy.settings.connections,
             stream_settings: policy.settings.streams,
             stream_rules,
             streams,
-            limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
+            parser_limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
             flow_cache: policy.settings.flow_cache,
             offload: policy.settings.offload,
             blockers: all_blockers.filter(|_| blockers > 0),
@@ -155,6 +164,12 @@ impl Snapshot {
     /// The rule that tells of packets of a slot that was assigned to one.
     pub(crate) fn log_rule(&self, slot: RuleSlot) -> Option<&Arc<LogRule>> {
         self.logs.at(slot.index()).as_ref()
+    }
+
+    /// The limit of the rule of a slot that was assigned to one with a limit.
+    #[inline]
+    pub(crate) fn limit_rule(&self, slot: RuleSlot) -> Option<&LimitRule> {
+        self.limits.at(slot.index()).as_deref()
     }
 
     /// Prefetches what [`Snapshot::stateful`] reads.

@@ -63,6 +63,7 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
         Target::Drop(_)
         | Target::Reject(_)
         | Target::Accept
+        | Target::Limit(_)
         | Target::Log(_)
         | Target::Alert(_)
         | Target::Close
@@ -74,7 +75,8 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
 
 /// Whether a target must see each packet: it drops some of them and others not, or tells of them.
 pub(super) fn sees_each(target: &Target) -> bool {
-    matches!(target, Target::Log(_)) || matches!(target, Target::Drop(rate) if *rate != DropRate::ALL)
+    matches!(target, Target::Log(_) | Target::Limit(_))
+        || matches!(target, Target::Drop(rate) if *rate != DropRate::ALL)
 }
 
 /// Whether all packets of one direction of a connection have the same value of a field.
@@ -100,7 +102,7 @@ pub(super) fn is_constant(id: FieldId) -> bool {
 }
 
 /// Whether a rule is a per-packet rule: some packets of one direction of a connection may match it and others not, because it matches on more
-/// than addresses, ports, protocol and `ct`, or it must see each packet: it drops some and others not, by chance, or tells of them. A stateful rule
+/// than addresses, ports, protocol and `ct`, or it must see each packet: it drops some and others not, by chance or by a rate, or tells of them. A stateful rule
 /// is none: a connection keeps its rules, whatever its later packets match.
 pub(crate) fn is_per_packet(rule: &Rule) -> bool {
     let is_constant = rule.matches.iter().all(|constraint| is_constant(constraint.field.id));
@@ -157,6 +159,7 @@ impl StatefulRule {
                 // Applied to each packet.
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept | Target::Log(_) => {}
+                Target::Limit(_) => {}
                 // Decided on the stream.
                 Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) => {}
                 Target::Helper(_) => {}

@@ -87,7 +87,7 @@ impl StreamRule {
                 Target::Close | Target::Digest | Target::Edit(_) | Target::Log(_) => {}
                 Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
                 Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept => {}
-                Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
+                Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Limit(_) => {}
             }
         }
         // A RST needs the numbers of both directions.

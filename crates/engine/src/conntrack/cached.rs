@@ -12,7 +12,7 @@ use crate::drop::DropReason;
 use mmb_base::Id;
 use mmb_base::prefetch;
 use mmb_classify::RuleSlot;
-use mmb_conn::{ConnId, Connection, Direction};
+use mmb_conn::{ConnId, Connection, Direction, Tuple};
 use mmb_packet::{Layout, Packet, PortId};
 use mmb_policy::CtState;
 
@@ -229,6 +229,11 @@ impl Conntrack {
             FlowState::Existing(id, direction) => Some((id, direction)),
             _ => None,
         }
+    }
+
+    /// The tuple of the packet that made a connection.
+    pub(crate) fn first_ends(&self, id: ConnId) -> Tuple {
+        self.table.get(id).tuple(Direction::Forward)
     }
 
     /// The trace of a packet of the vector that was decided on last.

@@ -57,6 +57,9 @@ pub(crate) struct Ingress {
 }
 
 impl Ingress {
+    /// No place is told apart from others.
+    pub(crate) const ANYWHERE: Ingress = Ingress { wire: Wire::ROUTED, side: Side::Any, tagged: false };
+
     /// The ingress of a packet with this tuple.
     pub(super) fn of(tuple: &Tuple) -> Ingress {
         Ingress { wire: tuple.wire, side: tuple.side, tagged: false }

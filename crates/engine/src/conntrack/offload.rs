@@ -162,7 +162,7 @@ impl Conntrack {
             ..FlowWrites::default()
         };
         let rules = self.state.cache.rules(cached);
-        if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_by_chance()) {
+        if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_some()) {
             return Err(KeptReason::PerPacket);
         }
         let edits = rules.iter();
@@ -254,7 +254,7 @@ impl Conntrack {
         if !self.state.flows.joins(key.port, to.map(|(to, _)| to)) {
             return Err(KeptReason::Device);
         }
-        if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_by_chance()) {
+        if rules.iter().any(|slot| snapshot.actions.at(slot.index()).drops_some()) {
             return Err(KeptReason::PerPacket);
         }
         let edits = rules.iter().filter(|_| to.is_some());

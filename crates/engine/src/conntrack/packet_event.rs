@@ -4,15 +4,11 @@ use super::info::Endpoints;
 use super::key::{Ingress, addresses, ports};
 use crate::compiled::LogRule;
 use crate::verdict::Verdict;
-use mmb_conn::{Side, Wire};
 use mmb_packet::flow::flow_ports;
 use mmb_packet::proto::{GRE, ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Layout, Packet, PortId};
 use mmb_policy::RuleId;
 use std::sync::Arc;
-
-/// The port is told beside the addresses.
-const ANYWHERE: Ingress = Ingress { wire: Wire::ROUTED, side: Side::Any, tagged: false };
 
 /// A packet that a rule tells of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +88,7 @@ impl SuppressedRules {
 impl IpHeaderInfo {
     pub(super) fn of(packet: &Packet<'_>, layout: &Layout) -> Option<IpHeaderInfo> {
         let bytes = packet.bytes();
-        let tuple = addresses(bytes, layout, ANYWHERE)?;
+        let tuple = addresses(bytes, layout, Ingress::ANYWHERE)?;
         let header = bytes.get(usize::from(layout.l4)..).filter(|_| !layout.is_later_fragment());
         let header = header.unwrap_or_default();
         let ports = match layout.l4_kind {

@@ -4,7 +4,6 @@ use super::forward::l3_len;
 use super::state::Pipeline;
 use crate::compiled::{Route, RuleVerdict, Snapshot};
 use crate::counters::Count;
-use crate::drop::DropReason;
 use crate::verdict::{Cycles, Origin, Verdict};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
@@ -20,14 +19,12 @@ impl Pipeline {
         at: usize,
         packet: &Packet<'_>,
     ) -> Verdict {
-        match snapshot.actions.at(by.index()).rule_verdict() {
-            RuleVerdict::Reject(reject) => {
-                let mtu = snapshot.own_mtu(packet.port) as usize;
-                self.answers.reject(reject, mtu, packet, &self.work.layouts[at], &mut self.not_applied);
-                Verdict::Drop(DropReason::RuleReject)
-            }
-            RuleVerdict::None | RuleVerdict::Accept | RuleVerdict::Drop(_) => Verdict::Drop(DropReason::Rule),
+        let verdict = snapshot.actions.at(by.index()).rule_verdict();
+        if let RuleVerdict::Reject(reject) = verdict {
+            let mtu = snapshot.own_mtu(packet.port) as usize;
+            self.answers.reject(reject, mtu, packet, &self.work.layouts[at], &mut self.not_applied);
         }
+        Verdict::Drop(verdict.drop_reason())
     }
 
     /// Whether some of these packets, which came in by one port, may exceed the MTU of the port that they would leave by, and their sender is told.

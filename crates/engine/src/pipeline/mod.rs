@@ -5,6 +5,7 @@
 
 mod answer;
 mod forward;
+mod limits;
 mod log;
 mod offload;
 mod resolver;

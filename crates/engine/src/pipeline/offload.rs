@@ -8,7 +8,7 @@ use crate::drop::DropReason;
 use crate::offload::{FlowKey, KeptReason};
 use crate::verdict::Verdict;
 use mmb_base::Id;
-use mmb_conn::{ConnId, Direction, Side, Tuple, Wire, flags};
+use mmb_conn::{ConnId, Direction, Tuple, flags};
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Packet};
 
@@ -17,8 +17,6 @@ const IP4_HEADER: u16 = 20;
 const IP6_HEADER: u16 = 40;
 /// The ether type of a VLAN tag (IEEE 802.1Q).
 const VLAN: [u8; 2] = [0x81, 0];
-/// The key of a flow has the port beside the addresses.
-const ANYWHERE: Ingress = Ingress { wire: Wire::ROUTED, side: Side::Any, tagged: false };
 /// ICMP types of echo requests and replies (RFC 792, RFC 4443).
 const ECHO: [u8; 2] = [8, 0];
 const ECHO6: [u8; 2] = [128, 129];
@@ -117,7 +115,7 @@ impl Pipeline {
             return None;
         }
         let vlan = vlan(packet, layout)?;
-        let Tuple { addresses, family, proto, .. } = addresses(packet.bytes(), layout, ANYWHERE)?;
+        let Tuple { addresses, family, proto, .. } = addresses(packet.bytes(), layout, Ingress::ANYWHERE)?;
         let header = packet.bytes().get(usize::from(layout.l4)..)?;
         let echo: &[u8] = match (layout.l4_kind, layout.class) {
             (ICMP, Class::Ip4) => &ECHO,

@@ -1,5 +1,6 @@
-//! Resolves the accept, drop and reject targets of the rules that apply to a packet.
+//! Resolves the accept, drop, reject and limit targets of the rules that apply to a packet.
 
+use super::limits::PacketLimiter;
 use crate::compiled::{Action, RuleVerdict, Snapshot};
 use crate::random::DropRandom;
 use mmb_base::Id;
@@ -12,14 +13,57 @@ pub(super) fn resolve_in_order(
     snapshot: &Snapshot,
     slots: &mut [RuleSlot],
     random: &mut DropRandom,
+    limiter: &mut PacketLimiter<'_>,
 ) -> VerdictResolver {
     let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
     slots.sort_unstable_by_key(|&slot| action(slot).rank());
+    if snapshot.limit_rules > 0 && slots.iter().any(|&slot| action(slot).limits()) {
+        return resolve_limited(snapshot, slots, random, limiter);
+    }
     let mut resolver = VerdictResolver::default();
     for &mut slot in slots {
         resolver.resolve(slot, action(slot), || Some(random.draw()));
     }
     resolver
+}
+
+/// Resolves rules in order of which some have limits. A limit counts a packet only if no rule of its priority or a better one decides on it otherwise.
+#[inline(never)]
+pub(super) fn resolve_limited(
+    snapshot: &Snapshot,
+    slots: &[RuleSlot],
+    random: &mut DropRandom,
+    limiter: &mut PacketLimiter<'_>,
+) -> VerdictResolver {
+    let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+    let mut resolver = VerdictResolver::default();
+    for rules in slots.chunk_by(|&one, &next| action(one).prio == action(next).prio) {
+        for &slot in rules.iter().filter(|&&slot| !action(slot).limits()) {
+            resolver.resolve(slot, action(slot), || Some(random.draw()));
+        }
+        resolver.decided = resolver.decided.or_else(|| limited(snapshot, rules, limiter));
+        if resolver.decided.is_some() {
+            break;
+        }
+    }
+    resolver
+}
+
+/// What the limits of rules of one priority decide on a packet.
+fn limited(snapshot: &Snapshot, rules: &[RuleSlot], limiter: &mut PacketLimiter<'_>) -> Option<Decision> {
+    let mut accepted = None;
+    for &slot in rules {
+        let action = snapshot.actions.at(slot.index());
+        let RuleVerdict::Limit(kind) = action.rule_verdict() else { continue };
+        let decision = |drops| Decision { drops, prio: action.prio, first: slot };
+        if !limiter.admits(snapshot, slot) {
+            return Some(decision(true));
+        }
+        if kind.accepts {
+            accepted = accepted.or(Some(decision(false)));
+        }
+    }
+    accepted
 }
 
 /// The rule that drops a packet: of its rules with drop or reject, the first by priority and id. To be called only for a packet that its rules drop, none of
@@ -48,7 +92,7 @@ struct Decision {
 }
 
 impl VerdictResolver {
-    /// Adds a rule. Returns false if that takes a random number, which `draw` did not provide.
+    /// Adds a rule. Returns false if that takes a random number, which `draw` did not provide, or the packet, for a limit.
     #[inline]
     pub(super) fn resolve(
         &mut self,
@@ -62,6 +106,10 @@ impl VerdictResolver {
             // No draw for `drop` without a percentage.
             RuleVerdict::Drop(rate) if rate == DropRate::ALL => true,
             RuleVerdict::Reject(_) => true,
+            // For packets behind the first ones of connections, it is none.
+            RuleVerdict::Limit(kind) if kind.of_first && !kind.accepts => return true,
+            RuleVerdict::Limit(kind) if kind.of_first => false,
+            RuleVerdict::Limit(_) => return false,
             RuleVerdict::Drop(rate) => match draw() {
                 Some(drawn) if drawn < rate.0 => true,
                 Some(_) => return true,

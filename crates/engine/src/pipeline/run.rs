@@ -1,6 +1,7 @@
 //! The stages of a vector, each a loop over its packets. Between stages the verdicts tell which packets are still to be sent.
 
 use super::forward::forward;
+use super::limits::PacketLimiter;
 use super::resolver::{VerdictResolver, first_that_drops, resolve_in_order};
 use super::state::Pipeline;
 use super::tickets::RewriteTicket;
@@ -262,7 +263,7 @@ impl Pipeline {
         self.exceeds = exceeds;
         keys.parse(ParseVector {
             wanted: snapshot.classifier.wanted(),
-            limits: snapshot.limits,
+            limits: snapshot.parser_limits,
             packets,
             layouts,
             out: |at: usize| snapshot.route(packets[at].port).out,
@@ -274,6 +275,7 @@ impl Pipeline {
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.work.clear();
         self.fetch_rules(snapshot);
+        self.fetch_limits(snapshot, packets, false);
         let cells = &snapshot.cells[self.worker];
         for number in 0..self.scratch.matched().len() {
             let at = self.scratch.matched()[number];
@@ -302,7 +304,10 @@ impl Pipeline {
                 }
             }
             if draws || edits > 1 {
-                resolver = resolve_in_order(snapshot, slots, &mut self.random);
+                let of = (&packets[packet], &self.work.layouts[packet]);
+                let mut limiter =
+                    PacketLimiter::new(of, &self.conntrack, (None, false), &mut self.not_applied);
+                resolver = resolve_in_order(snapshot, slots, &mut self.random, &mut limiter);
             }
             if let Some(first) = resolver.dropped_by() {
                 let is_first = slots.len() == 1 || draws || edits > 1;

@@ -40,7 +40,7 @@ impl PacketSearch {
         self.keys.take(0, packets);
         self.keys.parse(ParseVector {
             wanted: classifier.wanted(),
-            limits: snapshot.limits,
+            limits: snapshot.parser_limits,
             packets,
             layouts: &mut self.layouts,
             out: |at: usize| snapshot.route(packets[at].port).out,

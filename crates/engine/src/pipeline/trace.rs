@@ -14,7 +14,7 @@ pub struct PacketTrace {
     pub(super) rules: [u32; NAMED],
     /// How many rules applied, of which the first ones are named.
     pub count: u32,
-    /// The rule that decides by `accept`, `drop` or `reject`: of the best priority, of several an `accept`. Rules that drop a percentage are left out.
+    /// The rule that decides by `accept`, `drop` or `reject`: of the best priority, of several an `accept`. Rules that drop a percentage or what exceeds a limit are left out.
     pub decisive: Option<RuleId>,
     /// Its connection.
     pub connection: Option<TracedConnection>,

@@ -46,6 +46,8 @@ fn decisive<'a>(rules: impl Iterator<Item = &'a Action> + Clone) -> Option<RuleI
         RuleVerdict::Accept => true,
         RuleVerdict::Drop(rate) => rate == DropRate::ALL,
         RuleVerdict::Reject(_) => true,
+        // What is within may be decided by others.
+        RuleVerdict::Limit(kind) => kind.accepts,
         RuleVerdict::None => false,
     });
     let first = decide.clone().next()?;

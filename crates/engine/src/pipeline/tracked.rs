@@ -1,6 +1,7 @@
 //! The verdict stage with connection tracking: packets also get the rules of their connection.
 
-use super::resolver::{VerdictResolver, first_that_drops};
+use super::limits::PacketLimiter;
+use super::resolver::{VerdictResolver, first_that_drops, resolve_limited};
 use super::state::Pipeline;
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
@@ -29,6 +30,7 @@ impl Pipeline {
     ) {
         self.work.clear();
         self.fetch_rules(snapshot);
+        self.fetch_limits(snapshot, packets, true);
         self.work.translations.extend_from_slice(&self.conntrack.quick().translations);
         self.work.streamed.extend(self.conntrack.quick_streams(verdicts));
         let others: ArrayVec<u8, VECTOR> =
@@ -56,7 +58,7 @@ impl Pipeline {
             };
             self.match_ct_state(snapshot, at, &Assessment::of_valid(member), packet);
             // An end that does not get its reset would stay: a rule that drops does not hold for it.
-            let _ = self.resolve_matched(snapshot);
+            self.sort_matched(snapshot);
             if self.conntrack.translates(member.0) {
                 self.add_transform((at, packet), member, (self.conntrack.transform(member), None), verdicts);
             }
@@ -177,7 +179,7 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) -> Result<(), Verdict> {
         let cacheable = self.conntrack.cacheable(snapshot, at, assessment);
-        let dropped_by = self.resolve_verdict(snapshot, packet);
+        let dropped_by = self.resolve_verdict(snapshot, at, assessment, packet);
         let drops = dropped_by.is_some();
         if let Some(by) = dropped_by {
             cacheable.into_iter().for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
@@ -249,8 +251,8 @@ impl Pipeline {
     ) {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         if self.per_packet.slots(at).is_empty() {
-            // Only a stateful rule can drop by chance now, and so each packet of its connection.
-            if !self.matched.iter().any(|&slot| action(slot).drops_by_chance()) {
+            // Only a stateful rule can drop some of them now, and so each packet of its connection.
+            if !self.matched.iter().any(|&slot| action(slot).drops_some()) {
                 let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
                 self.conntrack.cache_verdict(snapshot, member, packet.port, rules, drops);
             }
@@ -387,7 +389,7 @@ impl Pipeline {
         self.matched.extend_from_slice(self.conntrack.cached_rules(cached));
         let per_packet = self.per_packet.slots(at).iter().copied();
         self.matched.extend(per_packet.filter(|&slot| action(slot).wants(state)));
-        let dropped_by = self.resolve_matched(snapshot);
+        let dropped_by = self.resolve_matched(snapshot, at, &Assessment::of_valid(member), packet);
         let rules = (cached, dropped_by.is_some(), true);
         let layout = &self.work.layouts[at];
         match self.conntrack.apply_verdict(snapshot, at, (packet, layout), member, rules) {
@@ -442,7 +444,7 @@ impl Pipeline {
         self.matched.extend(self.conntrack.cached_candidates(cached).iter().copied().filter(applies));
         self.matched.extend(self.per_packet.slots(at).iter().copied().filter(applies));
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
-        if let Some(by) = self.resolve_verdict(snapshot, packet) {
+        if let Some(by) = self.resolve_verdict(snapshot, at, &Assessment::of_valid(member), packet) {
             verdicts[at] = self.dropped_by(snapshot, by, at, packet);
         } else {
             if let Some(transform) = self.conntrack.commit_invalid(member, packet) {
@@ -478,15 +480,45 @@ impl Pipeline {
     }
 
     /// Orders and counts the rules that apply to a packet, and resolves their accept, drop and reject targets. Returns the one that drops it.
-    fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> Option<RuleSlot> {
-        let dropped_by = self.resolve_matched(snapshot);
+    fn resolve_verdict(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        assessment: &Assessment,
+        packet: &Packet<'_>,
+    ) -> Option<RuleSlot> {
+        let dropped_by = self.resolve_matched(snapshot, at, assessment, packet);
         self.count_matched(snapshot, packet, dropped_by);
         dropped_by
     }
 
     /// Orders the rules that apply to a packet, and resolves their accept, drop and reject targets. Returns the one that drops it.
     #[inline]
-    fn resolve_matched(&mut self, snapshot: &Snapshot) -> Option<RuleSlot> {
+    fn resolve_matched(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        assessment: &Assessment,
+        packet: &Packet<'_>,
+    ) -> Option<RuleSlot> {
+        self.sort_matched(snapshot);
+        let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+        if snapshot.limit_rules > 0 && self.matched.iter().any(|&slot| action(slot).limits()) {
+            let Pipeline { conntrack, work, not_applied, random, .. } = self;
+            let of = (assessment.connection(), assessment.is_new());
+            let mut limiter = PacketLimiter::new((packet, &work.layouts[at]), conntrack, of, not_applied);
+            return resolve_limited(snapshot, &self.matched, random, &mut limiter).dropped_by();
+        }
+        let mut resolver = VerdictResolver::default();
+        for &slot in &self.matched {
+            resolver.resolve(slot, action(slot), || Some(self.random.draw()));
+        }
+        resolver.dropped_by()
+    }
+
+    /// Orders the rules that apply to a packet.
+    #[inline]
+    fn sort_matched(&mut self, snapshot: &Snapshot) {
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         match &mut self.matched[..] {
             [] | [_] => {}
@@ -498,11 +530,6 @@ impl Pipeline {
             }
             more => more.sort_unstable_by_key(|&slot| action(slot).rank()),
         }
-        let mut resolver = VerdictResolver::default();
-        for &slot in &self.matched {
-            resolver.resolve(slot, action(slot), || Some(self.random.draw()));
-        }
-        resolver.dropped_by()
     }
 
     /// Counts a packet for the rules that apply to it, and the drop for the one that drops it.

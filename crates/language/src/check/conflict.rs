@@ -261,6 +261,7 @@ fn written(target: &Target) -> Option<Field> {
         Target::Drop(_)
         | Target::Reject(Reject::Usual | Reject::Icmp(_) | Reject::Icmp6(_))
         | Target::Accept
+        | Target::Limit(_)
         | Target::Log(_)
         | Target::Alert(_)
         | Target::Close

@@ -213,7 +213,7 @@ fn acts(target: &Target) -> bool {
         Target::Drop(_) | Target::Reject(_) | Target::Accept => true,
         Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => false,
         Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => false,
-        Target::Digest | Target::Helper(_) | Target::Log(_) => false,
+        Target::Digest | Target::Helper(_) | Target::Log(_) | Target::Limit(_) => false,
     }
 }
 
@@ -242,6 +242,10 @@ pub(super) fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &
         } else if matches!(target, Target::Drop(rate) if *rate != DropRate::ALL) {
             let message = format!("`{field}` is found or not: its connection is dropped as a whole");
             (message, "`drop` without a percentage")
+        } else if matches!(target, Target::Limit(_)) {
+            let message =
+                format!("`limit` counts packets, and `{field}` is found in the bytes of a connection");
+            (message, "a rule of its own for `limit`")
         } else if matches!(target, Target::Log(_)) {
             let message =
                 format!("`log` tells of packets, and `{field}` is found in the bytes of a connection");
@@ -308,7 +312,7 @@ fn without_constraints(
             | Target::StripAll => continue,
             Target::Drop(_) | Target::Reject(_) | Target::Accept => continue,
             Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => continue,
-            Target::Digest | Target::Helper(_) | Target::Log(_) => continue,
+            Target::Digest | Target::Helper(_) | Target::Log(_) | Target::Limit(_) => continue,
         };
         report.error(Diagnostic::new(at.span, message).expected(expected));
     }

@@ -8,6 +8,7 @@ use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax, Weigh
 use crate::syntax::{MatchSyntax, RuleSyntax};
 use crate::target;
 use crate::target::info::{Slot, TargetArguments, TargetInfo, TargetSyntax};
+use crate::target::limit;
 use crate::value;
 use mmb_policy::field::{Field, FieldId, FieldInfo, ValueKind};
 use mmb_policy::rule::{Prio, RuleId, ServerList};
@@ -496,6 +497,9 @@ impl<'t> Parser<'t, '_, '_> {
                     arguments.value = self.optional_value(arguments.field?.field.info())?
                 }
                 Slot::Percentage => arguments.percentage = self.percentage(),
+                Slot::Rate => arguments.rate = Some(self.argument(target.name, limit::RATE)?),
+                // The first of these slots reads what all of them take.
+                Slot::Behind { .. } => return self.behind(target, arguments),
                 Slot::OptionalText => arguments.text = self.text(),
                 Slot::Choice(kind, words) => arguments.choice = self.choice(target, kind, words)?,
                 Slot::Name(kind, words) => arguments.choice = Some(self.named(target, kind, words)?),
@@ -566,6 +570,41 @@ impl<'t> Parser<'t, '_, '_> {
         };
         self.next();
         Some((text, token.span))
+    }
+
+    /// The words of [`Slot::Behind`] that are there, in any order, each with its argument.
+    fn behind(
+        &mut self,
+        target: &TargetInfo,
+        mut arguments: TargetArguments<'t>,
+    ) -> Option<TargetArguments<'t>> {
+        loop {
+            let token = self.peek();
+            let slot = self.peek_word().and_then(|found| {
+                target.slots.iter().find_map(|slot| match slot {
+                    Slot::Behind { word, expected, .. } if *word == found => Some((*word, *expected)),
+                    _ => None,
+                })
+            });
+            let Some((word, expected)) = slot else { return Some(arguments) };
+            self.next();
+            if arguments.behind(word).is_some() {
+                self.error(Diagnostic::new(token.span, format!("`{word}` is given twice")));
+            }
+            arguments.put_behind(word, self.argument(word, expected)?);
+        }
+    }
+
+    /// The word behind `before`.
+    fn argument(&mut self, before: &str, expected: &str) -> Option<ItemSyntax<'t>> {
+        let token = self.peek();
+        let Some(word) = self.peek_word() else {
+            let error = Diagnostic::new(token.span, format!("what follows `{before}` is missing"));
+            self.error(error.expected(expected));
+            return None;
+        };
+        self.next();
+        Some(ItemSyntax { kind: ItemKind::Word(word), span: token.span })
     }
 
     fn percentage(&mut self) -> Option<ItemSyntax<'t>> {

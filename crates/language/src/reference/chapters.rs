@@ -166,9 +166,9 @@ pub(super) const SEMANTICS: &str = "
 
 Constraints look at the packet as it was received, before any rewriting.
 
-- Among the `accept`, `drop` and `reject` rules that match, the best priority decides; on a tie `accept` wins. With `prio` as the line
+- Among the `accept`, `drop` and `reject` rules that match, the best priority decides; on a tie `accept` wins. What exceeds a `limit` is dropped as by `drop`. With `prio` as the line
   number, an ordered list where the first match decides is exact.
-- A dropped packet ends here, counted under `rule`; one that is rejected under `rule-reject`, and its sender is answered.
+- A dropped packet ends here, counted under `rule`; one that is rejected under `rule-reject`, and its sender is answered; one that exceeds a limit under `rule-limit`.
 - Otherwise the other targets of all rules that match are applied in the order of priority and number, within a rule in the order
   written; of two that write one field the later wins.
 - A packet that no rule matches passes untouched. Every rule that matches counts the packet and the bytes of its whole frame, also

@@ -46,6 +46,9 @@ fn clash(_: &Target, others: &[&Target]) -> Option<&'static str> {
     if others.iter().any(|other| matches!(other, Target::Reject(_))) {
         return Some("a rule drops or rejects, not both");
     }
+    if others.iter().any(|other| matches!(other, Target::Limit(_))) {
+        return Some("a rule limits packets or drops all of them, not both");
+    }
     let accepts = others.iter().any(|other| matches!(other, Target::Accept));
     accepts.then_some("a rule drops or accepts, not both")
 }

@@ -52,6 +52,10 @@ pub(crate) enum Slot {
     Choice(&'static str, &'static [(&'static str, &'static str)]),
     /// One of these words; each with its help. The text names it in errors.
     Name(&'static str, &'static [(&'static str, &'static str)]),
+    /// A rate.
+    Rate,
+    /// This word and an argument of this form, or nothing; with help for the word. Such slots come last, and in any order.
+    Behind { word: &'static str, expected: &'static str, help: &'static str },
     /// Behind this word of the choice: one of these words or a number, or nothing; else nothing.
     Code { behind: &'static str, words: &'static [(&'static str, &'static str)] },
 }
@@ -79,6 +83,10 @@ pub(crate) struct TargetArguments<'t> {
     pub(crate) weights: Vec<WeightSyntax>,
     /// The percentage of [`Slot::Percentage`].
     pub(crate) percentage: Option<ItemSyntax<'t>>,
+    /// The rate of [`Slot::Rate`].
+    pub(crate) rate: Option<ItemSyntax<'t>>,
+    /// The arguments of [`Slot::Behind`], each with the word before it.
+    behind: Vec<(&'static str, ItemSyntax<'t>)>,
     /// The text of [`Slot::OptionalText`].
     pub(crate) text: Option<(&'t [u8], TextSpan)>,
     /// The word of [`Slot::Choice`] or [`Slot::Name`].
@@ -93,10 +101,20 @@ impl Slot {
         match self {
             Slot::Field(_) | Slot::Selection => true,
             Slot::Value | Slot::WeightedValue | Slot::OptionalValue => false,
-            Slot::Percentage | Slot::OptionalText | Slot::Choice(..) | Slot::Name(..) | Slot::Code { .. } => {
-                false
-            }
+            Slot::Percentage | Slot::OptionalText | Slot::Choice(..) | Slot::Code { .. } => false,
+            Slot::Name(..) | Slot::Rate | Slot::Behind { .. } => false,
         }
+    }
+}
+
+impl<'t> TargetArguments<'t> {
+    /// The argument behind a word of [`Slot::Behind`].
+    pub(crate) fn behind(&self, word: &str) -> Option<&ItemSyntax<'t>> {
+        self.behind.iter().find(|(before, _)| *before == word).map(|(_, item)| item)
+    }
+
+    pub(crate) fn put_behind(&mut self, word: &'static str, item: ItemSyntax<'t>) {
+        self.behind.push((word, item));
     }
 }
 

@@ -118,6 +118,9 @@ fn clash(_: &Target, others: &[&Target]) -> Option<&'static str> {
     if any(|other| matches!(other, Target::Drop(_))) {
         return Some("a rule drops or rejects, not both");
     }
+    if any(|other| matches!(other, Target::Limit(_))) {
+        return Some("a rule limits packets or rejects all of them, not both");
+    }
     any(|other| matches!(other, Target::Accept)).then_some("a rule rejects or accepts, not both")
 }
 

@@ -29,7 +29,10 @@ pub(super) fn fit(matches: &mut Vec<Match>, targets: &mut Vec<Target>) {
         return;
     }
     let is_apart = |target: &Target| {
-        matches!(target, Target::Accept | Target::Reject(_) | Target::Log(_) | Target::Helper(_))
+        matches!(
+            target,
+            Target::Accept | Target::Reject(_) | Target::Log(_) | Target::Limit(_) | Target::Helper(_)
+        )
     };
     targets.retain(|target| !is_apart(target));
     for target in targets.iter_mut().filter(|target| matches!(target, Target::Drop(_))) {

@@ -9,6 +9,7 @@
 
 use crate::field::{FIELDS, Field, FieldId, FieldPlace};
 use crate::http::{HeaderName, Replacement, ReplacementPart};
+use crate::limit::{Limit, LimitKey, LimitPeriod, LimitUnit};
 use crate::pattern::{PatternItem, Regex};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, Helper, LbMethod, Match, NumberItem, NumberSet, Prio, Reject,
@@ -80,7 +81,13 @@ const REJECT: u8 = 28;
 const REJECT_RST: u8 = 29;
 const REJECT_ICMP: u8 = 30;
 const REJECT_ICMP6: u8 = 31;
-const HELPER: u8 = 32;
+const LIMIT: u8 = 32;
+const HELPER: u8 = 33;
+
+/// A limit's unit and period, and whether it has a burst and a key.
+const PERIOD: u32 = 2;
+const HAS_BURST: u8 = 0x10;
+const HAS_KEY: u8 = 0x20;
 
 /// Parts of replacements.
 const PART_BYTES: u8 = 0;
@@ -220,6 +227,7 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
         Target::Reject(Reject::Icmp(code)) => out.extend([REJECT_ICMP, *code]),
         Target::Reject(Reject::Icmp6(code)) => out.extend([REJECT_ICMP6, *code]),
         Target::Accept => out.push(ACCEPT),
+        Target::Limit(limit) => write_limit(limit, out),
         Target::Mod(field, Write::Number(n)) => {
             of_field(MOD_NUMBER, field, out);
             write_number(ONE, *n, out);
@@ -279,6 +287,19 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
     }
 }
 
+fn write_limit(limit: &Limit, out: &mut Vec<u8>) {
+    let form = limit.unit as u8 | (limit.period as u8) << PERIOD;
+    let has_burst = if limit.burst.is_some() { HAS_BURST } else { 0 };
+    let has_key = if limit.per.is_some() { HAS_KEY } else { 0 };
+    out.extend([LIMIT, form | has_burst | has_key]);
+    write_count(limit.amount as usize, out);
+    limit.burst.into_iter().for_each(|burst| write_count(burst as usize, out));
+    if let Some(key) = limit.per {
+        write_field(Field::new(key.field()), 0, out);
+        out.push(key.prefix());
+    }
+}
+
 /// Appends what an edit does, without its value.
 fn write_edit(edit: &StreamEdit, out: &mut Vec<u8>) {
     let (form, name) = match edit {
@@ -331,6 +352,7 @@ fn write_outline(target: &Target, out: &mut Vec<u8>) {
         Target::Shuffle(field, _) => of_field(SHUFFLE, field, out),
         Target::Lb(field, ..) => of_field(LB, field, out),
         Target::Log(_) => out.push(LOG),
+        Target::Limit(_) => out.push(LIMIT),
         Target::Alert(_) => out.push(ALERT),
         Target::Close => out.push(CLOSE),
         Target::Digest => out.push(DIGEST),
@@ -524,10 +546,21 @@ impl<'r> RecordReader<'r> {
             REJECT_RST => Target::Reject(Reject::TcpRst),
             REJECT_ICMP => Target::Reject(Reject::Icmp(self.byte())),
             REJECT_ICMP6 => Target::Reject(Reject::Icmp6(self.byte())),
+            LIMIT => Target::Limit(self.limit()),
             HELPER => Target::Helper(Helper::ALL[usize::from(self.byte())]),
             form @ MASK..=ADD_BODY => Target::Edit(self.edit(form)),
             form => self.field_target(form),
         }
+    }
+
+    fn limit(&mut self) -> Limit {
+        let form = self.byte();
+        let (unit, period) = (usize::from(form & 3), usize::from(form >> PERIOD & 3));
+        let amount = self.count() as u64;
+        let burst = (form & HAS_BURST != 0).then(|| self.count() as u64);
+        let per = (form & HAS_KEY != 0).then(|| (self.field().0.id, self.byte()));
+        let per = per.and_then(|(field, prefix)| LimitKey::new(field, Some(prefix)));
+        Limit { amount, unit: LimitUnit::ALL[unit], period: LimitPeriod::ALL[period], burst, per }
     }
 
     fn edit(&mut self, form: u8) -> StreamEdit {

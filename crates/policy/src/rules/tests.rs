@@ -124,7 +124,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_record_is_its_rule(rule in rule(RuleOptions { stateful: true, streams: true, edits: true, lists: vec!["l".to_owned()], ..RuleOptions::default() }), id in any::<u32>()) {
+    fn a_record_is_its_rule(rule in rule(RuleOptions { stateful: true, streams: true, edits: true, limits: true, lists: vec!["l".to_owned()], ..RuleOptions::default() }), id in any::<u32>()) {
         let mut record = Vec::new();
         record::write(&rule, &mut record);
         let read = record::read(&record, RuleId(id));

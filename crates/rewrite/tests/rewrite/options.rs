@@ -95,7 +95,7 @@ fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u
                     }
                     refused[1] += u64::from(narrow);
                 }
-                Target::Drop(_) | Target::Reject(_) | Target::Accept => {}
+                Target::Drop(_) | Target::Reject(_) | Target::Limit(_) | Target::Accept => {}
                 Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
                 Target::Log(_) | Target::Alert(_) | Target::Close | Target::Digest => {}
                 Target::Edit(_) | Target::Helper(_) => {}

@@ -1,0 +1,164 @@
+//! The rates of many keys, in a table of fixed size.
+//!
+//! A key is an address or a network, known by a keyed 64-bit hash. Eight places make a bucket, of two cache lines: the hashes and the cells. A
+//! cell whose units are all over is like a new one, so that its place is free; the table is full only as far as keys have used it within the time of
+//! their bursts. When a bucket is full, the key with the least use in it is forgotten and begins anew when it comes again: senders with many
+//! addresses push out each other, and not those who are held back, who have the most use. So no sender is refused for the sake of others, and memory is
+//! bounded.
+//!
+//! Workers share a table without locks. When two of them meet at one place, some units may be counted for the wrong key or not at all, once.
+
+use crate::rate::{RateCell, RateLimit, Ticks};
+use mmb_base::prefetch;
+use mmb_conn::{Tuple, TupleHasher};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Places of a bucket.
+const WAYS: usize = 8;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Bucket {
+    /// The hashes of keys; 0 for none.
+    keys: [AtomicU64; WAYS],
+    cells: [RateCell; WAYS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 128);
+
+/// Rates by key.
+#[derive(Debug)]
+pub(crate) struct LimitKeys {
+    hasher: TupleHasher,
+    buckets: Box<[Bucket]>,
+}
+
+/// What became of units of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyOutcome {
+    /// They are within the rate.
+    pub(crate) fits: bool,
+    /// Another key in use was forgotten for this one.
+    pub(crate) forgot: bool,
+}
+
+impl LimitKeys {
+    /// A table of at least so many keys.
+    pub(crate) fn new(keys: u32, hasher: TupleHasher) -> LimitKeys {
+        let buckets = LimitKeys::buckets(keys);
+        LimitKeys { hasher, buckets: (0..buckets).map(|_| Bucket::default()).collect() }
+    }
+
+    /// The bytes of a table of at least so many keys.
+    pub(crate) fn bytes(keys: u32) -> u64 {
+        (LimitKeys::buckets(keys) * size_of::<Bucket>()) as u64
+    }
+
+    fn buckets(keys: u32) -> usize {
+        keys.next_power_of_two() as usize / WAYS
+    }
+
+    /// Prefetches what [`LimitKeys::take`] reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: &Tuple) {
+        let Bucket { keys, cells } = self.bucket(self.hash(key));
+        prefetch(keys);
+        prefetch(cells);
+    }
+
+    fn hash(&self, key: &Tuple) -> u64 {
+        self.hasher.hash(key).max(1)
+    }
+
+    fn bucket(&self, hash: u64) -> &Bucket {
+        // The number of buckets is a power of two.
+        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
+    /// Takes units of a key if they fit.
+    #[inline]
+    pub(crate) fn take(&self, key: &Tuple, limit: &RateLimit, units: u64, now: Ticks) -> KeyOutcome {
+        let hash = self.hash(key);
+        let bucket = self.bucket(hash);
+        let place = bucket.keys.iter().position(|known| known.load(Relaxed) == hash);
+        let (place, forgot) = match place {
+            Some(place) => (place, false),
+            None => bucket.admit(hash, limit, now),
+        };
+        KeyOutcome { fits: bucket.cells[place].take_units(limit, units, now), forgot }
+    }
+}
+
+impl Bucket {
+    /// Gives a key the place of the one with the least use. Returns whether that was in use.
+    #[cold]
+    fn admit(&self, hash: u64, limit: &RateLimit, now: Ticks) -> (usize, bool) {
+        let uses = self.cells.iter().map(|cell| cell.busy(limit, now));
+        let (place, busy) = (0..).zip(uses).min_by_key(|(_, busy)| *busy).unwrap_or_default();
+        self.keys[place].store(hash, Relaxed);
+        self.cells[place].restart(now);
+        (place, busy > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_random::Seed;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn table(keys: u32) -> LimitKeys {
+        LimitKeys::new(keys, TupleHasher::new(Seed::repeatable(1)))
+    }
+
+    fn key(number: u128) -> Tuple {
+        Tuple { addresses: [number, 0], family: 4, ..Tuple::default() }
+    }
+
+    #[test]
+    fn each_key_has_the_rate_for_itself() {
+        let (table, limit) = (table(1 << 14), RateLimit::new((10, 1), 5));
+        let mut passed = vec![0; 1000];
+        // A hundred packets of each key a second, for ten seconds.
+        for step in 0..1000_u64 {
+            for (number, passed) in passed.iter_mut().enumerate() {
+                let now = Ticks::of_ns(step * SECOND_NS / 100);
+                let outcome = table.take(&key(number as u128), &limit, 1, now);
+                *passed += u32::from(outcome.fits);
+                assert!(!outcome.forgot);
+            }
+        }
+        assert!(passed.iter().all(|passed| (103..=105).contains(passed)), "{passed:?}");
+    }
+
+    #[test]
+    fn a_flood_of_keys_neither_frees_those_who_are_held_back_nor_refuses_others() {
+        let (table, limit) = (table(1024), RateLimit::new((10, 1), 5));
+        let (mut loud, mut others, mut forgot) = (0, 0, 0);
+        for step in 0..1_000_000_u64 {
+            let now = Ticks::of_ns(step * 10_000);
+            // A hundred packets a second of one sender, among a hundred thousand of addresses that come once.
+            if step % 1000 == 0 {
+                loud += u32::from(table.take(&key(7), &limit, 1, now).fits);
+            }
+            let outcome = table.take(&key(u128::from(step) + 1000), &limit, 1, now);
+            others += u32::from(outcome.fits);
+            forgot += u32::from(outcome.forgot);
+        }
+        assert!((100..=115).contains(&loud), "{loud} packets in ten seconds of 10 a second");
+        assert_eq!(others, 1_000_000);
+        assert!(forgot > 900_000, "{forgot}");
+    }
+
+    #[test]
+    fn keys_that_are_idle_are_forgotten_first_and_are_no_loss() {
+        let (table, limit) = (table(1024), RateLimit::new((10, 1), 5));
+        let forgot = |numbers: std::ops::Range<u128>, now: Ticks| {
+            numbers.filter(|number| table.take(&key(*number), &limit, 1, now).forgot).count()
+        };
+        assert_eq!(forgot(0..200, Ticks::of_ns(0)), 0);
+        assert!(forgot(1000..10_000, Ticks::of_ns(1)) > 7000);
+        assert_eq!(forgot(20_000..20_200, Ticks::of_ns(SECOND_NS)), 0);
+    }
+}

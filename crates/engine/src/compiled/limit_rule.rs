@@ -1,0 +1,165 @@
+//! Rules with `limit`: their rates, and what was taken of them.
+//!
+//! Workers share them, so that a rate holds over all workers. A rule that is replaced by one with the same limit under its number hands over
+//! what was taken.
+
+use super::limit_keys::{KeyOutcome, LimitKeys};
+use crate::rate::{RateCell, RateLimit, Ticks};
+use mmb_conn::{Tuple, TupleHasher};
+use mmb_policy::limit::{Limit, LimitKey, LimitUnit};
+use mmb_policy::settings::LimitSettings;
+use mmb_policy::{Rule, RuleId, Target};
+use mmb_random::{Generator, Seed};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A rule with a limit.
+#[derive(Debug)]
+pub(crate) struct LimitRule {
+    limit: Limit,
+    rate: RateLimit,
+    taken: Taken,
+}
+
+/// What was taken of a rate.
+#[derive(Debug)]
+enum Taken {
+    Together(RateCell),
+    Each(LimitKey, LimitKeys),
+}
+
+/// A packet for a limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitedPacket {
+    pub(crate) now: Ticks,
+    pub(crate) bytes: u64,
+    /// It begins a connection, if it is not dropped.
+    pub(crate) begins: bool,
+}
+
+/// The limit of a rule, if it has one.
+pub(crate) fn limit_of(rule: &Rule) -> Option<&Limit> {
+    rule.targets.iter().find_map(|target| match target {
+        Target::Limit(limit) => Some(limit),
+        Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
+        Target::StripAll | Target::Drop(_) | Target::Reject(_) | Target::Accept => None,
+        Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) | Target::Log(_) => None,
+        Target::Alert(_) | Target::Close | Target::Digest | Target::Edit(_) | Target::Helper(_) => None,
+    })
+}
+
+impl LimitRule {
+    fn new(limit: Limit, settings: LimitSettings, seed: Seed) -> LimitRule {
+        LimitRule {
+            limit,
+            rate: RateLimit::new((limit.amount, limit.period.seconds()), limit.burst()),
+            taken: match limit.per {
+                None => Taken::Together(RateCell::default()),
+                Some(key) => Taken::Each(key, LimitKeys::new(settings.keys, TupleHasher::new(seed))),
+            },
+        }
+    }
+
+    /// Prefetches what [`LimitRule::take`] reads of a packet between these ends.
+    #[inline]
+    pub(crate) fn prefetch(&self, ends: impl FnOnce() -> Option<Tuple>) {
+        if let Taken::Each(key, keys) = &self.taken {
+            keys.prefetch(&key_of_ends(*key, ends()));
+        }
+    }
+
+    /// Decides whether a packet is within the limit, and takes its units if it is. `ends` gives the addresses by which keys are told apart; packets
+    /// without addresses are told apart from all others.
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        LimitedPacket { now, bytes, begins }: LimitedPacket,
+        ends: impl FnOnce() -> Option<Tuple>,
+    ) -> KeyOutcome {
+        let units = match self.limit.unit {
+            LimitUnit::Connections if !begins => return KeyOutcome { fits: true, forgot: false },
+            LimitUnit::Packets | LimitUnit::Connections => 1,
+            LimitUnit::Bytes => bytes,
+            LimitUnit::Bits => 8 * bytes,
+        };
+        match &self.taken {
+            Taken::Together(cell) => {
+                KeyOutcome { fits: cell.take_units(&self.rate, units, now), forgot: false }
+            }
+            Taken::Each(key, keys) => keys.take(&key_of_ends(*key, ends()), &self.rate, units, now),
+        }
+    }
+}
+
+/// The key of a packet between these ends, if it has some, as a tuple of which only an address counts.
+fn key_of_ends(key: LimitKey, ends: Option<Tuple>) -> Tuple {
+    let Some(ends) = ends else { return Tuple::default() };
+    let [source, destination] = ends.addresses;
+    let address = if key.is_source() { source } else { destination };
+    let ((ip4, ip6), family) = (key.prefixes(), ends.family);
+    let host_bits = if family == 4 { 32 - u32::from(ip4) } else { 128 - u32::from(ip6) };
+    // At least one bit counts.
+    Tuple { addresses: [address >> host_bits << host_bits, 0], family, ..Tuple::default() }
+}
+
+/// The rules with limits of the current policy, by number. Belongs to the control side.
+#[derive(Debug)]
+pub(super) struct LimitRules {
+    rules: BTreeMap<RuleId, Arc<LimitRule>>,
+    /// Seeds of the tables of keys.
+    seeds: Generator,
+    /// The settings that they were made with.
+    settings: LimitSettings,
+}
+
+impl LimitRules {
+    pub(super) fn new(seed: Seed) -> LimitRules {
+        LimitRules { rules: BTreeMap::new(), seeds: Generator::new(seed), settings: LimitSettings::default() }
+    }
+
+    /// The compiled limit of a rule: the one that was there before under its number, if it is the same.
+    pub(super) fn install(&mut self, id: RuleId, limit: &Limit) -> Arc<LimitRule> {
+        if let Some(before) = self.rules.get(&id).filter(|before| before.limit == *limit) {
+            return Arc::clone(before);
+        }
+        let rule = Arc::new(LimitRule::new(*limit, self.settings, self.seeds.seed()));
+        self.rules.insert(id, Arc::clone(&rule));
+        rule
+    }
+
+    /// Forgets the rules that are gone. To be called when all rules of a policy are installed.
+    pub(super) fn retain(&mut self, stays: impl Fn(RuleId) -> bool) {
+        self.rules.retain(|id, _| stays(*id));
+    }
+
+    /// Takes on other settings. Returns the rules whose tables of keys were made anew.
+    pub(super) fn configure(&mut self, settings: LimitSettings) -> Vec<(RuleId, Arc<LimitRule>)> {
+        if std::mem::replace(&mut self.settings, settings) == settings {
+            return Vec::new();
+        }
+        let mut anew = Vec::new();
+        for (id, rule) in self.rules.iter_mut().filter(|(_, rule)| rule.limit.per.is_some()) {
+            *rule = Arc::new(LimitRule::new(rule.limit, settings, self.seeds.seed()));
+            anew.push((*id, Arc::clone(rule)));
+        }
+        anew
+    }
+
+    /// What the tables of keys of a policy take beside those that are there.
+    pub(super) fn extra_bytes(
+        &self,
+        rules: impl Iterator<Item = (RuleId, Limit)>,
+        settings: LimitSettings,
+    ) -> u64 {
+        let is_there = |(id, limit): &(RuleId, Limit)| {
+            settings == self.settings && self.rules.get(id).is_some_and(|there| there.limit == *limit)
+        };
+        let added = rules.filter(|(_, limit)| limit.per.is_some()).filter(|rule| !is_there(rule));
+        added.count() as u64 * LimitKeys::bytes(settings.keys)
+    }
+
+    /// The settings of the tables that are there.
+    pub(super) fn settings(&self) -> LimitSettings {
+        self.settings
+    }
+}

@@ -1,0 +1,72 @@
+//! Asks the limits of rules about a packet.
+
+use super::state::Pipeline;
+use crate::compiled::{LimitedPacket, Snapshot};
+use crate::conntrack::{Conntrack, Ingress, addresses};
+use crate::rate::Ticks;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
+use mmb_conn::{ConnId, Tuple};
+use mmb_packet::{Layout, Packet};
+use mmb_rewrite::{NotApplied, NotAppliedCounts};
+
+/// A packet, for the limits of the rules that apply to it.
+pub(super) struct PacketLimiter<'p> {
+    packet: &'p Packet<'p>,
+    layout: &'p Layout,
+    of: LimitedPacket,
+    /// The addresses of the first packet of its connection.
+    first_ends: Option<Tuple>,
+    not_applied: &'p mut NotAppliedCounts,
+}
+
+impl Pipeline {
+    /// Prefetches what the limits of the matched rules know of the packets' addresses. `tracked`: connections were looked up, and per-packet rules
+    /// apart from others.
+    pub(super) fn fetch_limits(&self, snapshot: &Snapshot, packets: &[Packet<'_>], tracked: bool) {
+        if snapshot.limit_rules == 0 {
+            return;
+        }
+        let of_all = std::iter::once(&self.scratch);
+        for scratch in
+            of_all.chain(snapshot.per_packet.as_ref().filter(|_| tracked).map(|_| &self.per_packet))
+        {
+            for at in scratch.matched().iter().map(|at| usize::from(*at)) {
+                let limits = |slot: &&RuleSlot| snapshot.actions.at(slot.index()).limits();
+                for &slot in scratch.slots(at).iter().filter(limits) {
+                    let ends = || addresses(packets[at].bytes(), &self.work.layouts[at], Ingress::ANYWHERE);
+                    snapshot.limit_rule(slot).into_iter().for_each(|rule| rule.prefetch(ends));
+                }
+            }
+        }
+    }
+}
+
+impl<'p> PacketLimiter<'p> {
+    /// A packet of a connection, or of none; `begins`: it begins one, if it is not dropped.
+    pub(super) fn new(
+        (packet, layout): (&'p Packet<'p>, &'p Layout),
+        conntrack: &Conntrack,
+        (connection, begins): (Option<ConnId>, bool),
+        not_applied: &'p mut NotAppliedCounts,
+    ) -> PacketLimiter<'p> {
+        let now = Ticks::of_ns(conntrack.now_ns());
+        let first_ends = connection.map(|id| conntrack.first_ends(id));
+        let of = LimitedPacket { now, bytes: packet.len() as u64, begins };
+        PacketLimiter { packet, layout, of, first_ends, not_applied }
+    }
+
+    /// Whether the packet is within the limit of a rule, which counts it if it is.
+    pub(super) fn admits(&mut self, snapshot: &Snapshot, slot: RuleSlot) -> bool {
+        let Some(rule) = snapshot.limit_rule(slot) else { return true };
+        let of_connection = snapshot.actions.at(slot.index()).is_stateful();
+        let outcome = rule.take(self.of, || match self.first_ends.filter(|_| of_connection) {
+            Some(ends) => Some(ends),
+            None => addresses(self.packet.bytes(), self.layout, Ingress::ANYWHERE),
+        });
+        if outcome.forgot {
+            self.not_applied.count(NotApplied::LimitKeys);
+        }
+        outcome.fits
+    }
+}
