@@ -9,6 +9,7 @@ mod remedy;
 pub(crate) mod rule;
 pub(crate) mod server;
 pub(crate) mod sets;
+mod target;
 mod unknown;
 
 use crate::check::stream::{is_list_name, no_list_name};

@@ -81,7 +81,7 @@ fn every_answer_has_its_shape_in_json() {
             "nat ports-per-host": "share",
             "stream max": 100_000, "stream memory": 256, "stream window": 1024, "stream reorder": 1024,
             "stream hold": 100, "stream hold-over": "pass", "stream unfit": "pass", "stream urgent": "clear",
-            "http head": 16, "http unfit": "close", "http encodings": "strip", "http no-transform": "obey", "log rate": 10, "log burst": 20
+            "http head": 16, "http unfit": "close", "http encodings": "strip", "http no-transform": "obey", "log rate": 10, "log burst": 20, "limit keys": 65536
         }})
     );
     assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));

@@ -117,7 +117,7 @@ fn comments_and_names_are_saved_again() {
     std::fs::write(&file, text).expect("writes");
     mmb.good(&["apply", &file]);
     let saved = mmb.good(&["save", "-"]);
-    let expected = "# the edge\n# of the network\nset poll spin # busy\n\n# not for guests\ndisable wan\n\n# web\n\n# and mail\n\
+    let expected = "# the edge\n# of the network\n\nset poll spin # busy\n\n# not for guests\ndisable wan\n\n# web\n\n# and mail\n\
                     add id 1 prio 3 tcp-dport {http, https} accept # both\nadd id 2 tcp-dport 25 drop\n\
                     add-stateless id 3 ip-proto != udp tcp-dport http drop\n# the end\n";
     assert_eq!(saved, expected);
