@@ -1,5 +1,8 @@
 //! The program as a client: one-shot commands and the shell on a pipe, with a daemon in this process.
 
+// For the object of all settings.
+#![recursion_limit = "256"]
+
 mod common;
 mod talk;
 
