@@ -43,8 +43,8 @@ const KNOWN: [&str; 17] = [
 const NOT_TRANSLATED: &[(&str, &str)] = &[
     ("mac", "no field holds link-layer addresses"),
     ("pkttype", "no field holds link-layer addresses"),
-    ("limit", "no rule counts packets over time"),
-    ("hashlimit", "no rule counts packets over time"),
+    ("limit", "rates are not translated: say what may pass with `limit` in a rule"),
+    ("hashlimit", "rates are not translated: say what may pass with `limit` in a rule"),
     ("recent", "no rule remembers addresses"),
     ("owner", "packets on a wire have no owner"),
     ("mark", "packets have no marks"),

@@ -98,7 +98,9 @@ impl StatementContext<'_> {
                 unknown("mmb follows no data connections of protocols", Effect::Stricter)
             }
             Statement::Set(_) => unknown("sets do not change with packets", Effect::None),
-            Statement::Limit(_) => Err("limit: no rule counts packets over time".to_owned()),
+            Statement::Limit(_) => {
+                Err("limit: rates are not translated: say what may pass with `limit` in a rule".to_owned())
+            }
             Statement::Quota(_) => Err("quota: no rule counts packets over time".to_owned()),
             Statement::CtCount(_) => Err("ct count: no rule counts connections".to_owned()),
             Statement::Xt(_) => {

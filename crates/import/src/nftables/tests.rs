@@ -255,7 +255,7 @@ fn rejects_answer_and_logs_tell() {
 fn what_cannot_be_translated_is_listed_by_its_handle() {
     let meta = |key: &str| json!({"meta": {"key": key}});
     for (statement, reason) in [
-        (json!({"limit": {"rate": 1, "per": "second"}}), "no rule counts packets over time"),
+        (json!({"limit": {"rate": 1, "per": "second"}}), "rates are not translated"),
         (json!({"xt": {"type": "match", "name": "limit"}}), "iptables-save"),
         (json!({"queue": {"num": 1}}), "queue: the rule language has nothing like it"),
         (matched("==", meta("mark"), json!(1)), "packets have no marks"),
