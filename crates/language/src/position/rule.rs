@@ -1,6 +1,6 @@
 //! The words that may stand at a place of a rule: an automaton that runs over the rule's tokens before the place.
 
-use super::Expect;
+use super::expect::Expect;
 use crate::lexer::TokenKind;
 use crate::parser::rule::WEIGHT;
 use crate::target;
