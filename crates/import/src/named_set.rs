@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 /// Sets of so many intervals without timeouts are written in the rules.
 const FEW: usize = 32;
+/// So many ports, too: a set is known by its values, and a rule may have the same few ports without asking the set.
+const FEW_PORTS: usize = 8;
 
 /// What the elements of a set are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +47,12 @@ impl ImportedSets {
     /// Adds a set with these members, together `values`, unless it is small and stays as it is.
     pub(crate) fn add(&mut self, name: &str, of: ValuesOf, values: Intervals, members: &[Member]) {
         let expires = members.iter().any(|(_, left_s)| left_s.is_some());
-        if values.is_empty() || values.as_slice().len() <= FEW && !expires {
+        let few = match of {
+            _ if !expires => FEW,
+            ValuesOf::Addresses(_) => 0,
+            ValuesOf::Ports => FEW_PORTS,
+        };
+        if values.as_slice().len() <= few {
             return;
         }
         let mut list = ElementList::default();
@@ -127,17 +134,21 @@ mod tests {
         sets.add("bad hosts", ValuesOf::Addresses(Family::Ip4), values.clone(), &hosts);
         sets.add("bad hosts", ValuesOf::Addresses(Family::Ip6), values.clone(), &hosts);
         sets.add("small", ValuesOf::Ports, Intervals::one(80), &[(Intervals::one(80), None)]);
-        sets.add("conn", ValuesOf::Ports, Intervals::one(22), &[(Intervals::one(22), Some(90))]);
+        sets.add("knocked", ValuesOf::Ports, Intervals::one(22), &[(Intervals::one(22), Some(90))]);
+        let ports: Vec<Member> = (0..10).map(|n| (Intervals::one(n * 2), Some(90))).collect();
+        let ten: Intervals = ports.iter().flat_map(|(one, _)| one.as_slice().iter().copied()).collect();
+        sets.add("conn", ValuesOf::Ports, ten.clone(), &ports);
         let words = |dim, values: &Intervals| sets.words(dim, Family::Ip4, values);
         assert_eq!(words(Dim::Destination, &values).as_deref(), Some("@bad-hosts"));
         let others = Dim::Source.all(Family::Ip4).minus(&values);
         assert_eq!(words(Dim::Source, &others).as_deref(), Some("!= @bad-hosts"));
         assert_eq!(words(Dim::Source, &Intervals::one(0)), None);
         assert_eq!(words(Dim::DestinationPort, &Intervals::one(80)), None);
-        assert_eq!(words(Dim::DestinationPort, &Intervals::one(22)).as_deref(), Some("@set-conn"));
+        assert_eq!(words(Dim::DestinationPort, &Intervals::one(22)), None, "a rule may mean the port");
+        assert_eq!(words(Dim::DestinationPort, &ten).as_deref(), Some("@set-conn"));
         let lines = sets.lines();
         assert!(lines[0].starts_with("set bad-hosts {0.0.0.0, 0.0.0.2, ") && lines.len() == 2, "{lines:?}");
-        assert_eq!(lines[1], "set set-conn {22 timeout 1m30s}");
+        assert!(lines[1].starts_with("set set-conn {0 timeout 1m30s, 2 timeout 1m30s, "), "{lines:?}");
         let text = lines.join("\n") + "\nadd ip-saddr @bad-hosts tcp-dport @set-conn drop\n";
         assert!(mmb_language::parse_policy(&text).is_ok());
     }

@@ -177,16 +177,13 @@ struct MemberReading<'a> {
 }
 
 impl MemberReading<'_> {
-    /// The values of all members, and each member; without exceptions, which a policy's sets do not have.
+    /// The values of all members, and each member, without exceptions, which a policy's sets do not have.
     fn members(&self, of: ValuesOf) -> Result<(Intervals, Vec<Member>), Reason> {
         let (cubes, dim) = match of {
             ValuesOf::Addresses(_) => (self.addresses()?, Dim::Source),
             ValuesOf::Ports => (self.products()?, Dim::SourcePort),
         };
-        let values = cubes.first().map_or(Intervals::EMPTY, |cube| cube.allowed(dim));
-        if self.set.members.iter().any(|member| member.is_exception) {
-            return Ok((values.clone(), vec![(values, None)]));
-        }
+        let all = cubes.first().map_or(Intervals::EMPTY, |cube| cube.allowed(dim));
         let member = |member: &IpSetMember| {
             let values = match of {
                 ValuesOf::Addresses(_) => self.network(&member.value)?,
@@ -195,10 +192,16 @@ impl MemberReading<'_> {
                     cubes.first().map_or(Intervals::EMPTY, |cube| cube.allowed(dim))
                 }
             };
-            Ok((values, member.left_s))
+            Ok((values.intersect(&all), member.left_s))
         };
-        let members = self.set.members.iter().map(member).collect::<Result<Vec<Member>, Reason>>()?;
-        Ok((values, members))
+        let members = self
+            .set
+            .members
+            .iter()
+            .filter(|member| !member.is_exception)
+            .map(member)
+            .collect::<Result<Vec<Member>, Reason>>()?;
+        Ok((all, members))
     }
 
     /// A set of addresses: of members that contain an address, the smallest decides.

@@ -110,9 +110,11 @@ fn action(context: &TargetContext<'_>, rule: &IptablesRule, name: &str) -> Actio
         "TTL" => edited(options.hops("ttl-set", "TTL")),
         "HL" => edited(options.hops("hl-set", "HL")),
         "TCPMSS" => edited(options.mss(context.path_mtu)),
-        "CT" if options.has("helper") => {
-            Action::Unknown("mmb follows no data connections of protocols".to_owned(), Effect::Stricter)
-        }
+        "CT" if options.has("helper") => Action::Unknown(
+            "helpers are not translated: write `helper ftp` in the stateful rule of the control connections"
+                .to_owned(),
+            Effect::Stricter,
+        ),
         "CT" | "NOTRACK" => Action::Unknown("mmb tracks all connections".to_owned(), Effect::Either),
         name if TRACING.contains(&name) => Action::Remark("nothing is traced, but rules count"),
         name if LOGGING.iter().any(|(log, _)| *log == name) => {

@@ -387,7 +387,15 @@ fn only_remarks(rule: &Rule) -> Option<&'static str> {
             Action::Edit(edit) if edit.logs => {
                 remark = Some("nothing is logged: the rule language cannot tell these packets");
             }
-            _other => return None,
+            Action::Accept
+            | Action::Drop
+            | Action::Reject(_)
+            | Action::Return
+            | Action::Jump(_)
+            | Action::Goto(_)
+            | Action::Translate(_)
+            | Action::Edit(_)
+            | Action::Unknown(..) => return None,
         }
     }
     remark

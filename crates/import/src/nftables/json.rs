@@ -101,11 +101,18 @@ pub(super) enum Statement {
     Quota(IgnoredAny),
     Xt(IgnoredAny),
     Flow(IgnoredAny),
-    Set(IgnoredAny),
+    Set(SetStatement),
     #[serde(rename = "ct count")]
     CtCount(IgnoredAny),
     #[serde(rename = "ct helper")]
     CtHelper(IgnoredAny),
+}
+
+/// A change of a set, and what elements have of their own.
+#[derive(Debug, Deserialize)]
+pub(super) struct SetStatement {
+    #[serde(default)]
+    pub(super) stmt: Vec<Statement>,
 }
 
 /// How senders are told; the usual answer has no type.

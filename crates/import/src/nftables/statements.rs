@@ -71,7 +71,17 @@ impl StatementContext<'_> {
             }
             Statement::Accept(_) => act(Action::Accept),
             Statement::Drop(_) => act(Action::Drop),
-            Statement::Reject(reject) => act(Action::Reject(rejection(reject.as_ref()))),
+            Statement::Reject(reject) => {
+                // In a table of both versions, such a rule is about one.
+                let family = match reject.as_ref().and_then(|reject| reject.kind.as_deref()) {
+                    Some("icmp") => Some(Family::Ip4),
+                    Some("icmpv6") => Some(Family::Ip6),
+                    _ => None,
+                };
+                let only = family.map(|family| Step::Match(vec![PacketCube::all(family)]));
+                let reject = Step::Act(Action::Reject(rejection(reject.as_ref())));
+                Ok(only.into_iter().chain([reject]).collect())
+            }
             Statement::Return(_) => act(Action::Return),
             Statement::Jump(to) => act(Action::Jump(self.chain(&to.target)?)),
             Statement::Goto(to) => act(Action::Goto(self.chain(&to.target)?)),
@@ -94,13 +104,24 @@ impl StatementContext<'_> {
                 act(Action::Remark("mmb selects the flows that the kernel forwards itself"))
             }
             Statement::Notrack(_) => unknown("mmb tracks all connections", Effect::Either),
-            Statement::CtHelper(_) => {
-                unknown("mmb follows no data connections of protocols", Effect::Stricter)
+            Statement::CtHelper(_) => unknown(
+                "helpers are not translated: write `helper ftp` in the stateful rule of the control connections",
+                Effect::Stricter,
+            ),
+            // What elements count decides on packets.
+            Statement::Set(set) if set.stmt.iter().any(|stmt| matches!(stmt, Statement::Limit(_))) => {
+                Err(RATE.to_owned())
+            }
+            Statement::Set(set)
+                if set
+                    .stmt
+                    .iter()
+                    .any(|stmt| !matches!(stmt, Statement::Counter(_) | Statement::Last(_))) =>
+            {
+                Err("an element of a set decides on packets".to_owned())
             }
             Statement::Set(_) => unknown("sets do not change with packets", Effect::None),
-            Statement::Limit(_) => {
-                Err("limit: rates are not translated: say what may pass with `limit` in a rule".to_owned())
-            }
+            Statement::Limit(_) => Err(RATE.to_owned()),
             Statement::Quota(_) => Err("quota: no rule counts packets over time".to_owned()),
             Statement::CtCount(_) => Err("ct count: no rule counts connections".to_owned()),
             Statement::Xt(_) => {
@@ -280,6 +301,9 @@ const ICMPX_CODES: [(&str, Rejection); 4] = [
         Rejection { ip4: "reject icmp admin-prohibited", ip6: "reject icmp6 admin-prohibited" },
     ),
 ];
+
+/// Why a rate is left out.
+const RATE: &str = "limit: rates are not translated: say what may pass with `limit` in a rule";
 
 /// The usual answer. The language has one target for it in both versions.
 const UNREACHABLE: Rejection = Rejection::of_both("reject icmp port-unreachable");

@@ -239,8 +239,8 @@ fn rejects_answer_and_logs_tell() {
             "net-proto ip4 udp-dport 80 reject icmp net-unreachable",
             "net-proto ip6 udp-dport 80 reject icmp6 no-route",
             "net-proto udp-dport 81 reject icmp port-unreachable",
-            "net-proto udp-dport 82 reject icmp6 policy-fail",
-            "net-proto udp-dport 83 drop",
+            "net-proto ip6 udp-dport 82 reject icmp6 policy-fail",
+            "net-proto ip4 udp-dport 83 drop",
             "net-proto udp-dport 84 drop",
         ]
     );
@@ -256,6 +256,14 @@ fn what_cannot_be_translated_is_listed_by_its_handle() {
     let meta = |key: &str| json!({"meta": {"key": key}});
     for (statement, reason) in [
         (json!({"limit": {"rate": 1, "per": "second"}}), "rates are not translated"),
+        (
+            json!({"set": {"op": "add", "elem": 1, "set": "@s", "stmt": [{"limit": {"rate": 1, "per": "second"}}]}}),
+            "rates are not translated",
+        ),
+        (
+            json!({"set": {"op": "add", "elem": 1, "set": "@s", "stmt": [{"ct count": {"val": 1}}]}}),
+            "an element of a set",
+        ),
         (json!({"xt": {"type": "match", "name": "limit"}}), "iptables-save"),
         (json!({"queue": {"num": 1}}), "queue: the rule language has nothing like it"),
         (matched("==", meta("mark"), json!(1)), "packets have no marks"),
