@@ -40,8 +40,8 @@ const page = {
     const button = (label, path, body, kind) => h("button", { type: "button", class: kind, onclick: () => end(path, body) }, label);
     show(box,
       h("span", null, `Version ${change.version} waits for its confirmation: in ${left}, version ${change.before} is in force again.`),
-      !page.readOnly && button("Confirm", "/api/v1/policy/confirm", undefined, "primary"),
-      !page.readOnly && button("Take it back", "/api/v1/history/rollback", { version: change.before }, "danger"));
+      !page.readOnly && button("Confirm", `/api/v1/policy/confirm?version=${change.version}`, undefined, "primary"),
+      !page.readOnly && button("Take it back", "/api/v1/history/rollback", { version: change.before, unconfirmed: change.version }, "danger"));
   },
   status(text, kind) {
     element("status").textContent = text;

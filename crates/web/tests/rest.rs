@@ -177,7 +177,13 @@ fn a_change_waits_for_its_confirmation() {
         assert_eq!(mmb.json(path)["unconfirmed"]["version"], waiting["version"], "{path}");
     }
     assert_eq!(try_it().status, 422, "one change waits at a time");
-    assert_eq!(post("/api/v1/history/rollback", &json!({})), 200);
+    for other in [json!({ "unconfirmed": 1 }), json!({ "unconfirmed": 99, "version": 1 })] {
+        assert_eq!(post("/api/v1/history/rollback", &other), 409, "another change");
+    }
+    assert_eq!(post("/api/v1/policy/confirm?version=1", &Value::Null), 409);
+    let this = json!({ "unconfirmed": waiting["version"] });
+    assert_eq!(post("/api/v1/history/rollback", &this), 200);
+    assert_eq!(post("/api/v1/history/rollback", &this), 409, "it waits no more");
     assert_eq!(mmb.get("/api/v1/rules/9").status, 404);
     assert_eq!(try_it().status, 200);
     let confirmed = mmb.send("POST", "/api/v1/policy/confirm", &Value::Null).json();

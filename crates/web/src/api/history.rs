@@ -5,6 +5,7 @@ use super::policy::PolicyChange;
 use super::{Context, Json};
 use crate::problem::Problem;
 use axum::extract::State;
+use axum::http::StatusCode;
 use mmb_language::{Command, Deletion};
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, DiffVersions, DifferenceLine, ErrorLine, HistoryLine, UnconfirmedLine};
@@ -67,9 +68,20 @@ pub(super) struct Difference {
 pub(super) struct RollbackRequest {
     /// The version; without it, the one before the version in force.
     version: Option<u64>,
+    /// The change that waits for its confirmation and is taken back: if another one waits, or none, nothing is changed (409).
+    unconfirmed: Option<u64>,
     /// The fate of the connections of rules that go.
     #[serde(default)]
     connections: ConnectionFate,
+}
+
+/// Which change is kept.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ConfirmQuery {
+    /// The version that waits; if another one waits, or none, nothing is changed (409). Without it, the one that waits
+    version: Option<u64>,
 }
 
 /// A change that is kept.
@@ -140,6 +152,8 @@ pub(super) async fn rollback(
     Body(request, _budget): Body<RollbackRequest>,
 ) -> Result<Json<PolicyChange>, Problem> {
     context.access.may_change()?;
+    let _turn = context.changes.lock().await;
+    waits(&context, request.unconfirmed).await?;
     let deletion = match request.connections {
         ConnectionFate::Release => Deletion::Plain,
         ConnectionFate::Keep => Deletion::Drain,
@@ -151,12 +165,29 @@ pub(super) async fn rollback(
     Ok(Json(PolicyChange::new(reply)))
 }
 
+/// Refuses if a change is named, and it is not the one that waits for its confirmation.
+async fn waits(context: &Context, expected: Option<u64>) -> Result<(), Problem> {
+    let Some(expected) = expected else { return Ok(()) };
+    let reply = context.daemon.run(&["show version"]).await?;
+    let is_it = |line: &Answer| matches!(line, Answer::Unconfirmed(waiting) if waiting.version == expected);
+    if reply.lines.iter().any(is_it) {
+        return Ok(());
+    }
+    let detail = format!("version {expected} does not wait for its confirmation any more");
+    Err(Problem::new(StatusCode::CONFLICT, detail))
+}
+
 /// Keep the change that waits for its confirmation
 #[utoipa::path(
-    post, path = "/api/v1/policy/confirm", responses((status = 200, body = Confirmation), Problem)
+    post, path = "/api/v1/policy/confirm", params(ConfirmQuery), responses((status = 200, body = Confirmation), Problem)
 )]
-pub(super) async fn confirm(State(context): State<Arc<Context>>) -> Result<Json<Confirmation>, Problem> {
+pub(super) async fn confirm(
+    State(context): State<Arc<Context>>,
+    Params(query): Params<ConfirmQuery>,
+) -> Result<Json<Confirmation>, Problem> {
     context.access.may_change()?;
+    let _turn = context.changes.lock().await;
+    waits(&context, query.version).await?;
     let reply = context.daemon.run(&[&Command::Confirm.to_string()]).await?;
     context.forget().await;
     let (mut version, mut notes) = (None, Vec::new());
