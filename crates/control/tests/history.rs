@@ -130,6 +130,19 @@ fn sets_are_compared_by_their_elements() {
 }
 
 #[test]
+fn a_change_may_take_away_what_has_expired() {
+    let mmb = start("");
+    mmb.run("set s {1.1.1.1, 2.2.2.2 timeout 1s}");
+    std::thread::sleep(std::time::Duration::from_millis(1020));
+    mmb.run("set s {1.1.1.1}");
+    mmb.run("add id 1 ip-saddr @s drop");
+    mmb.run("add id 2 tcp-dport 1 drop");
+    assert_eq!(diff(&mmb, "diff"), ["+ add id 2 tcp-dport 1 drop"]);
+    mmb.run("rollback");
+    assert_eq!(diff(&mmb, "diff"), ["- add id 2 tcp-dport 1 drop"]);
+}
+
+#[test]
 fn refused_changes_kills_and_cleared_counters_are_entries_too() {
     let mmb = start("add id 1 tcp-dport 80 drop");
     let _packets = mmb.packets();

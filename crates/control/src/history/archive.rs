@@ -372,10 +372,8 @@ impl Archive {
                     let next = header.version.unwrap_or(at);
                     let goes_on = next <= version;
                     if goes_on {
-                        if let Some(at_ms) = header.unix_ms() {
-                            policy.expire(at_ms);
-                            policy.now_ms = at_ms;
-                        }
+                        // Elements stay until the end, also those that have expired: the change that follows may take them away.
+                        policy.now_ms = header.unix_ms().unwrap_or(policy.now_ms);
                         at = next;
                         content = header.content.or(content);
                     }
