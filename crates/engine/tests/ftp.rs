@@ -10,7 +10,7 @@ use mmb_policy::RuleId;
 use mmb_rewrite::NotApplied;
 use mmb_testkit::{Ip4, Udp, Upper};
 use proptest::prelude::*;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// A translating gateway that lets nothing in.
 const NAT: &str = "add-stateful id 1 in a ip-saddr 10.0.0.0/8 map ip-saddr 200.0.0.1 shuffle tcp-sport accept\n\
@@ -315,7 +315,10 @@ fn the_table_is_bounded() {
     let mut site = Site::new(PLAIN);
     let mut refused = 0;
     for number in 0..130_u16 {
-        let client = SocketAddr::new(client().ip(), 10_000 + number);
+        // Sixteen of a client.
+        let IpAddr::V4(first) = client().ip() else { panic!("an address of IPv4") };
+        let address = Ipv4Addr::from_bits(first.to_bits() + u32::from(number) / 16);
+        let client = SocketAddr::new(address.into(), 10_000 + number);
         let mut control = site.connect(client, server());
         site.say(&mut control, "USER a\r\n");
         for port in 0..8 {

@@ -110,12 +110,18 @@ impl FtpEnd {
     }
 }
 
-/// Whether a connection whose client begins with these bytes may be one of FTP: false for the requests of other protocols, such as HTTP.
+/// The most bytes of a client's first line, with its end, that tell that a connection is one of FTP.
+pub const MOST_FIRST_LINE: usize = 128;
+
+/// Whether the first line of a client, which is complete in these bytes, is a command of FTP. Requests of other protocols are not: one of HTTP
+/// may have any method, but names its version (RFC 9112, section 3).
 pub fn begins_ftp(bytes: &[u8]) -> bool {
-    let verb = &bytes[..bytes.len().min(4)];
-    let is_verb = |known: &&[u8]| known[..verb.len()].eq_ignore_ascii_case(verb);
-    let ends = bytes.get(4).is_none_or(|next| matches!(next, b' ' | b'\r' | b'\n'));
-    ends && FIRST_VERBS.iter().any(is_verb)
+    let Some(end) = memchr(b'\n', &bytes[..bytes.len().min(MOST_FIRST_LINE)]) else { return false };
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    let (verb, rest) = line.split_at(line.len().min(4));
+    let is_verb = FIRST_VERBS.iter().any(|known| known.eq_ignore_ascii_case(verb));
+    let names_http = rest.windows(5).any(|five| five.eq_ignore_ascii_case(b"HTTP/"));
+    is_verb && rest.first().is_none_or(|next| *next == b' ') && !names_http
 }
 
 /// Whether a line of which these bytes have come may be a command.
@@ -272,14 +278,25 @@ mod tests {
 
     #[test]
     fn other_protocols_do_not_begin_so() {
-        for ftp in [&b""[..], b"U", b"user ", b"AUTH T", b"FEAT\r", b"SYST\r\n"] {
+        for ftp in [&b"USER a\n"[..], b"user a\r\nPORT ", b"AUTH TLS\r\n", b"FEAT\r\n", b"SYST\n"] {
             assert!(begins_ftp(ftp), "{}", ftp.escape_ascii());
         }
-        for other in
-            [&b"GET /"[..], b"POST ", b"PUT /", b"HEAD ", b"OPTIONS", b"\x16\x03\x01", b"USERS", b"PORT "]
-        {
+        for other in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            b"USER /x HTTP/1.1\r\n",
+            b"stat / http/1.0\n",
+            b"OPTIONS *\r\n",
+            b"\x16\x03\x01\n",
+            b"USERS a\n",
+            b"PORT 1\n",
+            b"",
+            b"USER a",
+            b"\n",
+        ] {
             assert!(!begins_ftp(other), "{}", other.escape_ascii());
         }
+        let long = [b"USER ", &[b'a'; MOST_FIRST_LINE][..], b"\n"].concat();
+        assert!(!begins_ftp(&long), "nobody has such a name");
     }
 
     fn ends() -> impl Strategy<Value = FtpEnd> {

@@ -11,7 +11,7 @@ mod host;
 mod http1;
 mod tls_sni;
 
-pub use ftp::{FtpEnd, FtpForm, FtpStep, MOST_FTP_END, begins_ftp};
+pub use ftp::{FtpEnd, FtpForm, FtpStep, MOST_FIRST_LINE, MOST_FTP_END, begins_ftp};
 pub use host::{host_matches, name_key};
 pub use http1::{
     BodyFraming, BodyPlace, DEFAULT_HEAD_LIMIT, FramingKind, HeadBuffer, HeaderLine, Headers, HttpConnection,

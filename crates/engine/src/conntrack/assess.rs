@@ -94,7 +94,11 @@ impl Conntrack {
         if self.is_refused(at, packet, layout) {
             return Err(Verdict::Drop(DropReason::FragmentRefused));
         }
-        let assessment = self.assess_flow(at, packet, layout, self.assesses_early(snapshot));
+        let mut assessment = self.assess_flow(at, packet, layout, self.assesses_early(snapshot));
+        // What rules have announced that are gone is not let in.
+        if assessment.is_expected() && self.expected_rules(snapshot, at).is_empty() {
+            assessment.flow_state = FlowState::New;
+        }
         match assessment.flow_state {
             FlowState::Refused(reason) => return Err(Verdict::Drop(reason)),
             FlowState::Held(place) => return Err(Verdict::Held(place)),

@@ -143,6 +143,23 @@ impl Conntrack {
         if drops { CachedOutcome::Drop(cached) } else { CachedOutcome::Pass { cached, member, edits } }
     }
 
+    /// The outcome of an invalid packet with a cached verdict, where packets are assessed before the limits of rules count them; `None` for others.
+    pub(crate) fn assess_cached(
+        &self,
+        snapshot: &Snapshot,
+        (packet, layout): (&Packet<'_>, &Layout),
+        member: (ConnId, Direction),
+        cached: VerdictId,
+    ) -> Option<CachedOutcome> {
+        if !self.assesses_early(snapshot) || self.check_window(member, packet, layout).is_ok() {
+            return None;
+        }
+        Some(match self.drops_invalid {
+            true => CachedOutcome::Refused(DropReason::ConnInvalid),
+            false => CachedOutcome::Invalid(cached, member),
+        })
+    }
+
     /// The slots of a cached verdict's rules, in the order in which they are applied.
     #[inline]
     pub(crate) fn cached_rules(&self, cached: VerdictId) -> &[RuleSlot] {
@@ -231,9 +248,10 @@ impl Conntrack {
         }
     }
 
-    /// The tuple of the packet that made a connection.
+    /// The ends of a connection, as its first packet has them; of one that a helper expects, as its control connection has them.
     pub(crate) fn first_ends(&self, id: ConnId) -> Tuple {
-        self.table.get(id).tuple(Direction::Forward)
+        let tuple = self.table.get(id).tuple(Direction::Forward);
+        if self.table.is_expected(id) { tuple.reversed() } else { tuple }
     }
 
     /// The trace of a packet of the vector that was decided on last.

@@ -12,13 +12,15 @@
 use arrayvec::ArrayVec;
 use hashbrown::HashTable;
 use mmb_conn::nat::LeaseId;
-use mmb_conn::{RuleSetId, Tuple, TupleHasher};
+use mmb_conn::{DESTINATION, RuleSetId, Tuple, TupleHasher};
 use mmb_random::Seed;
 
 /// How long a connection is expected: a server connects when the next command asks it to.
 pub(super) const LIFETIME_MS: u64 = 60_000;
 /// Expected connections of a worker.
 pub(super) const MOST_EXPECTED: usize = 1024;
+/// Of these, those of one client.
+const MOST_OF_CLIENT: usize = 128;
 /// How often expired ones are looked for, and how many of them are given up at once.
 const SWEEP_MS: u64 = 1000;
 const TOGETHER: usize = 32;
@@ -132,7 +134,11 @@ impl Expectations {
         let hash = self.hasher.hash(&new.arrives);
         let same = |entry: &Entry| entry.expectation.arrives == new.arrives;
         let Some(entry) = self.entries.find_mut(hash, same) else {
-            return if self.has_room() { Ok(()) } else { Err(Occupied::Other) };
+            let client = |of: &Tuple| of.addresses[DESTINATION];
+            let of_client =
+                self.entries.iter().filter(|entry| client(&entry.expectation.leaves) == client(&new.leaves));
+            let admits = self.has_room() && of_client.count() < MOST_OF_CLIENT;
+            return if admits { Ok(()) } else { Err(Occupied::Other) };
         };
         if entry.expectation.leaves != new.leaves || entry.expires_ms <= now_ms {
             return Err(Occupied::Other);
@@ -207,6 +213,12 @@ mod tests {
         Expectation { arrives, leaves: arrives, lease: None, rule_set: None }
     }
 
+    fn of_client(port: u16, client: u16) -> Expectation {
+        let mut expectation = expectation(port);
+        expectation.leaves.addresses[DESTINATION] = client.into();
+        expectation
+    }
+
     fn table() -> Expectations {
         let mut table = Expectations::new(Seed::repeatable(1));
         table.reserve();
@@ -245,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn one_client_leaves_room_for_others() {
+        let mut table = table();
+        for port in 1..=MOST_OF_CLIENT as u16 {
+            assert_eq!(table.admits(&of_client(port, 7), 1), Ok(()));
+            table.insert(of_client(port, 7), 1);
+        }
+        assert_eq!(table.admits(&of_client(5000, 7), 1), Err(Occupied::Other));
+        assert_eq!(table.admits(&of_client(5000, 8), 1), Ok(()));
+    }
+
+    #[test]
     fn the_same_one_lives_on_and_there_are_not_too_many() {
         let mut table = table();
         let first = table.insert(expectation(1024), 0);
@@ -256,8 +279,9 @@ mod tests {
         assert_eq!(table.admits(&other, 1), Err(Occupied::Other));
         let capacity = table.entries.capacity();
         for port in 1025..1024 + MOST_EXPECTED as u16 {
-            assert_eq!(table.admits(&expectation(port), 1), Ok(()));
-            table.insert(expectation(port), 1);
+            let of_client = of_client(port, port / 100);
+            assert_eq!(table.admits(&of_client, 1), Ok(()));
+            table.insert(of_client, 1);
         }
         assert_eq!(table.admits(&expectation(9999), 1), Err(Occupied::Other));
         assert_eq!(table.entries.capacity(), capacity);

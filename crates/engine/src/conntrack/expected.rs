@@ -1,7 +1,7 @@
 //! Connections that helpers expect: the first packet of one makes it, however the rules are that it matches itself.
 //!
 //! It has the rules of its control connection, and so passes where the replies of that one do. To rules that match on `ct` its first packet is
-//! *related*. The connection is no control connection, whatever rules it has: its bytes are not followed.
+//! *related*. It does not count for `conn per-source`: its source is the server of many clients, and a control connection announces few. The connection is no control connection, whatever rules it has: its bytes are not followed.
 
 use super::create::{Resources, arrivals};
 use super::expectations::Expectation;
@@ -45,19 +45,6 @@ impl Conntrack {
     ) -> Result<(ConnId, Direction), DropReason> {
         let arrived = self.tuple(at).ok_or(DropReason::ConnInvalid)?;
         self.state.reserve(snapshot, &[])?;
-        self.reserve_source(&arrived, ends)?;
-        let opened = self.create_taken(snapshot, (arrived, ends), packet, layout);
-        self.commit_source(&arrived, opened.as_ref().ok().map(|(id, _)| *id));
-        opened
-    }
-
-    fn create_taken(
-        &mut self,
-        snapshot: &Snapshot,
-        (arrived, ends): (Tuple, Replaced),
-        packet: &Packet<'_>,
-        layout: &Layout,
-    ) -> Result<(ConnId, Direction), DropReason> {
         let state = &mut self.state;
         let taken = state.streams.tools.helpers.expected.take(&arrived, state.now_ms);
         let Expectation { arrives, leaves, lease, rule_set } = taken.ok_or(DropReason::ConnInvalid)?;

@@ -27,13 +27,12 @@
 use super::expectations::{Expectations, ExpectedRef};
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Slab, id_types};
+use mmb_http::MOST_FIRST_LINE;
 use mmb_random::Seed;
 use std::collections::TryReserveError;
 
 /// Connections that a control connection announces and that have not begun, at most: the next one takes the place of the first.
 const MOST_ANNOUNCED: usize = 8;
-/// Bytes by which a connection of another protocol is known.
-pub(super) const FIRST_BYTES: usize = 5;
 
 id_types! {
     /// A control connection that a helper follows.
@@ -43,8 +42,8 @@ id_types! {
 /// What a helper knows of one control connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HelperState {
-    /// The first bytes of the initiator.
-    pub(super) first: ArrayVec<u8, FIRST_BYTES>,
+    /// The first bytes of the initiator, by which a connection of another protocol is known.
+    pub(super) first: ArrayVec<u8, MOST_FIRST_LINE>,
     /// What it has announced last; some of it has begun or expired.
     announced: ArrayVec<ExpectedRef, MOST_ANNOUNCED>,
 }

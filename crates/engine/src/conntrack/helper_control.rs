@@ -4,7 +4,7 @@ use super::expectations::{Expectation, Expectations, ExpectedRef, Occupied};
 use super::shared::SharedState;
 use crate::compiled::Snapshot;
 use mmb_classify::RuleSlot;
-use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated};
+use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated, ValueSet};
 use mmb_conn::{ConnId, ConnectionTable, DESTINATION, SOURCE, Side, Tuple};
 use mmb_rewrite::NotApplied;
 use std::net::IpAddr;
@@ -98,6 +98,9 @@ impl ControlConnection<'_> {
             // The rules that translated it are gone.
             return None;
         }
+        // At the address that the control connection has, also when its rule has others now: a server may refuse another one (RFC 2577, section 3).
+        let outside = reply.addresses[DESTINATION];
+        mapping.saddr = mapping.saddr.map(|_| ValueSet::new(vec![(outside, outside)]));
         // Servers connect from the port below that of their control connections, if they can (RFC 959, section 5.2).
         let inside = Tuple {
             addresses: [forward.addresses[SOURCE], reply.addresses[SOURCE]],
@@ -114,7 +117,6 @@ impl ControlConnection<'_> {
             if sent.addresses[SOURCE] == reply.addresses[DESTINATION] {
                 return Some((sent.ports[SOURCE], lease));
             }
-            // The server may refuse another address than that of the client (RFC 2577, section 3).
             nat.release(lease);
             None
         });

@@ -1,6 +1,6 @@
 //! The commands of active FTP in the bytes of a control connection.
 //!
-//! A connection whose client does not begin with a command of FTP is left alone: a browser that is told to send a form to port 21 would write
+//! A connection whose client's first line is no command of FTP is left alone: a browser that is told to send a form to port 21 would write
 //! commands for whoever made the form ("NAT slipstreaming"). What comes behind AUTH TLS (RFC 4217) is encrypted, and announces nothing.
 
 use super::helper::HelperId;

@@ -21,8 +21,9 @@ use anyhow::Context;
 use mmb_client::policy_file;
 use mmb_engine::{AckSpace, Engine, Forward, PortSpec, PortTable};
 use mmb_packet::PortId;
+use mmb_policy::{Rule, Target};
 use mmb_random::SeedTree;
-use pump::Pump;
+use pump::{Pump, VECTOR_SPAN_NS};
 use std::process::ExitCode;
 use summary::Summary;
 use wiring::ReplayWiring;
@@ -54,7 +55,10 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
     engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
 
     let streams = files::open(&wiring, &args.rules, policy.rewrites())?;
-    let done = Pump::new(worker, streams).run()?;
+    // What a helper lets in comes soon behind the command that announces it, which must have been seen.
+    let has_helper = |rule: Rule| rule.targets.iter().any(|target| matches!(target, Target::Helper(_)));
+    let span_ns = if policy.rules.iter().any(has_helper) { 0 } else { VECTOR_SPAN_NS };
+    let done = Pump::new(worker, streams, span_ns).run()?;
 
     let summary = Summary::collect(&done, &engine, &policy);
     summary.print(global.json, wiring.writes_standard_output());

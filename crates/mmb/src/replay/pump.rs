@@ -21,7 +21,7 @@ use std::io::{Read, Write};
 /// The headroom in bytes in front of each packet.
 const HEADROOM: usize = 256;
 /// The longest time between packets of one vector.
-const VECTOR_SPAN_NS: u64 = 100_000_000;
+pub(super) const VECTOR_SPAN_NS: u64 = 100_000_000;
 
 type CaptureInput = CaptureReader<Box<dyn Read>>;
 type CaptureOutput = CaptureWriter<Box<dyn Write>>;
@@ -72,6 +72,8 @@ struct ReplayHost {
     slots: Vec<PacketSlot>,
     /// The length of the next vector, which is in the first slots.
     filled: usize,
+    /// The longest time between its packets.
+    span_ns: u64,
     /// The capture metadata of packets that the worker holds, by its numbers.
     held: Vec<Option<CapturedMeta>>,
     now_ns: u64,
@@ -123,7 +125,8 @@ pub(super) struct Done {
 }
 
 impl Pump {
-    pub(super) fn new(worker: Worker, streams: Vec<Stream>) -> Pump {
+    /// `span_ns`: the longest time between packets of one vector.
+    pub(super) fn new(worker: Worker, streams: Vec<Stream>, span_ns: u64) -> Pump {
         let (mut sources, mut outputs) = (Vec::new(), Vec::new());
         for stream in streams {
             sources.push(ReplaySource {
@@ -142,6 +145,7 @@ impl Pump {
             names: sources.iter().map(|source| source.name.clone()).collect(),
             slots: std::iter::repeat_with(PacketSlot::default).take(VECTOR).collect(),
             filled: 0,
+            span_ns,
             held: Vec::new(),
             now_ns: 0,
             received: Count::default(),
@@ -303,8 +307,8 @@ impl ReplayEngine {
     fn exchange(&mut self, slot: PacketSlot) -> anyhow::Result<PacketSlot> {
         // A vector has one time, so packets that are further apart need another vector, for the timeouts of connections.
         let time = |slot: &PacketSlot| slot.captured.meta.map_or(0, |meta| meta.time_ns);
-        let ReplayHost { filled, slots, .. } = &self.host;
-        let apart = *filled > 0 && time(&slot) > time(&slots[0]).saturating_add(VECTOR_SPAN_NS);
+        let ReplayHost { filled, slots, span_ns, .. } = &self.host;
+        let apart = *filled > 0 && time(&slot) > time(&slots[0]).saturating_add(*span_ns);
         if *filled == VECTOR || apart {
             self.work()?;
         }
