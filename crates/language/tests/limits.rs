@@ -100,7 +100,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("add all limit 5/s burst 0", &["25: nothing would pass; expected at least 1"]),
-    ("add all limit 1MB/s burst 1kB", &["27: a full frame would never pass; expected at least 1514B"]),
+    ("add all limit 1MB/s burst 1kB", &["27: a full frame would never pass; expected at least 1522B"]),
     ("add all limit 5/s burst 5 burst 6", &["27: `burst` is given twice"]),
     (
         "add all limit 5/s per tcp-sport",

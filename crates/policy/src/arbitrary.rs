@@ -359,7 +359,7 @@ impl Draw {
             unit,
             period: LimitPeriod::ALL[usize::from(period) % LimitPeriod::ALL.len()],
             burst: self.negated.then(|| amount(self.numbers[1]).max(Limit::least_burst(unit))),
-            per: LimitKey::new(field, Some(key / 4)),
+            per: LimitKey::new(field, Some(key / 4).filter(|prefix| prefix % 8 > 0)),
         }
     }
 

@@ -56,16 +56,17 @@ pub struct LimitKey {
 impl Limit {
     /// The greatest amount and burst.
     pub const MAX: u64 = 1_000_000_000_000;
-    /// The least burst of bytes: a full frame of Ethernet.
-    pub const LEAST_BYTES: u64 = 1514;
+    /// The least burst of bytes: a full frame of Ethernet with two VLAN tags.
+    pub const LEAST_BYTES: u64 = 1522;
 
-    /// The burst of a limit that names none: the units of a tenth of a second, at least 5, and of bytes at least 65,536.
+    /// The burst of a limit that names none: the units of a tenth of a second, at least 5; of bytes those of half a second, at least 65,536, since TCP
+    /// needs a burst of some round-trip times to get the rate.
     pub fn usual_burst(&self) -> u64 {
-        let tenth = self.amount.div_ceil(self.period.seconds() * 10);
+        let in_parts_of_a_second = |parts: u64| self.amount.div_ceil(self.period.seconds() * parts);
         match self.unit {
-            LimitUnit::Packets | LimitUnit::Connections => tenth.max(5),
-            LimitUnit::Bytes => tenth.max(1 << 16),
-            LimitUnit::Bits => tenth.max(8 << 16),
+            LimitUnit::Packets | LimitUnit::Connections => in_parts_of_a_second(10).max(5),
+            LimitUnit::Bytes => in_parts_of_a_second(2).max(1 << 16),
+            LimitUnit::Bits => in_parts_of_a_second(2).max(8 << 16),
         }
     }
 
@@ -168,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_burst_is_a_tenth_of_a_second() {
+    fn the_usual_burst_is_a_part_of_a_second() {
         assert_eq!(limit(3, LimitUnit::Packets, LimitPeriod::Minute).burst(), 5);
         assert_eq!(limit(1000, LimitUnit::Packets, LimitPeriod::Second).burst(), 100);
         assert_eq!(limit(60_001, LimitUnit::Connections, LimitPeriod::Minute).burst(), 101);
         assert_eq!(limit(1000, LimitUnit::Bytes, LimitPeriod::Second).burst(), 65_536);
-        assert_eq!(limit(10_000_000_000, LimitUnit::Bits, LimitPeriod::Second).burst(), 1_000_000_000);
+        assert_eq!(limit(10_000_000_000, LimitUnit::Bits, LimitPeriod::Second).burst(), 5_000_000_000);
         let limit = Limit { burst: Some(7), ..limit(1000, LimitUnit::Packets, LimitPeriod::Second) };
         assert_eq!(limit.burst(), 7);
     }

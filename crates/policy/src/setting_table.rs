@@ -349,7 +349,7 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "limit keys",
         values: Values::Number(1 << 10, 1 << 24),
-        help: "the keys that each rule with `limit … per` keeps apart, of 16 bytes each, up to the next power of two; beyond, those with \
+        help: "the keys that each rule with `limit … per` keeps apart, up to the next power of two, for 64 bytes each; beyond, those with \
                the least use are forgotten and begin anew (limit-keys)",
         get: |settings| settings.limits.keys,
         put: |settings, n| settings.limits.keys = n,

@@ -6,7 +6,7 @@ use crate::conntrack::{Conntrack, Ingress, addresses};
 use crate::rate::Ticks;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
-use mmb_conn::{ConnId, Tuple};
+use mmb_conn::Tuple;
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::{NotApplied, NotAppliedCounts};
 
@@ -15,7 +15,7 @@ pub(super) struct PacketLimiter<'p> {
     packet: &'p Packet<'p>,
     layout: &'p Layout,
     of: LimitedPacket,
-    /// The addresses of the first packet of its connection.
+    /// The ends of its connection.
     first_ends: Option<Tuple>,
     not_applied: &'p mut NotAppliedCounts,
 }
@@ -43,15 +43,14 @@ impl Pipeline {
 }
 
 impl<'p> PacketLimiter<'p> {
-    /// A packet of a connection, or of none; `begins`: it begins one, if it is not dropped.
+    /// A packet of a connection with these ends, or of none; `begins`: it begins one, if it is not dropped.
     pub(super) fn new(
         (packet, layout): (&'p Packet<'p>, &'p Layout),
         conntrack: &Conntrack,
-        (connection, begins): (Option<ConnId>, bool),
+        (first_ends, begins): (Option<Tuple>, bool),
         not_applied: &'p mut NotAppliedCounts,
     ) -> PacketLimiter<'p> {
         let now = Ticks::of_ns(conntrack.now_ns());
-        let first_ends = connection.map(|id| conntrack.first_ends(id));
         let of = LimitedPacket { now, bytes: packet.len() as u64, begins };
         PacketLimiter { packet, layout, of, first_ends, not_applied }
     }

@@ -41,7 +41,7 @@ pub(super) fn resolve_limited(
         for &slot in rules.iter().filter(|&&slot| !action(slot).limits()) {
             resolver.resolve(slot, action(slot), || Some(random.draw()));
         }
-        resolver.decided = resolver.decided.or_else(|| limited(snapshot, rules, limiter));
+        resolver.decided = limited(snapshot, rules, limiter, resolver.decided);
         if resolver.decided.is_some() {
             break;
         }
@@ -49,21 +49,38 @@ pub(super) fn resolve_limited(
     resolver
 }
 
-/// What the limits of rules of one priority decide on a packet.
-fn limited(snapshot: &Snapshot, rules: &[RuleSlot], limiter: &mut PacketLimiter<'_>) -> Option<Decision> {
-    let mut accepted = None;
-    for &slot in rules {
-        let action = snapshot.actions.at(slot.index());
-        let RuleVerdict::Limit(kind) = action.rule_verdict() else { continue };
-        let decision = |drops| Decision { drops, prio: action.prio, first: slot };
-        if !limiter.admits(snapshot, slot) {
-            return Some(decision(true));
-        }
-        if kind.accepts {
-            accepted = accepted.or(Some(decision(false)));
-        }
+/// What rules of one priority decide on a packet, `others` being what those without limits do. An accept wins, that of a limit within which the packet is
+/// like others; then a drop.
+fn limited(
+    snapshot: &Snapshot,
+    rules: &[RuleSlot],
+    limiter: &mut PacketLimiter<'_>,
+    others: Option<Decision>,
+) -> Option<Decision> {
+    if others.is_some_and(|others| !others.drops) {
+        return others;
     }
-    accepted
+    let mut ask = |accepts: bool| {
+        let mut exceeded = None;
+        for &slot in rules {
+            let action = snapshot.actions.at(slot.index());
+            let RuleVerdict::Limit(kind) = action.rule_verdict() else { continue };
+            if kind.accepts != accepts || (exceeded.is_some() && !accepts) {
+                continue;
+            }
+            let decision = |drops| Decision { drops, prio: action.prio, first: slot };
+            match limiter.admits(snapshot, slot) {
+                true if accepts => return Some(decision(false)),
+                true => {}
+                false => exceeded = exceeded.or(Some(decision(true))),
+            }
+        }
+        exceeded
+    };
+    match ask(true) {
+        Some(accepted) if !accepted.drops => Some(accepted),
+        exceeded => others.or(exceeded).or_else(|| ask(false)),
+    }
 }
 
 /// The rule that drops a packet: of its rules with drop or reject, the first by priority and id. To be called only for a packet that its rules drop, none of

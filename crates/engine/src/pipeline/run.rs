@@ -82,7 +82,7 @@ impl Pipeline {
         let translated = self.work.translate_at_once(packets);
         let batch = self.issue_tickets(tickets);
         if let Some(hook) = trace_hook {
-            (0..packets.len()).for_each(|at| hook(self.trace(snapshot, at, tracked)));
+            (0..packets.len()).for_each(|at| hook(self.trace(snapshot, at, tracked, verdicts[at])));
         }
         let issued = cycles.now();
         self.cells.stage(Stage::Rewrite, sound, issued.wrapping_sub(at));

@@ -59,7 +59,7 @@ impl Pipeline {
                 port: packet.port,
                 link: packet.link,
                 verdict: verdicts[at],
-                trace: self.trace(snapshot, at, tracked),
+                trace: self.trace(snapshot, at, tracked, verdicts[at]),
                 received: None,
                 last: None,
             };

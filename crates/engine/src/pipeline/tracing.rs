@@ -4,18 +4,27 @@ use super::state::Pipeline;
 use super::trace::{PacketTrace, TracedConnection};
 use crate::compiled::{Action, RuleVerdict, Snapshot};
 use crate::conntrack::Traced;
+use crate::drop::DropReason;
+use crate::verdict::Verdict;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_policy::RuleId;
 use mmb_policy::rule::DropRate;
 
 impl Pipeline {
-    /// Traces a packet of the vector that was decided on last. `tracked`: connections were looked up.
-    pub(super) fn trace(&mut self, snapshot: &Snapshot, at: usize, tracked: bool) -> PacketTrace {
+    /// Traces a packet of the vector that was decided on last, with this verdict. `tracked`: connections were looked up.
+    pub(super) fn trace(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        tracked: bool,
+        verdict: Verdict,
+    ) -> PacketTrace {
         let mut trace = PacketTrace::default();
         self.matched.clear();
         if tracked {
             let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(at);
+            let made = connection.map(|(id, ..)| id).filter(|_| assessment.is_expected());
             trace.connection = connection.map(|of| TracedConnection::of(of, assessment.is_new()));
             // They are in the vector's order, or few.
             trace.is_streamed = self.work.streamed.iter().any(|(number, _)| usize::from(*number) == at);
@@ -27,6 +36,9 @@ impl Pipeline {
                 }
                 None => self.collect_matched(snapshot, at, &assessment, ct_state),
             }
+            if let Some(id) = made {
+                self.matched.extend_from_slice(self.conntrack.rules(snapshot, id));
+            }
         } else {
             self.matched.extend_from_slice(self.scratch.slots(at));
         }
@@ -35,7 +47,13 @@ impl Pipeline {
         for (id, &slot) in trace.rules.iter_mut().zip(&self.matched) {
             *id = snapshot.actions.at(slot.index()).id();
         }
-        trace.decisive = decisive(self.matched.iter().map(|slot| snapshot.actions.at(slot.index())));
+        let mut rules = self.matched.iter().map(|slot| snapshot.actions.at(slot.index()));
+        trace.decisive = match verdict {
+            Verdict::Drop(DropReason::RuleLimit) => {
+                rules.find(|rule| rule.limits()).map(|rule| RuleId(rule.id()))
+            }
+            _ => decisive(rules),
+        };
         trace
     }
 }

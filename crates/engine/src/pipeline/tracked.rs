@@ -6,8 +6,8 @@ use super::state::Pipeline;
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
 use crate::conntrack::{
-    Assessment, BLOCK, CachedOutcome, Committed, Conntrack, Followed, NatTransform, PacketRules,
-    QuotedOffsets, StreamPacket, StreamRefusal, VerdictId,
+    Assessment, BLOCK, CachedOutcome, Committed, Conntrack, Followed, Ingress, NatTransform, PacketRules,
+    QuotedOffsets, StreamPacket, StreamRefusal, VerdictId, addresses,
 };
 use crate::counters::Count;
 use crate::drop::DropReason;
@@ -389,10 +389,21 @@ impl Pipeline {
         self.matched.extend_from_slice(self.conntrack.cached_rules(cached));
         let per_packet = self.per_packet.slots(at).iter().copied();
         self.matched.extend(per_packet.filter(|&slot| action(slot).wants(state)));
-        let dropped_by = self.resolve_matched(snapshot, at, &Assessment::of_valid(member), packet);
-        let rules = (cached, dropped_by.is_some(), true);
         let layout = &self.work.layouts[at];
-        match self.conntrack.apply_verdict(snapshot, at, (packet, layout), member, rules) {
+        let invalid = match self.has_limits(snapshot) {
+            true => self.conntrack.assess_cached(snapshot, (packet, layout), member, cached),
+            false => None,
+        };
+        let (dropped_by, outcome) = match invalid {
+            Some(outcome) => (None, outcome),
+            None => {
+                let by = self.resolve_matched(snapshot, at, &Assessment::of_valid(member), packet);
+                let layout = &self.work.layouts[at];
+                let rules = (cached, by.is_some(), true);
+                (by, self.conntrack.apply_verdict(snapshot, at, (packet, layout), member, rules))
+            }
+        };
+        match outcome {
             CachedOutcome::None => return false,
             CachedOutcome::Refused(reason) => {
                 verdicts[at] = Verdict::Drop(reason);
@@ -503,10 +514,18 @@ impl Pipeline {
     ) -> Option<RuleSlot> {
         self.sort_matched(snapshot);
         let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
-        if snapshot.limit_rules > 0 && self.matched.iter().any(|&slot| action(slot).limits()) {
+        if self.has_limits(snapshot) {
             let Pipeline { conntrack, work, not_applied, random, .. } = self;
-            let of = (assessment.connection(), assessment.is_new());
-            let mut limiter = PacketLimiter::new((packet, &work.layouts[at]), conntrack, of, not_applied);
+            let layout = &work.layouts[at];
+            let ends = match assessment.connection() {
+                Some(id) => Some(conntrack.first_ends(id)),
+                None if assessment.is_expected() => {
+                    addresses(packet.bytes(), layout, Ingress::ANYWHERE).map(|own| own.reversed())
+                }
+                None => None,
+            };
+            let of = (ends, assessment.is_new());
+            let mut limiter = PacketLimiter::new((packet, layout), conntrack, of, not_applied);
             return resolve_limited(snapshot, &self.matched, random, &mut limiter).dropped_by();
         }
         let mut resolver = VerdictResolver::default();
@@ -514,6 +533,13 @@ impl Pipeline {
             resolver.resolve(slot, action(slot), || Some(self.random.draw()));
         }
         resolver.dropped_by()
+    }
+
+    /// Whether some of the rules that apply to a packet have limits.
+    #[inline]
+    fn has_limits(&self, snapshot: &Snapshot) -> bool {
+        let limits = |slot: &RuleSlot| snapshot.actions.at(slot.index()).limits();
+        snapshot.limit_rules > 0 && self.matched.iter().any(limits)
     }
 
     /// Orders the rules that apply to a packet.

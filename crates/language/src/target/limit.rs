@@ -29,8 +29,8 @@ pub(super) const INFO: TargetInfo = TargetInfo {
                 The unit is nothing for packets, `B` for bytes and `bit` for bits of packets as they are received (with the link header), and `conn` \
                 for new connections, in stateful rules only. `pps` stands for `/s`. What is within the rate is treated as if the target were not there; \
                 what exceeds it is dropped (rule-limit) as by `drop`: with the rule's priority, so that an `accept` of a better or the same priority \
-                exempts packets from the limit, and they do not count. Beside `limit`, `accept` accepts what is within. `burst` is what may come \
-                at once after a pause: without it a tenth of a second's worth, at least 5 packets or connections or 65,536 bytes. With `per`, each address of \
+                exempts packets from the limit, and they do not count. Beside `limit`, `accept` accepts what is within, as `accept` alone does. `burst` is what may come \
+                at once after a pause: without it a tenth of a second's worth, at least 5 packets or connections, or of bytes half a second's worth, at least 65,536. With `per`, each address of \
                 the field has the rate for itself, or each network of so many bits; IPv6 addresses count by their first 64 bits unless a prefix says otherwise. \
                 Packets of the other version of IP are told apart by their address in the same place. The packets of a connection of a stateful rule are \
                 told apart by the addresses of its first packet, in both directions, so that `per ip-saddr` is about the client. Workers share \
