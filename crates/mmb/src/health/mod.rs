@@ -67,6 +67,8 @@ struct Checker<'a> {
     client: Option<Client>,
     /// The daemon does not answer, which was told.
     is_lost: bool,
+    /// There are no servers, which was told.
+    has_none: bool,
     health: HashMap<RuleServer, ServerHealth>,
 }
 
@@ -91,6 +93,7 @@ impl<'a> Checker<'a> {
             json,
             client: None,
             is_lost: false,
+            has_none: false,
             health: HashMap::new(),
         }
     }
@@ -98,7 +101,10 @@ impl<'a> Checker<'a> {
     /// Probes every server once and prints the results.
     fn once(&mut self) -> anyhow::Result<ExitCode> {
         let servers: Vec<RuleServer> = self.servers()?.into_keys().collect();
-        let mut has_failed = false;
+        let mut has_failed = servers.is_empty();
+        if has_failed {
+            output::report_error(&self.none());
+        }
         for ((rule, server), result) in self.probe_all(&servers) {
             has_failed |= result.is_err();
             self.tell(rule, server, &result, result.is_ok());
@@ -115,6 +121,10 @@ impl<'a> Checker<'a> {
         if std::mem::take(&mut self.is_lost) {
             output::report_error("the daemon answers again");
         }
+        if known.is_empty() && !self.has_none {
+            output::report_error(&self.none());
+        }
+        self.has_none = known.is_empty();
         self.health.retain(|server, _| known.contains_key(server));
         for (server, is_healthy) in &known {
             self.health.entry(*server).or_insert(ServerHealth::new(*is_healthy));
@@ -130,6 +140,18 @@ impl<'a> Checker<'a> {
             }
             if let Err(error) = self.report(rule, server, is_healthy, result.err()) {
                 return self.lost(&error);
+            }
+        }
+    }
+
+    /// What is told if there is nothing to check.
+    fn none(&self) -> String {
+        match self.rules {
+            [] => "no rule has servers (`lb`)".to_owned(),
+            [rule] => format!("rule {rule} has no servers (`lb`)"),
+            rules => {
+                let rules: Vec<String> = rules.iter().map(u32::to_string).collect();
+                format!("none of the rules {} has servers (`lb`)", rules.join(", "))
             }
         }
     }
