@@ -3,7 +3,11 @@
 import select
 import time
 
-from scapy.all import ICMP, IP, TCP, UDP, Ether, IPv6, rdpcap, wrpcap
+# Not of scapy.all, which knows more protocols and would finish their checksums in other tests.
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.utils import rdpcap, wrpcap
 
 from lab import daemon, net, process
 

@@ -5,7 +5,8 @@ import subprocess
 import json
 
 import pytest
-from scapy.all import ICMP, IP, TCP, UDP, IPv6
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
 
 from lab import daemon
 

@@ -31,6 +31,8 @@ def pinging(site):
 
 
 def test_rates_of_ports_rules_connections_and_drops_agree(site, mmb):
+    # Those of earlier tests.
+    mmb("conn", "kill", "all")
     mmb("add-stateful id 1 in lan accept")
     mmb("add id 2 prio 50 in lan udp-dport 9 drop")
     with pinging(site):
