@@ -143,7 +143,7 @@ def test_a_program_checks_and_the_daemon_may_come_later(of_mmb, farm, tmp_path):
     results = collections.Counter(line.split(" is ")[1] for line in once.stdout.splitlines())
     assert results == {"healthy": 2, "failed: the program ended with exit status: 1": 1}
     assert states(of_mmb) == ["up"] * 3, "--once tells the daemon nothing"
-    none = of_mmb.client.run(*words[:5], "--rule", "99", "--tcp", check=False)
+    none = of_mmb.client.run(*words[:5], "--rule", "99", "--tcp", "--port", "80", check=False)
     assert (none.returncode, none.stdout) == (1, "") and "rule 99 has no servers" in none.stderr
     # Options go before the program's arguments.
     with of_mmb.client.start([BINARY, "health", "--socket", later, *probe], tmp_path / "later.log") as health:
