@@ -7,6 +7,7 @@ mod answer;
 mod forward;
 mod limits;
 mod log;
+mod matched;
 mod offload;
 mod resolver;
 mod rewrite;
