@@ -55,6 +55,7 @@ mod reliant;
 mod rule_sets;
 mod save;
 mod saved;
+mod saved_bytes;
 mod servers;
 mod shared;
 mod sources;
