@@ -141,7 +141,7 @@ mod tests {
             |_| (0..1 << 12).filter(|n| table.take(&key(*n), &limit, 1, Ticks::of_ns(0)).fits).count();
         let [first, second] = [(); 2].map(passed);
         assert_eq!(first, 1 << 12);
-        assert!(second < 40, "{second} of 4096 were forgotten");
+        assert!(second <= 4, "{second} of 4096 were forgotten");
     }
 
     #[test]
