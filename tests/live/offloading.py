@@ -4,6 +4,8 @@ import contextlib
 
 import pytest
 
+from lab.process import wait_until
+
 from . import topology
 from .conftest import need_backend
 
@@ -61,3 +63,14 @@ def offload(daemon):
 
 def hits(daemon):
     return offload(daemon)["hits"]["packets"]
+
+
+def pass_until_offloaded(daemon, exchange, packets=1):
+    """Repeats an exchange until the kernel has forwarded so many packets. The first ones pass by mmb: for a tenth of a second, if each follows at once."""
+    before = hits(daemon)
+
+    def is_offloaded():
+        exchange()
+        return hits(daemon) - before >= packets
+
+    wait_until(is_offloaded, f"the kernel forwards packets: {offload(daemon)}")

@@ -10,7 +10,7 @@ from lab.net import veth
 from lab.process import wait_until
 
 from . import bpf, topology
-from .offloading import PLACES, Offloading, hits, offload, running
+from .offloading import PLACES, Offloading, hits, offload, pass_until_offloaded, running
 from .programs import without_programs
 from .sockets import closing, udp
 from .topology import CLIENT4, SERVER4
@@ -33,11 +33,13 @@ def test_a_killed_mmb_forwards_nothing_and_starts_again(namespaces, tmp_path, ho
                 if hook == "tcx" and hooks == ["clsact"] * 2:
                     pytest.skip("the kernel has no tcx hooks")
                 assert hooks == [hook] * 2
-                # The first ones pass by mmb, for a tenth of a second at most.
-                for _ in range(6000):
-                    near.sendto(b"x", (SERVER4, 9001))
-                    far.recv(10)
-                assert hits(daemon) > 200, offload(daemon)
+
+                def passes():
+                    for _ in range(100):
+                        near.sendto(b"x", (SERVER4, 9001))
+                        far.recv(10)
+
+                pass_until_offloaded(daemon, passes, 200)
                 daemon.kill()
                 daemon.close()
                 near.sendto(b"lost", (SERVER4, 9001))
@@ -62,19 +64,13 @@ def test_an_interface_that_is_made_again_is_offloaded_again(namespaces, tmp_path
     with Offloading(tmp_path, place) as site:
         daemon = site.mmb().start()
 
-        def passes(count=20):
+        def passes():
             with closing(udp(site.client, CLIENT4, 7001), udp(site.server, SERVER4, 9001)) as (near, far):
-                for _ in range(count):
+                for _ in range(20):
                     near.sendto(b"x", (SERVER4, 9001))
                     assert far.recv(10) == b"x"
 
-        def is_offloaded():
-            passes()
-            return hits(daemon) > 0
-
-        # The first ones pass by mmb, which offloads connections now and then.
-        wait_until(is_offloaded, "the connection is offloaded")
-        before = hits(daemon)
+        pass_until_offloaded(daemon, passes)
         site.middle.ip("link", "del", "vr")
         wait_until(lambda: daemon.port("wan")["link"] == "gone", "it is seen")
         veth(site.middle, "vr", site.server, "eth0")
@@ -83,8 +79,7 @@ def test_an_interface_that_is_made_again_is_offloaded_again(namespaces, tmp_path
         wait_until(lambda: daemon.port("wan")["link"] == "up", "it is back")
         # Its MAC address is another one.
         site.client.ip("neigh", "flush", "dev", "eth0")
-        passes(200)
-        assert hits(daemon) > before + 10, offload(daemon)
+        pass_until_offloaded(daemon, passes, 10)
 
 
 def test_without_the_programs_workers_see_every_packet(namespaces, tmp_path):
@@ -128,7 +123,7 @@ def test_a_device_that_stops_taking_frames_gets_them_from_the_workers(namespaces
                     time.sleep(0.0005)
                 return hits(daemon) - before
 
-            assert pass_some() > 50
+            wait_until(lambda: pass_some() > 50, "flows are forwarded")
             site.server.run("ethtool", "-K", "eth0", "gro", "off")
             time.sleep(0.5)
             assert pass_some() == 0
