@@ -38,6 +38,12 @@ def with_ports(chance, proto):
     return f"-p {proto} -m {proto} {chance.choice(found)}"
 
 
+# Rates that no test exceeds.
+RATES = ("-m limit --limit 9999/sec --limit-burst 9999", "-m limit --limit 9998/sec --limit-burst 9999",
+         "-m hashlimit --hashlimit-upto 9999/sec --hashlimit-burst 9999 --hashlimit-name low",
+         "-m hashlimit --hashlimit-above 9999/sec --hashlimit-burst 9999 --hashlimit-mode srcip --hashlimit-name high")
+
+
 def matches(chance, family, unknown):
     """The matches of a random rule."""
     low, high = sorted(chance.sample(family.addresses[:4], 2), key=lambda address: family.addresses.index(address))
@@ -63,7 +69,7 @@ def matches(chance, family, unknown):
         "", maybe(chance, f"-p {chance.choice(['tcp', 'udp', '89'])}"), with_ports(chance, "tcp"),
         with_ports(chance, "udp"), f"{icmp} {maybe(chance, f'{kind} {chance.choice(family.types)}')}"]))
     if chance.random() < unknown:
-        words.append(chance.choice(["-m limit --limit 5/sec", "-m mark --mark 0x1"]))
+        words.append(chance.choice(["-m time --timestart 10:00:00", "-m mark --mark 0x1", *RATES]))
     return " ".join(word for word in words if word)
 
 

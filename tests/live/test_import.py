@@ -297,3 +297,60 @@ def test_rejects_are_answered_alike(tmp_path):
     wrong = [f"{what}: the kernel {one}, mmb {two}" for (*_, what), one, two in zip(steps, expected, got) if one != two]
     assert not wrong, "\n".join([*wrong, policy["policy"]])
     assert sum(answer is not None for answer in expected) > 15
+
+
+RATES_OF_IPTABLES = """*filter
+:FORWARD DROP [0:0]
+:flood - [0:0]
+-A FORWARD -p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN -j flood
+-A FORWARD -p udp -m hashlimit --hashlimit-above 2/hour --hashlimit-burst 2 --hashlimit-mode srcip --hashlimit-srcmask 24 --hashlimit-name u -j DROP
+-A FORWARD -p icmp -m limit --limit 1/hour --limit-burst 2 -j ACCEPT
+-A FORWARD -p tcp -j ACCEPT
+-A FORWARD -p udp -j ACCEPT
+-A flood -s 198.51.100.8 -j RETURN
+-A flood -m limit --limit 3/hour --limit-burst 3 -j RETURN
+-A flood -j DROP
+COMMIT
+"""
+
+RATES_OF_NFTABLES = """
+table inet r {
+  set seen { type ipv4_addr; flags dynamic; size 100; }
+  limit pings { rate over 1/hour burst 2 packets; }
+  chain forward {
+    type filter hook forward priority filter; policy accept;
+    ip saddr 198.51.100.8 accept
+    tcp flags syn limit rate over 3/hour burst 3 packets drop
+    meta l4proto udp add @seen { ip saddr & 255.255.255.0 limit rate over 2/hour burst 2 packets } drop
+    icmp type echo-request limit name "pings" drop
+    udp dport 9999 limit rate 4 kbytes/hour accept
+    udp dport 9999 drop
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("form", ["iptables", "nftables"])
+def test_rates(tmp_path, form):
+    """What exceeds the rates of a rule set is dropped: so many packets of each kind pass, of all sources or of each network."""
+    count = lambda number, *packets: [in_(packet, f"{number}.{serial} {packet.summary()}") for serial, packet in enumerate(packets)]
+    syn = lambda source, serial: tcp(source, "10.0.0.2", 5000 + serial, 80, "S")
+    steps = [
+        *count(1, *(syn(f"198.51.100.{7 + 2 * (serial % 2)}", serial) for serial in range(6))),
+        *count(2, *(syn("198.51.100.8", serial) for serial in range(6))),
+        *count(3, *(udp(source, "10.0.0.2", 5000, 60000 + serial) for serial in range(4) for source in (ABROAD, "198.51.100.9", "192.0.2.1"))),
+        *count(4, *(IP(src=ABROAD, dst="10.0.0.2") / ICMP(type=8, id=serial) / b"ping" for serial in range(4))),
+        # Of other networks, which have not used up their own rates; 1,300 bytes each.
+        *count(5, *(udp(f"192.168.{serial}.1", "10.0.0.2", 5000, 9999) / bytes(1263) for serial in range(5))),
+    ]
+    with gateway() as gate:
+        if form == "iptables":
+            gate.near.run("iptables-restore", input=RATES_OF_IPTABLES)
+            policy = imported(form, gate.near.run("iptables-save").stdout, *GATEWAY)
+        else:
+            gate.near.run("nft", "-f", "-", input=RATES_OF_NFTABLES)
+            policy = imported(form, gate.near.run("nft", "-j", "list", "ruleset").stdout, *GATEWAY)
+        assert not policy["left_out"], policy
+        passed = compare(tmp_path, gate, policy["policy"], steps)
+    kinds = [sum(bool(way) for what, way in passed.items() if what.startswith(f"{kind}.")) for kind in range(1, 6)]
+    assert kinds == [3, 6, 4, 2, 5 if form == "iptables" else 3], policy["policy"]

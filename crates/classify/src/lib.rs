@@ -37,6 +37,7 @@ mod list;
 mod matches;
 mod merge;
 mod names;
+mod option_key;
 mod pairs;
 mod probe;
 mod ranged;

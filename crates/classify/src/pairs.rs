@@ -4,7 +4,7 @@
 
 use crate::VECTOR;
 use crate::ids::ListId;
-use crate::list::{OptionKey, OptionKinds};
+use crate::option_key::{OptionKey, OptionKinds};
 use mmb_packet::columns::Column;
 use mmb_packet::options::{END, MAX_AREA, NOP, OptionArea};
 

@@ -6,6 +6,8 @@
 //! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect snapshots that it handed out: classifier, actions and
 //! edits share pages with snapshots and copy those that they change.
 
+mod memory;
+
 use super::action::{Action, CompiledRules, EditId, RuleVerdict, marked};
 use super::blocker::blocker;
 use super::limit_rule::{LimitRules, limit_of};
@@ -14,14 +16,14 @@ use super::selector::{PacketSelector, UnknownFilterPort};
 use super::servers::ServerTable;
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
-use super::stateful::{StatefulRule, accepts, hash_table_bytes, is_mapping, is_per_packet};
+use super::stateful::{StatefulRule, accepts, is_mapping, is_per_packet};
 use super::stateful_change::{RuleFate, StatefulChange, Successor};
 use super::streams::{MOST_CONSTRAINTS, StreamPatterns};
 use crate::counters::{Count, RuleCount};
 use crate::drop::DropReason;
 use crate::port::PortTable;
 use mmb_base::{Id, IdPool, lock};
-use mmb_classify::{ClassifierIndex, RuleNames, RuleSlot, TableStats, Tuning, UnknownPort, extra_bytes};
+use mmb_classify::{ClassifierIndex, RuleNames, RuleSlot, TableStats, Tuning, UnknownPort};
 use mmb_conn::nat::RuleVersion;
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
@@ -191,33 +193,6 @@ impl PolicyCompiler {
 
     fn indexes(&mut self) -> impl Iterator<Item = &mut ClassifierIndex> {
         std::iter::once(&mut self.index).chain(&mut self.per_packet).chain(&mut self.blockers)
-    }
-
-    /// See [`Engine::extra_bytes`](crate::Engine::extra_bytes).
-    pub(crate) fn extra_bytes(&self, before: &Policy, after: &Policy) -> u64 {
-        let indexes = 1 + u64::from(self.per_packet.is_some()) + u64::from(self.blockers.is_some());
-        let added = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| match change {
-            RuleChange::Added(rule) => Some(rule),
-            RuleChange::Removed(_) => None,
-        });
-        let bytes = |rule: Rule| indexes * extra_bytes(&rule, &self.names) + hash_table_bytes(&rule);
-        // Both versions of a set are there until no worker, and no entry of the history, has the one before.
-        let sets = after.set_bytes_beyond(before);
-        added.map(bytes).sum::<u64>() + sets + self.limit_bytes(before, after)
-    }
-
-    /// What the tables of keys of limits take that a policy changes.
-    fn limit_bytes(&self, before: &Policy, after: &Policy) -> u64 {
-        let settings = after.settings.limits;
-        let limit = |rule: Rule| Some((id(&rule), *limit_of(&rule)?));
-        if settings != self.limits.settings() {
-            return self.limits.extra_bytes(after.rules.iter().filter_map(limit), settings);
-        }
-        let added = RuleStore::diff(&before.rules, &after.rules).filter_map(|change| match change {
-            RuleChange::Added(rule) => limit(rule),
-            RuleChange::Removed(_) => None,
-        });
-        self.limits.extra_bytes(added, settings)
     }
 
     /// The policy in force.

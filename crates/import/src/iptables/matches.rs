@@ -6,6 +6,7 @@
 
 use super::ipset::IpSets;
 use super::names;
+use super::rates;
 use super::save::{IptablesRule, Opt};
 use crate::cube::{DESTINATION_TRANSLATED, Dim, Family, PacketCube, PortNameSet, SOURCE_TRANSLATED, states};
 use crate::draft::is_plain;
@@ -43,8 +44,6 @@ const KNOWN: [&str; 17] = [
 const NOT_TRANSLATED: &[(&str, &str)] = &[
     ("mac", "no field holds link-layer addresses"),
     ("pkttype", "no field holds link-layer addresses"),
-    ("limit", "rates are not translated: say what may pass with `limit` in a rule"),
-    ("hashlimit", "rates are not translated: say what may pass with `limit` in a rule"),
     ("recent", "no rule remembers addresses"),
     ("owner", "packets on a wire have no owner"),
     ("mark", "packets have no marks"),
@@ -108,6 +107,9 @@ impl Matching<'_> {
         if let Some(module) = &self.option.module
             && !self.is_of_every_rule()
         {
+            if rates::MODULES.contains(&module.as_str()) {
+                return Ok(None);
+            }
             if let Some((_, reason)) = NOT_TRANSLATED.iter().find(|(name, _)| name == module) {
                 return Err(format!("-m {module}: {reason}"));
             }

@@ -7,6 +7,7 @@
 mod ipset;
 mod matches;
 pub(crate) mod names;
+mod rates;
 mod save;
 mod targets;
 
@@ -160,6 +161,10 @@ fn rule(matching: MatchContext<'_>, targets: &TargetContext<'_>, source: &Iptabl
         Ok(cubes) => vec![Step::Match(cubes)],
         Err(reasons) => reasons.into_iter().map(Step::Unknown).collect(),
     };
+    match rates::rate(matching.family, source) {
+        Ok(rate) => steps.extend(rate.map(Step::Rate)),
+        Err(reason) => steps.push(Step::Unknown(reason)),
+    }
     steps.extend(targets::step(targets, source));
     Rule {
         place: Place::line(source.line),

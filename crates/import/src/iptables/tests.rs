@@ -118,10 +118,16 @@ fn untranslatable_matches_have_a_reason_and_an_effect() {
         ("-s 10.0.0.0/255.0.255.0 -j DROP", "is no prefix", Effect::Looser),
         ("-s example.org -j DROP", "`example.org` is no address", Effect::Looser),
         ("-p tcp -m tcp --tcp-option 8 -j ACCEPT", "behind the end of the list", Effect::Stricter),
-        ("-m limit --limit 5/s -j MARK", "-m limit: rates are not translated", Effect::None),
-        ("-m limit --limit 5/s -j only-drops", "-m limit: rates are not translated", Effect::Looser),
-        ("-m limit --limit 5/s -g only-drops", "-m limit: rates are not translated", Effect::Either),
-        ("-m limit --limit 5/s -j RETURN", "-m limit: rates are not translated", Effect::Looser),
+        ("-m limit --limit 5/s -j MARK", "what exceeds it is dropped", Effect::None),
+        ("-m limit --limit 5/s -j only-drops", "what exceeds it is dropped", Effect::Looser),
+        ("-m limit --limit 5/s -g only-drops", "what exceeds it is dropped", Effect::Either),
+        ("-m limit --limit 5/s -j RETURN", "what exceeds it is dropped", Effect::Looser),
+        ("-m limit --limit 0/s -j RETURN", "--limit: `0/s` is not known", Effect::Looser),
+        ("-m limit --limit 5/s -m hashlimit --hashlimit-above 5/s -j DROP", "one rate", Effect::Looser),
+        ("-m hashlimit --hashlimit-above 5/s -j ACCEPT", "what exceeds it is dropped", Effect::Stricter),
+        ("-m hashlimit --hashlimit-above 5/s --hashlimit-mode srcip,dstip -j DROP", "of one", Effect::Looser),
+        ("-m hashlimit --hashlimit-above 5/s --hashlimit-rate-match -j DROP", "nothing like", Effect::Looser),
+        ("-m hashlimit --hashlimit-mode srcip -j DROP", "its rate is missing", Effect::Looser),
         ("-j MARK --set-mark 1", "a filter has no target MARK", Effect::None),
         ("-j NFQUEUE --queue-num 1", "the target NFQUEUE is not known", Effect::Either),
     ] {
@@ -182,7 +188,7 @@ fn comments_are_names_where_they_can_be() {
 
 #[test]
 fn rules_that_only_log_are_no_omissions() {
-    let draft = import("", "-A FORWARD -m limit --limit 5/s -j LOG --log-prefix \"x \"\n");
+    let draft = import("", "-A FORWARD -m mark --mark 5 -j LOG --log-prefix \"x \"\n");
     assert_eq!(draft.left_out, []);
     assert_eq!(draft.notes, ["line 3: nothing is logged: the rule language cannot tell these packets"]);
 }
@@ -203,6 +209,120 @@ fn logs_tell_of_the_packets_that_get_to_them() {
             "ip-saddr 1.0.0.0/8 drop"
         ]
     );
+}
+
+#[test]
+fn a_rate_beyond_which_a_rule_drops_is_a_limit() {
+    let is = |rate: &str, expected: &str| {
+        let draft =
+            import("", &format!("-A FORWARD -p udp -m hashlimit {rate} --hashlimit-name n -j DROP\n"));
+        assert_eq!(draft.left_out, [], "{rate}");
+        assert_eq!(rules(&draft), [format!("net-proto ip4 ip-proto udp limit {expected}")], "{rate}");
+    };
+    is("--hashlimit-above 200/sec --hashlimit-burst 7 --hashlimit-mode srcip", "200/s burst 7 per ip-saddr");
+    is(
+        "! --hashlimit-upto 3/min --hashlimit-mode dstip --hashlimit-dstmask 24",
+        "3/m burst 5 per ip-daddr/24",
+    );
+    is("--hashlimit-above 1/day --hashlimit-htable-max 100", "1/d burst 5");
+    is("--hashlimit-above 512kb/s --hashlimit-mode srcip --hashlimit-srcmask 0", "524288B/s burst 524288B");
+    is("--hashlimit-above 512kb/s --hashlimit-burst 1mb", "524288B/s burst 1048576B");
+    let six = import(
+        "",
+        "-A FORWARD -s 2001:db8::/32 -m hashlimit --hashlimit-above 9/h --hashlimit-mode srcip -j DROP\n",
+    );
+    assert_eq!(rules(&six), ["ip6-saddr 2001:db8::/32 limit 9/h burst 5 per ip6-saddr/128"]);
+}
+
+/// The usual idioms: what is within the rate goes on, and the rest of the chain drops what exceeds it.
+#[test]
+fn a_rate_within_which_a_rule_accepts_is_a_limit_if_the_rest_is_dropped() {
+    let flood = import(
+        ":syn-flood - [0:0]\n",
+        "-A FORWARD -p tcp --syn -j syn-flood\n-A FORWARD -i lan -j ACCEPT\n\
+         -A syn-flood -m limit --limit 25/s --limit-burst 50 -j RETURN\n-A syn-flood -m limit --limit 1/m -j LOG\n\
+         -A syn-flood -j REJECT\n",
+    );
+    assert_eq!(flood.left_out, []);
+    assert_eq!(
+        rules(&flood),
+        [
+            "net-proto ip4 ! tcp-fin tcp-syn ! tcp-rst ! tcp-ack limit 25/s burst 50",
+            "net-proto ip4 in lan accept"
+        ]
+    );
+    assert_eq!(
+        flood.notes,
+        [
+            "line 8: what exceeds the rate is dropped, and not answered",
+            "line 7: what exceeds the rate is dropped, and not logged"
+        ]
+    );
+    let ping = import(
+        "",
+        "-A FORWARD -p icmp -m limit --limit 5/s -j ACCEPT\n-A FORWARD -p udp -j ACCEPT\n-A FORWARD -j DROP\n",
+    );
+    assert_eq!(
+        rules(&ping),
+        [
+            "net-proto ip4 ip-proto icmp limit 5/s burst 5",
+            "net-proto ip4 ip-proto icmp accept",
+            "net-proto ip4 ip-proto udp accept",
+            "net-proto ip4 drop"
+        ]
+    );
+    // Some of what exceeds the rate passes.
+    let passing = import(
+        "",
+        "-A FORWARD -p icmp -m limit --limit 5/s -j ACCEPT\n-A FORWARD -s 1.0.0.0/8 -j ACCEPT\n-A FORWARD -j DROP\n",
+    );
+    assert_eq!(passing.left_out[0].effect, Effect::Stricter);
+    assert!(rules(&passing).iter().all(|rule| !rule.contains("limit")), "{}", passing.text());
+}
+
+#[test]
+fn the_policy_of_a_chain_drops_what_exceeds_a_rate() {
+    let text = |policy: &str| {
+        format!(
+            "*filter\n:FORWARD {policy} [0:0]\n-A FORWARD -p icmp -m limit --limit 5/s -j ACCEPT\nCOMMIT\n"
+        )
+    };
+    for (policy, limits) in [("DROP", 1), ("ACCEPT", 0)] {
+        let mut draft = PolicyDraft::default();
+        translate(&text(policy), "FORWARD", &IptablesOptions::default(), &mut draft).expect("a dump");
+        let rules = draft.text().lines().filter(|line| line.starts_with("add "));
+        assert_eq!(rules.filter(|rule| rule.contains(" limit 5/s ")).count(), limits, "{policy}");
+        assert_eq!(draft.left_out.len(), 1 - limits, "{policy}");
+    }
+}
+
+/// Looking for what drops the packets beyond a rate ends, and then leaves rules out.
+#[test]
+fn a_chain_of_many_rates_is_translated_as_far_as_it_goes() {
+    for (rules, left_out) in [(500, false), (2100, true)] {
+        let mut text = "*filter\n:FORWARD DROP\n".to_owned();
+        for n in 0..rules {
+            text += &format!("-A FORWARD -s 10.{}.{}.1 -m limit --limit 5/s -j ACCEPT\n", n / 200, n % 200);
+        }
+        let mut draft = PolicyDraft::default();
+        translate(&text, "FORWARD", &IptablesOptions::default(), &mut draft).expect("a policy");
+        assert_eq!(!draft.left_out.is_empty(), left_out);
+        assert!(draft.text().contains("add prio 1 ip-saddr 10.0.0.1 limit 5/s burst 5"));
+    }
+}
+
+/// Each rule of the policy has the rate for itself.
+#[test]
+fn a_rate_that_becomes_that_of_several_rules_is_listed() {
+    let draft = import(
+        "",
+        "-A FORWARD -p udp -m multiport --ports 53 -m hashlimit --hashlimit-above 5/s --hashlimit-name a -j DROP\n\
+         -A FORWARD -p tcp -m hashlimit --hashlimit-above 5/s --hashlimit-name b -j DROP\n\
+         -A FORWARD -p icmp -m hashlimit --hashlimit-above 5/s --hashlimit-name b -j DROP\n",
+    );
+    let listed: Vec<_> = draft.left_out.iter().map(|left_out| (&left_out.place, left_out.effect)).collect();
+    assert_eq!(listed, [(&Place::line(3), Effect::Looser), (&Place::line(4), Effect::Looser)]);
+    assert_eq!(draft.text().matches(" limit 5/s burst 5").count(), 4, "{}", draft.text());
 }
 
 #[test]

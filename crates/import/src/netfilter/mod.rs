@@ -15,6 +15,7 @@ mod walk;
 pub(crate) use policy::translate;
 pub(crate) use ruleset::bits_in;
 pub(crate) use ruleset::{
-    Action, Chain, ChainId, Edit, EditRule, Hook, HookKind, Pool, Reason, Rule, Ruleset, Step, Translation,
+    Action, Chain, ChainId, Edit, EditRule, Hook, HookKind, Pool, Rate, Reason, Rule, Ruleset, Step,
+    Translation,
 };
 pub use ruleset::{HostAddresses, RulesetError};

@@ -45,9 +45,9 @@ pub(super) fn disjoint<'a>(lists: &[&HookList<'a>]) -> Result<Vec<NatEntry<'a>>,
                 Outcome::Translate(translation) => Some(translation),
                 Outcome::Verdict(ImportVerdict::Accept) => None,
                 // Such chains neither drop nor change.
-                Outcome::Verdict(ImportVerdict::Drop | ImportVerdict::Reject(_)) | Outcome::Edit(_) => {
-                    continue;
-                }
+                Outcome::Verdict(ImportVerdict::Drop | ImportVerdict::Reject(_))
+                | Outcome::Edit(_)
+                | Outcome::Limit(_) => continue,
             };
             let mut cubes = Vec::new();
             for cube in &entry.cubes {

@@ -4,6 +4,7 @@ use crate::cube::{Dim, Family, PacketCube};
 use crate::draft::{Effect, ImportVerdict, Place, Rejection};
 use crate::named_set::ImportedSets;
 use mmb_policy::Intervals;
+use mmb_policy::limit::Limit;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -21,6 +22,9 @@ pub(super) const MAX_STEPS: u64 = 1 << 20;
 
 /// The most steps that put the lists of the hooks together: pairs of a cube and a class of packets.
 pub(super) const MAX_PAIRS: u64 = 1 << 22;
+
+/// The most pairs of cubes that are compared in looking for what drops the packets beyond a rate.
+pub(super) const MAX_AHEAD: u64 = 1 << 21;
 
 /// Why something cannot be translated.
 pub(crate) type Reason = String;
@@ -125,12 +129,25 @@ pub(crate) struct Rule {
 pub(crate) enum Step {
     /// Only these packets go on to the next step.
     Match(Vec<PacketCube>),
+    /// Only packets within a rate, or only those beyond it, go on to the next step.
+    Rate(Rate),
     /// A step that cannot be translated, so that the rule cannot.
     Unknown(Reason),
     /// Something is done with the packet.
     Act(Action),
     /// An action by the value of fields: the rule ends with it.
     Branch(Vec<(Vec<PacketCube>, Action)>),
+}
+
+/// A rate that a rule matches by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    /// The rate.
+    pub(crate) limit: Limit,
+    /// The packets beyond the rate match, not those within.
+    pub(crate) is_beyond: bool,
+    /// What counts for the rate, if rules may share it.
+    pub(crate) table: Option<String>,
 }
 
 /// What a rule does with a packet.

@@ -28,6 +28,7 @@ pub(super) enum KnownObject {
     Rule(RuleObject),
     Set(SetObject),
     Map(SetObject),
+    Limit(LimitObject),
 }
 
 /// A chain; a base chain has a type, a hook, a priority and a policy.
@@ -75,6 +76,16 @@ pub(super) struct SetObject {
     pub(super) elem: Vec<Expr>,
 }
 
+/// A rate that rules name.
+#[derive(Debug, Deserialize)]
+pub(super) struct LimitObject {
+    pub(super) family: String,
+    pub(super) table: String,
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) limit: LimitStatement,
+}
+
 /// A statement of a rule.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -97,7 +108,8 @@ pub(super) enum Statement {
     Last(IgnoredAny),
     Log(Option<LogStatement>),
     Notrack(IgnoredAny),
-    Limit(IgnoredAny),
+    Limit(LimitRef),
+    Meter(MeterStatement),
     Quota(IgnoredAny),
     Xt(IgnoredAny),
     Flow(IgnoredAny),
@@ -111,8 +123,39 @@ pub(super) enum Statement {
 /// A change of a set, and what elements have of their own.
 #[derive(Debug, Deserialize)]
 pub(super) struct SetStatement {
+    pub(super) set: String,
+    pub(super) elem: Expr,
     #[serde(default)]
     pub(super) stmt: Vec<Statement>,
+}
+
+/// A set of its own, whose elements have a statement.
+#[derive(Debug, Deserialize)]
+pub(super) struct MeterStatement {
+    pub(super) name: String,
+    pub(super) key: Expr,
+    pub(super) stmt: Box<Statement>,
+}
+
+/// A rate, or the name of one.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum LimitRef {
+    Named(String),
+    Own(LimitStatement),
+}
+
+/// A rate.
+#[derive(Debug, Deserialize)]
+pub(super) struct LimitStatement {
+    pub(super) rate: u64,
+    pub(super) per: String,
+    pub(super) burst: Option<u64>,
+    /// Packets beyond the rate match, not those within.
+    #[serde(default)]
+    pub(super) inv: bool,
+    pub(super) rate_unit: Option<String>,
+    pub(super) burst_unit: Option<String>,
 }
 
 /// How senders are told; the usual answer has no type.

@@ -6,6 +6,7 @@
 mod json;
 mod matches;
 mod names;
+mod rates;
 mod statements;
 mod values;
 
@@ -13,7 +14,7 @@ use super::cube::Family;
 use super::draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, count};
 use super::named_set::ImportedSets;
 use super::netfilter::{self, Chain, ChainId, Hook, HookKind, HostAddresses, Rule, Ruleset, RulesetError};
-use json::{ChainObject, KnownObject, Listing, Object, RuleObject, SetObject};
+use json::{ChainObject, KnownObject, LimitStatement, Listing, Object, RuleObject, SetObject};
 use matches::{MatchContext, NamedSet};
 use statements::StatementContext;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -91,6 +92,17 @@ pub fn translate(
             KnownObject::Set(set) | KnownObject::Map(set) => {
                 tables.entry((&set.family, &set.table)).or_default().add_set(set);
             }
+            KnownObject::Limit(limit) => {
+                let table = tables.entry((&limit.family, &limit.table)).or_default();
+                table.limits.insert(&limit.name, &limit.limit);
+            }
+        }
+    }
+    for table in tables.values_mut() {
+        for name in table.rules.iter().flat_map(|rule| changed_sets(rule)) {
+            if let Some(set) = table.sets.get_mut(name) {
+                set.is_dynamic = true;
+            }
         }
     }
     let rules = rules(&tables, options)?;
@@ -98,7 +110,7 @@ pub fn translate(
     for object in &listing.nftables {
         if let Object::Known(object) = object
             && let KnownObject::Set(set) = &**object
-            && !is_dynamic(set)
+            && tables[&(set.family.as_str(), set.table.as_str())].is_constant(&set.name)
             && let Some((of, members)) = values::members(set)
         {
             let values = members.iter().flat_map(|(values, _)| values.as_slice().iter().copied()).collect();
@@ -115,17 +127,24 @@ struct TableObjects<'a> {
     chains: HashMap<&'a str, ChainId>,
     rules: Vec<&'a RuleObject>,
     sets: HashMap<&'a str, NamedSet<'a>>,
+    limits: HashMap<&'a str, &'a LimitStatement>,
 }
 
 impl<'a> TableObjects<'a> {
     fn add_set(&mut self, set: &'a SetObject) {
-        self.sets.insert(&set.name, NamedSet { elements: &set.elem, is_dynamic: is_dynamic(set) });
+        let is_dynamic = set.flags.iter().any(|flag| flag == "dynamic");
+        self.sets.insert(&set.name, NamedSet { elements: &set.elem, is_dynamic });
+    }
+
+    /// Whether no rule adds to a set.
+    fn is_constant(&self, set: &str) -> bool {
+        self.sets.get(set).is_some_and(|set| !set.is_dynamic)
     }
 }
 
-/// Whether rules add to a set.
-fn is_dynamic(set: &SetObject) -> bool {
-    set.flags.iter().any(|flag| flag == "dynamic")
+/// The sets to which a rule adds, or from which it takes. The JSON of nft 1.0.6 has no flag `dynamic`.
+fn changed_sets(rule: &RuleObject) -> impl Iterator<Item = &str> {
+    rule.expr.iter().filter_map(|statement| statement.get("set")?.get("set")?.as_str()?.strip_prefix('@'))
 }
 
 /// The translated rules, with their chains.
@@ -137,7 +156,12 @@ fn rules(
     for (&(family, _), table) in tables {
         let families = families_of(family);
         let matching = MatchContext { families: &families, sets: &table.sets, addresses: &options.addresses };
-        let context = StatementContext { matching, chains: &table.chains, path_mtu: options.path_mtu };
+        let context = StatementContext {
+            matching,
+            chains: &table.chains,
+            limits: &table.limits,
+            path_mtu: options.path_mtu,
+        };
         for source in &table.rules {
             let chain = format!("{} {} {}", source.family, source.table, source.chain);
             let place = Place::Handle { chain, handle: source.handle };

@@ -1,10 +1,12 @@
 //! Translates the statements of rules to steps.
 
 use super::json::{
-    Expr, MangleStatement, Mapping, NatStatement, RejectStatement, RuleObject, Statement, TaggedExpr,
+    Expr, LimitRef, LimitStatement, MangleStatement, Mapping, NatStatement, RejectStatement, RuleObject,
+    Statement, TaggedExpr,
 };
 use super::matches::{MatchContext, outside};
 use super::names::{self, ValueNames};
+use super::rates;
 use crate::cube::{Dim, Family, PacketCube};
 use crate::draft::{Effect, Place, Rejection};
 use crate::edit;
@@ -21,6 +23,8 @@ pub(super) struct StatementContext<'a> {
     pub(super) matching: MatchContext<'a>,
     /// The chains of the table by name.
     pub(super) chains: &'a HashMap<&'a str, ChainId>,
+    /// The rates of the table by name.
+    pub(super) limits: &'a HashMap<&'a str, &'a LimitStatement>,
     /// The MTU of the paths, if it is given.
     pub(super) path_mtu: Option<u16>,
 }
@@ -108,26 +112,45 @@ impl StatementContext<'_> {
                 "helpers are not translated: write `helper ftp` in the stateful rule of the control connections",
                 Effect::Stricter,
             ),
-            // What elements count decides on packets.
-            Statement::Set(set) if set.stmt.iter().any(|stmt| matches!(stmt, Statement::Limit(_))) => {
-                Err(RATE.to_owned())
-            }
-            Statement::Set(set)
-                if set
+            Statement::Set(set) => {
+                let mut deciding = set
                     .stmt
                     .iter()
-                    .any(|stmt| !matches!(stmt, Statement::Counter(_) | Statement::Last(_))) =>
-            {
-                Err("an element of a set decides on packets".to_owned())
+                    .filter(|stmt| !matches!(stmt, Statement::Counter(_) | Statement::Last(_)));
+                match (deciding.next(), deciding.next()) {
+                    (None, _) => unknown("sets do not change with packets", Effect::None),
+                    (Some(stmt), None) => self.of_elements(&set.elem, stmt, &set.set),
+                    (Some(_), Some(_)) => Err("an element of a set decides on packets".to_owned()),
+                }
             }
-            Statement::Set(_) => unknown("sets do not change with packets", Effect::None),
-            Statement::Limit(_) => Err(RATE.to_owned()),
+            Statement::Meter(meter) => self.of_elements(&meter.key, &meter.stmt, &meter.name),
+            Statement::Limit(limit) => {
+                let rate = match limit {
+                    LimitRef::Own(limit) => rates::rate(limit, None, None)?,
+                    LimitRef::Named(name) => {
+                        let limit = self.limits.get(name.as_str()).copied();
+                        let limit = limit.ok_or_else(|| format!("the limit {name} is not known"))?;
+                        rates::rate(limit, None, Some(format!("limit {name}")))?
+                    }
+                };
+                Ok(vec![Step::Rate(rate)])
+            }
             Statement::Quota(_) => Err("quota: no rule counts packets over time".to_owned()),
             Statement::CtCount(_) => Err("ct count: no rule counts connections".to_owned()),
             Statement::Xt(_) => {
                 Err("the rule is one of iptables: translate the output of iptables-save instead".to_owned())
             }
         }
+    }
+
+    /// What each element of a set decides about its packets.
+    fn of_elements(self, elem: &Expr, statement: &Statement, set: &str) -> Result<Vec<Step>, Reason> {
+        let Statement::Limit(LimitRef::Own(limit)) = statement else {
+            return Err("an element of a set decides on packets".to_owned());
+        };
+        let (key, family) = rates::key(elem)?;
+        let rate = rates::rate(limit, Some(key), Some(format!("set {set}")))?;
+        Ok(vec![Step::Match(vec![PacketCube::all(family)]), Step::Rate(rate)])
     }
 
     fn chain(self, name: &str) -> Result<ChainId, Reason> {
@@ -302,9 +325,6 @@ const ICMPX_CODES: [(&str, Rejection); 4] = [
     ),
 ];
 
-/// Why a rate is left out.
-const RATE: &str = "limit: rates are not translated: say what may pass with `limit` in a rule";
-
 /// The usual answer. The language has one target for it in both versions.
 const UNREACHABLE: Rejection = Rejection::of_both("reject icmp port-unreachable");
 
@@ -339,7 +359,7 @@ fn is_tcp_or_udp(before: &[Step]) -> bool {
             let protos = cube.allowed(Dim::Proto).numbers(2);
             protos.is_some_and(|protos| protos.iter().all(|&n| n == u128::from(TCP) || n == u128::from(UDP)))
         }),
-        Step::Unknown(_) | Step::Act(_) | Step::Branch(_) => false,
+        Step::Rate(_) | Step::Unknown(_) | Step::Act(_) | Step::Branch(_) => false,
     })
 }
 

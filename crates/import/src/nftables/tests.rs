@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::json;
+use std::slice;
 
 /// The policy of a chain at the hook forward in a table of a family, with a rule for each list of statements, and further objects.
 fn import(family: &str, statements: &[serde_json::Value], others: &[serde_json::Value]) -> PolicyDraft {
@@ -255,10 +256,12 @@ fn rejects_answer_and_logs_tell() {
 fn what_cannot_be_translated_is_listed_by_its_handle() {
     let meta = |key: &str| json!({"meta": {"key": key}});
     for (statement, reason) in [
-        (json!({"limit": {"rate": 1, "per": "second"}}), "rates are not translated"),
+        (json!({"limit": {"rate": 1, "per": "second"}}), "what exceeds it is dropped"),
+        (json!({"limit": {"rate": 1, "per": "week", "inv": true}}), "the rate is not known"),
+        (json!({"limit": "none"}), "the limit none is not known"),
         (
             json!({"set": {"op": "add", "elem": 1, "set": "@s", "stmt": [{"limit": {"rate": 1, "per": "second"}}]}}),
-            "rates are not translated",
+            "rates are of one address",
         ),
         (
             json!({"set": {"op": "add", "elem": 1, "set": "@s", "stmt": [{"ct count": {"val": 1}}]}}),
@@ -344,4 +347,78 @@ fn texts_that_are_no_rule_sets_are_refused() {
     }
     let deep = format!("{{\"nftables\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(translate(&deep, &NftablesOptions::default(), &mut PolicyDraft::default()).is_err());
+}
+
+#[test]
+fn rates_beyond_which_rules_drop_are_limits() {
+    let limit = |value: serde_json::Value| json!([value, {"drop": null}]);
+    let saddr = payload("ip", "saddr");
+    let over = json!({"rate": 10, "burst": 5, "per": "second", "inv": true});
+    let element = |elem: serde_json::Value, set: &str| {
+        limit(json!({"set": {"op": "add", "elem": elem, "set": set, "stmt": [{"limit": over}]}}))
+    };
+    let draft = import(
+        "inet",
+        &[
+            limit(json!({"limit": over})),
+            limit(json!({"limit": {"rate": 2, "burst": 9000, "per": "minute", "inv": true,
+                                   "rate_unit": "mbytes", "burst_unit": "kbytes"}})),
+            element(saddr.clone(), "@a"),
+            element(json!({"&": [saddr, "255.255.255.0"]}), "@b"),
+            limit(json!({"meter": {"name": "m", "key": {"elem": {"val": {"&":
+                [payload("ip6", "daddr"), "ffff:ffff:ffff::"]}, "timeout": 60}}, "stmt": {"limit": over}}})),
+            limit(json!({"limit": "named"})),
+        ],
+        &[
+            json!({"limit": {"family": "inet", "table": "t", "name": "named", "rate": 3, "per": "day", "burst": 8, "inv": true}}),
+        ],
+    );
+    assert_eq!(draft.left_out, []);
+    assert_eq!(
+        rules(&draft, " limit "),
+        [
+            "all limit 10/s burst 5",
+            "all limit 2097152B/m burst 11313152B",
+            "net-proto ip4 limit 10/s burst 5 per ip-saddr",
+            "net-proto ip4 limit 10/s burst 5 per ip-saddr/24",
+            "net-proto ip6 limit 10/s burst 5 per ip6-daddr/48",
+            "all limit 3/d burst 8",
+        ]
+    );
+}
+
+#[test]
+fn rates_that_cannot_be_limits_are_listed() {
+    let port = matched("==", payload("tcp", "dport"), json!(80));
+    let within = json!({"limit": {"rate": 10, "burst": 5, "per": "second"}});
+    let over = json!({"limit": {"rate": 10, "burst": 5, "per": "second", "inv": true}});
+    let draft = import(
+        "ip",
+        &[
+            // Packets to other ports count too.
+            json!([over, port, {"drop": null}]),
+            json!([over, within, {"drop": null}]),
+            json!([within, {"drop": null}]),
+            json!([port, within, {"accept": null}]),
+        ],
+        &[],
+    );
+    let reasons: Vec<&str> = draft.left_out.iter().map(|left_out| left_out.reason.as_str()).collect();
+    let [first, second, third, fourth] = reasons[..] else { panic!("{reasons:?}") };
+    assert!(first.contains("their last match") && second.contains("their last match"));
+    assert!(third.contains("what exceeds it is dropped") && fourth.contains("what exceeds it is dropped"));
+    assert!(!draft.text().contains(" limit 10/s"), "{}", draft.text());
+}
+
+/// `nft` may not say that a set is dynamic.
+#[test]
+fn a_set_that_rules_change_is_not_taken_as_it_is() {
+    let set = json!({"set": {"family": "ip", "table": "t", "name": "s", "type": "ipv4_addr", "flags": ["timeout"],
+        "elem": ["1.2.3.4"]}});
+    let of_set = json!([matched("==", payload("ip", "saddr"), json!("@s")), {"drop": null}]);
+    let add = json!([{"set": {"op": "add", "elem": payload("ip", "saddr"), "set": "@s"}}]);
+    assert!(import("ip", slice::from_ref(&of_set), slice::from_ref(&set)).left_out.is_empty());
+    let draft = import("ip", &[add, of_set], &[set]);
+    assert_eq!(draft.left_out.len(), 2, "{:?}", draft.left_out);
+    assert!(rules(&draft, " drop").iter().all(|rule| !rule.contains("ip-saddr")), "{}", draft.text());
 }

@@ -7,19 +7,18 @@
 //! If a rule asks for connections, or translates, all packets that pass are tracked, as in conntrack: the last rule creates
 //! connections and, behind the policy of the chain, decides about nothing. A dropped packet creates no connection, as in the kernel.
 
+mod verdicts;
+
 use super::nat::{self, MapRule};
 use super::report::Report;
-use super::ruleset::{EditRule, Hook, HookKind, MAX_CUBES, MAX_PAIRS, MAX_RULES, Ruleset, RulesetError};
-use super::view::{PacketClass, Received, received_exactly, subtract};
+use super::ruleset::{EditRule, Hook, HookKind, MAX_PAIRS, Ruleset, RulesetError};
+use super::view::{PacketClass, received_exactly, subtract};
 use super::walk::{ChainWalk, Entry, HookList, Item, Outcome};
 use crate::cube::{Dim, Family, PacketCube, states};
-use crate::draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, Remarks};
+use crate::draft::{Effect, LeftOut, Place, PolicyDraft, Remarks};
 use crate::language;
 use mmb_policy::{CtState, Intervals};
-use std::collections::BTreeSet;
-
-/// With more cubes, the packets that no entry has decided about are not tracked further: they only tell which omissions matter.
-const MAX_UNDECIDED: usize = 64;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most cubes of packets that one change of packets is about.
 const MAX_EDITED: usize = 256;
@@ -53,7 +52,7 @@ pub(crate) fn translate(ruleset: &Ruleset, draft: &mut PolicyDraft) -> Result<()
     let general: Vec<PacketClass> = ruleset.families.iter().map(untranslated).collect();
     let is_tracked = report.asks_state || sources || destinations;
     let rules = draft.text().len();
-    let mut writer = PolicyWriter { ruleset, draft, report, pairs: 0, is_tracked };
+    let mut writer = PolicyWriter { ruleset, draft, report, pairs: 0, is_tracked, limits: BTreeMap::new() };
     writer.write(&lists, &local_lists, &destination, classes, &general)?;
     let PolicyWriter { draft, report, .. } = writer;
     draft.insert(rules, &ruleset.sets.lines());
@@ -99,6 +98,8 @@ struct PolicyWriter<'a, 'd> {
     /// The number of pairs of cubes that were compared.
     pairs: u64,
     is_tracked: bool,
+    /// The rules for rates, by what has the rate.
+    limits: BTreeMap<String, LimitRules>,
 }
 
 /// The packets for which a list is written.
@@ -108,6 +109,15 @@ enum Extent {
     All,
     /// A class: rules that none of its packets gets to are not written.
     Class,
+}
+
+/// The rules that one rate became.
+#[derive(Debug)]
+struct LimitRules {
+    /// Its place, and the original there.
+    place: Place,
+    text: String,
+    rules: usize,
 }
 
 impl<'a> PolicyWriter<'a, '_> {
@@ -141,7 +151,7 @@ impl<'a> PolicyWriter<'a, '_> {
         for class in &special {
             let lists: Vec<&HookList<'_>> =
                 if class.is_local { local_lists.iter().collect() } else { filters.clone() };
-            if class.is_local || self.is_to_host(class) || !is_seen_as_received(&lists, class) {
+            if class.is_local || self.is_to_host(class) || !Self::is_seen_as_received(&lists, class) {
                 self.verdicts(&lists, std::slice::from_ref(class), Extent::Class)?;
             }
         }
@@ -150,6 +160,7 @@ impl<'a> PolicyWriter<'a, '_> {
         if self.is_tracked {
             self.track();
         }
+        self.report_limits();
         Ok(())
     }
 
@@ -236,6 +247,7 @@ impl<'a> PolicyWriter<'a, '_> {
                         decided.extend(entry.cubes.iter().cloned());
                         continue;
                     }
+                    Outcome::Limit(_) => continue,
                 };
                 let mut cubes = entry.cubes.clone();
                 for before in &decided {
@@ -307,162 +319,6 @@ impl<'a> PolicyWriter<'a, '_> {
         self.is_tracked && family == Family::Ip4 && self.ruleset.families.contains(&family)
     }
 
-    /// Adds the drops before destinations are translated, which come before everything else.
-    fn received_drops(
-        &mut self,
-        lists: &[&HookList<'_>],
-        general: &[PacketClass],
-    ) -> Result<(), RulesetError> {
-        for list in lists {
-            self.drops(list, general, Extent::All, &mut Vec::new())?;
-        }
-        Ok(())
-    }
-
-    /// Adds the verdicts of lists for classes of packets. Lists about different families have a policy for each.
-    fn verdicts(
-        &mut self,
-        lists: &[&HookList<'_>],
-        classes: &[PacketClass],
-        extent: Extent,
-    ) -> Result<(), RulesetError> {
-        let alike = lists.windows(2).all(|two| two[0].families == two[1].families);
-        if alike {
-            return self.verdicts_of(lists, classes, extent);
-        }
-        for class in classes {
-            let of_family: Vec<&HookList<'_>> =
-                lists.iter().copied().filter(|list| list.families.contains(&class.cube.family)).collect();
-            self.verdicts_of(&of_family, std::slice::from_ref(class), extent)?;
-        }
-        Ok(())
-    }
-
-    /// Adds the verdicts of lists: the drops of all but the longest list, and then the longest one.
-    fn verdicts_of(
-        &mut self,
-        lists: &[&HookList<'_>],
-        classes: &[PacketClass],
-        extent: Extent,
-    ) -> Result<(), RulesetError> {
-        let longest = (0..lists.len()).max_by_key(|&index| lists[index].items.len());
-        let mut undecided: Vec<PacketCube> = classes.iter().map(|class| class.cube.clone()).collect();
-        for (index, list) in lists.iter().enumerate() {
-            if Some(index) != longest {
-                self.drops(list, classes, extent, &mut undecided)?;
-            }
-        }
-        let Some(longest) = longest else { return Ok(()) };
-        for item in &lists[longest].items {
-            match item {
-                Item::LeftOut(left_out) if extent == Extent::All => self.leave_out_item(left_out),
-                Item::LeftOut(_) => {}
-                Item::Entry(entry) => {
-                    if let Outcome::Verdict(verdict) = entry.outcome {
-                        self.decide(entry, &entry.cubes, verdict, classes, extent, &mut undecided)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the drops of a list, without the packets that it accepts before.
-    fn drops(
-        &mut self,
-        list: &HookList<'_>,
-        classes: &[PacketClass],
-        extent: Extent,
-        undecided: &mut Vec<PacketCube>,
-    ) -> Result<(), RulesetError> {
-        let mut accepted: Vec<PacketCube> = Vec::new();
-        for item in &list.items {
-            let entry = match item {
-                Item::LeftOut(left_out) => {
-                    if extent == Extent::All {
-                        self.leave_out_item(left_out);
-                    }
-                    continue;
-                }
-                Item::Entry(entry) => entry,
-            };
-            match entry.outcome {
-                Outcome::Verdict(ImportVerdict::Accept) => accepted.extend(entry.cubes.iter().cloned()),
-                Outcome::Verdict(verdict @ (ImportVerdict::Drop | ImportVerdict::Reject(_))) => {
-                    let mut cubes = entry.cubes.clone();
-                    for before in &accepted {
-                        self.count(cubes.len(), entry.place)?;
-                        subtract(&mut cubes, before);
-                        if cubes.len() > MAX_CUBES {
-                            return Err(RulesetError::TooMany(entry.place.clone()));
-                        }
-                    }
-                    self.decide(entry, &cubes, verdict, classes, extent, undecided)?;
-                }
-                Outcome::Translate(_) | Outcome::Edit(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the rules of a verdict about some packets, as a hook sees them, for classes of received packets.
-    fn decide(
-        &mut self,
-        entry: &Entry<'_>,
-        cubes: &[PacketCube],
-        verdict: ImportVerdict,
-        classes: &[PacketClass],
-        extent: Extent,
-        undecided: &mut Vec<PacketCube>,
-    ) -> Result<(), RulesetError> {
-        self.count(cubes.len() * classes.len(), entry.place)?;
-        if cubes.iter().all(|cube| self.is_of_later_fragments(cube)) {
-            self.report.remark("no packet matches: the kernel reassembles datagrams before", entry.place);
-            return Ok(());
-        }
-        let mut exact: Vec<PacketCube> = Vec::new();
-        for part in cubes.iter().flat_map(|cube| classes.iter().flat_map(|class| class.received(cube))) {
-            match part {
-                Received::All(part) if self.is_of_later_fragments(&part) => {}
-                Received::All(part) if extent == Extent::All || is_among(&part, undecided) => {
-                    exact.push(part)
-                }
-                Received::Some(part, reason) if is_among(&part, undecided) => {
-                    let reason = format!("for a part of its packets, {reason}");
-                    self.leave_out(entry, reason, verdict.if_left_out());
-                }
-                Received::All(_) | Received::Some(..) => {}
-            }
-        }
-        // The families may be answered differently.
-        let mut rules: Vec<(&'static str, Vec<String>)> = Vec::new();
-        for part in &exact {
-            match language::constraints(part, &self.ruleset.sets) {
-                Ok(constraints) => add_to(&mut rules, verdict.target(part.family), constraints),
-                Err(reason) => self.leave_out_part(entry, &exact, reason, verdict),
-            }
-        }
-        for (target, rules) in rules {
-            for rule in language::of_both_families(rules) {
-                let added = entry.with_remarks(|remarks| self.draft.add(&[rule], target, remarks));
-                if let Err(reason) = added {
-                    self.leave_out_part(entry, &exact, reason, verdict);
-                }
-            }
-        }
-        for part in &exact {
-            let mut left = undecided.clone();
-            subtract(&mut left, part);
-            if left.len() <= MAX_UNDECIDED {
-                *undecided = left;
-            }
-        }
-        if self.draft.rules > MAX_RULES {
-            return Err(RulesetError::TooMany(entry.place.clone()));
-        }
-        Ok(())
-    }
-
     fn is_of_later_fragments(&self, cube: &PacketCube) -> bool {
         self.reassembles(cube.family) && cube.allowed(Dim::Later).single() == Some(1)
     }
@@ -527,15 +383,9 @@ impl<'a> PolicyWriter<'a, '_> {
         }
     }
 
-    fn leave_out_part(
-        &mut self,
-        entry: &Entry<'_>,
-        parts: &[PacketCube],
-        reason: String,
-        verdict: ImportVerdict,
-    ) {
+    fn leave_out_part(&mut self, entry: &Entry<'_>, parts: &[PacketCube], reason: String, effect: Effect) {
         let some = if parts.len() > 1 { "for a part of its packets, " } else { "" };
-        self.leave_out(entry, format!("{some}{reason}"), verdict.if_left_out());
+        self.leave_out(entry, format!("{some}{reason}"), effect);
     }
 
     /// An omission that belongs to no rule.
@@ -554,54 +404,4 @@ impl<'a> PolicyWriter<'a, '_> {
         self.pairs += pairs as u64;
         if self.pairs > MAX_PAIRS { Err(RulesetError::TooLong(place.clone())) } else { Ok(()) }
     }
-}
-
-/// Adds the constraints of rules to those of a target.
-fn add_to(rules: &mut Vec<(&'static str, Vec<String>)>, target: &'static str, constraints: Vec<String>) {
-    match rules.iter_mut().find(|(known, _)| *known == target) {
-        Some((_, have)) => have.extend(constraints),
-        None => rules.push((target, constraints)),
-    }
-}
-
-fn is_among(cube: &PacketCube, cubes: &[PacketCube]) -> bool {
-    cubes.iter().any(|have| have.overlaps(cube))
-}
-
-/// Whether lists decide alike about the packets of a class whether they see them translated or as they arrive, up to the rule that
-/// decides about all of them.
-fn is_seen_as_received(lists: &[&HookList<'_>], class: &PacketClass) -> bool {
-    let asks = |cube: &PacketCube| {
-        let translated = class.seen.iter().any(|(dim, _)| cube.asked(*dim).is_some());
-        translated || cube.asked(Dim::Translated).is_some()
-    };
-    for list in lists {
-        let mut left = vec![class.cube.clone()];
-        for item in &list.items {
-            let Item::Entry(entry) = item else { continue };
-            if !matches!(entry.outcome, Outcome::Verdict(_)) {
-                continue;
-            }
-            for cube in &entry.cubes {
-                let as_seen = class.received(cube);
-                let decides = |part: &Received| match part {
-                    Received::All(part) | Received::Some(part, _) => is_among(part, &left),
-                };
-                if !is_among(cube, &left) && !as_seen.iter().any(decides) {
-                    continue;
-                }
-                if asks(cube) {
-                    return false;
-                }
-                subtract(&mut left, cube);
-            }
-            if left.is_empty() || left.len() > MAX_UNDECIDED {
-                break;
-            }
-        }
-        if left.len() > MAX_UNDECIDED {
-            return false;
-        }
-    }
-    true
 }

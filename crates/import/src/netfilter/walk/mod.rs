@@ -5,9 +5,11 @@
 //! returns and gotos remove packets from the rest. Each rule that decides becomes an entry for exactly the packets that reach and
 //! match it, in the same order; the policy of the hook comes last.
 
+mod rates;
+
 use super::report::Report;
 use super::ruleset::{
-    Action, Chain, ChainId, Edit, Hook, HookKind, MAX_CUBES, MAX_DEPTH, MAX_STEPS, Rule, Ruleset,
+    Action, Chain, ChainId, Edit, Hook, HookKind, MAX_CUBES, MAX_DEPTH, MAX_STEPS, Rate, Rule, Ruleset,
     RulesetError, Step, Translation,
 };
 use crate::cube::{Dim, Family, PacketCube, PortNameSet};
@@ -60,6 +62,8 @@ pub(super) enum Outcome<'a> {
     Translate(&'a Translation),
     /// They are changed, and go on.
     Edit(&'a Edit),
+    /// Those beyond a rate are dropped, and the others go on.
+    Limit(&'a Rate),
 }
 
 impl Entry<'_> {
@@ -82,11 +86,15 @@ pub(super) struct ChainWalk<'a, 'r> {
     report: &'r mut Report,
     /// The number of steps.
     steps: u64,
+    /// The pairs of cubes that were compared in looking ahead.
+    pairs_ahead: u64,
     /// Dimensions that some earlier rule writes.
     written: BTreeSet<Dim>,
     /// The chains of the current call stack.
     path: Vec<ChainId>,
     kind: HookKind,
+    /// The verdict at the end of the hook's chain.
+    policy: ImportVerdict,
     items: Vec<Item<'a>>,
 }
 
@@ -94,7 +102,18 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
     pub(super) fn new(ruleset: &'a Ruleset, report: &'r mut Report) -> Self {
         let kind = HookKind::Filter;
         let written = BTreeSet::new();
-        ChainWalk { ruleset, report, steps: 0, written, path: Vec::new(), kind, items: Vec::new() }
+        let (path, policy) = (Vec::new(), ImportVerdict::Accept);
+        ChainWalk {
+            ruleset,
+            report,
+            steps: 0,
+            pairs_ahead: 0,
+            written,
+            path,
+            kind,
+            policy,
+            items: Vec::new(),
+        }
     }
 
     /// The list of a hook.
@@ -103,7 +122,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
         let device = hook.device.as_deref().map_or(PortNameSet::all(), PortNameSet::one);
         let all: Vec<PacketCube> =
             hook.families.iter().filter_map(|&family| PacketCube::all(family).entering(&device)).collect();
-        self.kind = hook.kind;
+        (self.kind, self.policy) = (hook.kind, hook.policy);
         self.chain(hook.chain, all.clone(), &chain.place)?;
         self.items.push(Item::Entry(Entry {
             cubes: all,
@@ -138,9 +157,16 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                 return Err(RulesetError::TooMany(rule.place.clone()));
             }
             self.count(1, &rule.place)?;
-            let reasons = self.unknown(rule);
+            let mut reasons = self.unknown(rule);
+            let mut rate_use = RateUse::Ignored;
             if reasons.is_empty() {
-                self.rule(rule, &mut packets)?;
+                match self.rate_use(chain, index, &packets) {
+                    Ok(known) => rate_use = known,
+                    Err(reason) => reasons.push(reason),
+                }
+            }
+            if reasons.is_empty() {
+                self.rule(rule, rate_use, &mut packets)?;
             } else if let Some(remark) = only_remarks(rule) {
                 self.report.remark(remark, &rule.place);
             } else {
@@ -166,7 +192,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                     "an earlier rule writes the field that it matches, and mmb matches packets as they arrive"
                         .to_owned()
                 }
-                Step::Match(_) | Step::Act(_) | Step::Branch(_) => continue,
+                Step::Match(_) | Step::Rate(_) | Step::Act(_) | Step::Branch(_) => continue,
             };
             if !reasons.contains(&reason) {
                 reasons.push(reason);
@@ -176,9 +202,13 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
     }
 
     /// Applies a rule to the packets that match it. Packets that leave the chain are removed from `packets`.
-    fn rule(&mut self, rule: &'a Rule, packets: &mut Vec<PacketCube>) -> Result<(), RulesetError> {
-        let mut cubes: Vec<PacketCube> =
-            self.ruleset.families.iter().map(|&family| PacketCube::all(family)).collect();
+    fn rule(
+        &mut self,
+        rule: &'a Rule,
+        rate_use: RateUse,
+        packets: &mut Vec<PacketCube>,
+    ) -> Result<(), RulesetError> {
+        let mut cubes = self.all();
         let mut has_action = false;
         for step in &rule.steps {
             match step {
@@ -187,6 +217,16 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                     cubes = self.product(&cubes, parts, &rule.place)?;
                 }
                 Step::Unknown(_) => {}
+                Step::Rate(_) if rate_use == RateUse::Ignored => {}
+                Step::Rate(rate) => {
+                    let matching = self.matching(packets, &cubes, rule)?;
+                    if !matching.is_empty() {
+                        self.entry(rule, matching, Outcome::Limit(rate));
+                    }
+                    if rate_use == RateUse::Drops {
+                        return Ok(());
+                    }
+                }
                 Step::Act(action) => {
                     has_action = true;
                     self.act(rule, action, &cubes, packets)?;
@@ -208,6 +248,11 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
             self.report.remark("the rule has no target and only counts", &rule.place);
         }
         Ok(())
+    }
+
+    /// All packets.
+    fn all(&self) -> Vec<PacketCube> {
+        self.ruleset.families.iter().map(|&family| PacketCube::all(family)).collect()
     }
 
     /// The packets in one of some cubes and in one of others.
@@ -371,11 +416,35 @@ fn asks_state(cube: &PacketCube) -> bool {
 
 /// The actions of a rule.
 fn actions(rule: &Rule) -> impl Iterator<Item = &Action> {
-    rule.steps.iter().flat_map(|step| match step {
+    actions_of(&rule.steps)
+}
+
+fn actions_of(steps: &[Step]) -> impl Iterator<Item = &Action> {
+    steps.iter().flat_map(|step| match step {
         Step::Act(action) => vec![action],
         Step::Branch(branches) => branches.iter().map(|(_, action)| action).collect(),
-        Step::Match(_) | Step::Unknown(_) => Vec::new(),
+        Step::Match(_) | Step::Rate(_) | Step::Unknown(_) => Vec::new(),
     })
+}
+
+/// What becomes of the rate of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateUse {
+    /// The rule has none, or its rate is about what needs none here.
+    Ignored,
+    /// The rule drops what exceeds it.
+    Drops,
+    /// What is within goes on to the next step, and the rest of the chain drops what exceeds it.
+    Passes,
+}
+
+/// Whether an action does nothing but tell of packets.
+fn only_tells(action: &Action) -> bool {
+    match action {
+        Action::Remark(_) => true,
+        Action::Edit(edit) => edit.logs,
+        _ => false,
+    }
 }
 
 /// The remark of a rule that does nothing else.

@@ -1,0 +1,123 @@
+//! Rates that rules match by. In mmb what exceeds a rate is dropped, so a rate is translated where the rule set drops it: by the rule itself, or by those
+//! behind it.
+
+use super::super::ruleset::{Action, Chain, MAX_AHEAD, Reason, Rule, Step};
+use super::super::view::subtract;
+use super::{ChainWalk, RateUse, actions, actions_of, only_tells};
+use crate::cube::PacketCube;
+use crate::draft::{ImportVerdict, Place};
+
+const ONE_RATE: &str = "limit: only rules whose one rate is their last match are translated";
+const NOT_DROPPED: &str = "limit: a rate is translated where what exceeds it is dropped";
+
+impl ChainWalk<'_, '_> {
+    /// How the rate of a rule becomes one of the policy, in which what exceeds it is dropped; `Err`: why it does not.
+    pub(super) fn rate_use(
+        &mut self,
+        chain: &Chain,
+        index: usize,
+        packets: &[PacketCube],
+    ) -> Result<RateUse, Reason> {
+        let rule = &chain.rules[index];
+        let Some(place) = rule.steps.iter().position(|step| matches!(step, Step::Rate(_))) else {
+            return Ok(RateUse::Ignored);
+        };
+        let (before, after) = rule.steps.split_at(place);
+        let [Step::Rate(rate), after @ ..] = after else { return Ok(RateUse::Ignored) };
+        let mut last = None;
+        for step in after {
+            match step {
+                Step::Act(action) if only_tells(action) => {}
+                Step::Act(action) => last = Some(action),
+                Step::Match(_) | Step::Rate(_) | Step::Branch(_) => return Err(ONE_RATE.to_owned()),
+                Step::Unknown(_) => {}
+            }
+        }
+        match last {
+            // Logs have a limit of their own.
+            None => Ok(RateUse::Ignored),
+            Some(_) if self.kind.translates() => Err("translations have no rate".to_owned()),
+            Some(Action::Drop | Action::Reject(_)) if rate.is_beyond => {
+                self.report_differences(after, &rule.place);
+                Ok(RateUse::Drops)
+            }
+            Some(action) if !rate.is_beyond && action.ends_rule() => {
+                let cubes = self.narrowed(packets.to_vec(), before);
+                match cubes.and_then(|cubes| self.dropped_by(&chain.rules[index + 1..], cubes)) {
+                    Some(dropping) => {
+                        for rule in dropping {
+                            self.report.matched.insert(rule.place.clone());
+                            self.report_differences(&rule.steps, &rule.place);
+                        }
+                        Ok(RateUse::Passes)
+                    }
+                    None => Err(NOT_DROPPED.to_owned()),
+                }
+            }
+            Some(_) => Err(NOT_DROPPED.to_owned()),
+        }
+    }
+
+    /// The rules of the rest of a chain that tell of some packets or drop them, if it drops all of them.
+    fn dropped_by<'c>(&mut self, rest: &'c [Rule], mut packets: Vec<PacketCube>) -> Option<Vec<&'c Rule>> {
+        let mut concerned = Vec::new();
+        for rule in rest {
+            if packets.is_empty() {
+                return Some(concerned);
+            }
+            let cubes = self.narrowed(self.all(), &rule.steps)?;
+            self.look_at(packets.len() * cubes.len())?;
+            if !packets.iter().any(|have| cubes.iter().any(|cube| have.overlaps(cube))) {
+                continue;
+            }
+            concerned.push(rule);
+            let is_known = self.unknown(rule).is_empty()
+                && rule.steps.iter().all(|step| matches!(step, Step::Match(_) | Step::Act(_)));
+            match actions(rule).find(|action| !only_tells(action)) {
+                None => {}
+                Some(Action::Drop | Action::Reject(_)) if is_known => {
+                    for cube in &cubes {
+                        self.look_at(packets.len())?;
+                        subtract(&mut packets, cube);
+                    }
+                }
+                Some(_) => return None,
+            }
+        }
+        let policy_drops = self.path.len() == 1 && self.policy == ImportVerdict::Drop;
+        (packets.is_empty() || policy_drops).then_some(concerned)
+    }
+
+    /// The packets that match all of some steps, as far as these are known.
+    fn narrowed(&mut self, mut packets: Vec<PacketCube>, steps: &[Step]) -> Option<Vec<PacketCube>> {
+        for step in steps {
+            if let Step::Match(parts) = step {
+                self.look_at(packets.len() * parts.len())?;
+                packets =
+                    packets.iter().flat_map(|cube| parts.iter().filter_map(|part| cube.and(part))).collect();
+            }
+        }
+        Some(packets)
+    }
+
+    /// Counts pairs of cubes that are compared in looking ahead; `None`: it takes too long, and the rate is left out.
+    fn look_at(&mut self, pairs: usize) -> Option<()> {
+        self.pairs_ahead += pairs as u64;
+        (self.pairs_ahead <= MAX_AHEAD).then_some(())
+    }
+
+    /// Reports what some steps do with packets beyond a rate besides dropping them.
+    fn report_differences(&mut self, steps: &[Step], place: &Place) {
+        for action in actions_of(steps) {
+            match action {
+                Action::Edit(edit) if edit.logs => {
+                    self.report.remark("what exceeds the rate is dropped, and not logged", place);
+                }
+                Action::Reject(_) => {
+                    self.report.remark("what exceeds the rate is dropped, and not answered", place);
+                }
+                _ => {}
+            }
+        }
+    }
+}
