@@ -452,7 +452,7 @@ def test_a_reset_out_of_window_does_not_end_an_offloaded_connection(offloading, 
 
 @pytest.mark.parametrize("forged", ["F", "P", "", "RA", "FPU", "SF"])
 def test_a_forged_segment_gets_no_flow_past_a_rule_on_flags(offloading, mmb, forged):
-    """The rule matches every segment that the kernel would forward, and not the forged one, which passes as the setting says."""
+    """The rules keep the connection with mmb. They do not match the forged segment, which passes as the setting says and must not begin a flow."""
     rules = ["add-stateful in lan accept", "add in lan ! tcp-fin mod ip-dscp 46", "add in lan tcp-ack mod ip-ttl 9"]
     mmb.apply(offloading.folder, "set conn invalid pass", *rules)
     with closing(listener(offloading.server, SERVER4, 9000)) as (listening,), offloading.client_wire() as wire:

@@ -99,6 +99,8 @@ struct EntryQueue {
     set_bytes: u64,
     /// Entries that were left out.
     left_out: u64,
+    /// The policy before the changes that were left out: the next change is written as the difference from it.
+    left_out_from: Option<Arc<Policy>>,
     /// Entries that were handed over, and those of them that are written.
     recorded: u64,
     written: u64,
@@ -191,7 +193,15 @@ impl History {
         let mut queue = lock(&self.shared.queue);
         if queue.entries.len() >= MOST_LISTED {
             queue.left_out += 1;
+            if let EntryContent::Change(before, _) = entry.content {
+                queue.left_out_from.get_or_insert(before);
+            }
             return;
+        }
+        if let EntryContent::Change(before, _) = &mut entry.content
+            && let Some(recorded) = queue.left_out_from.take()
+        {
+            *before = recorded;
         }
         if let EntryContent::Change(before, after) = &entry.content {
             queue.set_bytes += after.set_bytes_beyond(before);
@@ -361,5 +371,37 @@ mod tests {
             assert!(answers.iter().all(|answer| matches!(answer, Ok(false))), "{answers:?}");
             assert!(begin.elapsed() < PATIENCE);
         });
+    }
+
+    /// The versions behind changes that were left out are what they were.
+    #[test]
+    fn a_change_that_is_left_out_breaks_no_later_one() {
+        let policy = |rules: u64| {
+            let lines: String = (0..rules).map(|port| format!("add tcp-dport {port} drop\n")).collect();
+            Arc::new(mmb_language::parse_policy(&lines).expect("a policy").0)
+        };
+        let change = |version: u64, content| Entry { version: Some(version), content, ..entry() };
+        let history = History::in_memory(HistoryLimits::MEMORY);
+        let first = || change(1, EntryContent::Start(policy(1)));
+        let next = |version| change(version, EntryContent::Change(policy(version - 1), policy(version)));
+        history.record(first());
+        history.reader().entries().expect("is written");
+        {
+            // The thread cannot write.
+            let _archive = lock(&history.shared.archive);
+            while lock(&history.shared.queue).left_out == 0 {
+                history.record(entry());
+            }
+            (2..=3).for_each(|version| history.record(next(version)));
+        }
+        history.reader().entries().expect("is written");
+        (4..=5).for_each(|version| history.record(next(version)));
+        for version in [1, 4, 5] {
+            assert_eq!(
+                history.reader().policy(version).expect("is kept").rules.len(),
+                policy(version).rules.len()
+            );
+        }
+        assert!(matches!(history.reader().policy(3), Err(HistoryError::NotKept(3))));
     }
 }

@@ -162,7 +162,9 @@ fn rule(matching: MatchContext<'_>, targets: &TargetContext<'_>, source: &Iptabl
         Err(reasons) => reasons.into_iter().map(Step::Unknown).collect(),
     };
     match rates::rate(matching.family, source) {
-        Ok(rate) => steps.extend(rate.map(Step::Rate)),
+        Ok(None) => {}
+        Ok(Some(rate)) if rates::is_last_match(source) => steps.push(Step::Rate(rate)),
+        Ok(Some(rate)) => steps.insert(0, Step::Rate(rate)),
         Err(reason) => steps.push(Step::Unknown(reason)),
     }
     steps.extend(targets::step(targets, source));

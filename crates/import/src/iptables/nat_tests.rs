@@ -266,3 +266,23 @@ fn what_the_dump_does_not_contain_is_asked_for() {
     assert_eq!(draft.left_out.len(), 2);
     assert!(draft.left_out.iter().all(|left_out| left_out.reason.contains("--address PORT=ADDRESS")));
 }
+
+/// Replies arrive with the public address, and the kernel counts them for the address inside.
+#[test]
+fn a_rate_of_each_destination_is_not_that_of_a_translated_one() {
+    let text = |mode: &str| {
+        format!(
+            "*nat\n:POSTROUTING ACCEPT\n-A POSTROUTING -o wan -j MASQUERADE\nCOMMIT\n*filter\n:FORWARD ACCEPT\n\
+             -A FORWARD -p udp -m hashlimit --hashlimit-above 5/s --hashlimit-mode {mode} --hashlimit-name n -j DROP\n\
+             COMMIT\n"
+        )
+    };
+    let draft = import_all(&text("dstip"));
+    let [left_out] = &draft.left_out[..] else { panic!("{:?}", draft.left_out) };
+    assert!(left_out.reason.contains("hides the address that has the rate"), "{left_out}");
+    assert_eq!(left_out.effect, Effect::Looser);
+    assert_eq!(rules(&draft, " limit "), ["net-proto ip4 ip-proto udp limit 5/s burst 5 per ip-daddr"]);
+    let draft = import_all(&text("srcip"));
+    assert_eq!(draft.left_out, []);
+    assert_eq!(rules(&draft, " limit "), ["net-proto ip4 ip-proto udp limit 5/s burst 5 per ip-saddr"]);
+}

@@ -35,6 +35,13 @@ pub(super) fn rate(family: Family, rule: &IptablesRule) -> Result<Option<Rate>, 
     if module == "limit" { options.limit() } else { options.hashlimit() }.map(Some)
 }
 
+/// Whether no module that tells packets apart stands behind the rate: the kernel asks modules in their order, and only what gets to the rate counts for it.
+pub(super) fn is_last_match(rule: &IptablesRule) -> bool {
+    let modules = rule.options.iter().filter(|option| option.name == "match");
+    let mut modules = modules.filter_map(|option| option.values.first().map(String::as_str));
+    modules.rfind(|&module| module != "comment").is_some_and(|module| MODULES.contains(&module))
+}
+
 /// The options of a module.
 struct RateOptions<'a> {
     family: Family,
@@ -84,7 +91,8 @@ impl RateOptions<'_> {
         let burst = self.burst("hashlimit-burst")?;
         let (amount, unit, period, burst) = match (packet_rate(word), byte_rate(word)) {
             (Some((amount, period)), _) => (amount, LimitUnit::Packets, period, burst.unwrap_or(USUAL_BURST)),
-            // A bucket of bytes holds those of a second.
+            // A bucket of bytes holds those of a second. The kernel's burst is what an entry may take beyond that until it is forgotten; here it comes again
+            // after a pause.
             (None, Some(amount)) => {
                 (amount, LimitUnit::Bytes, LimitPeriod::Second, burst.unwrap_or(amount).max(amount))
             }

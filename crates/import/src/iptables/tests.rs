@@ -122,6 +122,7 @@ fn untranslatable_matches_have_a_reason_and_an_effect() {
         ("-m limit --limit 5/s -j only-drops", "what exceeds it is dropped", Effect::Looser),
         ("-m limit --limit 5/s -g only-drops", "what exceeds it is dropped", Effect::Either),
         ("-m limit --limit 5/s -j RETURN", "what exceeds it is dropped", Effect::Looser),
+        ("-p tcp -m limit --limit 5/s -m tcp --dport 22 -j ACCEPT", "their last match", Effect::Stricter),
         ("-m limit --limit 0/s -j RETURN", "--limit: `0/s` is not known", Effect::Looser),
         ("-m limit --limit 5/s -m hashlimit --hashlimit-above 5/s -j DROP", "one rate", Effect::Looser),
         ("-m hashlimit --hashlimit-above 5/s -j ACCEPT", "what exceeds it is dropped", Effect::Stricter),
@@ -293,6 +294,43 @@ fn the_policy_of_a_chain_drops_what_exceeds_a_rate() {
         let rules = draft.text().lines().filter(|line| line.starts_with("add "));
         assert_eq!(rules.filter(|rule| rule.contains(" limit 5/s ")).count(), limits, "{policy}");
         assert_eq!(draft.left_out.len(), 1 - limits, "{policy}");
+    }
+}
+
+#[test]
+fn what_exceeds_a_rate_is_not_logged() {
+    let draft = import("", "-A FORWARD -m hashlimit --hashlimit-above 5/s --hashlimit-name n -j LOG\n");
+    assert_eq!(rules(&draft), Vec::<String>::new());
+    assert_eq!(draft.notes, ["line 3: nothing is logged: the rule language cannot tell these packets"]);
+    let within = import("", "-A FORWARD -m limit --limit 5/s -m comment --comment x -j LOG\n");
+    assert_eq!(rules(&within), ["name x net-proto ip4 log"]);
+}
+
+/// Chains whose drops come in another order than in the kernel.
+#[test]
+fn a_limit_that_counts_what_another_chain_drops_is_listed() {
+    let limit = |chain: &str| {
+        format!("-A {chain} -p udp -m hashlimit --hashlimit-above 5/s --hashlimit-name n -j DROP\n")
+    };
+    let long = |chain: &str, first: &str| {
+        let more: String = (0..9).map(|n| format!("-A {chain} -d 1.0.0.{n} -p tcp -j DROP\n")).collect();
+        format!("{first}{more}")
+    };
+    let dropping = "-A FORWARD -s 9.0.0.0/8 -j DROP\n";
+    for (mangle, filter, effect) in [
+        (long("FORWARD", dropping), limit("FORWARD"), Some(Effect::Stricter)),
+        (long("FORWARD", ""), limit("FORWARD"), None),
+        (dropping.to_owned(), long("FORWARD", &limit("FORWARD")), None),
+        (limit("FORWARD"), long("FORWARD", dropping), None),
+        (long("FORWARD", &limit("FORWARD")), dropping.to_owned(), Some(Effect::Looser)),
+    ] {
+        let text =
+            format!("*mangle\n:FORWARD ACCEPT\n{mangle}COMMIT\n*filter\n:FORWARD ACCEPT\n{filter}COMMIT\n");
+        let mut draft = PolicyDraft::default();
+        translate(&text, "FORWARD", &IptablesOptions::default(), &mut draft).expect("a dump");
+        let listed: Vec<Effect> = draft.left_out.iter().map(|left_out| left_out.effect).collect();
+        assert_eq!(listed, effect.into_iter().collect::<Vec<_>>(), "{text}");
+        assert!(draft.text().contains(" limit 5/s burst 5"));
     }
 }
 

@@ -135,7 +135,7 @@ pub(crate) enum Step {
     Unknown(Reason),
     /// Something is done with the packet.
     Act(Action),
-    /// An action by the value of fields: the rule ends with it.
+    /// An action by the value of fields. The rule ends for packets with other values.
     Branch(Vec<(Vec<PacketCube>, Action)>),
 }
 

@@ -17,18 +17,30 @@ pub(super) struct Listing {
 #[serde(untagged)]
 pub(super) enum Object {
     Known(Box<KnownObject>),
-    /// A table, a counter and so on, which no translation needs.
+    /// A counter and so on, which no translation needs.
     Other(IgnoredAny),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum KnownObject {
+    Table(TableObject),
     Chain(ChainObject),
     Rule(RuleObject),
     Set(SetObject),
     Map(SetObject),
     Limit(LimitObject),
+}
+
+/// A table.
+#[derive(Debug, Deserialize)]
+pub(super) struct TableObject {
+    pub(super) family: String,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) handle: u64,
+    /// A text, or several.
+    pub(super) flags: Option<Expr>,
 }
 
 /// A chain; a base chain has a type, a hook, a priority and a policy.
@@ -74,6 +86,16 @@ pub(super) struct SetObject {
     pub(super) flags: Vec<String>,
     #[serde(default)]
     pub(super) elem: Vec<Expr>,
+    /// What each element has of its own.
+    #[serde(default)]
+    pub(super) stmt: Vec<Statement>,
+}
+
+impl SetObject {
+    /// Whether elements do more than to count.
+    pub(super) fn decides(&self) -> bool {
+        self.stmt.iter().any(Statement::decides)
+    }
 }
 
 /// A rate that rules name.
@@ -118,6 +140,13 @@ pub(super) enum Statement {
     CtCount(IgnoredAny),
     #[serde(rename = "ct helper")]
     CtHelper(IgnoredAny),
+}
+
+impl Statement {
+    /// Whether a statement of an element decides on packets.
+    pub(super) fn decides(&self) -> bool {
+        !matches!(self, Statement::Counter(_) | Statement::Last(_))
+    }
 }
 
 /// A change of a set, and what elements have of their own.
@@ -238,7 +267,9 @@ pub(super) enum TaggedExpr {
     TcpOption(OptionExpr),
 }
 
+/// A field, but not one of a header in a tunnel.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct PayloadExpr {
     pub(super) protocol: String,
     pub(super) field: String,

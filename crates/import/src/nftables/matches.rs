@@ -18,11 +18,16 @@ use std::collections::{BTreeSet, HashMap};
 /// The most cubes of one match.
 const MAX_PARTS: usize = 4096;
 
+/// Why a set with limits and the like is left out.
+pub(super) const ELEMENTS_DECIDE: &str = "an element of a set decides on packets";
+
 /// A named set or map of a table.
 pub(super) struct NamedSet<'a> {
     pub(super) elements: &'a [Expr],
     /// Rules add to it.
     pub(super) is_dynamic: bool,
+    /// Its elements have limits, or the like.
+    pub(super) decides: bool,
 }
 
 /// What the rules of a table refer to.
@@ -97,6 +102,9 @@ impl<'a> MatchContext<'a> {
                 if set.is_dynamic {
                     return Err(format!("set {name}: rules change its members"));
                 }
+                if set.decides {
+                    return Err(format!("set {name}: {ELEMENTS_DECIDE}"));
+                }
                 Ok(set.elements)
             }
             Expr::List(list) => Ok(list),
@@ -117,7 +125,7 @@ impl<'a> MatchContext<'a> {
     }
 
     /// Packets with a transport header of one of these protocols.
-    fn with_transport(self, protos: &[u8]) -> Vec<PacketCube> {
+    pub(super) fn with_transport(self, protos: &[u8]) -> Vec<PacketCube> {
         let all = self.all();
         all.iter()
             .flat_map(|cube| protos.iter().filter_map(|&proto| cube.clone().with_transport(proto)))

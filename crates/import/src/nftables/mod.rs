@@ -14,7 +14,7 @@ use super::cube::Family;
 use super::draft::{Effect, ImportVerdict, LeftOut, Place, PolicyDraft, count};
 use super::named_set::ImportedSets;
 use super::netfilter::{self, Chain, ChainId, Hook, HookKind, HostAddresses, Rule, Ruleset, RulesetError};
-use json::{ChainObject, KnownObject, LimitStatement, Listing, Object, RuleObject, SetObject};
+use json::{ChainObject, Expr, KnownObject, LimitStatement, Listing, Object, RuleObject, SetObject};
 use matches::{MatchContext, NamedSet};
 use statements::StatementContext;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -78,9 +78,14 @@ pub fn translate(
     let listing: Listing = serde_json::from_str(text)?;
     let mut tables: BTreeMap<TableName<'_>, TableObjects<'_>> = BTreeMap::new();
     let mut chains: Vec<&ChainObject> = Vec::new();
+    let dormant = dormant_tables(&listing, draft);
     for object in &listing.nftables {
         let Object::Known(object) = object else { continue };
+        if dormant.contains(&object.table()) {
+            continue;
+        }
         match &**object {
+            KnownObject::Table(_) => {}
             KnownObject::Chain(chain) => {
                 let table = tables.entry((&chain.family, &chain.table)).or_default();
                 table.chains.insert(&chain.name, chains.len());
@@ -110,7 +115,7 @@ pub fn translate(
     for object in &listing.nftables {
         if let Object::Known(object) = object
             && let KnownObject::Set(set) = &**object
-            && tables[&(set.family.as_str(), set.table.as_str())].is_constant(&set.name)
+            && tables.get(&object.table()).is_some_and(|table| table.is_constant(&set.name))
             && let Some((of, members)) = values::members(set)
         {
             let values = members.iter().flat_map(|(values, _)| values.as_slice().iter().copied()).collect();
@@ -119,6 +124,47 @@ pub fn translate(
     }
     netfilter::translate(&ruleset, draft)?;
     Ok(())
+}
+
+/// The tables whose base chains see no packets. They are noted, and so are those with flags that are not known.
+fn dormant_tables<'a>(listing: &'a Listing, draft: &mut PolicyDraft) -> BTreeSet<TableName<'a>> {
+    let mut dormant = BTreeSet::new();
+    for object in &listing.nftables {
+        let Object::Known(object) = object else { continue };
+        let KnownObject::Table(table) = &**object else { continue };
+        let name = format!("{} {}", table.family, table.name);
+        for flag in table.flags.iter().flat_map(Expr::texts) {
+            match flag {
+                "owner" | "persist" => {}
+                "dormant" => {
+                    draft.note(format!("table {name} is dormant: it does nothing"));
+                    dormant.insert(object.table());
+                }
+                // nft 1.0.6 writes the family in place of the flags.
+                flag => draft.leave_out(LeftOut {
+                    place: Place::Handle { chain: format!("table {name}"), handle: table.handle },
+                    text: format!("table {name} {{ flags {flag}; … }}"),
+                    reason: "its flags are not known: if it is dormant, it does nothing in the kernel"
+                        .to_owned(),
+                    effect: Effect::Either,
+                }),
+            }
+        }
+    }
+    dormant
+}
+
+impl KnownObject {
+    /// The table that it is or belongs to.
+    fn table(&self) -> TableName<'_> {
+        match self {
+            KnownObject::Table(table) => (&table.family, &table.name),
+            KnownObject::Chain(chain) => (&chain.family, &chain.table),
+            KnownObject::Rule(rule) => (&rule.family, &rule.table),
+            KnownObject::Set(set) | KnownObject::Map(set) => (&set.family, &set.table),
+            KnownObject::Limit(limit) => (&limit.family, &limit.table),
+        }
+    }
 }
 
 /// The objects of a table.
@@ -133,7 +179,7 @@ struct TableObjects<'a> {
 impl<'a> TableObjects<'a> {
     fn add_set(&mut self, set: &'a SetObject) {
         let is_dynamic = set.flags.iter().any(|flag| flag == "dynamic");
-        self.sets.insert(&set.name, NamedSet { elements: &set.elem, is_dynamic });
+        self.sets.insert(&set.name, NamedSet { elements: &set.elem, is_dynamic, decides: set.decides() });
     }
 
     /// Whether no rule adds to a set.
@@ -153,12 +199,13 @@ fn rules(
     options: &NftablesOptions,
 ) -> Result<Vec<(ChainId, Rule)>, NftablesError> {
     let mut rules = Vec::new();
-    for (&(family, _), table) in tables {
+    for (&(family, name), table) in tables {
         let families = families_of(family);
         let matching = MatchContext { families: &families, sets: &table.sets, addresses: &options.addresses };
         let context = StatementContext {
             matching,
             chains: &table.chains,
+            table: (family, name),
             limits: &table.limits,
             path_mtu: options.path_mtu,
         };

@@ -4,7 +4,7 @@ use super::json::{
     Expr, LimitRef, LimitStatement, MangleStatement, Mapping, NatStatement, RejectStatement, RuleObject,
     Statement, TaggedExpr,
 };
-use super::matches::{MatchContext, outside};
+use super::matches::{ELEMENTS_DECIDE, MatchContext, outside};
 use super::names::{self, ValueNames};
 use super::rates;
 use crate::cube::{Dim, Family, PacketCube};
@@ -23,6 +23,8 @@ pub(super) struct StatementContext<'a> {
     pub(super) matching: MatchContext<'a>,
     /// The chains of the table by name.
     pub(super) chains: &'a HashMap<&'a str, ChainId>,
+    /// The family and the name of the table.
+    pub(super) table: (&'a str, &'a str),
     /// The rates of the table by name.
     pub(super) limits: &'a HashMap<&'a str, &'a LimitStatement>,
     /// The MTU of the paths, if it is given.
@@ -34,6 +36,7 @@ pub(super) fn rule(context: StatementContext<'_>, source: &RuleObject, place: Pl
     let mut steps: Vec<Step> = Vec::new();
     for value in &source.expr {
         let step = match Statement::deserialize(value) {
+            _ if let Some(name) = mapped_object(value) => Err(format!("{name}: {MAP_DECIDES}")),
             Ok(statement) => context.step(&statement, &steps),
             Err(_) => Ok(vec![unknown_statement(value)]),
         };
@@ -41,6 +44,15 @@ pub(super) fn rule(context: StatementContext<'_>, source: &RuleObject, place: Pl
     }
     let text = serde_json::to_string(&source.expr).unwrap_or_default();
     Rule { place, text, comment: source.comment.clone(), steps }
+}
+
+/// A rule ends for packets whose key is not in a map.
+const MAP_DECIDES: &str = "a map decides on packets";
+
+/// The name of a statement that selects a counter or another object by a map.
+fn mapped_object(statement: &Value) -> Option<&str> {
+    let (name, object) = statement.as_object()?.iter().next()?;
+    object.get("map").map(|_| name.as_str())
 }
 
 /// A statement that is not known: its name is the reason.
@@ -113,14 +125,13 @@ impl StatementContext<'_> {
                 Effect::Stricter,
             ),
             Statement::Set(set) => {
-                let mut deciding = set
-                    .stmt
-                    .iter()
-                    .filter(|stmt| !matches!(stmt, Statement::Counter(_) | Statement::Last(_)));
+                let of_set = self.matching.sets.get(set.set.trim_start_matches('@'));
+                let mut deciding = set.stmt.iter().filter(|statement| statement.decides());
                 match (deciding.next(), deciding.next()) {
+                    _ if of_set.is_some_and(|set| set.decides) => Err(ELEMENTS_DECIDE.to_owned()),
                     (None, _) => unknown("sets do not change with packets", Effect::None),
-                    (Some(stmt), None) => self.of_elements(&set.elem, stmt, &set.set),
-                    (Some(_), Some(_)) => Err("an element of a set decides on packets".to_owned()),
+                    (Some(statement), None) => self.of_elements(&set.elem, statement, &set.set),
+                    (Some(_), Some(_)) => Err(ELEMENTS_DECIDE.to_owned()),
                 }
             }
             Statement::Meter(meter) => self.of_elements(&meter.key, &meter.stmt, &meter.name),
@@ -130,7 +141,7 @@ impl StatementContext<'_> {
                     LimitRef::Named(name) => {
                         let limit = self.limits.get(name.as_str()).copied();
                         let limit = limit.ok_or_else(|| format!("the limit {name} is not known"))?;
-                        rates::rate(limit, None, Some(format!("limit {name}")))?
+                        rates::rate(limit, None, Some(self.in_table("limit", name)))?
                     }
                 };
                 Ok(vec![Step::Rate(rate)])
@@ -143,13 +154,19 @@ impl StatementContext<'_> {
         }
     }
 
+    /// The name of an object of the table among those of all tables.
+    fn in_table(self, kind: &str, name: &str) -> String {
+        let (family, table) = self.table;
+        format!("{kind} {family} {table} {name}")
+    }
+
     /// What each element of a set decides about its packets.
     fn of_elements(self, elem: &Expr, statement: &Statement, set: &str) -> Result<Vec<Step>, Reason> {
         let Statement::Limit(LimitRef::Own(limit)) = statement else {
-            return Err("an element of a set decides on packets".to_owned());
+            return Err(ELEMENTS_DECIDE.to_owned());
         };
         let (key, family) = rates::key(elem)?;
-        let rate = rates::rate(limit, Some(key), Some(format!("set {set}")))?;
+        let rate = rates::rate(limit, Some(key), Some(self.in_table("set", set)))?;
         Ok(vec![Step::Match(vec![PacketCube::all(family)]), Step::Rate(rate)])
     }
 
@@ -246,6 +263,9 @@ impl StatementContext<'_> {
             other => other.text().and_then(|word| names::number(word, of)?.try_into().ok()),
         };
         let wrong = || "the value that is written is not known".to_owned();
+        if let Some(TaggedExpr::Map(_)) = mangle.value.tagged() {
+            return Err(MAP_DECIDES.to_owned());
+        }
         let byte = |of: ValueNames| number(of).and_then(|n| u8::try_from(n).ok()).ok_or_else(wrong);
         let (family, edit) = match mangle.key.tagged() {
             Some(TaggedExpr::Payload(payload)) => match (payload.protocol.as_str(), payload.field.as_str()) {
@@ -266,7 +286,9 @@ impl StatementContext<'_> {
             Some(TaggedExpr::Ct(ct)) => return unknown(format!("ct {}: connections have no marks", ct.key)),
             _ => return unknown("the field that is written is not known".to_owned()),
         };
-        Ok(vec![Step::Act(Action::Edit(of_family(edit, family)))])
+        // The rule ends for packets without the field.
+        let having = Step::Match(vec![PacketCube::all(family)]);
+        Ok(vec![Step::Act(Action::Edit(of_family(edit, family))), having])
     }
 
     /// A maximum segment size: a number, or that of the route.
@@ -286,6 +308,7 @@ impl StatementContext<'_> {
             let size = size.filter(|&size| size > 0).ok_or("the value that is written is not known")?;
             steps.push(Step::Act(Action::Edit(of_family(edit::mss(family, size, false), family))));
         }
+        steps.push(Step::Match(self.matching.with_transport(&[TCP])));
         Ok(steps)
     }
 }

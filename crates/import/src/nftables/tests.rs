@@ -422,3 +422,78 @@ fn a_set_that_rules_change_is_not_taken_as_it_is() {
     assert_eq!(draft.left_out.len(), 2, "{:?}", draft.left_out);
     assert!(rules(&draft, " drop").iter().all(|rule| !rule.contains("ip-saddr")), "{}", draft.text());
 }
+
+/// The kernel ends a rule for packets of which a statement cannot do its work.
+#[test]
+fn statements_that_fail_end_their_rule() {
+    let of_map = json!({"map": {"key": payload("ip", "saddr"), "data": {"set": [["10.0.0.4", "c1"]]}}});
+    let accept = json!({"accept": null});
+    for (statement, reason) in [
+        (json!({"counter": of_map}), "a map decides on packets"),
+        (json!({"limit": of_map}), "a map decides on packets"),
+        (json!({"mangle": {"key": {"meta": {"key": "mark"}}, "value": of_map}}), "a map decides on packets"),
+        (
+            matched(
+                "==",
+                json!({"payload": {"protocol": "ip", "field": "saddr", "tunnel": "vxlan"}}),
+                json!("10.0.0.4"),
+            ),
+            "an expression",
+        ),
+    ] {
+        let draft = import("ip", &[json!([statement, accept])], &[]);
+        assert_eq!(draft.left_out.len(), 1, "{statement}: {:?}", draft.left_out);
+        assert!(draft.left_out[0].reason.contains(reason), "{statement}: {}", draft.left_out[0]);
+        assert_eq!(draft.left_out[0].effect, Effect::Stricter, "{statement}");
+    }
+    let size = json!({"mangle": {"key": {"tcp option": {"name": "maxseg", "field": "size"}}, "value": 1400}});
+    let dscp = json!({"mangle": {"key": payload("ip", "dscp"), "value": 8}});
+    let draft = import("inet", &[json!([size, accept]), json!([dscp, accept])], &[]);
+    assert_eq!(draft.left_out, []);
+    assert_eq!(
+        rules(&draft, " accept"),
+        ["net-proto tcp-dport accept", "net-proto ip4 accept", "all accept"]
+    );
+}
+
+#[test]
+fn elements_that_decide_leave_out_the_rules_of_their_set() {
+    let set = json!({"set": {"family": "ip", "table": "t", "name": "s", "type": "ipv4_addr",
+        "elem": [{"elem": {"val": "1.2.3.4", "limit": {"rate": 1, "burst": 1, "per": "minute"}}}],
+        "stmt": [{"limit": {"rate": 1, "burst": 1, "per": "minute"}}]}});
+    let asks = json!([matched("==", payload("ip", "saddr"), json!("@s")), {"accept": null}]);
+    let adds =
+        json!([{"set": {"op": "update", "elem": payload("ip", "saddr"), "set": "@s"}}, {"accept": null}]);
+    for rule in [asks, adds] {
+        let draft = import("ip", slice::from_ref(&rule), slice::from_ref(&set));
+        assert_eq!(draft.left_out.len(), 1, "{rule}: {:?}", draft.left_out);
+        assert_eq!(draft.left_out[0].effect, Effect::Stricter, "{}", draft.left_out[0]);
+    }
+}
+
+#[test]
+fn what_continues_in_a_map_goes_on_in_its_rule() {
+    let continuing = json!({"vmap": {"key": payload("icmp", "type"),
+        "data": {"set": [["echo-request", {"continue": null}], ["echo-reply", {"accept": null}]]}}});
+    let draft = import("ip", &[json!([continuing, {"drop": null}])], &[]);
+    assert_eq!(draft.left_out, []);
+    assert_eq!(rules(&draft, "icmp-type"), ["icmp-type 0 accept".to_owned(), "icmp-type 8 drop".to_owned()]);
+}
+
+#[test]
+fn a_dormant_table_does_nothing() {
+    let objects = |flags: serde_json::Value| {
+        let chain = json!({"chain": {"family": "ip", "table": "d", "name": "f", "handle": 1, "type": "filter",
+            "hook": "forward", "prio": 0, "policy": "drop"}});
+        let table = json!({"table": {"family": "ip", "name": "d", "handle": 9, "flags": flags}});
+        import("ip", &[json!([{"accept": null}])], &[table, chain])
+    };
+    let drops = |draft: &PolicyDraft| rules(draft, "net-proto ip4 drop").len();
+    let dormant = objects(json!(["dormant"]));
+    assert_eq!((drops(&dormant), dormant.left_out.len()), (0, 0));
+    assert_eq!(dormant.notes, ["table ip d is dormant: it does nothing"]);
+    let owned = objects(json!("owner"));
+    assert_eq!((drops(&owned), owned.left_out.len()), (1, 0));
+    let unknown = objects(json!("ip"));
+    assert_eq!((drops(&unknown), unknown.left_out.len()), (1, 1));
+}

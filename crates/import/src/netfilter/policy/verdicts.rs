@@ -88,6 +88,9 @@ impl<'a> PolicyWriter<'a, '_> {
         extent: Extent,
     ) -> Result<(), RulesetError> {
         let longest = (0..lists.len()).max_by_key(|&index| lists[index].items.len());
+        if let Some(longest) = longest {
+            self.report_order(lists, longest)?;
+        }
         let mut undecided: Vec<PacketCube> = classes.iter().map(|class| class.cube.clone()).collect();
         for (index, list) in lists.iter().enumerate() {
             if Some(index) != longest {
@@ -106,6 +109,39 @@ impl<'a> PolicyWriter<'a, '_> {
                         Outcome::Translate(_) | Outcome::Edit(_) => continue,
                     };
                     self.decide(entry, &entry.cubes, decision, classes, extent, &mut undecided)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the limits that count other packets than in the kernel, where a chain has its drops before those of an earlier chain.
+    fn report_order(&mut self, lists: &[&HookList<'_>], longest: usize) -> Result<(), RulesetError> {
+        for (at, list) in lists.iter().enumerate() {
+            for limit in list.entries().filter(|entry| matches!(entry.outcome, Outcome::Limit(_))) {
+                for (other, dropping) in lists.iter().enumerate() {
+                    let is_before = other != longest && (at == longest || other < at);
+                    if other == at || is_before == (other < at) {
+                        continue;
+                    }
+                    let drops = |entry: &&Entry<'_>| match entry.outcome {
+                        Outcome::Verdict(verdict) => verdict != ImportVerdict::Accept,
+                        Outcome::Translate(_) | Outcome::Edit(_) | Outcome::Limit(_) => false,
+                    };
+                    let mut is_shared = false;
+                    for entry in dropping.entries().filter(drops) {
+                        self.count(limit.cubes.len() * entry.cubes.len(), limit.place)?;
+                        is_shared |= entry.cubes.iter().any(|cube| is_among(cube, &limit.cubes));
+                    }
+                    let (reason, effect) = match other < at {
+                        true => ("packets that an earlier chain drops count for the rate", Effect::Stricter),
+                        false => {
+                            ("packets that a later chain drops do not count for the rate", Effect::Looser)
+                        }
+                    };
+                    if is_shared {
+                        self.leave_out(limit, format!("the order of chains: {reason}"), effect);
+                    }
                 }
             }
         }
@@ -166,7 +202,7 @@ impl<'a> PolicyWriter<'a, '_> {
         undecided: &mut Vec<PacketCube>,
     ) -> Result<(), RulesetError> {
         self.count(cubes.len() * classes.len(), entry.place)?;
-        if cubes.iter().all(|cube| self.is_of_later_fragments(cube)) {
+        if !cubes.is_empty() && cubes.iter().all(|cube| self.is_of_later_fragments(cube)) {
             self.report.remark("no packet matches: the kernel reassembles datagrams before", entry.place);
             return Ok(());
         }
@@ -240,9 +276,11 @@ impl<'a> PolicyWriter<'a, '_> {
             let mut left = vec![class.cube.clone()];
             for item in &list.items {
                 let Item::Entry(entry) = item else { continue };
-                if !matches!(entry.outcome, Outcome::Verdict(_) | Outcome::Limit(_)) {
-                    continue;
-                }
+                let decision = match entry.outcome {
+                    Outcome::Verdict(verdict) => Decision::Verdict(verdict),
+                    Outcome::Limit(rate) => Decision::Limit(rate),
+                    Outcome::Translate(_) | Outcome::Edit(_) => continue,
+                };
                 for cube in &entry.cubes {
                     let as_seen = class.received(cube);
                     let decides = |part: &Received| match part {
@@ -251,10 +289,10 @@ impl<'a> PolicyWriter<'a, '_> {
                     if !is_among(cube, &left) && !as_seen.iter().any(decides) {
                         continue;
                     }
-                    if asks(cube) {
+                    if asks(cube) || decision.is_hidden(class) {
                         return false;
                     }
-                    if matches!(entry.outcome, Outcome::Verdict(_)) {
+                    if matches!(decision, Decision::Verdict(_)) {
                         subtract(&mut left, cube);
                     }
                 }
@@ -279,8 +317,7 @@ impl<'a> PolicyWriter<'a, '_> {
     /// Lists the rates that are those of several rules.
     pub(super) fn report_limits(&mut self) {
         for LimitRules { place, text, rules } in std::mem::take(&mut self.limits).into_values() {
-            let reason =
-                format!("that its packets share the rate: it is {rules} rules, and each has the rate");
+            let reason = format!("the rate of all together: {rules} rules have this rate each");
             if rules > 1
                 && let Some(left_out) = self.report.leave_out(&place, &text, reason, Effect::Looser)
             {

@@ -27,6 +27,16 @@ pub(super) struct HookList<'a> {
     pub(super) items: Vec<Item<'a>>,
 }
 
+impl<'a> HookList<'a> {
+    /// The decisions, in order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry<'a>> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Entry(entry) => Some(entry),
+            Item::LeftOut(_) => None,
+        })
+    }
+}
+
 /// An element of a list.
 #[derive(Debug)]
 pub(super) enum Item<'a> {
@@ -210,7 +220,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
     ) -> Result<(), RulesetError> {
         let mut cubes = self.all();
         let mut has_action = false;
-        for step in &rule.steps {
+        for (index, step) in rule.steps.iter().enumerate() {
             match step {
                 Step::Match(parts) => {
                     self.report.asks_state |= parts.iter().any(asks_state);
@@ -235,12 +245,19 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                     }
                 }
                 Step::Branch(branches) => {
+                    has_action = true;
+                    let is_last = index + 1 == rule.steps.len();
+                    let mut going_on: Vec<PacketCube> = Vec::new();
                     for (parts, action) in branches {
                         self.report.asks_state |= parts.iter().any(asks_state);
                         let cubes = self.product(&cubes, parts, &rule.place)?;
-                        self.act(rule, action, &cubes, packets)?;
+                        if is_last || action.ends_rule() {
+                            self.act(rule, action, &cubes, packets)?;
+                        } else {
+                            going_on.extend(cubes);
+                        }
                     }
-                    return Ok(());
+                    cubes = going_on;
                 }
             }
         }
@@ -443,7 +460,14 @@ fn only_tells(action: &Action) -> bool {
     match action {
         Action::Remark(_) => true,
         Action::Edit(edit) => edit.logs,
-        _ => false,
+        Action::Accept
+        | Action::Drop
+        | Action::Reject(_)
+        | Action::Return
+        | Action::Jump(_)
+        | Action::Goto(_)
+        | Action::Translate(_)
+        | Action::Unknown(..) => false,
     }
 }
 

@@ -9,6 +9,8 @@ use crate::draft::{ImportVerdict, Place};
 
 const ONE_RATE: &str = "limit: only rules whose one rate is their last match are translated";
 const NOT_DROPPED: &str = "limit: a rate is translated where what exceeds it is dropped";
+const NO_LOG: &str = "limit: mmb does not log what exceeds a rate";
+const TOO_MANY: &str = "limit: the rule set has too many rates to find what drops the packets beyond them";
 
 impl ChainWalk<'_, '_> {
     /// How the rate of a rule becomes one of the policy, in which what exceeds it is dropped; `Err`: why it does not.
@@ -33,7 +35,9 @@ impl ChainWalk<'_, '_> {
                 Step::Unknown(_) => {}
             }
         }
+        let logs = |step: &Step| matches!(step, Step::Act(Action::Edit(edit)) if edit.logs);
         match last {
+            None if rate.is_beyond && after.iter().any(logs) => Err(NO_LOG.to_owned()),
             // Logs have a limit of their own.
             None => Ok(RateUse::Ignored),
             Some(_) if self.kind.translates() => Err("translations have no rate".to_owned()),
@@ -51,6 +55,7 @@ impl ChainWalk<'_, '_> {
                         }
                         Ok(RateUse::Passes)
                     }
+                    None if self.pairs_ahead > MAX_AHEAD => Err(TOO_MANY.to_owned()),
                     None => Err(NOT_DROPPED.to_owned()),
                 }
             }
@@ -116,7 +121,15 @@ impl ChainWalk<'_, '_> {
                 Action::Reject(_) => {
                     self.report.remark("what exceeds the rate is dropped, and not answered", place);
                 }
-                _ => {}
+                Action::Accept
+                | Action::Drop
+                | Action::Return
+                | Action::Jump(_)
+                | Action::Goto(_)
+                | Action::Translate(_)
+                | Action::Edit(_)
+                | Action::Remark(_)
+                | Action::Unknown(..) => {}
             }
         }
     }
