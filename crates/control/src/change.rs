@@ -86,7 +86,7 @@ pub enum CommitError {
     /// Another change waits for its confirmation.
     #[error(
         "version {} of the policy waits for its confirmation, for another {} s ({}, process {}: {}); `confirm` keeps it, `rollback` takes it back",
-        .0.version, .0.seconds, who(.0), .0.pid.unwrap_or_default(), .0.command
+        .0.version, .0.seconds, who(.0), .0.pid.unwrap_or_default(), .0.command.escape_debug()
     )]
     Unconfirmed(Box<UnconfirmedLine>),
     /// The thread that committed the change panicked.
@@ -120,7 +120,7 @@ pub(crate) fn is_change(command: &Command) -> bool {
         Command::Trace(_) | Command::Capture(_) => false,
         Command::Kill(_) | Command::Server(_) | Command::ClearCounters => false,
         // A rollback is a change of its own, when it is answered.
-        Command::Confirm | Command::Rollback(..) | Command::History(_) | Command::Diff(..) => false,
+        Command::Confirm(_) | Command::Rollback(..) | Command::History(_) | Command::Diff(..) => false,
         Command::Add(_) | Command::Replace(_) | Command::Flush => true,
         Command::Del(_) | Command::DelKill(_) | Command::DelKeep(_) | Command::DelNamed(..) => true,
         Command::Enable(_) | Command::Disable(_) | Command::Set(_) | Command::Patterns(..) => true,

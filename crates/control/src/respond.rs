@@ -337,7 +337,7 @@ impl Responder<'_> {
             Command::Monitor => Topic::Monitor,
             Command::History(_) => Topic::History,
             Command::Diff(..) => Topic::Diff,
-            Command::Confirm => return self.confirm(),
+            Command::Confirm(version) => return self.confirm(*version),
             Command::Rollback(version, deletion) => return self.rollback(*version, *deletion, end),
             Command::Trace(_) => Topic::Trace,
             Command::Capture(_) => Topic::Capture,

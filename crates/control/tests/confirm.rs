@@ -86,7 +86,12 @@ fn other_changes_are_refused_while_one_waits() {
     mmb.run("list");
     assert!(waiting(&mmb.run("show version")).is_some() && waiting(&mmb.run("show runtime")).is_some());
     take_back_unconfirmed(&mmb.daemon);
-    assert_eq!(mmb.run("confirm"), [Answer::Confirmed(2)]);
+    let other = mmb.refused(&["confirm 1"]);
+    assert!(
+        other[0].message.contains("version 1 does not wait") && other[0].message.contains("version 2"),
+        "{other:?}"
+    );
+    assert_eq!(mmb.run("confirm 2"), [Answer::Confirmed(2)]);
     assert_eq!(mmb.rules().len(), 2);
     mmb.run("flush");
 }

@@ -2,9 +2,10 @@
 //!
 //! A [`RateCell`] holds the *theoretical arrival time*: when the units that were taken so far would be over at the rate. What is taken moves
 //! it on, and is refused if it came to lie further ahead of now than the burst takes. Workers share cells and change them by compare-exchange,
-//! so that a rate holds over all workers, exactly. Time is an argument.
+//! so that a rate holds over all workers. Time is an argument.
 //!
-//! Times are 64ths of a nanosecond modulo 2^64, which is nine years: they are compared by their distance.
+//! Times are 64ths of a nanosecond modulo 2^64, which is nine years: they are compared by their distance. The time of each packet is rounded down to one of
+//! them, which lets a thousandth too much pass at 100 million packets a second, and less at lower rates.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,7 +29,7 @@ impl Ticks {
 /// Units of time are divided into so many parts, in bits: at the greatest rates a unit takes less than a tick.
 const FRACTION: u32 = 11;
 
-/// The longest time of a burst: cells are told apart from those of the past by half of all times.
+/// The longest time of a burst, a quarter of all times: a cell further ahead is one of the past.
 const LONGEST: u64 = 1 << 62;
 
 /// A rate and its burst.

@@ -55,8 +55,8 @@ pub enum Command {
     Capture(Box<CaptureRequest>),
     /// `clear counters`
     ClearCounters,
-    /// `confirm`
-    Confirm,
+    /// `confirm [N]`
+    Confirm(Option<u64>),
     /// `rollback [N]`
     Rollback(Option<u64>, Deletion),
     /// `history [N]`
@@ -261,7 +261,7 @@ impl Command {
             Command::Trace(_) => "trace",
             Command::Capture(_) => "capture",
             Command::ClearCounters => "clear",
-            Command::Confirm => "confirm",
+            Command::Confirm(_) => "confirm",
             Command::Rollback(..) => "rollback",
             Command::History(_) => "history",
             Command::Diff(..) => "diff",
@@ -318,7 +318,7 @@ impl Command {
             | Command::Trace(_)
             | Command::Capture(_)
             | Command::ClearCounters
-            | Command::Confirm
+            | Command::Confirm(_)
             | Command::Rollback(..)
             | Command::History(_)
             | Command::Diff(..) => {

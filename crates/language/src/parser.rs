@@ -160,7 +160,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Verb::Disable => Command::Disable(self.port()?),
             Verb::Set => Command::Set(self.setting()?),
             Verb::Monitor => Command::Monitor,
-            Verb::Confirm => Command::Confirm,
+            Verb::Confirm => Command::Confirm(self.optional_number()),
             Verb::History => Command::History(self.optional_number()),
             Verb::Diff => {
                 let from = self.optional_number();

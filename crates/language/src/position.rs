@@ -119,7 +119,10 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         Argument::Versions if rest.len() < 2 => {
             vec![Expect::Number("a version of the policy, as `history` shows it"), Expect::End]
         }
-        Argument::Entries | Argument::Versions => vec![Expect::End],
+        Argument::Confirm if rest.is_empty() => {
+            vec![Expect::Number("the version that waits; without it whatever waits"), Expect::End]
+        }
+        Argument::Entries | Argument::Versions | Argument::Confirm => vec![Expect::End],
         Argument::Rollback => rollback_expectations(rest),
         Argument::OptionalFile if rest.is_empty() => vec![Expect::File, Expect::End],
         Argument::OptionalFile => vec![Expect::End],

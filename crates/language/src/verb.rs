@@ -93,6 +93,8 @@ pub enum Argument {
     Entries,
     /// Up to two versions.
     Versions,
+    /// A version or nothing.
+    Confirm,
     /// A version or nothing, and `--kill`, `--keep` or nothing.
     Rollback,
     /// A filter of packets, and options of `trace`.
@@ -216,10 +218,10 @@ pub static COMMANDS: &[CommandInfo] = &[
     command(
         "confirm",
         Verb::Confirm,
-        "",
-        Argument::None,
+        "[N]",
+        Argument::Confirm,
         false,
-        "keeps a change that waits for its confirmation, after apply or batch with --confirm",
+        "keeps a change that waits for its confirmation, after apply or batch with --confirm; with N only if it is version N of the policy",
     ),
     command(
         "rollback",

@@ -334,6 +334,7 @@ fn events(records: &[Record]) -> u64 {
 mod tests {
     use super::*;
     use crate::tests::audit_event;
+    use std::net::UdpSocket;
     use std::os::unix::net::UnixDatagram;
     use std::path::Path;
 
@@ -402,6 +403,31 @@ mod tests {
         wait_for("it works again", || handle.status()[0].error.is_none());
         let said = lock(&reports).clone();
         assert!(said[0].contains("is tried again") && said[1].ends_with("works again"), "{said:?}");
+        log.stop();
+    }
+
+    /// A refused datagram is told once, and is no success in between.
+    #[test]
+    fn a_udp_peer_that_is_not_there_is_told_once_and_gets_what_waits_for_it() {
+        let place = UdpSocket::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address");
+        let (log, reports) = open(&[&format!("syslog:udp:{place}")]);
+        let handle = log.handle();
+        for action in ["one", "two", "three"] {
+            handle.audit(SystemTime::now(), audit_event(action));
+        }
+        wait_for("it has failed twice", || handle.status()[0].errors > 1);
+        assert_eq!((handle.status()[0].written, lock(&reports).len()), (0, 1), "{reports:?}");
+        let peer = UdpSocket::bind(place).expect("bound again");
+        peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        for action in ["one", "two", "three"] {
+            let mut message = [0; 1000];
+            let len = peer.recv(&mut message).expect("a message");
+            let text = String::from_utf8_lossy(&message[..len]);
+            assert!(text.contains(&format!("action=\"{action}\"")), "{text}");
+        }
+        wait_for("it works again", || handle.status()[0].written == 3);
+        let said = lock(&reports).clone();
+        assert!(said.len() == 2 && said[1].ends_with("works again"), "{said:?}");
         log.stop();
     }
 

@@ -8,6 +8,7 @@ use crate::cli::{
 };
 use crate::output;
 use anyhow::{Context, bail};
+use mmb_client::file::{FileContent, FileWriter};
 use mmb_client::policy_file::{self, name};
 use mmb_import::classbench::{self, ClassbenchOptions};
 use mmb_import::iptables::{self, IpSets, IptablesOptions};
@@ -105,7 +106,11 @@ fn finish(files: &ImportFiles, draft: &PolicyDraft, global: &Global) -> anyhow::
         );
     }
     match &files.output {
-        Some(path) => std::fs::write(path, draft.text()).with_context(|| path.display().to_string())?,
+        Some(path) => {
+            let mut file = FileWriter::begin(&path.to_string_lossy(), FileContent::Policy)?;
+            file.write(draft.text().as_bytes())?;
+            file.finish()?;
+        }
         None if global.json => {}
         None => output::print(draft.text()),
     }

@@ -109,9 +109,18 @@ impl Responder<'_> {
     }
 
     /// Keeps the change that waits for it.
-    pub(super) fn confirm(&mut self) -> io::Result<AnswerResult> {
+    pub(super) fn confirm(&mut self, wanted: Option<u64>) -> io::Result<AnswerResult> {
         let (confirmed, history) = {
             let mut daemon = self.daemon();
+            if let (Some(wanted), Some(waiting)) = (wanted, daemon.unconfirmed())
+                && waiting.version != wanted
+            {
+                let refused = format!(
+                    "version {wanted} does not wait for its confirmation: version {} of the policy does",
+                    waiting.version
+                );
+                return Ok(Err(refused));
+            }
             (daemon.confirm(self.context.author), daemon.history())
         };
         let Some(version) = confirmed else {

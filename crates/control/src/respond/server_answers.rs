@@ -44,8 +44,9 @@ impl Responder<'_> {
             self.send(&Answer::ServerState(ServerStateLine { rule: rule.0, server, state, open }))?;
         }
         let killed = command.kill.then(|| connections.kill_of_server(&of)).transpose();
-        // Checks tell the health of every server again and again; a change of it is told by the checker.
-        if !matches!(command.order, ServerOrder::Healthy | ServerOrder::Failed) {
+        // Checks tell the health of every server again and again; a change of it is told by the checker. What ends connections is recorded always.
+        let is_check = matches!(command.order, ServerOrder::Healthy | ServerOrder::Failed);
+        if !is_check || command.kill {
             let text = Command::Server(command.clone()).to_string();
             let entry = Entry::new(self.context.author, EntryAction::Server, text);
             self.daemon().record(Entry { connections: killed.as_ref().ok().copied().flatten(), ..entry });

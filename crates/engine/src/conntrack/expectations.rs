@@ -54,7 +54,7 @@ pub struct ExpectedCounts {
     pub made: u64,
     /// Of these, those that began.
     pub used: u64,
-    /// Of these, those that did not begin in time.
+    /// Of these, those that did not begin in time, or whose control connection has ended.
     pub expired: u64,
 }
 
@@ -126,11 +126,11 @@ impl Expectations {
         self.entries.len() < MOST_EXPECTED.min(self.entries.capacity())
     }
 
-    /// Whether one may be recorded.
+    /// Whether one may be recorded. One that is there already has its whole time again.
     ///
     /// # Errors
     /// It is there already, or it has no place.
-    pub(super) fn admits(&mut self, new: &Expectation, now_ms: u64) -> Result<(), Occupied> {
+    pub(super) fn admit_or_refresh(&mut self, new: &Expectation, now_ms: u64) -> Result<(), Occupied> {
         let hash = self.hasher.hash(&new.arrives);
         let same = |entry: &Entry| entry.expectation.arrives == new.arrives;
         let Some(entry) = self.entries.find_mut(hash, same) else {
@@ -148,7 +148,7 @@ impl Expectations {
         Err(Occupied::Same(ExpectedRef { hash, serial: self.serials }))
     }
 
-    /// Records an expectation that [is admitted](Expectations::admits).
+    /// Records an expectation that [is admitted](Expectations::admit_or_refresh).
     pub(super) fn insert(&mut self, expectation: Expectation, now_ms: u64) -> ExpectedRef {
         let hash = self.hasher.hash(&expectation.arrives);
         self.serials = self.serials.wrapping_add(1);
@@ -260,30 +260,32 @@ mod tests {
     fn one_client_leaves_room_for_others() {
         let mut table = table();
         for port in 1..=MOST_OF_CLIENT as u16 {
-            assert_eq!(table.admits(&of_client(port, 7), 1), Ok(()));
+            assert_eq!(table.admit_or_refresh(&of_client(port, 7), 1), Ok(()));
             table.insert(of_client(port, 7), 1);
         }
-        assert_eq!(table.admits(&of_client(5000, 7), 1), Err(Occupied::Other));
-        assert_eq!(table.admits(&of_client(5000, 8), 1), Ok(()));
+        assert_eq!(table.admit_or_refresh(&of_client(5000, 7), 1), Err(Occupied::Other));
+        assert_eq!(table.admit_or_refresh(&of_client(5000, 8), 1), Ok(()));
     }
 
     #[test]
     fn the_same_one_lives_on_and_there_are_not_too_many() {
         let mut table = table();
         let first = table.insert(expectation(1024), 0);
-        assert!(matches!(table.admits(&expectation(1024), 50_000), Err(Occupied::Same(now)) if now != first));
+        assert!(
+            matches!(table.admit_or_refresh(&expectation(1024), 50_000), Err(Occupied::Same(now)) if now != first)
+        );
         table.cancel(first);
         assert!(table.find(&from_port(1024), LIFETIME_MS + 1).is_some(), "who announced it first has no say");
         let leaves = expectation(5).arrives;
         let other = Expectation { leaves, ..expectation(1024) };
-        assert_eq!(table.admits(&other, 1), Err(Occupied::Other));
+        assert_eq!(table.admit_or_refresh(&other, 1), Err(Occupied::Other));
         let capacity = table.entries.capacity();
         for port in 1025..1024 + MOST_EXPECTED as u16 {
             let of_client = of_client(port, port / 100);
-            assert_eq!(table.admits(&of_client, 1), Ok(()));
+            assert_eq!(table.admit_or_refresh(&of_client, 1), Ok(()));
             table.insert(of_client, 1);
         }
-        assert_eq!(table.admits(&expectation(9999), 1), Err(Occupied::Other));
+        assert_eq!(table.admit_or_refresh(&expectation(9999), 1), Err(Occupied::Other));
         assert_eq!(table.entries.capacity(), capacity);
         assert!(table.find(&from_port(1500), 2).is_some());
     }

@@ -63,7 +63,7 @@ impl ControlConnection<'_> {
         let leaves = Tuple { addresses, ports: [0, port], ..arrives };
         let rule_set = self.connections.ids(self.id).rule_set;
         let expectation = Expectation { arrives, leaves, lease, rule_set };
-        let admitted = expected.admits(&expectation, self.now_ms);
+        let admitted = expected.admit_or_refresh(&expectation, self.now_ms);
         let admitted = admitted.and_then(|()| {
             let claimed = self.shared.owners.expect(&arrives, self.worker);
             claimed.map_err(|_| Occupied::Other)

@@ -29,7 +29,7 @@ const SOURCE_PRIORITY: i64 = 100;
 #[derive(Debug, thiserror::Error)]
 pub enum NftablesError {
     /// The text is not the output of nft.
-    #[error("this is no output of `nft -j list ruleset`: {0}")]
+    #[error("this is no output of `nft -j list ruleset`")]
     Json(#[from] serde_json::Error),
     /// A rule belongs to no chain.
     #[error("{0}: its chain is not in the rule set")]

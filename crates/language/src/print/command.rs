@@ -16,7 +16,7 @@ impl std::fmt::Display for Command {
             Command::DelKill(id) => write!(f, "del {id} --kill"),
             Command::DelKeep(id) => write!(f, "del {id} --keep"),
             Command::DelNamed(name, deletion) => write!(f, "del name {name}{}", deletion_option(*deletion)),
-            Command::Confirm => f.write_str("confirm"),
+            Command::Confirm(version) => write!(f, "confirm{}", number(*version)),
             Command::Rollback(version, deletion) => {
                 write!(f, "rollback{}{}", number(*version), deletion_option(*deletion))
             }

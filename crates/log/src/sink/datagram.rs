@@ -12,6 +12,9 @@ use std::time::Duration;
 /// How long a send may wait for a receiver on this host that does not read.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long the first datagram of a socket waits for the error of a peer that is not there (ICMP, RFC 1122 section 4.1.3.3).
+const FIRST_ANSWER: Duration = Duration::from_millis(100);
+
 /// The form of a record in a datagram.
 pub(super) trait DatagramFormat: Send {
     /// Appends a record.
@@ -61,21 +64,35 @@ impl Transport {
         Transport { peer: peer.clone(), socket: None }
     }
 
-    /// Sends a datagram. UDP tells of a peer that is not there with a later one, if at all.
+    /// Sends a datagram. UDP tells of a peer that is not there with the first datagram or with a later one, if at all.
     ///
     /// # Errors
     /// The peer is not there, or does not read. The next call tries again.
     pub(super) fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
-        let socket = match &self.socket {
-            Some(socket) => socket,
-            None => self.socket.insert(connect(&self.peer)?),
+        let (socket, is_new) = match &self.socket {
+            Some(socket) => (socket, false),
+            None => (&*self.socket.insert(connect(&self.peer)?), true),
         };
         let sent = match socket {
-            Socket::Unix(socket) => socket.send(datagram),
-            Socket::Udp(socket) => socket.send(datagram),
+            Socket::Unix(socket) => socket.send(datagram).map(drop),
+            Socket::Udp(socket) => socket.send(datagram).and_then(|_| match is_new {
+                true => await_refusal(socket),
+                false => Ok(()),
+            }),
         };
         // A name may mean another address by now, and a path another socket.
-        sent.map(drop).inspect_err(|_| self.socket = None)
+        sent.inspect_err(|_| self.socket = None)
+    }
+}
+
+/// Waits for the error that a datagram may bring.
+fn await_refusal(socket: &UdpSocket) -> io::Result<()> {
+    socket.set_read_timeout(Some(FIRST_ANSWER))?;
+    match socket.recv(&mut [0]) {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Err(error)
+        }
+        Err(_) | Ok(_) => Ok(()),
     }
 }
 

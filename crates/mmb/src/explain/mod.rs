@@ -30,6 +30,8 @@ use subject::{NoConstraints, Subject};
 const HEADROOM: usize = 256;
 /// Bytes behind it.
 const TAILROOM: usize = 256;
+/// The exit status of a command line that is wrong.
+const BAD_USAGE: u8 = 2;
 /// The rules of a policy that asks which constraints hold: as many as a trace names.
 const ASKED_AT_ONCE: usize = 16;
 
@@ -56,10 +58,19 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
     let Some(policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };
-    let subject = Subject::new(args).map_err(|error| match error.downcast::<NoConstraints>() {
-        Ok(NoConstraints(message)) => crate::bad_usage(&message),
-        Err(error) => error,
-    })?;
+    let subject = match Subject::new(args).map_err(anyhow::Error::downcast::<NoConstraints>) {
+        Ok(subject) => subject,
+        Err(Ok(wrong)) if !global.json => {
+            eprint!("{}", wrong.rendered);
+            return Ok(ExitCode::from(BAD_USAGE));
+        }
+        Err(Ok(wrong)) => return Err(wrong.into()),
+        Err(Err(error)) => return Err(error),
+    };
+    let names_others = named_ports(&policy).next().is_some();
+    if subject.names_port() && names_others && named_ports(&policy).all(|name| name != subject.port()) {
+        output::report_error(&format!("no rule names the port {}", subject.port()));
+    }
     let source = args.rules.display().to_string();
     explain(policy, &source, &subject, &args.why_not, |explanation| {
         if global.json {
@@ -129,17 +140,22 @@ fn explain<T>(
 fn port_names(policy: &Policy, subject: &Subject) -> Vec<String> {
     let mut names: Vec<String> =
         std::iter::once(subject.port()).chain(subject.peer()).map(str::to_owned).collect();
-    let named =
-        policy.rules.iter().flat_map(|rule| rule.matches).filter_map(|constraint| match constraint.test {
-            Test::Port(_, names) => Some(names),
-            _ => None,
-        });
-    for name in named.flatten().chain(policy.ports.keys().cloned()).chain(["a", "b"].map(str::to_owned)) {
+    for name in named_ports(policy).chain(["a", "b"].map(str::to_owned)) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
     names
+}
+
+/// The ports that a policy names, some several times.
+fn named_ports(policy: &Policy) -> impl Iterator<Item = String> {
+    let constraints = policy.rules.iter().flat_map(|rule| rule.matches);
+    let named = constraints.filter_map(|constraint| match constraint.test {
+        Test::Port(_, names) => Some(names),
+        _ => None,
+    });
+    named.flatten().chain(policy.ports.keys().cloned())
 }
 
 /// An engine with these ports, each wired to its neighbour.

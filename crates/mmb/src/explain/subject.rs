@@ -23,12 +23,18 @@ const PORT: &str = "a";
 
 /// The words are no constraints of a packet.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct NoConstraints(pub(super) String);
+#[error("{message}")]
+pub(super) struct NoConstraints {
+    message: String,
+    /// The message with a caret under the words, for people.
+    pub(super) rendered: String,
+}
 
 /// The packets.
 pub(super) struct Subject {
     port: String,
+    /// The description or the command line names the port.
+    names_port: bool,
     /// The port at the other end of its wire, if that is given.
     peer: Option<String>,
     frames: Vec<(Vec<u8>, LinkType)>,
@@ -44,8 +50,9 @@ impl Subject {
         match &args.pcap {
             Some(path) => {
                 let frames = captured(path, args.number).with_context(|| path.display().to_string())?;
+                let names_port = args.port.is_some();
                 let port = args.port.clone().unwrap_or_else(|| PORT.to_owned());
-                Ok(Subject { port, peer: None, frames, is_capture: true })
+                Ok(Subject { port, names_port, peer: None, frames, is_capture: true })
             }
             None => Subject::made(&args.words.join(" "), args.port.clone()),
         }
@@ -57,15 +64,22 @@ impl Subject {
     /// The words are no constraints ([`NoConstraints`]), or no packet can be made from them.
     pub(super) fn made(text: &str, port: Option<String>) -> anyhow::Result<Subject> {
         let words = if text.trim().is_empty() { "all" } else { text };
-        let mut rule = match parse_command(&format!("add {words} accept")) {
+        let command = format!("add {words} accept");
+        let mut rule = match parse_command(&command) {
             Ok((Command::Add(rule), _)) => *rule,
-            Ok(_) => bail!(NoConstraints("a packet is described by constraints, as in a rule".to_owned())),
+            Ok(_) => {
+                let message = "a packet is described by constraints, as in a rule".to_owned();
+                bail!(NoConstraints { rendered: format!("error: {message}\n"), message })
+            }
             Err(errors) => {
                 let message = errors.first().map_or("", |error| error.message.as_str());
-                bail!(NoConstraints(format!("'{words}': {message}")))
+                let rendered = errors.iter().map(|error| error.render("", &command)).collect();
+                bail!(NoConstraints { message: format!("'{words}': {message}"), rendered })
             }
         };
-        let port = take_port(&mut rule, FieldId::In)?.or(port).unwrap_or_else(|| PORT.to_owned());
+        let port = take_port(&mut rule, FieldId::In)?.or(port);
+        let names_port = port.is_some();
+        let port = port.unwrap_or_else(|| PORT.to_owned());
         let peer = take_port(&mut rule, FieldId::Out)?;
         let base = PacketHeader {
             source: SOURCE,
@@ -83,12 +97,18 @@ impl Subject {
             "no packet can be made from these constraints: they exclude each other, or are about VLANs, extension headers, payloads or checksums; \
              take one of a capture (--pcap)",
         )?;
-        Ok(Subject { port, peer, frames: vec![(header.frame(), LinkType::Ethernet)], is_capture: false })
+        let frames = vec![(header.frame(), LinkType::Ethernet)];
+        Ok(Subject { port, names_port, peer, frames, is_capture: false })
     }
 
     /// The port that they come in by.
     pub(super) fn port(&self) -> &str {
         &self.port
+    }
+
+    /// Whether the description or the command line names it.
+    pub(super) fn names_port(&self) -> bool {
+        self.names_port
     }
 
     /// The port at the other end of that one's wire, if it is given.

@@ -102,7 +102,9 @@ impl<'a> Checker<'a> {
     fn once(&mut self) -> anyhow::Result<ExitCode> {
         let servers: Vec<RuleServer> = self.servers()?.into_keys().collect();
         let mut has_failed = servers.is_empty();
-        if has_failed {
+        if has_failed && self.json {
+            output::print_json(&json!({ "error": self.none() }));
+        } else if has_failed {
             output::report_error(&self.none());
         }
         for ((rule, server), result) in self.probe_all(&servers) {

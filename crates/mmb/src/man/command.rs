@@ -117,10 +117,9 @@ fn usage(sub: &Command) -> String {
     if let Some(info) = COMMANDS.iter().find(|info| info.name == sub.get_name()) {
         return format!("mmb {} {}", info.name, info.arguments).trim_end().to_owned();
     }
-    let options = if sub.get_opts().any(|option| !option.is_global_set()) { " [OPTIONS]" } else { "" };
-    let positionals = sub.get_positionals().filter_map(value).map(|name| format!(" {name}"));
-    let name = sub.get_bin_name().unwrap_or(sub.get_name());
-    format!("{name}{options}{}", positionals.collect::<String>())
+    let usage = sub.clone().render_usage().to_string().replace(['<', '>'], "");
+    let ways = usage.trim_start_matches("Usage:").lines().map(str::trim);
+    ways.collect::<Vec<_>>().join(", or ")
 }
 
 /// Writes an option or a positional argument, except help and version.

@@ -55,9 +55,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
     engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
 
     let streams = files::open(&wiring, &args.rules, policy.rewrites())?;
-    // What a helper lets in comes soon behind the command that announces it, which must have been seen.
-    let has_helper = |rule: Rule| rule.targets.iter().any(|target| matches!(target, Target::Helper(_)));
-    let span_ns = if policy.rules.iter().any(has_helper) { 0 } else { VECTOR_SPAN_NS };
+    let span_ns = if policy.rules.iter().any(asks_each_time) { 0 } else { VECTOR_SPAN_NS };
     let done = Pump::new(worker, streams, span_ns).run()?;
 
     let summary = Summary::collect(&done, &engine, &policy);
@@ -66,4 +64,11 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
         crate::output::report_error(&note);
     }
     Ok(if summary.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the time of each packet matters to a rule: for a rate, for that of answers, or since what a helper lets in comes soon behind the command that
+/// announces it, which must have been seen.
+fn asks_each_time(rule: Rule) -> bool {
+    let asks = |target: &Target| matches!(target, Target::Helper(_) | Target::Limit(_) | Target::Reject(_));
+    rule.targets.iter().any(asks)
 }

@@ -92,7 +92,7 @@ fn is_question(command: &Command) -> bool {
         Command::Add(_)
         | Command::Replace(_)
         | Command::DelNamed(..)
-        | Command::Confirm
+        | Command::Confirm(_)
         | Command::Rollback(..)
         | Command::Del(_)
         | Command::DelKill(_)

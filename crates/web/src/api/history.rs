@@ -188,7 +188,7 @@ pub(super) async fn confirm(
     context.access.may_change()?;
     let _turn = context.changes.lock().await;
     waits(&context, query.version).await?;
-    let reply = context.daemon.run(&[&Command::Confirm.to_string()]).await?;
+    let reply = context.daemon.run(&[&Command::Confirm(query.version).to_string()]).await?;
     context.forget().await;
     let (mut version, mut notes) = (None, Vec::new());
     for line in reply.lines {
