@@ -22,7 +22,7 @@ use mmb_policy::rule::Target;
 use mmb_policy::{Match, Policy, Rule, RuleId, Test};
 use mmb_random::SeedTree;
 use report::{CheckedConstraint, Explanation};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use subject::{NoConstraints, Subject};
 
@@ -60,11 +60,14 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
     };
     let subject = match Subject::new(args).map_err(anyhow::Error::downcast::<NoConstraints>) {
         Ok(subject) => subject,
-        Err(Ok(wrong)) if !global.json => {
-            eprint!("{}", wrong.rendered);
+        Err(Ok(wrong)) => {
+            if global.json {
+                output::print_json(&json!({ "error": wrong.to_string() }));
+            } else {
+                output::print_error(&wrong.rendered);
+            }
             return Ok(ExitCode::from(BAD_USAGE));
         }
-        Err(Ok(wrong)) => return Err(wrong.into()),
         Err(Err(error)) => return Err(error),
     };
     let names_others = named_ports(&policy).next().is_some();
