@@ -471,27 +471,15 @@ fn only_tells(action: &Action) -> bool {
     }
 }
 
-/// The remark of a rule that does nothing else.
+/// The remark of a rule that does nothing but tell of packets.
 fn only_remarks(rule: &Rule) -> Option<&'static str> {
-    let mut remark = None;
-    for action in actions(rule) {
-        match action {
-            Action::Remark(text) => remark = Some(*text),
-            Action::Edit(edit) if edit.logs => {
-                remark = Some("nothing is logged: the rule language cannot tell these packets");
-            }
-            Action::Accept
-            | Action::Drop
-            | Action::Reject(_)
-            | Action::Return
-            | Action::Jump(_)
-            | Action::Goto(_)
-            | Action::Translate(_)
-            | Action::Edit(_)
-            | Action::Unknown(..) => return None,
-        }
+    if !actions(rule).all(only_tells) {
+        return None;
     }
-    remark
+    Some(match actions(rule).last()? {
+        Action::Remark(text) => text,
+        _log => "nothing is logged: the rule language cannot tell these packets",
+    })
 }
 
 /// The possible verdicts of some rules.
