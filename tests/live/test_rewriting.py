@@ -17,14 +17,17 @@ ENOUGH = 300
 
 
 def capture(site, wire, url):
-    """Transfers a file, and returns the first TCP packets of the wire, with every checksum verified, and the digest of the file."""
+    """Transfers a file, and returns the first TCP packets of its connection on the wire, with every checksum verified, and the digest of the file."""
     with wire() as port:
         _, digest = fetch(site, url)
         frames = [frame for frame in islice(port.drain(), ENOUGH) if Ether(frame).haslayer(TCP)]
-    assert frames
     for frame in frames:
         assert rebuilt(frame) == frame, Ether(frame).show(dump=True)
-    return [Ether(frame) for frame in frames], digest
+    packets = [Ether(frame) for frame in frames]
+    # The last packets of the transfer before may come late.
+    ends = lambda packet: {packet[TCP].sport, packet[TCP].dport}
+    first = next(packet for packet in packets if is_syn(packet))
+    return [packet for packet in packets if ends(packet) == ends(first)], digest
 
 
 def options(packet):
