@@ -5,7 +5,7 @@
 //! so that a rate holds over all workers. Time is an argument.
 //!
 //! Times are 64ths of a nanosecond modulo 2^64, which is nine years: they are compared by their distance. The time of each packet is rounded down to one of
-//! them, which lets a thousandth too much pass at 100 million packets a second, and less at lower rates.
+//! them, which lets at most two thousandths too much pass at 100 million packets a second, and less at lower rates.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -164,6 +164,7 @@ fn rule(matching: MatchContext<'_>, targets: &TargetContext<'_>, source: &Iptabl
     match rates::rate(matching.family, source) {
         Ok(None) => {}
         Ok(Some(rate)) if rates::is_last_match(source) => steps.push(Step::Rate(rate)),
+        // Before the matches that the kernel asks behind it.
         Ok(Some(rate)) => steps.insert(0, Step::Rate(rate)),
         Err(reason) => steps.push(Step::Unknown(reason)),
     }

@@ -65,11 +65,7 @@ fn walked<'a>(walk: &mut ChainWalk<'a, '_>, hooks: &'a [Hook]) -> Result<Vec<Hoo
 }
 
 fn translates(list: &HookList<'_>) -> bool {
-    let translates = |item: &Item<'_>| match item {
-        Item::Entry(entry) => matches!(entry.outcome, Outcome::Translate(_)),
-        Item::LeftOut(_) => false,
-    };
-    list.items.iter().any(translates)
+    list.entries().any(|entry| matches!(entry.outcome, Outcome::Translate(_)))
 }
 
 /// The rules of an entry that translates.
@@ -238,8 +234,7 @@ impl<'a> PolicyWriter<'a, '_> {
     fn edits(&mut self, lists: &[&HookList<'_>], special: &[PacketClass], general: &[PacketClass]) {
         for list in lists {
             let mut decided: Vec<PacketCube> = Vec::new();
-            for item in &list.items {
-                let Item::Entry(entry) = item else { continue };
+            for entry in list.entries() {
                 let edit = match entry.outcome {
                     Outcome::Edit(edit) => edit,
                     // Packets that a list accepts do not get to its later rules; nor do others, which do not matter.

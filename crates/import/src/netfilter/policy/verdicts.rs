@@ -20,7 +20,16 @@ enum Decision<'a> {
     Limit(&'a Rate),
 }
 
-impl Decision<'_> {
+impl<'a> Decision<'a> {
+    /// The decision of an entry, if it decides whether packets pass.
+    fn of(entry: &Entry<'a>) -> Option<Decision<'a>> {
+        match entry.outcome {
+            Outcome::Verdict(verdict) => Some(Decision::Verdict(verdict)),
+            Outcome::Limit(rate) => Some(Decision::Limit(rate)),
+            Outcome::Translate(_) | Outcome::Edit(_) => None,
+        }
+    }
+
     /// The target for packets of a family.
     fn target(self, family: Family) -> String {
         match self {
@@ -103,11 +112,7 @@ impl<'a> PolicyWriter<'a, '_> {
                 Item::LeftOut(left_out) if extent == Extent::All => self.leave_out_item(left_out),
                 Item::LeftOut(_) => {}
                 Item::Entry(entry) => {
-                    let decision = match entry.outcome {
-                        Outcome::Verdict(verdict) => Decision::Verdict(verdict),
-                        Outcome::Limit(rate) => Decision::Limit(rate),
-                        Outcome::Translate(_) | Outcome::Edit(_) => continue,
-                    };
+                    let Some(decision) = Decision::of(entry) else { continue };
                     self.decide(entry, &entry.cubes, decision, classes, extent, &mut undecided)?;
                 }
             }
@@ -124,10 +129,7 @@ impl<'a> PolicyWriter<'a, '_> {
                     if other == at || is_before == (other < at) {
                         continue;
                     }
-                    let drops = |entry: &&Entry<'_>| match entry.outcome {
-                        Outcome::Verdict(verdict) => verdict != ImportVerdict::Accept,
-                        Outcome::Translate(_) | Outcome::Edit(_) | Outcome::Limit(_) => false,
-                    };
+                    let drops = |entry: &&Entry<'_>| matches!(entry.outcome, Outcome::Verdict(verdict) if verdict != ImportVerdict::Accept);
                     let mut is_shared = false;
                     for entry in dropping.entries().filter(drops) {
                         self.count(limit.cubes.len() * entry.cubes.len(), limit.place)?;
@@ -167,17 +169,11 @@ impl<'a> PolicyWriter<'a, '_> {
                 }
                 Item::Entry(entry) => entry,
             };
-            let decision = match entry.outcome {
-                Outcome::Verdict(ImportVerdict::Accept) => {
-                    accepted.extend(entry.cubes.iter().cloned());
-                    continue;
-                }
-                Outcome::Verdict(verdict @ (ImportVerdict::Drop | ImportVerdict::Reject(_))) => {
-                    Decision::Verdict(verdict)
-                }
-                Outcome::Limit(rate) => Decision::Limit(rate),
-                Outcome::Translate(_) | Outcome::Edit(_) => continue,
-            };
+            let Some(decision) = Decision::of(entry) else { continue };
+            if let Decision::Verdict(ImportVerdict::Accept) = decision {
+                accepted.extend(entry.cubes.iter().cloned());
+                continue;
+            }
             let mut cubes = entry.cubes.clone();
             for before in &accepted {
                 self.count(cubes.len(), entry.place)?;
@@ -274,13 +270,8 @@ impl<'a> PolicyWriter<'a, '_> {
         };
         for list in lists {
             let mut left = vec![class.cube.clone()];
-            for item in &list.items {
-                let Item::Entry(entry) = item else { continue };
-                let decision = match entry.outcome {
-                    Outcome::Verdict(verdict) => Decision::Verdict(verdict),
-                    Outcome::Limit(rate) => Decision::Limit(rate),
-                    Outcome::Translate(_) | Outcome::Edit(_) => continue,
-                };
+            for entry in list.entries() {
+                let Some(decision) = Decision::of(entry) else { continue };
                 for cube in &entry.cubes {
                     let as_seen = class.received(cube);
                     let decides = |part: &Received| match part {
