@@ -80,6 +80,11 @@ class Namespace:
         command = self.command(words)
         return Background(group.command(command) if group else command, log, **options)
 
+    def end_connections(self):
+        """Ends all TCP connections inside, also those that ended programs have left to the kernel, which would send for them again."""
+        with self.entered():
+            run(["ss", "--kill", "--tcp", "state", "connected"])
+
     def sysctl(self, **values):
         for key, value in values.items():
             self.run("sysctl", "-qw", f"{key.replace('__', '.')}={value}")

@@ -103,7 +103,7 @@ def mmb(site):
     if not site.daemon.running():
         site.daemon.start()
     _daemons[:] = [site.daemon]
-    site.daemon.reset()
+    site.reset()
     yield site.daemon
     assert site.daemon.running(), "mmb ended"
     site.daemon.wait_until_settled()
@@ -126,6 +126,7 @@ def nat(routed_site):
     """The shared networks with nothing in force in the middle, and no connections. Afterwards every packet must be accounted for."""
     if isinstance(routed_site.tested, routed.TestedMmb):
         _daemons[:] = [routed_site.tested.daemon]
+    routed_site.end_connections()
     routed_site.tested.reset()
     yield routed_site
     routed_site.tested.wait_until_settled()

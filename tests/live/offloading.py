@@ -30,6 +30,11 @@ class Offloading(topology.Site):
             else:
                 host.run("ethtool", "-K", "eth0", "gro", "on", "tx", "off")
 
+    def reset(self):
+        super().reset()
+        self.daemon("conn kill all")
+        self.daemon("set offload auto")
+
     def mmb(self, name="mmb"):
         daemon = super().mmb(name)
         if self.place == "tc":
@@ -49,12 +54,6 @@ def running(folder, place):
         assert not reasons
         assert (place == "xdp") == all(port["how"] == "xdp" for port in state["ports"])
         yield site
-
-
-def begin(daemon):
-    daemon.reset()
-    daemon("conn kill all")
-    daemon("set offload auto")
 
 
 def offload(daemon):

@@ -20,7 +20,7 @@ from lab.net import RawPort
 from lab.process import run, wait_until
 
 from .frames import MAC, SOURCE, data, ip4, pass_through, rebuilt, tcp, udp
-from .offloading import PLACES, begin, hits, running
+from .offloading import PLACES, hits, running
 from .sockets import closing, listener, opened, talk
 from .topology import CLIENT4, SERVER4
 
@@ -268,7 +268,7 @@ def test_offloaded_flows_are_seen_and_offloaded_again(place, tmp_path):
     """Packets that the kernel forwards come back to mmb while somebody looks at them, and those of others do not."""
     with running(tmp_path, place) as site:
         mmb = site.daemon
-        begin(mmb)
+        site.reset()
         mmb.apply(site.folder, "add-stateful in lan accept")
         with contextlib.ExitStack() as stack:
             ends = {}

@@ -22,7 +22,7 @@ def own(namespaces, tmp_path_factory):
 
 @pytest.fixture
 def web(own):
-    own.daemon.reset()
+    own.reset()
     own.origin.requests.clear()
     yield own
     assert own.daemon.running(), "mmb ended"

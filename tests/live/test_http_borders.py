@@ -36,7 +36,7 @@ def own(namespaces, tmp_path_factory):
 
 @pytest.fixture
 def site(own):
-    own.daemon.reset()
+    own.reset()
     yield own
     assert own.daemon.running(), "mmb ended"
     own.daemon.wait_until_settled()

@@ -313,7 +313,7 @@ def judge(own, request):
 
 @pytest.fixture
 def site(own):
-    own.daemon.reset()
+    own.reset()
     own.origin.requests.clear()
     yield own
     own.daemon.wait_until_settled()

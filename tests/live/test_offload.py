@@ -17,7 +17,7 @@ from lab.net import RawPort
 from lab.process import wait_until
 
 from .frames import MAC, OTHER_MAC, rebuilt
-from .offloading import PLACES, begin, hits, offload, pass_until_offloaded, running
+from .offloading import PLACES, hits, offload, pass_until_offloaded, running
 from .programs import Iperf, Nginx, fetch
 from .sockets import closing, listener, opened, resetting, talk, udp
 from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
@@ -47,7 +47,7 @@ def mmb(offloading):
     daemon = offloading.daemon
     if not daemon.running():
         daemon.start()
-    begin(daemon)
+    offloading.reset()
     yield daemon
     assert daemon.running(), "mmb ended"
     daemon("set offload auto")
@@ -225,7 +225,7 @@ def test_packets_are_those_of_the_workers(cables, number):
     """Random packets of some flows, with the offload and without: the same frames in the same order within a flow, and the same
     counters. A rule that drops by chance is tested for the flows that it does not reach."""
     mmb = cables.daemon
-    begin(mmb)
+    cables.reset()
     rules, offloads = POLICIES[number]
     by_chance = any("%" in rule for rule in rules)
     random_numbers = random.Random(number)

@@ -16,18 +16,22 @@ MSS, WSCALE = "MSS", "WScale"
 ENOUGH = 300
 
 
-def capture(site, wire, url):
-    """Transfers a file, and returns the first TCP packets of its connection on the wire, with every checksum verified, and the digest of the file."""
-    with wire() as port:
-        _, digest = fetch(site, url)
-        frames = [frame for frame in islice(port.drain(), ENOUGH) if Ether(frame).haslayer(TCP)]
-    for frame in frames:
-        assert rebuilt(frame) == frame, Ether(frame).show(dump=True)
-    packets = [Ether(frame) for frame in frames]
-    # The last packets of the transfer before may come late.
+def segments(wire):
+    """The first segments of the connection that began on the wire. The last ones of the transfer before may come late."""
+    packets = [packet for packet in map(Ether, islice(wire.drain(), ENOUGH)) if packet.haslayer(TCP)]
     ends = lambda packet: {packet[TCP].sport, packet[TCP].dport}
     first = next(packet for packet in packets if is_syn(packet))
-    return [packet for packet in packets if ends(packet) == ends(first)], digest
+    return [packet for packet in packets if ends(packet) == ends(first)]
+
+
+def capture(site, wire, url):
+    """Transfers a file, and returns the first segments of its connection on the wire, with every checksum verified, and the digest of the file."""
+    with wire() as port:
+        _, digest = fetch(site, url)
+        packets = segments(port)
+    for packet in packets:
+        assert rebuilt(packet.original) == packet.original, packet.show(dump=True)
+    return packets, digest
 
 
 def options(packet):
@@ -47,7 +51,7 @@ def test_a_port_is_redirected_and_back(site, mmb, host, name):
     )
     with site.server_wire() as wire:
         _, digest = fetch(site, f"http://{host}:8000/{name}")
-        seen = {Ether(frame)[TCP].dport for frame in islice(wire.drain(), ENOUGH) if Ether(frame).haslayer(TCP)}
+        seen = {packet[TCP].dport for packet in segments(wire)}
     assert digest == site.nginx.digest(name)
     assert seen == {8080}
     assert mmb.rule(1)["packets"] > 3 and mmb.rule(2)["packets"] > 3
@@ -65,7 +69,7 @@ def test_the_server_keeps_to_the_clamped_mss(site, mmb):
     mmb.apply(site.folder, "add tcp-syn tcp-opt-mss > 1000 mod tcp-opt-mss 1000")
     with site.simple_devices(), site.client_wire() as wire:
         _, digest = fetch(site, f"http://{SERVER4}/big", timeout=20)
-        lengths = [Ether(frame)[IP].len for frame in islice(wire.drain(), ENOUGH) if Ether(frame).haslayer(TCP)]
+        lengths = [packet[IP].len for packet in segments(wire)]
     assert digest == site.nginx.digest("big")
     assert 1000 <= max(lengths) <= 1040
 

@@ -30,7 +30,7 @@ def own(namespaces, tmp_path_factory):
 def shared(own):
     own.daemon.apply(own.folder)
     own.daemon("conn kill all")
-    own.daemon.reset()
+    own.reset()
     yield own
     assert own.daemon.running(), "mmb ended"
     own.daemon.wait_until_settled()

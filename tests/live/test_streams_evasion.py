@@ -53,7 +53,7 @@ def site(namespaces, tmp_path_factory):
 
 @pytest.fixture
 def mmb(site):
-    site.daemon.reset()
+    site.reset()
     site.daemon("set stream urgent clear")
     site.daemon("set stream unfit pass")
     yield site.daemon

@@ -41,7 +41,7 @@ def example(own):
         return own, own.daemon
 
     own.daemon("conn kill all")
-    own.daemon.reset()
+    own.reset()
     yield force
     assert own.daemon.running(), "mmb ended"
     own.daemon.wait_until_settled()

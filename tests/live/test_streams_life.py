@@ -31,7 +31,7 @@ def own(namespaces, tmp_path_factory):
 
 @pytest.fixture
 def shared(own):
-    own.daemon.reset()
+    own.reset()
     own.daemon("conn kill all")
     yield own
     assert own.daemon.running(), "mmb ended"

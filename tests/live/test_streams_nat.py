@@ -190,7 +190,7 @@ def plain(namespaces, tmp_path_factory):
 
 @pytest.fixture
 def between(plain):
-    plain.daemon.reset()
+    plain.reset()
     yield plain
     assert plain.daemon.running(), "mmb ended"
     plain.daemon.wait_until_settled()

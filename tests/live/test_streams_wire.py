@@ -35,7 +35,7 @@ def wire(namespaces, tmp_path_factory):
 @pytest.fixture
 def over(wire):
     """The bad wire, mmb without rules. Afterwards every packet must be accounted for."""
-    wire.daemon.reset()
+    wire.reset()
     yield wire
     assert wire.daemon.running(), "mmb ended"
     wire.daemon.wait_until_settled()

@@ -35,6 +35,16 @@ class WithMmb(Cabled):
         self._cleanup.callback(daemon.close)
         return daemon
 
+    def end_connections(self):
+        """Nothing of a test before is sent any more."""
+        for host in (self.client, self.server):
+            host.end_connections()
+
+    def reset(self):
+        """For the next test: the hosts have no connections, and the daemon no rules."""
+        self.end_connections()
+        self.daemon.reset()
+
     def lost(self, daemon):
         """Packets that any queue on the way had to give up so far, by the counters of those who did: on a busy machine a
         program that is kept waiting loses packets before mmb, in mmb or behind it, but never without a counter."""
