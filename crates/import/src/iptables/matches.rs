@@ -67,11 +67,8 @@ pub(super) struct MatchContext<'a> {
     pub(super) sets: Option<&'a IpSets>,
 }
 
-/// The packets that a rule matches.
-///
-/// # Errors
-/// The untranslatable elements, each once.
-pub(super) fn cubes(context: MatchContext<'_>, rule: &IptablesRule) -> Result<Vec<PacketCube>, Vec<Reason>> {
+/// The packets that a rule matches as far as it can be translated, and the untranslatable elements, each once.
+pub(super) fn cubes(context: MatchContext<'_>, rule: &IptablesRule) -> (Vec<PacketCube>, Vec<Reason>) {
     let family = context.family;
     let mut cubes = vec![PacketCube::all(family)];
     let mut reasons: Vec<Reason> = Vec::new();
@@ -89,7 +86,7 @@ pub(super) fn cubes(context: MatchContext<'_>, rule: &IptablesRule) -> Result<Ve
             Err(reason) => reasons.push(reason),
         }
     }
-    if reasons.is_empty() { Ok(cubes) } else { Err(reasons) }
+    (cubes, reasons)
 }
 
 /// An option of a rule, with the context that it needs.

@@ -157,10 +157,9 @@ fn ruleset(save: &Save, family: Family, chain: &str, options: &IptablesOptions) 
 
 fn rule(matching: MatchContext<'_>, targets: &TargetContext<'_>, source: &IptablesRule) -> Rule {
     let comment = source.options.iter().find(|option| option.name == "comment");
-    let mut steps = match matches::cubes(matching, source) {
-        Ok(cubes) => vec![Step::Match(cubes)],
-        Err(reasons) => reasons.into_iter().map(Step::Unknown).collect(),
-    };
+    let (cubes, reasons) = matches::cubes(matching, source);
+    let mut steps = vec![Step::Match(cubes)];
+    steps.extend(reasons.into_iter().map(Step::Unknown));
     match rates::rate(matching.family, source) {
         Ok(None) => {}
         Ok(Some(rate)) if rates::is_last_match(source) => steps.push(Step::Rate(rate)),

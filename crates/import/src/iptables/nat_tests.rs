@@ -172,6 +172,41 @@ fn connections_tell_whether_they_are_translated() {
     assert_eq!(rules(&draft, "accept").iter().filter(|rule| rule.contains("8080")).count(), 2);
 }
 
+/// Conntrack calls a connection translated if its addresses or ports changed.
+#[test]
+fn a_translation_that_changes_nothing_is_none() {
+    let text = |rules: &str| {
+        format!(
+            "*nat\n:PREROUTING ACCEPT\n:POSTROUTING ACCEPT\n{rules}COMMIT\n*filter\n:FORWARD DROP\n\
+             -A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n\
+             -A FORWARD -m conntrack --ctstate DNAT -j ACCEPT\n-A FORWARD -m conntrack --ctstate SNAT -j ACCEPT\nCOMMIT\n"
+        )
+    };
+    let dnat = "-A PREROUTING -p tcp -m tcp --dport 443 -j DNAT --to-destination 10.0.0.2";
+    let draft = import_all(&text(&format!("{dnat}\n")));
+    assert_eq!(draft.left_out, []);
+    let new = "ct {new, established, related} ct != reply";
+    assert_eq!(
+        rules(&draft, new),
+        [
+            format!("{new} ip-daddr 10.0.0.2 tcp-dport 443 drop"),
+            format!("{new} ip-daddr != 10.0.0.2 tcp-dport 443 accept"),
+        ]
+    );
+    // Of a pool, the kernel may choose the address that the packet has.
+    let draft = import_all(&text(&format!("{dnat}-10.0.0.3\n")));
+    assert!(draft.left_out[0].reason.contains("do not tell whether"), "{:?}", draft.left_out);
+    // Replies do not tell whether the initiator had the new address.
+    for (source, is_told) in [("10.0.0.0/24", true), ("0.0.0.0/0", false)] {
+        let snat = format!("-A POSTROUTING -s {source} -o wan -j SNAT --to-source 192.0.2.7\n");
+        let draft = import_all(
+            &text(&snat).replace("-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n", ""),
+        );
+        let replies = "in wan ct reply ip-daddr 192.0.2.7 accept".to_owned();
+        assert_eq!(rules(&draft, "accept").contains(&replies), is_told, "{}", draft.text());
+    }
+}
+
 /// Redirected packets are for the host: its INPUT decides about them.
 #[test]
 fn redirected_packets_are_judged_by_input() {
@@ -187,6 +222,33 @@ fn redirected_packets_are_judged_by_input() {
             format!("net-proto ip4 {forwarded} tcp-dport 80 drop"),
         ]
     );
+}
+
+/// Rules of INPUT that are left out are listed where redirected packets may get to them.
+#[test]
+fn omissions_of_input_are_listed_if_they_concern_redirected_packets() {
+    let text = |input: &str| {
+        format!(
+            "*nat\n:PREROUTING ACCEPT\n-A PREROUTING -i wan -p tcp -m tcp --dport 2222 -j REDIRECT --to-ports 22\nCOMMIT\n\
+             *filter\n:INPUT ACCEPT\n:FORWARD DROP\n:ssh -\n{input}COMMIT\n"
+        )
+    };
+    let recent = "-m recent --update --seconds 30 --hitcount 6 --name D --rsource -j DROP";
+    for (input, listed) in [
+        (format!("-A INPUT -p tcp -m tcp --dport 22 {recent}\n"), vec![Place::line(9)]),
+        (format!("-A INPUT -p tcp -m tcp --dport 23 {recent}\n"), vec![]),
+        (format!("-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT {recent}\n"), vec![]),
+        (
+            format!("-A INPUT -p udp -j ssh\n-A INPUT -p tcp -m tcp --dport 22 -j ssh\n-A ssh {recent}\n"),
+            vec![Place::line(11)],
+        ),
+        (format!("-A INPUT -p udp -j ssh\n-A ssh {recent}\n"), vec![]),
+    ] {
+        let draft = import_all(&text(&input));
+        let places: Vec<Place> = draft.left_out.iter().map(|left_out| left_out.place.clone()).collect();
+        assert_eq!(places, listed, "{input}");
+        assert!(draft.left_out.iter().all(|left_out| left_out.effect == Effect::Looser));
+    }
 }
 
 const MANGLE: &str = "*mangle\n:PREROUTING ACCEPT\n:FORWARD ACCEPT";
@@ -253,6 +315,8 @@ fn what_the_dump_does_not_contain_is_asked_for() {
             Effect::Either,
         ),
         ("POSTROUTING -m mark --mark 1 -j SNAT --to-source 10.0.0.2", "packets have no marks", Effect::None),
+        ("POSTROUTING -m mark --mark 1 -j RETURN", "translate the source of its packets too", Effect::Either),
+        ("POSTROUTING -m mark --mark 1 -j own", "packets have no marks", Effect::None),
     ] {
         let draft = import(NAT, &format!("-A {rule}\n"));
         let [left_out] = &draft.left_out[..] else { panic!("{rule}: {:?}", draft.left_out) };

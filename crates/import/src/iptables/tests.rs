@@ -259,6 +259,20 @@ fn a_rate_within_which_a_rule_accepts_is_a_limit_if_the_rest_is_dropped() {
             "line 7: what exceeds the rate is dropped, and not logged"
         ]
     );
+    // A chain that logs and drops drops what exceeds the rate.
+    let called = import(
+        ":log-drop - [0:0]\n",
+        "-A FORWARD -p icmp -m limit --limit 5/s -j ACCEPT\n-A FORWARD -p icmp -j log-drop\n-A FORWARD -p udp -j log-drop\n\
+         -A log-drop -p icmp -m limit --limit 1/m -j LOG\n-A log-drop -j DROP\n",
+    );
+    assert_eq!(called.left_out, []);
+    assert_eq!(rules(&called)[0], "net-proto ip4 ip-proto icmp limit 5/s burst 5");
+    let passing = import(
+        ":log-drop - [0:0]\n",
+        "-A FORWARD -p icmp -m limit --limit 5/s -j ACCEPT\n-A FORWARD -p icmp -j log-drop\n\
+         -A log-drop -s 10.0.0.0/8 -j RETURN\n-A log-drop -j DROP\n",
+    );
+    assert_eq!(passing.left_out.len(), 1);
     let ping = import(
         "",
         "-A FORWARD -p icmp -m limit --limit 5/s -j ACCEPT\n-A FORWARD -p udp -j ACCEPT\n-A FORWARD -j DROP\n",

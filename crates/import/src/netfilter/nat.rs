@@ -74,18 +74,35 @@ pub(super) fn disjoint<'a>(lists: &[&HookList<'a>]) -> Result<Vec<NatEntry<'a>>,
 }
 
 impl MapRule {
-    /// The packets that the rule of a translated destination translates: those that begin connections, and those from their initiators.
-    pub(super) fn class(&self, sources: bool, is_local: bool) -> Option<PacketClass> {
+    /// The packets that the rule of a translated destination translates: those that begin connections, and those from their initiators. Where rules ask
+    /// for translations (`is_asked`), those that the rule leaves as they are have a class of their own: for the kernel they are not translated.
+    pub(super) fn classes(&self, sources: bool, is_local: bool, is_asked: bool) -> Vec<PacketClass> {
         let all = states(&[CtState::New, CtState::Established, CtState::Related]);
-        let cube = self.cube.clone().without(Dim::State).with(Dim::State, &all)?;
+        let Some(cube) = self.cube.clone().without(Dim::State).with(Dim::State, &all) else {
+            return Vec::new();
+        };
         let mut seen: Vec<(Dim, Intervals)> = Vec::new();
         seen.extend(self.addresses.clone().map(|addresses| (Dim::Destination, addresses)));
         seen.extend(self.ports.clone().map(|ports| (Dim::DestinationPort, ports)));
-        let both = DESTINATION_TRANSLATED | SOURCE_TRANSLATED;
-        let translated =
-            if sources { &[DESTINATION_TRANSLATED, both][..] } else { &[DESTINATION_TRANSLATED] };
-        let translated = vec![(Dim::State.all(cube.family), Intervals::of(translated))];
-        Some(PacketClass { cube, seen, translated, is_local })
+        let class = |cube: PacketCube, by_destination: &[u128]| {
+            let by_source: &[u128] = if sources { &[0, SOURCE_TRANSLATED] } else { &[0] };
+            let both: Vec<u128> = by_destination
+                .iter()
+                .flat_map(|bits| by_source.iter().map(move |more| bits | more))
+                .collect();
+            let translated = vec![(Dim::State.all(cube.family), Intervals::of(&both))];
+            PacketClass { cube, seen: seen.clone(), translated, is_local }
+        };
+        let same = seen.iter().try_fold(cube.clone(), |cube, (dim, new)| cube.with(*dim, new));
+        let Some(same) = same.filter(|_| is_asked) else {
+            return vec![class(cube, &[DESTINATION_TRANSLATED])];
+        };
+        let is_one = seen.iter().all(|(_, new)| new.single().is_some());
+        let mut changed = vec![cube];
+        subtract(&mut changed, &same);
+        let mut classes = vec![class(same, if is_one { &[0] } else { &[0, DESTINATION_TRANSLATED] })];
+        classes.extend(changed.into_iter().map(|cube| class(cube, &[DESTINATION_TRANSLATED])));
+        classes
     }
 }
 
@@ -239,8 +256,8 @@ impl MapTarget {
 }
 
 /// The replies to connections whose source is translated: they arrive with the new address as their destination, and hooks see the
-/// initiator's.
-pub(super) fn replies(rules: &[MapRule]) -> Vec<PacketClass> {
+/// initiator's. Where an initiator may have had the new address, which is not one of the host, a reply does not tell whether it is translated.
+pub(super) fn replies(rules: &[MapRule], hosts: &HostAddresses) -> Vec<PacketClass> {
     let mut classes: Vec<PacketClass> = Vec::new();
     for rule in rules {
         let Some(addresses) = &rule.addresses else { continue };
@@ -255,14 +272,22 @@ pub(super) fn replies(rules: &[MapRule]) -> Vec<PacketClass> {
                 cube.with(Dim::State, &states(&[CtState::EstablishedReply, CtState::RelatedReply]))
             });
         let Some(cube) = cube else { continue };
+        let host = hosts.all(cube.family);
+        let kept = rule.cube.allowed(Dim::Source).intersect(addresses).minus(&host);
+        let mut translated = vec![SOURCE_TRANSLATED, DESTINATION_TRANSLATED | SOURCE_TRANSLATED];
+        if !kept.is_empty() {
+            translated.extend([0, DESTINATION_TRANSLATED]);
+        }
+        let translated = vec![(Dim::State.all(cube.family), Intervals::of(&translated))];
         if let Some(class) = classes.iter_mut().find(|class| class.cube == cube) {
             for ((_, seen), (_, more)) in class.seen.iter_mut().zip(&from) {
                 *seen = seen.union(more);
             }
+            for ((_, possible), (_, more)) in class.translated.iter_mut().zip(&translated) {
+                *possible = possible.union(more);
+            }
             continue;
         }
-        let translated = [SOURCE_TRANSLATED, DESTINATION_TRANSLATED | SOURCE_TRANSLATED];
-        let translated = vec![(Dim::State.all(cube.family), Intervals::of(&translated))];
         classes.push(PacketClass { cube, seen: from.to_vec(), translated, is_local: false });
     }
     classes

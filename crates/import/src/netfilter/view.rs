@@ -137,6 +137,11 @@ pub(super) fn received_exactly(
     found
 }
 
+/// Whether some packets of a cube are among others.
+pub(super) fn is_among(cube: &PacketCube, cubes: &[PacketCube]) -> bool {
+    cubes.iter().any(|have| have.overlaps(cube))
+}
+
 /// Subtracts the packets of a cube from others.
 pub(super) fn subtract(cubes: &mut Vec<PacketCube>, cube: &PacketCube) {
     if cubes.iter().any(|have| have.overlaps(cube)) {

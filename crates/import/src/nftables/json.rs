@@ -133,7 +133,7 @@ pub(super) enum Statement {
     Limit(LimitRef),
     Meter(MeterStatement),
     Quota(IgnoredAny),
-    Xt(IgnoredAny),
+    Xt(Option<XtStatement>),
     Flow(IgnoredAny),
     Set(SetStatement),
     #[serde(rename = "ct count")]
@@ -147,6 +147,14 @@ impl Statement {
     pub(super) fn decides(&self) -> bool {
         !matches!(self, Statement::Counter(_) | Statement::Last(_))
     }
+}
+
+/// A match or a target of iptables that has no equivalent in nftables.
+#[derive(Debug, Deserialize)]
+pub(super) struct XtStatement {
+    /// `match`, `target` or `watcher`.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
 }
 
 /// A change of a set, and what elements have of their own.

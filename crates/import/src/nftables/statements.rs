@@ -38,7 +38,7 @@ pub(super) fn rule(context: StatementContext<'_>, source: &RuleObject, place: Pl
         let step = match Statement::deserialize(value) {
             _ if let Some(name) = mapped_object(value) => Err(format!("{name}: {MAP_DECIDES}")),
             Ok(statement) => context.step(&statement, &steps),
-            Err(_) => Ok(vec![unknown_statement(value)]),
+            Err(_) => Ok(unknown_statement(value)),
         };
         steps.extend(step.unwrap_or_else(|reason| vec![Step::Unknown(reason)]));
     }
@@ -49,6 +49,8 @@ pub(super) fn rule(context: StatementContext<'_>, source: &RuleObject, place: Pl
 /// A rule ends for packets whose key is not in a map.
 const MAP_DECIDES: &str = "a map decides on packets";
 
+const OF_IPTABLES: &str = "the rule is one of iptables: translate the output of iptables-save instead";
+
 /// The name of a statement that selects a counter or another object by a map.
 fn mapped_object(statement: &Value) -> Option<&str> {
     let (name, object) = statement.as_object()?.iter().next()?;
@@ -56,7 +58,7 @@ fn mapped_object(statement: &Value) -> Option<&str> {
 }
 
 /// A statement that is not known: its name is the reason.
-fn unknown_statement(value: &Value) -> Step {
+fn unknown_statement(value: &Value) -> Vec<Step> {
     let name = match value {
         Value::Object(fields) => fields.keys().next().map_or("a statement", String::as_str),
         Value::String(name) => name,
@@ -64,10 +66,16 @@ fn unknown_statement(value: &Value) -> Step {
     };
     match name {
         "dup" | "secmark" => {
-            Step::Act(Action::Unknown(format!("a filter has no target {name}"), Effect::None))
+            vec![Step::Act(Action::Unknown(format!("a filter has no target {name}"), Effect::None))]
         }
-        _ => Step::Unknown(format!("{name}: the rule language has nothing like it")),
+        "match" | "map" => vec![Step::Unknown(format!("{name}: the rule language has nothing like it"))],
+        _ => unknown_verdict(format!("{name}: the rule language has nothing like it")),
     }
+}
+
+/// A statement that may decide on packets in a way that is not known.
+fn unknown_verdict(reason: Reason) -> Vec<Step> {
+    vec![Step::Unknown(reason.clone()), Step::Act(Action::Unknown(reason, Effect::Either))]
 }
 
 impl StatementContext<'_> {
@@ -148,9 +156,8 @@ impl StatementContext<'_> {
             }
             Statement::Quota(_) => Err("quota: no rule counts packets over time".to_owned()),
             Statement::CtCount(_) => Err("ct count: no rule counts connections".to_owned()),
-            Statement::Xt(_) => {
-                Err("the rule is one of iptables: translate the output of iptables-save instead".to_owned())
-            }
+            Statement::Xt(Some(xt)) if xt.kind == "match" => Err(OF_IPTABLES.to_owned()),
+            Statement::Xt(_) => Ok(unknown_verdict(OF_IPTABLES.to_owned())),
         }
     }
 

@@ -212,8 +212,10 @@ fn translations_and_changes() {
             "net-proto ip6 tcp-syn tcp-opt-mss > 1432 mod tcp-opt-mss 1432",
         ]
     );
+    // Packets that have the new destination already are not translated.
     let forwarded =
-        "net-proto ip4 in wan ct {new, established, related} ct != reply tcp-dport 443 accept".to_owned();
+        "in wan ct {new, established, related} ct != reply ip-daddr != 10.0.0.3 tcp-dport 443 accept"
+            .to_owned();
     assert!(rules(&draft, "accept").contains(&forwarded), "{}", draft.text());
 }
 
@@ -268,7 +270,6 @@ fn what_cannot_be_translated_is_listed_by_its_handle() {
             "an element of a set",
         ),
         (json!({"xt": {"type": "match", "name": "limit"}}), "iptables-save"),
-        (json!({"queue": {"num": 1}}), "queue: the rule language has nothing like it"),
         (matched("==", meta("mark"), json!(1)), "packets have no marks"),
         (matched("==", meta("iifname"), json!("eth*")), "whole names of ports"),
         (matched("==", payload("ether", "saddr"), json!("02:00:00:00:00:01")), "link-layer addresses"),
@@ -283,6 +284,23 @@ fn what_cannot_be_translated_is_listed_by_its_handle() {
         assert_eq!(left_out.place, Place::Handle { chain: "inet t f".to_owned(), handle: 10 });
         assert_eq!(left_out.effect, Effect::Looser);
     }
+}
+
+#[test]
+fn what_may_be_a_verdict_is_listed_as_one() {
+    for statement in [
+        json!({"queue": {"num": 1}}),
+        json!({"xt": {"type": "target", "name": "REJECT"}}),
+        json!({"xt": null}),
+        json!({"tproxy": {"port": 1}}),
+    ] {
+        let draft =
+            import("inet", &[json!([matched("==", payload("tcp", "dport"), json!(23)), statement])], &[]);
+        let [left_out] = &draft.left_out[..] else { panic!("{statement}: {:?}", draft.left_out) };
+        assert_eq!(left_out.effect, Effect::Either, "{left_out}");
+    }
+    let matches = json!([{"xt": {"type": "match", "name": "limit"}}, {"counter": null}]);
+    assert_eq!(import("inet", &[matches], &[]).left_out[0].effect, Effect::None);
 }
 
 #[test]

@@ -12,8 +12,8 @@ mod verdicts;
 use super::nat::{self, MapRule};
 use super::report::Report;
 use super::ruleset::{EditRule, Hook, HookKind, MAX_PAIRS, Ruleset, RulesetError};
-use super::view::{PacketClass, received_exactly, subtract};
-use super::walk::{ChainWalk, Entry, HookList, Item, Outcome};
+use super::view::{PacketClass, Received, is_among, received_exactly, subtract};
+use super::walk::{ChainWalk, Entry, HookList, Item, Omission, Outcome};
 use crate::cube::{Dim, Family, PacketCube, states};
 use crate::draft::{Effect, LeftOut, Place, PolicyDraft, Remarks};
 use crate::language;
@@ -46,8 +46,11 @@ pub(crate) fn translate(ruleset: &Ruleset, draft: &mut PolicyDraft) -> Result<()
 
     let has = |kind: HookKind| lists.iter().any(|list| list.kind == kind && translates(list));
     let (sources, destinations) = (has(HookKind::Source), has(HookKind::Destination));
-    let special = |rule: &MapRule| rule.class(sources, to_host && is_local(rule));
-    let classes = destination.iter().flat_map(|mapped| &mapped.rules).filter_map(special).collect();
+    let asks_translation =
+        |entry: &Entry<'_>| entry.cubes.iter().any(|cube| cube.asked(Dim::Translated).is_some());
+    let is_asked = lists.iter().chain(&local_lists).flat_map(HookList::entries).any(asks_translation);
+    let special = |rule: &MapRule| rule.classes(sources, to_host && is_local(rule), is_asked);
+    let classes = destination.iter().flat_map(|mapped| &mapped.rules).flat_map(special).collect();
     let untranslated = |&family: &Family| PacketClass::untranslated(family, destinations, sources);
     let general: Vec<PacketClass> = ruleset.families.iter().map(untranslated).collect();
     let is_tracked = report.asks_state || sources || destinations;
@@ -136,7 +139,7 @@ impl<'a> PolicyWriter<'a, '_> {
             self.draft.set("nat filtering address-and-port-dependent", "as in the kernel");
         }
         let mut special = classes;
-        special.extend(nat::replies(&sources));
+        special.extend(nat::replies(&sources, &self.ruleset.addresses));
         let rules: Vec<&MapRule> = destination.iter().flat_map(|mapped| &mapped.rules).collect();
         special.extend(self.ruleset.families.iter().filter_map(|&family| nat::errors(&rules, family)));
 
@@ -165,7 +168,7 @@ impl<'a> PolicyWriter<'a, '_> {
         let mut mapped = mapped.iter();
         for item in lists.iter().flat_map(|list| &list.items) {
             match item {
-                Item::LeftOut(left_out) => self.draft.leave_out(left_out.clone()),
+                Item::LeftOut(omission) => self.leave_out_once(&omission.told),
                 Item::Entry(entry) if matches!(entry.outcome, Outcome::Translate(_)) => {
                     let Some(mapped) = mapped.next() else { continue };
                     for reason in &mapped.reasons {
@@ -191,7 +194,7 @@ impl<'a> PolicyWriter<'a, '_> {
         let mut entries = entries.iter();
         for item in lists.iter().flat_map(|list| &list.items) {
             match item {
-                Item::LeftOut(left_out) => self.draft.leave_out(left_out.clone()),
+                Item::LeftOut(omission) => self.leave_out_once(&omission.told),
                 Item::Entry(entry) if matches!(entry.outcome, Outcome::Translate(_)) => {
                     let Some(nat) = entries.next() else { continue };
                     let mut hidden = BTreeSet::new();
@@ -366,10 +369,34 @@ impl<'a> PolicyWriter<'a, '_> {
     }
 
     /// Lists an omission of a list, once though the list is written for each family.
-    fn leave_out_item(&mut self, left_out: &LeftOut) {
-        if !self.draft.left_out.contains(left_out) {
-            self.draft.leave_out(left_out.clone());
+    fn leave_out_once(&mut self, told: &LeftOut) {
+        let LeftOut { place, text, reason, effect } = told;
+        if let Some(left_out) = self.report.leave_out(place, text, reason.clone(), *effect) {
+            self.draft.leave_out(left_out);
         }
+    }
+
+    /// Lists an omission of a list that is written for classes of packets. Where these are not all packets, the list of the others tells what is left
+    /// out, unless the packets are for the host itself.
+    fn leave_out_item(
+        &mut self,
+        omission: &Omission,
+        classes: &[PacketClass],
+        extent: Extent,
+        undecided: &[PacketCube],
+    ) -> Result<(), RulesetError> {
+        if extent == Extent::All {
+            self.leave_out_once(&omission.told);
+            return Ok(());
+        }
+        for class in classes.iter().filter(|class| class.is_local) {
+            self.count(omission.cubes.len() * undecided.len(), &omission.told.place)?;
+            let mut parts = omission.cubes.iter().flat_map(|cube| class.received(cube));
+            if parts.any(|(Received::All(part) | Received::Some(part, _))| is_among(&part, undecided)) {
+                self.leave_out_once(&omission.told);
+            }
+        }
+        Ok(())
     }
 
     fn leave_out(&mut self, entry: &Entry<'_>, reason: String, effect: Effect) {

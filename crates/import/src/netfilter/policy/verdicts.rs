@@ -1,7 +1,7 @@
 //! The verdicts and limits of lists as rules.
 
 use super::super::ruleset::{MAX_CUBES, MAX_RULES, Rate, RulesetError};
-use super::super::view::{PacketClass, Received, subtract};
+use super::super::view::{PacketClass, Received, is_among, subtract};
 use super::super::walk::{Entry, HookList, Item, Outcome};
 use super::{Extent, LimitRules, PolicyWriter};
 use crate::cube::{Dim, Family, PacketCube};
@@ -109,8 +109,7 @@ impl<'a> PolicyWriter<'a, '_> {
         let Some(longest) = longest else { return Ok(()) };
         for item in &lists[longest].items {
             match item {
-                Item::LeftOut(left_out) if extent == Extent::All => self.leave_out_item(left_out),
-                Item::LeftOut(_) => {}
+                Item::LeftOut(omission) => self.leave_out_item(omission, classes, extent, &undecided)?,
                 Item::Entry(entry) => {
                     let Some(decision) = Decision::of(entry) else { continue };
                     self.decide(entry, &entry.cubes, decision, classes, extent, &mut undecided)?;
@@ -161,10 +160,8 @@ impl<'a> PolicyWriter<'a, '_> {
         let mut accepted: Vec<PacketCube> = Vec::new();
         for item in &list.items {
             let entry = match item {
-                Item::LeftOut(left_out) => {
-                    if extent == Extent::All {
-                        self.leave_out_item(left_out);
-                    }
+                Item::LeftOut(omission) => {
+                    self.leave_out_item(omission, classes, extent, undecided)?;
                     continue;
                 }
                 Item::Entry(entry) => entry,
@@ -327,8 +324,4 @@ fn add_to(rules: &mut Vec<(String, Vec<String>)>, target: String, constraints: V
         Some((_, have)) => have.extend(constraints),
         None => rules.push((target, constraints)),
     }
-}
-
-fn is_among(cube: &PacketCube, cubes: &[PacketCube]) -> bool {
-    cubes.iter().any(|have| have.overlaps(cube))
 }

@@ -16,6 +16,8 @@ use crate::cube::{Dim, Family, PacketCube, PortNameSet};
 use crate::draft::{Effect, ImportVerdict, LeftOut, Place, Remarks, is_plain};
 use std::collections::BTreeSet;
 
+const TRANSLATED_ANYWAY: &str = "without it, later rules translate the source of its packets too";
+
 /// The list of a hook.
 #[derive(Debug)]
 pub(super) struct HookList<'a> {
@@ -43,7 +45,16 @@ pub(super) enum Item<'a> {
     /// A decision.
     Entry(Entry<'a>),
     /// An omission at its place.
-    LeftOut(LeftOut),
+    LeftOut(Omission),
+}
+
+/// A rule that is left out.
+#[derive(Debug)]
+pub(super) struct Omission {
+    /// What is told about it.
+    pub(super) told: LeftOut,
+    /// The packets that may reach and match it, as the hook sees them.
+    pub(super) cubes: Vec<PacketCube>,
 }
 
 /// A decision about the packets that no earlier entry decides about.
@@ -180,8 +191,11 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
             } else if let Some(remark) = only_remarks(rule) {
                 self.report.remark(remark, &rule.place);
             } else {
-                let effect = self.effect(chain, index);
-                self.leave_out(rule, reasons.join("; "), effect);
+                if self.kind == HookKind::Source && self.may_end_hook(rule) {
+                    reasons.push(TRANSLATED_ANYWAY.to_owned());
+                }
+                let (effect, cubes) = (self.effect(chain, index), self.may_match(rule, &packets)?);
+                self.leave_out(rule, cubes, reasons.join("; "), effect);
             }
         }
         self.path.pop();
@@ -209,6 +223,17 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
             }
         }
         reasons
+    }
+
+    /// The packets that reach a rule and that match it as far as it is known.
+    fn may_match(&mut self, rule: &Rule, packets: &[PacketCube]) -> Result<Vec<PacketCube>, RulesetError> {
+        let mut cubes = packets.to_vec();
+        for step in &rule.steps {
+            if let Step::Match(parts) = step {
+                cubes = self.product(&cubes, parts, &rule.place)?;
+            }
+        }
+        Ok(cubes)
     }
 
     /// Applies a rule to the packets that match it. Packets that leave the chain are removed from `packets`.
@@ -335,7 +360,7 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
                 self.entry(rule, matching, Outcome::Edit(edit));
             }
             Action::Remark(text) => self.report.remark(text, &rule.place),
-            Action::Unknown(reason, effect) => self.leave_out(rule, reason.clone(), *effect),
+            Action::Unknown(reason, effect) => self.leave_out(rule, matching, reason.clone(), *effect),
         }
         Ok(())
     }
@@ -351,8 +376,9 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
         }));
     }
 
-    fn leave_out(&mut self, rule: &Rule, reason: String, effect: Effect) {
-        self.items.extend(self.report.leave_out(&rule.place, &rule.text, reason, effect).map(Item::LeftOut));
+    fn leave_out(&mut self, rule: &Rule, cubes: Vec<PacketCube>, reason: String, effect: Effect) {
+        let told = LeftOut { place: rule.place.clone(), text: rule.text.clone(), reason, effect };
+        self.items.push(Item::LeftOut(Omission { told, cubes }));
     }
 
     /// Subtracts the packets of some cubes from others.
@@ -379,9 +405,11 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
     /// - skipped the rest of the chain (a return): the rest decides about packets that it should not see, so each accept in it
     ///   makes the policy looser, and each drop stricter;
     /// - done both (a goto): either;
-    /// - translated the packets: what their kind of hook says.
+    /// - translated the packets: what their kind of hook says;
+    /// - kept them from being translated: either.
     fn effect(&self, chain: &Chain, index: usize) -> Effect {
         match self.kind {
+            HookKind::Source if self.may_end_hook(&chain.rules[index]) => return Effect::Either,
             HookKind::Destination | HookKind::Source => return self.kind.effect_of_translation(),
             HookKind::FilterReceived | HookKind::Filter => {}
         }
@@ -403,22 +431,39 @@ impl<'a, 'r> ChainWalk<'a, 'r> {
     /// The possible verdicts of rules, including those of the chains that they call.
     fn verdicts(&self, rules: &[Rule]) -> Verdicts {
         let mut found = Verdicts::default();
+        for action in self.actions_within(rules) {
+            match action {
+                Action::Accept | Action::Translate(_) => found.accept = true,
+                Action::Drop | Action::Reject(_) => found.drop = true,
+                Action::Unknown(_, Effect::None)
+                | Action::Jump(_)
+                | Action::Goto(_)
+                | Action::Return
+                | Action::Edit(_)
+                | Action::Remark(_) => {}
+                Action::Unknown(..) => found = Verdicts { accept: true, drop: true },
+            }
+        }
+        found
+    }
+
+    /// Whether a rule may keep packets from the rest of its hook, or of its chain, without a translation.
+    fn may_end_hook(&self, rule: &Rule) -> bool {
+        let skips = actions(rule).any(|action| matches!(action, Action::Return | Action::Goto(_)));
+        skips || self.actions_within(std::slice::from_ref(rule)).contains(&&Action::Accept)
+    }
+
+    /// The actions of rules and of the chains that they call.
+    fn actions_within<'c>(&'c self, rules: &'c [Rule]) -> Vec<&'c Action> {
+        let mut found = Vec::new();
         let (mut visited, mut waiting) = (BTreeSet::new(), vec![rules]);
         while let Some(rule) = next_rule(&mut waiting) {
             for action in actions(rule) {
-                match action {
-                    Action::Accept | Action::Translate(_) => found.accept = true,
-                    Action::Drop | Action::Reject(_) => found.drop = true,
-                    Action::Jump(chain) | Action::Goto(chain) => {
-                        if visited.insert(*chain) {
-                            waiting.push(&self.ruleset.chains[*chain].rules);
-                        }
-                    }
-                    Action::Unknown(_, Effect::None)
-                    | Action::Return
-                    | Action::Edit(_)
-                    | Action::Remark(_) => {}
-                    Action::Unknown(..) => found = Verdicts { accept: true, drop: true },
+                found.push(action);
+                if let Action::Jump(chain) | Action::Goto(chain) = action
+                    && visited.insert(*chain)
+                {
+                    waiting.push(&self.ruleset.chains[*chain].rules);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Rates that rules match by. In mmb what exceeds a rate is dropped, so a rate is translated where the rule set drops it: by the rule itself, or by those
 //! behind it.
 
-use super::super::ruleset::{Action, Chain, MAX_AHEAD, Reason, Rule, Step};
+use super::super::ruleset::{Action, Chain, MAX_AHEAD, MAX_DEPTH, Reason, Rule, Step};
 use super::super::view::subtract;
 use super::{ChainWalk, RateUse, actions, actions_of, only_tells};
 use crate::cube::PacketCube;
@@ -12,11 +12,11 @@ const NOT_DROPPED: &str = "limit: a rate is translated where what exceeds it is 
 const NO_LOG: &str = "limit: mmb does not log what exceeds a rate";
 const TOO_MANY: &str = "limit: the rule set has too many rates to find what drops the packets beyond them";
 
-impl ChainWalk<'_, '_> {
+impl<'a> ChainWalk<'a, '_> {
     /// How the rate of a rule becomes one of the policy, in which what exceeds it is dropped; `Err`: why it does not.
     pub(super) fn rate_use(
         &mut self,
-        chain: &Chain,
+        chain: &'a Chain,
         index: usize,
         packets: &[PacketCube],
     ) -> Result<RateUse, Reason> {
@@ -47,7 +47,8 @@ impl ChainWalk<'_, '_> {
             }
             Some(action) if !rate.is_beyond && action.ends_rule() => {
                 let cubes = self.narrowed(packets.to_vec(), before);
-                match cubes.and_then(|cubes| self.dropped_by(&chain.rules[index + 1..], cubes)) {
+                let rest = &chain.rules[index + 1..];
+                match cubes.and_then(|cubes| self.dropped_by(rest, cubes, self.path.len())) {
                     Some(dropping) => {
                         for rule in dropping {
                             self.report.matched.insert(rule.place.clone());
@@ -63,8 +64,13 @@ impl ChainWalk<'_, '_> {
         }
     }
 
-    /// The rules of the rest of a chain that tell of some packets or drop them, if it drops all of them.
-    fn dropped_by<'c>(&mut self, rest: &'c [Rule], mut packets: Vec<PacketCube>) -> Option<Vec<&'c Rule>> {
+    /// The rules of the rest of a chain that tell of some packets or drop them, if it drops all of them. `depth` is the number of chains on the way there.
+    fn dropped_by(
+        &mut self,
+        rest: &'a [Rule],
+        mut packets: Vec<PacketCube>,
+        depth: usize,
+    ) -> Option<Vec<&'a Rule>> {
         let mut concerned = Vec::new();
         for rule in rest {
             if packets.is_empty() {
@@ -86,10 +92,21 @@ impl ChainWalk<'_, '_> {
                         subtract(&mut packets, cube);
                     }
                 }
+                Some(Action::Jump(called) | Action::Goto(called)) if is_known && depth < MAX_DEPTH => {
+                    self.look_at(packets.len() * cubes.len())?;
+                    let inside =
+                        packets.iter().flat_map(|have| cubes.iter().filter_map(|cube| have.and(cube)));
+                    let called = &self.ruleset.chains[*called].rules;
+                    concerned.extend(self.dropped_by(called, inside.collect(), depth + 1)?);
+                    for cube in &cubes {
+                        self.look_at(packets.len())?;
+                        subtract(&mut packets, cube);
+                    }
+                }
                 Some(_) => return None,
             }
         }
-        let policy_drops = self.path.len() == 1 && self.policy == ImportVerdict::Drop;
+        let policy_drops = depth == 1 && self.policy == ImportVerdict::Drop;
         (packets.is_empty() || policy_drops).then_some(concerned)
     }
 
