@@ -24,6 +24,7 @@ use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleId, RuleStore, Serv
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -327,15 +328,26 @@ impl Daemon {
         Some((outcome, fate))
     }
 
-    /// Replaces the policy with that of a policy file, as a client's `apply` does; `command` is what asks for it.
+    /// Replaces the policy with that of a policy file, as a client's `apply` does; `command` is what asks for it. Returns the change, and whether a restart
+    /// knows that it needs no confirmation.
     ///
     /// # Errors
     /// The policy cannot be put in force; the one in force stays.
-    pub fn apply_file(&mut self, file: Policy, command: String) -> Result<CommittedChange, CommitError> {
+    pub fn apply_file(
+        daemon: &Mutex<Daemon>,
+        file: Policy,
+        command: String,
+    ) -> Result<(CommittedChange, io::Result<()>), CommitError> {
         let request = ChangeRequest::Apply(Box::new(file), ConnectionFate::Release);
         let author = Author::daemon();
         let origin = ChangeOrigin { author, action: EntryAction::Change, command, confirm: None };
-        self.commit(vec![Submission { request, origin }]).pop().unwrap_or(Err(CommitError::Internal))
+        let (outcome, history) = {
+            let mut daemon = lock(daemon);
+            (daemon.commit(vec![Submission { request, origin }]).pop(), daemon.history())
+        };
+        let change = outcome.unwrap_or(Err(CommitError::Internal))?;
+        let marked = history.mark_applied(&change.after);
+        Ok((change, marked))
     }
 
     /// Returns the change that a request would be, without committing it.

@@ -17,7 +17,7 @@ pub use archive::HistoryLimits;
 use crate::audit;
 use archive::{Archive, LOCK};
 use entry::{Entry, EntryContent, HistoryError};
-use mark::{MarkedVersion, UnconfirmedMark, is_same};
+use mark::{MarkedVersion, UnconfirmedMark, is_same, lasting_rules};
 use mmb_base::lock;
 use mmb_log::LogHandle;
 use mmb_policy::Policy;
@@ -137,7 +137,9 @@ impl History {
         }
         let (archive, last) = Archive::open(directory, limits).map_err(failed("read it"))?;
         let mark = UnconfirmedMark::open(directory);
-        Ok(History::new(archive, mark, (last, Some(lock))))
+        // A version that was not written has its number for ever: the mark is about no other one.
+        let marked = mark.version().map_or(0, |marked| marked.version.max(marked.before));
+        Ok(History::new(archive, mark, (last.max(marked), Some(lock))))
     }
 
     fn new(archive: Archive, mark: UnconfirmedMark, (last, lock): (u64, Option<File>)) -> History {
@@ -159,23 +161,25 @@ impl History {
     }
 
     /// Returns the policy to start with instead of that of a file, and why: the file is a policy that was not confirmed in an earlier run.
-    pub fn instead_of(&self, file: &Policy) -> Option<(Policy, String)> {
-        let MarkedVersion { version, before } = self.shared.mark.version()?;
+    /// `None` in place of the policy: none before is kept, and the file is used.
+    pub fn instead_of(&self, file: &Policy) -> Option<(Option<Policy>, String)> {
+        let MarkedVersion { version, before, .. } = self.shared.mark.version()?;
         let archive = lock(&self.shared.archive);
         // If the version was not written to its end, it is that of the file: it is marked right after it was applied.
-        if archive.policy(version).is_ok_and(|unconfirmed| !is_same(&unconfirmed, file)) {
+        if archive.policy_as_it_was(version).is_ok_and(|unconfirmed| !is_same(&unconfirmed, file)) {
             return None;
         }
-        let (instead, policy) = [self.last, before]
+        let found = [self.last, before]
             .into_iter()
+            .chain(archive.written_before(version))
             .filter(|last| *last != version)
-            .find_map(|last| Some((last, archive.policy(last).ok()?)))?;
-        Some((
-            policy,
-            format!(
-                "the file has version {version} of the policy, which was not confirmed: version {instead} is in force"
-            ),
-        ))
+            .find_map(|last| Some((last, archive.policy(last).ok()?)));
+        let unconfirmed = format!("the file has version {version} of the policy, which was not confirmed");
+        let Some((instead, mut policy)) = found else {
+            return Some((None, format!("{unconfirmed}, and no version before it is kept: it is in force")));
+        };
+        policy.begin_timeouts(file.now_ms);
+        Some((Some(policy), format!("{unconfirmed}: version {instead} is in force")))
     }
 
     /// The last version of the runs before; 0 if there was none.
@@ -310,10 +314,15 @@ impl HistoryReader {
     /// Notes on the disk that a version is not confirmed, when it is written itself.
     ///
     /// # Errors
-    /// The system refuses, or entries are still being written.
-    pub(crate) fn mark_unconfirmed(&self, version: u64, before: u64) -> io::Result<()> {
+    /// The system refuses, or entries are still being written, or the version before is in no file.
+    pub(crate) fn mark_unconfirmed(&self, version: u64, before: u64, policy: &Policy) -> io::Result<()> {
         self.0.settled().map_err(io::Error::other)?;
-        self.0.mark.set(Some(MarkedVersion { version, before }))
+        self.0.mark.set(Some(MarkedVersion { version, before, rules: lasting_rules(policy) }))?;
+        let archive = lock(&self.0.archive);
+        match archive.is_in_directory() && !archive.is_written(before) {
+            true => Err(io::Error::other(format!("version {before}, the one before, is not written"))),
+            false => Ok(()),
+        }
     }
 
     /// Notes that the unconfirmed version is confirmed.
@@ -329,8 +338,11 @@ impl HistoryReader {
     /// # Errors
     /// The system refuses.
     pub(crate) fn mark_applied(&self, policy: &Policy) -> io::Result<()> {
-        let Some(MarkedVersion { version, .. }) = self.0.mark.version() else { return Ok(()) };
-        match lock(&self.0.archive).policy(version) {
+        let Some(MarkedVersion { version, rules, .. }) = self.0.mark.version() else { return Ok(()) };
+        if lasting_rules(policy) != rules {
+            return Ok(());
+        }
+        match lock(&self.0.archive).policy_as_it_was(version) {
             Ok(unconfirmed) if !is_same(&unconfirmed, policy) => Ok(()),
             _ => self.0.mark.set(None),
         }

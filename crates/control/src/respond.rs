@@ -219,7 +219,7 @@ impl Responder<'_> {
         end: &mut AnswerEnd,
     ) -> io::Result<()> {
         // Before the client is told anything, since it may be gone.
-        let waiting = self.mark(change, &pending.question, pending.confirm.is_some(), &mut pending.notes);
+        let waiting = self.mark(change, pending.confirm.is_some(), &mut pending.notes);
         let killed = killed_rules(&pending.kills, change);
         let fate = match &pending.question {
             PendingQuestion::Apply(_, fate) => *fate,

@@ -3,11 +3,13 @@
 mod common;
 
 use common::{Running, start};
-use mmb_control::{History, HistoryLimits, take_back_unconfirmed};
+use mmb_control::{Daemon, History, HistoryLimits, take_back_unconfirmed};
 use mmb_language::parse_policy;
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, AnswerEnd, UnconfirmedLine};
 use mmb_protocol::request::{ChangeOptions, ConnectionFate};
+use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -78,7 +80,7 @@ fn other_changes_are_refused_while_one_waits() {
     assert!(mmb.ask(&Request::DryRun(BEFORE.into(), ConnectionFate::Release)).1.ok, "that is no change");
     assert!(!mmb.ask(&Request::Batch { text: "flush".into(), dry_run: false }).1.ok);
     let (file, _) = parse_policy(BEFORE).expect("a policy");
-    let reloaded = mmb.daemon.lock().expect("not poisoned").apply_file(file, "SIGHUP".into());
+    let reloaded = Daemon::apply_file(&mmb.daemon, file, "SIGHUP".into());
     assert!(reloaded.expect_err("refused").to_string().contains("waits for its confirmation"));
     // What is no change of the policy goes on.
     mmb.run("conn kill all");
@@ -121,21 +123,24 @@ fn restarted(directory: &std::path::Path, file: &str) -> Option<String> {
     let history = History::open(directory, HistoryLimits::DIRECTORY).expect("a directory");
     let (file, _) = parse_policy(file).expect("a policy");
     history.instead_of(&file).map(|(policy, _)| {
+        let policy = policy.expect("is kept");
         let rules: Vec<_> =
             policy.rules.iter().map(|rule| mmb_language::with_id(&rule).to_string()).collect();
         rules.join("; ")
     })
 }
 
+fn kept(directory: &Path, policy: &str) -> Running {
+    let mmb = start(policy);
+    let history = History::open(directory, HistoryLimits::DIRECTORY).expect("a directory");
+    mmb.daemon.lock().expect("not poisoned").keep_history(history, "start".into());
+    mmb
+}
+
 #[test]
 fn a_restart_makes_no_unconfirmed_policy_permanent() {
     let directory = tempfile::tempdir().expect("a directory");
-    let kept = |policy: &str| {
-        let mmb = start(policy);
-        let history = History::open(directory.path(), HistoryLimits::DIRECTORY).expect("a directory");
-        mmb.daemon.lock().expect("not poisoned").keep_history(history, "start".into());
-        mmb
-    };
+    let kept = |policy: &str| kept(directory.path(), policy);
     let before = Some("add id 1 tcp-dport 80 drop".to_owned());
     let mmb = kept(BEFORE);
     apply(&mmb, AFTER, 1000);
@@ -143,19 +148,95 @@ fn a_restart_makes_no_unconfirmed_policy_permanent() {
     assert_eq!(restarted(directory.path(), AFTER), before, "during the wait");
     assert_eq!(restarted(directory.path(), BEFORE), None, "the file has another policy");
 
-    // Also after it was taken back, until it is confirmed or applied for good.
-    let mmb = kept(BEFORE);
-    apply(&mmb, AFTER, 1000);
-    mmb.run("rollback");
-    drop(mmb);
-    assert_eq!(restarted(directory.path(), AFTER), before);
-    let mmb = kept(BEFORE);
-    mmb.apply(AFTER);
-    drop(mmb);
-    assert_eq!(restarted(directory.path(), AFTER), None, "applied");
+    // Also after it was taken back, until it is confirmed or in force for good.
+    let taken_back = || {
+        let mmb = kept(BEFORE);
+        let (_, end) = apply(&mmb, AFTER, 1000);
+        mmb.run("rollback");
+        mmb.run("add tcp-dport 82 drop");
+        (mmb, end.version.expect("a version"))
+    };
+    drop(taken_back());
+    let since = Some("add id 1 tcp-dport 80 drop; add id 3 tcp-dport 82 drop".to_owned());
+    assert_eq!(restarted(directory.path(), AFTER), since);
+    let (file, _) = parse_policy(AFTER).expect("a policy");
+    let for_good: [&dyn Fn(&Running, u64); 4] = [
+        &|mmb, _| drop(mmb.apply(AFTER)),
+        &|mmb, _| drop(Daemon::apply_file(&mmb.daemon, file.clone(), "SIGHUP".into()).expect("applied")),
+        &|mmb, version| drop(mmb.run(&format!("rollback {version}"))),
+        &|mmb, _| {
+            let text =
+                "flush\nset conn pickup loose\nadd tcp-dport 81 drop\nadd all accept\ndisable lan\n".into();
+            assert!(mmb.ask(&Request::Batch { text, dry_run: false }).1.ok);
+        },
+    ];
+    for (index, puts_in_force) in for_good.iter().enumerate() {
+        let (mmb, version) = taken_back();
+        puts_in_force(&mmb, version);
+        drop(mmb);
+        assert_eq!(restarted(directory.path(), AFTER), None, "{index}");
+    }
     let mmb = kept(BEFORE);
     apply(&mmb, AFTER, 1000);
     mmb.run("confirm");
     drop(mmb);
     assert_eq!(restarted(directory.path(), AFTER), None, "confirmed");
+}
+
+/// What a power failure takes away is never another version.
+#[test]
+fn an_unconfirmed_version_that_was_not_written_stays_unconfirmed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mmb = kept(directory.path(), BEFORE);
+    mmb.run("history");
+    let file = directory.path().join("policy-0000000001.gz");
+    let first = fs::read(&file).expect("reads");
+    apply(&mmb, AFTER, 1000);
+    drop(mmb);
+    fs::write(&file, first).expect("writes");
+    let before = Some("add id 1 tcp-dport 80 drop".to_owned());
+    for _ in 0..3 {
+        assert_eq!(restarted(directory.path(), AFTER), before);
+        drop(kept(directory.path(), BEFORE));
+    }
+}
+
+#[test]
+fn a_version_before_that_is_not_written_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, elsewhere) = (directory.path().join("history"), directory.path().join("elsewhere"));
+    let mmb = kept(&path, BEFORE);
+    mmb.run("history");
+    fs::rename(&path, &elsewhere).expect("is moved");
+    mmb.run("add tcp-dport 82 drop");
+    mmb.run("history");
+    fs::rename(&elsewhere, &path).expect("is moved");
+    let (answers, _) = apply(&mmb, AFTER, 1000);
+    assert!(format!("{answers:?}").contains("version 2, the one before, is not written"), "{answers:?}");
+    drop(mmb);
+    assert_eq!(
+        restarted(&path, AFTER),
+        Some("add id 1 tcp-dport 80 drop".to_owned()),
+        "the last one that is written"
+    );
+}
+
+/// Elements of sets have the time left that they had, and those that have expired since make no other policy of the file.
+#[test]
+fn timeouts_of_sets_survive_a_restart_during_the_wait() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mmb = kept(directory.path(), "set bad {2.2.2.2 timeout 20s, 3.3.3.3}\nadd ip-saddr @bad drop\n");
+    let after = "set bad {2.2.2.2 timeout 1h, 3.3.3.3 timeout 1s}\nadd ip-saddr @bad drop\n";
+    apply(&mmb, after, 1000);
+    drop(mmb);
+    thread::sleep(Duration::from_millis(1100));
+    let history = History::open(directory.path(), HistoryLimits::DIRECTORY).expect("a directory");
+    let (mut file, _) = parse_policy(after).expect("a policy");
+    file.begin_timeouts(5000);
+    let (policy, _) = history.instead_of(&file).expect("the file is not confirmed");
+    let policy = policy.expect("is kept");
+    let set = &policy.sets["bad"];
+    let left_ms = set.expires_ms() - policy.now_ms;
+    assert_eq!((policy.now_ms, set.len()), (5000, 2));
+    assert!((1..20_000).contains(&left_ms), "{left_ms}");
 }

@@ -346,15 +346,41 @@ impl Archive {
         self.base.iter().chain(&self.unwritten).find(|kept| kept.header.version == Some(version))
     }
 
-    /// The policy of a version.
+    /// The policy of a version, without the elements of sets that have expired since.
     pub(super) fn policy(&self, version: u64) -> Result<Policy, HistoryError> {
+        let mut policy = self.policy_as_it_was(version)?;
         let now_ms = unix_ms(SystemTime::now());
-        if let Some(KeptVersion { header, policy }) = self.in_memory_version(version) {
-            let mut policy = Policy::clone(policy);
+        if let Some(KeptVersion { header, .. }) = self.in_memory_version(version) {
             let passed_ms = header.unix_ms().map_or(0, |at_ms| now_ms.saturating_sub(at_ms));
             policy.now_ms = policy.now_ms.saturating_add(passed_ms);
-            policy.expire(policy.now_ms);
-            return Ok(policy);
+        } else {
+            policy.now_ms = now_ms;
+        }
+        policy.expire(policy.now_ms);
+        Ok(policy)
+    }
+
+    pub(super) fn is_in_directory(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// The last version before another one that is in a file, of those that are known without reading all files.
+    pub(super) fn written_before(&self, version: u64) -> Option<u64> {
+        let listed = self.entries().filter(|(_, is_kept)| *is_kept).filter_map(|(header, _)| header.version);
+        let firsts = self.segments.iter().map(|segment| segment.first);
+        listed.chain(firsts).filter(|known| *known < version).max()
+    }
+
+    /// Whether a version is in a file.
+    pub(super) fn is_written(&self, version: u64) -> bool {
+        self.in_memory_version(version).is_none() && self.policy_as_it_was(version).is_ok()
+    }
+
+    /// The policy of a version with all elements of its sets. They expire by the clock of the daemon if the version is in memory, otherwise
+    /// by that of the system.
+    pub(super) fn policy_as_it_was(&self, version: u64) -> Result<Policy, HistoryError> {
+        if let Some(KeptVersion { policy, .. }) = self.in_memory_version(version) {
+            return Ok(Policy::clone(policy));
         }
         let unknown = || HistoryError::NotKept(version);
         let listed = self.entries.iter().find(|header| header.version == Some(version));
@@ -391,11 +417,7 @@ impl Archive {
             (Some(reason), _) => Err(broken(reason)),
             // The broken place may be in the version itself, behind its header.
             (None, Err(error)) => Err(broken(error.to_string())),
-            (None, _) if at == version && content.is_some_and(RecordContent::is_whole_version) => {
-                policy.expire(now_ms);
-                policy.now_ms = now_ms;
-                Ok(policy)
-            }
+            (None, _) if at == version && content.is_some_and(RecordContent::is_whole_version) => Ok(policy),
             (None, _) => Err(unknown()),
         }
     }

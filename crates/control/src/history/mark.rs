@@ -21,6 +21,8 @@ pub(super) struct MarkedVersion {
     pub(super) version: u64,
     /// The version before it.
     pub(super) before: u64,
+    /// The rules of the version, without those that drain.
+    pub(super) rules: usize,
 }
 
 /// The note; in memory too, where there is no directory.
@@ -60,6 +62,11 @@ impl UnconfirmedMark {
         file.sync_all()?;
         fs::rename(&temporary, &path)
     }
+}
+
+/// The number of a policy's rules, without those that drain.
+pub(super) fn lasting_rules(policy: &Policy) -> usize {
+    policy.rules.iter().filter(|rule| !rule.draining).count()
 }
 
 /// Whether two policies are the same but for the numbers of their rules, rules that drain, and `set poll`, which the command line has too.

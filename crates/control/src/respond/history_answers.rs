@@ -1,6 +1,5 @@
 //! Answers about the history of the policy, and the return to one of its versions. Versions are read without the daemon's lock.
 
-use super::pending::PendingQuestion;
 use super::{AnswerResult, Responder};
 use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission};
 use crate::convert;
@@ -139,7 +138,6 @@ impl Responder<'_> {
     pub(super) fn mark(
         &self,
         change: &CommittedChange,
-        question: &PendingQuestion,
         has_to_be_confirmed: bool,
         notes: &mut Vec<ErrorLine>,
     ) -> Option<UnconfirmedLine> {
@@ -149,10 +147,9 @@ impl Responder<'_> {
         };
         let waiting =
             waiting.filter(|waiting| has_to_be_confirmed && Some(waiting.version) == change.version);
-        let marked = match (&waiting, question) {
-            (Some(waiting), _) => history.mark_unconfirmed(waiting.version, waiting.before),
-            (None, PendingQuestion::Apply(..)) => history.mark_applied(&change.after),
-            (None, _) => Ok(()),
+        let marked = match &waiting {
+            Some(waiting) => history.mark_unconfirmed(waiting.version, waiting.before, &change.after),
+            None => history.mark_applied(&change.after),
         };
         // It may have been confirmed while the mark was written.
         let is_over = |waiting: &UnconfirmedLine| {
@@ -180,7 +177,9 @@ impl Responder<'_> {
         match outcome {
             Ok(change) => {
                 end.version = change.version;
-                end.change = Some(self.committed(&change, Vec::new(), (fate, false))?);
+                let mut notes = Vec::new();
+                self.mark(&change, false, &mut notes);
+                end.change = Some(self.committed(&change, notes, (fate, false))?);
                 if fate == ConnectionFate::Kill && !change.stateful.is_empty() {
                     self.kill_removed(&change.stateful)?;
                 }

@@ -63,7 +63,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let mut started_with = "start".to_owned();
     if let Some((instead, reason)) = history.as_ref().and_then(|history| history.instead_of(&policy)) {
         output::report_error(&reason);
-        policy = with_options(instead, args);
+        policy = instead.map_or(policy, |instead| with_options(instead, args));
         started_with = format!("start: {reason}");
     }
     let most = u64::from(policy.settings.connections.max);

@@ -30,18 +30,18 @@ pub(super) fn reload(args: &RunArgs, global: &Global, daemon: &Mutex<Daemon>) {
         Ok(None) => return refused(&"not applied"),
         Err(error) => return refused(&format!("{error:#}")),
     };
-    let (applied, connections) = {
-        let mut daemon = lock(daemon);
-        (daemon.apply_file(file, format!("SIGHUP: apply {name}")), daemon.engine().connections())
-    };
-    match applied {
-        Ok(change) => {
+    match Daemon::apply_file(daemon, file, format!("SIGHUP: apply {name}")) {
+        Ok((change, marked)) => {
             let mut text = describe(&change);
+            let connections = lock(daemon).engine().connections();
             match connections.affected(&change.stateful) {
                 Ok(affected) => text += &effects(affected),
                 Err(error) => text += &format!("; the connections that it affects were not counted: {error}"),
             }
             output::report_error(&format!("{name}: {text}"));
+            if let Err(error) = marked {
+                output::report_error(&format!("a restart takes this policy for unconfirmed: {error}"));
+            }
         }
         Err(error) => refused(&error),
     }
