@@ -130,8 +130,9 @@ def test_it_leaves_when_it_is_purged(debian):
     policy = debian.folder / "etc/mmb/policy.mmb"
     policy.write_text("add all accept\n")
     state = debian.folder / "var/lib/mmb/state"
-    state.parent.mkdir()
-    state.write_text("x")
+    for made in (state, debian.folder / "var/lib/mmb-web/token", debian.folder / "var/log/mmb/events.json"):
+        made.parent.mkdir()
+        made.write_text("x")
     debian.run("apt-get", "remove", "-y", "mmb")
     assert policy.read_text() == "add all accept\n" and state.exists()
     assert not debian.has("usr/bin/mmb") and not debian.has("usr/lib/systemd/system/mmb.service")

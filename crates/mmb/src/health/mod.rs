@@ -14,9 +14,9 @@ use mmb_language::Command;
 use mmb_policy::{RuleId, ServerCommand, ServerName, ServerOrder};
 use mmb_protocol::answer::{Answer, ServerLine};
 use mmb_protocol::{Client, ClientError, DEFAULT_SOCKET, Request};
-use probe::{Probe, ServerPlace};
+use probe::{Probe, ProbeFailure, ServerPlace};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -32,8 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A server of a rule.
 type RuleServer = (u32, ServerName);
 
-/// The result of a probe; an error is the reason.
-type ProbeResult = Result<(), String>;
+type ProbeResult = Result<(), ProbeFailure>;
 
 /// Checks servers until it is ended.
 ///
@@ -70,6 +69,8 @@ struct Checker<'a> {
     /// There are no servers, which was told.
     has_none: bool,
     health: HashMap<RuleServer, ServerHealth>,
+    /// Why servers cannot be probed, as it was told.
+    faults: BTreeSet<String>,
 }
 
 impl<'a> Checker<'a> {
@@ -95,6 +96,7 @@ impl<'a> Checker<'a> {
             is_lost: false,
             has_none: false,
             health: HashMap::new(),
+            faults: BTreeSet::new(),
         }
     }
 
@@ -109,7 +111,12 @@ impl<'a> Checker<'a> {
         }
         for ((rule, server), result) in self.probe_all(&servers) {
             has_failed |= result.is_err();
-            self.tell(rule, server, &result, result.is_ok());
+            let (health, reason) = match result {
+                Ok(()) => (ServerOrder::Healthy.word(), None),
+                Err(ProbeFailure::Server(reason)) => (ServerOrder::Failed.word(), Some(reason)),
+                Err(ProbeFailure::Prober(reason)) => ("unknown", Some(reason)),
+            };
+            self.tell(rule, server, health, reason.as_deref());
         }
         Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
@@ -132,18 +139,32 @@ impl<'a> Checker<'a> {
             self.health.entry(*server).or_insert(ServerHealth::new(*is_healthy));
         }
         let servers: Vec<RuleServer> = known.into_keys().collect();
+        let mut faults = BTreeSet::new();
         for ((rule, server), result) in self.probe_all(&servers) {
+            let reason = match result {
+                Ok(()) => None,
+                Err(ProbeFailure::Server(reason)) => Some(reason),
+                // The server stays what it was.
+                Err(ProbeFailure::Prober(fault)) => {
+                    if faults.insert(fault.clone()) && !self.faults.contains(&fault) {
+                        output::report_error(&format!("{server} of rule {rule} cannot be checked: {fault}"));
+                    }
+                    continue;
+                }
+            };
             let thresholds = self.thresholds;
             let Some(health) = self.health.get_mut(&(rule, server)) else { continue };
-            let changes = health.count(result.is_ok(), thresholds);
+            let changes = health.count(reason.is_none(), thresholds);
             let is_healthy = health.is_healthy;
             if changes {
-                self.tell(rule, server, &result, is_healthy);
+                let health = if is_healthy { ServerOrder::Healthy } else { ServerOrder::Failed };
+                self.tell(rule, server, health.word(), reason.as_deref());
             }
-            if let Err(error) = self.report(rule, server, is_healthy, result.err()) {
+            if let Err(error) = self.report(rule, server, is_healthy, reason) {
                 return self.lost(&error);
             }
         }
+        self.faults = faults;
     }
 
     /// What is told if there is nothing to check.
@@ -167,9 +188,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Prints the health of a server.
-    fn tell(&self, rule: u32, server: ServerName, result: &ProbeResult, is_healthy: bool) {
-        let health = if is_healthy { ServerOrder::Healthy } else { ServerOrder::Failed };
-        let (health, reason) = (health.word(), result.as_ref().err());
+    fn tell(&self, rule: u32, server: ServerName, health: &str, reason: Option<&str>) {
         if self.json {
             output::print_json(&json!({
                 "rule": rule, "server": server.to_string(), "health": health, "reason": reason
@@ -238,7 +257,10 @@ impl<'a> Checker<'a> {
                 results.extend(running.into_iter().map(|(server, running)| {
                     // Without a thread it is probed here.
                     let result = running.map_or_else(|_| Ok(probe(server)), |running| running.join());
-                    (server, result.unwrap_or_else(|_| Err("the probe panicked".to_owned())))
+                    (
+                        server,
+                        result.unwrap_or_else(|_| Err(ProbeFailure::Prober("the probe panicked".to_owned()))),
+                    )
                 }));
             });
         }

@@ -1,6 +1,7 @@
 //! Probes of servers: a TCP connection, an HTTP request, a program. They fail, with the reason, when their time is over.
 
 use mmb_policy::ServerName;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -33,39 +34,49 @@ pub(super) struct ServerPlace {
     pub(super) port: Option<u16>,
 }
 
+/// Why a probe does not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ProbeFailure {
+    /// The server does not answer as it should.
+    Server(String),
+    /// The prober cannot probe, which says nothing about the server.
+    Prober(String),
+}
+
 impl ServerPlace {
     /// The endpoint of a server.
-    fn of(self, server: ServerName) -> Result<SocketAddr, String> {
+    fn of(self, server: ServerName) -> Result<SocketAddr, ProbeFailure> {
         match (server, self.address, self.port) {
             (ServerName::Address(address), _, Some(port)) => Ok(SocketAddr::new(address, port)),
             (ServerName::Port(port), Some(address), _) => Ok(SocketAddr::new(address, port)),
             (ServerName::Address(_), _, None) => {
-                Err("the port of this server is not known: --port N".to_owned())
+                Err(ProbeFailure::Prober("the port of this server is not known: --port N".to_owned()))
             }
-            (ServerName::Port(_), None, _) => {
-                Err("the address of this server is not known: --address ADDRESS".to_owned())
-            }
+            (ServerName::Port(_), None, _) => Err(ProbeFailure::Prober(
+                "the address of this server is not known: --address ADDRESS".to_owned(),
+            )),
         }
     }
 }
 
 impl Probe {
-    /// Probes a server of a rule. An error is the reason why it fails.
+    /// Probes a server of a rule.
     pub(super) fn run(
         &self,
         (rule, server): (u32, ServerName),
         place: ServerPlace,
         timeout: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProbeFailure> {
         let deadline = Instant::now() + timeout;
         match self {
             Probe::Tcp => connect(place.of(server)?, timeout).map(drop),
             Probe::Http { path, host, statuses } => {
                 let to = place.of(server)?;
                 let host = host.clone().unwrap_or_else(|| to.to_string());
-                let status = status_of(connect(to, timeout)?, (path, &host), deadline)?;
+                let status = status_of(connect(to, timeout)?, (path, &host), deadline);
+                let status = status.map_err(ProbeFailure::Server)?;
                 let is_good = (statuses.0..=statuses.1).contains(&status);
-                if is_good { Ok(()) } else { Err(format!("HTTP status {status}")) }
+                if is_good { Ok(()) } else { Err(ProbeFailure::Server(format!("HTTP status {status}"))) }
             }
             Probe::Exec { program, arguments } => {
                 let mut command = Command::new(program);
@@ -77,8 +88,16 @@ impl Probe {
     }
 }
 
-fn connect(to: SocketAddr, timeout: Duration) -> Result<TcpStream, String> {
-    TcpStream::connect_timeout(&to, timeout).map_err(|error| format!("connect: {}", reason(&error)))
+fn connect(to: SocketAddr, timeout: Duration) -> Result<TcpStream, ProbeFailure> {
+    TcpStream::connect_timeout(&to, timeout).map_err(|error| {
+        let text = format!("connect: {}", reason(&error));
+        // No descriptors, memory or ports are left here.
+        let is_own = matches!(
+            Errno::from_io_error(&error),
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::ADDRNOTAVAIL)
+        );
+        if is_own { ProbeFailure::Prober(text) } else { ProbeFailure::Server(text) }
+    })
 }
 
 /// The status with which a server answers a request.
@@ -114,23 +133,26 @@ fn status(answer: &[u8]) -> Option<u16> {
     words.next().filter(|status| status.len() == 3)?.parse().ok()
 }
 
-fn run_program(mut command: Command, deadline: Instant) -> Result<(), String> {
+fn run_program(mut command: Command, deadline: Instant) -> Result<(), ProbeFailure> {
     // In a group of its own, with what it starts.
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
-    let mut child =
-        command.spawn().map_err(|error| format!("the program cannot be run: {}", reason(&error)))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| ProbeFailure::Prober(format!("the program cannot be run: {}", reason(&error))))?;
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(format!("the program ended with {status}")),
+            Ok(Some(status)) => return Err(ProbeFailure::Server(format!("the program ended with {status}"))),
             Ok(None) if Instant::now() < deadline => thread::sleep(POLL),
             Ok(None) => {
                 // It may have ended just now. The group exists as long as its leader is not waited for.
                 let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
-                return Err("the program timed out".to_owned());
+                return Err(ProbeFailure::Server("the program timed out".to_owned()));
             }
-            Err(error) => return Err(format!("the program is lost: {}", reason(&error))),
+            Err(error) => {
+                return Err(ProbeFailure::Prober(format!("the program is lost: {}", reason(&error))));
+            }
         }
     }
 }
@@ -153,10 +175,12 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    /// Where no other test listens.
+    const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 77));
     const PLENTY: Duration = Duration::from_secs(20);
 
     /// Probes a server that takes one connection, reads the request and answers with these bytes.
-    fn answered(probe: &Probe, answer: &'static [u8]) -> (Result<(), String>, Vec<u8>) {
+    fn answered(probe: &Probe, answer: &'static [u8]) -> (Result<(), ProbeFailure>, Vec<u8>) {
         let listener = TcpListener::bind((LOOPBACK, 0)).expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let server = thread::spawn(move || {
@@ -172,6 +196,10 @@ mod tests {
         (result, server.join().expect("it does not panic"))
     }
 
+    fn server(reason: &str) -> ProbeFailure {
+        ProbeFailure::Server(reason.to_owned())
+    }
+
     fn http(statuses: (u16, u16)) -> Probe {
         Probe::Http { path: "/health".to_owned(), host: Some("www.example".to_owned()), statuses }
     }
@@ -183,7 +211,10 @@ mod tests {
         let request = String::from_utf8(request).expect("it is text");
         assert!(request.starts_with("GET /health HTTP/1.1\r\nHost: www.example\r\n"), "{request}");
         assert!(request.ends_with("\r\n\r\n"));
-        let refused = |answer| answered(&http((200, 299)), answer).0.expect_err("it is no pass");
+        let refused = |answer| match answered(&http((200, 299)), answer).0 {
+            Err(ProbeFailure::Server(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
         assert_eq!(refused(b"HTTP/1.0 503 Busy\r\n\r\n"), "HTTP status 503");
         assert_eq!(refused(b"SSH-2.0-x\r\n"), "HTTP: the answer has no status line");
         assert_eq!(refused(b"HTTP/1.1 2"), "HTTP: the connection was closed before a status line");
@@ -192,15 +223,15 @@ mod tests {
 
     #[test]
     fn a_connection_is_accepted_or_refused() {
-        let listener = TcpListener::bind((LOOPBACK, 0)).expect("a port is free");
+        let listener = TcpListener::bind((OWN, 0)).expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
-        let by_port = ServerPlace { address: Some(LOOPBACK), port: None };
+        let by_port = ServerPlace { address: Some(OWN), port: None };
         assert_eq!(Probe::Tcp.run((5, ServerName::Port(port)), by_port, PLENTY), Ok(()));
         drop(listener);
         let refused = Probe::Tcp.run((5, ServerName::Port(port)), by_port, PLENTY);
-        assert_eq!(refused, Err("connect: connection refused".to_owned()));
+        assert_eq!(refused, Err(server("connect: connection refused")));
         let lost = Probe::Tcp.run((5, ServerName::Address(LOOPBACK)), by_port, PLENTY);
-        assert!(lost.expect_err("its port is not known").contains("--port"));
+        assert!(matches!(lost, Err(ProbeFailure::Prober(why)) if why.contains("--port")));
     }
 
     #[test]
@@ -212,10 +243,12 @@ mod tests {
             probe.run((5, ServerName::Address(LOOPBACK)), nowhere, timeout)
         };
         assert_eq!(run("test $1 = 127.0.0.1 -a $MMB_SERVER = $1 -a $MMB_RULE = 5", PLENTY), Ok(()));
-        assert_eq!(run("exit 3", PLENTY), Err("the program ended with exit status: 3".to_owned()));
-        assert_eq!(run("exec sleep 60", Duration::from_millis(50)), Err("the program timed out".to_owned()));
+        assert_eq!(run("exit 3", PLENTY), Err(server("the program ended with exit status: 3")));
+        assert_eq!(run("exec sleep 60", Duration::from_millis(50)), Err(server("the program timed out")));
         let missing = Probe::Exec { program: "/nowhere/check".to_owned(), arguments: Vec::new() };
         let missing = missing.run((5, ServerName::Address(LOOPBACK)), nowhere, PLENTY);
-        assert!(missing.expect_err("there is none").starts_with("the program cannot be run"));
+        assert!(
+            matches!(missing, Err(ProbeFailure::Prober(why)) if why.starts_with("the program cannot be run"))
+        );
     }
 }
