@@ -181,6 +181,8 @@ def test_points_reasons_and_lengths_are_chosen(site, mmb, cables):
     wrong = mmb.refused("capture at drop reason ip4-bad-cheksum -w -")
     assert "did you mean 'ip4-bad-checksum'?" in wrong
     assert "no port is called 'wam'; the ports are lan, wan" in mmb.refused("capture in wam -w -")
+    assert "there is no set called 'nope'" in mmb.refused("capture ip-saddr @nope -w -")
+    assert "there is no set called 'nope'" in mmb.refused("trace ip-saddr @nope")
 
 
 def test_a_pipe_gets_each_packet_at_once_and_its_end_ends_the_capture(site, mmb, cables):

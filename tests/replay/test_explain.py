@@ -102,6 +102,43 @@ def test_a_packet_of_a_capture_has_the_connection_of_those_before_it(explain, tm
     assert "it has 3 packets" in explain("--pcap", capture, "--number", 4, code=1)
 
 
+def spaced(path, packets, seconds):
+    """A capture of packets that come so many seconds apart."""
+    for number, packet in enumerate(packets):
+        packet.time = 1_700_000_000 + number * seconds
+    wrpcap(str(path), packets)
+    return path
+
+
+def test_packets_of_a_capture_come_at_their_times(explain, tmp_path):
+    """A rate has rested between them, and a connection may be over."""
+    (tmp_path / "policy.mmb").write_text("add id 1 udp-dport 55 limit 6/m\nadd-stateful id 2 udp-dport 60 accept\nadd id 3 prio 200 all drop\n")
+    to = Ether() / IP(src="10.0.0.1", dst="198.51.100.2")
+    query = to / UDP(sport=4000, dport=55) / b"?"
+    for seconds, verdict in [(10, "rule"), (1, "rule-limit")]:
+        told = explain("--pcap", spaced(tmp_path / "rate.pcap", [query.copy() for _ in range(20)], seconds), "--number", 20)
+        assert told["reason"] == verdict, seconds
+    pair = [to / UDP(sport=4001, dport=60) / b"?", Ether() / IP(src="198.51.100.2", dst="10.0.0.1") / UDP(sport=60, dport=4001) / b"!"]
+    for seconds, verdict in [(1, "passes"), (36_000, "dropped")]:
+        told = explain("--pcap", spaced(tmp_path / "pair.pcap", [packet.copy() for packet in pair], seconds), "--number", 2)
+        assert told["verdict"] == verdict, seconds
+
+
+def test_a_packet_is_one_of_a_named_set(explain, tmp_path):
+    (tmp_path / "policy.mmb").write_text(
+        "set bad {10.9.0.0/16, 2001:db8::/32}\nset none {}\nset ports {8000-8999}\nadd id 1 ip-saddr @bad drop\nadd id 2 ip6-saddr @bad tcp-dport @ports accept\n"
+    )
+    told = explain("ip-saddr", "@bad", "tcp-dport", "@ports")
+    assert decides(told) == [1] and told["packet"]["source"]["address"].startswith("10.9.")
+    assert 8000 <= told["packet"]["destination"]["port"] < 9000
+    assert decides(explain("ip6-saddr", "@bad", "tcp-dport", "@ports")) == [2]
+    for words in (["ip-saddr", "!=", "@bad"], ["!", "ip-saddr", "@bad"]):
+        assert rules(explain(*words)) == [], words
+    assert "there is no set called 'nope'" in explain("ip-saddr", "@nope", code=1)
+    assert "has no elements" in explain("ip-saddr", "@none", code=1)
+    assert "cannot be compared" in explain("ip-saddr", "@ports", code=1)
+
+
 def test_what_is_no_packet_is_said(explain):
     assert "no packet can be made" in explain("payload", '"GET"', code=1)
     assert "can never match" in explain("tcp-dport", "80", "tcp-dport", "81", code=2)

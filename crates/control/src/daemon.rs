@@ -14,13 +14,13 @@ use crate::unconfirmed::UnconfirmedChange;
 use mmb_base::lock;
 use mmb_engine::{
     CONNECTION_BYTES, Engine, OrderedServer, PacketSelector, PortSpec, RuleCount, SavedState, ServerTraffic,
-    UnknownFilterPort, UnknownServer,
+    UnknownServer,
 };
 use mmb_language::with_id;
 use mmb_log::LogHandle;
 use mmb_packet::PortId;
 use mmb_policy::settings::ConnectionSettings;
-use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleId, RuleStore, ServerCommand};
+use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleId, RuleStore, ServerCommand, Test};
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
@@ -214,12 +214,17 @@ impl Daemon {
         self.engine.renew_flows();
     }
 
-    /// Compiles a filter of packets.
+    /// Compiles a filter of packets, with the sets as they are now.
     ///
     /// # Errors
-    /// A port that it names and that does not exist.
-    pub(crate) fn selector(&mut self, filter: &PacketFilter) -> Result<PacketSelector, UnknownFilterPort> {
-        self.engine.selector(filter)
+    /// It names a port that does not exist, or a set that does not exist or has other elements.
+    pub(crate) fn selector(&mut self, filter: &PacketFilter) -> Result<PacketSelector, String> {
+        for constraint in &filter.matches {
+            if let Test::NamedSet(_, name) = &constraint.test {
+                self.policy.set_fits(name, constraint.field).map_err(|error| error.to_string())?;
+            }
+        }
+        self.engine.selector(filter).map_err(|unknown| unknown.to_string())
     }
 
     /// Has the host forward no flow any more: the workers are about to end.

@@ -317,7 +317,7 @@ pub(crate) struct ReplayArgs {
                       mmb explain --rules FILE [OPTIONS] --pcap CAPTURE",
     after_help = "\
 The packet has what the constraints ask for (in the words of rules, mmb-policy(5)) and is otherwise one of UDP between addresses of documentation; its wire leads to the port that out PORT names, or to the first other one; \
-a capture's packets before it make connections. Of a running mmb: mmb save - | mmb explain --rules - CONSTRAINT…
+a capture's packets before it, each at its time, make connections. Of a running mmb: mmb save - | mmb explain --rules - CONSTRAINT…
 Rules that apply are listed in the order of priority and number, the first 16 of them."
 )]
 pub(crate) struct ExplainArgs {

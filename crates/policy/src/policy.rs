@@ -162,7 +162,10 @@ impl Policy {
     }
 
     /// Checks that there is a set of that name, which a field can be compared with.
-    pub(crate) fn set_fits(&self, name: &str, field: Field) -> Result<(), PolicyError> {
+    ///
+    /// # Errors
+    /// There is none, or it has other elements.
+    pub fn set_fits(&self, name: &str, field: Field) -> Result<(), PolicyError> {
         let Some(set) = self.sets.get(name) else {
             let known = self.sets.keys().cloned().collect();
             return Err(PolicyError::NoSuchSet { name: name.to_owned(), known });

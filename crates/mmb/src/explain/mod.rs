@@ -24,7 +24,7 @@ use mmb_random::SeedTree;
 use report::{CheckedConstraint, Explanation};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use subject::{NoConstraints, Subject};
+use subject::{NoConstraints, Subject, SubjectFrame};
 
 /// Bytes in front of a packet, for rewriting.
 const HEADROOM: usize = 256;
@@ -58,7 +58,7 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
     let Some(policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };
-    let subject = match Subject::new(args).map_err(anyhow::Error::downcast::<NoConstraints>) {
+    let subject = match Subject::new(args, &policy).map_err(anyhow::Error::downcast::<NoConstraints>) {
         Ok(subject) => subject,
         Err(Ok(wrong)) => {
             if global.json {
@@ -90,7 +90,7 @@ pub(crate) fn main(args: &ExplainArgs, global: &Global) -> anyhow::Result<ExitCo
 /// # Errors
 /// There is no such packet or rule, or the policy cannot be put in force.
 pub(crate) fn json(policy: Policy, constraints: &str, why_not: &[u32]) -> Result<Value, String> {
-    let explained = Subject::made(constraints, None).and_then(|subject| {
+    let explained = Subject::made(constraints, None, &policy).and_then(|subject| {
         explain(policy, "the policy in force", &subject, why_not, |explanation| explanation.json())
     });
     explained.map_err(|error| format!("{error:#}"))
@@ -112,9 +112,9 @@ fn explain<T>(
     let (mut engine, mut worker) = engine(&ports)?;
     engine.publish(&policy).with_context(|| source.to_owned())?;
     let mut last = None;
-    for (bytes, link) in subject.frames() {
+    for SubjectFrame { bytes, link, time_ns } in subject.frames() {
         let mut frame = Frame::new(bytes, *link, port);
-        let decided = frame.pass(&mut worker).context("the packet is too large")?;
+        let decided = frame.pass(&mut worker, *time_ns).context("the packet is too large")?;
         last = Some((bytes, frame, decided));
     }
     let (before, after, decided) = last.context("there is no packet")?;
@@ -185,14 +185,14 @@ impl Frame {
         &self.buffer[self.headroom..self.headroom + self.len]
     }
 
-    /// Passes it through a worker, which may rewrite it. `None`: it is larger than packets can be.
-    fn pass(&mut self, worker: &mut Worker) -> Option<Decided> {
+    /// Passes it through a worker at a time, which may rewrite it. `None`: it is larger than packets can be.
+    fn pass(&mut self, worker: &mut Worker, now_ns: u64) -> Option<Decided> {
         let packet = Packet::new(&mut self.buffer, self.headroom, self.len, self.port, self.link)?;
         let mut packets = [packet];
         let (mut verdicts, mut tickets) = ([Verdict::Drop(DropReason::NoWire)], [const { None }]);
         let mut trace = PacketTrace::default();
         let mut hook = |of_packet| trace = of_packet;
-        worker.decide(Origin::Wire, 0, &Tsc, &mut packets, &mut verdicts, &mut tickets, Some(&mut hook));
+        worker.decide(Origin::Wire, now_ns, &Tsc, &mut packets, &mut verdicts, &mut tickets, Some(&mut hook));
         let [ticket] = tickets;
         if let Some(ticket) = ticket {
             worker.rewrite(&Tsc, &mut packets, &[ticket], &mut verdicts);
@@ -234,7 +234,7 @@ fn constraints<'r>(
         }
         let (mut engine, mut worker) = engine(ports)?;
         engine.publish(&asking)?;
-        let decided = frame().pass(&mut worker).context("the packet is too large")?;
+        let decided = frame().pass(&mut worker, 0).context("the packet is too large")?;
         let holding: Vec<RuleId> = decided.trace.rules().collect();
         checked.extend((1..).zip(constraints).map(|(number, constraint)| CheckedConstraint {
             constraint,

@@ -5,8 +5,9 @@ use anyhow::{Context, bail, ensure};
 use mmb_io::pcap::{CaptureItem, CaptureReader};
 use mmb_language::{Command, parse_command};
 use mmb_packet::LinkType;
-use mmb_policy::rule::Equality;
-use mmb_policy::{FieldId, Rule, Test};
+use mmb_policy::rule::{Cond, Equality, NumberItem, NumberSet};
+use mmb_policy::sets::{ElementKind, Elements, Number};
+use mmb_policy::{FieldId, Policy, Rule, Test};
 use mmb_random::RepeatableRandom;
 use mmb_workload::{PacketHeader, fulfil};
 use std::fs::File;
@@ -37,8 +38,15 @@ pub(super) struct Subject {
     names_port: bool,
     /// The port at the other end of its wire, if that is given.
     peer: Option<String>,
-    frames: Vec<(Vec<u8>, LinkType)>,
+    frames: Vec<SubjectFrame>,
     is_capture: bool,
+}
+
+/// A packet, with the time at which it comes.
+pub(super) struct SubjectFrame {
+    pub(super) bytes: Vec<u8>,
+    pub(super) link: LinkType,
+    pub(super) time_ns: u64,
 }
 
 impl Subject {
@@ -46,7 +54,7 @@ impl Subject {
     ///
     /// # Errors
     /// The capture cannot be read, or has no such packet; or no packet can be made from the constraints.
-    pub(super) fn new(args: &ExplainArgs) -> anyhow::Result<Subject> {
+    pub(super) fn new(args: &ExplainArgs, policy: &Policy) -> anyhow::Result<Subject> {
         match &args.pcap {
             Some(path) => {
                 let frames = captured(path, args.number).with_context(|| path.display().to_string())?;
@@ -54,15 +62,15 @@ impl Subject {
                 let port = args.port.clone().unwrap_or_else(|| PORT.to_owned());
                 Ok(Subject { port, names_port, peer: None, frames, is_capture: true })
             }
-            None => Subject::made(&args.words.join(" "), args.port.clone()),
+            None => Subject::made(&args.words.join(" "), args.port.clone(), policy),
         }
     }
 
-    /// A packet that satisfies constraints.
+    /// A packet that satisfies constraints, which may name sets of a policy.
     ///
     /// # Errors
     /// The words are no constraints ([`NoConstraints`]), or no packet can be made from them.
-    pub(super) fn made(text: &str, port: Option<String>) -> anyhow::Result<Subject> {
+    pub(super) fn made(text: &str, port: Option<String>, policy: &Policy) -> anyhow::Result<Subject> {
         let words = if text.trim().is_empty() { "all" } else { text };
         let command = format!("add {words} accept");
         let mut rule = match parse_command(&command) {
@@ -81,6 +89,7 @@ impl Subject {
         let names_port = port.is_some();
         let port = port.unwrap_or_else(|| PORT.to_owned());
         let peer = take_port(&mut rule, FieldId::Out)?;
+        put_in_elements(&mut rule, policy)?;
         let base = PacketHeader {
             source: SOURCE,
             destination: DESTINATION,
@@ -97,7 +106,7 @@ impl Subject {
             "no packet can be made from these constraints: they exclude each other, or are about VLANs, extension headers, payloads or checksums; \
              take one of a capture (--pcap)",
         )?;
-        let frames = vec![(header.frame(), LinkType::Ethernet)];
+        let frames = vec![SubjectFrame { bytes: header.frame(), link: LinkType::Ethernet, time_ns: 0 }];
         Ok(Subject { port, names_port, peer, frames, is_capture: false })
     }
 
@@ -117,7 +126,7 @@ impl Subject {
     }
 
     /// The packets, of which the last one is explained.
-    pub(super) fn frames(&self) -> &[(Vec<u8>, LinkType)] {
+    pub(super) fn frames(&self) -> &[SubjectFrame] {
         &self.frames
     }
 
@@ -128,12 +137,17 @@ impl Subject {
 }
 
 /// The first packets of a capture.
-fn captured(path: &Path, number: usize) -> anyhow::Result<Vec<(Vec<u8>, LinkType)>> {
+fn captured(path: &Path, number: usize) -> anyhow::Result<Vec<SubjectFrame>> {
     let mut reader = CaptureReader::open(File::open(path)?)?;
-    let mut frames = Vec::new();
+    let mut frames: Vec<SubjectFrame> = Vec::new();
     while frames.len() < number {
         match reader.next_item()? {
-            Some(CaptureItem::Packet(packet)) => frames.push((packet.data.to_vec(), packet.meta.link)),
+            Some(CaptureItem::Packet(packet)) => {
+                // The clock of the engine does not go back.
+                let before_ns = frames.last().map_or(0, |before| before.time_ns);
+                let (link, time_ns) = (packet.meta.link, packet.meta.time_ns.max(before_ns));
+                frames.push(SubjectFrame { bytes: packet.data.to_vec(), link, time_ns });
+            }
             Some(CaptureItem::Block(_)) => {}
             None => bail!("it has {} packets", frames.len()),
         }
@@ -160,6 +174,30 @@ fn base_flags(rule: &Rule) -> impl Iterator<Item = u8> + use<> {
     };
     let given = rule.matches.iter().any(|constraint| is_flag(constraint.field.id));
     if given { [0, TCP_ACK] } else { [TCP_SYN, TCP_ACK] }.into_iter()
+}
+
+/// Puts the elements of a policy's sets in the place of their names.
+fn put_in_elements(rule: &mut Rule, policy: &Policy) -> anyhow::Result<()> {
+    for constraint in &mut rule.matches {
+        let Test::NamedSet(equality, name) = &constraint.test else { continue };
+        policy.set_fits(name, constraint.field)?;
+        let (Some(set), Some(kind)) = (policy.sets.get(name), ElementKind::of_field(constraint.field)) else {
+            continue;
+        };
+        let items = match kind {
+            ElementKind::Ip4 => ranges(set.ip4()),
+            ElementKind::Ip6 => ranges(set.ip6()),
+            ElementKind::Number => ranges(set.numbers()),
+        };
+        ensure!(!items.is_empty(), "the set '{name}' has no elements of this kind");
+        let cond = if *equality == Equality::Eq { Cond::Eq } else { Cond::Ne };
+        constraint.test = Test::Number(cond, NumberSet(items));
+    }
+    Ok(())
+}
+
+fn ranges<N: Number + Into<u128>>(elements: &Elements<N>) -> Vec<NumberItem> {
+    elements.iter().map(|element| NumberItem::Range(element.first.into(), element.last.into())).collect()
 }
 
 /// Takes the constraint on a port away, which is no part of a packet.
