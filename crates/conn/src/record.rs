@@ -487,8 +487,8 @@ impl ColdLine {
         }
     }
 
-    pub(crate) fn set_counted(&mut self) {
-        self.marks |= mark::COUNTED;
+    pub(crate) fn set_counted(&mut self, is_counted: bool) {
+        self.marks = self.marks & !mark::COUNTED | if is_counted { mark::COUNTED } else { 0 };
     }
 
     pub(crate) fn set_expected(&mut self) {

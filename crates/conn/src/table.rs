@@ -358,12 +358,12 @@ impl ConnectionTable {
         self.slab.record(id).is_translated()
     }
 
-    /// Records that a connection's source is counted for it.
+    /// Records whether a connection's source is counted for it.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
-    pub fn set_counted(&mut self, id: ConnId) {
-        self.slab.cold_mut(id).set_counted();
+    pub fn set_counted(&mut self, id: ConnId, is_counted: bool) {
+        self.slab.cold_mut(id).set_counted(is_counted);
     }
 
     /// Records that another connection has announced this one.

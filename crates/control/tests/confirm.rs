@@ -160,7 +160,8 @@ fn a_restart_makes_no_unconfirmed_policy_permanent() {
     let since = Some("add id 1 tcp-dport 80 drop; add id 3 tcp-dport 82 drop".to_owned());
     assert_eq!(restarted(directory.path(), AFTER), since);
     let (file, _) = parse_policy(AFTER).expect("a policy");
-    let for_good: [&dyn Fn(&Running, u64); 4] = [
+    type PutInForce<'a> = &'a dyn Fn(&Running, u64);
+    let for_good: [PutInForce<'_>; 4] = [
         &|mmb, _| drop(mmb.apply(AFTER)),
         &|mmb, _| drop(Daemon::apply_file(&mmb.daemon, file.clone(), "SIGHUP".into()).expect("applied")),
         &|mmb, version| drop(mmb.run(&format!("rollback {version}"))),

@@ -15,6 +15,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 const NAT: &str = "add-stateful in a ip-saddr 10.0.0.0/8 map ip-saddr 200.0.0.1";
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
 fn inside(host: u8) -> Ipv4Addr {
@@ -190,6 +191,30 @@ impl Ends {
 fn segment(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), (flags, seq, ack): (u8, u32, u32)) -> Vec<u8> {
     let upper = Tcp { sport: from.1, dport: to.1, flags, seq, ack, window: 1000, ..Tcp::default() };
     Ip4 { source: from.0, destination: to.0, ..Ip4::new(Upper::Tcp(upper)) }.frame().bytes()
+}
+
+/// A connection that both ends have closed, or one has reset, is kept for late packets, and counts no more.
+#[test]
+fn connections_that_are_over_do_not_count_for_their_source() {
+    let (engine, mut worker) =
+        engine("set conn per-source 2\nset conn pickup strict\nadd-stateful in a map ip-saddr 200.0.0.1\n");
+    let server = (Ipv4Addr::new(203, 0, 113, 5), 443);
+    for port in 5000..5010 {
+        Ends::open_and_close(&mut worker, (inside(9), port), server);
+    }
+    for port in 6000..6010 {
+        let opened = segment((inside(9), port), server, (SYN, 100, 0));
+        assert_eq!(sent(&mut worker, &[opened]), 1, "{port}");
+        let reset = segment((inside(9), port), server, (RST, 101, 0));
+        assert_eq!(sent(&mut worker, &[reset]), 1);
+    }
+    assert_eq!(connections_of(&engine, &mut worker, inside(9)), 20);
+    let open: Vec<_> = (7000..7010).map(|port| segment((inside(9), port), server, (SYN, 100, 0))).collect();
+    assert_eq!(sent(&mut worker, &open), 2);
+    assert_eq!(dropped(&engine, DropReason::ConnPerSource), 8);
+    // One of those that are over begins anew, in its own place.
+    let again = segment((inside(9), 5000), server, (SYN, 1_000_000, 0));
+    assert_eq!(sent(&mut worker, &[again]), 0);
 }
 
 /// A hundred ports, which one host may take all.

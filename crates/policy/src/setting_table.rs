@@ -144,7 +144,7 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "conn per-source",
         values: Values::WordOr(&[("off", "no limit")], 100_000_000),
-        help: "the most connections that one source address begins, over all workers, counted from when this is set; IPv6 \
+        help: "the most open connections that one source address has begun, over all workers, counted from when this is set; IPv6 \
                addresses are counted by their first 64 bits; beyond, new ones are refused (conn-per-source)",
         get: |settings| settings.connections.per_source.unwrap_or(0),
         put: |settings, n| settings.connections.per_source = Some(n).filter(|n| *n > 0),

@@ -57,7 +57,7 @@ impl Conntrack {
         if self.state.commit_source(arrived, made.is_some())
             && let Some(id) = made
         {
-            self.table.set_counted(id);
+            self.table.set_counted(id, true);
         }
     }
 
@@ -204,13 +204,16 @@ impl Conntrack {
         self.state.reserve(snapshot, slots)?;
         let [arrived, _] = saved.connection.tuples;
         let mapping = merged(slots.iter().filter_map(|&slot| snapshot.stateful(slot)));
+        if saved.connection.state.is_closed() {
+            return self.restore_uncounted(snapshot, saved, slots, &mapping).map(|_| ());
+        }
         self.reserve_source(&arrived, None)?;
-        let restored = self.restore_counted(snapshot, saved, slots, &mapping);
+        let restored = self.restore_uncounted(snapshot, saved, slots, &mapping);
         self.commit_source(&arrived, restored.as_ref().ok().copied());
         restored.map(|_| ())
     }
 
-    fn restore_counted(
+    fn restore_uncounted(
         &mut self,
         snapshot: &Snapshot,
         saved: &SavedConnection,

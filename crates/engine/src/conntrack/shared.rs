@@ -200,6 +200,12 @@ impl WorkerState {
         is_counted && is_created
     }
 
+    /// Takes a connection out of the count of its source. Returns whether it was counted.
+    pub(super) fn end_source(&self, connection: &Connection) -> bool {
+        let source = sources::counted(connection);
+        source.inspect(|source| self.shared.sources.end(source)).is_some()
+    }
+
     /// Adds packets of a connection that were folded to the counters of its rules.
     #[inline]
     pub(super) fn credit(&self, unfolded: Option<Unfolded>) {
@@ -290,9 +296,7 @@ impl TableOwner for WorkerState {
 impl WorkerState {
     /// Releases the state of a connection that has ended, other than that of NAT.
     fn release_own(&mut self, connection: &Connection, reason: CloseReason) {
-        if let Some(source) = sources::counted(connection) {
-            self.shared.sources.end(&source);
-        }
+        self.end_source(connection);
         self.credit(connection.unfolded);
         connection.offloaded.into_iter().for_each(|id| self.end_flows(id));
         if self.is_watched() {

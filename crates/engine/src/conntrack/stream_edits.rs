@@ -223,7 +223,7 @@ impl Conntrack {
             let numbers = ResetNumbers { seq, ack: ack.map(|ack| ack.wrapping_sub(shift)) };
             self.made.push(headers.reset(ports, numbers));
         }
-        self.table.reset(member);
+        self.reset(member);
         seqs
     }
 

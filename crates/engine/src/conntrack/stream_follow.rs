@@ -335,7 +335,7 @@ impl Conntrack {
             seqs[direction as usize] = Some(target.seq);
             self.make_reset(of, direction, target, packet, layout);
         }
-        self.table.reset(of.member.0);
+        self.reset(of.member.0);
         seqs
     }
 
@@ -361,7 +361,7 @@ impl Conntrack {
                 let told = StreamEnd { tells: ReceiverReset::Unknown(answered), ..end };
                 self.state.streams.followed[id].phase = StreamPhase::Ended(told);
                 if answered == [true; 2] {
-                    self.table.reset(of.member.0);
+                    self.reset(of.member.0);
                 }
             }
             ReceiverReset::Once => {
@@ -372,7 +372,7 @@ impl Conntrack {
                 }
                 let told = StreamEnd { tells: ReceiverReset::Never, ..end };
                 self.state.streams.followed[id].phase = StreamPhase::Ended(told);
-                self.table.reset(of.member.0);
+                self.reset(of.member.0);
             }
             ReceiverReset::Each(seqs) => {
                 let occupies = segment.payload > 0 || segment.flags & (flag::SYN | flag::FIN) != 0;

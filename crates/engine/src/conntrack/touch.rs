@@ -45,12 +45,32 @@ impl Conntrack {
                 self.state.cells.count_invalid(kind);
                 Err(kind)
             }
-            TcpOutcome::Moves(_) | TcpOutcome::Stays => {
+            outcome @ (TcpOutcome::Moves(_) | TcpOutcome::Stays) => {
+                if let TcpOutcome::Moves(next) = outcome
+                    && next.is_closed()
+                {
+                    self.uncount_closed(id);
+                }
                 self.table.note_arrival(id, direction, packet.port);
                 self.end_flows_if_over(id);
                 Ok(())
             }
             TcpOutcome::Reopens | TcpOutcome::Noted => Ok(()),
+        }
+    }
+
+    /// Records that a TCP connection was reset by packets that mmb made.
+    pub(super) fn reset(&mut self, id: ConnId) {
+        self.table.reset(id);
+        self.uncount_closed(id);
+    }
+
+    /// A connection that is over does not count for its source any more: it is only kept for late packets, and makes room for others.
+    #[cold]
+    fn uncount_closed(&mut self, id: ConnId) {
+        let connection = self.table.get(id);
+        if connection.state.is_closed() && self.state.end_source(&connection) {
+            self.table.set_counted(id, false);
         }
     }
 

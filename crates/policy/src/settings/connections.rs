@@ -10,7 +10,7 @@ pub struct ConnectionSettings {
     pub max: u32,
     /// `conn pickup`: whether a TCP connection may begin in the middle.
     pub pickup: Pickup,
-    /// `conn per-source`: the most connections that one source address begins, over all workers.
+    /// `conn per-source`: the most open connections that one source address has begun, over all workers.
     pub per_source: Option<u32>,
     /// `conn invalid`: the treatment of invalid packets.
     pub invalid: InvalidPackets,
