@@ -371,9 +371,10 @@ impl Archive {
         listed.chain(firsts).filter(|known| *known < version).max()
     }
 
-    /// Whether a version is in a file.
+    /// Whether a version that is listed is in a file.
     pub(super) fn is_written(&self, version: u64) -> bool {
-        self.in_memory_version(version).is_none() && self.policy_as_it_was(version).is_ok()
+        let is_kept = self.entries().any(|(header, is_kept)| is_kept && header.version == Some(version));
+        is_kept && self.in_memory_version(version).is_none()
     }
 
     /// The policy of a version with all elements of its sets. They expire by the clock of the daemon if the version is in memory, otherwise

@@ -4,7 +4,7 @@ use super::flow_state::NatTransform;
 use super::key;
 use super::tracking::Conntrack;
 use mmb_conn::fragment::Complete;
-use mmb_conn::{ConnId, Direction, Invalid, TcpOutcome, TcpSegment, TrackedHeader, proto};
+use mmb_conn::{ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TrackedHeader, proto};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 
@@ -46,10 +46,14 @@ impl Conntrack {
                 Err(kind)
             }
             outcome @ (TcpOutcome::Moves(_) | TcpOutcome::Stays) => {
-                if let TcpOutcome::Moves(next) = outcome
-                    && next.is_closed()
-                {
-                    self.uncount_closed(id);
+                // An initiator's RST may not arrive, and more may follow.
+                let is_over = match outcome {
+                    TcpOutcome::Moves(ConnState::TimeWait) => true,
+                    TcpOutcome::Moves(ConnState::Reset) => direction == Direction::Reply,
+                    _ => false,
+                };
+                if is_over {
+                    self.uncount(id);
                 }
                 self.table.note_arrival(id, direction, packet.port);
                 self.end_flows_if_over(id);
@@ -59,17 +63,18 @@ impl Conntrack {
         }
     }
 
-    /// Records that a TCP connection was reset by packets that mmb made.
+    /// Records that a connection was reset by packets that mmb made, if it is one of TCP.
     pub(super) fn reset(&mut self, id: ConnId) {
         self.table.reset(id);
-        self.uncount_closed(id);
+        if self.table.state(id).is_closed() {
+            self.uncount(id);
+        }
     }
 
-    /// A connection that is over does not count for its source any more: it is only kept for late packets, and makes room for others.
+    /// Takes a connection that is over out of the count of its source: it is only kept for late packets, and makes room for others.
     #[cold]
-    fn uncount_closed(&mut self, id: ConnId) {
-        let connection = self.table.get(id);
-        if connection.state.is_closed() && self.state.end_source(&connection) {
+    fn uncount(&mut self, id: ConnId) {
+        if self.state.end_source(&self.table.get(id)) {
             self.table.set_counted(id, false);
         }
     }
