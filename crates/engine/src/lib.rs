@@ -48,7 +48,8 @@ pub use engine::Engine;
 pub use host::{PacketHost, drive, drive_returned};
 pub use made::MadeKind;
 pub use mmb_classify::{TableStats, Tuning};
-pub use mmb_conn::{Side, Vlans, Wire};
+pub use mmb_conn::{CloseReason, Invalid, Side, Vlans, Wire};
+pub use mmb_rewrite::NotApplied;
 pub use mmb_stream::{AckSpace, EditStats, Level, SideStats, StreamInfo, StreamUsage};
 pub use offload::{
     EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, KeptReason, OffloadEpoch, OffloadSummary,

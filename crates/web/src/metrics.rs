@@ -5,6 +5,7 @@
 
 use crate::rules::{self, RuleList};
 use crate::state::{State, all_made};
+use mmb_engine::{CloseReason, Invalid, NotApplied};
 use mmb_protocol::answer::{LinkLine, PortLine, SummaryLine};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -14,6 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The media type of the text.
@@ -127,11 +129,20 @@ fn one(value: u64) -> Vec<(Labels, u64)> {
     vec![(Vec::new(), value)]
 }
 
-/// A series for each name in an object of counts.
-fn by(label: &'static str, counts: &Map<String, Value>) -> Vec<(Labels, u64)> {
-    let series =
-        |(name, count): (&String, &Value)| (vec![(label, name.clone())], count.as_u64().unwrap_or_default());
-    counts.iter().map(series).collect()
+/// A series for each name that there is, so that also the first event is a difference, and for others that were counted.
+fn by<'c>(
+    label: &'static str,
+    names: impl Iterator<Item = &'static str>,
+    counts: impl Iterator<Item = (&'c str, u64)>,
+) -> Vec<(Labels, u64)> {
+    let mut series: BTreeMap<&str, u64> = names.map(|name| (name, 0)).collect();
+    series.extend(counts);
+    series.into_iter().map(|(name, count)| (vec![(label, name.to_owned())], count)).collect()
+}
+
+/// The counts of an object.
+fn counts_of(object: &Map<String, Value>) -> impl Iterator<Item = (&str, u64)> {
+    object.iter().map(|(name, count)| (name.as_str(), count.as_u64().unwrap_or_default()))
 }
 
 fn version(state: &State) -> Vec<(&'static str, String)> {
@@ -177,7 +188,7 @@ fn of_ports(ports: &[PortLine]) -> Vec<Metric> {
 
 fn of_packets(state: &State) -> Vec<Metric> {
     let reason = |(reason, count): (&str, u64)| (vec![("reason", reason.to_owned())], count);
-    let not_applied = state.not_applied.iter().map(|line| reason((&line.reason, line.count)));
+    let not_applied = state.not_applied.iter().map(|line| (line.reason.as_str(), line.count));
     let made = all_made(state).map(|(kind, count)| (vec![("kind", kind.to_owned())], count));
     vec![
         counter(
@@ -194,7 +205,7 @@ fn of_packets(state: &State) -> Vec<Metric> {
         counter(
             "targets_not_applied",
             "Targets that could not be applied to a packet",
-            not_applied.collect(),
+            by("reason", NotApplied::ALL.iter().map(|reason| reason.name()), not_applied),
         ),
     ]
 }
@@ -241,11 +252,15 @@ fn of_connections(line: &SummaryLine) -> Vec<Metric> {
         gauge("connections_half_open", "Connections without an answer of the responder", now(line.half_open)),
         gauge("connections_max", "The limit of connections", now(line.max)),
         counter("connections_made", "Connections that were made", one(line.created)),
-        counter("connections_ended", "Connections that ended, by reason", by("reason", &line.closed)),
+        counter(
+            "connections_ended",
+            "Connections that ended, by reason",
+            by("reason", CloseReason::ALL.iter().map(|reason| reason.name()), counts_of(&line.closed)),
+        ),
         counter(
             "packets_invalid",
             "Packets that were invalid for their connection, by kind",
-            by("kind", &line.invalid),
+            by("kind", Invalid::ALL.iter().map(|kind| kind.name()), counts_of(&line.invalid)),
         ),
         counter(
             "packets_handed_over",
