@@ -4,8 +4,8 @@
 //! series is bounded: ports, workers, reasons and kinds are few, and of rules only the first ones with a name have series.
 
 use crate::rules::{self, RuleList};
-use crate::state::{State, all_made};
-use mmb_engine::{CloseReason, Invalid, NotApplied};
+use crate::state::State;
+use mmb_engine::{CloseReason, DropReason, Invalid, MadeKind, NotApplied};
 use mmb_protocol::answer::{LinkLine, PortLine, SummaryLine};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -187,16 +187,20 @@ fn of_ports(ports: &[PortLine]) -> Vec<Metric> {
 }
 
 fn of_packets(state: &State) -> Vec<Metric> {
-    let reason = |(reason, count): (&str, u64)| (vec![("reason", reason.to_owned())], count);
+    let drops = state.drops.iter().map(|drop| (drop.reason.as_str(), drop.count));
+    let made = state.made.iter().map(|line| (line.reason.as_str(), line.count));
     let not_applied = state.not_applied.iter().map(|line| (line.reason.as_str(), line.count));
-    let made = all_made(state).map(|(kind, count)| (vec![("kind", kind.to_owned())], count));
     vec![
         counter(
             "drops",
             "Packets that were dropped, by drop reason",
-            state.all_drops().into_iter().map(reason).collect(),
+            by("reason", DropReason::ALL.iter().map(|reason| reason.name()), drops),
         ),
-        counter("packets_made", "Packets that mmb made", made.collect()),
+        counter(
+            "packets_made",
+            "Packets that mmb made",
+            by("kind", MadeKind::ALL.iter().map(|kind| kind.name()), made),
+        ),
         counter(
             "packets_absorbed",
             "Packets whose bytes live on in the streams of their connections",

@@ -1,7 +1,7 @@
 //! The counters of a daemon at one moment, from one request.
 
 use crate::daemon::Reply;
-use mmb_engine::{DropReason, MadeKind};
+use mmb_engine::DropReason;
 use mmb_protocol::answer::{
     Answer, FlowCacheLine, KeptFlowsLine, OffloadLine, PortLine, PortLossLine, PortOffloadLine, ReasonLine,
     StageLine, SummaryLine, TrafficLine, UnconfirmedLine, VersionLine, WorkerLine,
@@ -96,15 +96,6 @@ impl State {
             _ => {}
         }
     }
-
-    /// The number of packets dropped for each reason that mmb knows, and for others that it has counted.
-    pub(crate) fn all_drops(&self) -> Vec<(&str, u64)> {
-        let count =
-            |name: &str| self.drops.iter().find(|drop| drop.reason == name).map_or(0, |drop| drop.count);
-        let known = DropReason::ALL.iter().map(|reason| (reason.name(), count(reason.name())));
-        let others = self.drops.iter().filter(|drop| drop.meaning.is_empty());
-        known.chain(others.map(|drop| (drop.reason.as_str(), drop.count))).collect()
-    }
 }
 
 impl DropCount {
@@ -113,12 +104,4 @@ impl DropCount {
         let (meaning, remedy) = known.map_or(("", ""), |reason| reason.explanation());
         DropCount { reason: line.reason, count: line.count, meaning, remedy }
     }
-}
-
-/// The kinds of packets that mmb makes, and the numbers of them.
-pub(crate) fn all_made(state: &State) -> impl Iterator<Item = (&'static str, u64)> {
-    MadeKind::ALL.iter().map(|kind| {
-        let line = state.made.iter().find(|line| line.reason == kind.name());
-        (kind.name(), line.map_or(0, |line| line.count))
-    })
 }
