@@ -487,6 +487,10 @@ impl ColdLine {
         }
     }
 
+    pub(crate) fn is_counted(&self) -> bool {
+        self.marks & mark::COUNTED != 0
+    }
+
     pub(crate) fn set_counted(&mut self, is_counted: bool) {
         self.marks = self.marks & !mark::COUNTED | if is_counted { mark::COUNTED } else { 0 };
     }
@@ -582,7 +586,7 @@ impl Record<'_> {
             bytes: [sent_bytes, answered_bytes],
             last_ms: line.last_ms,
             arrivals: cold.arrivals(),
-            is_counted: cold.marks & mark::COUNTED != 0,
+            is_counted: cold.is_counted(),
             is_expected: cold.is_expected(),
             created: cold.created,
             ids: cold.ids,

@@ -358,6 +358,14 @@ impl ConnectionTable {
         self.slab.record(id).is_translated()
     }
 
+    /// Whether a connection's source is counted for it.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn is_counted(&self, id: ConnId) -> bool {
+        self.slab.cold(id).is_counted()
+    }
+
     /// Records whether a connection's source is counted for it.
     ///
     /// # Panics

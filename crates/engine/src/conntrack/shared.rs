@@ -200,10 +200,11 @@ impl WorkerState {
         is_counted && is_created
     }
 
-    /// Takes a connection out of the count of its source. Returns whether it was counted.
-    pub(super) fn end_source(&self, connection: &Connection) -> bool {
-        let source = sources::counted(connection);
-        source.inspect(|source| self.shared.sources.end(source)).is_some()
+    /// Takes a connection out of the count of its source, if it is counted.
+    pub(super) fn end_source(&self, connection: &Connection) {
+        if let Some(source) = sources::counted(connection) {
+            self.shared.sources.end(&source);
+        }
     }
 
     /// Adds packets of a connection that were folded to the counters of its rules.

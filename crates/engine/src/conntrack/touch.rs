@@ -74,7 +74,8 @@ impl Conntrack {
     /// Takes a connection that is over out of the count of its source: it is only kept for late packets, and makes room for others.
     #[cold]
     fn uncount(&mut self, id: ConnId) {
-        if self.state.end_source(&self.table.get(id)) {
+        if self.table.is_counted(id) {
+            self.state.end_source(&self.table.get(id));
             self.table.set_counted(id, false);
         }
     }
