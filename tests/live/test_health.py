@@ -102,6 +102,19 @@ def test_a_server_that_dies_is_taken_out_and_comes_back(of_mmb, farm, web, tmp_p
     assert states(of_mmb) == ["failed"] * 3
 
 
+def test_what_the_prober_cannot_do_says_nothing_about_servers(of_mmb, farm, tmp_path):
+    """Neither a program that there is not nor a port that nobody told: the servers stay what they were, and the reason is told once."""
+    rule = servers(of_mmb)[0]["rule"]
+    for words, reason in [(["--exec", "/nowhere/check"], "the program cannot be run"), (["--tcp", "--address", "10.0.0.1"], "the port of this server is not known")]:
+        with checker(of_mmb, tmp_path, "--rule", rule, *words, *QUICK) as health:
+            wait_until(lambda: reason in health.output(), "it is told")
+        assert states(of_mmb) == ["up"] * 3 and not any("checked_ms" in server for server in servers(of_mmb)), words
+        assert health.output().count(reason) == 1
+        once = [BINARY, "health", "--rule", rule, *words, "--once", "--json", "--socket", of_mmb.tested.daemon.socket]
+        told = of_mmb.client.run(*once, check=False)
+        assert told.returncode == 1 and {json.loads(line)["health"] for line in told.stdout.splitlines()} == {"unknown"}
+
+
 def test_an_operator_drains_a_server_whatever_checks_say(of_mmb, farm, web, tmp_path):
     for number in range(3):
         web(number)
