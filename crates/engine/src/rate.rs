@@ -47,6 +47,13 @@ impl RateLimit {
         RateLimit::new((per_s.into(), 1), burst.into())
     }
 
+    /// The limit of the packets that answer others (`answer rate`): a twentieth of those of a second, at least 10, may come at once.
+    pub(crate) fn of_answers(per_s: u32) -> RateLimit {
+        const BURST_PART: u32 = 20;
+        const LEAST_BURST: u32 = 10;
+        RateLimit::per_second(per_s, (per_s / BURST_PART).max(LEAST_BURST))
+    }
+
     /// So many units, at least 1, in so many seconds, at most a day, and so many at once, of which at most what takes two years counts.
     pub(crate) fn new((units, seconds): (u64, u64), burst: u64) -> RateLimit {
         let period = (u128::from(SECOND) * u128::from(seconds)) << FRACTION;

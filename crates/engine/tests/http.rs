@@ -364,3 +364,52 @@ fn what_waits_for_the_other_direction_goes_on_when_that_is_given_up() {
     assert_eq!((site.text(0).as_str(), site.resets), ("HTTP/1.1 2", 0));
     assert!(site.text(1).ends_with("behind it"), "{}", site.text(1));
 }
+
+/// Whatever it does not understand, or cannot hold.
+#[test]
+fn a_rule_that_only_looks_ends_no_connection() {
+    let rule = "add-stateful tcp-dport 80 http-body \"VIRUS\" alert";
+    let unfit = |site: &Site| {
+        let counts = site.mmb.engine.not_applied();
+        counts.into_iter().find(|(why, _)| *why == NotApplied::HttpUnfit).map_or(0, |(_, count)| count)
+    };
+    let mut site = Site::new(rule);
+    site.send(0, "SSH-2.0-x\r\n", SIZE);
+    site.send(1, "SSH-2.0-y\r\n", SIZE);
+    assert_eq!((site.text(1).as_str(), site.text(0).as_str()), ("SSH-2.0-x\r\n", "SSH-2.0-y\r\n"));
+    assert_eq!((site.resets, unfit(&site)), (0, 1));
+    // The sender ends within a head.
+    let mut site = Site::new(rule);
+    site.segment(0, ACK | FIN, b"GET / HT");
+    assert_eq!((site.text(1).as_str(), site.resets, unfit(&site)), ("GET / HT", 0, 1));
+    // A head that is too slow.
+    let mut site = Site::new(rule);
+    site.segment(0, ACK, b"GET / HT");
+    (0..60).for_each(|_| site.later(100));
+    assert_eq!((site.text(1).as_str(), site.resets, unfit(&site)), ("GET / HT", 0, 1));
+    // More behind a CONNECT than is held.
+    let mut site = Site::new(rule);
+    site.send(0, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", SIZE);
+    let many = "x".repeat(90 << 10);
+    site.send(0, &many, SIZE);
+    assert_eq!((site.resets, unfit(&site)), (0, 1));
+    assert!(site.text(1).ends_with(&many), "{} bytes", site.text(1).len());
+}
+
+/// An HTTP server for microcontrollers fills up the size of a chunk with blanks.
+#[test]
+fn blanks_behind_sizes_of_chunks_end_no_connection() {
+    let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1b  \r\n<html><body>x</body></html>\r\n0  \r\n\r\n";
+    for (rule, body) in [
+        ("http-uri \"/admin\" alert", "\r\n1b  \r\n<html><body>x</body></html>\r\n0  \r\n\r\n"),
+        ("http-body \"VIRUS\" close", "\r\n1b  \r\n<html><body>x</body></html>\r\n0  \r\n\r\n"),
+        ("http add http-header \"X-By\" \"mmb\"", "\r\n1b\r\n<html><body>x</body></html>\r\n0\r\n\r\n"),
+        ("http-body \"x</\" mod http-body \"!\\m\"", "\r\n1c\r\n<html><body>!x</body></html>\r\n0\r\n\r\n"),
+    ] {
+        let mut site = Site::new(&format!("add-stateful tcp-dport 80 {rule}"));
+        site.send(0, REQUEST, SIZE);
+        site.send(1, response, SIZE);
+        assert!(site.text(0).ends_with(body), "{rule}: {}", site.text(0));
+        assert_eq!((site.resets, site.mmb.engine.not_applied()), (0, vec![]), "{rule}");
+    }
+}

@@ -16,6 +16,6 @@ pub use host::{host_matches, name_key};
 pub use http1::{
     BodyFraming, BodyPlace, DEFAULT_HEAD_LIMIT, FramingKind, HeadBuffer, HeaderLine, Headers, HttpConnection,
     HttpDirection, HttpPiece, HttpUnfit, HttpVersion, MOST_HEADERS, MOST_OUTSTANDING, RequestHead,
-    ResponseHead, Span, is_host_and_port, list_items, trim_blanks,
+    ResponseHead, Span, is_folded, is_host_and_port, list_items, trim_blanks, unfold,
 };
 pub use tls_sni::{ClientHello, HelloProgress};

@@ -1,7 +1,7 @@
 //! Steps of an editor behind a head.
 
-use crate::body::{Editing, Ending, Found, Run, gather};
-use crate::head_edit::emit_trailers;
+use crate::body::{Editing, Ending, Found, Framing, Run, gather};
+use crate::mend::{emit_trailers, mend_framing};
 use crate::memory::Work;
 use crate::output::{EditOutput, Emitter, HttpNote};
 use crate::plan::{BodyPlan, chunk_line};
@@ -15,8 +15,10 @@ impl HttpEditor {
     /// A body about which nothing is to be decided.
     pub(crate) fn pass_body(
         &mut self,
+        kit: &mut Kit<'_>,
         buffer: &mut HeadBuffer,
         input: HttpInput<'_>,
+        body: Body,
         out: &mut dyn EditOutput,
     ) -> Result<Step, Refusal> {
         let HttpInput { direction, bytes, is_end, .. } = input;
@@ -25,9 +27,19 @@ impl HttpEditor {
         match piece {
             HttpPiece::End => self.message_ends(direction),
             HttpPiece::Unfit(reason) => return Err(Refusal::Unfit(reason)),
-            HttpPiece::Opaque => self.is_opaque = true,
+            HttpPiece::Opaque => self.become_opaque(),
             HttpPiece::More | HttpPiece::Wait => return incomplete_line(input),
             HttpPiece::Truncated { len: 0 } => return Ok(Step::held(Held::Head)),
+            HttpPiece::Framing { .. } if body.mends => {
+                let mut emitter = Emitter::new(&bytes[..count], &mut kit.work.text, out);
+                mend_framing(&mut emitter, count);
+                emitter.flush();
+            }
+            HttpPiece::Trailers(headers) if body.mends => {
+                let mut emitter = Emitter::new(bytes, &mut kit.work.text, out);
+                emit_trailers(&headers, body.plan, &mut emitter);
+                emitter.flush();
+            }
             HttpPiece::Request(_) | HttpPiece::Response(_) | HttpPiece::Body { .. } => out.pass(count),
             HttpPiece::Framing { .. } | HttpPiece::Trailers(_) | HttpPiece::Truncated { .. } => {
                 out.pass(count)
@@ -47,7 +59,7 @@ impl HttpEditor {
         match self.connection.next(input.direction, input.bytes, input.is_end, buffer) {
             HttpPiece::Trailers(headers) => {
                 let mut emitter = Emitter::new(input.bytes, &mut kit.work.text, out);
-                emit_trailers(&headers, &mut emitter);
+                emit_trailers(&headers, BodyPlan::Chunks, &mut emitter);
                 emitter.flush();
                 let decided = headers.len();
                 // The message ends like any other.
@@ -75,7 +87,7 @@ impl HttpEditor {
         out: &mut dyn EditOutput,
     ) -> Result<Step, Refusal> {
         let HttpInput { direction, bytes, is_end, release } = input;
-        let Kit { rules, live, scanner, scratch, work } = kit;
+        let Kit { rules, live, scanner, scratch, work, .. } = kit;
         let Work { runs, content: copied, found, text, .. } = &mut **work;
         let gathered = gather((&mut self.connection, direction), bytes, is_end, buffer, (runs, copied));
         let gathered = gathered.map_err(Refusal::Unfit)?;
@@ -177,14 +189,14 @@ impl Part<'_> {
                 if len > 0 {
                     emitter.insert(&chunk_line(len));
                 }
-                editing.emit(emitter, content, self.found, false, self.offset);
+                editing.emit(emitter, content, self.found, Framing::Drops, self.offset);
                 editing.emit_tails(emitter, self.slots);
                 if len > 0 {
                     emitter.insert(b"\r\n");
                 }
                 let last_line = if let Ending::LastChunk(len) = self.ending { len } else { 0 };
                 emitter.drop(end - emitter.at() - last_line);
-                emitter.keep(last_line);
+                mend_framing(emitter, last_line);
                 if self.ending == Ending::End {
                     emitter.insert(LAST_CHUNK);
                 }
@@ -194,9 +206,14 @@ impl Part<'_> {
             | BodyPlan::UntilClose
             | BodyPlan::Whole(_)
             | BodyPlan::Empty => {
-                editing.emit(emitter, content, self.found, true, self.offset);
+                let framing = if self.body.mends { Framing::Mends } else { Framing::Keeps };
+                editing.emit(emitter, content, self.found, framing, self.offset);
                 editing.emit_tails(emitter, self.slots);
-                emitter.keep(end - emitter.at());
+                // Framing, if anything.
+                match self.body.mends {
+                    true => mend_framing(emitter, end - emitter.at()),
+                    false => emitter.keep(end - emitter.at()),
+                }
             }
         }
         emitter.flush();

@@ -1,6 +1,7 @@
 //! Content of bodies: what rules find in it, and what becomes of it.
 
 use crate::limits::{MOST_FOUND, MOST_GATHERED, MOST_RUNS, MOST_WRITTEN};
+use crate::mend::mend_framing;
 use crate::output::Emitter;
 use crate::plan::{RuleBits, places};
 use crate::rule::{BodyAction, BodyEdit, HttpRule, HttpRules};
@@ -23,6 +24,15 @@ pub(crate) struct Found {
     pub(crate) end: usize,
     /// The place of its rule among the connection's.
     place: u8,
+}
+
+/// What becomes of the framing around content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Drops,
+    Keeps,
+    /// It leaves as the grammar has it.
+    Mends,
 }
 
 /// Why no more content was gathered.
@@ -293,11 +303,11 @@ impl<'e> Editing<'e> {
         emitter: &mut Emitter<'_>,
         (content, runs, count): (&[u8], &[Run], usize),
         found: &[Found],
-        keeps_framing: bool,
+        framing: Framing,
         offset: usize,
     ) {
         let origin = emitter.at();
-        let mut writer = Writer { emitter, runs, at: 0, run: 0, rule: 0, origin, keeps_framing };
+        let mut writer = Writer { emitter, runs, at: 0, run: 0, rule: 0, origin, framing };
         for found in found {
             writer.keep(found.start - writer.at);
             let Some((number, edit)) = self.edit(found.place) else { continue };
@@ -321,7 +331,7 @@ struct Writer<'w, 'e> {
     rule: u32,
     /// Where the runs' places count from.
     origin: usize,
-    keeps_framing: bool,
+    framing: Framing,
 }
 
 impl Writer<'_, '_> {
@@ -364,10 +374,10 @@ impl Writer<'_, '_> {
         {
             let at = self.emitter.at() - self.origin;
             if let Some(gap) = run.start.checked_sub(at).filter(|gap| *gap > 0) {
-                if self.keeps_framing {
-                    self.emitter.keep(gap)
-                } else {
-                    self.emitter.drop(gap)
+                match self.framing {
+                    Framing::Drops => self.emitter.drop(gap),
+                    Framing::Keeps => self.emitter.keep(gap),
+                    Framing::Mends => mend_framing(self.emitter, gap),
                 }
                 continue;
             }

@@ -4,9 +4,9 @@ use crate::exchange::{Exchanges, MOST_LIVE_RULES};
 use crate::memory::HttpMemory;
 use crate::output::{EditOutput, HttpNote};
 use crate::plan::BodyPlan;
-use crate::rule::{HttpEnd, HttpRules};
+use crate::rule::{HttpEnd, HttpRules, Reach};
 use crate::state::{Held, HttpEditor, HttpInput, Kit, Refusal};
-use mmb_http::{HttpConnection, HttpUnfit};
+use mmb_http::{HttpConnection, HttpDirection, HttpUnfit};
 use mmb_policy::settings::HttpUnfit as UnfitTreatment;
 use mmb_scan::{EditScratch, Scanner};
 
@@ -36,7 +36,7 @@ pub enum HttpProgress {
     Ended(HttpEnd),
     /// All bytes are decided, and all that follow pass, in both directions; so do those that are held of the other one, when it is asked again.
     Opaque,
-    /// The bytes are not read, and `http unfit` is `close`, or a body that leaves in other framing cannot go on.
+    /// The bytes are not read, and `http unfit` is `close` and some rule does more than report; or the message before has left without its length.
     Unfit(HttpUnfit),
     /// There is no room for the state of a scan, or the connection has more than [`MOST_LIVE_RULES`] rules.
     NoRoom,
@@ -134,19 +134,20 @@ impl HttpEditor {
             self.change_rules(live.len());
         }
         let HttpMemory { buffer, work } = &mut **memory;
-        let mut kit = Kit { rules, live, scanner, scratch, work };
+        let reach = self.reach(rules, live);
+        let mut kit = Kit { rules, live, scanner, scratch, work, reach };
         let mut at = 0;
         loop {
             let rest = HttpInput { bytes: &input.bytes[at..], ..input };
-            if self.is_opaque {
+            let within = self.bodies[input.direction as usize];
+            if self.is_opaque && within.is_none() {
                 out.pass(rest.bytes.len());
                 return HttpProgress::Opaque;
             }
-            let within = self.bodies[input.direction as usize];
             let step = match within {
                 None => self.head(&mut kit, buffer, (rest, at), out),
                 Some(body) if body.plan == BodyPlan::Pass && (!body.detects || body.is_behind_content) => {
-                    self.pass_body(buffer, rest, out)
+                    self.pass_body(&mut kit, buffer, rest, body, out)
                 }
                 Some(body) if body.is_behind_content => self.trailers(&mut kit, buffer, rest, out),
                 Some(body) => self.body(&mut kit, buffer, (rest, at), body, out),
@@ -165,16 +166,43 @@ impl HttpEditor {
                         Some(held) => return HttpProgress::Held(held),
                     }
                 }
-                Err(Refusal::NoRoom) => return HttpProgress::NoRoom,
                 Err(Refusal::Ended(end)) => return HttpProgress::Ended(end),
+                Err(Refusal::NoRoom) => {
+                    if reach > Reach::Looks {
+                        return HttpProgress::NoRoom;
+                    }
+                    out.note(HttpNote::NoRoom);
+                    self.stop_reading(input.direction);
+                }
                 Err(Refusal::Unfit(reason)) => {
-                    if rules.settings.unfit == UnfitTreatment::Close || self.has_own_framing() {
+                    let closes = rules.settings.unfit == UnfitTreatment::Close;
+                    // To its receiver, all that follows is of a body that has left without its length.
+                    if self.ends_with_connection || closes && reach > Reach::Looks {
                         return HttpProgress::Unfit(reason);
                     }
-                    out.note(HttpNote::UnfitPassed(reason));
-                    self.is_opaque = true;
+                    if !self.is_opaque {
+                        out.note(HttpNote::UnfitPassed(reason));
+                    }
+                    self.stop_reading(input.direction);
                 }
             }
         }
+    }
+
+    /// What is held can be held no longer and was not read. If the rules only report, nothing is read from here on, the caller passes what is held, and
+    /// this returns true. Otherwise what was not read must not pass.
+    #[must_use]
+    pub fn stop_looking(
+        &mut self,
+        tools: &HttpTools<'_>,
+        (direction, reason): (HttpDirection, HttpUnfit),
+        out: &mut dyn EditOutput,
+    ) -> bool {
+        let looks = self.reach(tools.rules, tools.live) == Reach::Looks && !self.has_own_framing();
+        if looks {
+            out.note(HttpNote::UnfitPassed(reason));
+            self.stop_reading(direction);
+        }
+        looks
     }
 }

@@ -1,8 +1,11 @@
 //! Changes of a head: a table of its lines that rules change one after the other, and what then becomes of the head's bytes.
 
+use crate::mend::{is_odd, mend_framing, mend_line_end};
 use crate::output::{EditOutput, Emitter, HttpNote};
 use arrayvec::ArrayVec;
-use mmb_http::{HeaderLine, Headers, MOST_HEADERS, RequestHead, Span, is_host_and_port, list_items};
+use mmb_http::{
+    HeaderLine, Headers, MOST_HEADERS, RequestHead, Span, is_folded, is_host_and_port, list_items, unfold,
+};
 use mmb_policy::Replacement;
 use mmb_policy::field::FieldId;
 use mmb_policy::http::{HeaderName, fixed_header};
@@ -14,7 +17,7 @@ const MOST_TEXT: usize = 64 << 10;
 const MOST_VALUE: usize = 64 << 10;
 
 /// Headers that say something of the bytes of a body, and do not hold of a changed one (RFC 9530; RFC 1864; RFC 3230).
-const DIGESTS: [&[u8]; 4] = [b"content-md5", b"digest", b"content-digest", b"repr-digest"];
+pub(crate) const DIGESTS: [&[u8]; 4] = [b"content-md5", b"digest", b"content-digest", b"repr-digest"];
 
 /// A place of bytes: in the head, or in the table's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +70,14 @@ pub(crate) struct HeadEdit<'h> {
     table: &'h mut HeadTable,
     /// The rule that changes the head now; 0 for none.
     by: u32,
+    /// What is odd leaves as the grammar has it.
+    mends: bool,
     notes: ArrayVec<HttpNote, 4>,
 }
 
 impl<'h> HeadEdit<'h> {
     /// Begins with a head as it is.
-    pub(crate) fn new(headers: Headers<'h>, table: &'h mut HeadTable) -> HeadEdit<'h> {
+    pub(crate) fn new(headers: Headers<'h>, mends: bool, table: &'h mut HeadTable) -> HeadEdit<'h> {
         table.lines.clear();
         table.text.clear();
         (table.target, table.authority) = (None, None);
@@ -80,7 +85,19 @@ impl<'h> HeadEdit<'h> {
             let (name, value) = (Place::Head(line.name), Place::Head(line.value));
             let _ = table.lines.try_push(Line { line: Some(*line), name, value, is_removed: false, by: 0 });
         }
-        HeadEdit { headers, table, by: 0, notes: ArrayVec::new() }
+        let mut edit = HeadEdit { headers, table, by: 0, mends, notes: ArrayVec::new() };
+        for index in 0..if mends { edit.table.lines.len() } else { 0 } {
+            if is_folded(edit.value(index)) {
+                let len = edit.value(index).len();
+                edit.set_value(index, unfold, len);
+            }
+        }
+        edit
+    }
+
+    /// Whether what is odd leaves as the grammar has it.
+    pub(crate) fn mends(&self) -> bool {
+        self.mends
     }
 
     /// The next changes are those of a rule, by the caller's number; 0 for those that no rule asks for.
@@ -116,6 +133,17 @@ impl<'h> HeadEdit<'h> {
     /// Removes all headers of a name.
     pub(crate) fn strip(&mut self, name: &[u8]) {
         for index in 0..self.table.lines.len() {
+            if self.is_called(index, name) {
+                self.remove(index);
+            }
+        }
+    }
+
+    /// Removes the headers of a name but for the first.
+    pub(crate) fn strip_repeated(&mut self, name: &[u8]) {
+        let is_called = |index: &usize| self.is_called(*index, name);
+        let first = (0..self.table.lines.len()).find(is_called);
+        for index in first.map_or(0, |first| first + 1)..self.table.lines.len() {
             if self.is_called(index, name) {
                 self.remove(index);
             }
@@ -194,6 +222,9 @@ impl<'h> HeadEdit<'h> {
         let mut first_line: ArrayVec<(Span, Place, u32), 2> = ArrayVec::new();
         first_line.extend(self.table.authority);
         first_line.extend(self.table.target);
+        if self.mends {
+            at = mend_line_end(emitter, self.headers.bytes);
+        }
         for (span, place, by) in first_line {
             emitter.keep(span.range().start.saturating_sub(at));
             emitter.by(by);
@@ -204,7 +235,16 @@ impl<'h> HeadEdit<'h> {
         for line in &self.table.lines {
             let Some(own) = line.line else { continue };
             let (whole, value) = (own.line.range(), own.value.range());
-            if line.is_removed {
+            if self.mends && !line.is_removed && is_odd(&self.headers, &own) {
+                emitter.keep(whole.start - at);
+                emitter.by(line.by);
+                emitter.keep(own.name.range().len());
+                emitter.drop(whole.end - own.name.range().end);
+                emitter.insert(b": ");
+                emitter.insert(self.text(line.value));
+                emitter.insert(b"\r\n");
+                at = whole.end;
+            } else if line.is_removed {
                 emitter.keep(whole.start - at);
                 emitter.by(line.by);
                 emitter.drop(whole.len());
@@ -220,7 +260,8 @@ impl<'h> HeadEdit<'h> {
                 at = value.end;
             }
         }
-        emitter.keep(self.headers.len() - 2 - at);
+        let empty_line = if self.headers.bytes.ends_with(b"\r\n") { 2 } else { 1 };
+        emitter.keep(self.headers.len() - empty_line - at);
         for line in self.table.lines.iter().filter(|line| line.line.is_none() && !line.is_removed) {
             emitter.by(line.by);
             emitter.insert(self.text(line.name));
@@ -228,7 +269,10 @@ impl<'h> HeadEdit<'h> {
             emitter.insert(self.text(line.value));
             emitter.insert(b"\r\n");
         }
-        emitter.keep(2);
+        match self.mends {
+            true => mend_framing(emitter, empty_line),
+            false => emitter.keep(empty_line),
+        }
         debug_assert_eq!(emitter.at() - start, self.headers.len());
     }
 
@@ -403,20 +447,6 @@ impl<'h> HeadEdit<'h> {
             let _ = self.notes.try_push(note);
         }
     }
-}
-
-/// Writes a trailer section without what is not true of a changed body.
-pub(crate) fn emit_trailers(headers: &Headers<'_>, emitter: &mut Emitter<'_>) {
-    let mut at = 0;
-    for line in headers.lines {
-        let name = headers.text(line.name);
-        if DIGESTS.into_iter().any(|digest| digest.eq_ignore_ascii_case(name)) {
-            emitter.keep(line.line.range().start - at);
-            emitter.drop(line.line.range().len());
-            at = line.line.range().end;
-        }
-    }
-    emitter.keep(headers.len() - at);
 }
 
 fn first_keep(edits: &[StreamEdit]) -> *const StreamEdit {

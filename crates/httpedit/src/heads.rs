@@ -1,13 +1,14 @@
 //! Steps of an editor at heads.
 
-use crate::body::{Editing, Run};
+use crate::body::{Editing, Framing, Run};
 use crate::head_edit::HeadEdit;
 use crate::judge::{Judge, NoRoom};
 use crate::output::{EditOutput, Emitter, HttpNote};
 use crate::plan::{BodyPlan, FAILED, Message, RuleBits, decimal, forbids_changes, places, plan};
+use crate::rule::Reach;
 use crate::state::{Body, Held, HttpEditor, HttpInput, Kit, Refusal, Step};
 use mmb_http::{
-    BodyFraming, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion, RequestHead,
+    BodyFraming, FramingKind, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion, RequestHead,
     ResponseHead,
 };
 use mmb_policy::settings::HttpEncodings;
@@ -111,10 +112,15 @@ impl HttpEditor {
             HttpPiece::More => return Ok(Step::held(Held::Head)),
             HttpPiece::Wait => return Ok(Step::held(Held::Other)),
             HttpPiece::Opaque => {
-                self.is_opaque = true;
+                self.become_opaque();
                 return Ok(Step::decided(0));
             }
             HttpPiece::Unfit(reason) => return Err(Refusal::Unfit(reason)),
+            HttpPiece::Framing { len, kind: FramingKind::BehindLast } if kit.reach > Reach::Looks => {
+                // No client reads it; one that did would read what was not looked at.
+                out.replace(len, &[]);
+                return Ok(Step::decided(len));
+            }
             piece => {
                 let count = piece.consumed();
                 out.pass(count);
@@ -126,7 +132,10 @@ impl HttpEditor {
         {
             // Nothing is asked of responses that answer nothing.
             let count = response.headers.len();
-            out.pass(count);
+            let edit = HeadEdit::new(response.headers, kit.mends(direction), &mut kit.work.table);
+            let mut emitter = Emitter::new(&bytes[..count], &mut kit.work.text, out);
+            edit.emit(&mut emitter);
+            emitter.flush();
             self.bodies[direction as usize] = Some(Body::passes(false));
             return Ok(Step::decided(count));
         }
@@ -155,8 +164,13 @@ impl HttpEditor {
     /// Works out which constraints the head meets, into the slots of the memory. Whether the request forbids changes.
     fn judge(&mut self, kit: &mut Kit<'_>, head: &MessageHead<'_>) -> Result<bool, Refusal> {
         let work = &mut *kit.work;
-        let mut judge =
-            Judge { rules: kit.rules, live: kit.live, scanner: kit.scanner, found: &mut work.found_regexes };
+        let mut judge = Judge {
+            rules: kit.rules,
+            live: kit.live,
+            scanner: kit.scanner,
+            found: &mut work.found_regexes,
+            unfolded: &mut work.unfolded,
+        };
         let refused = |_: NoRoom| Refusal::NoRoom;
         match head {
             MessageHead::Request(head) => {
@@ -214,6 +228,7 @@ impl HttpEditor {
             plan: body_plan,
             editing,
             detects,
+            mends: kit.mends(direction),
             is_until_close: head.body() == BodyFraming::UntilClose,
             ..Body::passes(true)
         });
@@ -238,8 +253,10 @@ impl HttpEditor {
                 let has_body = head.body() != BodyFraming::None;
                 let tail: usize = editing.tails(&kit.work.slots).map(<[u8]>::len).sum();
                 let new_length = if body_plan == BodyPlan::Empty { Some(tail as u64) } else { None };
+                let mends = kit.mends(direction);
                 let work = &mut *kit.work;
-                let mut edit = HeadEdit::new(head.headers(), &mut work.table);
+                let mut edit = HeadEdit::new(head.headers(), mends, &mut work.table);
+                mend_head(&mut edit, head);
                 // First, while there is room for it: without it nobody would find the end of the body.
                 frame(&mut edit, head, body_plan, new_length);
                 self.asks_to_close |= edit_head(&mut edit, (kit.rules, kit.live, &work.slots), head);
@@ -290,7 +307,8 @@ impl HttpEditor {
         }
         let is_changed = !is_long && (tail > 0 || !work.found.is_empty());
         let new_length = is_changed.then(|| (editing.len(&work.found, count) + tail) as u64);
-        let mut edit = HeadEdit::new(head.headers(), &mut work.table);
+        let mut edit = HeadEdit::new(head.headers(), kit.reach == Reach::Edits, &mut work.table);
+        mend_head(&mut edit, head);
         // First, while there is room for it: see `leave`.
         if is_changed {
             frame(&mut edit, head, BodyPlan::Whole(content.len() as u64), new_length);
@@ -299,7 +317,13 @@ impl HttpEditor {
         let mut emitter = Emitter::new(bytes, &mut work.text, out);
         edit.emit(&mut emitter);
         if is_changed {
-            editing.emit(&mut emitter, (content, &runs, count), &work.found, true, offset + head_len);
+            editing.emit(
+                &mut emitter,
+                (content, &runs, count),
+                &work.found,
+                Framing::Keeps,
+                offset + head_len,
+            );
             editing.emit_tails(&mut emitter, slots);
         }
         emitter.keep(bytes.len() - emitter.at());
@@ -310,6 +334,24 @@ impl HttpEditor {
         let read = self.connection.next(direction, content, false, &mut HeadBuffer::default()).consumed();
         debug_assert_eq!(read, content.len());
         Ok(Step::decided(bytes.len()))
+    }
+}
+
+/// Takes from a response what says again, or otherwise, where it ends (RFC 9110, section 8.6; RFC 9112, section 6.3), if heads are mended.
+fn mend_head(edit: &mut HeadEdit<'_>, head: &MessageHead<'_>) {
+    let MessageHead::Response(response) = head else { return };
+    if !edit.mends() {
+        return;
+    }
+    if response.headers.first(b"transfer-encoding").is_some() {
+        edit.strip(b"content-length");
+    }
+    edit.strip_repeated(b"content-length");
+    if response.status == 204 {
+        edit.strip(b"transfer-encoding");
+        if response.headers.first(b"content-length").is_some_and(|length| length != b"0") {
+            edit.strip(b"content-length");
+        }
     }
 }
 

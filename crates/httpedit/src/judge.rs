@@ -3,7 +3,7 @@
 use crate::plan::FAILED;
 use crate::rule::{Constraint, HeaderValue, HttpRule, HttpRules, HttpTest, PatternUse};
 use crate::texts::HostName;
-use mmb_http::{Headers, RequestHead, ResponseHead};
+use mmb_http::{Headers, RequestHead, ResponseHead, is_folded, unfold};
 use mmb_policy::rule::{Cond, NumberItem, NumberSet};
 use mmb_scan::Scanner;
 use std::ops::ControlFlow;
@@ -19,6 +19,8 @@ pub(crate) struct Judge<'j> {
     pub(crate) scanner: &'j mut Scanner,
     /// For each of the live rules, the constraints whose regexes were found.
     pub(crate) found: &'j mut Vec<Slot>,
+    /// Memory for a value that was folded.
+    pub(crate) unfolded: &'j mut Vec<u8>,
 }
 
 /// There was no room for the state of a scan.
@@ -47,7 +49,7 @@ impl Judge<'_> {
         for (place, index) in self.live.iter().enumerate() {
             let found = self.found.get(place).copied().unwrap_or_default();
             let slot = match self.rules.rules.get(*index as usize) {
-                Some(rule) => request_slot(rule, found, head, (&host, uri)),
+                Some(rule) => request_slot(rule, found, head, (&host, uri), self.unfolded),
                 None => FAILED,
             };
             slots.push(slot);
@@ -63,7 +65,7 @@ impl Judge<'_> {
         for (place, index) in self.live.iter().enumerate() {
             let found = self.found.get(place).copied().unwrap_or_default();
             if let (Some(rule), Some(slot)) = (self.rules.rules.get(*index as usize), slots.get_mut(place)) {
-                *slot = response_slot(rule, *slot, found, head);
+                *slot = response_slot(rule, *slot, found, head, self.unfolded);
             }
         }
         Ok(())
@@ -78,7 +80,10 @@ impl Judge<'_> {
             let is_asked = |test: &HttpTest| matches!(test, HttpTest::Header(asked, _) if asked.is(name));
             let rules = self.live.iter().filter_map(|index| self.rules.rules.get(*index as usize));
             if rules.flat_map(|rule| &rule.constraints).any(|constraint| is_asked(&constraint.test)) {
-                self.search(headers.text(line.value), is_asked)?;
+                let mut memory = std::mem::take(self.unfolded);
+                let searched = self.search(unfolded(headers.text(line.value), &mut memory), is_asked);
+                *self.unfolded = memory;
+                searched?;
             }
         }
         Ok(())
@@ -126,6 +131,7 @@ fn request_slot(
     found: Slot,
     head: &RequestHead<'_>,
     (host, uri): (&HostName, &[u8]),
+    memory: &mut Vec<u8>,
 ) -> Slot {
     let mut slot = 0;
     for (place, Constraint { negated, test }) in rule.constraints.iter().enumerate() {
@@ -137,7 +143,8 @@ fn request_slot(
             HttpTest::Host(hosts) => is_found || hosts.has(host),
             HttpTest::Uri(texts) => is_found || texts.begins(uri),
             HttpTest::Header(name, value) => {
-                match (is_found || has_header(&head.headers, name.as_str().as_bytes(), value), negated) {
+                let name = name.as_str().as_bytes();
+                match (is_found || has_header(&head.headers, name, value, memory), negated) {
                     (true, false) => slot |= bit,
                     (true, true) => return FAILED,
                     // The response may have it.
@@ -158,7 +165,13 @@ fn request_slot(
 }
 
 /// What the head of a response makes of a rule whose slot the request has made.
-fn response_slot(rule: &HttpRule, mut slot: Slot, found: Slot, head: &ResponseHead<'_>) -> Slot {
+fn response_slot(
+    rule: &HttpRule,
+    mut slot: Slot,
+    found: Slot,
+    head: &ResponseHead<'_>,
+    memory: &mut Vec<u8>,
+) -> Slot {
     if slot == FAILED {
         return slot;
     }
@@ -169,7 +182,7 @@ fn response_slot(rule: &HttpRule, mut slot: Slot, found: Slot, head: &ResponseHe
             HttpTest::Header(name, value) => {
                 slot & bit != 0
                     || found & bit != 0
-                    || has_header(&head.headers, name.as_str().as_bytes(), value)
+                    || has_header(&head.headers, name.as_str().as_bytes(), value, memory)
             }
             HttpTest::Any | HttpTest::Method(_) | HttpTest::Host(_) | HttpTest::Uri(_) | HttpTest::Body => {
                 continue;
@@ -183,11 +196,21 @@ fn response_slot(rule: &HttpRule, mut slot: Slot, found: Slot, head: &ResponseHe
     slot
 }
 
-fn has_header(headers: &Headers<'_>, name: &[u8], value: &HeaderValue) -> bool {
+fn has_header(headers: &Headers<'_>, name: &[u8], value: &HeaderValue, memory: &mut Vec<u8>) -> bool {
     headers.all(name).any(|line| match value {
         HeaderValue::Any => true,
-        HeaderValue::Is(texts) => texts.has(headers.text(line.value)),
+        HeaderValue::Is(texts) => texts.has(unfolded(headers.text(line.value), memory)),
     })
+}
+
+/// A value as it is to be read; one that is folded is copied.
+fn unfolded<'v>(value: &'v [u8], memory: &'v mut Vec<u8>) -> &'v [u8] {
+    if !is_folded(value) {
+        return value;
+    }
+    memory.clear();
+    unfold(&value[..value.len().min(memory.capacity())], memory);
+    memory
 }
 
 fn compares(cond: Cond, set: &NumberSet, status: u16) -> bool {

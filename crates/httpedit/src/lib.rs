@@ -25,6 +25,10 @@
 //! The head leaves first: an ETag becomes weak, and digests go, where a body *may* be changed. A body with a content coding, a part of one, and one that
 //! `Cache-Control: no-transform` protects, pass unedited; so does a long one whose length would have to be known. All of these are told.
 //!
+//! What is not read ([`HttpUnfit`](mmb_http::HttpUnfit)): if the rules of the connection only report, or by `http unfit pass`, the connection passes from there on without
+//! rules; a body that leaves in other framing goes on in it, unedited, to its end. Otherwise the connection must end. What is read although the grammar
+//! forbids it is written as the grammar has it (`mend`) where rules edit.
+//!
 //! Bounds: a connection has at most [`MOST_LIVE_RULES`] rules on HTTP, a rule [`MOST_CONSTRAINTS`] constraints. Exchanges that are not over have room
 //! for 128 states of rules together; further requests wait for responses. Held bytes of a begun match are looked at again with each call; they are at
 //! most the longest match, and the framing between them. Nothing is allocated on the packet path. No I/O, no clock: the caller says when held
@@ -41,6 +45,7 @@ mod heads;
 mod judge;
 mod limits;
 mod memory;
+mod mend;
 mod output;
 mod plan;
 mod rule;

@@ -21,6 +21,8 @@ pub(crate) struct Work {
     pub(crate) slots: Vec<u16>,
     /// Constraints whose regexes were found in a head.
     pub(crate) found_regexes: Vec<u16>,
+    /// The value of a header that was folded.
+    pub(crate) unfolded: Vec<u8>,
     pub(crate) table: HeadTable,
     pub(crate) runs: Vec<Run>,
     pub(crate) content: Vec<u8>,
@@ -34,6 +36,7 @@ impl Default for Work {
         Work {
             slots: Vec::with_capacity(MOST_LIVE_RULES),
             found_regexes: Vec::with_capacity(MOST_LIVE_RULES),
+            unfolded: Vec::with_capacity(MOST_WRITTEN),
             table: HeadTable::default(),
             runs: Vec::with_capacity(MOST_RUNS),
             content: Vec::with_capacity(MOST_GATHERED),

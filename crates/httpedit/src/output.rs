@@ -28,8 +28,10 @@ pub trait EditOutput {
 /// What an editor tells besides edits, to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HttpNote {
-    /// A connection whose bytes are not read as HTTP/1.x passes from there on, by `http unfit pass`.
+    /// A connection whose bytes are not read as HTTP/1.x passes from there on, by `http unfit pass` or since its rules only report.
     UnfitPassed(HttpUnfit),
+    /// A connection whose rules only report passes from here on: there is no room for the state of a scan.
+    NoRoom,
     /// A body passes unedited: it has a content coding.
     EncodedBody,
     /// A body passes unedited: it is a part of another one.
@@ -57,6 +59,7 @@ impl HttpNote {
     pub const fn name(self) -> &'static str {
         match self {
             HttpNote::UnfitPassed(_) => "http-unfit-passed",
+            HttpNote::NoRoom => "http-no-room",
             HttpNote::EncodedBody => "http-encoded-body",
             HttpNote::PartialBody => "http-partial-body",
             HttpNote::NoTransform => "http-no-transform",
@@ -142,6 +145,11 @@ impl<'e> Emitter<'e> {
         self.tell_kept();
         self.tell_replaced();
         debug_assert!(self.text.is_empty(), "inserted without a byte to be anchored to");
+    }
+
+    /// The next input bytes.
+    pub(crate) fn rest(&self) -> &'e [u8] {
+        &self.input[self.at..]
     }
 
     /// The number of input bytes.

@@ -92,6 +92,17 @@ pub struct HttpEnd {
     pub closes: bool,
 }
 
+/// What rules do at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reach {
+    /// They report: nothing that they do not understand may end a connection.
+    Looks,
+    /// They end connections.
+    Ends,
+    /// They change messages.
+    Edits,
+}
+
 /// One rule.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpRule {
@@ -115,6 +126,15 @@ impl HttpRule {
     /// The state of an exchange in which all constraints are met.
     pub(crate) fn met(&self) -> u16 {
         (1 << self.constraints.len()) - 1
+    }
+
+    /// What it does to the connections that meet it.
+    pub(crate) fn reach(&self) -> Reach {
+        match self.head_edits.is_empty() && self.body_edit.is_none() && self.tail.is_empty() {
+            false => Reach::Edits,
+            true if self.end.is_some() => Reach::Ends,
+            true => Reach::Looks,
+        }
     }
 
     /// Whether its edits make bodies longer or shorter.

@@ -3,7 +3,7 @@
 use crate::exchange::{ExchangeId, Exchanges};
 use crate::memory::Work;
 use crate::plan::{BodyPlan, RuleBits};
-use crate::rule::{HttpEnd, HttpRule, HttpRules};
+use crate::rule::{HttpEnd, HttpRule, HttpRules, Reach};
 use mmb_http::{HttpConnection, HttpDirection, HttpUnfit};
 use mmb_scan::{EditScratch, ScanState, Scanner};
 
@@ -37,6 +37,8 @@ pub(crate) struct Body {
     pub(crate) editing: RuleBits,
     /// Whether patterns are searched that are not edited.
     pub(crate) detects: bool,
+    /// Its framing and its trailer section leave as the grammar has them.
+    pub(crate) mends: bool,
     /// It has no length: its end is the connection's.
     pub(crate) is_until_close: bool,
     /// The content is over, and the trailer section follows.
@@ -58,6 +60,7 @@ impl Body {
             plan: BodyPlan::Pass,
             editing: 0,
             detects: false,
+            mends: false,
             is_until_close: false,
             is_behind_content: false,
             is_final,
@@ -75,9 +78,16 @@ pub(crate) struct Kit<'k> {
     pub(crate) scanner: &'k mut Scanner,
     pub(crate) scratch: &'k mut EditScratch,
     pub(crate) work: &'k mut Work,
+    /// What the connection's rules do at most.
+    pub(crate) reach: Reach,
 }
 
 impl<'k> Kit<'k> {
+    /// Whether what is odd in a direction leaves as the grammar has it. In requests nothing odd is read.
+    pub(crate) fn mends(&self, direction: HttpDirection) -> bool {
+        self.reach == Reach::Edits && direction == HttpDirection::Responses
+    }
+
     /// The connection's rules, in their order.
     pub(crate) fn live_rules(&self) -> impl Iterator<Item = &'k HttpRule> + use<'k> {
         let rules = self.rules;
@@ -144,6 +154,30 @@ pub(crate) enum Refusal {
 }
 
 impl HttpEditor {
+    /// What the connection's rules do at most.
+    pub(crate) fn reach(&self, rules: &HttpRules, live: &[u32]) -> Reach {
+        let is_gone = |place: usize| self.gone >> place & 1 != 0;
+        let rule = |(place, index): (usize, &u32)| rules.rules.get(*index as usize).filter(|_| !is_gone(place));
+        live.iter().enumerate().filter_map(rule).map(HttpRule::reach).max().unwrap_or(Reach::Looks)
+    }
+
+    /// Reads nothing more, but for a body of the other direction that leaves in other framing: it goes on so to its end.
+    pub(crate) fn stop_reading(&mut self, direction: HttpDirection) {
+        self.is_opaque = true;
+        self.bodies[direction as usize] = None;
+        for body in &mut self.bodies {
+            *body = body.filter(|body| body.plan == BodyPlan::Chunks);
+            if let Some(body) = body {
+                (body.editing, body.detects) = (0, false);
+            }
+        }
+    }
+
+    /// Nothing of the connection is HTTP/1.x from here on.
+    pub(crate) fn become_opaque(&mut self) {
+        (self.is_opaque, self.bodies) = (true, [None; 2]);
+    }
+
     /// The exchange of the message in a direction; `None` if nothing is known of it.
     pub(crate) fn exchange(&self, direction: HttpDirection) -> Option<ExchangeId> {
         match direction {

@@ -110,8 +110,8 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "answer rate",
         values: Values::WordOr(&[("off", "no limit")], 1_000_000),
-        help: "the most packets a second, over all workers, that answer others: `reject` and `mtu-errors`; up to a twentieth of them, \
-               at least 10, may come at once (RFC 1812, section 4.3.2.8, RFC 4443, section 2.4)",
+        help: "the most packets a second, over all workers, that answer others: of `reject`, of `mtu-errors`, and RSTs of connections that \
+               rules on streams end, each; up to a twentieth of them, at least 10, may come at once (RFC 1812, section 4.3.2.8, RFC 4443, section 2.4)",
         get: |settings| settings.answers.rate.unwrap_or(0),
         put: |settings, n| settings.answers.rate = Some(n).filter(|n| *n > 0),
     },
@@ -305,7 +305,7 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "http unfit",
         values: Values::Words(&[
-            ("close", "they are closed: both ends get a RST"),
+            ("close", "they are closed: both ends get a RST; those whose rules only report pass"),
             ("pass", "they pass, and rules on HTTP see no more of their messages"),
         ]),
         help: "the treatment of connections with a message whose borders are not certain, or whose head is too long or takes more than 5 s",

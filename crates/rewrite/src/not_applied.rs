@@ -24,8 +24,10 @@ pub enum NotApplied {
     StreamUnfit,
     /// The beginning of a match passes: the rest did not come within `stream hold`, and `stream hold-over` is `pass`.
     StreamHoldOver,
-    /// Messages of HTTP pass unedited: their connection is not read as HTTP/1.x, and `http unfit` is `pass`.
+    /// Messages of HTTP pass: their connection is not read as HTTP/1.x, and `http unfit` is `pass` or its rules only report.
     HttpUnfit,
+    /// Messages of HTTP pass: there is no memory to search them, and the rules of their connection only report.
+    HttpNoRoom,
     /// A body of HTTP passes unedited: it has a content coding.
     HttpEncodedBody,
     /// A body of HTTP passes unedited: it is a part of another one.
@@ -56,7 +58,7 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 22] = [
+    pub const ALL: [NotApplied; 23] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
@@ -68,6 +70,7 @@ impl NotApplied {
         NotApplied::StreamUnfit,
         NotApplied::StreamHoldOver,
         NotApplied::HttpUnfit,
+        NotApplied::HttpNoRoom,
         NotApplied::HttpEncodedBody,
         NotApplied::HttpPartialBody,
         NotApplied::HttpNoTransform,
@@ -95,6 +98,7 @@ impl NotApplied {
             NotApplied::StreamUnfit => "stream-unfit",
             NotApplied::StreamHoldOver => "stream-hold-over",
             NotApplied::HttpUnfit => "http-unfit",
+            NotApplied::HttpNoRoom => "http-no-room",
             NotApplied::HttpEncodedBody => "http-encoded-body",
             NotApplied::HttpPartialBody => "http-partial-body",
             NotApplied::HttpNoTransform => "http-no-transform",

@@ -14,17 +14,30 @@ const MOST_HEADERS: usize = 128;
 
 fn regex(text: &str) -> Regex {
     let headers = format!(r"((?:{TOKEN}+:[\t\x20-\x7e\x80-\xff]*\r\n)*)\r\n");
-    let text = text.replace("TOKEN", TOKEN).replace("HEADERS", &headers);
+    // Of responses: LF for CRLF, blanks in front of the colon, control bytes, folds.
+    let line = format!(r"{TOKEN}+[ \t]*:[^\x00\r\n]*\r?\n(?:[ \t][^\x00\r\n]*\r?\n)*");
+    let odd = format!(r"((?:{line})*)\r?\n");
+    let text = text.replace("TOKEN", TOKEN).replace("HEADERS", &headers).replace("ODD", &odd);
     Regex::new(&format!("(?s-u)\\A{text}")).expect("a regex")
 }
 
 static REQUEST: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(TOKEN{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])\r\nHEADERS"));
 static RESPONSE: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r\nHEADERS"));
-static TRAILERS: LazyLock<Regex> = LazyLock::new(|| regex("HEADERS"));
-static CHUNK: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n"));
+    LazyLock::new(|| regex(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r?\nODD"));
+static TRAILERS: LazyLock<[Regex; 2]> = LazyLock::new(|| [regex("HEADERS"), regex("ODD")]);
+static CHUNK: LazyLock<[Regex; 2]> = LazyLock::new(|| {
+    let [strict, odd] =
+        [r"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n", r"([0-9A-Fa-f]{1,16}) *(?:;[^\r\n]*)?\r?\n"];
+    [regex(strict), regex(odd)]
+});
+static LINE_END: LazyLock<Regex> = LazyLock::new(|| Regex::new("\n").expect("a regex"));
+/// Where a section may end, and how long the line with the size of a chunk may be.
+static SECTION_END: LazyLock<[Regex; 2]> =
+    LazyLock::new(|| [r"\r\n\r\n", r"\n\r?\n"].map(|text| Regex::new(text).expect("a regex")));
+const MOST_CHUNK_LINE: [usize; 2] = [256, 4096];
+/// Headers of responses that are not to be odd.
+const STRICT: [&str; 4] = ["content-length", "transfer-encoding", "connection", "upgrade"];
 static ABSOLUTE: LazyLock<Regex> =
     LazyLock::new(|| regex(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#@]+)(?:[/?#].*)?\z"));
 static HOST_PORT: LazyLock<Regex> =
@@ -76,18 +89,34 @@ pub(super) struct Model {
 /// The headers of a message by name in small letters.
 struct Fields(Vec<(String, Vec<u8>)>);
 
+fn trim(text: &[u8]) -> &[u8] {
+    let is_kept = |byte: &u8| !b" \t\r\n".contains(byte);
+    let Some(start) = text.iter().position(is_kept) else { return &[] };
+    &text[start..=text.iter().rposition(is_kept).unwrap_or(start)]
+}
+
 impl Fields {
-    fn of(lines: &[u8]) -> Fields {
-        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        Fields(
-            lines
-                .map(|line| {
-                    let colon = line.iter().position(|byte| *byte == b':').expect("the regex has a colon");
-                    let name = String::from_utf8_lossy(&line[..colon]).to_ascii_lowercase();
-                    (name, line[colon + 1..].trim_ascii().to_vec())
-                })
-                .collect(),
-        )
+    /// The fields of lines; `None` if one is odd that must not be.
+    fn of(lines: &[u8]) -> Option<Fields> {
+        let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let is_strict = |name: &String| STRICT.contains(&name.as_str());
+            if line.starts_with(b" ") || line.starts_with(b"\t") {
+                let (name, value) = fields.last_mut().expect("the regex has a line before it");
+                if is_strict(name) {
+                    return None;
+                }
+                *value = trim(&[value, &b" "[..], trim(line)].concat()).to_vec();
+                continue;
+            }
+            let colon = line.iter().position(|byte| *byte == b':').expect("the regex has a colon");
+            let name = String::from_utf8_lossy(trim(&line[..colon])).to_ascii_lowercase();
+            if name.len() != colon && is_strict(&name) {
+                return None;
+            }
+            fields.push((name, trim(&line[colon + 1..]).to_vec()));
+        }
+        Some(Fields(fields))
     }
 
     fn all(&self, name: &str) -> Vec<&[u8]> {
@@ -110,16 +139,28 @@ impl Fields {
     }
 
     /// The place behind the head by the headers alone; `None` if they are bad.
-    fn framing(&self, is_http10: bool) -> Option<Option<Place>> {
+    fn framing(&self, is_http10: bool, is_request: bool) -> Option<Option<Place>> {
         let options = self.options();
-        let named = ["host", "content-length", "transfer-encoding"];
+        let named = ["content-length", "transfer-encoding"];
         let is_bad = |option: &String| {
-            named.contains(&option.as_str()) || (option != "close" && option.contains("close"))
+            let is_unclear = option == "host" || (option != "close" && option.contains("close"));
+            named.contains(&option.as_str()) || (is_request && is_unclear)
         };
         if self.0.len() > MOST_HEADERS || options.iter().any(is_bad) {
             return None;
         }
-        match (&self.all("content-length")[..], &self.all("transfer-encoding")[..]) {
+        let mut lengths = self.all("content-length");
+        if !is_request {
+            lengths.dedup();
+            let is_number = |text: &[u8]| {
+                text.iter().all(u8::is_ascii_digit) && String::from_utf8_lossy(text).parse::<u64>().is_ok()
+            };
+            let encodings = self.all("transfer-encoding").len();
+            if encodings > 0 && lengths.len() == 1 && lengths.iter().all(|length| is_number(length)) {
+                lengths.clear();
+            }
+        }
+        match (&lengths[..], &self.all("transfer-encoding")[..]) {
             ([], []) => Some(None),
             ([length], []) if length.iter().all(u8::is_ascii_digit) => {
                 let length: u64 = std::str::from_utf8(length).ok()?.parse().ok()?;
@@ -264,9 +305,9 @@ impl Model {
     }
 
     /// No piece: either more bytes must come, or the section is complete or too long and therefore bad.
-    fn incomplete<T>(&mut self, bytes: &[u8], limit: usize, end: &[u8]) -> Option<T> {
+    fn incomplete<T>(&mut self, bytes: &[u8], limit: usize, end: &Regex) -> Option<T> {
         let within = &bytes[..bytes.len().min(limit)];
-        self.is_bad |= within.len() == limit || within.windows(end.len()).any(|window| window == end);
+        self.is_bad |= within.len() == limit || end.is_match(within);
         None
     }
 
@@ -293,7 +334,7 @@ impl Model {
         }
         let within = &bytes[..bytes.len().min(self.limit)];
         let Some(found) = REQUEST.captures(within).filter(|_| !side.is_last) else {
-            return self.incomplete(bytes, self.limit, b"\r\n\r\n");
+            return self.incomplete(bytes, self.limit, &SECTION_END[0]);
         };
         let Some((asked, place, is_last)) = good_request(&found) else { return self.bad() };
         if self.asked.len() == MOST_OUTSTANDING {
@@ -311,27 +352,28 @@ impl Model {
         if bytes.is_empty() {
             return None;
         }
-        if self.asked.is_empty() || self.directions[1].is_last {
+        if self.directions[1].is_last {
+            return Some((Kind::Framing(FramingKind::BehindLast), bytes.len()));
+        }
+        if self.asked.is_empty() {
             return self.bad();
         }
         let within = &bytes[..bytes.len().min(self.limit)];
         let Some(found) = RESPONSE.captures(within) else {
-            return self.incomplete(bytes, self.limit, b"\r\n\r\n");
+            return self.incomplete(bytes, self.limit, &SECTION_END[1]);
         };
         let (is_http10, fields) = (&found[1] == b"0", Fields::of(&found[3]));
+        let Some(fields) = fields else { return self.bad() };
         let status: u16 = String::from_utf8_lossy(&found[2]).parse().expect("three digits");
         let asked = &self.asked[0];
-        let Some(framing) = fields.framing(is_http10).filter(|_| fields.all("host").len() < 2) else {
-            return self.bad();
-        };
+        let Some(framing) = fields.framing(is_http10, false) else { return self.bad() };
         if framing == Some(Place::ChunkSize) && asked.is_http10 {
             return self.bad();
         }
-        if status < 200 || status == 204 {
+        if status < 200 {
             let has_body = framing.is_some_and(|place| place != Place::End);
-            let is_interim = status < 200;
             let is_unasked = status == 101 && !asked.has_upgrade;
-            if has_body || is_unasked || (is_interim && (is_http10 || asked.is_http10)) {
+            if has_body || is_unasked || is_http10 || asked.is_http10 {
                 return self.bad();
             }
         }
@@ -371,8 +413,11 @@ impl Model {
                 (next, (Kind::Body, available(left)))
             }
             Place::ChunkSize => {
-                let within = &bytes[..bytes.len().min(256)];
-                let Some(found) = CHUNK.captures(within) else { return self.incomplete(bytes, 256, b"\n") };
+                let most = MOST_CHUNK_LINE[index];
+                let within = &bytes[..bytes.len().min(most)];
+                let Some(found) = CHUNK[index].captures(within) else {
+                    return self.incomplete(bytes, most, &LINE_END);
+                };
                 let size = u64::from_str_radix(&String::from_utf8_lossy(&found[1]), 16).expect("16 digits");
                 let (next, kind) = match size {
                     0 => (Place::Trailers, FramingKind::LastChunk),
@@ -383,20 +428,22 @@ impl Model {
             Place::ChunkEnd if bytes.starts_with(b"\r\n") => {
                 (Place::ChunkSize, (Kind::Framing(FramingKind::ChunkEnd), 2))
             }
+            Place::ChunkEnd if index == 1 && bytes.starts_with(b"\n") => {
+                (Place::ChunkSize, (Kind::Framing(FramingKind::ChunkEnd), 1))
+            }
             Place::ChunkEnd => {
                 self.is_bad = bytes.len() > 1 || bytes.first().is_some_and(|byte| *byte != b'\r');
                 return None;
             }
             Place::Trailers => {
                 let within = &bytes[..bytes.len().min(self.limit)];
-                let Some(found) = TRAILERS.captures(within) else {
-                    return self.incomplete(bytes, self.limit, b"\r\n\r\n");
+                let Some(found) = TRAILERS[index].captures(within) else {
+                    return self.incomplete(bytes, self.limit, &SECTION_END[index]);
                 };
-                let fields = Fields::of(&found[1]);
+                let Some(fields) = Fields::of(&found[1]) else { return self.bad() };
                 let refused = ["content-length", "transfer-encoding", "host", "connection"];
-                if fields.0.len() > MOST_HEADERS
-                    || fields.0.iter().any(|(name, _)| refused.contains(&name.as_str()))
-                {
+                let is_refused = |(name, _): &(String, _)| refused.contains(&name.as_str());
+                if fields.0.len() > MOST_HEADERS || index == 0 && fields.0.iter().any(is_refused) {
                     return self.bad();
                 }
                 (Place::End, (Kind::Trailers, found[0].len()))
@@ -413,8 +460,8 @@ impl Model {
 /// The request of a head, the place behind it, and whether it is the last one; `None` if it is bad.
 fn good_request(found: &Captures<'_>) -> Option<(Asked, Place, bool)> {
     let (method, target, is_http10) = (found[1].to_vec(), &found[2], &found[3] == b"0");
-    let fields = Fields::of(&found[4]);
-    let framing = fields.framing(is_http10)?;
+    let fields = Fields::of(&found[4])?;
+    let framing = fields.framing(is_http10, true)?;
     let is_other_case = |name: &[u8]| method.eq_ignore_ascii_case(name) && method != name;
     let is_connect = method == b"CONNECT";
     let has_body = framing.is_some_and(|place| place != Place::End);

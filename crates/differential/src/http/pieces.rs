@@ -15,6 +15,13 @@ pub(super) enum Kind {
     Opaque,
 }
 
+impl Kind {
+    /// Whether pieces of the kind that follow each other are one.
+    fn has_no_border(self) -> bool {
+        matches!(self, Kind::Body | Kind::Framing(FramingKind::BehindLast))
+    }
+}
+
 /// Pieces of a direction in their order, content that follows content as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces(pub(super) Vec<(Kind, usize)>);
@@ -22,7 +29,7 @@ pub(super) struct Pieces(pub(super) Vec<(Kind, usize)>);
 impl Pieces {
     pub(super) fn push(&mut self, kind: Kind, len: usize) {
         match self.0.last_mut() {
-            Some((Kind::Body, before)) if kind == Kind::Body => *before += len,
+            Some((before_kind, before)) if kind.has_no_border() && *before_kind == kind => *before += len,
             Some((Kind::Opaque, _)) => {}
             _ => self.0.push((kind, len)),
         }
@@ -39,7 +46,7 @@ impl Pieces {
     pub(super) fn begin(&self, others: &Pieces) -> bool {
         let Some(((last, len), before)) = self.0.split_last() else { return true };
         let Some((other, other_len)) = others.0.get(before.len()) else { return false };
-        let is_start = len == other_len || (*last == Kind::Body && len < other_len);
+        let is_start = len == other_len || (last.has_no_border() && len < other_len);
         others.0.starts_with(before) && last == other && is_start
     }
 }

@@ -32,9 +32,6 @@ const WAITING: usize = 256;
 const WAITING_BYTES: usize = 128 << 10;
 /// Packets of one vector whose MTU errors are prepared.
 const MOST_PREPARED: usize = 64;
-/// The part of the answers of a second that may come at once, and its least.
-const BURST_PART: u32 = 20;
-const LEAST_BURST: u32 = 10;
 
 /// A worker's answers.
 pub(crate) struct Answers {
@@ -82,8 +79,7 @@ impl Answers {
 
     /// Applies the settings of a policy.
     pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
-        let burst = |rate: u32| (rate / BURST_PART).max(LEAST_BURST);
-        self.limit = snapshot.answers.rate.map(|rate| RateLimit::per_second(rate, burst(rate)));
+        self.limit = snapshot.answers.rate.map(RateLimit::of_answers);
     }
 
     /// Sets the time of the packets to come.

@@ -38,8 +38,10 @@ pub(crate) struct SharedState {
     /// The connection limit that the available memory sets, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: SourceCounts,
-    /// The answers of all workers: rejects, and what senders are told about MTUs, so that neither uses up what the others may.
+    /// The answers of all workers: rejects, RSTs of connections that stream rules close, and what senders are told about MTUs, so that none uses up
+    /// what the others may.
     pub(crate) rejected: RateCell,
+    pub(super) reset: RateCell,
     pub(crate) mtu_told: RateCell,
 }
 
@@ -53,6 +55,7 @@ impl SharedState {
             memory: AtomicUsize::new(usize::MAX),
             sources: SourceCounts::new(),
             rejected: RateCell::default(),
+            reset: RateCell::default(),
             mtu_told: RateCell::default(),
             owners: OwnerMap::new(owning, seeds),
         }

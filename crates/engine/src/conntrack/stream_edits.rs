@@ -204,27 +204,28 @@ impl Conntrack {
 
     /// Makes a RST for each end, with the headers that are known of its packets.
     pub(super) fn reset_both_by_headers(&mut self, member: ConnId, id: FollowedId) -> [Option<u32>; 2] {
-        let mut seqs = [None; 2];
+        let mut targets = [None; 2];
         let FollowedStream { stream: Some(stream), edited: Some(edited), .. } =
             self.state.streams.followed[id]
         else {
-            return seqs;
+            return [None; 2];
         };
         let headers = self.state.streams.edited[edited].headers;
         for direction in [Direction::Forward, Direction::Reply] {
-            let end = direction.turned() as usize;
-            let Some(ResetTarget { seq, ack }) = self.state.streams.table.reset_target(stream, end) else {
-                continue;
-            };
-            let Some(headers) = headers[direction as usize] else { continue };
-            seqs[direction as usize] = Some(seq);
-            let shift = self.ack_shift(member, direction);
-            let ports = self.table.tuples(member)[direction as usize].ports;
-            let numbers = ResetNumbers { seq, ack: ack.map(|ack| ack.wrapping_sub(shift)) };
-            self.made.push(headers.reset(ports, numbers));
+            let target = self.state.streams.table.reset_target(stream, direction.turned() as usize);
+            targets[direction as usize] = headers[direction as usize].and_then(|headers| Some((headers, target?)));
+        }
+        if self.may_reset(targets.iter().flatten().count()) {
+            for direction in [Direction::Forward, Direction::Reply] {
+                let Some((headers, ResetTarget { seq, ack })) = targets[direction as usize] else { continue };
+                let shift = self.ack_shift(member, direction);
+                let ports = self.table.tuples(member)[direction as usize].ports;
+                let numbers = ResetNumbers { seq, ack: ack.map(|ack| ack.wrapping_sub(shift)) };
+                self.made.push(headers.reset(ports, numbers));
+            }
         }
         self.reset(member);
-        seqs
+        targets.map(|target| Some(target?.1.seq))
     }
 
     /// Ends a connection; closes it if an edit has changed a length, since its ends do not understand each other without its stream. Then it stays as long

@@ -2,7 +2,8 @@
 //!
 //! `close` drops the packet that completes the match and sends a RST to both ends, which look as if the other end had sent them. Each later
 //! packet that is no RST is dropped and answered with a RST that its sender accepts (RFC 5961 section 3.2): one of the first two may be
-//! lost, or its number may not be the one that the other end expects.
+//! lost, or its number may not be the one that the other end expects. RSTs count against `answer rate`: without one, the next packet of
+//! the connection is answered.
 
 use super::helper_control::ControlConnection;
 use super::key;
@@ -15,12 +16,14 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::made::{HeaderTemplate, ResetNumbers};
+use crate::rate::Ticks;
 use crate::verdict::Verdict;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction, TcpSegment};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet, PortId};
+use mmb_rewrite::NotApplied;
 use mmb_stream::{Level, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag};
 
 /// A packet of a stream.
@@ -110,8 +113,7 @@ impl Conntrack {
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
         if let Some(end) = self.state.streams.followed[followed].end() {
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
-                self.answer(of, &segment, packet, layout);
-                self.tell_receiver((of, followed), end, &segment, packet, layout);
+                self.answer_ended((of, followed), end, &segment, packet, layout);
             }
             return Err(end.into());
         }
@@ -325,22 +327,39 @@ impl Conntrack {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> [Option<u32>; 2] {
-        let mut seqs = [None; 2];
-        let Some(stream) = self.state.streams.followed[id].stream else { return seqs };
+        let mut targets = [None; 2];
+        let Some(stream) = self.state.streams.followed[id].stream else { return [None; 2] };
         let directions = [Direction::Forward, Direction::Reply];
         for direction in directions {
             // It looks as if the other end had sent it.
             let end = direction.turned() as usize;
-            let Some(target) = self.state.streams.table.reset_target(stream, end) else { continue };
-            seqs[direction as usize] = Some(target.seq);
-            self.make_reset(of, direction, target, packet, layout);
+            targets[direction as usize] = self.state.streams.table.reset_target(stream, end);
+        }
+        if self.may_reset(targets.iter().flatten().count()) {
+            for direction in directions {
+                if let Some(target) = targets[direction as usize] {
+                    self.make_reset(of, direction, target, packet, layout);
+                }
+            }
         }
         self.reset(of.member.0);
-        seqs
+        targets.map(|target| Some(target?.seq))
     }
 
-    /// Makes a RST for the receiver of a packet of a connection that has ended.
-    fn tell_receiver(
+    /// Whether this many RSTs for one packet may be made now: they answer others, and `answer rate` limits them. Without them the connection has
+    /// ended all the same; each end that still sends has its next packet answered when the rate allows it.
+    pub(super) fn may_reset(&mut self, count: usize) -> bool {
+        let Some(limit) = self.reset_limit.filter(|_| count > 0) else { return true };
+        let now = Ticks::of_ns(self.state.now_ns);
+        let may = self.state.shared.reset.take_units(&limit, count as u64, now);
+        if !may {
+            self.state.cells.count_not_applied(NotApplied::AnswerRate);
+        }
+        may
+    }
+
+    /// Answers a packet of a connection that has ended, and makes RSTs for its receiver.
+    fn answer_ended(
         &mut self,
         (of, id): (StreamPacket, FollowedId),
         end: StreamEnd,
@@ -349,35 +368,39 @@ impl Conntrack {
         layout: &Layout,
     ) {
         let direction = of.member.1;
-        let mut reset = |seq| self.make_reset(of, direction, ResetTarget { seq, ack: None }, packet, layout);
-        match end.tells {
-            ReceiverReset::Never => {}
-            ReceiverReset::Unknown(mut answered) => {
-                // Its receiver may send nothing by itself. To a RST in its window it says what it expects (RFC 5961 section 3.2), and then gets one with that.
-                if !answered[direction.turned() as usize] && segment.payload > 0 {
-                    reset(segment.seq);
-                }
-                answered[direction as usize] = true;
-                let told = StreamEnd { tells: ReceiverReset::Unknown(answered), ..end };
-                self.state.streams.followed[id].phase = StreamPhase::Ended(told);
-                if answered == [true; 2] {
-                    self.reset(of.member.0);
-                }
+        let behind = segment.seq.wrapping_add(segment.payload);
+        let seqs = match end.tells {
+            ReceiverReset::Never => [None; 2],
+            // Its receiver may send nothing by itself. To a RST in its window it says what it expects (RFC 5961 section 3.2), and then gets one with that.
+            ReceiverReset::Unknown(answered) => {
+                let is_needed = !answered[direction.turned() as usize] && segment.payload > 0;
+                [is_needed.then_some(segment.seq), None]
             }
-            ReceiverReset::Once => {
-                // The receiver expects the segment, or has it already and expects what follows.
-                reset(segment.seq);
-                if segment.payload > 0 {
-                    reset(segment.seq.wrapping_add(segment.payload));
-                }
-                let told = StreamEnd { tells: ReceiverReset::Never, ..end };
-                self.state.streams.followed[id].phase = StreamPhase::Ended(told);
-                self.reset(of.member.0);
-            }
+            // The receiver expects the segment, or has it already and expects what follows.
+            ReceiverReset::Once => [Some(segment.seq), (segment.payload > 0).then_some(behind)],
             ReceiverReset::Each(seqs) => {
                 let occupies = segment.payload > 0 || segment.flags & (flag::SYN | flag::FIN) != 0;
-                seqs[direction as usize].filter(|_| occupies).into_iter().for_each(reset);
+                [seqs[direction as usize].filter(|_| occupies), None]
             }
+        };
+        if !self.may_reset(1 + seqs.iter().flatten().count()) {
+            return;
+        }
+        self.answer(of, segment, packet, layout);
+        for seq in seqs.into_iter().flatten() {
+            self.make_reset(of, direction, ResetTarget { seq, ack: None }, packet, layout);
+        }
+        let tells = match end.tells {
+            ReceiverReset::Never | ReceiverReset::Each(_) => return,
+            ReceiverReset::Unknown(mut answered) => {
+                answered[direction as usize] = true;
+                ReceiverReset::Unknown(answered)
+            }
+            ReceiverReset::Once => ReceiverReset::Never,
+        };
+        self.state.streams.followed[id].phase = StreamPhase::Ended(StreamEnd { tells, ..end });
+        if matches!(tells, ReceiverReset::Never | ReceiverReset::Unknown([true, true])) {
+            self.reset(of.member.0);
         }
     }
 

@@ -152,6 +152,7 @@ impl HttpWork {
 pub(super) fn not_applied(note: HttpNote) -> NotApplied {
     match note {
         HttpNote::UnfitPassed(_) => NotApplied::HttpUnfit,
+        HttpNote::NoRoom => NotApplied::HttpNoRoom,
         HttpNote::EncodedBody => NotApplied::HttpEncodedBody,
         HttpNote::PartialBody => NotApplied::HttpPartialBody,
         HttpNote::NoTransform => NotApplied::HttpNoTransform,

@@ -69,7 +69,21 @@ impl StreamSearch<'_> {
             trace: tools.trace.as_deref_mut(),
             by: ArrayVec::new(),
         };
-        let progress = editor.edit(&mut http, input, &mut out);
+        let mut progress = editor.edit(&mut http, input, &mut out);
+        if let HttpProgress::Held(held) = progress
+            && must_decide
+        {
+            // Nothing is undecided for longer: what was not read must not pass, unless the rules only look.
+            let reason = held_too_long(held, is_end);
+            progress = match editor.stop_looking(&http, (input.direction, reason), &mut out) {
+                true => {
+                    let rest = out.sink.rest().len();
+                    out.pass(rest);
+                    HttpProgress::Opaque
+                }
+                false => HttpProgress::Unfit(reason),
+            };
+        }
         held[direction] = if let HttpProgress::Held(held) = progress { Some(held) } else { None };
         borders[direction] = editor.borders();
         sink.wait(match held[direction] {
@@ -82,17 +96,6 @@ impl StreamSearch<'_> {
         }
         match progress {
             HttpProgress::All | HttpProgress::Opaque => ControlFlow::Continue(()),
-            // Nothing is undecided for longer: what was not read must not pass.
-            HttpProgress::Held(held) if must_decide => {
-                let reason = match held {
-                    Held::Other => HttpUnfit::TooManyRequests,
-                    Held::Head | Held::Whole | Held::Match | Held::Last if is_end => {
-                        HttpUnfit::UnfinishedHead
-                    }
-                    Held::Head | Held::Whole | Held::Match | Held::Last => HttpUnfit::HeadTooLong,
-                };
-                self.refuse_message(UnfitMessage { direction, end, reason, passes: false })
-            }
             HttpProgress::Held(Held::Match) if closes => ControlFlow::Break(()),
             HttpProgress::Held(_) => ControlFlow::Continue(()),
             HttpProgress::Ended(HttpEnd { rule, closes }) => {
@@ -117,6 +120,15 @@ impl StreamSearch<'_> {
     fn refuse_message(&mut self, message: UnfitMessage) -> ControlFlow<()> {
         self.unfit_message = Some(message);
         ControlFlow::Break(())
+    }
+}
+
+/// Why a connection whose bytes can be held no longer is not read.
+fn held_too_long(held: Held, is_end: bool) -> HttpUnfit {
+    match held {
+        Held::Other => HttpUnfit::TooManyRequests,
+        Held::Head | Held::Whole | Held::Match | Held::Last if is_end => HttpUnfit::UnfinishedHead,
+        Held::Head | Held::Whole | Held::Match | Held::Last => HttpUnfit::HeadTooLong,
     }
 }
 

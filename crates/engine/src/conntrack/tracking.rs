@@ -18,6 +18,7 @@ use super::streams::Streams;
 use crate::cells::{RuleCells, WorkerCells};
 use crate::compiled::Snapshot;
 use crate::made::{MadePacket, MadePackets};
+use crate::rate::RateLimit;
 use crate::server_cells::ServerCells;
 use crate::verdict::VECTOR;
 use mmb_classify::RuleSlot;
@@ -83,6 +84,8 @@ pub(crate) struct Conntrack {
     enabled_at: u64,
     /// Packets that were made and wait for buffers of the host.
     pub(super) made: MadePackets,
+    /// The limit of the RSTs of streams, which all workers share.
+    pub(super) reset_limit: Option<RateLimit>,
     /// The packet of a stream that is given out.
     pub(super) made_bytes: Vec<u8>,
     /// `set conn invalid drop`.
@@ -141,6 +144,7 @@ impl Conntrack {
             busy: false,
             enabled_at: 0,
             made: MadePackets::default(),
+            reset_limit: None,
             made_bytes: Vec::new(),
             drops_invalid: false,
             suppressed: SuppressedRules::default(),
@@ -159,6 +163,7 @@ impl Conntrack {
             self.table.resync(self.state.now_ms);
         }
         self.state.per_source = settings.per_source;
+        self.reset_limit = snapshot.answers.rate.map(RateLimit::of_answers);
         self.state.server_cells = snapshot.server_cells[self.state.worker].clone();
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.state.shared.nat().configure(settings);

@@ -53,6 +53,13 @@ impl Site {
         self.segment(0, ACK, b"");
     }
 
+    /// Goes on with another connection, from this port of the client.
+    pub(crate) fn begin_from(&mut self, port: u16) {
+        self.got.iter_mut().for_each(Vec::clear);
+        (self.ports, self.next, self.first) = ([port, 80], [100, 200], [101, 201]);
+        self.connect();
+    }
+
     /// Another connection of the client, from this port, sends a request; then goes on with the one before.
     pub(crate) fn ask_beside(&mut self, port: u16) {
         let before = (self.ports, self.next, self.first, std::mem::take(&mut self.got));

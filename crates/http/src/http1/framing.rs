@@ -3,6 +3,7 @@
 use super::byte_class::{is_address_byte, is_host_byte};
 use super::head::{BodyFraming, HeaderLine, Headers, HttpVersion, Span, list_items};
 use super::outstanding::RequestInfo;
+use super::piece::HttpDirection;
 use super::start_line::{Authority, RequestLine};
 use super::unfit::HttpUnfit;
 
@@ -22,33 +23,47 @@ pub(crate) struct FramingHeaders {
 }
 
 impl FramingHeaders {
-    /// Looks through the headers of a message.
-    pub(crate) fn read(headers: &Headers<'_>, version: HttpVersion) -> Result<FramingHeaders, HttpUnfit> {
+    /// Looks through the headers of a message. Of responses, clients read equal lengths as one, and the encoding where there is a length as well
+    /// (RFC 9110, section 8.6; RFC 9112, section 6.3); servers differ in what they make of such requests.
+    pub(crate) fn read(
+        direction: HttpDirection,
+        headers: &Headers<'_>,
+        version: HttpVersion,
+    ) -> Result<FramingHeaders, HttpUnfit> {
         let mut read = FramingHeaders::default();
         for line in headers.lines {
-            read.header(headers, line)?;
+            read.header(direction, headers, line)?;
         }
         if read.is_chunked && version == HttpVersion::Http10 {
             return Err(HttpUnfit::EncodingInHttp10);
         }
-        if read.is_chunked && read.length.is_some() {
+        if read.is_chunked && read.length.take().is_some() && direction == HttpDirection::Requests {
             return Err(HttpUnfit::LengthAndEncoding);
         }
         Ok(read)
     }
 
-    fn header(&mut self, headers: &Headers<'_>, line: &HeaderLine) -> Result<(), HttpUnfit> {
+    fn header(
+        &mut self,
+        direction: HttpDirection,
+        headers: &Headers<'_>,
+        line: &HeaderLine,
+    ) -> Result<(), HttpUnfit> {
+        let is_request = direction == HttpDirection::Requests;
         let (name, value) = (headers.text(line.name), headers.text(line.value));
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
             6 if is(b"expect") => self.has_expectation = true,
             16 if is(b"proxy-connection") => self.proxy_close |= names_close(value),
-            4 if is(b"host") => once(&mut self.host, line.value).ok_or(HttpUnfit::Host)?,
+            4 if is_request && is(b"host") => once(&mut self.host, line.value).ok_or(HttpUnfit::Host)?,
             7 if is(b"upgrade") => self.has_upgrade = true,
-            10 if is(b"connection") => self.connection(value)?,
+            10 if is(b"connection") => self.connection(direction, value)?,
             14 if is(b"content-length") => {
                 let length = decimal(value).ok_or(HttpUnfit::ContentLength)?;
-                once(&mut self.length, length).ok_or(HttpUnfit::ContentLength)?;
+                let is_equal = !is_request && headers.first(b"content-length") == Some(value);
+                if self.length.replace(length).is_some() && !is_equal {
+                    return Err(HttpUnfit::ContentLength);
+                }
             }
             17 if is(b"transfer-encoding") => {
                 if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
@@ -61,20 +76,20 @@ impl FramingHeaders {
         Ok(())
     }
 
-    fn connection(&mut self, value: &[u8]) -> Result<(), HttpUnfit> {
+    fn connection(&mut self, direction: HttpDirection, value: &[u8]) -> Result<(), HttpUnfit> {
+        let is_request = direction == HttpDirection::Requests;
         for option in list_items(value) {
             let is = |known: &[u8]| option.eq_ignore_ascii_case(known);
             match option.len() {
                 5 if is(b"close") => self.close = true,
                 10 if is(b"keep-alive") => self.keep_alive = true,
                 // A proxy removes the headers that are named here.
-                4 | 14 | 17
-                    if [&b"host"[..], b"content-length", b"transfer-encoding"].into_iter().any(is) =>
-                {
+                14 | 17 if is(b"content-length") || is(b"transfer-encoding") => {
                     return Err(HttpUnfit::ConnectionOption);
                 }
-                // Programs search for it in the whole value, or take quotes away.
-                _ if names_close(option) => return Err(HttpUnfit::ConnectionOption),
+                4 if is_request && is(b"host") => return Err(HttpUnfit::ConnectionOption),
+                // Programs search for it in the whole value, or take quotes away. Of a response, the border is the same to all of them.
+                _ if is_request && names_close(option) => return Err(HttpUnfit::ConnectionOption),
                 _ => {}
             }
         }
@@ -104,8 +119,11 @@ impl FramingHeaders {
     /// The body of a response, by RFC 9112, section 6.3.
     pub(crate) fn response_body(&self, status: u16, request: RequestInfo) -> Result<BodyFraming, HttpUnfit> {
         let announced = self.announced();
-        if status < 200 || status == 204 {
-            // A length of 0 is forbidden, but usual in a 204.
+        if status == 204 {
+            // To all clients, whatever it announces.
+            return Ok(BodyFraming::None);
+        }
+        if status < 200 {
             return match announced {
                 None | Some(BodyFraming::Length(0)) => Ok(BodyFraming::None),
                 Some(_) => Err(HttpUnfit::UnexpectedBody),

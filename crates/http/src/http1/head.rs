@@ -35,11 +35,12 @@ impl Span {
 /// Where a header lies in its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderLine {
-    /// The whole line, with its CRLF.
+    /// The whole line, with its line end; with the lines that it is folded into.
     pub line: Span,
     /// The name.
     pub name: Span,
-    /// The value, without the blanks around it. An empty one lies in front of the CRLF or of the blanks there.
+    /// The value, without the blanks around it. An empty one lies in front of the line end or of the blanks there. That of a response may be
+    /// [folded](is_folded).
     pub value: Span,
 }
 
@@ -118,7 +119,34 @@ impl<'b> Headers<'b> {
 /// The items of a comma-separated list, without the blanks around them and without empty ones (RFC 9110, section 5.6.1). Commas within quotes
 /// are not told apart: lists of tokens have no quotes.
 pub fn list_items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(trim_blanks).filter(|item| !item.is_empty())
+    value.split(|byte| *byte == b',').map(trim_space).filter(|item| !item.is_empty())
+}
+
+/// Without the blanks and line ends at both ends: a value may be folded at a comma.
+fn trim_space(mut item: &[u8]) -> &[u8] {
+    loop {
+        item = match item {
+            [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] | [rest @ .., b' ' | b'\t' | b'\r' | b'\n'] => rest,
+            item => return item,
+        };
+    }
+}
+
+/// Whether the value of a header goes on in further lines (RFC 9112, section 5.2).
+#[must_use]
+pub fn is_folded(value: &[u8]) -> bool {
+    memchr::memchr(b'\n', value).is_some()
+}
+
+/// Appends a folded value as it is to be read: a blank stands in the place of each fold and the blanks around it.
+pub fn unfold(value: &[u8], out: &mut Vec<u8>) {
+    let lines = value.split(|byte| *byte == b'\n');
+    for (number, line) in lines.map(trim_space).filter(|line| !line.is_empty()).enumerate() {
+        if number > 0 {
+            out.push(b' ');
+        }
+        out.extend_from_slice(line);
+    }
 }
 
 /// Without the blanks (SP and HTAB) at both ends.

@@ -3,6 +3,9 @@
 //! Purpose: tell where in the bytes of a connection heads, bodies and framing lie, and refuse ([`HttpUnfit`]) what programs read
 //! differently. Who holds back what is not yet told is then sure that both ends see the messages where mmb sees them.
 //!
+//! Responses are read less strictly than requests: what nginx, HAProxy, curl and Chromium read as one and the same response is read so too, though
+//! the grammar forbids it (LF for CRLF, blanks after the size of a chunk, folded values and other lines of `odd`). The tests have these programs as judges.
+//!
 //! Life-cycle: an [`HttpConnection`] for each connection, from its first byte in both directions. The caller has the *undecided* bytes of each
 //! direction, asks [`HttpConnection::next`] what they are, takes the piece away from their front and asks again, until the answer is
 //! [`HttpPiece::More`] or [`HttpPiece::Wait`]; then it comes again with more bytes *behind the same ones*. Pieces depend only on the bytes and on
@@ -18,6 +21,7 @@ mod byte_class;
 mod chunk;
 mod framing;
 mod head;
+mod odd;
 mod outstanding;
 mod piece;
 mod section;
@@ -29,12 +33,12 @@ use framing::FramingHeaders;
 pub use framing::is_host_and_port;
 pub use head::{
     BodyFraming, HeadBuffer, HeaderLine, Headers, HttpVersion, MOST_HEADERS, RequestHead, ResponseHead, Span,
-    list_items, trim_blanks,
+    is_folded, list_items, trim_blanks, unfold,
 };
 pub use outstanding::MOST_OUTSTANDING;
 use outstanding::{Outstanding, RequestInfo};
 pub use piece::{FramingKind, HttpDirection, HttpPiece};
-use section::read_headers;
+use section::{line_content, read_headers};
 use side::{HeadProgress, Place, Side};
 use start_line::{request_line, status_line};
 pub use unfit::HttpUnfit;
@@ -77,7 +81,8 @@ pub struct BodyPlace(Side);
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Opaque,
-    Unfit(HttpUnfit),
+    /// The bytes of a direction are not read.
+    Unfit(HttpUnfit, HttpDirection),
 }
 
 impl HttpConnection {
@@ -93,7 +98,7 @@ impl HttpConnection {
         }
     }
 
-    /// What the undecided `bytes` of a direction begin with. They follow those of the last piece; all but [`HttpPiece::consumed`] bytes are to be
+    /// What the undecided `bytes` of a direction begin with. After a direction was refused, a body that the other one has begun is read to its end. They follow those of the last piece; all but [`HttpPiece::consumed`] bytes are to be
     /// shown again. `is_end` says that nothing comes behind them.
     pub fn next<'b>(
         &mut self,
@@ -102,21 +107,23 @@ impl HttpConnection {
         is_end: bool,
         buffer: &'b mut HeadBuffer,
     ) -> HttpPiece<'b> {
-        match self.over {
+        let limit = self.head_limit as usize;
+        let over = self.over;
+        let side = self.side(direction);
+        match over {
             None => {}
             Some(Over::Opaque) => return HttpPiece::Opaque,
-            Some(Over::Unfit(reason)) => return HttpPiece::Unfit(reason),
+            Some(Over::Unfit(_, refused)) if refused != direction && side.is_within_body() => {}
+            Some(Over::Unfit(reason, _)) => return HttpPiece::Unfit(reason),
         }
-        let limit = self.head_limit as usize;
-        let side = self.side(direction);
         let piece = match (side.place, direction) {
             (Place::Head, HttpDirection::Requests) => self.request(bytes, is_end, buffer),
             (Place::Head, HttpDirection::Responses) => self.response(bytes, is_end, buffer),
             (Place::Answer, _) => Ok(side.wait(bytes)),
-            _ => side.body(bytes, is_end, limit, buffer),
+            _ => side.body(direction, bytes, is_end, limit, buffer),
         };
         piece.unwrap_or_else(|reason| {
-            self.over = Some(Over::Unfit(reason));
+            self.over = Some(Over::Unfit(reason, direction));
             HttpPiece::Unfit(reason)
         })
     }
@@ -184,10 +191,10 @@ impl HttpConnection {
         };
         let bytes = &bytes[..len];
         let line_end = first_line_end(bytes);
-        let line = request_line(&bytes[..line_end - 2])?;
-        read_headers(bytes, line_end, &mut buffer.lines)?;
+        let line = request_line(line_content(&bytes[..line_end]))?;
+        read_headers(HttpDirection::Requests, bytes, line_end, &mut buffer.lines)?;
         let headers = Headers { bytes, lines: &buffer.lines };
-        let framing = FramingHeaders::read(&headers, line.version)?;
+        let framing = FramingHeaders::read(HttpDirection::Requests, &headers, line.version)?;
         let host = framing.host(&headers, &line)?;
         let has_upgrade = framing.has_upgrade && line.version == HttpVersion::Http11;
         let info = RequestInfo::new(headers.text(line.method), line.version, has_upgrade);
@@ -208,7 +215,10 @@ impl HttpConnection {
         is_end: bool,
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
-        if !bytes.is_empty() && !self.responses.is_last && self.outstanding.oldest().is_none() {
+        if !bytes.is_empty() && self.responses.is_last {
+            return Ok(HttpPiece::Framing { len: bytes.len(), kind: FramingKind::BehindLast });
+        }
+        if !bytes.is_empty() && self.outstanding.oldest().is_none() {
             let is_known = !self.requests.has_waiting;
             return if is_known { Err(HttpUnfit::ResponseWithoutRequest) } else { Ok(HttpPiece::Wait) };
         }
@@ -217,10 +227,10 @@ impl HttpConnection {
         let request = self.outstanding.oldest().ok_or(HttpUnfit::ResponseWithoutRequest)?;
         let bytes = &bytes[..len];
         let line_end = first_line_end(bytes);
-        let line = status_line(&bytes[..line_end - 2])?;
-        read_headers(bytes, line_end, &mut buffer.lines)?;
+        let line = status_line(line_content(&bytes[..line_end]))?;
+        read_headers(HttpDirection::Responses, bytes, line_end, &mut buffer.lines)?;
         let headers = Headers { bytes, lines: &buffer.lines };
-        let framing = FramingHeaders::read(&headers, line.version)?;
+        let framing = FramingHeaders::read(HttpDirection::Responses, &headers, line.version)?;
         let mut body = framing.response_body(line.status, request)?;
         let is_last = framing.is_last(line.version) || body == BodyFraming::UntilClose;
         match line.status {

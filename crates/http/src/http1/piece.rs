@@ -31,7 +31,7 @@ pub enum HttpPiece<'b> {
     },
     /// Bytes that are neither head nor content.
     Framing {
-        /// Their number, at least two.
+        /// Their number, at least one.
         len: usize,
         /// Which they are.
         kind: FramingKind,
@@ -47,7 +47,7 @@ pub enum HttpPiece<'b> {
     },
     /// Nothing from here on is HTTP/1.x, in both directions, for good: a 101, a CONNECT that was accepted, or HTTP/2.
     Opaque,
-    /// The bytes are not read, in both directions, for good.
+    /// The bytes are not read, in both directions, for good. Only a body that the other direction has begun is read to its end.
     Unfit(HttpUnfit),
 }
 
@@ -76,4 +76,6 @@ pub enum FramingKind {
     ChunkEnd,
     /// The line of the last chunk, whose size is zero.
     LastChunk,
+    /// Bytes behind a response after which the server must close: no client reads them.
+    BehindLast,
 }

@@ -2,6 +2,8 @@
 
 use super::byte_class::is_token_byte;
 use super::head::{HeaderLine, MOST_HEADERS, Span};
+use super::odd::read_odd_headers;
+use super::piece::HttpDirection;
 use super::unfit::HttpUnfit;
 use arrayvec::ArrayVec;
 
@@ -19,29 +21,37 @@ pub(crate) struct LineSearch {
 }
 
 impl LineSearch {
-    /// The place behind the next line end; `None` if there is none within `bytes`.
-    pub(crate) fn next_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, HttpUnfit> {
+    /// The place behind the next line end; `None` if there is none within `bytes`. Lines of requests end with CRLF.
+    pub(crate) fn next_line(
+        &mut self,
+        direction: HttpDirection,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, HttpUnfit> {
         let from = (self.searched as usize).min(bytes.len());
         let found = memchr::memchr(b'\n', &bytes[from..]);
         let end = found.map_or(bytes.len(), |at| from + at + 1);
         self.advance(from, end);
         match found {
             None => Ok(None),
-            Some(_) if !bytes[..end].ends_with(b"\r\n") => Err(HttpUnfit::BareLf),
+            Some(_) if !ends_line(direction, &bytes[..end]) => Err(HttpUnfit::BareLf),
             Some(_) => Ok(Some(end)),
         }
     }
 
     /// The place behind the first empty line that was not yet searched; `None` if there is none within `bytes`, which begin with a line.
-    pub(crate) fn section_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, HttpUnfit> {
+    pub(crate) fn section_end(
+        &mut self,
+        direction: HttpDirection,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, HttpUnfit> {
         let from = (self.searched as usize).min(bytes.len());
         for found in memchr::memchr_iter(b'\n', &bytes[from..]) {
             let line = &bytes[..from + found + 1];
-            if !line.ends_with(b"\r\n") {
+            if !ends_line(direction, line) {
                 self.advance(from, line.len());
                 return Err(HttpUnfit::BareLf);
             }
-            if line.ends_with(b"\n\r\n") || line.len() == 2 {
+            if matches!(line_content(line), [] | [.., b'\n']) {
                 self.advance(from, line.len());
                 return Ok(Some(line.len()));
             }
@@ -66,16 +76,44 @@ impl LineSearch {
     }
 }
 
-/// Reads the header lines from `start` to the empty line that ends `section`, whose lines end with CRLF.
+/// Whether bytes whose last one is LF end with a line end of their direction (RFC 9112, section 2.2): servers differ in whether LF alone ends
+/// a line, and clients do not.
+fn ends_line(direction: HttpDirection, bytes: &[u8]) -> bool {
+    direction == HttpDirection::Responses || bytes.ends_with(b"\r\n")
+}
+
+/// A line without its line end, CRLF or LF.
+pub(crate) fn line_content(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Reads the header lines from `start` to the empty line that ends `section`.
 pub(crate) fn read_headers(
+    direction: HttpDirection,
     section: &[u8],
     start: usize,
     lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
 ) -> Result<(), HttpUnfit> {
-    match read_up_to::<USUAL_HEADERS>(section, start, lines) {
-        Err(HttpUnfit::TooManyHeaders) => read_up_to::<MOST_HEADERS>(section, start, lines),
+    let read = match read_up_to::<USUAL_HEADERS>(section, start, lines) {
+        Err(Unread::TooMany) => read_up_to::<MOST_HEADERS>(section, start, lines),
         read => read,
+    };
+    match read {
+        Ok(()) => Ok(()),
+        Err(Unread::TooMany) => Err(HttpUnfit::TooManyHeaders),
+        Err(Unread::Refused) if direction == HttpDirection::Responses => {
+            read_odd_headers(section, start, lines)
+        }
+        Err(Unread::Refused) => Err(defect(&section[start..])),
     }
+}
+
+/// Why header lines are not read.
+enum Unread {
+    TooMany,
+    /// httparse has refused them.
+    Refused,
 }
 
 /// The same for at most so many headers. A place for each is written before they are parsed, so that few are cheaper than many.
@@ -83,15 +121,16 @@ fn read_up_to<const MOST: usize>(
     section: &[u8],
     start: usize,
     lines: &mut ArrayVec<HeaderLine, MOST_HEADERS>,
-) -> Result<(), HttpUnfit> {
+) -> Result<(), Unread> {
     lines.clear();
     let text = &section[start..];
     let mut parsed = [httparse::EMPTY_HEADER; MOST];
     let headers = match httparse::parse_headers(text, &mut parsed) {
         Ok(httparse::Status::Complete((len, headers))) if len == text.len() => headers,
-        Err(httparse::Error::TooManyHeaders) => return Err(HttpUnfit::TooManyHeaders),
-        Ok(_) | Err(_) => return Err(defect(text)),
+        Err(httparse::Error::TooManyHeaders) => return Err(Unread::TooMany),
+        Ok(_) | Err(_) => return Err(Unread::Refused),
     };
+    let empty_line = if section.ends_with(b"\r\n") { 2 } else { 1 };
     let base = section.as_ptr() as usize;
     let span = |part: &[u8]| {
         let start = (part.as_ptr() as usize).wrapping_sub(base);
@@ -102,7 +141,7 @@ fn read_up_to<const MOST: usize>(
         if let Some(before) = lines.last_mut() {
             before.line.end = name.start;
         }
-        let line = Span { start: name.start, end: section.len() as u32 - 2 };
+        let line = Span { start: name.start, end: section.len() as u32 - empty_line };
         // There is room: `parsed` has as many places.
         let _ = lines.try_push(HeaderLine { line, name, value: span(header.value) });
     }

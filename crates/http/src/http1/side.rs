@@ -1,10 +1,10 @@
 //! One direction of a connection: where it is in a message.
 
-use super::chunk::{MOST_CHUNK_LINE, chunk_size};
+use super::chunk::{chunk_size, most_chunk_line};
 use super::framing::check_trailers;
 use super::head::{BodyFraming, HeadBuffer, Headers};
 use super::piece::{FramingKind, HttpDirection, HttpPiece};
-use super::section::{LineSearch, read_headers};
+use super::section::{LineSearch, line_content, read_headers};
 use super::start_line::{check_request_start, check_response_start, request_line, status_line};
 use super::unfit::HttpUnfit;
 
@@ -97,10 +97,7 @@ impl Side {
             return self.blank_line(bytes);
         }
         if self.is_last {
-            return Err(match direction {
-                HttpDirection::Requests => HttpUnfit::RequestBehindLast,
-                HttpDirection::Responses => HttpUnfit::ResponseBehindLast,
-            });
+            return Err(HttpUnfit::RequestBehindLast);
         }
         let within = &bytes[..bytes.len().min(limit)];
         if self.start == Start::Unchecked {
@@ -113,16 +110,17 @@ impl Side {
             }
         }
         if self.start != Start::Line
-            && let Some(end) = self.search.next_line(within)?
+            && let Some(end) = self.search.next_line(direction, within)?
         {
+            let line = line_content(&within[..end]);
             match direction {
-                HttpDirection::Requests => request_line(&within[..end - 2]).map(drop)?,
-                HttpDirection::Responses => status_line(&within[..end - 2]).map(drop)?,
+                HttpDirection::Requests => request_line(line).map(drop)?,
+                HttpDirection::Responses => status_line(line).map(drop)?,
             }
             self.start = Start::Line;
         }
         if self.start == Start::Line
-            && let Some(end) = self.search.section_end(within)?
+            && let Some(end) = self.search.section_end(direction, within)?
         {
             return Ok(HeadProgress::Complete(end));
         }
@@ -174,6 +172,15 @@ impl Side {
         }
     }
 
+    /// Whether a message has begun whose body goes on.
+    pub(crate) fn is_within_body(&self) -> bool {
+        match self.place {
+            Place::Head | Place::Answer | Place::Nothing => false,
+            Place::Length(_) | Place::UntilClose | Place::ChunkSize | Place::ChunkData(_) => true,
+            Place::ChunkEnd | Place::Trailers | Place::End => true,
+        }
+    }
+
     /// Whether nothing came before what comes now.
     pub(crate) fn is_at_start(&self) -> bool {
         self.is_first && !self.after_blank
@@ -182,6 +189,7 @@ impl Side {
     /// The next piece of a body: at any place but those of heads and answers.
     pub(crate) fn body<'b>(
         &mut self,
+        direction: HttpDirection,
         bytes: &'b [u8],
         is_end: bool,
         limit: usize,
@@ -195,9 +203,9 @@ impl Side {
                 self.place = Place::Head;
                 return Ok(HttpPiece::End);
             }
-            Place::ChunkSize => self.chunk_line(bytes)?,
-            Place::ChunkEnd => self.chunk_end(bytes)?,
-            Place::Trailers => self.trailers(bytes, limit, buffer)?,
+            Place::ChunkSize => self.chunk_line(direction, bytes)?,
+            Place::ChunkEnd => self.chunk_end(direction, bytes)?,
+            Place::Trailers => self.trailers(direction, bytes, limit, buffer)?,
             Place::End => {
                 self.place = if self.awaits_answer { Place::Answer } else { Place::Head };
                 return Ok(HttpPiece::End);
@@ -227,13 +235,18 @@ impl Side {
         HttpPiece::Body { len }
     }
 
-    fn chunk_line(&mut self, bytes: &[u8]) -> Result<HttpPiece<'static>, HttpUnfit> {
-        let within = &bytes[..bytes.len().min(MOST_CHUNK_LINE)];
-        let Some(len) = self.search.next_line(within)? else {
-            let is_full = within.len() == MOST_CHUNK_LINE;
+    fn chunk_line(
+        &mut self,
+        direction: HttpDirection,
+        bytes: &[u8],
+    ) -> Result<HttpPiece<'static>, HttpUnfit> {
+        let most = most_chunk_line(direction);
+        let within = &bytes[..bytes.len().min(most)];
+        let Some(len) = self.search.next_line(direction, within)? else {
+            let is_full = within.len() == most;
             return if is_full { Err(HttpUnfit::ChunkLineTooLong) } else { Ok(HttpPiece::More) };
         };
-        let size = chunk_size(&within[..len - 2])?;
+        let size = chunk_size(direction, line_content(&within[..len]))?;
         self.search.restart();
         self.place = if size == 0 { Place::Trailers } else { Place::ChunkData(size) };
         Ok(HttpPiece::Framing {
@@ -242,32 +255,39 @@ impl Side {
         })
     }
 
-    fn chunk_end(&mut self, bytes: &[u8]) -> Result<HttpPiece<'static>, HttpUnfit> {
-        match bytes {
-            [] | [b'\r'] => Ok(HttpPiece::More),
-            [b'\r', b'\n', ..] => {
-                self.place = Place::ChunkSize;
-                Ok(HttpPiece::Framing { len: 2, kind: FramingKind::ChunkEnd })
-            }
-            _ => Err(HttpUnfit::ChunkEnd),
-        }
+    fn chunk_end(
+        &mut self,
+        direction: HttpDirection,
+        bytes: &[u8],
+    ) -> Result<HttpPiece<'static>, HttpUnfit> {
+        let len = match bytes {
+            [] | [b'\r'] => return Ok(HttpPiece::More),
+            [b'\r', b'\n', ..] => 2,
+            [b'\n', ..] if direction == HttpDirection::Responses => 1,
+            _ => return Err(HttpUnfit::ChunkEnd),
+        };
+        self.place = Place::ChunkSize;
+        Ok(HttpPiece::Framing { len, kind: FramingKind::ChunkEnd })
     }
 
     fn trailers<'b>(
         &mut self,
+        direction: HttpDirection,
         bytes: &'b [u8],
         limit: usize,
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         let within = &bytes[..bytes.len().min(limit)];
-        let Some(end) = self.search.section_end(within)? else {
+        let Some(end) = self.search.section_end(direction, within)? else {
             let is_full = within.len() == limit;
             return if is_full { Err(HttpUnfit::TrailersTooLong) } else { Ok(HttpPiece::More) };
         };
         let section = &bytes[..end];
-        read_headers(section, 0, &mut buffer.lines)?;
+        read_headers(direction, section, 0, &mut buffer.lines)?;
         let headers = Headers { bytes: section, lines: &buffer.lines };
-        check_trailers(&headers)?;
+        if direction == HttpDirection::Requests {
+            check_trailers(&headers)?;
+        }
         self.search.restart();
         self.place = Place::End;
         Ok(HttpPiece::Trailers(headers))

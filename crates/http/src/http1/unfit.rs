@@ -35,7 +35,7 @@ macro_rules! http_unfit_reasons {
 
 http_unfit_reasons! {
     BareLf "http-bare-lf":
-        "a line ends with LF without CR (RFC 9112, section 2.2)";
+        "a line of a request ends with LF without CR (RFC 9112, section 2.2)";
     BareCr "http-bare-cr":
         "CR without LF behind it (RFC 9112, section 2.2)";
     BlankLines "http-blank-lines":
@@ -57,49 +57,47 @@ http_unfit_reasons! {
     LeadingBlank "http-leading-blank":
         "a blank between the first line of a head and the first header (RFC 9112, section 2.2)";
     ObsFold "http-obs-fold":
-        "a header goes on in the next line (RFC 9112, section 5.2)";
+        "a header goes on in the next line, in a request, or one that says where a response ends (RFC 9112, section 5.2)";
     BlankBeforeColon "http-blank-before-colon":
-        "a blank between the name of a header and the colon (RFC 9112, section 5.1)";
+        "a blank between the name of a header and the colon, in a request, or of one that says where a response ends (RFC 9112, section 5.1)";
     HeaderName "http-bad-header-name":
         "the name of a header is no token, or a line has no colon (RFC 9110, section 5.1)";
     HeaderValue "http-bad-header-value":
-        "NUL or another control byte in the value of a header (RFC 9110, section 5.5)";
+        "NUL in the value of a header, or another control byte in a request (RFC 9110, section 5.5)";
     TooManyHeaders "http-too-many-headers":
         "a head or a trailer section has more than 128 headers";
     ContentLength "http-bad-content-length":
-        "Content-Length is no number of decimal digits below 2^64, or comes more than once (RFC 9112, section 6.3)";
+        "Content-Length is no number of decimal digits below 2^64, or comes more than once in a request or with different values (RFC 9112, section 6.3)";
     TransferEncoding "http-bad-transfer-encoding":
         "Transfer-Encoding is anything but `chunked`, or comes more than once (RFC 9112, section 6.1)";
     LengthAndEncoding "http-length-and-encoding":
-        "a message has Content-Length and Transfer-Encoding (RFC 9112, section 6.3)";
+        "a request has Content-Length and Transfer-Encoding (RFC 9112, section 6.3)";
     EncodingInHttp10 "http-encoding-in-http-1.0":
         "Transfer-Encoding in a message of HTTP/1.0, or in a response to one (RFC 9112, section 6.1)";
     UnexpectedBody "http-unexpected-body":
-        "a length or an encoding of a body where there can be none: CONNECT, 1xx, 204 (RFC 9112, section 6.3)";
+        "a length or an encoding of a body where there can be none: CONNECT, 1xx (RFC 9112, section 6.3)";
     Host "http-bad-host":
         "a request of HTTP/1.1 without Host, with several, or with one that is no host and port (RFC 9112, section 3.2)";
     HostDiffers "http-host-differs":
         "Host names another host than the target of the request (RFC 9112, section 3.2.2)";
     ConnectionOption "http-bad-connection-option":
-        "Connection names a header that says where the message ends or goes, or an option that only some programs take for `close` (RFC 9110, section 7.6.1)";
+        "Connection names a header that says where the message ends or goes, or in a request an option that only some programs take for `close` (RFC 9110, section 7.6.1)";
     ChunkSize "http-bad-chunk-size":
         "the size of a chunk is not 1 to 16 hexadecimal digits (RFC 9112, section 7.1)";
     ChunkExtension "http-bad-chunk-extension":
-        "something else than extensions behind the size of a chunk, or control bytes in them (RFC 9112, section 7.1.1)";
+        "something else than extensions behind the size of a chunk (in responses, blanks before them), or control bytes in them (in responses, CR) (RFC 9112, section 7.1.1)";
     ChunkLineTooLong "http-chunk-line-too-long":
-        "the line with the size of a chunk is longer than 256 bytes";
+        "the line with the size of a chunk is longer than 256 bytes in a request, 4,096 in a response";
     ChunkEnd "http-bad-chunk-end":
-        "no CRLF behind the data of a chunk (RFC 9112, section 7.1)";
+        "no line end behind the data of a chunk (RFC 9112, section 7.1)";
     TrailersTooLong "http-trailers-too-long":
         "the trailer section is longer than `http head`";
     TrailerName "http-bad-trailer":
-        "a trailer says where the message ends or goes (RFC 9110, section 6.5.1)";
+        "a trailer of a request says where the message ends or goes (RFC 9110, section 6.5.1)";
     TooManyRequests "http-too-many-requests":
         "requests wait for responses (64, fewer with many rules, one behind CONNECT or a request after which the server was asked to close), and their sender has closed or sent more than 80 KiB behind them";
     RequestBehindLast "http-request-behind-last":
         "bytes behind a request after which the client must close, or some servers close (RFC 9112, section 9.6)";
-    ResponseBehindLast "http-response-behind-last":
-        "bytes behind a response after which the server must close (RFC 9112, section 9.6)";
     ResponseWithoutRequest "http-response-without-request":
         "a response that no request waits for (RFC 9112, section 9.2)";
     InterimInHttp10 "http-interim-in-http-1.0":

@@ -3,6 +3,7 @@
 mod bodies;
 mod cuts;
 mod headers;
+mod odd;
 mod pairing;
 mod script;
 mod strict;

@@ -6,4 +6,5 @@ mod harness;
 mod heads;
 mod holding;
 mod messages;
+mod odd;
 mod random;

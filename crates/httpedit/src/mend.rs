@@ -1,0 +1,80 @@
+//! What the grammar forbids in responses and is read nevertheless, written as the grammar has it (RFC 9112, sections 2.2, 5.1, 5.2 and 7.1): a proxy
+//! has to, and after it all clients read the same.
+
+use crate::head_edit::DIGESTS;
+use crate::output::Emitter;
+use crate::plan::BodyPlan;
+use mmb_http::{HeaderLine, Headers, is_folded};
+
+/// Trailers that would say where the message ends or goes (RFC 9110, section 6.5.1).
+const FRAMING: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"host", b"connection"];
+
+/// Whether a header line has LF for CRLF, blanks in front of its colon, or folds.
+pub(crate) fn is_odd(headers: &Headers<'_>, line: &HeaderLine) -> bool {
+    let text = headers.text(line.line);
+    let is_colon_next = headers.bytes.get(line.name.range().end) == Some(&b':');
+    !is_colon_next || !text.ends_with(b"\r\n") || is_folded(&text[..text.len() - 2])
+}
+
+/// Keeps the next `count` bytes: whole lines of the framing of chunks, or an empty line, without blanks after sizes and with CRLF at their ends.
+pub(crate) fn mend_framing(emitter: &mut Emitter<'_>, count: usize) {
+    let bytes = &emitter.rest()[..count];
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let size = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let blanks = line[size..].iter().take_while(|byte| **byte == b' ').count();
+        emitter.keep(size);
+        emitter.drop(blanks);
+        let rest = &line[size + blanks..];
+        match rest.strip_suffix(b"\n") {
+            Some(content) if !content.ends_with(b"\r") => {
+                emitter.keep(content.len());
+                emitter.insert(b"\r");
+                emitter.keep(1);
+            }
+            _ => emitter.keep(rest.len()),
+        }
+    }
+}
+
+/// Keeps the first line of `bytes`, with CRLF at its end. Returns its length.
+pub(crate) fn mend_line_end(emitter: &mut Emitter<'_>, bytes: &[u8]) -> usize {
+    let len = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+    if bytes[..len].ends_with(b"\r\n") {
+        return 0;
+    }
+    emitter.keep(len - 1);
+    emitter.insert(b"\r");
+    emitter.keep(1);
+    len
+}
+
+/// Writes a trailer section without what is not true of a changed body, and without what is not to be in one.
+pub(crate) fn emit_trailers(headers: &Headers<'_>, plan: BodyPlan, emitter: &mut Emitter<'_>) {
+    let is_one_of = |names: &[&[u8]], name: &[u8]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let mut at = 0;
+    for line in headers.lines {
+        let (name, whole) = (headers.text(line.name), line.line.range());
+        let is_gone = is_one_of(&FRAMING, name) || plan != BodyPlan::Pass && is_one_of(&DIGESTS, name);
+        if !is_gone && !is_odd(headers, line) {
+            continue;
+        }
+        emitter.keep(whole.start - at);
+        if is_gone {
+            emitter.drop(whole.len());
+        } else {
+            emitter.keep(name.len());
+            emitter.drop(whole.end - line.name.range().end);
+            emitter.insert(b": ");
+            let folds = headers.text(line.value).split(|byte| matches!(byte, b'\r' | b'\n'));
+            for (number, part) in folds.map(mmb_http::trim_blanks).filter(|part| !part.is_empty()).enumerate() {
+                emitter.insert(if number > 0 { b" " } else { b"" });
+                emitter.insert(part);
+            }
+            emitter.insert(b"\r\n");
+        }
+        at = whole.end;
+    }
+    let empty_line = if headers.bytes.ends_with(b"\r\n") { 2 } else { 1 };
+    emitter.keep(headers.len() - empty_line - at);
+    mend_framing(emitter, empty_line);
+}
