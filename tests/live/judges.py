@@ -37,7 +37,7 @@ ThreadsPerChild 16
 MaxRequestWorkers 16
 MinSpareThreads 1
 MaxSpareThreads 16
-ProxyPass "/" "http://{origin}/"
+ProxyPass "/" "http://{origin}/" retry=0
 """
 
 HAPROXY = """
@@ -55,7 +55,7 @@ backend origin
 
 SQUID = """
 http_port {port} accel defaultsite=a.org allow-direct
-cache_peer {host} parent {origin_port} 0 no-query no-digest no-netdb-exchange originserver name=origin
+cache_peer {host} parent {origin_port} 0 no-query no-digest no-netdb-exchange originserver name=origin connect-fail-limit=100000
 cache_peer_access origin allow all
 """ + squid.QUIET
 
@@ -68,13 +68,13 @@ JUDGES = {
 }
 
 
-def start(site, name):
-    """Starts one in the site's server namespace: the process, which is to be stopped so that its children end, and its port."""
+def start(site, name, namespace=None):
+    """Starts one in the site's server namespace, or another one: the process, which is to be stopped so that its children end, and its port."""
     port, config, words = JUDGES[name]
     assert shutil.which(name), f"{name} is not installed: scripts/setup installs it"
     path = site.folder / f"{name}.conf"
     origin = f"{SERVER4}:{ORIGIN_PORT}"
     path.write_text(config.format(folder=site.folder, port=port, origin=origin, host=SERVER4, origin_port=ORIGIN_PORT))
-    process = site.start(site.server, [*words, path], name)
+    process = site.start(namespace or site.server, [*words, path], name)
     process.wait_listening(port, 20)
     return process, port

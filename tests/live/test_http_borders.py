@@ -163,7 +163,8 @@ def test_requests_that_are_ambiguous_may_pass(site):
 RESPONSES = {
     name: message.replace(b"POST / HTTP/1.1", b"HTTP/1.1 200 OK").replace(b"Host: a.org\r\n", b"")
     for name, message in AMBIGUOUS.items()
-    if b"POST / HTTP/1.1\r\n" in message and "hosts" not in name
+    # What only ends a line with LF is read in responses: test_http_odd.py.
+    if b"POST / HTTP/1.1\r\n" in message and "hosts" not in name and name != "one bare line feed"
 } | {
     "no status": b"HTTP/1.1 OK\r\n\r\n",
     "a long status": b"HTTP/1.1 2000 OK\r\n\r\n",

@@ -1,7 +1,7 @@
 //! Policy files without a daemon: reading, parsing, and reporting their errors.
 
 use crate::regular_file::read_regular;
-use crate::report::{counted, print, print_json, style};
+use crate::report::{counted, print, print_json, style, tell};
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note};
 use mmb_language::{
@@ -74,7 +74,7 @@ pub fn check(
     if let Err(why) = compile(&policy) {
         match json {
             true => print_json(sink, &json!({ "error": why })),
-            false => sink.err(&format!("mmb: {}: {why}\n", name(path))),
+            false => tell(sink, &format!("mmb: {}: {why}\n", name(path))),
         }
         return Ok(false);
     }
@@ -136,11 +136,11 @@ fn note_rules(
     let text = |id| policy.rules.get(id).map(|rule| rule.text().to_string()).unwrap_or_default();
     let others = notes.len().saturating_sub(NOTES_SHOWN);
     for ([id, by], note) in notes.take(NOTES_SHOWN) {
-        sink.err(&format!("note: {note}\n  {id}: {}\n  {by}: {}\n", text(id), text(by)));
+        tell(sink, &format!("note: {note}\n  {id}: {}\n  {by}: {}\n", text(id), text(by)));
     }
     if others > 0 {
         let others = counted(others as u64, "other rule");
-        sink.err(&format!("note: {others} {others_do} either; --json names them\n"));
+        tell(sink, &format!("note: {others} {others_do} either; --json names them\n"));
     }
 }
 
@@ -164,7 +164,7 @@ pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Pol
         Err(errors) => {
             errors.iter().for_each(|error| sink.err(&error.render_in(&name, &text, style)));
             if errors.len() > 1 {
-                sink.err(&format!("mmb: {name}: {} errors\n", errors.len()));
+                tell(sink, &format!("mmb: {name}: {} errors\n", errors.len()));
             }
             Ok(None)
         }

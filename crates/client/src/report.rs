@@ -2,6 +2,7 @@
 
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
+use mmb_policy::printable::{printable, printable_json, printable_lines};
 use mmb_protocol::answer::{ErrorLine, LoadedLine};
 use serde_json::{Map, Value, json};
 use std::error::Error;
@@ -61,7 +62,7 @@ pub(crate) fn note(sink: &dyn OutputSink, note: &ErrorLine, source: SourceText<'
             let note = Note { line, column, span, message: note.message.clone() };
             note.render_in(source.name, source.text, style(sink))
         }
-        None => format!("note: {}\n", note.message),
+        None => format!("note: {}\n", printable(&note.message)),
     };
     sink.err(&text);
 }
@@ -73,12 +74,17 @@ pub fn failure(sink: &dyn OutputSink, message: &str, json: bool) {
 
 /// Prints the last output of a command. A closed sink is ignored, since nothing is left to stop.
 pub(crate) fn print(sink: &dyn OutputSink, text: &str) {
-    let _ = sink.out(text);
+    let _ = sink.out(&printable_lines(text));
 }
 
 /// Prints a JSON value on a line of its own, as [`print()`] does.
 pub(crate) fn print_json(sink: &dyn OutputSink, value: &Value) {
-    print(sink, &format!("{value}\n"));
+    let _ = sink.out(&printable_json(&format!("{value}\n")));
+}
+
+/// Reports a line that has no colours to people.
+pub(crate) fn tell(sink: &dyn OutputSink, text: &str) {
+    sink.err(&printable_lines(text));
 }
 
 /// Formats a number with its noun: `1 connection`, `2 connections`.
@@ -135,8 +141,10 @@ fn rendered(error: &ErrorLine, source: SourceText<'_>, style: RenderStyle) -> St
             diagnostic.render_in(source.name, source.text, style)
         }
         None => match style {
-            RenderStyle::Plain => format!("error: {}\n", error.message),
-            RenderStyle::Colored => format!("\x1b[1;31merror\x1b[0m{BOLD}: {}{RESET}\n", error.message),
+            RenderStyle::Plain => format!("error: {}\n", printable_lines(&error.message)),
+            RenderStyle::Colored => {
+                format!("\x1b[1;31merror\x1b[0m{BOLD}: {}{RESET}\n", printable_lines(&error.message))
+            }
         },
     }
 }

@@ -7,10 +7,11 @@ use crate::file::{self, FileContent, FileWriter, OpenError, WriteError, is_own_s
 use crate::help::{self, ProgramWords};
 use crate::policy_file::{self, CompileCheck, PolicyFileError};
 use crate::printer::{self, AnswerPrinter, HumanPrinter, JsonPrinter};
-use crate::report::{self, SourceText, counted, print, print_json};
+use crate::report::{self, SourceText, counted, print, print_json, tell};
 use crate::sink::{OutputSink, SinkClosed};
 use crate::user_command::{ApplyCommand, BatchCommand, CaptureCommand, CommandAction, UserCommand};
 use mmb_language::{NamedFile, with_files};
+use mmb_policy::printable::printable_json;
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
 use mmb_protocol::request::{ChangeOptions, ConnectionFate};
@@ -260,10 +261,13 @@ impl CommandRunner<'_> {
         };
         let begun = || {
             if !json {
-                self.sink.err(&format!(
-                    "capturing to {}; Ctrl-C ends it\n",
-                    if name == "-" { "standard output" } else { name.as_str() }
-                ));
+                tell(
+                    self.sink,
+                    &format!(
+                        "capturing to {}; Ctrl-C ends it\n",
+                        if name == "-" { "standard output" } else { name.as_str() }
+                    ),
+                );
             }
         };
         let target = CaptureTarget { name, is_interrupted: self.is_interrupted, begun: &begun };
@@ -274,9 +278,9 @@ impl CommandRunner<'_> {
         let line = json!({ "captured": packets, "left_out": left_out, "file": name });
         match (json, name == "-") {
             (true, false) => print_json(self.sink, &line),
-            (true, true) => self.sink.err(&format!("{line}\n")),
+            (true, true) => self.sink.err(&printable_json(&format!("{line}\n"))),
             (false, _) => {
-                self.sink.err(&format!("captured {}, left out {left_out}\n", counted(packets, "packet")));
+                tell(self.sink, &format!("captured {}, left out {left_out}\n", counted(packets, "packet")));
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! A buffer in front of a sink, which collects text to pieces of a useful size and colours it.
 
 use crate::sink::OutputSink;
+use mmb_policy::printable::{printable_json, printable_lines};
 
 /// Bytes that are collected before they are sent to the sink.
 const BUFFER: usize = 32 << 10;
@@ -42,8 +43,17 @@ impl<'a> Screen<'a> {
         self.closed
     }
 
-    /// Appends text.
+    /// Appends text, in which characters that are not seen are escaped: texts of users are in it.
     pub(crate) fn text(&mut self, text: &str) {
+        self.push(&printable_lines(text));
+    }
+
+    /// Appends a part of JSON, between two of its tokens.
+    pub(crate) fn json(&mut self, json: &str) {
+        self.push(&printable_json(json));
+    }
+
+    fn push(&mut self, text: &str) {
         self.text.push_str(text);
         if self.text.len() >= BUFFER {
             self.flush();
@@ -70,12 +80,13 @@ impl<'a> Screen<'a> {
     }
 
     fn styled(&mut self, code: &str, text: &str) {
+        let text = printable_lines(text);
         if self.colored && !text.is_empty() {
             self.text.push_str(code);
-            self.text.push_str(text);
+            self.text.push_str(&text);
             self.text.push_str(RESET);
         } else {
-            self.text.push_str(text);
+            self.text.push_str(&text);
         }
     }
 
@@ -120,5 +131,17 @@ pub(crate) mod tests {
         let captured = CapturedOutput::default();
         show(&mut Screen::new(&captured));
         captured.0.into_inner()
+    }
+
+    /// CVE-2021-42574: what is after U+202E is shown in front of it.
+    #[test]
+    fn no_character_that_is_not_seen_reaches_a_terminal() {
+        let text = "a\u{202e}b\u{85}c\x1b[2Jd\n";
+        assert_eq!(shown(|screen| screen.text(text)), "a\\u{202e}b\\u{85}c\\u{1b}[2Jd\n");
+        assert_eq!(shown(|screen| screen.bold(text)), shown(|screen| screen.text(text)));
+        let value = serde_json::json!({ "reason": text });
+        let json = shown(|screen| screen.json(&value.to_string()));
+        assert!(json.is_ascii(), "{json}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).expect("JSON"), value);
     }
 }

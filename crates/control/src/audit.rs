@@ -8,6 +8,7 @@ use crate::history::record::EntryHeader;
 use mmb_log::LogHandle;
 use mmb_log::audit::AuditEvent;
 use mmb_log::clock::read_rfc3339;
+use mmb_policy::printable::{printable, printable_json};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
@@ -20,9 +21,8 @@ pub(crate) fn write(entries: &[EntryHeader], left_out: u64, notes: &[String]) {
     for entry in entries.iter().filter(|entry| entry.action != EntryAction::Start) {
         let priority = if entry.refused.is_some() { Priority::Warning } else { Priority::Notice };
         // A vector takes everything.
-        let _ = write!(text, "{}audit ", mark(priority));
-        let _ = serde_json::to_writer(&mut text, &EntryHeader { content: None, ..entry.clone() });
-        text.push(b'\n');
+        let line = serde_json::to_string(&EntryHeader { content: None, ..entry.clone() }).unwrap_or_default();
+        let _ = writeln!(text, "{}audit {}", mark(priority), printable_json(&line));
     }
     if left_out > 0 {
         let _ = writeln!(
@@ -32,7 +32,7 @@ pub(crate) fn write(entries: &[EntryHeader], left_out: u64, notes: &[String]) {
         );
     }
     for note in notes {
-        let _ = writeln!(text, "{}mmb: {note}", mark(Priority::Warning));
+        let _ = writeln!(text, "{}mmb: {}", mark(Priority::Warning), printable(note));
     }
     // There is nobody to tell that nobody reads it.
     let _ = io::stderr().lock().write_all(&text);

@@ -6,6 +6,7 @@ use crate::host::UnsupportedRule;
 use crate::memory::MemoryShortage;
 use mmb_engine::{PublishError, StatefulChange};
 use mmb_language::Command;
+use mmb_policy::printable::printable;
 use mmb_policy::{Policy, RuleChange, RuleStore};
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
@@ -86,7 +87,7 @@ pub enum CommitError {
     /// Another change waits for its confirmation.
     #[error(
         "version {} of the policy waits for its confirmation, for another {} s ({}, process {}: {}); `confirm` keeps it, `rollback` takes it back",
-        .0.version, .0.seconds, who(.0), .0.pid.unwrap_or_default(), .0.command.escape_debug()
+        .0.version, .0.seconds, who(.0), .0.pid.unwrap_or_default(), printable(&.0.command)
     )]
     Unconfirmed(Box<UnconfirmedLine>),
     /// The thread that committed the change panicked.

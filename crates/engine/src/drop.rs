@@ -186,7 +186,7 @@ drop_reasons! {
         "a connection that cannot go on: it was killed behind edits of its bytes, or it is of a saved state and edits were in flight or a rule had ended it; its packets are answered with a RST",
         "a restart of mmb, `conn kill`, `del --kill`; the ends begin anew";
     HttpUnfit "http-unfit":
-        "a message of a connection with rules on HTTP is not understood for certain, or its head is too long or too slow, under `set http unfit close`: the connection is closed",
+        "a message of a connection with rules on HTTP that do more than report is not understood for certain, or its head is too long or too slow, under `set http unfit close`: the connection is closed",
         "`set http unfit`, `set http head`";
     StreamUnfit "stream-unfit":
         "a connection whose stream cannot be followed (picked up midway, with signed segments, or without room), under `set stream unfit close` or `drop`",

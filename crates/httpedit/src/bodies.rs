@@ -1,8 +1,8 @@
 //! Steps of an editor behind a head.
 
 use crate::body::{Editing, Ending, Found, Framing, Run, gather};
-use crate::mend::{emit_trailers, mend_framing};
 use crate::memory::Work;
+use crate::mend::{emit_trailers, mend_framing};
 use crate::output::{EditOutput, Emitter, HttpNote};
 use crate::plan::{BodyPlan, chunk_line};
 use crate::state::{Body, Held, HttpEditor, HttpInput, Kit, Refusal, Step};

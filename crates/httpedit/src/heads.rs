@@ -8,8 +8,8 @@ use crate::plan::{BodyPlan, FAILED, Message, RuleBits, decimal, forbids_changes,
 use crate::rule::Reach;
 use crate::state::{Body, Held, HttpEditor, HttpInput, Kit, Refusal, Step};
 use mmb_http::{
-    BodyFraming, FramingKind, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion, RequestHead,
-    ResponseHead,
+    BodyFraming, FramingKind, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion,
+    RequestHead, ResponseHead,
 };
 use mmb_policy::settings::HttpEncodings;
 

@@ -66,7 +66,8 @@ pub(crate) fn emit_trailers(headers: &Headers<'_>, plan: BodyPlan, emitter: &mut
             emitter.drop(whole.end - line.name.range().end);
             emitter.insert(b": ");
             let folds = headers.text(line.value).split(|byte| matches!(byte, b'\r' | b'\n'));
-            for (number, part) in folds.map(mmb_http::trim_blanks).filter(|part| !part.is_empty()).enumerate() {
+            for (number, part) in folds.map(mmb_http::trim_blanks).filter(|part| !part.is_empty()).enumerate()
+            {
                 emitter.insert(if number > 0 { b" " } else { b"" });
                 emitter.insert(part);
             }

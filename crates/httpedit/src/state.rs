@@ -157,7 +157,8 @@ impl HttpEditor {
     /// What the connection's rules do at most.
     pub(crate) fn reach(&self, rules: &HttpRules, live: &[u32]) -> Reach {
         let is_gone = |place: usize| self.gone >> place & 1 != 0;
-        let rule = |(place, index): (usize, &u32)| rules.rules.get(*index as usize).filter(|_| !is_gone(place));
+        let rule =
+            |(place, index): (usize, &u32)| rules.rules.get(*index as usize).filter(|_| !is_gone(place));
         live.iter().enumerate().filter_map(rule).map(HttpRule::reach).max().unwrap_or(Reach::Looks)
     }
 

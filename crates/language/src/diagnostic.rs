@@ -4,6 +4,7 @@
 //! parser and the checker with byte spans only; `locate` adds lines and columns in one pass over the text.
 //! Rendering needs the text again, since diagnostics do not keep it alive.
 
+use mmb_policy::printable::is_hidden;
 use std::fmt::Write as _;
 
 /// A range of bytes of the text, end excluded.
@@ -277,7 +278,7 @@ impl Rendering {
 fn visible(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
+        c if is_hidden(c) => '\u{fffd}',
         c => c,
     }
 }

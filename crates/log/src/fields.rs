@@ -6,6 +6,7 @@ use mmb_engine::{
     ConnectionEvent, Endpoints, PacketEvent, StreamEvent, StreamEventKind, SuppressedEvent, WatchedEvent,
 };
 use mmb_policy::RuleId;
+use mmb_policy::printable::printable;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
@@ -49,8 +50,14 @@ pub(crate) fn what(event: &RecordedEvent) -> &'static str {
     }
 }
 
-/// Writes a record as a sentence of printable ASCII, but for what comes from a command.
+/// Writes a record as a sentence, without characters that are not seen.
 pub(crate) fn sentence(record: &Record, ports: &[String], out: &mut String) {
+    let mut text = String::new();
+    write_sentence(record, ports, &mut text);
+    out.push_str(&printable(&text));
+}
+
+fn write_sentence(record: &Record, ports: &[String], out: &mut String) {
     // Writing to a string does not fail.
     let _ = match &record.event {
         RecordedEvent::Worker(WatchedEvent::Connection(event)) => connection_sentence(event, out),
@@ -106,8 +113,9 @@ fn pair(ends: &Endpoints) -> String {
     format!("{} > {}", SocketAddr::new(ends.src, ends.sport), SocketAddr::new(ends.dst, ends.dport))
 }
 
-/// Calls `take` with the fields of a record, in a fixed order.
+/// Calls `take` with the fields of a record, in a fixed order. Their values have no characters that are not seen.
 pub(crate) fn each(record: &Record, ports: &[String], take: &mut TakeField<'_>) {
+    let take: &mut TakeField<'_> = &mut |name, value| take(name, &printable(value));
     match &record.event {
         RecordedEvent::Worker(WatchedEvent::Connection(event)) => connection(event, take),
         RecordedEvent::Worker(WatchedEvent::Stream(event)) => stream(event, take),
@@ -216,4 +224,29 @@ fn ends([src, sport, dst, dport]: [&'static str; 4], ends: &Endpoints, take: &mu
 
 fn optional(take: &mut TakeField<'_>, name: &'static str, value: Option<String>) {
     value.into_iter().for_each(|value| take(name, &value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::written;
+    use crate::tests::{audit, packet, record};
+    use mmb_policy::printable::is_hidden;
+
+    /// What a client, or the text of a rule, can bring into a line.
+    #[test]
+    fn no_line_of_a_log_has_a_character_that_is_not_seen() {
+        for trick in ['\u{202e}', '\u{85}', '\u{2028}', '\u{200b}', '\u{1b}', '\r', '\n', '\u{e0041}'] {
+            let text = format!("a{trick}b");
+            let RecordedEvent::Worker(WatchedEvent::Packet(mut event)) = packet() else { unreachable!() };
+            (event.name, event.text) = (Some(text.as_str().into()), Some(text.as_str().into()));
+            for event in [audit(&text), RecordedEvent::Worker(WatchedEvent::Packet(event))] {
+                for lines in written(&record(event)) {
+                    let found: Vec<char> = lines.chars().filter(|c| is_hidden(*c) && *c != '\n').collect();
+                    assert_eq!(found, [], "{lines:?}");
+                    assert!(trick != '\n' || !lines.contains("\nb"), "{lines:?}");
+                }
+            }
+        }
+    }
 }

@@ -5,6 +5,7 @@ use crate::clock::rfc3339;
 use crate::lines::{connection_event_line, log_line, stream_event_line, suppressed_line};
 use crate::record::{Record, RecordedEvent};
 use mmb_engine::WatchedEvent;
+use mmb_policy::printable::printable_json;
 use serde::Serialize;
 
 /// Appends a record, with its line break. `ports` are the names of the ports by number.
@@ -38,7 +39,8 @@ struct LostLine {
 }
 
 fn line(value: &impl Serialize, out: &mut Vec<u8>) {
-    // A vector takes everything, and these values have only keys that are strings.
-    let _ = serde_json::to_writer(&mut *out, value);
+    // These values have only keys that are strings.
+    let json = serde_json::to_string(value).unwrap_or_default();
+    out.extend(printable_json(&json).as_bytes());
     out.push(b'\n');
 }

@@ -29,3 +29,15 @@ pub(crate) fn open(spec: &SinkSpec, ports: &Arc<[String]>) -> io::Result<Box<dyn
         SinkTarget::Ipfix(peer) => Box::new(IpfixSink::new(peer)),
     })
 }
+
+/// What the sinks of text write of a record, without the byte order mark of syslog.
+#[cfg(test)]
+pub(crate) fn written(record: &crate::record::Record) -> [String; 3] {
+    use datagram::DatagramFormat;
+    let ports: Arc<[String]> = Arc::new(["lan".to_owned(), "wan".to_owned()]);
+    let mut outs = [Vec::new(), Vec::new(), Vec::new()];
+    crate::json::write(record, &ports, &mut outs[0]);
+    journald::JournalFormat::new(Arc::clone(&ports)).write(record, &mut outs[1]);
+    syslog::SyslogFormat::new(ports).write(record, &mut outs[2]);
+    outs.map(|out| String::from_utf8(out).expect("text").replace('\u{feff}', ""))
+}

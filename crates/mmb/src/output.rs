@@ -1,6 +1,7 @@
 //! Standard output and error, written so that a closed pipe (`mmb list | head`) ends the program quietly.
 
 use mmb_client::{ColorChoice, OutputSink, SinkClosed};
+use mmb_policy::printable::{printable_json, printable_lines};
 use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Standard output and error, as the destination of commands.
@@ -35,12 +36,12 @@ pub(crate) fn print(text: &str) {
 
 /// Writes one JSON value and a newline to standard output.
 pub(crate) fn print_json(value: &serde_json::Value) {
-    print(&format!("{value}\n"));
+    print(&printable_json(&format!("{value}\n")));
 }
 
 /// Writes a line to standard error, after the program's name.
 pub(crate) fn report_error(text: &str) {
-    print_error(&format!("mmb: {text}\n"));
+    print_error(&printable_lines(&format!("mmb: {text}\n")));
 }
 
 /// Writes text to standard error as it is.

@@ -21,6 +21,7 @@ pub mod pattern;
 pub mod policy;
 pub mod policy_diff;
 mod policy_sets;
+pub mod printable;
 pub mod rule;
 pub mod rules;
 pub mod server;

@@ -3,6 +3,7 @@
 use super::text_table::{Align, TextTable};
 use crate::report::counted;
 use crate::screen::{Color, Screen};
+use mmb_policy::printable::printable;
 use mmb_protocol::answer::{DiffVersions, DifferenceLine, DifferenceSign, HistoryLine, UnconfirmedLine};
 
 /// The columns of the table.
@@ -53,7 +54,7 @@ impl HistoryListing {
             number(line.pid.map(u64::from)),
             count(line.added),
             count(line.removed),
-            format!("{}{remarks}", line.command.escape_debug()),
+            format!("{}{remarks}", printable(&line.command)),
         ];
         self.0.row(screen, cells);
     }
@@ -91,6 +92,6 @@ pub(super) fn unconfirmed(screen: &mut Screen<'_>, line: &UnconfirmedLine) {
     screen.text(&format!(
         "it was made by {user}, process {}: {}\n",
         line.pid.unwrap_or_default(),
-        command.escape_debug()
+        printable(command)
     ));
 }

@@ -208,17 +208,17 @@ impl AnswerPrinter for JsonPrinter<'_> {
                 if let Some(killed) = changes.killed {
                     servers["killed"] = json!(killed);
                 }
-                self.screen.text(&format!("{servers}\n"));
+                self.screen.json(&format!("{servers}\n"));
                 return;
             }
             if let Some(killed) = changes.killed {
-                self.screen.text(&format!("{}\n", json!({ "killed": killed })));
+                self.screen.json(&format!("{}\n", json!({ "killed": killed })));
             }
             if let Some(confirmed) = changes.confirmed {
-                self.screen.text(&format!("{}\n", json!({ "confirmed": confirmed })));
+                self.screen.json(&format!("{}\n", json!({ "confirmed": confirmed })));
             }
             if let Some(cleared) = changes.cleared {
-                self.screen.text(&format!("{}\n", json!({ "cleared": cleared })));
+                self.screen.json(&format!("{}\n", json!({ "cleared": cleared })));
             }
             return;
         };
@@ -229,8 +229,8 @@ impl AnswerPrinter for JsonPrinter<'_> {
             notes: self.notes,
             ..self.changes.unwrap_or_default()
         };
-        self.screen.text(&json!(changed).to_string());
-        self.screen.text("\n");
+        self.screen.json(&json!(changed).to_string());
+        self.screen.json("\n");
     }
 }
 
@@ -239,15 +239,15 @@ impl JsonPrinter<'_> {
     fn element(&mut self, line: &impl Serialize) {
         let JsonSection::Array { name, is_open, .. } = &mut self.section else { return };
         if std::mem::replace(is_open, true) {
-            self.screen.text(",");
+            self.screen.json(",");
         } else {
-            self.screen.text(&format!("{{\"{name}\":["));
+            self.screen.json(&format!("{{\"{name}\":["));
         }
-        self.screen.text(&serde_json::to_string(line).unwrap_or_default());
+        self.screen.json(&serde_json::to_string(line).unwrap_or_default());
     }
 
     fn write_line(&mut self, value: &Value) {
-        self.screen.text(&format!("{value}\n"));
+        self.screen.json(&format!("{value}\n"));
         self.screen.flush();
     }
 
@@ -278,13 +278,13 @@ impl JsonPrinter<'_> {
             JsonSection::None | JsonSection::Events => return,
             JsonSection::Array { name, is_open, former } => {
                 if !is_open {
-                    self.screen.text(&format!("{{\"{name}\":["));
+                    self.screen.json(&format!("{{\"{name}\":["));
                 }
-                self.screen.text("]");
+                self.screen.json("]");
                 if let Some(former) = former {
-                    self.screen.text(&format!(",\"dropped_by_former_rules\":{}", json!(former)));
+                    self.screen.json(&format!(",\"dropped_by_former_rules\":{}", json!(former)));
                 }
-                self.screen.text("}\n");
+                self.screen.json("}\n");
                 return;
             }
             JsonSection::Summary(summary) => summary,
@@ -320,8 +320,8 @@ impl JsonPrinter<'_> {
             JsonSection::Settings(settings) => json!({ "settings": settings }),
             JsonSection::Version(version) => version,
         };
-        self.screen.text(&value.to_string());
-        self.screen.text("\n");
+        self.screen.json(&value.to_string());
+        self.screen.json("\n");
     }
 }
 

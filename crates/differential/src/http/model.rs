@@ -27,8 +27,10 @@ static RESPONSE: LazyLock<Regex> =
     LazyLock::new(|| regex(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r?\nODD"));
 static TRAILERS: LazyLock<[Regex; 2]> = LazyLock::new(|| [regex("HEADERS"), regex("ODD")]);
 static CHUNK: LazyLock<[Regex; 2]> = LazyLock::new(|| {
-    let [strict, odd] =
-        [r"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n", r"([0-9A-Fa-f]{1,16}) *(?:;[^\r\n]*)?\r?\n"];
+    let [strict, odd] = [
+        r"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n",
+        r"([0-9A-Fa-f]{1,16}) *(?:;[^\r\n]*)?\r?\n",
+    ];
     [regex(strict), regex(odd)]
 });
 static LINE_END: LazyLock<Regex> = LazyLock::new(|| Regex::new("\n").expect("a regex"));

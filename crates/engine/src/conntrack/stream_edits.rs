@@ -213,7 +213,8 @@ impl Conntrack {
         let headers = self.state.streams.edited[edited].headers;
         for direction in [Direction::Forward, Direction::Reply] {
             let target = self.state.streams.table.reset_target(stream, direction.turned() as usize);
-            targets[direction as usize] = headers[direction as usize].and_then(|headers| Some((headers, target?)));
+            targets[direction as usize] =
+                headers[direction as usize].and_then(|headers| Some((headers, target?)));
         }
         if self.may_reset(targets.iter().flatten().count()) {
             for direction in [Direction::Forward, Direction::Reply] {

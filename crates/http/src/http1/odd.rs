@@ -58,11 +58,7 @@ fn fold(
 }
 
 /// A header, of a line from `at`.
-fn header_line(
-    section: &[u8],
-    at: usize,
-    (content, end): (&[u8], usize),
-) -> Result<HeaderLine, HttpUnfit> {
+fn header_line(section: &[u8], at: usize, (content, end): (&[u8], usize)) -> Result<HeaderLine, HttpUnfit> {
     let colon = content.iter().position(|byte| *byte == b':').ok_or(HttpUnfit::HeaderName)?;
     let (before, value) = (&content[..colon], &content[colon + 1..]);
     let blanks = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();

@@ -255,11 +255,7 @@ impl Side {
         })
     }
 
-    fn chunk_end(
-        &mut self,
-        direction: HttpDirection,
-        bytes: &[u8],
-    ) -> Result<HttpPiece<'static>, HttpUnfit> {
+    fn chunk_end(&mut self, direction: HttpDirection, bytes: &[u8]) -> Result<HttpPiece<'static>, HttpUnfit> {
         let len = match bytes {
             [] | [b'\r'] => return Ok(HttpPiece::More),
             [b'\r', b'\n', ..] => 2,

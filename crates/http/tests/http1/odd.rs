@@ -15,7 +15,10 @@ fn content(response: &str) -> Vec<u8> {
     assert!(reading.responses().contains(&Told::End), "{response:?}: {:?}", reading.responses());
     assert_eq!(reading.left(HttpDirection::Responses), b"", "{response:?}");
     let bodies = reading.responses().iter();
-    bodies.filter_map(|told| if let Told::Body(body) = told { Some(&body[..]) } else { None }).collect::<Vec<_>>().concat()
+    bodies
+        .filter_map(|told| if let Told::Body(body) = told { Some(&body[..]) } else { None })
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 fn unfit(response: &str) -> Option<HttpUnfit> {
@@ -67,7 +70,14 @@ fn lines_that_end_with_lf() {
 /// RFC 9112, sections 5.1 and 5.2. What says where the message ends must be as the grammar has it.
 #[test]
 fn odd_header_lines() {
-    for lines in ["A: b\r\n c\r\n", "A: b\r\n\tc\r\n \r\n", "A:\r\n b\r\n", "A : b\r\n", "A\t: b\r\n", "A: \x01\x1b\x7f\r\n"] {
+    for lines in [
+        "A: b\r\n c\r\n",
+        "A: b\r\n\tc\r\n \r\n",
+        "A:\r\n b\r\n",
+        "A : b\r\n",
+        "A\t: b\r\n",
+        "A: \x01\x1b\x7f\r\n",
+    ] {
         assert_eq!(content(&format!("{LENGTH}{lines}\r\nhello")), b"hello", "{lines:?}");
         assert_eq!(content(&format!("{CHUNKED}5\r\nhello\r\n0\r\n{lines}\r\n")), b"hello", "{lines:?}");
     }
@@ -96,10 +106,16 @@ fn a_folded_value_has_blanks_for_folds() {
     let request = get("").bytes;
     let _ = connection.next(HttpDirection::Requests, &request, false, &mut buffer);
     let bytes = b"HTTP/1.1 200 OK\r\nA \t:\r\n\t b;\r\n \r\n  c\n\td \r\nB: e\r\n\r\n";
-    let HttpPiece::Response(head) = connection.next(HttpDirection::Responses, bytes, false, &mut buffer) else {
+    let HttpPiece::Response(head) = connection.next(HttpDirection::Responses, bytes, false, &mut buffer)
+    else {
         panic!("no response");
     };
-    let lines: Vec<_> = head.headers.lines.iter().map(|line| (head.headers.text(line.name), head.headers.text(line.line))).collect();
+    let lines: Vec<_> = head
+        .headers
+        .lines
+        .iter()
+        .map(|line| (head.headers.text(line.name), head.headers.text(line.line)))
+        .collect();
     assert_eq!(lines, [(&b"A"[..], &bytes[17..41]), (b"B", b"B: e\r\n")]);
     let mut text = Vec::new();
     unfold(head.headers.first(b"a").expect("a value"), &mut text);
@@ -109,10 +125,16 @@ fn a_folded_value_has_blanks_for_folds() {
 /// RFC 9110, section 8.6, and RFC 9112, section 6.3: equal lengths are one, and an encoding overrides a length.
 #[test]
 fn lengths_of_responses() {
-    for lines in ["Content-Length: 5\r\ncontent-length: 5\r\n", "Content-Length: 5\r\nContent-Length: 5\r\nContent-Length: 5\r\n"] {
+    for lines in [
+        "Content-Length: 5\r\ncontent-length: 5\r\n",
+        "Content-Length: 5\r\nContent-Length: 5\r\nContent-Length: 5\r\n",
+    ] {
         assert_eq!(content(&format!("HTTP/1.1 200 OK\r\n{lines}\r\nhello")), b"hello", "{lines:?}");
     }
-    for lines in ["Content-Length: 9\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n"] {
+    for lines in [
+        "Content-Length: 9\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+    ] {
         let response = format!("HTTP/1.1 200 OK\r\n{lines}\r\n5\r\nhello\r\n0\r\n\r\n");
         assert_eq!(content(&response), b"hello", "{lines:?}");
     }

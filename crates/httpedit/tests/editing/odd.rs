@@ -66,11 +66,20 @@ fn blanks_behind_sizes_of_chunks() {
     let mended = "1b\r\n<html><body>x</body></html>\r\n0\r\n\r\n";
     let head = CHUNKED.trim_end();
     assert_eq!(left(&edits_heads(), &response), format!("{head}\r\nX-By: mmb\r\n\r\n{mended}"));
-    assert_eq!(left(&covers(), &response), format!("{CHUNKED}1b\r\n<html><body>********</html>\r\n0\r\n\r\n"));
-    assert_eq!(left(&replaces(), &response), format!("{CHUNKED}1c\r\n<html><body>!x</body></html>\r\n0\r\n\r\n"));
+    assert_eq!(
+        left(&covers(), &response),
+        format!("{CHUNKED}1b\r\n<html><body>********</html>\r\n0\r\n\r\n")
+    );
+    assert_eq!(
+        left(&replaces(), &response),
+        format!("{CHUNKED}1c\r\n<html><body>!x</body></html>\r\n0\r\n\r\n")
+    );
     // Not in requests, where servers differ.
     let mut middle = Middle::new(&edits_heads());
-    middle.feed(CLIENT, format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{BLANKS}").as_bytes());
+    middle.feed(
+        CLIENT,
+        format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{BLANKS}").as_bytes(),
+    );
     assert_eq!(middle.progress[0], HttpProgress::Unfit(ChunkExtension));
 }
 
@@ -90,11 +99,20 @@ fn heads_and_trailers_are_mended_where_a_rule_edits() {
     assert_eq!(left(&edits_heads(), odd), mended);
     assert_eq!(left(&ends(), odd), odd);
     for (response, mended) in [
-        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nX-By: mmb\r\n\r\nx"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nX-By: mmb\r\n\r\nx",
+        ),
         ("HTTP/1.1 204 No\r\nContent-Length: 1\r\n\r\n", "HTTP/1.1 204 No\r\nX-By: mmb\r\n\r\n"),
         ("HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 204 No\r\nX-By: mmb\r\n\r\n"),
-        ("HTTP/1.1 103 Hints\nA : b\n\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 103 Hints\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-By: mmb\r\n\r\n"),
-        ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx\r\n", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\nX-By: mmb\r\n\r\nx"),
+        (
+            "HTTP/1.1 103 Hints\nA : b\n\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 103 Hints\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-By: mmb\r\n\r\n",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx\r\n",
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\nX-By: mmb\r\n\r\nx",
+        ),
     ] {
         assert_eq!(left(&edits_heads(), response), mended);
         assert_eq!(left(&looks(), response), response);
@@ -154,6 +172,9 @@ fn bodies_in_other_framing_pass() {
     middle.feed(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\nax</body>").feed(CLIENT, b"(\r\n");
     assert_eq!(middle.progress[0], HttpProgress::Opaque);
     middle.feed(SERVER, b"x</b").feed(SERVER, b"odmore");
-    assert_eq!(middle.text(SERVER).split_once("\r\n\r\n").map(|(_, body)| body), Some("a\r\na!x</body>\r\n4\r\nx</b\r\n2\r\nod\r\n0\r\n\r\nmore"));
+    assert_eq!(
+        middle.text(SERVER).split_once("\r\n\r\n").map(|(_, body)| body),
+        Some("a\r\na!x</body>\r\n4\r\nx</b\r\n2\r\nod\r\n0\r\n\r\nmore")
+    );
     assert_eq!((middle.progress[1], middle.notes().len()), (HttpProgress::Opaque, 1));
 }

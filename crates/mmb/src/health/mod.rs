@@ -11,6 +11,7 @@ use crate::cli::{Global, HealthArgs};
 use crate::output;
 use anyhow::ensure;
 use mmb_language::Command;
+use mmb_policy::printable::printable_lines;
 use mmb_policy::{RuleId, ServerCommand, ServerName, ServerOrder};
 use mmb_protocol::answer::{Answer, ServerLine};
 use mmb_protocol::{Client, ClientError, DEFAULT_SOCKET, Request};
@@ -196,7 +197,8 @@ impl<'a> Checker<'a> {
             return;
         }
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        output::print(&format!("{server} of rule {rule} is {health}{reason}\n"));
+        // The reason may be what the server has answered.
+        output::print(&printable_lines(&format!("{server} of rule {rule} is {health}{reason}\n")));
     }
 
     /// The servers that are to be checked, and whether the daemon takes them for healthy.

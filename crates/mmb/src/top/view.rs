@@ -1,6 +1,7 @@
 //! The page that `mmb top` draws: ports and workers above, drops beside them, and a list of rules or connections.
 
 use mmb_client::rate_text as number;
+use mmb_policy::printable::printable;
 use mmb_protocol::answer::{Rate, RateLines};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -171,7 +172,8 @@ fn show(
     rows: impl Iterator<Item = Vec<String>>,
 ) {
     let heads = Row::new(heads.iter().copied().map(Cell::from)).style(Style::new().dim());
-    let rows = rows.map(|cells| Row::new(cells.into_iter().map(Cell::from)));
+    let cell = |text: String| Cell::from(printable(&text).into_owned());
+    let rows = rows.map(|cells| Row::new(cells.into_iter().map(cell)));
     let block = Block::bordered().title(format!(" {title} "));
     frame.render_widget(Table::new(rows, widths.to_vec()).header(heads).block(block), area);
 }
