@@ -1,6 +1,6 @@
 //! Changes of a head: a table of its lines that rules change one after the other, and what then becomes of the head's bytes.
 
-use crate::mend::{is_odd, mend_framing, mend_line_end};
+use crate::mend::{DIGESTS, is_odd, mend_framing, mend_line_end};
 use crate::output::{EditOutput, Emitter, HttpNote};
 use arrayvec::ArrayVec;
 use mmb_http::{
@@ -15,9 +15,6 @@ use mmb_policy::rule::StreamEdit;
 const MOST_TEXT: usize = 64 << 10;
 /// The longest replaced value.
 const MOST_VALUE: usize = 64 << 10;
-
-/// Headers that say something of the bytes of a body, and do not hold of a changed one (RFC 9530; RFC 1864; RFC 3230).
-pub(crate) const DIGESTS: [&[u8]; 4] = [b"content-md5", b"digest", b"content-digest", b"repr-digest"];
 
 /// A place of bytes: in the head, or in the table's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! What the grammar forbids in responses and is read nevertheless, written as the grammar has it (RFC 9112, sections 2.2, 5.1, 5.2 and 7.1): a proxy
 //! has to, and after it all clients read the same.
 
-use crate::head_edit::DIGESTS;
 use crate::output::Emitter;
 use crate::plan::BodyPlan;
 use mmb_http::{HeaderLine, Headers, is_folded};
+
+/// Headers that say something of the bytes of a body, and do not hold of a changed one (RFC 9530; RFC 1864; RFC 3230).
+pub(crate) const DIGESTS: [&[u8]; 4] = [b"content-md5", b"digest", b"content-digest", b"repr-digest"];
 
 /// Trailers that would say where the message ends or goes (RFC 9110, section 6.5.1).
 const FRAMING: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"host", b"connection"];

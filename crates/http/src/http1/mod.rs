@@ -21,6 +21,7 @@ mod byte_class;
 mod chunk;
 mod framing;
 mod head;
+mod line;
 mod odd;
 mod outstanding;
 mod piece;
@@ -35,10 +36,11 @@ pub use head::{
     BodyFraming, HeadBuffer, HeaderLine, Headers, HttpVersion, MOST_HEADERS, RequestHead, ResponseHead, Span,
     is_folded, list_items, trim_blanks, unfold,
 };
+use line::line_content;
 pub use outstanding::MOST_OUTSTANDING;
 use outstanding::{Outstanding, RequestInfo};
 pub use piece::{FramingKind, HttpDirection, HttpPiece};
-use section::{line_content, read_headers};
+use section::read_headers;
 use side::{HeadProgress, Place, Side};
 use start_line::{request_line, status_line};
 pub use unfit::HttpUnfit;

@@ -5,7 +5,7 @@
 
 use super::byte_class::is_token_byte;
 use super::head::{HeaderLine, MOST_HEADERS, Span, trim_blanks};
-use super::section::line_content;
+use super::line::line_content;
 use super::unfit::HttpUnfit;
 use arrayvec::ArrayVec;
 

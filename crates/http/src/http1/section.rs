@@ -2,6 +2,7 @@
 
 use super::byte_class::is_token_byte;
 use super::head::{HeaderLine, MOST_HEADERS, Span};
+use super::line::line_content;
 use super::odd::read_odd_headers;
 use super::piece::HttpDirection;
 use super::unfit::HttpUnfit;
@@ -80,12 +81,6 @@ impl LineSearch {
 /// a line, and clients do not.
 fn ends_line(direction: HttpDirection, bytes: &[u8]) -> bool {
     direction == HttpDirection::Responses || bytes.ends_with(b"\r\n")
-}
-
-/// A line without its line end, CRLF or LF.
-pub(crate) fn line_content(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Reads the header lines from `start` to the empty line that ends `section`.

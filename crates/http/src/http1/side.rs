@@ -3,8 +3,9 @@
 use super::chunk::{chunk_size, most_chunk_line};
 use super::framing::check_trailers;
 use super::head::{BodyFraming, HeadBuffer, Headers};
+use super::line::line_content;
 use super::piece::{FramingKind, HttpDirection, HttpPiece};
-use super::section::{LineSearch, line_content, read_headers};
+use super::section::{LineSearch, read_headers};
 use super::start_line::{check_request_start, check_response_start, request_line, status_line};
 use super::unfit::HttpUnfit;
 
