@@ -111,7 +111,7 @@ mod tests {
             prop_assert_eq!(printable_lines(&text).lines().count(), text.lines().count());
             prop_assert!(!printable_json(&text).chars().any(|c| is_hidden(c) && c != '\n'));
             if !text.chars().any(is_hidden) {
-                prop_assert_eq!(printable(&text), text);
+                prop_assert_eq!(printable(&text), text.as_str());
             }
         }
     }
