@@ -55,6 +55,8 @@ pub struct Connection {
     pub is_counted: bool,
     /// Whether another connection has announced it.
     pub is_expected: bool,
+    /// Whether its server does not count it as open any more.
+    pub has_left_server: bool,
     /// When it was created, in units of 16 ms, the lower 32 bits.
     pub(crate) created: u32,
     /// What it refers to.
@@ -81,6 +83,7 @@ impl Connection {
             arrivals: IngressPorts::default(),
             is_counted: false,
             is_expected: false,
+            has_left_server: false,
             created: (now_ms >> CREATED_SHIFT) as u32,
             ids: ResourceIds::default(),
             tracker,

@@ -114,6 +114,8 @@ mod mark {
     pub(super) const COUNTED: u8 = 32;
     /// Another connection has announced it.
     pub(super) const EXPECTED: u8 = 64;
+    /// Its server's count of open connections does not include it any more.
+    pub(super) const LEFT_SERVER: u8 = 128;
 }
 
 /// The addresses of both tuples of a connection.
@@ -504,6 +506,14 @@ impl ColdLine {
         self.marks & mark::EXPECTED != 0
     }
 
+    pub(crate) fn set_left_server(&mut self) {
+        self.marks |= mark::LEFT_SERVER;
+    }
+
+    pub(crate) fn has_left_server(&self) -> bool {
+        self.marks & mark::LEFT_SERVER != 0
+    }
+
     /// Where packets of a direction come in.
     fn ingress(&self, direction: Direction) -> (Wire, Side) {
         let side = match self.marks >> (mark::SIDE_BITS * direction as u32) & ((1 << mark::SIDE_BITS) - 1) {
@@ -588,6 +598,7 @@ impl Record<'_> {
             arrivals: cold.arrivals(),
             is_counted: cold.is_counted(),
             is_expected: cold.is_expected(),
+            has_left_server: cold.has_left_server(),
             created: cold.created,
             ids: cold.ids,
             tracker: line.tracker,

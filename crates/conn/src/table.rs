@@ -391,6 +391,22 @@ impl ConnectionTable {
         self.slab.cold(id).is_expected()
     }
 
+    /// Records that its server does not count a connection as open any more.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn set_left_server(&mut self, id: ConnId) {
+        self.slab.cold_mut(id).set_left_server();
+    }
+
+    /// Whether its server does not count a connection as open any more.
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::get`].
+    pub fn has_left_server(&self, id: ConnId) -> bool {
+        self.slab.cold(id).has_left_server()
+    }
+
     /// Has the quick pass list the packets of a connection that it takes: see [`QuickResult::followed`](crate::QuickResult::followed).
     ///
     /// # Panics

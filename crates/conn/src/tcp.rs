@@ -6,7 +6,9 @@
 //! Other segments change nothing, so that an off-path attacker can hardly change a connection's state (RFC 5961): a RST must also have
 //! exactly the number that its receiver expects. Flag combinations that no end sends are invalid too.
 //!
-//! The policy decides whether invalid segments pass (`set conn invalid`).
+//! The policy decides whether invalid segments pass (`set conn invalid`). Segments by which ends find out that only one of them still has
+//! a connection are [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`): a SYN of the initiator, the SYN-ACK or the
+//! acknowledgement that answers it, and the RST that answers the acknowledgement (RFC 5961 section 4, RFC 9293 sections 3.5.1 and 3.10.7.3).
 
 use crate::{ConnState, Direction, Invalid};
 use mmb_packet::Seq;
@@ -44,8 +46,6 @@ pub struct TcpSegment {
     pub payload: u32,
     /// The shift of a window scale option; only used in a SYN.
     pub window_scale: Option<u8>,
-    /// It has a timestamps option; only used in a SYN.
-    pub timestamps: bool,
 }
 
 impl TcpSegment {
@@ -73,8 +73,8 @@ pub enum TcpOutcome {
     Moves(ConnState),
     /// The connection stays in its state.
     Stays,
-    /// The connection stays in its state, and an off-path sender may have caused the packet: it is counted, but does not refresh the
-    /// timeout.
+    /// The connection stays in its state, and an off-path sender may have caused the packet: it passes and is counted, but does not
+    /// refresh the timeout.
     Noted,
     /// Invalid: it changes nothing.
     Invalid(Invalid),
@@ -116,6 +116,8 @@ pub(crate) const ACKED: u8 = 0x20;
 const FINISHED: u8 = 0x40;
 /// Notes of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
+/// Notes of the responder in SYN-SENT: it has answered the SYN with `ack`, which does not acknowledge it.
+const CHALLENGED: u8 = 0x40;
 /// Notes of the initiator, once the handshake is over: the numbers of both ends are taken anew, see [`TcpTracker::resume`].
 const RESUMES: u8 = 0x80;
 
@@ -309,12 +311,16 @@ impl TcpTracker {
     }
 
     /// RFC 5961 section 3.2: only the number that the receiver expects is accepted. That is its last acknowledgement, or the highest number
-    /// that the sender has sent if the acknowledgement is still in flight. In SYN-SENT, the RST must acknowledge the SYN (RFC 9293 section
-    /// 3.5.2).
+    /// that the sender has sent if the acknowledgement is still in flight. In SYN-SENT, the RST of the responder must acknowledge the SYN
+    /// (RFC 9293 section 3.5.2). The initiator's RST that answers a challenge ends the responder's old connection, not the one that it asks
+    /// for: it sends its SYN again.
     fn reset(&self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         let to = 1 - from;
         let awaited = match state {
             ConnState::SynSent if from == REPLY => segment.has(ACK) && segment.ack == self.end[to],
+            ConnState::SynSent if self.is(to, CHALLENGED) && segment.seq == self.ack[to] => {
+                return TcpOutcome::Noted;
+            }
             _ => {
                 (self.is(from, SENT) && segment.seq == self.end[from])
                     || (self.is(to, ACKED) && segment.seq == self.ack[to])
@@ -328,13 +334,14 @@ impl TcpTracker {
         }
     }
 
+    /// A SYN without an acknowledgement. One that begins another connection than the existing one changes nothing: its receiver answers it
+    /// with an acknowledgement if it still has the connection, and only a genuine sender replies to that with a RST (RFC 5961 section 4).
     fn syn(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         match (state, from) {
-            // Before TIME-WAIT the ends still acknowledge each other's FIN, and answer a SYN with an acknowledgement (RFC 5961 section 4).
-            (ConnState::Reset, _) => TcpOutcome::Reopens,
+            // No end has it any more, or one that waits decides by its own rules (RFC 6191, RFC 9293 section 3.10.7.4).
+            (ConnState::TimeWait | ConnState::Reset, _) => TcpOutcome::Reopens,
             // It was picked up by a segment that nobody has answered, perhaps of a connection that was over: no end is known to have it.
             (ConnState::Unreplied, _) => TcpOutcome::Reopens,
-            (ConnState::TimeWait, _) if self.is_newer(from, segment) => TcpOutcome::Reopens,
             // Retransmitted, or sent by an initiator that has lost its earlier attempt.
             (ConnState::SynSent, FORWARD) => {
                 self.take_syn(from, segment);
@@ -346,18 +353,10 @@ impl TcpTracker {
                 TcpOutcome::Moves(ConnState::SynReceived)
             }
             (ConnState::SynReceived, _) if self.end[from] == segment.end().0 => TcpOutcome::Stays,
-            // The receiver answers with an acknowledgement, and a genuine sender replies to that with a RST (RFC 5961 section 4).
+            // An initiator that has restarted.
+            (_, FORWARD) => TcpOutcome::Noted,
             _ => OUT_OF_WINDOW,
         }
-    }
-
-    /// Whether a SYN may begin another connection during TIME-WAIT: its number is greater than the last one that was seen from this end
-    /// (RFC 9293 section 3.10.7.4). With timestamps the receiver compares those instead (RFC 6191), which are unknown here: then the
-    /// initiator's SYN is accepted, the responder's is not.
-    fn is_newer(&self, from: usize, segment: &TcpSegment) -> bool {
-        !self.is(from, SENT)
-            || Seq(segment.seq).distance(Seq(self.end[from])) >= 0
-            || from == FORWARD && segment.timestamps
     }
 
     fn syn_ack(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
@@ -366,7 +365,7 @@ impl TcpTracker {
             (ConnState::SynSent, REPLY) => {
                 let early_data = if self.is(to, EARLY_DATA) { u32::from(u16::MAX) } else { 0 };
                 if !self.acknowledges(to, segment.ack, early_data) {
-                    return OUT_OF_WINDOW;
+                    return self.challenge(segment);
                 }
                 self.take_syn(from, segment);
                 self.agree_on_scales(segment);
@@ -383,6 +382,8 @@ impl TcpTracker {
                 self.take_ack(from, segment);
                 self.moved(state, from)
             }
+            // It may answer a SYN that was noted: then its sender has lost the connection too, and goes on with another one.
+            (_, REPLY) if !self.is_in_window(from, segment) => TcpOutcome::Noted,
             _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
             (ConnState::SynReceived, _) => {
                 self.agree_on_scales(segment);
@@ -397,14 +398,30 @@ impl TcpTracker {
     }
 
     /// A segment without SYN or RST of a connection whose SYN is unreplied. From the initiator it shows that the replies take another path;
-    /// from the responder it belongs to an earlier connection (RFC 9293 section 3.5.2, figure 9).
+    /// from the responder it belongs to an earlier connection (RFC 9293 section 3.5.1, figure 9).
     fn early(&mut self, from: usize, segment: &TcpSegment) -> TcpOutcome {
+        if from == REPLY {
+            return if segment.has(FIN) { OUT_OF_WINDOW } else { self.challenge(segment) };
+        }
         let begins = Seq(segment.seq);
-        if from == FORWARD && begins.within(Seq(self.end[from]) - LEAST_ACK_WINDOW, 2 * LEAST_ACK_WINDOW) {
+        if begins.within(Seq(self.end[from]) - LEAST_ACK_WINDOW, 2 * LEAST_ACK_WINDOW) {
             self.push_end(from, segment.end());
             return TcpOutcome::Stays;
         }
         OUT_OF_WINDOW
+    }
+
+    /// An answer of the responder to a SYN that does not accept it: the initiator replies with a RST of the number that it acknowledges
+    /// (RFC 9293 section 3.10.7.3).
+    fn challenge(&mut self, segment: &TcpSegment) -> TcpOutcome {
+        self.ack[REPLY] = segment.ack;
+        self.note(REPLY, CHALLENGED);
+        TcpOutcome::Noted
+    }
+
+    /// Whether the responder of a connection in SYN-SENT has answered the SYN without accepting it.
+    pub(crate) fn is_challenged(&self) -> bool {
+        self.is(REPLY, CHALLENGED)
     }
 
     /// The state of a connection after a segment that was tracked.

@@ -31,7 +31,7 @@ pub struct ServerInfo {
     pub reason: Option<String>,
     /// Whether a check has last told that it has failed, and when, in milliseconds since 1970.
     pub checked: Option<(bool, u64)>,
-    /// Its connections now.
+    /// Its open connections now: not those that are only kept for late packets.
     pub connections: u64,
     /// The connections that it has got.
     pub total: u64,
@@ -104,8 +104,9 @@ pub struct ServerConnections(pub(crate) Vec<ServerSlot>);
 /// A worker's counters of one server.
 #[derive(Debug, Default)]
 struct ServerCell {
-    /// Connections that began, and that ended.
+    /// Connections that began, that are not open any more, and of these those that have ended.
     began: CounterCell,
+    closed: CounterCell,
     ended: CounterCell,
     /// The packets of those that ended.
     traffic: CountCell,
@@ -115,15 +116,21 @@ struct ServerCell {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerCount {
     pub(crate) began: u64,
+    pub(crate) closed: u64,
     pub(crate) ended: u64,
     pub(crate) traffic: Count,
 }
 
 impl ServerCount {
-    /// Its connections now.
-    pub(crate) fn connections(self) -> u64 {
+    /// Its open connections now.
+    pub(crate) fn open(self) -> u64 {
         // A connection may begin between the two reads.
-        self.began.saturating_sub(self.ended)
+        self.began.saturating_sub(self.closed)
+    }
+
+    /// Whether it has connections, be they open or only kept for late packets.
+    pub(crate) fn is_used(self) -> bool {
+        self.began > self.ended
     }
 }
 
@@ -133,6 +140,7 @@ impl std::ops::Add for ServerCount {
     fn add(self, more: ServerCount) -> ServerCount {
         ServerCount {
             began: self.began + more.began,
+            closed: self.closed + more.closed,
             ended: self.ended + more.ended,
             traffic: self.traffic + more.traffic,
         }
@@ -154,6 +162,7 @@ impl ServerCells {
         }
         if let Some(cell) = self.cell(slot) {
             cell.began.reset();
+            cell.closed.reset();
             cell.ended.reset();
             cell.traffic.reset();
         }
@@ -164,7 +173,13 @@ impl ServerCells {
         self.cell(slot).into_iter().for_each(|cell| cell.began.add(1));
     }
 
-    /// Counts a connection that has ended, with all its packets, on the worker that owns the cells.
+    /// Counts a connection that is not open any more, on the worker that owns the cells.
+    pub(crate) fn connection_closed(&self, slot: ServerSlot) {
+        self.cell(slot).into_iter().for_each(|cell| cell.closed.add(1));
+    }
+
+    /// Counts a connection that has ended after it was [closed](ServerCells::connection_closed), with all its packets, on the worker that owns
+    /// the cells.
     pub(crate) fn connection_ended(&self, slot: ServerSlot, traffic: Count) {
         if let Some(cell) = self.cell(slot) {
             cell.traffic.add(traffic);
@@ -175,8 +190,8 @@ impl ServerCells {
     /// The counters of a slot.
     pub(crate) fn read(&self, slot: ServerSlot) -> ServerCount {
         let count = self.cell(slot).map(|cell| {
-            let ended = cell.ended.read();
-            ServerCount { ended, began: cell.began.read(), traffic: cell.traffic.read() }
+            let (closed, ended) = (cell.closed.read(), cell.ended.read());
+            ServerCount { closed, ended, began: cell.began.read(), traffic: cell.traffic.read() }
         });
         count.unwrap_or_default()
     }

@@ -258,8 +258,9 @@ impl From<bool> for Soundness {
 }
 
 /// Whether a packet's transport checksum is right, and of UDP the length. Of fragments and of what is still to be routed by its sender nobody can tell from the
-/// packet alone, but a SYN or RST of TCP counts as wrong there: no end sends one so. Right is what has no checksum: UDP over
-/// IPv4 with a zero in its place (RFC 768), and protocols other than those of [`crate::flow`], whose header is not known here.
+/// packet alone, but a SYN or RST of TCP counts as wrong there: no end sends one so. Right is what has no checksum: UDP with a zero in
+/// its place (RFC 768, and over IPv6 tunnels: RFC 6935 section 5, where a middlebox must not drop it: RFC 6936 section 4), and protocols other
+/// than those of [`crate::flow`], whose header is not known here.
 pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
     const FLAGS: usize = 13;
     const SYN_RST: u8 = 0x06;
@@ -275,7 +276,7 @@ pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
         return Soundness::Wrong;
     }
     let field = bytes.get(usize::from(layout.l4) + field..).and_then(|bytes| bytes.first_chunk::<2>());
-    if layout.l4_kind == UDP && layout.class == Class::Ip4 && field == Some(&[0; 2]) {
+    if layout.l4_kind == UDP && field == Some(&[0; 2]) {
         return Soundness::Right;
     }
     transport_sum(bytes, layout).is_none_or(|sum| sum.fold() == 0xffff).into()

@@ -102,13 +102,12 @@ impl TcpTake<'_> {
             return self.refuse(StreamDrop::OutOfWindow);
         }
         if !self.ours.has_begun {
-            // Beside a guarded direction only a SYN begins: else an end that goes on with a connection before would answer for a new one. It may
-            // tell that it does not know of that (RFC 5961 section 4).
-            if self.ours.is_guarded() || (self.theirs.is_guarded() && !payload.is_empty()) {
-                return Outcome::drop(StreamDrop::OutOfWindow);
-            }
-            if self.theirs.is_guarded() {
-                return Outcome::PASS;
+            // If a direction is guarded, only a SYN begins this one: otherwise an end that still has the previous connection could answer for the
+            // new one. It may acknowledge the SYN with a number of the previous connection, which the other end answers with a RST (RFC 9293
+            // section 3.5.1).
+            if self.ours.is_guarded() || self.theirs.is_guarded() {
+                let brings = !payload.is_empty() || segment.has(flag::FIN | flag::URG);
+                return if brings { Outcome::drop(StreamDrop::OutOfWindow) } else { Outcome::PASS };
             }
             self.ours.begin(segment.seq);
         }

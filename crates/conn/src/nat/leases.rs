@@ -110,6 +110,14 @@ impl LeaseTable {
         }
     }
 
+    /// Removes and returns the server that a lease's connection is counted for.
+    pub(super) fn take_counted(&mut self, id: LeaseId) -> Option<CountedServer> {
+        match id.place()? {
+            LeasePlace::Binding(..) => None,
+            LeasePlace::Stored(stored) => self.0[stored].counted.take(),
+        }
+    }
+
     /// Removes and returns a lease; an empty one for `None`.
     pub(super) fn take(&mut self, id: Option<LeaseId>) -> Lease {
         match id.and_then(LeaseId::place) {

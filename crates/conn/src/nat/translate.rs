@@ -202,6 +202,12 @@ impl Nat {
         }
     }
 
+    /// Uncounts a connection that is over at its server, if it is counted there. It keeps the rest of its lease.
+    pub fn leave_server(&mut self, lease: LeaseId) {
+        let counted = self.leases.take_counted(lease);
+        counted.into_iter().for_each(|counted| self.destinations.release(counted));
+    }
+
     /// Prefetches what [`Nat::release`] reads, in steps: each what the one before has prefetched leads to.
     #[inline]
     pub fn prefetch_release(&self, lease: LeaseId, step: usize) {

@@ -166,6 +166,15 @@ impl ConnectionTable {
         track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness)
     }
 
+    /// Whether the responder of a TCP connection has answered its SYN without accepting it: see [`TcpOutcome::Noted`].
+    ///
+    /// # Panics
+    /// As [`ConnectionTable::touch`].
+    pub fn is_challenged(&self, id: ConnId) -> bool {
+        let line = self.slab.line(id);
+        line.proto == proto::TCP && line.state() == ConnState::SynSent && line.tracker.is_challenged()
+    }
+
     fn about(&self, id: ConnId, now_ms: u64) -> Tracked {
         let line = self.slab.line(id);
         Tracked {
@@ -231,9 +240,10 @@ struct Tracked {
     is_stale: bool,
 }
 
-/// The outcome of a packet for a connection. The tracker is updated if the packet is valid. The checksum matters only if the packet would change the state, or the first or last sequence number of an end, as a SYN and a
-/// FIN do: a receiver drops it if it is wrong. If it is unknown, the state and the tags of an association stay; TCP sequence numbers are
-/// tracked as for data, with a FIN as one more byte.
+/// The outcome of a packet for a connection. The tracker is updated if the packet is valid. The checksum matters only if the packet would
+/// change the state, or the first or last sequence number of an end, as a SYN and a FIN do, or if it is a segment that is only noted: a
+/// receiver drops it if it is wrong. If it is unknown, the state and the tags of an association stay; TCP sequence numbers are tracked as
+/// for data, with a FIN as one more byte.
 #[inline]
 fn track(
     tracker: &mut TcpTracker,
@@ -258,6 +268,7 @@ fn track(
     };
     let matters = match outcome {
         TcpOutcome::Moves(_) | TcpOutcome::Reopens => true,
+        TcpOutcome::Noted if proto == proto::TCP => true,
         TcpOutcome::Stays | TcpOutcome::Noted => {
             let counts = |segment: &TcpSegment| segment.flags & (flags::SYN | flags::FIN) != 0;
             signal.is_some_and(|signal| signal.segment().is_none_or(counts)) && *tracker != before

@@ -2,7 +2,7 @@
 
 use super::*;
 use Direction::{Forward, Reply};
-use TcpOutcome::{Moves, Reopens, Stays};
+use TcpOutcome::{Moves, Noted, Reopens, Stays};
 
 mod properties;
 mod resuming;
@@ -30,7 +30,7 @@ impl TcpScript {
                 self.state = next;
             }
             TcpOutcome::Invalid(_) | Reopens => assert_eq!(self.tracker, before, "it changes nothing"),
-            Stays | TcpOutcome::Noted => {}
+            Stays | Noted => {}
         }
         self
     }
@@ -129,7 +129,7 @@ fn retransmitted_handshakes_stay_where_they_are() {
 fn a_client_that_starts_over_is_followed() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Forward, segment(SYN, 77, 0), Stays);
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), OUT_OF_WINDOW);
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Noted);
     script.comes(Reply, segment(SYN | ACK, r(0), 78), Moves(ConnState::SynReceived));
 }
 
@@ -153,22 +153,38 @@ fn a_simultaneous_open_may_end_with_plain_acknowledgements() {
     script.comes(Reply, segment(ACK, r(1), f(1)), Moves(ConnState::Established));
 }
 
-/// RFC 9293 figure 9: the answer of an end that still holds an old connection.
+/// RFC 9293 figure 9: the answer of an end that still has an old connection, which the initiator's RST ends there. Linux passes both
+/// (`sSS -> sIG`, and `last_ack` in nf_conntrack_proto_tcp.c).
 #[test]
 fn answers_for_an_old_connection_do_not_open_the_new_one() {
-    let mut script = TcpScript::open(segment(SYN, f(0), 0));
-    script.comes(Reply, segment(ACK, r(300), f(-5000)), OUT_OF_WINDOW);
-    script.comes(Forward, segment(RST, f(-5000), 0), OUT_OF_WINDOW);
-    script.comes(Forward, segment(SYN, f(0), 0), Stays);
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
+    for payload in [0, 100] {
+        let mut script = TcpScript::open(segment(SYN, f(0), 0));
+        script.comes(Forward, segment(RST, f(-5000), 0), OUT_OF_WINDOW);
+        script.comes(Reply, segment(ACK, r(300), f(-5000)).with(payload), Noted);
+        script.comes(Forward, segment(RST, f(-4999), 0), OUT_OF_WINDOW);
+        script.comes(Forward, segment(RST, f(-5000), 0), Noted);
+        script.comes(Reply, segment(FIN | ACK, r(300), f(-5000)), OUT_OF_WINDOW);
+        script.comes(Forward, segment(SYN, f(0), 0), Stays);
+        script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
+        script.comes(Forward, segment(RST, f(-5000), 0), OUT_OF_WINDOW);
+        script.comes(Forward, segment(ACK, f(1), r(1)), Moves(ConnState::Established));
+        script.comes(Reply, segment(ACK, r(1), f(1)).with(500), Stays);
+        script.comes(Forward, segment(ACK, f(1), r(501)).with(500), Stays);
+    }
 }
 
+/// RFC 9293 section 3.10.7.3: the initiator answers one of these with a RST.
 #[test]
 fn syn_acks_must_acknowledge_the_syn() {
-    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     for ack in [f(0), f(2), 0, f(1) ^ 1 << 31] {
-        script.comes(Reply, segment(SYN | ACK, r(0), ack), OUT_OF_WINDOW);
+        let mut script = TcpScript::open(segment(SYN, f(0), 0));
+        script.comes(Reply, segment(SYN | ACK, r(0), ack), Noted);
+        script.comes(Forward, segment(RST, ack, 0), Noted);
+        assert_eq!(script.state, ConnState::SynSent);
+        script.comes(Reply, segment(SYN | ACK, r(9), f(1)), Moves(ConnState::SynReceived));
+        script.comes(Forward, segment(ACK, f(1), r(10)), Moves(ConnState::Established));
     }
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Forward, segment(SYN | ACK, f(0), r(1)), OUT_OF_WINDOW);
 }
 
@@ -303,20 +319,34 @@ fn a_fin_of_the_past_does_not_close() {
     assert_eq!(script.state, ConnState::Established);
 }
 
-/// RFC 5961 section 4, RFC 9293 section 3.10.7.4.
+/// RFC 5961 section 4, RFC 9293 section 3.10.7.4: an end answers a SYN with an acknowledgement. Linux passes those of the initiator, and the
+/// responder's SYN-ACKs (`tcp_conntracks` in nf_conntrack_proto_tcp.c: `sIG` for them, `sIV` for SYNs of the responder).
 #[test]
 fn syns_do_not_disturb_an_open_connection() {
-    for state in [ConnState::Established, ConnState::FinWait] {
+    let states: [(ConnState, &[Direction]); 4] = [
+        (ConnState::SynReceived, &[]),
+        (ConnState::Established, &[]),
+        (ConnState::FinWait, &[Reply]),
+        (ConnState::Closing, &[Reply, Forward]),
+    ];
+    for (state, closed) in states {
         let mut script = established();
-        if state == ConnState::FinWait {
-            script.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(ConnState::FinWait));
+        if state == ConnState::SynReceived {
+            script = TcpScript::open(segment(SYN, f(0), 0));
+            script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
         }
-        for seq in [f(0), f(1), f(500), 12345] {
-            script.comes(Forward, segment(SYN, seq, 0), OUT_OF_WINDOW);
+        for (direction, next) in closed.iter().zip([ConnState::FinWait, ConnState::Closing]) {
+            let (seq, ack) = if *direction == Reply { (r(1), f(1)) } else { (f(1), r(1)) };
+            script.comes(*direction, segment(FIN | ACK, seq, ack), Moves(next));
+        }
+        let before = script.tracker;
+        for seq in [f(1), f(500), 12345] {
+            script.comes(Forward, segment(SYN, seq, 0), Noted);
             script.comes(Reply, segment(SYN, seq, 0), OUT_OF_WINDOW);
+            script.comes(Reply, segment(SYN | ACK, seq, seq.wrapping_add(1)), Noted);
+            script.comes(Forward, segment(SYN | ACK, seq, r(9000)), OUT_OF_WINDOW);
         }
-        script.comes(Reply, segment(SYN | ACK, 12345, f(1)), OUT_OF_WINDOW);
-        assert_eq!(script.state, state);
+        assert_eq!((script.state, script.tracker), (state, before));
     }
 }
 
@@ -324,31 +354,31 @@ fn syns_do_not_disturb_an_open_connection() {
 #[test]
 fn an_end_that_restarted_comes_back_by_a_challenge() {
     let mut script = established();
-    script.comes(Forward, segment(SYN, 777, 0), OUT_OF_WINDOW);
+    script.comes(Forward, segment(SYN, 777, 0), Noted);
+    script.comes(Reply, segment(ACK, r(1), f(1)), Stays);
+    script.comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
+    script.comes(Forward, segment(SYN, 777, 0), Reopens);
+    // Before the connection was open.
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
+    script.comes(Forward, segment(SYN, 777, 0), Noted);
     script.comes(Reply, segment(ACK, r(1), f(1)), Stays);
     script.comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
     script.comes(Forward, segment(SYN, 777, 0), Reopens);
 }
 
+/// Linux begins anew whatever the number is; an end that waits decides by its own rules (RFC 6191, RFC 9293 section 3.10.7.4).
 #[test]
 fn syns_reopen_what_is_over_and_nothing_before() {
-    time_wait().comes(Forward, segment(SYN, f(100_000), 0), Reopens);
-    time_wait().comes(Reply, segment(SYN, r(100_000), 0), Reopens);
-    // Nothing from before.
-    for (direction, seq) in [(Forward, f(1)), (Reply, r(1))] {
-        let last = segment(SYN, seq, 0);
-        time_wait().comes(direction, last, OUT_OF_WINDOW);
-        time_wait().comes(direction, TcpSegment { seq: seq.wrapping_sub(1 << 20), ..last }, OUT_OF_WINDOW);
+    for distance in [1, 100_000, -(1 << 20), i32::MIN] {
+        time_wait().comes(Forward, segment(SYN, f(1).wrapping_add_signed(distance), 0), Reopens);
+        time_wait().comes(Reply, segment(SYN, r(1).wrapping_add_signed(distance), 0), Reopens);
     }
-    // RFC 6191: its receiver compares timestamps.
-    let old = TcpSegment { timestamps: true, ..segment(SYN, f(1).wrapping_sub(1 << 20), 0) };
-    time_wait().comes(Forward, old, Reopens);
-    time_wait().comes(Reply, TcpSegment { seq: r(1).wrapping_sub(1 << 20), ..old }, OUT_OF_WINDOW);
     let mut closing = established();
     closing.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(ConnState::FinWait));
     closing.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(ConnState::Closing));
     // RFC 5961 section 4: an end that still acknowledges a FIN answers a SYN with an acknowledgement.
-    closing.comes(Forward, segment(SYN, f(100_000), 0), OUT_OF_WINDOW);
+    closing.comes(Forward, segment(SYN, f(100_000), 0), Noted);
     closing.comes(Reply, segment(SYN, r(100_000), 0), OUT_OF_WINDOW);
 }
 
@@ -525,7 +555,7 @@ fn a_syn_begins_anew_what_was_picked_up_and_not_answered() {
     script.comes(Forward, segment(SYN, f(1 << 30), 0), Reopens);
     script.comes(Reply, segment(SYN, r(77), 0), Reopens);
     script.comes(Reply, segment(ACK, r(1), f(501)), Moves(ConnState::Established));
-    script.comes(Forward, segment(SYN, f(1 << 30), 0), OUT_OF_WINDOW);
+    script.comes(Forward, segment(SYN, f(1 << 30), 0), Noted);
 }
 
 /// Replies take another path: the connection never counts as open.

@@ -241,7 +241,7 @@ impl ServerTable {
             stays
         });
         let mut stays = |slot: ServerSlot, until: u64| {
-            let stays = until > oldest || sum(cells, slot).connections() > 0;
+            let stays = until > oldest || sum(cells, slot).is_used();
             if !stays {
                 baselines.remove(&slot);
                 slots.free(slot);
@@ -339,7 +339,7 @@ impl ServerTable {
             since_ms: server.since_ms,
             reason: server.reason.clone(),
             checked: server.checked_ms.map(|checked_ms| (server.has_failed, checked_ms)),
-            connections: count.connections(),
+            connections: count.open(),
             total: count.began.wrapping_sub(before.began),
             traffic: traffic.since(before.traffic),
         }

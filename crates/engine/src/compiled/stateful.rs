@@ -22,6 +22,8 @@ pub(crate) struct StatefulRule {
     pub(crate) sets: Arc<AtomicU32>,
     /// Whether it drains.
     pub(crate) drains: bool,
+    /// Whether all packets of one direction of a connection match it, or none.
+    pub(crate) is_constant: bool,
     /// Whether it accepts packets.
     pub(crate) accepts: bool,
     /// The mapping of addresses and ports.
@@ -105,8 +107,12 @@ pub(super) fn is_constant(id: FieldId) -> bool {
 /// than addresses, ports, protocol and `ct`, or it must see each packet: it drops some and others not, by chance or by a rate, or tells of them. A stateful rule
 /// is none: a connection keeps its rules, whatever its later packets match.
 pub(crate) fn is_per_packet(rule: &Rule) -> bool {
-    let is_constant = rule.matches.iter().all(|constraint| is_constant(constraint.field.id));
-    !rule.stateful && (!is_constant || rule.targets.iter().any(sees_each))
+    !rule.stateful && (!has_constant_matches(rule) || rule.targets.iter().any(sees_each))
+}
+
+/// Whether all packets of one direction of a connection match a rule, or none.
+fn has_constant_matches(rule: &Rule) -> bool {
+    rule.matches.iter().all(|constraint| is_constant(constraint.field.id))
 }
 
 /// Whether a rule accepts packets.
@@ -132,6 +138,7 @@ impl StatefulRule {
             line: before.map_or(version, |before| before.line),
             sets: before.map(|before| Arc::clone(&before.sets)).unwrap_or_default(),
             drains: rule.draining,
+            is_constant: has_constant_matches(rule),
             accepts: accepts(rule),
             mapping: Mapping::default(),
             maps: false,

@@ -4,13 +4,13 @@ use super::flow_state::{FlowState, Replaced};
 use super::key;
 use super::rule_sets::MOST_RULES;
 use super::tracking::Conntrack;
-use crate::compiled::Snapshot;
+use crate::compiled::{Snapshot, StatefulRule};
 use crate::drop::DropReason;
 use crate::verdict::Verdict;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_conn::nat::Translated;
-use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, Tuple};
+use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, Tuple, proto};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
@@ -23,6 +23,15 @@ pub(crate) struct Assessment {
     pub(crate) replaced: Replaced,
     /// Why the packet is invalid for its connection. `None` for mid-flow packets that were not assessed early, valid or not.
     pub(crate) invalid: Option<Invalid>,
+}
+
+/// How a packet repeats the beginning of its connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeated {
+    /// It is a SYN or an INIT, which matches the rules that the first one matched.
+    Opening,
+    /// It may differ from the first one in fields that are not constant in a connection: rules on these tell nothing about the first one.
+    Datagram,
 }
 
 impl Assessment {
@@ -143,13 +152,15 @@ impl Conntrack {
         if !early && self.is_mid_flow(at) && self.table.expires_ms(id, self.state.now_ms) > 0 {
             return assessment(flow_state);
         }
+        let begins_anew = || self.begins_behind_lost((id, direction), packet, layout);
         match self.assess_existing((id, direction), packet, layout) {
-            TcpOutcome::Stays | TcpOutcome::Noted | TcpOutcome::Moves(_) => assessment(flow_state),
-            TcpOutcome::Invalid(kind) if !self.begins_behind_lost((id, direction), packet, layout) => {
+            TcpOutcome::Stays | TcpOutcome::Moves(_) => assessment(flow_state),
+            TcpOutcome::Noted if !begins_anew() => assessment(flow_state),
+            TcpOutcome::Invalid(kind) if !begins_anew() => {
                 Assessment { invalid: Some(kind), ..assessment(flow_state) }
             }
             // The packet is classified like one that begins a connection.
-            TcpOutcome::Reopens | TcpOutcome::Invalid(_) => {
+            TcpOutcome::Reopens | TcpOutcome::Noted | TcpOutcome::Invalid(_) => {
                 let flow_state = self.flow_state_of_new(at, self.recheck(at), packet, layout);
                 Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
             }
@@ -223,8 +234,8 @@ impl Conntrack {
         self.table.is_lasting(id, self.state.now_ms)
     }
 
-    /// Whether a packet repeats the SYN or INIT of an unreplied connection that the current policy would create by other stateful rules. It
-    /// then begins a new connection, which replaces the old one. `slots` are those of the rules by which it would, in order.
+    /// Whether a packet repeats the beginning of an unanswered connection that the current policy would create by other stateful rules. It then
+    /// begins a new connection, which replaces the old one. `slots` are those of the rules by which it would, in order.
     pub(crate) fn supersede<'s>(
         &self,
         snapshot: &Snapshot,
@@ -240,8 +251,8 @@ impl Conntrack {
         };
         // An expected connection was made by no rule.
         if !self.table.is_expected(id)
-            && self.is_repeated_syn(id, packet, layout)
-            && !self.is_made_by(snapshot, id, slots())
+            && let Some(repeated) = self.repeated_beginning(id, packet, layout)
+            && !self.is_made_by(snapshot, (id, repeated), slots())
         {
             *assessment = Assessment {
                 flow_state: FlowState::New,
@@ -251,18 +262,39 @@ impl Conntrack {
         }
     }
 
-    /// Whether a forward packet is the SYN or INIT of an unreplied connection.
-    fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
-        self.table.state(id) == ConnState::SynSent && key::begins_connection(packet, layout)
+    /// How a forward packet repeats the beginning of an unanswered connection, if it does.
+    fn repeated_beginning(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> Option<Repeated> {
+        match self.table.state(id) {
+            ConnState::SynSent => key::begins_connection(packet, layout).then_some(Repeated::Opening),
+            // Every packet of other protocols is like the first one. On a host that routes, rules may match on the port.
+            ConnState::Unreplied if !matches!(self.table.proto(id), proto::TCP | proto::SCTP) => {
+                let first = self.table.arrival_port(id, Direction::Forward);
+                first.is_none_or(|first| first == packet.port).then_some(Repeated::Datagram)
+            }
+            ConnState::SynReceived
+            | ConnState::Established
+            | ConnState::FinWait
+            | ConnState::Closing
+            | ConnState::TimeWait
+            | ConnState::Reset
+            | ConnState::Unreplied
+            | ConnState::Replied => None,
+        }
     }
 
     /// Whether a connection was created by these stateful rules, given by slot in order. Its rules that drain do not count: it keeps them, and
     /// its packets do not match them.
-    fn is_made_by(&self, snapshot: &Snapshot, id: ConnId, slots: &[RuleSlot]) -> bool {
+    fn is_made_by(
+        &self,
+        snapshot: &Snapshot,
+        (id, repeated): (ConnId, Repeated),
+        slots: &[RuleSlot],
+    ) -> bool {
+        let counts = |rule: &StatefulRule| repeated == Repeated::Opening || rule.is_constant;
         let rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
-        let versions = rules.map(|rule| rule.version);
+        let versions = rules.filter(|rule| counts(rule)).map(|rule| rule.version);
         match self.table.ids(id).rule_set {
-            Some(set) => self.state.sets.undrained_versions(snapshot, set).eq(versions),
+            Some(set) => self.state.sets.undrained_versions(snapshot, set, counts).eq(versions),
             None => versions.count() == 0,
         }
     }
@@ -299,7 +331,10 @@ impl Conntrack {
             FlowState::Existing(id, Direction::Forward) | FlowState::Fragment(id, Direction::Forward, _) => {
                 let connection = self.table.get(id);
                 let new = if connection.is_expected { CtState::Related } else { CtState::New };
+                let opens = || key::signal(packet, layout).is_some_and(|signal| signal.opens());
                 match connection.state {
+                    // The RST that ends the old connection of a responder (RFC 9293 section 3.5.1): as in Linux, an answer was seen.
+                    ConnState::SynSent if self.table.is_challenged(id) && !opens() => CtState::Established,
                     ConnState::SynSent | ConnState::Unreplied => new,
                     _ if connection.packets[Direction::Reply as usize] == 0 => new,
                     _ => CtState::Established,

@@ -6,6 +6,7 @@ use super::commit::PacketRules;
 use super::flow_state::FlowState;
 use super::key::PacketKind;
 use super::reliant::ReliantConnections;
+use super::touch::Touched;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -125,8 +126,10 @@ impl Conntrack {
         }
         let validity = match drops {
             false => self.touch(member.0, member.1, packet, layout),
-            true if self.assesses_early(snapshot) => self.check_window(member, packet, layout),
-            true => Ok(()),
+            true if self.assesses_early(snapshot) => {
+                self.check_window(member, packet, layout).map(|()| Touched::Tracked)
+            }
+            true => Ok(Touched::Tracked),
         };
         if validity.is_err() {
             if self.drops_invalid {
@@ -137,7 +140,7 @@ impl Conntrack {
             }
             self.pass_invalid(member, packet);
         }
-        if validity.is_ok() && self.is_plain(member.0, cached) && self.was_offered(member) {
+        if validity == Ok(Touched::Tracked) && self.is_plain(member.0, cached) && self.was_offered(member) {
             self.table.know(member.0, member.1, packet.port);
         }
         if drops { CachedOutcome::Drop(cached) } else { CachedOutcome::Pass { cached, member, edits } }

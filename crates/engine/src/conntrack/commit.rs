@@ -4,6 +4,7 @@
 use super::assess::Assessment;
 use super::flow_state::{FlowState, NatTransform, QuotedOffsets, Replaced};
 use super::rule_sets::MOST_RULES;
+use super::touch::Touched;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -30,7 +31,7 @@ pub(crate) struct Committed {
     pub(crate) member: Option<(ConnId, Direction)>,
     /// Its translation, and the offsets of the packet that it quotes if that one is translated.
     pub(crate) transform: Option<(NatTransform, Option<QuotedOffsets>)>,
-    /// It is a valid packet of a connection that existed before.
+    /// It is a valid packet of a connection that existed before, and more than [noted](Touched::Noted).
     pub(crate) is_valid: bool,
 }
 
@@ -64,11 +65,14 @@ impl Conntrack {
                 return Ok(Committed::UNTRACKED);
             }
             FlowState::Existing(id, direction) => {
-                is_valid = self.touch(id, direction, packet, layout).is_ok();
-                match is_valid {
-                    true => self.note_valid(at, packet, layout),
+                match self.touch(id, direction, packet, layout) {
+                    Ok(Touched::Tracked) => {
+                        is_valid = true;
+                        self.note_valid(at, packet, layout);
+                    }
+                    Ok(Touched::Noted) => {}
                     // Invalid packets that must not pass were dropped before.
-                    false => self.pass_invalid((id, direction), packet),
+                    Err(_) => self.pass_invalid((id, direction), packet),
                 }
                 (id, direction)
             }

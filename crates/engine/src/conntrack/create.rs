@@ -205,7 +205,9 @@ impl Conntrack {
         let [arrived, _] = saved.connection.tuples;
         let mapping = merged(slots.iter().filter_map(|&slot| snapshot.stateful(slot)));
         if saved.connection.state.is_closed() {
-            return self.restore_uncounted(snapshot, saved, slots, &mapping).map(|_| ());
+            return self
+                .restore_uncounted(snapshot, saved, slots, &mapping)
+                .map(|restored| self.close_at_server(restored));
         }
         self.reserve_source(&arrived, None)?;
         let restored = self.restore_uncounted(snapshot, saved, slots, &mapping);

@@ -89,8 +89,6 @@ const IP6_HEADER: usize = 40;
 const ICMP_HEADER: usize = 8;
 /// The TCP option of the window scale (RFC 7323).
 const WINDOW_SCALE: u8 = 3;
-/// The TCP option of timestamps (RFC 7323).
-const TIMESTAMPS: u8 = 8;
 
 /// The key of an unfragmented TCP or UDP packet, the common case. `None` for others, which [`extract`] handles.
 #[inline(always)]
@@ -344,10 +342,8 @@ pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<TcpSegment
 fn options_of_syn(packet: &Packet<'_>, layout: &Layout) -> TcpSegment {
     let mut said = TcpSegment::default();
     for option in options::walk(options::area(packet, layout)) {
-        match option.kind {
-            WINDOW_SCALE if said.window_scale.is_none() => said.window_scale = option.data.first().copied(),
-            TIMESTAMPS => said.timestamps = true,
-            _ => {}
+        if option.kind == WINDOW_SCALE && said.window_scale.is_none() {
+            said.window_scale = option.data.first().copied();
         }
     }
     said

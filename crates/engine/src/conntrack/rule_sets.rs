@@ -319,11 +319,13 @@ impl StatefulRuleSets {
         &self,
         snapshot: &Snapshot,
         id: RuleSetId,
+        counts: impl Fn(&StatefulRule) -> bool,
     ) -> impl Iterator<Item = RuleVersion> {
         let drains = |(slot, rule): &&(RuleSlot, Arc<StatefulRule>)| {
             snapshot.stateful(*slot).is_some_and(|now| now.line == rule.line && now.drains)
         };
-        self.sets[id].rules.iter().filter(move |rule| !drains(rule)).map(|(_, rule)| rule.version)
+        let rules = self.sets[id].rules.iter().filter(move |rule| !drains(rule) && counts(&rule.1));
+        rules.map(|(_, rule)| rule.version)
     }
 
     /// The ids of a set's rules, including removed ones.

@@ -1,4 +1,5 @@
-//! The servers of connections: each connection is counted for the server that a rule gave it.
+//! The servers of connections: each connection is counted for the server that a rule gave it, as an open one until it is over: a connection
+//! in time-wait is only kept for late packets, and its server has none of it.
 //!
 //! A connection does not store its server. The rules that it was made with, which its rule set keeps, and its tuples tell it, the same from its
 //! first packet to its end.
@@ -7,7 +8,7 @@ use super::shared::WorkerState;
 use super::tracking::Conntrack;
 use crate::counters::Count;
 use crate::server_cells::{ServerConnections, ServerSlot, ServerTraffic};
-use mmb_conn::{CloseReason, ConnId, Connection, Direction};
+use mmb_conn::{CloseReason, ConnId, Connection, Direction, ResourceIds};
 
 impl WorkerState {
     /// The server of a connection, if a rule balances it.
@@ -19,6 +20,9 @@ impl WorkerState {
     /// Counts a connection that ended for its server.
     pub(super) fn leave_server(&self, connection: &Connection) {
         if let Some(slot) = self.server(connection) {
+            if !connection.has_left_server {
+                self.server_cells.connection_closed(slot);
+            }
             self.server_cells.connection_ended(slot, traffic(connection));
         }
     }
@@ -33,6 +37,19 @@ impl Conntrack {
             let server = state.sets.server(set, &reply);
             server.into_iter().for_each(|slot| state.server_cells.connection_began(slot));
         }
+    }
+
+    /// Counts a connection that is over for its server, which may get another one for it.
+    #[cold]
+    pub(super) fn close_at_server(&mut self, id: ConnId) {
+        let Conntrack { table, state, .. } = self;
+        let ResourceIds { rule_set, lease, .. } = *table.ids(id);
+        if table.has_left_server(id) || !rule_set.is_some_and(|set| state.sets.balances(set)) {
+            return;
+        }
+        table.set_left_server(id);
+        state.server(&table.get(id)).into_iter().for_each(|slot| state.server_cells.connection_closed(slot));
+        lease.into_iter().for_each(|lease| state.shared.nat().leave_server(lease));
     }
 
     /// The packets of connections of servers, of `most` slots from `first`.

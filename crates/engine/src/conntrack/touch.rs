@@ -8,6 +8,15 @@ use mmb_conn::{ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, Tr
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 
+/// What a valid packet did to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touched {
+    /// It was tracked.
+    Tracked,
+    /// It was only counted: see [`TcpOutcome::Noted`]. Nothing may be concluded from its numbers.
+    Noted,
+}
+
 impl Conntrack {
     /// Updates a connection for a packet that passes.
     ///
@@ -20,12 +29,12 @@ impl Conntrack {
         direction: Direction,
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> Result<(), Invalid> {
+    ) -> Result<Touched, Invalid> {
         let now = (self.state.now_ms, packet.len());
         let segment = key::segment(packet, layout).map(|segment| self.in_input(id, direction, segment));
         if self.table.touch_if_goes_on(id, direction, now, segment.as_ref()) {
             self.table.note_arrival(id, direction, packet.port);
-            return Ok(());
+            return Ok(Touched::Tracked);
         }
         self.touch_if_sound((id, direction), packet, layout)
     }
@@ -36,7 +45,7 @@ impl Conntrack {
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> Result<(), Invalid> {
+    ) -> Result<Touched, Invalid> {
         let signal = self.signal(id, direction, packet, layout);
         let now = (self.state.now_ms, packet.len());
         let soundness = || transport_soundness(packet.bytes(), layout);
@@ -46,20 +55,25 @@ impl Conntrack {
                 Err(kind)
             }
             outcome @ (TcpOutcome::Moves(_) | TcpOutcome::Stays) => {
-                // An initiator's RST may not arrive, and more may follow.
-                let is_over = match outcome {
-                    TcpOutcome::Moves(ConnState::TimeWait) => true,
-                    TcpOutcome::Moves(ConnState::Reset) => direction == Direction::Reply,
-                    _ => false,
-                };
-                if is_over {
-                    self.uncount(id);
+                if let TcpOutcome::Moves(next) = outcome {
+                    self.note_move((id, direction), next);
                 }
                 self.table.note_arrival(id, direction, packet.port);
                 self.end_flows_if_over(id);
-                Ok(())
+                Ok(Touched::Tracked)
             }
-            TcpOutcome::Reopens | TcpOutcome::Noted => Ok(()),
+            TcpOutcome::Reopens | TcpOutcome::Noted => Ok(Touched::Noted),
+        }
+    }
+
+    /// Takes a connection that a packet of this direction has moved to another state out of the counts of open ones, if it is over.
+    fn note_move(&mut self, (id, direction): (ConnId, Direction), next: ConnState) {
+        if next.is_closed() {
+            self.close_at_server(id);
+        }
+        // An initiator's RST may not arrive, and more may follow.
+        if next == ConnState::TimeWait || next == ConnState::Reset && direction == Direction::Reply {
+            self.uncount(id);
         }
     }
 
@@ -67,6 +81,7 @@ impl Conntrack {
     pub(super) fn reset(&mut self, id: ConnId) {
         self.table.reset(id);
         if self.table.state(id).is_closed() {
+            self.close_at_server(id);
             self.uncount(id);
         }
     }
