@@ -15,6 +15,9 @@ const B: u16 = 1;
 const VIRTUAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SYN: u8 = 0x02;
 const SYN_ACK: u8 = 0x12;
+const FIN: u8 = 0x01;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
 
 fn lb(servers: &str, method: &str) -> String {
     format!("add-stateful id 5 in a ip-daddr 192.0.2.1 tcp-dport 80 lb ip-daddr {{{servers}}} {method}")
@@ -107,6 +110,55 @@ fn connections_and_packets_of_servers_are_counted() {
         .into_iter()
         .fold([0; 3], |sum, (_, _, now, total, packets)| [sum[0] + now, sum[1] + total, sum[2] + packets]);
     assert_eq!(sums, [0, 1, 1]);
+}
+
+/// How a connection ends: its segments as (from the client, flags, number, acknowledgement).
+const ENDS: [&[(bool, u8, u32, u32)]; 3] = [
+    &[(true, FIN | ACK, 8, 8), (false, FIN | ACK, 8, 9), (true, ACK, 9, 9)],
+    &[(false, RST, 8, 0)],
+    &[(true, RST, 8, 0)],
+];
+
+/// Takes the connection of a client at a server through its life.
+fn live(mmb: &mut Middlebox, number: u16, server: u8, end: &[(bool, u8, u32, u32)]) {
+    let open = [(false, SYN_ACK, 7, 8), (true, ACK, 8, 8)];
+    for &(forward, flags, seq, ack) in open.iter().chain(end) {
+        let server = Ipv4Addr::new(10, 0, 0, server);
+        let (port, source, destination, [sport, dport]) = match forward {
+            true => (A, client(number), VIRTUAL, [4000, 80]),
+            false => (B, server, client(number), [80, 4000]),
+        };
+        let upper = Upper::Tcp(Tcp { sport, dport, flags, seq, ack, ..Tcp::default() });
+        mmb.through(port, &Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes());
+    }
+}
+
+/// A connection that both ends have closed, or one has reset, is only kept for late packets: its server has room for another one.
+#[test]
+fn a_server_has_its_open_connections_only() {
+    for end in ENDS {
+        let mut mmb = Middlebox::new(&lb("10.0.0.1, 10.0.0.2", "least"));
+        let busy = connect(&mut mmb, 0).expect("both are up");
+        live(&mut mmb, 0, busy, &[]);
+        let idle = 3 - busy;
+        for number in 1..5 {
+            assert_eq!(connect(&mut mmb, number), Ok(idle), "the other one has a connection");
+            live(&mut mmb, number, idle, end);
+            assert_eq!(mmb.list().len(), 1 + usize::from(number), "it is kept");
+        }
+        let packets = 4 * (3 + end.len() as u64);
+        let mut rows = [row(busy, Up, [1, 1, 3]), row(idle, Up, [0, 4, packets])];
+        rows.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(shown(&mut mmb), rows);
+        // The place of a server that has left belongs to it until the last of its connections is forgotten.
+        for servers in [format!("10.0.0.{busy}"), format!("10.0.0.{busy}, 10.0.0.9")] {
+            mmb.engine.publish(&policy(&lb(&servers, "least"))).expect("the policy can be put in force");
+            mmb.wait(0);
+            mmb.engine.reclaim();
+        }
+        mmb.wait(600);
+        assert_eq!(shown(&mut mmb), [row(busy, Up, [1, 1, 3]), row(9, Up, [0, 0, 0])]);
+    }
 }
 
 #[test]

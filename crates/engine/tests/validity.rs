@@ -6,7 +6,7 @@ mod one_connection;
 
 use host::{Middlebox, policy};
 use mmb_engine::{DropReason, Verdict};
-use mmb_testkit::{Ip4, Tcp, Upper};
+use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use one_connection::{
     A, ACK, B, FIN, INSIDE, REFLEXIVE, RST, SERVER, SYN, corrupted, echo, ip4, ip6, segment, tcp, udp,
 };
@@ -115,18 +115,41 @@ fn datagrams_and_queries_with_a_wrong_checksum_begin_and_answer_nothing() {
     }
 }
 
-/// RFC 768: a datagram over IPv4 may have none. Fragments cannot be checked one by one.
+/// RFC 768: a datagram may have none; over IPv6 those of tunnels have none (RFC 6935), and a middlebox forwards them (RFC 6936 section 4).
+#[test]
+fn datagrams_without_a_checksum_are_followed() {
+    type Framed = fn(bool, Upper) -> Vec<u8>;
+    let ways: [(Framed, usize, &str, &str); 2] = [
+        (ip4, 14 + 20, "ip-saddr 10.0.0.1", "map ip-saddr 10.0.0.1"),
+        (ip6, 14 + 40, "ip6-saddr 2001:db8::1", "map ip6-saddr 2001:db8::1"),
+    ];
+    for (frame, l4, source, map) in ways {
+        let unsummed = |forward| {
+            let mut frame = frame(forward, udp(forward));
+            frame[l4 + 6..][..2].fill(0);
+            frame
+        };
+        let rules = [REFLEXIVE.to_owned(), format!("add-stateful in a {source} {map} shuffle udp-sport")];
+        for rules in rules {
+            let mut mmb = Middlebox::new(&format!("set conn invalid drop\n{rules}"));
+            let mut request = mmb.through(A, &unsummed(true));
+            assert_eq!(request[l4 + 6..][..2], [0; 2], "it still has none");
+            let [from, to] = [request[l4..][..2].to_vec(), request[l4 + 2..][..2].to_vec()];
+            request = unsummed(false);
+            request[l4..][..2].copy_from_slice(&to);
+            request[l4 + 2..][..2].copy_from_slice(&from);
+            let answer = mmb.through(B, &request);
+            assert_eq!(answer[l4 + 2..][..2], 5000_u16.to_be_bytes());
+            assert_eq!((mmb.state(), mmb.invalid()), ("replied", vec![]), "{rules}");
+        }
+        let mut mmb = Middlebox::new("add-stateful udp-dport 53 stream \"\\x01\\x01\\x01\" drop");
+        assert_eq!(mmb.dropped(A, &unsummed(true)), DropReason::Rule, "it is searched");
+    }
+}
+
+/// Fragments cannot be checked one by one.
 #[test]
 fn checksums_that_cannot_be_checked_are_not_wrong() {
-    let unsummed = |forward| {
-        let mut frame = ip4(forward, udp(forward));
-        frame[14 + 20 + 6..][..2].fill(0);
-        frame
-    };
-    let mut mmb = Middlebox::new(REFLEXIVE);
-    mmb.passes(A, &unsummed(true));
-    mmb.passes(B, &unsummed(false));
-    assert_eq!(mmb.state(), "replied");
     let Upper::Udp(datagram) = udp(true) else { unreachable!("it is one") };
     let first = Ip4 { source: INSIDE, destination: SERVER, flags: 1, ..Ip4::new(Upper::Udp(datagram)) };
     let mut mmb = Middlebox::new(REFLEXIVE);
@@ -207,6 +230,58 @@ fn a_repeated_syn_is_classified_again_when_the_rules_changed() {
     mmb.open();
     mmb.engine.publish(&policy(&map("200.0.0.2"))).expect("it can be put in force");
     assert_eq!(source(&mmb.pass(A, &segment(true, ACK, 101, 501)).1), [10, 0, 0, 1]);
+}
+
+/// A datagram that nobody has answered has no decision to keep either: the client that waits gets the port forward that was missing.
+#[test]
+fn an_unanswered_datagram_is_classified_again_when_the_rules_changed() {
+    let map = |to: &str| format!("add-stateful in a map ip-saddr {to}");
+    let source = |frame: &[u8]| [frame[26], frame[27], frame[28], frame[29]];
+    for (request, answer) in [(udp(true), udp(false)), (echo(8), echo(0))] {
+        let (request, answer) = (ip4(true, request), ip4(false, answer));
+        for first in [REFLEXIVE, &map("200.0.0.1")] {
+            let mut mmb = Middlebox::new(first);
+            (0..3).for_each(|_| assert!(mmb.passes(A, &request)));
+            assert_eq!((mmb.list().len(), mmb.engine.connections().summary().created), (1, 1));
+            // A rule that it does not match changes nothing of it.
+            mmb.engine.publish(&policy(&format!("{first}\nadd tcp-dport 99 drop"))).expect("a policy");
+            (0..3).for_each(|_| assert!(mmb.passes(A, &request)));
+            assert_eq!(mmb.engine.connections().summary().created, 1);
+            mmb.engine.publish(&policy(&map("200.0.0.2"))).expect("it can be put in force");
+            for _ in 0..3 {
+                assert_eq!(source(&mmb.pass(A, &request).1), [200, 0, 0, 2]);
+            }
+            assert_eq!((mmb.state(), mmb.engine.connections().summary().created), ("unreplied", 2));
+            mmb.engine.publish(&policy("add in a drop")).expect("it can be put in force");
+            assert_eq!(mmb.dropped(A, &request), DropReason::Rule);
+            assert!(mmb.list().is_empty());
+        }
+        // An answered connection keeps what it has.
+        let mut mmb = Middlebox::new(REFLEXIVE);
+        assert!(mmb.passes(A, &request) && mmb.passes(B, &answer));
+        assert_eq!(mmb.state(), "replied");
+        mmb.engine.publish(&policy(&map("200.0.0.2"))).expect("it can be put in force");
+        assert_eq!(source(&mmb.pass(A, &request).1), [10, 0, 0, 1]);
+    }
+}
+
+/// What a rule asks of the first datagram, the others need not have.
+#[test]
+fn an_unanswered_datagram_keeps_its_connection_if_it_differs_from_the_first() {
+    let mut mmb = Middlebox::new("add-stateful in a ip-len 52 shuffle udp-sport\nadd-stateful in a ip-ttl 7 accept");
+    let sport = |frame: &[u8]| [frame[34], frame[35]];
+    let first = mmb.pass(A, &ip4(true, udp(true))).1;
+    assert_eq!(mmb.list().len(), 1);
+    for ttl in [64, 7] {
+        let other = Ip4 {
+            source: INSIDE,
+            destination: SERVER,
+            ttl,
+            ..Ip4::new(Upper::Udp(Udp { sport: 5000, dport: 53, payload: vec![1; 99], ..Udp::default() }))
+        };
+        assert_eq!(sport(&mmb.pass(A, &other.frame().bytes()).1), sport(&first));
+    }
+    assert_eq!(mmb.engine.connections().summary().created, 1);
 }
 
 /// Under `conn per-source` a connection's record says more than its rules' number.
