@@ -58,13 +58,20 @@ impl Ends {
     /// What the client gets of a segment of the server.
     #[track_caller]
     fn server(&mut self, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Read {
-        let done = all(&mut self.mmb, B, &[segment(SERVER, (self.outside, CLIENT.1), flags, (seq, ack), payload)]);
+        let done =
+            all(&mut self.mmb, B, &[segment(SERVER, (self.outside, CLIENT.1), flags, (seq, ack), payload)]);
         self.only(sent(&done, A), &done)
     }
 
     #[track_caller]
     fn only(&self, mut sent: Vec<Read>, done: &[(Verdict, Vec<u8>)]) -> Read {
-        assert_eq!(sent.len(), 1, "{}: {:?}", self.policy, done.iter().map(|(verdict, _)| verdict).collect::<Vec<_>>());
+        assert_eq!(
+            sent.len(),
+            1,
+            "{}: {:?}",
+            self.policy,
+            done.iter().map(|(verdict, _)| verdict).collect::<Vec<_>>()
+        );
         sent.remove(0)
     }
 
@@ -111,7 +118,11 @@ fn a_client_that_restarted_comes_back() {
             }
             let challenge = ends.server(ACK, 5001, end, b"");
             assert_eq!([challenge.seq, challenge.ack], [expects, next], "{policy}");
-            assert_eq!(ends.client(RST, challenge.ack, 0, b"").seq, end, "{policy}: the only one that the server takes");
+            assert_eq!(
+                ends.client(RST, challenge.ack, 0, b"").seq,
+                end,
+                "{policy}: the only one that the server takes"
+            );
             assert_eq!(ends.state().0, "reset", "{policy}");
             ends.mmb.wait(1);
             let [expects, _] = ends.open([400_000_000, 888]);

@@ -268,7 +268,8 @@ fn an_unanswered_datagram_is_classified_again_when_the_rules_changed() {
 /// What a rule asks of the first datagram, the others need not have.
 #[test]
 fn an_unanswered_datagram_keeps_its_connection_if_it_differs_from_the_first() {
-    let mut mmb = Middlebox::new("add-stateful in a ip-len 52 shuffle udp-sport\nadd-stateful in a ip-ttl 7 accept");
+    let mut mmb =
+        Middlebox::new("add-stateful in a ip-len 52 shuffle udp-sport\nadd-stateful in a ip-ttl 7 accept");
     let sport = |frame: &[u8]| [frame[34], frame[35]];
     let first = mmb.pass(A, &ip4(true, udp(true))).1;
     assert_eq!(mmb.list().len(), 1);
