@@ -112,11 +112,15 @@ fn behind_its_end_a_connection_has_no_syn_ack() {
         assert_eq!(client(&mut mmb, FIN | ACK, 0, b""), SENT);
         assert_eq!(server(&mut mmb, FIN | ACK, (0, 1), b""), BACK);
         verdict(&mut mmb, A, segment(CLIENT, SERVER, ACK, (OURS + 2, THEIRS + 2), b""));
-        // A number far below; nothing is newer than that.
+        // A number far below.
         let low = OURS.wrapping_sub(1_000_000_000);
-        verdict(&mut mmb, A, segment(CLIENT, SERVER, SYN, (low, 0), b""));
         let answer = segment(SERVER, CLIENT, SYN | ACK, (THEIRS + 900_000, low.wrapping_add(1)), b"");
-        assert_eq!(verdict(&mut mmb, B, answer), REFUSED, "{rule}");
+        assert_eq!(verdict(&mut mmb, B, answer.clone()), REFUSED, "{rule}");
+        // A SYN begins another connection, which is guarded as the first one was.
+        assert_eq!(verdict(&mut mmb, A, segment(CLIENT, SERVER, SYN, (low, 0), b"")), SENT, "{rule}");
+        assert_eq!(verdict(&mut mmb, B, answer), BACK, "{rule}");
+        let listed = mmb.list();
+        assert!(listed.len() == 1 && listed[0].stream.is_some(), "{rule}: {listed:?}");
     }
 }
 
