@@ -26,6 +26,7 @@ mod resize;
 pub mod segment;
 pub mod seq;
 pub mod superframe;
+mod tunnel;
 pub mod view;
 
 pub use fill::{fill_key4, fill_key6, fill_lanes};
@@ -37,4 +38,5 @@ pub use resize::resize_payload;
 pub use segment::{SegmentError, Segments};
 pub use seq::Seq;
 pub use superframe::Superframe;
+pub use tunnel::Tunnels;
 pub use view::{LinkType, Packet, PortId};

@@ -2,7 +2,8 @@
 //!
 //! A Linux sender whose device promises to compute transport checksums (veth does) leaves the checksum field holding the
 //! folded sum of the pseudo header, not inverted, for the device to sum up the rest. mmb receives such frames
-//! unfinished. [`finish_checksum`] tells them by exactly that value.
+//! unfinished. [`finish_checksum`] tells them by exactly that value. In a tunnel it is the inner checksum that is unfinished; that of the tunnel is
+//! right as soon as the inner one is finished.
 //!
 //! SCTP senders leave zero. [`finish_sctp`] completes what a host knows to be unfinished.
 //!
@@ -14,16 +15,34 @@ use crate::crc::crc32c;
 use crate::parse::Layout;
 use crate::proto::SCTP;
 use crate::proto::{TCP, UDP};
+use crate::tunnel::{self, MOST_TUNNELS};
 use crate::view::Packet;
 
 /// The offset of the checksum in an SCTP header.
 const SCTP_CHECKSUM: usize = 8;
 
-/// Completes an unfinished TCP, UDP or SCTP checksum; true if the packet had one.
+/// Completes an unfinished TCP, UDP or SCTP checksum, of the packet or of one in a tunnel; true if there was one.
 ///
 /// Fragments and packets that are source-routed are left alone: their checksum does not cover what is here.
 #[inline]
 pub fn finish_checksum(packet: &mut Packet<'_>, layout: &Layout) -> bool {
+    if finish_outer(packet, layout) {
+        return true;
+    }
+    let mut outer = *layout;
+    for _ in 0..MOST_TUNNELS {
+        let Some(inner) = tunnel::inner(packet.bytes(), &outer, usize::MAX) else { return false };
+        if finish_outer(packet, &inner) {
+            return true;
+        }
+        outer = inner;
+    }
+    false
+}
+
+/// The same of the packet itself.
+#[inline]
+fn finish_outer(packet: &mut Packet<'_>, layout: &Layout) -> bool {
     if layout.is_fragment() || layout.is_routed() {
         return false;
     }

@@ -45,3 +45,22 @@ pub fn parse_into(packet: &Packet<'_>, limits: &ParserLimits, layout: &mut Layou
         _ => Ok(()),
     }
 }
+
+/// [`parse`] of the IP packet at an offset of a frame, of that ether type. The offsets are of the frame.
+///
+/// # Errors
+/// As [`parse`]; also if the ether type is not that of IP.
+pub(crate) fn parse_ip(
+    bytes: &[u8],
+    at: u16,
+    eth_type: u16,
+    limits: &ParserLimits,
+) -> Result<Layout, Malformed> {
+    let mut layout = Layout { eth_type, ip: at, ..Layout::default() };
+    match eth_type {
+        ETHER_IP4 => ip4::walk(bytes, &mut layout)?,
+        ETHER_IP6 => ip6::walk(bytes, &mut layout, limits)?,
+        _ => return Err(Malformed::IpBadVersion),
+    }
+    Ok(layout)
+}

@@ -2,15 +2,17 @@
 //!
 //! Purpose: a Linux sender over veth hands on TCP segments of up to 64 KiB, for a device to cut. Where mmb meets one it has
 //! to do that itself, as RFC 9293 lets any sender of these bytes have done: the same headers on each piece, with
-//! sequence numbers, lengths, flags and checksums of its own.
+//! sequence numbers, lengths, flags and checksums of its own. A segment in tunnels gets a copy of each outer header too, with a length, an
+//! identification and a checksum of its own.
 //!
 //! Life-cycle: [`Segments`] borrows the large packet and writes one frame after the other into buffers of the caller's.
 //! Nothing is allocated.
 
 use crate::checksum::{self, ChecksumSum};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout, TCP_HEADER};
-use crate::proto::{TCP, UDP};
+use crate::proto::{GRE, TCP, UDP};
 use crate::seq::Seq;
+use crate::tunnel::{Tunnels, has_gre_checksum};
 use crate::view::Packet;
 
 /// Why a packet cannot be cut, or a segment cannot be written.
@@ -35,6 +37,12 @@ pub enum SegmentError {
     /// The checksum covers a destination that is not the packet's.
     #[error("a source-routed packet cannot be cut into TCP segments")]
     SourceRouted,
+    /// Neither TCP segments nor UDP datagrams.
+    #[error("this kind of segmentation offload is not known")]
+    UnknownKind,
+    /// Not a way through tunnels that is known here.
+    #[error("no tunnels lead to the transport header that the sender wants to have cut")]
+    NoTunnel,
     /// SYN takes a sequence number of its own, and RST ends what would follow.
     #[error("a segment with SYN or RST cannot be cut")]
     Handshake,
@@ -62,7 +70,10 @@ pub struct Segments<'p> {
     /// Link, IP and TCP headers, of which each frame gets a copy.
     headers: &'p [u8],
     payload: &'p [u8],
+    /// Of the packet that is cut: the innermost one.
     layout: Layout,
+    /// The packets around it.
+    tunnels: Tunnels,
     /// Bytes of payload of every segment but the last.
     size: usize,
     /// The offset in the payload at which the next segment begins; `None` when all are written.
@@ -128,6 +139,26 @@ impl<'p> Segments<'p> {
         Ok(Segments { size, ..segments })
     }
 
+    /// Prepares to cut a packet in tunnels into TCP segments or UDP datagrams of `size` bytes of payload, the last one shorter.
+    ///
+    /// # Errors
+    /// Why it cannot be cut.
+    pub fn in_tunnels(
+        packet: &'p Packet<'_>,
+        tunnels: &Tunnels,
+        size: usize,
+    ) -> Result<Segments<'p>, SegmentError> {
+        let inner = tunnels.inner();
+        if tunnels.outer().iter().any(Layout::is_routed) {
+            return Err(SegmentError::SourceRouted);
+        }
+        let segments = match inner.l4_kind {
+            UDP => Segments::datagrams(packet, inner, size)?,
+            _ => Segments::new(packet, inner, usize::from(inner.payload - inner.ip) + size)?,
+        };
+        Ok(Segments { tunnels: *tunnels, ..segments })
+    }
+
     /// The packet as one segment.
     fn whole(packet: &'p Packet<'_>, layout: &Layout) -> Result<Segments<'p>, SegmentError> {
         if layout.is_fragment() {
@@ -143,6 +174,7 @@ impl<'p> Segments<'p> {
             headers,
             payload,
             layout: *layout,
+            tunnels: Tunnels::default(),
             size: payload.len().max(1),
             next: Some(0),
             written: 0,
@@ -187,6 +219,10 @@ impl<'p> Segments<'p> {
             }
         }
         write_checksum(frame, &layout);
+        // The checksums of outer headers cover the inner ones.
+        for outer in self.tunnels.outer().iter().rev() {
+            write_outer(frame, outer, self.written);
+        }
         self.written = self.written.wrapping_add(1);
         self.next = (!last).then_some(end);
         Ok(Some(len))
@@ -242,6 +278,36 @@ fn write_tcp(header: &mut [u8; TCP_HEADER], start: u32, last: bool) {
 fn write_udp(header: &mut [u8], len: usize) {
     if let Some(field) = header.get_mut(4..6) {
         field.copy_from_slice(&(len as u16).to_be_bytes());
+    }
+}
+
+/// Gives the headers of a packet around the segment their lengths, identification and checksums. UDP without a checksum (RFC 768, RFC 6935) stays so.
+fn write_outer(frame: &mut [u8], outer: &Layout, index: u16) {
+    let len = frame.len();
+    let (ip, l4) = (usize::from(outer.ip), usize::from(outer.l4));
+    if let Some(header) = frame.get_mut(ip..l4) {
+        write_ip(header, outer.class, len - ip, index);
+    }
+    if outer.proto == UDP {
+        if let Some(header) = frame.get_mut(l4..) {
+            write_udp(header, len - l4);
+        }
+        if frame.get(l4 + 6..l4 + 8).is_some_and(|checksum| checksum != [0; 2]) {
+            write_checksum(frame, &Layout { end: len as u32, payload_end: len as u32, ..*outer });
+        }
+    } else if outer.proto == GRE && has_gre_checksum(frame, l4) {
+        write_gre_checksum(frame.get_mut(l4..).unwrap_or_default());
+    }
+}
+
+/// Computes the checksum of a GRE packet (RFC 2784 section 2.3), from its header to its end.
+fn write_gre_checksum(packet: &mut [u8]) {
+    if let Some(field) = packet.get_mut(4..8) {
+        field.fill(0);
+    }
+    let checksum = ChecksumSum::default().bytes(packet).checksum();
+    if let Some(field) = packet.get_mut(4..6) {
+        field.copy_from_slice(&checksum.to_be_bytes());
     }
 }
 

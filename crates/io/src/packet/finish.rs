@@ -3,8 +3,10 @@
 use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
 use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::offload::finish_sctp;
-use mmb_packet::proto::UDP;
-use mmb_packet::{LinkType, Packet, ParserLimits, PortId, Segments, Superframe, parse::parse};
+use mmb_packet::proto::{TCP, UDP};
+use mmb_packet::{
+    Layout, LinkType, Packet, ParserLimits, PortId, SegmentError, Segments, Superframe, Tunnels, parse::parse,
+};
 
 /// `struct virtio_net_hdr`, in the machine's byte order as AF_PACKET has it.
 #[repr(C)]
@@ -162,12 +164,7 @@ pub(super) fn cut(
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).ok_or(NotCut::Oversized)?;
     let layout = parse(&packet, &ParserLimits::default()).map_err(|_| NotCut::Oversized)?;
-    let size = usize::from(header.gso_size);
-    let segments = match layout.l4_kind {
-        UDP => Segments::datagrams(&packet, &layout, size),
-        _ => Segments::new(&packet, &layout, usize::from(layout.payload - layout.ip) + size),
-    };
-    let mut segments = segments.map_err(|_| NotCut::Oversized)?;
+    let mut segments = segments(&packet, &layout, header).map_err(|_| NotCut::Oversized)?;
     let (count, longest) = (segments.count(), segments.next_len().unwrap_or_default());
     let room = usize::from(pool.data_room()) - HEADROOM;
     if count > burst.capacity() || longest > room {
@@ -189,6 +186,24 @@ pub(super) fn cut(
         }
     }
     Ok(())
+}
+
+/// Prepares to cut a merged frame. Its headers of offloads say nothing about tunnels, but where the transport header begins whose packet is to be
+/// cut: it may lie in tunnels, of which Linux describes none to a packet socket.
+fn segments<'p>(
+    packet: &'p Packet<'_>,
+    layout: &Layout,
+    header: &VirtioNetHdr,
+) -> Result<Segments<'p>, SegmentError> {
+    let l4 = if header.flags & NEEDS_CSUM != 0 { header.csum_start } else { layout.l4 };
+    let tunnels = Tunnels::to(packet.bytes(), layout, l4.into()).ok_or(SegmentError::NoTunnel)?;
+    let transport = tunnels.inner().l4_kind;
+    match header.gso_type & !GSO_ECN {
+        GSO_TCP4 | GSO_TCP6 if transport != TCP => Err(SegmentError::NotTcp(transport)),
+        GSO_UDP_L4 if transport != UDP => Err(SegmentError::NotUdp(transport)),
+        GSO_TCP4 | GSO_TCP6 | GSO_UDP_L4 => Segments::in_tunnels(packet, &tunnels, header.gso_size.into()),
+        _ => Err(SegmentError::UnknownKind),
+    }
 }
 
 #[cfg(test)]
