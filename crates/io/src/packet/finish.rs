@@ -304,6 +304,49 @@ mod tests {
             assert_eq!(sizes, [1200, 1200, 600]);
         }
 
+        /// A frame in a VXLAN, as Linux describes it: nothing but the place of the inner transport header (a capture of Linux 6.18 has the same).
+        fn in_vxlan(frame: &Frame, gso_type: u8, gso_size: u16) -> (Vec<u8>, VirtioNetHdr) {
+            const OUTER: usize = 14 + 20 + 8 + 8;
+            let (bytes, header) = merged(frame, gso_type, gso_size);
+            let vxlan = [&[8, 0, 0, 0, 0, 0, 5, 0], &bytes[..]].concat();
+            let udp = Udp { dport: 4789, ..Udp::default() };
+            let csum_start = header.csum_start + OUTER as u16;
+            (udp.payload(&vxlan).over_ip4().bytes(), VirtioNetHdr { csum_start, ..header })
+        }
+
+        #[test]
+        fn a_merged_segment_in_a_tunnel_is_cut_where_the_kernel_says() {
+            let data: Vec<u8> = (0..7000u32).map(|byte| (byte % 251) as u8).collect();
+            let tcp = Tcp::default().flags(0x10).payload(&data);
+            for (frame, gso_type) in [(tcp.clone().over_ip4(), GSO_TCP4), (tcp.over_ip6(), GSO_TCP6 | GSO_ECN)] {
+                let (mut bytes, header) = in_vxlan(&frame, gso_type, 1398);
+                let mut burst = Burst::new();
+                cut(&mut bytes, &header, None, pool(), &mut burst).expect("cut");
+                let mut inner: Burst = burst.iter().filter_map(|mbuf| pool().copy(&mbuf.bytes()[50..])).collect();
+                assert_eq!(payloads(&mut inner).iter().map(Vec::len).collect::<Vec<_>>(), [1398, 1398, 1398, 1398, 1398, 10]);
+                assert_eq!(payloads(&mut inner).concat(), data);
+                assert_eq!(payloads(&mut burst).len(), 6, "the outer datagrams are sound");
+            }
+        }
+
+        #[test]
+        fn what_the_kernel_says_must_fit_the_frame() {
+            let tcp = Tcp::default().flags(0x10).payload(&[7; 5000]).over_ip4();
+            let (bytes, header) = in_vxlan(&tcp, GSO_TCP4, 1000);
+            for wrong in [
+                VirtioNetHdr { gso_type: GSO_UDP_L4, ..header },
+                VirtioNetHdr { gso_type: 3, ..header },
+                VirtioNetHdr { csum_start: 34, ..header },
+                VirtioNetHdr { csum_start: header.csum_start - 20, ..header },
+                VirtioNetHdr { csum_start: u16::MAX, ..header },
+                VirtioNetHdr { flags: 0, ..header },
+                VirtioNetHdr { gso_size: 0, ..header },
+            ] {
+                let cut = cut(&mut bytes.clone(), &wrong, None, pool(), &mut Burst::new());
+                assert_eq!(cut, Err(NotCut::Oversized), "{wrong:?}");
+            }
+        }
+
         #[test]
         fn what_does_not_fit_now_waits_and_what_never_fits_is_told() {
             let frame = Tcp::default().flags(0x10).payload(&[7; 20_000]).over_ip4();
