@@ -68,7 +68,7 @@ struct found {
 };
 
 /* Offsets in frames of drivers have this bound, for the verifier. */
-#define LARGEST_OFFSET 127
+#define LARGEST_OFFSET 255
 
 ALWAYS int load(const struct frame *frame, __u32 at, void *to, __u32 length)
 {
@@ -210,10 +210,8 @@ ALWAYS int read_packet(const struct frame *frame, struct flow_key *key, struct l
 		headers = found->l4 + sizeof(udp);
 		if (length < sizeof(udp) || found->l4 + length > end)
 			return 0;
-		/* A train of datagrams, or one frame of a tunnel that stands for several: a program cannot tell which. */
-		parts->needs_worker = gso_size != 0;
-		if (frame->xdp)
-			parts->needs_worker |= is_unfinished(frame, key, found->l4 + 6, length);
+		/* look_up looks into tunnels. */
+		parts->needs_worker = frame->xdp && is_unfinished(frame, key, found->l4 + 6, length);
 	} else if ((key->proto == IPPROTO_ICMP && key->family == 4) || (key->proto == IPPROTO_ICMPV6 && key->family == 6)) {
 		struct { __u8 type, code; __u16 sum, id; } icmp;
 		if (LOAD(frame, found->l4, icmp) || gso_size)
@@ -234,6 +232,128 @@ ALWAYS int read_packet(const struct frame *frame, struct flow_key *key, struct l
 	key->dport = l4->dport;
 	key->ifindex = found->ifindex;
 	return 1;
+}
+
+/* The most bytes between a UDP header and the packet in its tunnel: GENEVE with some options, an Ethernet header, a VLAN tag. */
+#define TUNNEL_GAP 96
+/* So many bytes tell the version and the length of an IP header. */
+#define IP_LENGTHS 6
+
+/* Whether an IP packet of this length begins here. Most bytes are not the first ones of one. */
+ALWAYS int begins_packet(const __u8 *bytes, __u32 length)
+{
+	__u32 length4 = bytes[2] << 8 | bytes[3], length6 = bytes[4] << 8 | bytes[5];
+
+	return (bytes[0] == 0x45 && length4 == length) || (bytes[0] >> 4 == 6 && length6 + sizeof(struct ipv6hdr) == length);
+}
+
+/*
+ * The offset of the packet in a tunnel over UDP, whose header ends at `at`; 0 if there is none. A tunnel may use any port: the packet is found by its
+ * own header, since it ends where the datagram ends. Tunnels::to in crates/packet/src/tunnel.rs looks in the same way.
+ */
+ALWAYS __u32 find_inner(const struct frame *frame, __u32 at, __u32 end)
+{
+	if (frame->skb) {
+		__u8 start[TUNNEL_GAP + IP_LENGTHS] = {};
+		__u32 length = end - at;
+		if (end <= at)
+			return 0;
+		if (length > sizeof(start))
+			length = sizeof(start);
+		if (bpf_skb_load_bytes(frame->skb, at, start, length))
+			return 0;
+#pragma unroll
+		for (__u32 gap = 0; gap <= TUNNEL_GAP; gap += 2) {
+			if (begins_packet(start + gap, end - at - gap))
+				return at + gap;
+		}
+		return 0;
+	}
+	void *data = (void *)(long)frame->xdp->data, *data_end = (void *)(long)frame->xdp->data_end;
+	if (at > LARGEST_OFFSET - TUNNEL_GAP)
+		return 0;
+#pragma unroll
+	for (__u32 gap = 0; gap <= TUNNEL_GAP; gap += 2) {
+		const __u8 *start = data + at + gap;
+		if ((void *)(start + IP_LENGTHS) > data_end)
+			return 0;
+		if (begins_packet(start, end - at - gap))
+			return at + gap;
+	}
+	return 0;
+}
+
+/* A TCP segment or UDP datagram in a tunnel. */
+struct inner {
+	__u32 headers;	  /* the end of its transport header, as an offset in the frame */
+	__u32 unfinished; /* its sender left the checksum to the device */
+};
+
+/* Reads the packet in a tunnel over UDP. Returns 0 if there is none that can be cut. */
+ALWAYS int read_inner(const struct frame *frame, __u32 at, __u32 end, struct inner *inner)
+{
+	__u16 checksum, offset;
+	__u32 l4, sum_at;
+	__u64 sum;
+	__u8 version, proto;
+
+	at = find_inner(frame, at, end);
+	if (!at || LOAD(frame, at, version))
+		return 0;
+	if (version >> 4 == 4) {
+		struct iphdr ip;
+		if (LOAD(frame, at, ip) || ip.frag_off & bpf_htons(0x3fff) || !is_sound(&ip))
+			return 0;
+		l4 = at + sizeof(ip);
+		proto = ip.protocol;
+		sum = (__u64)ip.saddr + ip.daddr;
+	} else {
+		struct ipv6hdr ip;
+		if (LOAD(frame, at, ip))
+			return 0;
+		l4 = at + sizeof(ip);
+		proto = ip.nexthdr;
+		const __u32 *words = (const __u32 *)&ip.saddr;
+		sum = 0;
+		for (int word = 0; word < 8; word++)
+			sum += words[word];
+	}
+	if (proto == IPPROTO_TCP) {
+		if (LOAD(frame, l4 + 12, offset))
+			return 0;
+		inner->headers = l4 + (bpf_ntohs(offset) >> 12) * 4;
+		sum_at = l4 + 16;
+	} else if (proto == IPPROTO_UDP) {
+		inner->headers = l4 + sizeof(struct udphdr);
+		sum_at = l4 + 6;
+	} else {
+		return 0;
+	}
+	if (inner->headers > end || LOAD(frame, sum_at, checksum))
+		return 0;
+	sum += bpf_htons(proto) + (__u64)bpf_htonl(end - l4);
+	inner->unfinished = checksum == fold(sum);
+	return 1;
+}
+
+/*
+ * Looks into what may be a tunnel over UDP. What a program cannot forward as it is needs a worker: a train of datagrams, which differs from a tunnel's
+ * frame only by what it carries; with a driver, and where the outer checksum is to be updated, a checksum inside that the sender left to its device.
+ */
+ALWAYS void read_tunnel(const struct frame *frame, const struct found *found, const struct flow *flow, struct parts *parts)
+{
+	__u32 size = frame->skb ? frame->skb->gso_size : 0;
+	struct inner inner;
+
+	if (found->proto != IPPROTO_UDP || (frame->skb && !size && !(flow->flags & (FLOW_ADDRESSES | FLOW_PORTS))))
+		return;
+	if (!read_inner(frame, parts->headers, parts->end, &inner)) {
+		parts->needs_worker |= size != 0;
+	} else if (size) {
+		parts->headers = inner.headers;
+	} else {
+		parts->needs_worker |= inner.unfinished;
+	}
 }
 
 /* The oldest acknowledgment is at least this old, however small windows are (crates/conn/src/tcp.rs). */
@@ -324,6 +444,7 @@ ALWAYS void look_up(const struct frame *frame, struct found *found, struct hit *
 	if (!queue)
 		return;
 	longest = parts.end - found->ip;
+	read_tunnel(frame, found, flow, &parts);
 	if (size) {
 		/* Not yet cut, or merged: counted as the packets that it stands for. */
 		__u32 payload = parts.end - parts.headers;
