@@ -9,6 +9,8 @@ import struct
 
 import pytest
 
+from lab.process import run
+
 SYS_BPF = 321
 PROG_LOAD, OBJ_PIN, LINK_CREATE = 5, 6, 28
 SCHED_CLS = 3
@@ -19,8 +21,8 @@ TCX_NEXT = -1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def instruction(code, register=0, value=0):
-    return struct.pack("<BBhi", code, register, 0, value)
+def instruction(code, register=0, value=0, source=0, offset=0):
+    return struct.pack("<BBhi", code, source << 4 | register, offset, value)
 
 
 def set_register(register, value):
@@ -60,6 +62,30 @@ def load(instructions):
 def pin(program, path):
     name = ctypes.create_string_buffer(os.fsencode(path))
     _bpf(OBJ_PIN, struct.pack("=QI", _address(name), program))
+
+
+def attach(site, host, programs):
+    """Attaches programs at the egress and the ingress of a host's cable, and closes their descriptors. They go with the clsact queueing discipline."""
+    with _filesystem(site.folder / "bpf") as folder:
+        done = host.run("tc", "qdisc", "add", "dev", "eth0", "clsact", check=False)
+        if done.returncode != 0:
+            pytest.skip(f"the kernel classifies no traffic on its way out: {done.stderr.strip()}")
+        for direction, program in programs.items():
+            path = folder / direction
+            pin(program, path)
+            os.close(program)
+            host.run("tc", "filter", "add", "dev", "eth0", direction, "bpf", "da", "object-pinned", path)
+
+
+@contextlib.contextmanager
+def _filesystem(folder):
+    """tc finds programs by their place there; once attached, they stay without it."""
+    folder.mkdir(exist_ok=True)
+    run(["mount", "-t", "bpf", "bpf", folder])
+    try:
+        yield folder
+    finally:
+        run(["umount", folder])
 
 
 @contextlib.contextmanager

@@ -4,13 +4,9 @@
 the cable: two small BPF programs of the traffic classifier put a tag on all that leaves and take it off what comes.
 """
 
-import contextlib
-import os
-
 import pytest
 
 from lab.net import NO_SUCH_LINK_TYPE
-from lab.process import run
 
 from . import bpf
 
@@ -37,23 +33,4 @@ def push_and_pop(site, host, addresses, vlan):
         "egress": bpf.load([bpf.set_register(2, 0x0081), bpf.set_register(3, vlan), bpf.call(SKB_VLAN_PUSH), *passes]),
         "ingress": bpf.load([bpf.call(SKB_VLAN_POP), *passes]),
     }
-    with _bpf_filesystem(site.folder / "bpf") as folder:
-        done = host.run("tc", "qdisc", "add", "dev", "eth0", "clsact", check=False)
-        if done.returncode != 0:
-            pytest.skip(f"the kernel classifies no traffic on its way out: {done.stderr.strip()}")
-        for direction, program in programs.items():
-            path = folder / direction
-            bpf.pin(program, path)
-            os.close(program)
-            host.run("tc", "filter", "add", "dev", "eth0", direction, "bpf", "da", "object-pinned", path)
-
-
-@contextlib.contextmanager
-def _bpf_filesystem(folder):
-    """tc finds programs by their place there; once attached, they stay without it."""
-    folder.mkdir(exist_ok=True)
-    run(["mount", "-t", "bpf", "bpf", folder])
-    try:
-        yield folder
-    finally:
-        run(["umount", folder])
+    bpf.attach(site, host, programs)
