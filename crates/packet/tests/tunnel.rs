@@ -69,7 +69,9 @@ impl Tunnel {
                 udp(checksum, &header, &ethernet(false))
             }
             Tunnel::Gre { flags, ethernet: true } => gre(flags, 0x6558, &ethernet(false)),
-            Tunnel::Gre { flags, ethernet: false } => gre(flags, if is_six { 0x86dd } else { 0x0800 }, &packet),
+            Tunnel::Gre { flags, ethernet: false } => {
+                gre(flags, if is_six { 0x86dd } else { 0x0800 }, &packet)
+            }
             Tunnel::Ip => Upper::Raw(if is_six { 41 } else { 4 }, packet),
             Tunnel::Udp => udp(true, &[], &packet),
         };
@@ -126,7 +128,8 @@ impl Nest {
         let upper = match self.is_tcp {
             true => {
                 let seq = (u32::MAX - 2000).wrapping_add(start as u32);
-                let tcp = Tcp { seq, flags, ..Tcp::default() }.raw_options(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+                let tcp =
+                    Tcp { seq, flags, ..Tcp::default() }.raw_options(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
                 Upper::Tcp(tcp.payload(payload))
             }
             false => Upper::Udp(Udp::default().payload(payload)),
@@ -267,7 +270,11 @@ fn what_leads_nowhere_is_refused() {
         let whole = nest.piece(&payload, 0, 0, ACK).bytes();
         let l4 = nest.l4(&whole, &payload);
         for wrong in [0, l4 - 2, l4 + 2, l4 + 20, 0xffff] {
-            assert_eq!(cut(&mut whole.clone(), wrong, 100), Err(SegmentError::NoTunnel), "{tunnel:?} {wrong}");
+            assert_eq!(
+                cut(&mut whole.clone(), wrong, 100),
+                Err(SegmentError::NoTunnel),
+                "{tunnel:?} {wrong}"
+            );
         }
         // One byte more than the inner packet says.
         let mut longer = whole.clone();

@@ -318,12 +318,18 @@ mod tests {
         fn a_merged_segment_in_a_tunnel_is_cut_where_the_kernel_says() {
             let data: Vec<u8> = (0..7000u32).map(|byte| (byte % 251) as u8).collect();
             let tcp = Tcp::default().flags(0x10).payload(&data);
-            for (frame, gso_type) in [(tcp.clone().over_ip4(), GSO_TCP4), (tcp.over_ip6(), GSO_TCP6 | GSO_ECN)] {
+            for (frame, gso_type) in
+                [(tcp.clone().over_ip4(), GSO_TCP4), (tcp.over_ip6(), GSO_TCP6 | GSO_ECN)]
+            {
                 let (mut bytes, header) = in_vxlan(&frame, gso_type, 1398);
                 let mut burst = Burst::new();
                 cut(&mut bytes, &header, None, pool(), &mut burst).expect("cut");
-                let mut inner: Burst = burst.iter().filter_map(|mbuf| pool().copy(&mbuf.bytes()[50..])).collect();
-                assert_eq!(payloads(&mut inner).iter().map(Vec::len).collect::<Vec<_>>(), [1398, 1398, 1398, 1398, 1398, 10]);
+                let mut inner: Burst =
+                    burst.iter().filter_map(|mbuf| pool().copy(&mbuf.bytes()[50..])).collect();
+                assert_eq!(
+                    payloads(&mut inner).iter().map(Vec::len).collect::<Vec<_>>(),
+                    [1398, 1398, 1398, 1398, 1398, 10]
+                );
                 assert_eq!(payloads(&mut inner).concat(), data);
                 assert_eq!(payloads(&mut burst).len(), 6, "the outer datagrams are sound");
             }
