@@ -260,6 +260,8 @@ ALWAYS __u32 find_inner(const struct frame *frame, __u32 at, __u32 end)
 			return 0;
 		if (length > sizeof(start))
 			length = sizeof(start);
+		if (length < IP_LENGTHS)
+			return 0;
 		if (bpf_skb_load_bytes(frame->skb, at, start, length))
 			return 0;
 #pragma unroll
