@@ -5,6 +5,7 @@
 
 use crate::file::is_own_stream;
 use crate::pcapng::PcapngWriter;
+use mmb_files::Directory;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine};
 use mmb_protocol::{Client, ClientError, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,6 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -200,7 +202,7 @@ struct CaptureOutput<'t> {
 
 impl<'t> CaptureOutput<'t> {
     /// Opens the file. What it held is replaced, and only its owner may read it: packets have secrets. A pipe or a stream of this process is taken as it
-    /// is; a symbolic link is not followed.
+    /// is; a symbolic link is not followed, and a file of another user is refused where others may write.
     fn open(target: CaptureTarget<'t>) -> io::Result<CaptureOutput<'t>> {
         let file = match target.name {
             "-" => rustix::io::dup(io::stdout())?,
@@ -211,7 +213,10 @@ impl<'t> CaptureOutput<'t> {
                 let flags =
                     OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let private = Mode::RUSR | Mode::WUSR;
-                let file = rustix::fs::open(name, flags, private)?;
+                let (directory, target) = Directory::of_file(Path::new(name))?;
+                let file = rustix::fs::openat(&directory, &target, flags, private)?;
+                // Its owner could read what is written.
+                directory.refuse_foreign(&target, &file)?;
                 if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) == FileType::RegularFile {
                     rustix::fs::fchmod(&file, private)?;
                     rustix::fs::ftruncate(&file, 0)?;

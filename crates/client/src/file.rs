@@ -2,19 +2,20 @@
 //!
 //! A file is replaced atomically: a reader sees the old file or the new one. [`FileWriter`] writes to a temporary file in the target's
 //! directory, with a random name, which it creates exclusively; it syncs the file and renames it to the target. It opens the directory
-//! once, so that another user cannot replace the directory meanwhile. It refuses symbolic links, pipes, sockets and devices as targets,
+//! once, without following links of other users, so that another user cannot replace the directory meanwhile. It refuses symbolic links, pipes, sockets and devices as targets,
 //! since another user who may write to the directory could read or redirect the data with one. It writes to the process's own streams (`-`,
 //! `/dev/stdout`, `/dev/fd/N`) directly. The writer holds a lock on its temporary file: a temporary file without a lock is left over from
 //! a process that was killed, and the next process that saves the same file removes it.
 //!
 //! [`open_state`] reads states from regular files and from the process's own streams.
 
+use mmb_files::Directory;
+pub use mmb_files::is_own_stream;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -97,11 +98,6 @@ pub fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
     Ok(Box::new(File::from(file)))
 }
 
-/// Returns whether a name is one of this process's own streams.
-pub fn is_own_stream(name: &str) -> bool {
-    matches!(name, "-" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") || name.starts_with("/dev/fd/")
-}
-
 /// A file while it is written.
 #[derive(Debug)]
 pub struct FileWriter {
@@ -133,9 +129,13 @@ impl FileWriter {
             WriteDestination::Stream(rustix::fs::open(name, flags, Mode::empty()).map_err(failed)?.into())
         } else {
             let path = Path::new(name);
-            let target = path.file_name().ok_or_else(|| WriteError::Directory(name.to_owned()))?;
-            let directory = open_directory(path).map_err(failed)?;
-            let there = match rustix::fs::statat(&directory, target, AtFlags::SYMLINK_NOFOLLOW) {
+            if path.file_name().is_none() {
+                return Err(WriteError::Directory(name.to_owned()));
+            }
+            let opened = Directory::of_file(path);
+            let (directory, target) =
+                opened.map_err(|error| WriteError::Io { name: name.to_owned(), error: error.into() })?;
+            let there = match directory.status(&target) {
                 Ok(there) => {
                     Some((FileType::from_raw_mode(there.st_mode), Mode::from_raw_mode(there.st_mode)))
                 }
@@ -148,11 +148,11 @@ impl FileWriter {
                 Some((FileType::RegularFile, mode)) => {
                     let keep = (content == FileContent::Policy).then_some(mode);
                     WriteDestination::Replacement(
-                        TemporaryFile::new(directory, target, content, keep).map_err(failed)?,
+                        TemporaryFile::new(directory, &target, content, keep).map_err(failed)?,
                     )
                 }
                 None => WriteDestination::Replacement(
-                    TemporaryFile::new(directory, target, content, None).map_err(failed)?,
+                    TemporaryFile::new(directory, &target, content, None).map_err(failed)?,
                 ),
                 Some((special, _)) => return Err(WriteError::Special(name.to_owned(), kind_name(special))),
             }
@@ -197,16 +197,6 @@ impl Write for FileWriter {
     }
 }
 
-/// Opens the directory of a path. Permission to list the directory is not needed.
-fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::open(parent, flags | OFlags::RDONLY, Mode::empty()) {
-        Err(Errno::ACCESS) => rustix::fs::open(parent, flags | OFlags::PATH, Mode::empty()),
-        opened => opened,
-    }
-}
-
 fn kind_name(special: FileType) -> &'static str {
     match special {
         FileType::Directory => "a directory",
@@ -220,7 +210,7 @@ fn kind_name(special: FileType) -> &'static str {
 #[derive(Debug)]
 struct TemporaryFile {
     file: File,
-    directory: OwnedFd,
+    directory: Directory,
     name: OsString,
     target: OsString,
     renamed: bool,
@@ -228,7 +218,7 @@ struct TemporaryFile {
 
 impl TemporaryFile {
     fn new(
-        directory: OwnedFd,
+        directory: Directory,
         target: &OsStr,
         content: FileContent,
         mode: Option<Mode>,
@@ -252,7 +242,7 @@ impl TemporaryFile {
             let _ = rustix::fs::flock(&temporary.file, FlockOperation::NonBlockingLockExclusive);
             if rustix::fs::fstat(&temporary.file)?.st_nlink == 0 {
                 // Another process removed it as left over before it was locked.
-                let directory = rustix::io::fcntl_dupfd_cloexec(&temporary.directory, 0)?;
+                let directory = temporary.directory.try_clone()?;
                 return TemporaryFile::new(directory, &temporary.target, content, mode);
             }
             if let Some(mode) = mode {
@@ -302,7 +292,7 @@ fn temporary_prefix(target: &OsStr) -> Vec<u8> {
 }
 
 /// Removes the temporary files of this target that killed processes have left over.
-fn remove_leftovers(directory: &OwnedFd, target: &OsStr) {
+fn remove_leftovers(directory: &Directory, target: &OsStr) {
     let Ok(entries) = Dir::read_from(directory) else { return };
     let prefix = temporary_prefix(target);
     let is_leftover = |name: &[u8]| {

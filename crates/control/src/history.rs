@@ -19,10 +19,11 @@ use archive::{Archive, LOCK};
 use entry::{Entry, EntryContent, HistoryError};
 use mark::{MarkedVersion, UnconfirmedMark, is_same, lasting_rules};
 use mmb_base::lock;
+use mmb_files::{Directory, FileError, LockError, LockFile};
 use mmb_log::LogHandle;
 use mmb_policy::Policy;
 use record::EntryHeader;
-use std::fs::{self, DirBuilder, File};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -51,9 +52,20 @@ const STACK: usize = 1 << 20;
 /// The reason why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenHistoryError {
-    /// Another daemon uses it.
-    #[error("{0}: another mmb keeps its history here; give this one a directory of its own (--history)")]
-    InUse(String),
+    /// Another daemon uses it, whose process id this is, if it is known.
+    #[error(
+        "{path}: another mmb{} keeps its history here; give this one a directory of its own (--history)",
+        crate::socket::process_name(*.process)
+    )]
+    InUse {
+        /// The directory.
+        path: String,
+        /// The other daemon.
+        process: Option<u32>,
+    },
+    /// Other users could change what is restored from it.
+    #[error("the history (--history) is not safe here")]
+    Unsafe(#[source] FileError),
     /// The system refused.
     #[error("{path}: cannot {what}")]
     Io {
@@ -74,7 +86,7 @@ pub struct History {
     /// The last version of the runs before.
     last: u64,
     /// Locked, as long as the daemon runs.
-    _lock: Option<File>,
+    _lock: Option<LockFile>,
 }
 
 /// The history, for questions.
@@ -129,20 +141,22 @@ impl History {
             .mode(0o700)
             .create(directory)
             .map_err(failed("make the directory"))?;
-        let lock = File::create(directory.join(LOCK)).map_err(failed("write there"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(OpenHistoryError::InUse(path)),
-            Err(fs::TryLockError::Error(error)) => return Err(failed("lock it")(error)),
-        }
-        let (archive, last) = Archive::open(directory, limits).map_err(failed("read it"))?;
-        let mark = UnconfirmedMark::open(directory);
+        let directory = Directory::open(directory).map_err(OpenHistoryError::Unsafe)?;
+        // Whoever can write to it decides to which policy a rollback leads.
+        directory.refuse_others().map_err(OpenHistoryError::Unsafe)?;
+        let directory = Arc::new(directory);
+        let lock = LockFile::take(&directory, LOCK).map_err(|error| match error {
+            LockError::Held(process) => OpenHistoryError::InUse { path, process },
+            LockError::System(error) => failed("lock it")(error),
+        })?;
+        let (archive, last) = Archive::open(&directory, limits).map_err(failed("read it"))?;
+        let mark = UnconfirmedMark::open(&directory);
         // A version that was not written has its number for ever: the mark is about no other one.
         let marked = mark.version().map_or(0, |marked| marked.version.max(marked.before));
         Ok(History::new(archive, mark, (last.max(marked), Some(lock))))
     }
 
-    fn new(archive: Archive, mark: UnconfirmedMark, (last, lock): (u64, Option<File>)) -> History {
+    fn new(archive: Archive, mark: UnconfirmedMark, (last, lock): (u64, Option<LockFile>)) -> History {
         let archive = Mutex::new(archive);
         let shared = SharedHistory {
             queue: Mutex::default(),

@@ -1,9 +1,10 @@
 //! The socket in the file system. It gets its mode and group before it is visible, replaces the socket of a dead daemon and never that of a
 //! live one, and is removed at the end unless another daemon has replaced it.
 
+use mmb_files::{SocketError, SocketId};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,13 @@ const MODE: u32 = 0o660;
 /// The reason why the daemon cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another daemon listens at the path.
-    #[error("{}: another mmb listens here; stop it, or give this one a socket of its own (--socket)", .0.display())]
-    InUse(PathBuf),
+    /// Another daemon listens at the path, whose process id this is, if it is known.
+    #[error(
+        "{}: another mmb{} listens here; stop it, or give this one a socket of its own (--socket)",
+        .0.display(),
+        process_name(*.1)
+    )]
+    InUse(PathBuf, Option<u32>),
     /// The path is a file other than a socket.
     #[error("{}: this exists, and is no socket; remove it, or give another path (--socket)", .0.display())]
     NoSocket(PathBuf),
@@ -35,13 +40,20 @@ pub enum BindError {
     },
 }
 
+impl BindError {
+    /// Whether another daemon listens there.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, BindError::InUse(..))
+    }
+}
+
 /// A listening socket and its path.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket {
     pub(crate) listener: UnixListener,
     pub(crate) path: PathBuf,
     /// Device and inode, which tell whether the path is still this socket.
-    identity: (u64, u64),
+    identity: SocketId,
 }
 
 impl ListeningSocket {
@@ -56,29 +68,9 @@ impl ListeningSocket {
         fs::create_dir_all(directory).map_err(failed("make its directory"))?;
         check_path(path)?;
 
-        // The socket has another name until its mode and group are set; the rename replaces a dead socket atomically.
-        let mut hidden = path.as_os_str().to_owned();
-        hidden.push(format!(".{}", std::process::id()));
-        let hidden = PathBuf::from(hidden);
-        let _ = fs::remove_file(&hidden);
-        let listener = UnixListener::bind(&hidden).map_err(failed("listen there"))?;
-        let published = chown(&hidden, None, group)
-            .map_err(failed("give the socket to the group"))
-            .and_then(|()| {
-                fs::set_permissions(&hidden, fs::Permissions::from_mode(MODE)).map_err(failed("set the mode"))
-            })
-            .and_then(|()| identity(&hidden).map_err(failed("look at the socket")))
-            .and_then(|identity| {
-                fs::rename(&hidden, path).map_err(failed("put the socket there"))?;
-                Ok(identity)
-            });
-        match published {
-            Ok(identity) => Ok(ListeningSocket { listener, path: path.to_owned(), identity }),
-            Err(error) => {
-                let _ = fs::remove_file(&hidden);
-                Err(error)
-            }
-        }
+        let listening = mmb_files::listen(path, MODE, group);
+        let (listener, identity) = listening.map_err(|SocketError { what, error }| failed(what)(error))?;
+        Ok(ListeningSocket { listener, path: path.to_owned(), identity })
     }
 
     /// Removes the socket unless another daemon has replaced it.
@@ -101,17 +93,30 @@ fn check_path(path: &Path) -> Result<(), BindError> {
         return Err(BindError::NoSocket(path.to_owned()));
     }
     match UnixStream::connect(path) {
-        Ok(_) => Err(BindError::InUse(path.to_owned())),
+        Ok(other) => Err(BindError::InUse(path.to_owned(), listener_process(&other))),
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
             Ok(())
         }
         // Its queue is full, so a daemon listens.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(BindError::InUse(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(BindError::InUse(path.to_owned(), None))
+        }
         Err(error) => Err(BindError::Io { path: path.to_owned(), what: "see who listens there", error }),
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
+/// The process that listens at the other end, if it is one of this process namespace.
+fn listener_process(stream: &UnixStream) -> Option<u32> {
+    let listener = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    u32::try_from(listener.pid.as_raw_nonzero().get()).ok()
+}
+
+/// ` (process 7)` for messages; nothing for a process that is not known.
+pub(crate) fn process_name(process: Option<u32>) -> String {
+    process.map(|id| format!(" (process {id})")).unwrap_or_default()
+}
+
+fn identity(path: &Path) -> io::Result<SocketId> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
@@ -138,6 +143,7 @@ pub fn group_id(group: &str) -> Result<u32, BindError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn directory() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary directory")
@@ -164,7 +170,7 @@ mod tests {
         assert!(path.exists(), "the dead daemon left it");
         let alive = ListeningSocket::bind(&path, None).expect("replaces");
         let refused = ListeningSocket::bind(&path, None).expect_err("a live one");
-        assert!(matches!(refused, BindError::InUse(_)), "{refused}");
+        assert!(matches!(refused, BindError::InUse(_, Some(id)) if id == std::process::id()), "{refused}");
         drop(alive);
     }
 

@@ -283,7 +283,9 @@ fn slots_are_reserved_for_root_and_the_daemons_user() {
 fn the_socket_of_a_dead_daemon_is_replaced_and_a_live_ones_is_not() {
     let mut mmb = start("add all drop");
     let refused = Server::bind(&mmb.path, Arc::clone(&mmb.daemon)).expect_err("one is there");
-    assert!(matches!(&refused, BindError::InUse(path) if *path == mmb.path));
+    assert!(
+        matches!(&refused, BindError::InUse(path, Some(process)) if *path == mmb.path && *process == std::process::id())
+    );
     assert!(refused.to_string().contains("another mmb"));
     mmb.assert_alive();
 

@@ -1,10 +1,11 @@
 //! Sockets that clients connect to.
 
 use crate::options::Listen;
-use std::fs::{self, Permissions};
+use mmb_files::{SocketError, SocketId};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -37,7 +38,7 @@ pub(crate) enum Listener {
     /// On an address.
     Tcp(TcpListener),
     /// In the file system, with device and inode, which tell whether the path is still this socket.
-    Unix(UnixListener, PathBuf, (u64, u64)),
+    Unix(UnixListener, PathBuf, SocketId),
 }
 
 /// A connection to a client.
@@ -95,7 +96,7 @@ impl Drop for Listener {
     }
 }
 
-/// Listens under another name until mode and group are set; the rename replaces a dead socket.
+/// Replaces a dead socket.
 fn bind_unix(path: &Path, group: Option<u32>) -> Result<Listener, ListenError> {
     let failed = |what| move |error| ListenError::Path { path: path.to_owned(), what, error };
     match fs::symlink_metadata(path) {
@@ -109,29 +110,15 @@ fn bind_unix(path: &Path, group: Option<u32>) -> Result<Listener, ListenError> {
             }
         }
     }
-    let mut hidden = path.as_os_str().to_owned();
-    hidden.push(format!(".{}", std::process::id()));
-    let hidden = PathBuf::from(hidden);
-    let _ = fs::remove_file(&hidden);
-    let listener = UnixListener::bind(&hidden).map_err(failed("listen there"))?;
     let mode = if group.is_some() { 0o660 } else { 0o600 };
-    let publish = || {
-        chown(&hidden, None, group).map_err(failed("give the socket to the group"))?;
-        fs::set_permissions(&hidden, Permissions::from_mode(mode)).map_err(failed("set the mode"))?;
-        let identity = identity(&hidden).map_err(failed("look at the socket"))?;
-        fs::rename(&hidden, path).map_err(failed("put the socket there"))?;
-        Ok(identity)
-    };
-    match publish() {
-        Ok(identity) => Ok(Listener::Unix(listener, path.to_owned(), identity)),
-        Err(error) => {
-            let _ = fs::remove_file(&hidden);
-            Err(error)
-        }
-    }
+    let listening = mmb_files::listen(path, mode, group);
+    let (listener, identity) = listening.map_err(|SocketError { what, error }| failed(what)(error))?;
+    listener.set_nonblocking(true).map_err(failed("listen there"))?;
+    let listener = UnixListener::from_std(listener).map_err(failed("listen there"))?;
+    Ok(Listener::Unix(listener, path.to_owned(), identity))
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
+fn identity(path: &Path) -> io::Result<SocketId> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 

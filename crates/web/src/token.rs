@@ -2,7 +2,7 @@
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt::{self, Write as _};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -79,10 +79,10 @@ impl Token {
     /// Reads the token in the first line of a file; makes a file with a random one, for its owner only, if there is none.
     ///
     /// # Errors
-    /// The file cannot be used, everybody can read it, or it has no token.
+    /// The file cannot be used, everybody can read it, another user could have put it there, or it has no token.
     pub fn from_file(path: &Path) -> Result<Token, TokenError> {
         let failed = |what| move |error| TokenError::Io { path: path.to_owned(), what, error };
-        let file = match File::open(path) {
+        let file = match mmb_files::open_trusted(path).map_err(io::Error::from) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Token::make_file(path),
             Err(error) => return Err(failed("read the token")(error)),

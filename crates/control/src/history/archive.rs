@@ -10,11 +10,11 @@ use super::mark;
 use super::record::{EntryHeader, RecordContent, apply_line, counts, difference, unix_ms, whole};
 use super::segment::{Segment, SegmentSize, digest, first_of, is_digest};
 use crate::author::UserNames;
+use mmb_files::Directory;
 use mmb_policy::Policy;
+use rustix::fs::FileType;
 use std::collections::VecDeque;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -53,7 +53,7 @@ impl HistoryLimits {
 
 #[derive(Debug)]
 pub(super) struct Archive {
-    directory: Option<PathBuf>,
+    directory: Option<Arc<Directory>>,
     limits: HistoryLimits,
     /// The oldest first.
     segments: VecDeque<Segment>,
@@ -103,23 +103,23 @@ impl Archive {
     }
 
     /// Opens the files of a directory, and reads the newest one. Returns also the last version.
-    pub(super) fn open(directory: &Path, limits: HistoryLimits) -> io::Result<(Archive, u64)> {
-        let mut archive = Archive { directory: Some(directory.to_owned()), ..Archive::in_memory(limits) };
+    pub(super) fn open(directory: &Arc<Directory>, limits: HistoryLimits) -> io::Result<(Archive, u64)> {
+        let mut archive = Archive { directory: Some(Arc::clone(directory)), ..Archive::in_memory(limits) };
         let mut found = Vec::new();
-        for file in fs::read_dir(directory)? {
-            let file = file?;
-            let name = file.file_name().to_string_lossy().into_owned();
+        for file in directory.names()? {
+            let name = file.to_string_lossy();
+            let status = directory.status(&file)?;
             match first_of(&name) {
-                Some(first) if file.file_type()?.is_file() => {
-                    found.push(Segment::unread(file.path(), first, file.metadata()?.len()));
+                Some(first) if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile => {
+                    found.push(Segment::unread(directory, &file, first, status.st_size as u64));
                 }
                 _ if name.starts_with(".policy-") && name.ends_with(".tmp") => {
-                    let _ = fs::remove_file(file.path());
+                    let _ = directory.remove(&file);
                 }
-                _ if OTHER_FILES.contains(&name.as_str()) => {}
+                _ if OTHER_FILES.contains(&&*name) => {}
                 _ => archive.notes.push(format!(
                     "{}: this is no file of the history; it is left alone",
-                    file.path().display()
+                    directory.path().join(&file).display()
                 )),
             }
         }
@@ -266,7 +266,7 @@ impl Archive {
             self.failed.is_some_and(|(until, failed)| Instant::now() < until && rules >= failed / 10 * 9);
         header.content = Some(RecordContent::Whole);
         let Some(first) = header.version.filter(|_| !is_paused) else { return self.lose(header, policy) };
-        match Segment::create(self.directory.as_deref(), first, header, whole(&policy), self.limits.bytes) {
+        match Segment::create(self.directory.as_ref(), first, header, whole(&policy), self.limits.bytes) {
             Ok(segment) => {
                 self.segments.push_back(segment);
                 (self.is_open, self.failed) = (true, None);
@@ -440,6 +440,13 @@ mod tests {
     use crate::author::Author;
     use crate::history::entry::EntryAction;
     use mmb_language::parse_policy;
+    use std::fs;
+    use std::path::Path;
+
+    fn open(path: &Path) -> (Archive, u64) {
+        let directory = Arc::new(Directory::open(path).expect("opens"));
+        Archive::open(&directory, HistoryLimits::DIRECTORY).expect("opens")
+    }
 
     /// A version with so many rules.
     fn version(version: u64) -> Arc<Policy> {
@@ -459,13 +466,17 @@ mod tests {
     #[test]
     fn the_last_versions_that_the_disk_refuses_stay_in_memory() {
         let directory = tempfile::tempdir().expect("a directory");
-        let (path, elsewhere) = (directory.path().join("history"), directory.path().join("elsewhere"));
-        fs::create_dir(&path).expect("is made");
-        let (mut archive, _) = Archive::open(&path, HistoryLimits::DIRECTORY).expect("opens");
+        let (mut archive, _) = open(directory.path());
         (1..=2).for_each(|number| append(&mut archive, number));
-        fs::rename(&path, &elsewhere).expect("is moved");
+        // The segment cannot be appended to, and no other one can be created.
+        let [segment, elsewhere] =
+            ["policy-0000000001.gz", "elsewhere"].map(|name| directory.path().join(name));
+        let temporary = |number| directory.path().join(format!(".policy-{number:010}.gz.tmp"));
+        fs::rename(&segment, &elsewhere).expect("is moved");
+        (3..=8).for_each(|number| fs::create_dir(temporary(number)).expect("is made"));
         (3..=8).for_each(|number| append(&mut archive, number));
-        fs::rename(&elsewhere, &path).expect("is moved");
+        (3..=8).for_each(|number| fs::remove_dir(temporary(number)).expect("is removed"));
+        fs::rename(&elsewhere, &segment).expect("is moved");
 
         let kept: Vec<_> = archive.entries().filter(|(_, is_kept)| *is_kept).collect();
         let kept: Vec<_> = kept.iter().filter_map(|(header, _)| header.version).collect();
@@ -481,14 +492,14 @@ mod tests {
         // When the disk takes versions again, they are written.
         archive.failed = None;
         append(&mut archive, 9);
-        let (again, last) = Archive::open(&path, HistoryLimits::DIRECTORY).expect("opens");
+        let (again, last) = open(directory.path());
         assert_eq!((last, again.policy(9).expect("is kept").rules.len()), (9, 9));
     }
 
     #[test]
     fn a_part_of_a_change_that_the_disk_refused_breaks_nothing() {
         let directory = tempfile::tempdir().expect("a directory");
-        let (mut archive, _) = Archive::open(directory.path(), HistoryLimits::DIRECTORY).expect("opens");
+        let (mut archive, _) = open(directory.path());
         append(&mut archive, 1);
         let file = fs::read_dir(directory.path()).expect("reads").next().expect("a file").expect("reads");
         let mut content = fs::read(file.path()).expect("reads");

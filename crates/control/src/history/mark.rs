@@ -3,17 +3,24 @@
 //! The file exists from the change to its confirmation, also after the version was taken back. It is replaced as a whole.
 
 use mmb_base::lock;
+use mmb_files::Directory;
 use mmb_language::Print;
 use mmb_policy::Policy;
 use mmb_policy::sets::NamedSet;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex};
 
 /// The name of the file.
 pub(super) const FILE: &str = "unconfirmed";
+
+/// The permissions of the file.
+const MODE: u32 = 0o600;
+
+/// The most bytes of the file that are read.
+const LONGEST: u64 = 4096;
 
 /// A version that was not confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,16 +35,20 @@ pub(super) struct MarkedVersion {
 /// The note; in memory too, where there is no directory.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedMark {
-    directory: Option<PathBuf>,
+    directory: Option<Arc<Directory>>,
     version: Mutex<Option<MarkedVersion>>,
 }
 
 impl UnconfirmedMark {
     /// Reads the note in a directory. One that is broken marks nothing.
-    pub(super) fn open(directory: &Path) -> UnconfirmedMark {
-        let text = fs::read(directory.join(FILE)).unwrap_or_default();
+    pub(super) fn open(directory: &Arc<Directory>) -> UnconfirmedMark {
+        let mut text = Vec::new();
+        if let Ok(file) = directory.open_file(FILE, OFlags::RDONLY) {
+            // What is cut marks nothing.
+            let _ = file.take(LONGEST).read_to_end(&mut text);
+        }
         let version = Mutex::new(serde_json::from_slice(&text).ok());
-        UnconfirmedMark { directory: Some(directory.to_owned()), version }
+        UnconfirmedMark { directory: Some(Arc::clone(directory)), version }
     }
 
     pub(super) fn version(&self) -> Option<MarkedVersion> {
@@ -49,18 +60,19 @@ impl UnconfirmedMark {
         let mut marked = lock(&self.version);
         *marked = version;
         let Some(directory) = &self.directory else { return Ok(()) };
-        let path = directory.join(FILE);
         let Some(version) = version else {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
+            return match directory.remove(FILE) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(error) => Err(error.into()),
             };
         };
-        let temporary = directory.join(format!(".policy-{FILE}.tmp"));
-        let mut file = File::create(&temporary)?;
+        let temporary = format!(".policy-{FILE}.tmp");
+        // One that was left over.
+        let _ = directory.remove(&temporary);
+        let mut file = directory.create_file(&temporary, OFlags::WRONLY, MODE)?;
         file.write_all(&serde_json::to_vec(&version)?)?;
         file.sync_all()?;
-        fs::rename(&temporary, &path)
+        Ok(directory.rename(&temporary, FILE)?)
     }
 }
 

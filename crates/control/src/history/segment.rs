@@ -7,11 +7,12 @@ use super::record::EntryHeader;
 use flate2::Compression;
 use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use std::fs::{self, File, OpenOptions};
+use mmb_files::Directory;
+use rustix::fs::OFlags;
+use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Files are readable by their owner only: rules have addresses and names.
 const MODE: u32 = 0o600;
@@ -61,13 +62,13 @@ impl SegmentSize {
 #[derive(Debug)]
 enum Storage {
     Memory(Vec<u8>),
-    File(PathBuf),
+    File(Arc<Directory>, OsString),
 }
 
 impl Segment {
     /// Writes a segment of one version, in a directory or in memory, of at most so many bytes. A file has its name when it is complete.
     pub(crate) fn create(
-        directory: Option<&Path>,
+        directory: Option<&Arc<Directory>>,
         first: u64,
         header: &EntryHeader,
         lines: impl Iterator<Item = String>,
@@ -77,21 +78,23 @@ impl Segment {
             let (memory, written) = write_whole(Vec::new(), header, lines, most)?;
             return Ok(Segment::new(first, written, Storage::Memory(memory)));
         };
-        let path = directory.join(file_name(first));
-        let temporary = directory.join(format!(".{}.tmp", file_name(first)));
+        let name = file_name(first);
+        let temporary = format!(".{name}.tmp");
+        // One that was left over.
+        let _ = directory.remove(&temporary);
         let created = (|| {
-            let mut options = OpenOptions::new();
-            let file = options.write(true).create(true).truncate(true).mode(MODE).open(&temporary)?;
+            let file = directory.create_file(&temporary, OFlags::WRONLY, MODE)?;
             let (file, written) = write_whole(BufWriter::new(file), header, lines, most)?;
             let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.sync_all()?;
-            fs::rename(&temporary, &path)?;
+            directory.rename(&temporary, &name)?;
             Ok(written)
         })();
         if created.is_err() {
-            let _ = fs::remove_file(&temporary);
+            let _ = directory.remove(&temporary);
         }
-        created.map(|written| Segment::new(first, written, Storage::File(path)))
+        let storage = Storage::File(Arc::clone(directory), name.into());
+        created.map(|written| Segment::new(first, written, storage))
     }
 
     fn new(first: u64, written: Written, storage: Storage) -> Segment {
@@ -100,8 +103,9 @@ impl Segment {
     }
 
     /// A file of an earlier run, of which nothing is known but the name.
-    pub(crate) fn unread(path: PathBuf, first: u64, stored: u64) -> Segment {
-        Segment { first, versions: 0, stored, size: SegmentSize::default(), storage: Storage::File(path) }
+    pub(crate) fn unread(directory: &Arc<Directory>, name: &OsStr, first: u64, stored: u64) -> Segment {
+        let storage = Storage::File(Arc::clone(directory), name.to_owned());
+        Segment { first, versions: 0, stored, size: SegmentSize::default(), storage }
     }
 
     /// Appends text behind the first version.
@@ -114,8 +118,8 @@ impl Segment {
                 memory.reserve_exact(member.len().max(memory.len() / 8));
                 memory.extend_from_slice(&member);
             }
-            Storage::File(path) => {
-                let mut file = OpenOptions::new().append(true).open(path)?;
+            Storage::File(directory, name) => {
+                let mut file = directory.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
                 let written = file.write_all(&member).and_then(|()| file.sync_data());
                 if let Err(error) = written {
                     // A part of a member would break what is behind it. If that fails too, the next run reads up to there.
@@ -136,9 +140,9 @@ impl Segment {
     pub(crate) fn read(&self, take: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
         match &self.storage {
             Storage::Memory(memory) => read_lines(&memory[..], take),
-            Storage::File(path) => {
+            Storage::File(directory, name) => {
                 // What is behind was not written to its end.
-                let written = File::open(path)?.take(self.stored);
+                let written = directory.open_file(name, OFlags::RDONLY)?.take(self.stored);
                 read_lines(BufReader::new(written), take)
             }
         }
@@ -146,8 +150,8 @@ impl Segment {
 
     /// Deletes the file.
     pub(crate) fn delete(self) {
-        if let Storage::File(path) = self.storage {
-            let _ = fs::remove_file(path);
+        if let Storage::File(directory, name) = self.storage {
+            let _ = directory.remove(name);
         }
     }
 
@@ -155,7 +159,7 @@ impl Segment {
     pub(crate) fn name(&self) -> String {
         match &self.storage {
             Storage::Memory(_) => "memory".to_owned(),
-            Storage::File(path) => path.display().to_string(),
+            Storage::File(directory, name) => directory.path().join(name).display().to_string(),
         }
     }
 }

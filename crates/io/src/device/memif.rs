@@ -7,6 +7,7 @@ use crate::error::PortError;
 use crate::kernel::KernelInterface;
 use std::fmt;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 
 /// The advice if a memif cannot be added.
@@ -89,11 +90,18 @@ fn clear_socket(memif: &Memif) -> Result<(), PortError> {
     }
     match UnixStream::connect(&memif.path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(&memif.path)
-            .map_err(|_| PortError::system(format!("removing the unused socket {}", memif.path))),
+        // A file that is no socket refuses connections as well.
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_socket(&memif.path) => {
+            std::fs::remove_file(&memif.path)
+                .map_err(|_| PortError::system(format!("removing the unused socket {}", memif.path)))
+        }
         // Any other result means that somebody listens, if only on another kind of socket.
         _ => Err(PortError::MemifTaken(memif.path.clone())),
     }
+}
+
+fn is_socket(path: &str) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
 fn memif(text: &str) -> Result<Memif, String> {

@@ -1,11 +1,11 @@
-//! A file of JSON, one object a line. It is appended to, and opened again when it was renamed.
+//! A file of JSON, one object a line. It is appended to, and opened again when it was renamed. No symbolic link is followed, at the start and
+//! later: whoever may write to the directory of the file could redirect it.
 
 use super::contract::Sink;
 use crate::json;
 use crate::record::Record;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,9 +74,7 @@ impl Sink for FileSink {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // A pipe without a reader is an error, and no reason to wait.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
+    Ok(mmb_files::open_to_append(path, MODE)?)
 }
 
 #[cfg(test)]
@@ -154,6 +152,24 @@ mod tests {
         sink.reopen();
         assert_eq!(sink.write(&[]).expect("written"), 2);
         assert_eq!(lines(&path).iter().map(|line| &line["what"]).collect::<Vec<_>>(), ["audit"]);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_renamed_file_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, victim] = ["log.json", "victim"].map(|name| folder.path().join(name));
+        let mut sink = sink(&path);
+        std::fs::write(&victim, "").expect("written");
+        std::fs::remove_file(&path).expect("removed");
+        std::os::unix::fs::symlink(&victim, &path).expect("linked");
+        sink.reopen();
+        let error = sink.write(&[record(packet())]).expect_err("a link");
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert_eq!(lines(&victim).len(), 0);
+        // The records stay until the file is there.
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(sink.write(&[]).expect("written"), 1);
+        assert_eq!(lines(&path).len(), 1);
     }
 
     #[test]

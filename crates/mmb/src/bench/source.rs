@@ -14,7 +14,7 @@ use mmb_policy::settings::FlowCacheUse;
 use mmb_policy::{Policy, Rule, RuleId};
 use mmb_workload::{Background, FlowPattern, Traffic, establish, pcap};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::{self, Stdio};
 
@@ -86,13 +86,13 @@ impl BenchSet {
     /// The system refused.
     pub(super) fn write(&self, args: &BenchArgs) -> anyhow::Result<()> {
         if let Some(path) = &args.write_rules {
-            std::fs::write(path, self.policy.text().to_string())
-                .with_context(|| path.display().to_string())?;
+            let write = |mut file: File| file.write_all(self.policy.text().to_string().as_bytes());
+            emptied(path).and_then(write).with_context(|| path.display().to_string())?;
         }
         if let Some(path) = &args.write_pcap {
             let write =
                 |file| pcap::write(&mut BufWriter::new(file), self.frames(args).iter().map(Vec::as_slice));
-            File::create(path).and_then(write).with_context(|| path.display().to_string())?;
+            emptied(path).and_then(write).with_context(|| path.display().to_string())?;
         }
         Ok(())
     }
@@ -183,6 +183,15 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
     let (policy, _) =
         parsed.map_err(|errors| anyhow::anyhow!("a filter is no rule: {}", errors[0].message))?;
     Ok(policy)
+}
+
+/// Opens a file to write it from its beginning.
+fn emptied(path: &Path) -> io::Result<File> {
+    let file = mmb_files::open_output(path)?;
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// Returns the first packets of a capture.

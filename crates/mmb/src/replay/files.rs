@@ -94,7 +94,7 @@ fn open_output(direction: &ReplayDirection, used: &mut Vec<UsedFile>) -> anyhow:
     if is_standard(&direction.output) {
         return Ok(Box::new(BufWriter::with_capacity(CHUNK, io::stdout().lock())));
     }
-    let file = File::options().write(true).create(true).truncate(false).open(&direction.output)?;
+    let file = mmb_files::open_output(&direction.output)?;
     if let Some(identity) = identity(&file.metadata()?) {
         if let Some(same) = used.iter().find(|used| used.file == Some(identity)) {
             bail!("it is {} as well ({})", same.role, same.path.display());

@@ -8,7 +8,7 @@
 use crate::output;
 use anyhow::Context;
 use mmb_base::lock;
-use mmb_client::file::{FileContent, FileWriter, is_own_stream, open_state};
+use mmb_client::file::{FileContent, FileWriter, is_own_stream};
 use mmb_control::{Daemon, state};
 use mmb_engine::{Connections, LeftOutConnection, NoCycles, SavedState, Worker};
 use std::io::{BufReader, BufWriter, ErrorKind, Write};
@@ -65,7 +65,7 @@ impl StateFile {
         let saved = match path.try_exists() {
             Ok(false) => None,
             _ => {
-                let file = open_state(&name).context("--state")?;
+                let file = mmb_files::open_trusted(path).context("--state")?;
                 match SavedState::read(&mut BufReader::with_capacity(AT_ONCE, file), most) {
                     Ok(saved) => Some(saved),
                     Err(error) => {

@@ -1,0 +1,55 @@
+//! Why a file is not used.
+
+use rustix::io::Errno;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a file or directory is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is a symbolic link, and mmb writes to it.
+    #[error("{}: it is a symbolic link, which is not followed; name the file itself", .0.display())]
+    Link(PathBuf),
+    /// A symbolic link on the way belongs to another user.
+    #[error("{}: this symbolic link belongs to another user ({}) and is not followed", .0.display(), .1)]
+    ForeignLink(PathBuf, u32),
+    /// The file belongs to another user, and others may write to its directory.
+    #[error("{}: this file belongs to another user ({}), in a directory where others may write", .0.display(), .1)]
+    ForeignFile(PathBuf, u32),
+    /// The file has another name, and others may write to its directory.
+    #[error("{}: this file has a second name (a hard link), in a directory where others may write", .0.display())]
+    SecondName(PathBuf),
+    /// The directory belongs to another user.
+    #[error("{}: this directory belongs to another user ({}); name another one, or chown it", .0.display(), .1)]
+    ForeignDirectory(PathBuf, u32),
+    /// Others may write to the directory.
+    #[error("{}: others may write to this directory; chmod go-w it, or name another one", .0.display())]
+    SharedDirectory(PathBuf),
+    /// It is a directory, a pipe, a socket or a device.
+    #[error("{}: this is no regular file", .0.display())]
+    Special(PathBuf),
+    /// The system refused.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl From<Errno> for FileError {
+    fn from(error: Errno) -> FileError {
+        FileError::System(error.into())
+    }
+}
+
+impl From<FileError> for io::Error {
+    fn from(error: FileError) -> io::Error {
+        match error {
+            FileError::System(error) => error,
+            FileError::Link(_)
+            | FileError::ForeignLink(..)
+            | FileError::ForeignFile(..)
+            | FileError::SecondName(_)
+            | FileError::ForeignDirectory(..)
+            | FileError::SharedDirectory(_)
+            | FileError::Special(_) => io::Error::other(error),
+        }
+    }
+}
