@@ -27,8 +27,16 @@ pub enum PortError {
         known: Vec<String>,
     },
     /// Another mmb has the interface.
-    #[error("interface '{0}' is used by another mmb; stop that one first, or use another interface")]
-    InUse(String),
+    #[error(
+        "interface '{interface}' is used by another mmb{}; stop that one first, or use another interface",
+        process.map(|id| format!(" (process {id})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The interface.
+        interface: String,
+        /// The process of the other mmb, if it is known.
+        process: Option<u32>,
+    },
     /// The interface is not one that carries Ethernet frames between others.
     #[error("interface '{name}' cannot be a port: {why}")]
     UnfitInterface {
@@ -118,6 +126,14 @@ impl PortError {
             libc::EACCES => PortError::Permission { doing },
             _ if forbidden => PortError::Permission { doing },
             _ => PortError::Dpdk { doing, errno, log },
+        }
+    }
+
+    /// Whether another process has the device, which is free when that process has ended.
+    pub fn is_taken(&self) -> bool {
+        match self {
+            PortError::Port { reason, .. } => reason.is_taken(),
+            error => matches!(error, PortError::InUse { .. } | PortError::MemifTaken(_)),
         }
     }
 

@@ -4,14 +4,12 @@
 //! mounting it again.
 #![allow(unsafe_code)]
 
+pub use crate::claim::InterfaceClaim;
 use crate::error::PortError;
 use crate::nearest::nearest;
 use std::ffi::CStr;
-use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The largest MTU of any port.
 pub(crate) const MAX_MTU: u32 = 9216;
@@ -29,12 +27,6 @@ pub struct KernelInterface {
     name: String,
     index: i32,
     socket: OwnedFd,
-}
-
-/// The right to use an interface.
-#[derive(Debug)]
-pub struct InterfaceClaim {
-    _socket: UnixDatagram,
 }
 
 /// The state of an interface.
@@ -79,15 +71,7 @@ impl KernelInterface {
     /// # Errors
     /// [`PortError::InUse`] if another mmb has it.
     pub fn claim(&self) -> Result<InterfaceClaim, PortError> {
-        // A name in the namespace's abstract sockets: gone with the process, however it ends.
-        let name = format!("mmb-interface-{}", self.name);
-        let bound =
-            SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
-        match bound {
-            Ok(socket) => Ok(InterfaceClaim { _socket: socket }),
-            Err(error) if error.kind() == ErrorKind::AddrInUse => Err(PortError::InUse(self.name.clone())),
-            Err(_) => Err(PortError::system(format!("interface {}: claiming it", self.name))),
-        }
+        InterfaceClaim::new(&self.name)
     }
 
     /// Its name.
@@ -382,16 +366,6 @@ mod tests {
         let lo = KernelInterface::find("lo").expect("every namespace has one");
         assert!(lo.addresses().iter().all(IpAddr::is_loopback), "{:?}", lo.addresses());
         assert_eq!(lo.master(), None);
-    }
-
-    #[test]
-    fn an_interface_is_claimed_once() {
-        let lo = KernelInterface::find("lo").expect("every namespace has one");
-        let claim = lo.claim().expect("free");
-        let error = lo.claim().expect_err("taken");
-        assert!(error.to_string().contains("another mmb"), "{error}");
-        drop(claim);
-        lo.claim().expect("free again");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 #[allow(unsafe_code)]
 mod bpf;
+mod claim;
 pub mod condition;
 pub mod cycles;
 pub mod device;

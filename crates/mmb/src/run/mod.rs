@@ -19,6 +19,7 @@ mod packets;
 mod reload;
 mod state;
 mod summary;
+mod taking_over;
 mod wiring;
 
 use crate::cli::{Global, PollArg, RunArgs};
@@ -29,9 +30,9 @@ use host::LiveHost;
 use links::{LinkInbox, PortMonitor};
 use mmb_base::lock;
 use mmb_client::policy_file;
-use mmb_control::{Daemon, History, HistoryLimits, Server, ServerOptions};
+use mmb_control::{BindError, Daemon, History, HistoryLimits, OpenHistoryError, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
-use mmb_io::{LinkWatch, OpenOptions, OpenPorts, kernel};
+use mmb_io::{LinkWatch, OpenOptions, OpenPorts, PortError, kernel};
 use mmb_log::{EventLog, LogHandle, WorkerClock};
 use mmb_policy::Policy;
 use mmb_policy::settings::{Offload, Poll};
@@ -46,6 +47,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use taking_over::Patience;
 use wiring::PortWiring;
 
 /// The interval at which ports and memory are checked.
@@ -58,8 +60,9 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = PortWiring::read(&args.ports, &args.wires)?;
     let Some(mut policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
-    let history = args.history.as_deref().map(|directory| History::open(directory, HistoryLimits::DIRECTORY));
-    let history = history.transpose()?;
+    let mut patience = Patience::new();
+    let history =
+        args.history.as_deref().map(|directory| open_history(directory, &mut patience)).transpose()?;
     let mut started_with = "start".to_owned();
     if let Some((instead, reason)) = history.as_ref().and_then(|history| history.instead_of(&policy)) {
         output::report_error(&reason);
@@ -72,12 +75,14 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
         policy = mmb_control::state::followed(saved, policy);
     }
     let events = events()?;
+    let pause = |interval| !matches!(events.recv_timeout(interval), Ok(ControlEvent::Stop));
     let names = wiring.devices.iter().map(|(name, _)| name.clone()).collect();
     let mut log = EventLog::open(&args.log, names, Arc::new(output::report_error))?;
     let workers = args.workers;
     let flows = if policy.settings.offload == Offload::Auto { offload::FLOWS } else { 0 };
     let options = OpenOptions { workers, mtu: args.mtu, flows };
-    let mut ports = OpenPorts::open(&wiring.devices, &options)?;
+    let open = || OpenPorts::open(&wiring.devices, &options);
+    let mut ports = patience.take(PortError::is_taken, open, pause)?;
     ports.take_notes().iter().for_each(|note| output::report_error(note));
     let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
@@ -110,7 +115,8 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     note_connection_limit(&daemon);
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
-    let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
+    let listening = || listen(&path, args.socket_group.as_deref(), &daemon);
+    let server = patience.take(BindError::is_in_use, listening, pause)?;
     let parked = ParkedWorkers::new(engine_workers.into_iter().map(Some).collect());
     log.watch(&parked.connections(&daemon, started), WorkerClock::new(Some(started)))?;
     if let Some(state) = &mut state {
@@ -223,9 +229,19 @@ fn events() -> anyhow::Result<Receiver<ControlEvent>> {
     Ok(receiver)
 }
 
-fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> anyhow::Result<Server> {
+fn open_history(directory: &Path, patience: &mut Patience) -> Result<History, OpenHistoryError> {
+    // Signals still end the process by default.
+    let pause = |interval| {
+        std::thread::sleep(interval);
+        true
+    };
+    let open = || History::open(directory, HistoryLimits::DIRECTORY);
+    patience.take(|error| matches!(error, OpenHistoryError::InUse { .. }), open, pause)
+}
+
+fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> Result<Server, BindError> {
     let options = ServerOptions { group: group.map(str::to_owned), ..ServerOptions::default() };
-    Ok(Server::bind_with(path, Arc::clone(daemon), options)?)
+    Server::bind_with(path, Arc::clone(daemon), options)
 }
 
 fn start(
