@@ -64,6 +64,9 @@ pub struct ConnectionSummary {
 #[error("worker {0} does not answer")]
 pub struct NoAnswer(pub usize);
 
+/// Has the worker with a number run its tasks soon.
+pub type WorkerDrive = Arc<dyn Fn(usize) + Send + Sync>;
+
 /// A handle on all workers' connections.
 #[derive(Clone)]
 pub struct Connections {
@@ -71,8 +74,8 @@ pub struct Connections {
     common: Arc<SharedState>,
     max: u64,
     baseline: ConnectionTotals,
-    /// Runs the tasks of a worker that has no thread of its own.
-    drive: Option<Arc<dyn Fn(usize) + Send + Sync>>,
+    /// Has a worker run its tasks: wakes its thread, or runs it if it has none.
+    drive: Option<WorkerDrive>,
 }
 
 impl Connections {
@@ -81,13 +84,14 @@ impl Connections {
         common: Arc<SharedState>,
         max: u64,
         baseline: ConnectionTotals,
+        drive: Option<WorkerDrive>,
     ) -> Connections {
-        Connections { workers, common, max, baseline, drive: None }
+        Connections { workers, common, max, baseline, drive }
     }
 
     /// A handle for a host whose workers run on the calling thread: `drive` makes one process an empty vector, so that it answers.
     #[must_use]
-    pub fn driven_by(self, drive: Arc<dyn Fn(usize) + Send + Sync>) -> Connections {
+    pub fn driven_by(self, drive: WorkerDrive) -> Connections {
         Connections { drive: Some(drive), ..self }
     }
 
@@ -260,14 +264,19 @@ impl Connections {
     pub fn save(&self, writer: &mut StateWriter<'_>) -> io::Result<(u64, u64)> {
         let mut over = 0;
         for worker in 0..self.workers.len() {
-            let mut from = Some(ConnId::FIRST);
-            while let Some(first) = from {
-                let saved =
-                    self.ask(worker, move |conntrack, snapshot| conntrack.save(snapshot, first, CHUNK));
-                let (next, found, others) = saved.map_err(io::Error::other)?;
+            let ask = |first| {
+                let task = move |pipeline: &mut Pipeline, snapshot: &Snapshot| {
+                    pipeline.conntrack().save(snapshot, first, CHUNK)
+                };
+                self.begin(worker, task).map_err(io::Error::other)
+            };
+            let mut asked = Some(ask(ConnId::FIRST)?);
+            while let Some(answer) = asked {
+                let (next, found, others) = answer.wait().map_err(io::Error::other)?;
+                // The worker collects the next ones while these are written.
+                asked = next.map(ask).transpose()?;
                 over += others;
                 found.iter().try_for_each(|saved| writer.connection(saved))?;
-                from = next;
             }
         }
         Ok((writer.end_connections()?, over))
@@ -287,13 +296,20 @@ impl Connections {
     ) -> Result<LoadSummary, NoAnswer> {
         let rules = self.ask(0, |_, snapshot| snapshot.stateful_lineages().collect::<HashMap<_, _>>())?;
         let map = &map();
-        let mut restoring =
-            Restoring { connections: self, map, rules, left_out, summary: LoadSummary::default() };
+        let line = |(before, now): (&RuleId, &RuleId)| Some((*before, *rules.get(now)?));
+        let rules = map.rules.iter().filter_map(line).collect();
+        let mut restoring = Restoring {
+            connections: self,
+            map,
+            rules,
+            left_out,
+            summary: LoadSummary::default(),
+            restored: self.workers.iter().map(|_| None).collect(),
+        };
         restoring.summary.leave_out(DropReason::ConnFull.name(), state.beyond);
         // A closed connection may have given up its port to another and needs none: live connections come first.
         for is_closed in [false, true] {
-            let is_next = |saved: &SavedConnection| saved.connection.state.is_closed() == is_closed;
-            restoring.all(state.connections().filter(is_next))?;
+            restoring.all(state.connections(is_closed))?;
         }
         Ok(restoring.summary)
     }
@@ -366,6 +382,15 @@ impl Connections {
         worker: usize,
         task: impl FnOnce(&mut Pipeline, &Snapshot) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
+        self.begin(worker, task)?.wait()
+    }
+
+    /// Has a worker run a task, and does not wait for its result.
+    fn begin<R: Send + 'static>(
+        &self,
+        worker: usize,
+        task: impl FnOnce(&mut Pipeline, &Snapshot) -> R + Send + 'static,
+    ) -> Result<PendingAnswer<R>, NoAnswer> {
         let (answer, answered) = channel();
         let task: WorkerTask = Box::new(move |pipeline, snapshot| {
             // The caller may have given up.
@@ -375,7 +400,19 @@ impl Connections {
         if let Some(drive) = &self.drive {
             drive(worker);
         }
-        answered.recv_timeout(PATIENCE).map_err(|_| NoAnswer(worker))
+        Ok(PendingAnswer { worker, answered })
+    }
+}
+
+/// The result of a task that a worker has not run yet.
+struct PendingAnswer<R> {
+    worker: usize,
+    answered: Receiver<R>,
+}
+
+impl<R> PendingAnswer<R> {
+    fn wait(self) -> Result<R, NoAnswer> {
+        self.answered.recv_timeout(PATIENCE).map_err(|_| NoAnswer(self.worker))
     }
 }
 
@@ -383,10 +420,12 @@ impl Connections {
 struct Restoring<'r> {
     connections: &'r Connections,
     map: &'r StateMap,
-    /// The stateful rules in force when the map was made.
+    /// The stateful rules in force when the map was made, by their ids in the state.
     rules: HashMap<RuleId, RuleLineage>,
     left_out: &'r mut dyn FnMut(LeftOutConnection),
     summary: LoadSummary,
+    /// By worker: the connections that it restores now.
+    restored: Vec<Option<PendingAnswer<(LoadSummary, Vec<LeftOutConnection>)>>>,
 }
 
 impl Restoring<'_> {
@@ -394,30 +433,40 @@ impl Restoring<'_> {
     fn all(&mut self, all: impl Iterator<Item = SavedConnection>) -> Result<(), NoAnswer> {
         let mut waiting: Vec<Vec<RestoreRequest>> =
             self.connections.workers.iter().map(|_| Vec::new()).collect();
-        for saved in all {
-            let Some(saved) = self.map.connection(saved.clone()) else {
+        for mut saved in all {
+            if !self.map.translate(&mut saved.connection) {
                 self.summary.leave_out(LeftOutConnection::NO_PORT, 1);
                 (self.left_out)(saved.left_out(LeftOutConnection::NO_PORT));
                 continue;
-            };
+            }
             let worker = self.connections.common.owner(&saved.connection.tuples[0]);
-            let line = |rule: &RuleId| self.rules.get(self.map.rules.get(rule)?).copied();
-            let rules = saved.rules.iter().filter_map(line).collect();
+            let rules = saved.rules.iter().filter_map(|rule| self.rules.get(rule).copied()).collect();
             waiting[worker].push((saved, rules));
             if waiting[worker].len() == CHUNK {
-                self.at(worker, std::mem::take(&mut waiting[worker]))?;
+                self.at(worker, std::mem::replace(&mut waiting[worker], Vec::with_capacity(CHUNK)))?;
             }
         }
-        waiting.into_iter().enumerate().try_for_each(|(worker, left)| self.at(worker, left))
+        waiting.into_iter().enumerate().try_for_each(|(worker, left)| self.at(worker, left))?;
+        (0..self.restored.len()).try_for_each(|worker| self.finish(worker))
     }
 
+    /// Has a worker restore connections, while the next ones are prepared.
     fn at(&mut self, worker: usize, requests: Vec<RestoreRequest>) -> Result<(), NoAnswer> {
+        self.finish(worker)?;
         let restored = self
             .connections
-            .ask(worker, move |conntrack, snapshot| conntrack.restore_all(snapshot, &requests));
-        let (summary, left_out) = restored?;
-        self.summary.add(summary);
-        left_out.into_iter().for_each(&mut self.left_out);
+            .begin(worker, move |pipeline, snapshot| pipeline.conntrack().restore_all(snapshot, &requests))?;
+        self.restored[worker] = Some(restored);
+        Ok(())
+    }
+
+    /// Waits for the connections that a worker restores.
+    fn finish(&mut self, worker: usize) -> Result<(), NoAnswer> {
+        if let Some(restored) = self.restored[worker].take() {
+            let (summary, left_out) = restored.wait()?;
+            self.summary.add(summary);
+            left_out.into_iter().for_each(&mut self.left_out);
+        }
         Ok(())
     }
 }

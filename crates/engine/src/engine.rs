@@ -8,7 +8,7 @@ use crate::compiled::{
     PacketSelector, PolicyCompiler, PublishError, Snapshot, StatefulChange, UnknownFilterPort,
 };
 use crate::conntrack::{CounterKind, SavedCounter, SharedState, StateHeader, StateMap, saved_ports};
-use crate::control::Connections;
+use crate::control::{Connections, WorkerDrive};
 use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
 use crate::made::MadeKind;
@@ -47,6 +47,8 @@ pub struct Engine {
     room: usize,
     /// Where the host takes the epoch of flows from.
     epoch: Option<Box<dyn OffloadEpoch>>,
+    /// Wakes a worker that sleeps.
+    waker: Option<WorkerDrive>,
 }
 
 impl Engine {
@@ -103,6 +105,7 @@ impl Engine {
             common,
             room,
             epoch: None,
+            waker: None,
         };
         (engine, packet_side)
     }
@@ -178,6 +181,11 @@ impl Engine {
     /// [`Connections::affected`]; to be called before [`Engine::publish`].
     pub fn stateful_change(&self, before: &Policy, after: &Policy) -> StatefulChange {
         self.compiler.stateful_change(before, after)
+    }
+
+    /// Wakes a worker by `waker` when it gets a task: an idle worker of the host may sleep.
+    pub fn set_waker(&mut self, waker: WorkerDrive) {
+        self.waker = Some(waker);
     }
 
     /// Tells a host with a flow offload which flows are in force from now on.
@@ -279,7 +287,8 @@ impl Engine {
     pub fn connections(&self) -> Connections {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
         let max = (self.current.connections.max as usize).min(self.connection_bound());
-        Connections::new(workers, Arc::clone(&self.common), max as u64, self.baseline.connections)
+        let (common, waker) = (Arc::clone(&self.common), self.waker.clone());
+        Connections::new(workers, common, max as u64, self.baseline.connections, waker)
     }
 
     /// The header of a state that is saved `now_ms` after 1970.

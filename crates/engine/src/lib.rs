@@ -41,7 +41,7 @@ pub use conntrack::{
     StateMap, StateWriter, StreamEvent, StreamEventKind, StreamSummary, SuppressedEvent, TracedEdit,
     WatchedEvent,
 };
-pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
+pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer, WorkerDrive};
 pub use counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 pub use drop::DropReason;
 pub use engine::Engine;

@@ -1,23 +1,55 @@
-//! Bytes as text: two hexadecimal digits each.
+//! Bytes as text: two hexadecimal digits each. A state of a million connections has half a billion digits, so both directions look up whole bytes.
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
+/// The digits of each byte.
+const PAIRS: [[u8; 2]; 256] = pairs();
+
+/// The value of each digit; [`NONE`] for other characters.
+const VALUES: [u8; 256] = values();
+
+/// No digit: a value that no digit has, nor two digits that are joined by `|`.
+const NONE: u8 = 0xf0;
+
 /// Encodes bytes.
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from(DIGITS[usize::from(digit)]));
-        }
-    }
-    text
+    let digits: Vec<[u8; 2]> = bytes.iter().map(|byte| PAIRS[usize::from(*byte)]).collect();
+    // Digits are ASCII.
+    String::from_utf8(digits.into_flattened()).unwrap_or_default()
 }
 
 /// Decodes text; `None` if it is not hexadecimal.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+    let mut seen = 0;
+    let byte = |[high, low]: &[u8; 2]| {
+        let (high, low) = (VALUES[usize::from(*high)], VALUES[usize::from(*low)]);
+        seen |= high | low;
+        high << 4 | low
+    };
+    let bytes = pairs.iter().map(byte).collect();
+    (seen & NONE == 0).then_some(bytes)
+}
+
+const fn pairs() -> [[u8; 2]; 256] {
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+}
+
+const fn values() -> [u8; 256] {
+    let mut values = [NONE; 256];
+    let mut digit = 0;
+    while digit < DIGITS.len() {
+        values[DIGITS[digit] as usize] = digit as u8;
+        values[DIGITS[digit].to_ascii_uppercase() as usize] = digit as u8;
+        digit += 1;
+    }
+    values
 }
 
 #[cfg(test)]

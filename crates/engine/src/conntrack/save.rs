@@ -17,6 +17,7 @@
 
 use super::checked::{self, LARGEST_COUNT};
 use super::saved::SavedConnection;
+use super::saved_bytes::is_closed;
 use crate::counters::Count;
 use mmb_conn::Side;
 use mmb_policy::RuleId;
@@ -24,6 +25,8 @@ use std::io::{self, Read, Write};
 
 /// The first bytes of a state.
 const MAGIC: &[u8; 8] = b"MMBSTAT3";
+/// Bytes of the length before a connection.
+const LENGTH: usize = 2;
 /// The longest text of a rule: that of a command.
 const LONGEST_RULE: u32 = 16 << 20;
 
@@ -96,6 +99,8 @@ pub struct SavedCounter {
 pub struct StateWriter<'w> {
     out: &'w mut dyn Write,
     connections: u64,
+    /// A connection with its length.
+    record: Vec<u8>,
 }
 
 impl<'w> StateWriter<'w> {
@@ -112,19 +117,22 @@ impl<'w> StateWriter<'w> {
             out.write_all(&port.wire.to_be_bytes())?;
             out.write_all(&[port.side as u8])?;
         }
-        Ok(StateWriter { out, connections: 0 })
+        Ok(StateWriter { out, connections: 0, record: Vec::new() })
     }
 
     pub(crate) fn connection(&mut self, saved: &SavedConnection) -> io::Result<()> {
-        let record = saved.encode();
-        self.out.write_all(&(record.len() as u16).to_be_bytes())?;
+        self.record.clear();
+        self.record.extend([0; LENGTH]);
+        saved.encode(&mut self.record);
+        let length = (self.record.len() - LENGTH) as u16;
+        self.record[..LENGTH].copy_from_slice(&length.to_be_bytes());
         self.connections += 1;
-        self.out.write_all(&record)
+        self.out.write_all(&self.record)
     }
 
     /// Ends the connections; returns their number.
     pub(crate) fn end_connections(&mut self) -> io::Result<u64> {
-        self.out.write_all(&[0; 2])?;
+        self.out.write_all(&[0; LENGTH])?;
         self.out.write_all(&self.connections.to_be_bytes())?;
         Ok(self.connections)
     }
@@ -195,11 +203,11 @@ impl SavedState {
     /// # Errors
     /// The fault in the state, or a lack of memory for it.
     pub fn read(input: &mut dyn Read, most: u64) -> Result<SavedState, String> {
-        let mut reader = StateReader { input, connections: 0 };
+        let mut reader = StateReader { input, connections: 0, record: Vec::new() };
         let mut state = SavedState { header: reader.header()?, ..SavedState::default() };
-        while let Some(saved) = reader.connection()? {
+        while reader.connection()? {
             if reader.connections <= most {
-                state.push(&saved.encode())?;
+                state.push(&reader.record)?;
             } else {
                 state.beyond += 1;
             }
@@ -232,15 +240,20 @@ impl SavedState {
         Ok(())
     }
 
-    /// The connections, in order.
-    pub(crate) fn connections(&self) -> impl Iterator<Item = SavedConnection> + '_ {
+    /// The connections that are closed, or those that are not, in order.
+    pub(crate) fn connections(&self, closed: bool) -> impl Iterator<Item = SavedConnection> + '_ {
+        let is_wanted = move |record: &&[u8]| is_closed(record) == Some(closed);
+        self.records().filter(is_wanted).filter_map(SavedConnection::decode)
+    }
+
+    fn records(&self) -> impl Iterator<Item = &[u8]> {
         self.chunks.iter().flat_map(|chunk| {
             let mut at = 0;
             std::iter::from_fn(move || {
                 let (length, rest) = chunk.get(at..)?.split_first_chunk()?;
                 let length = usize::from(u16::from_be_bytes(*length));
-                at += 2 + length;
-                SavedConnection::decode(rest.get(..length)?)
+                at += LENGTH + length;
+                rest.get(..length)
             })
         })
     }
@@ -250,6 +263,8 @@ impl SavedState {
 struct StateReader<'r> {
     input: &'r mut dyn Read,
     connections: u64,
+    /// The last connection, without its length.
+    record: Vec<u8>,
 }
 
 impl StateReader<'_> {
@@ -273,25 +288,25 @@ impl StateReader<'_> {
         Ok(StateHeader { saved_at_ms, ports: (0..ports).map(port).collect::<Result<_, _>>()? })
     }
 
-    /// The next connection; `None` at the end of the connections.
-    fn connection(&mut self) -> Result<Option<SavedConnection>, String> {
+    /// Reads and checks the next connection; false at the end of the connections.
+    fn connection(&mut self) -> Result<bool, String> {
         let length = usize::from(u16::from_be_bytes(self.array()?));
         if length == 0 {
             let expected = u64::from_be_bytes(self.array()?);
             return match expected == self.connections {
-                true => Ok(None),
+                true => Ok(false),
                 false => {
                     Err(format!("the state has {} connections, and should have {expected}", self.connections))
                 }
             };
         }
-        let mut record = vec![0; length];
-        self.read(&mut record)?;
+        self.record.resize(length, 0);
+        self.input.read_exact(&mut self.record).map_err(|error| describe(&error))?;
         self.connections += 1;
         let damaged = || format!("connection {} of the state is damaged", self.connections);
-        let saved = SavedConnection::decode(&record).ok_or_else(damaged)?;
+        let saved = SavedConnection::decode(&self.record).ok_or_else(damaged)?;
         match checked::fault(&saved) {
-            None => Ok(Some(saved)),
+            None => Ok(true),
             Some(why) => Err(format!("{}: {why}", damaged())),
         }
     }
@@ -382,6 +397,10 @@ mod tests {
     use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, TcpTracker, Tuple, Vlans, Wire};
     use mmb_packet::PortId;
 
+    fn decoded(state: &SavedState) -> Vec<SavedConnection> {
+        state.records().map(|record| SavedConnection::decode(record).expect("was checked")).collect()
+    }
+
     fn saved(number: u16) -> SavedConnection {
         let forward = Tuple {
             addresses: [u128::MAX - u128::from(number), 7],
@@ -455,11 +474,11 @@ mod tests {
     fn a_state_is_read_as_it_was_written_and_refused_if_it_is_not_whole() {
         let bytes = state(50);
         let whole = read(&bytes).expect("it is whole");
-        assert_eq!(whole.connections().collect::<Vec<_>>(), (0..50).map(saved).collect::<Vec<_>>());
+        assert_eq!(decoded(&whole), (0..50).map(saved).collect::<Vec<_>>());
         assert_eq!((whole.header, whole.counters), (header(), counters()));
         assert_eq!(whole.rules, (1..4).map(rule).collect::<Vec<_>>());
         let kept = SavedState::read(&mut &bytes[..], 7).expect("it is whole");
-        assert_eq!(kept.connections().collect::<Vec<_>>(), (0..7).map(saved).collect::<Vec<_>>());
+        assert_eq!(decoded(&kept), (0..7).map(saved).collect::<Vec<_>>());
         assert_eq!(kept.beyond, 43);
         let error = |bytes: &[u8]| read(bytes).expect_err("refused");
         assert!(error(&[&bytes[..], b"x"].concat()).contains("more behind the end"));
@@ -473,6 +492,17 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0xff;
             let _ = read(&damaged);
+        }
+    }
+
+    #[test]
+    fn closed_connections_are_told_apart_by_their_bytes() {
+        let state = read(&state(50)).expect("it is whole");
+        for closed in [false, true] {
+            let expected = (0..50).map(saved).filter(|saved| saved.connection.state.is_closed() == closed);
+            let expected: Vec<_> = expected.collect();
+            assert!(!expected.is_empty());
+            assert_eq!(state.connections(closed).collect::<Vec<_>>(), expected);
         }
     }
 

@@ -10,11 +10,14 @@ use mmb_policy::RuleId;
 const ENDS_ANSWERED: u8 = 1 << 3;
 const ENDS_SILENT: u8 = 1 << 4;
 const EXPECTED: u8 = 1 << 5;
+/// The place of its state in a record.
+const STATE: usize = 4 + 9 + 2 * (5 + 32 + 4);
 /// Bytes of a record without its rules.
-const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
+const FIXED: usize = STATE + 1 + 22 + 32 + 16 + 27 + 1;
 
 impl SavedConnection {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// Appends the bytes.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let ConnectionSnapshot {
             tuples,
             state,
@@ -27,7 +30,7 @@ impl SavedConnection {
             idle_ms,
         } = &self.connection;
         let [forward, reply] = tuples;
-        let mut out = Vec::with_capacity(FIXED + 4 * self.rules.len());
+        out.reserve(FIXED + 4 * self.rules.len());
         out.extend([forward.family, forward.proto]);
         out.extend(forward.wire.port.to_be_bytes());
         out.extend(arrivals.to_bytes());
@@ -56,7 +59,6 @@ impl SavedConnection {
         // A connection has at most this many rules.
         out.push(self.rules.len().min(usize::from(u8::MAX)) as u8);
         self.rules.iter().take(usize::from(u8::MAX)).for_each(|id| out.extend(id.0.to_be_bytes()));
-        out
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<SavedConnection> {
@@ -114,6 +116,12 @@ impl SavedConnection {
         };
         sound.then_some(SavedConnection { connection, extension, over, rules })
     }
+}
+
+/// Whether the connection with these bytes is closed, if it is one.
+pub(super) fn is_closed(bytes: &[u8]) -> Option<bool> {
+    let state = ConnState::ALL.get(usize::from(*bytes.get(STATE)?))?;
+    Some(state.is_closed())
 }
 
 /// Bytes still to be read.

@@ -1,13 +1,13 @@
 //! The counterparts of a state's ports, rules and clock in the daemon that loads it.
 
 use super::save::{SavedPort, StateHeader};
-use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS, SavedConnection};
+use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS};
 use crate::compiled::Route;
 use crate::port::PortTable;
-use mmb_conn::{Side, Tuple, Wire};
+use mmb_conn::{ConnectionSnapshot, Side, Tuple, Wire};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The ingress of a tuple: the number of a wire, and the side.
 type Ingress = (u16, Side);
@@ -22,7 +22,7 @@ pub struct StateMap {
     /// The numbers of the ports, by their numbers in the state.
     ports: Vec<Option<PortId>>,
     /// The ingress of each port, by that in the state.
-    ingress: HashMap<Ingress, Ingress>,
+    ingress: BTreeMap<Ingress, Ingress>,
 }
 
 impl StateMap {
@@ -47,21 +47,19 @@ impl StateMap {
         map
     }
 
-    /// A connection of the state as this daemon would have it; `None` if one of its ports is gone, or its ports are no longer those of one
-    /// wire.
-    pub(crate) fn connection(&self, mut saved: SavedConnection) -> Option<SavedConnection> {
-        let connection = &mut saved.connection;
-        for tuple in &mut connection.tuples {
-            *tuple = self.tuple(*tuple)?;
-        }
-        let [forward, reply] = &connection.tuples;
+    /// Changes a connection of the state to what this daemon would have. Returns false, and leaves it as it is, if one of its ports is gone, or
+    /// its ports are no longer those of one wire.
+    pub(crate) fn translate(&self, connection: &mut ConnectionSnapshot) -> bool {
+        let [forward, reply] = connection.tuples.map(|tuple| self.tuple(tuple));
+        let arrivals = connection.arrivals.renumbered(|port| self.port(port));
+        let (Some(forward), Some(reply), Some(arrivals)) = (forward, reply, arrivals) else { return false };
         if forward.wire.port != reply.wire.port {
-            return None;
+            return false;
         }
-        connection.arrivals = connection.arrivals.renumbered(|port| self.port(port))?;
+        (connection.tuples, connection.arrivals) = ([forward, reply], arrivals);
         connection.idle_ms = connection.idle_ms.saturating_add(self.gap_ms).min(LONGEST_IDLE_MS);
         connection.age_ms = connection.age_ms.saturating_add(self.gap_ms).min(LONGEST_AGE_MS);
-        Some(saved)
+        true
     }
 
     fn tuple(&self, tuple: Tuple) -> Option<Tuple> {
@@ -88,7 +86,8 @@ pub(crate) fn saved_ports(ports: &PortTable, routes: &[Route]) -> Vec<SavedPort>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, TcpTracker};
+    use crate::conntrack::saved::SavedConnection;
+    use mmb_conn::{ConnState, IngressPorts, TcpTracker};
 
     fn port(name: &str, wire: u16, side: Side) -> SavedPort {
         SavedPort { name: name.to_owned(), wire, side }
@@ -129,6 +128,10 @@ mod tests {
         PortTable(names.iter().map(spec).collect())
     }
 
+    fn translated(map: &StateMap, mut saved: SavedConnection) -> Option<SavedConnection> {
+        map.translate(&mut saved.connection).then_some(saved)
+    }
+
     fn ingress(saved: &SavedConnection) -> [Ingress; 2] {
         saved.connection.tuples.map(|tuple| (tuple.wire.port, tuple.side))
     }
@@ -140,11 +143,11 @@ mod tests {
         let now = [route(0, Side::Low), route(0, Side::High), route(2, Side::Low), route(2, Side::High)];
         let map = StateMap::new(&header, 1300, &table(&["x", "y", "out", "in"]), &now, HashMap::new());
         let moved =
-            map.connection(connection([(0, Side::Low), (0, Side::High)])).expect("its ports are there");
+            translated(&map, connection([(0, Side::Low), (0, Side::High)])).expect("its ports are there");
         assert_eq!(ingress(&moved), [(2, Side::High), (2, Side::Low)]);
         assert_eq!((moved.connection.age_ms, moved.connection.idle_ms), (400, 350), "time goes on");
         let back = StateMap::new(&header, 900, &table(&["in", "out"]), &now, HashMap::new());
-        let same = back.connection(connection([(0, Side::Low); 2])).expect("its ports are there");
+        let same = translated(&back, connection([(0, Side::Low); 2])).expect("its ports are there");
         assert_eq!(
             (ingress(&same), same.connection.idle_ms),
             ([(0, Side::Low); 2], 50),
@@ -159,19 +162,19 @@ mod tests {
         let both = || connection([(0, Side::Low), (0, Side::High)]);
         let now = [route(0, Side::Low), route(0, Side::High), route(2, Side::Low), route(2, Side::High)];
         let map = |names: &[&str]| StateMap::new(&header, 0, &table(names), &now, HashMap::new());
-        assert_eq!(map(&["in", "other"]).connection(both()), None);
-        assert_eq!(map(&["in", "x", "out", "y"]).connection(both()), None, "each on a wire of its own");
+        assert_eq!(translated(&map(&["in", "other"]), both()), None);
+        assert_eq!(translated(&map(&["in", "x", "out", "y"]), both()), None, "each on a wire of its own");
         assert_eq!(
-            map(&["in", "out"]).connection(connection([(1, Side::Low); 2])),
+            translated(&map(&["in", "out"]), connection([(1, Side::Low); 2])),
             None,
             "no port of the state"
         );
         assert_eq!(
-            map(&["in", "out", ""]).connection(connection([(0, Side::Any); 2])),
+            translated(&map(&["in", "out", ""]), connection([(0, Side::Any); 2])),
             None,
             "without a name"
         );
-        assert!(map(&["in", "out"]).connection(both()).is_some());
+        assert!(translated(&map(&["in", "out"]), both()).is_some());
     }
 
     #[test]
@@ -182,9 +185,9 @@ mod tests {
         let mut saved = connection([(u16::MAX, Side::Any); 2]);
         saved.connection.arrivals = IngressPorts::new(PortId(2), false);
         let map = StateMap::new(&header, 0, &table(&["c", "b", "a"]), &now, HashMap::new());
-        let moved = map.connection(saved.clone()).expect("its ports are there");
+        let moved = translated(&map, saved.clone()).expect("its ports are there");
         assert_eq!(moved.connection.arrivals, IngressPorts::new(PortId(0), false));
         let gone = StateMap::new(&header, 0, &table(&["a", "b"]), &now[..2], HashMap::new());
-        assert_eq!(gone.connection(saved), None);
+        assert_eq!(translated(&gone, saved), None);
     }
 }

@@ -55,11 +55,15 @@ impl HandoverRings {
         if ring.packets.push((packet, port)).is_err() {
             return false;
         }
-        if ring.sleeps.swap(false, Ordering::SeqCst) {
-            // A full pipe wakes the worker as well.
-            let _ = (&ring.wake_sender).write(&[0]);
-        }
+        ring.rouse();
         true
+    }
+
+    /// Wakes a worker if it sleeps, for a task of the control side.
+    pub(super) fn rouse(&self, worker: usize) {
+        if let Some(ring) = self.0.get(worker) {
+            ring.rouse();
+        }
     }
 
     /// Returns the next packet for a worker.
@@ -90,5 +94,34 @@ impl HandoverRings {
         ring.sleeps.store(false, Ordering::SeqCst);
         let mut wake_ups = [0; 64];
         while matches!((&ring.wake_receiver).read(&mut wake_ups), Ok(1..)) {}
+    }
+}
+
+impl HandoverRing {
+    /// Wakes the worker if it sleeps.
+    fn rouse(&self) {
+        if self.sleeps.swap(false, Ordering::SeqCst) {
+            // A full pipe wakes the worker as well.
+            let _ = (&self.wake_sender).write(&[0]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_sleeps_is_woken_once() {
+        let rings = HandoverRings::new(1).expect("rings");
+        let wake_ups = || {
+            let mut bytes = [0; 8];
+            (&rings.0[0].wake_receiver).read(&mut bytes).unwrap_or(0)
+        };
+        rings.rouse(0);
+        assert_eq!(wake_ups(), 0, "it is awake");
+        assert!(rings.sleep(0));
+        (0..3).for_each(|_| rings.rouse(0));
+        assert_eq!(wake_ups(), 1);
     }
 }

@@ -88,6 +88,10 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
     let seeds = mmb_control::entropy::seed_tree()?;
     let (mut engine, mut engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
+    let exchange = HandoverRings::new(usize::from(workers)).context("cannot join the packet threads")?;
+    let exchange = Arc::new(exchange);
+    let rousing = Arc::clone(&exchange);
+    engine.set_waker(Arc::new(move |worker| rousing.rouse(worker)));
     let interfaces = FlowInterfaces::new(&ports);
     if let Ok(programs) = ports.flows() {
         engine.set_offload(Box::new(KernelEpoch(programs.epoch_setter())));
@@ -124,7 +128,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     }
     let (mut monitor, inboxes) = PortMonitor::new(&ports, &orders, &interfaces, workers);
     let links = links.into_iter().zip(inboxes).collect();
-    let threads = start(parked.unpark(), links, &cores, &orders, started)?;
+    let threads = start(parked.unpark(), links, &cores, (&orders, &exchange), started)?;
     announce_ready(&lock(&ports), &path);
     state.iter().for_each(StateFile::remove);
     let reload = || reload::reload(args, global, &daemon);
@@ -248,14 +252,13 @@ fn start(
     workers: Vec<Worker>,
     links: Vec<(Vec<mmb_io::PortLink>, LinkInbox)>,
     cores: &[Option<usize>],
-    orders: &Arc<ThreadOrders>,
+    (orders, exchange): (&Arc<ThreadOrders>, &Arc<HandoverRings>),
     started: Instant,
 ) -> anyhow::Result<Vec<JoinHandle<Worker>>> {
     let mut threads = Vec::new();
-    let exchange = Arc::new(HandoverRings::new(workers.len()).context("cannot join the packet threads")?);
     for (number, ((worker, links), core)) in workers.into_iter().zip(links).zip(cores).enumerate() {
         let (core, orders) = (*core, Arc::clone(orders));
-        let exchange = Arc::clone(&exchange);
+        let exchange = Arc::clone(exchange);
         let run = move || PacketThread::new((number, worker), exchange, links, (core, started)).run(&orders);
         let thread = std::thread::Builder::new().name(format!("mmb-worker-{number}"));
         threads.push(thread.spawn(run).context("cannot start a packet thread")?);
