@@ -9,7 +9,7 @@ MMB := target/release/mmb
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install uninstall deb demo test test-rust test-replay test-live test-evaluation test-package test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install uninstall deb demo test test-rust test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -68,6 +68,9 @@ test-package: setup build ## make the Debian package, install it in a clean Debi
 
 test-vpp: setup build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
 	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
+
+test-long: setup build ## the long tier, which 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N); half an hour; needs root
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider tests/long
 
 vpp-test: vpp test-vpp ## build the plugin and test it in the VPP of VPP_PREFIX=/usr
 

@@ -20,6 +20,7 @@ mod reload;
 mod state;
 mod summary;
 mod taking_over;
+mod trimming;
 mod wiring;
 
 use crate::cli::{Global, PollArg, RunArgs};
@@ -48,6 +49,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use taking_over::Patience;
+use trimming::TrimSchedule;
 use wiring::PortWiring;
 
 /// The interval at which ports and memory are checked.
@@ -298,6 +300,7 @@ fn watch(
     threads: &[JoinHandle<Worker>],
     signals: SignalActions<'_>,
 ) -> anyhow::Result<()> {
+    let mut trimming = TrimSchedule::new(lock(daemon).version(), Instant::now());
     loop {
         match events.recv_timeout(HOUSEKEEPING) {
             Ok(ControlEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -310,8 +313,11 @@ fn watch(
         }
         monitor.look(daemon);
         mmb_control::take_back_unconfirmed(daemon);
-        let large = lock(daemon).reclaim();
-        if large {
+        let (freed, version) = {
+            let mut daemon = lock(daemon);
+            (daemon.reclaim(), daemon.version())
+        };
+        if trimming.is_due(version, freed, Instant::now()) {
             kernel::give_back_memory();
         }
         anyhow::ensure!(!threads.iter().any(JoinHandle::is_finished), "a packet thread has failed; stopping");
