@@ -39,7 +39,8 @@ impl Directory {
         Directory::enter(&parent, &name, path)
     }
 
-    /// Opens the directory of a file, and returns the name of the file in it. The file need not exist, and may be a link.
+    /// Opens the directory of a file, and returns the name of the file in it. The file need not exist, and
+    /// may be a link.
     ///
     /// # Errors
     /// As for [`Directory::open`], and if the path ends in no name.
@@ -79,7 +80,8 @@ impl Directory {
         &self.path
     }
 
-    /// Refuses the directory unless it belongs to root or to the user that mmb runs as, and nobody else may write to it.
+    /// Refuses the directory unless it belongs to root or to the user that mmb runs as, and nobody else may
+    /// write to it.
     ///
     /// # Errors
     /// Another user owns it or may write to it.
@@ -157,7 +159,8 @@ impl Directory {
         Ok(names)
     }
 
-    /// Refuses an open file that another user may have put here: one that is not a trusted user's, or has a second name.
+    /// Refuses an open file that another user may have put here: one that is not a trusted user's, or has a
+    /// second name.
     ///
     /// # Errors
     /// Others may write to the directory, and the file is such a one.
@@ -183,8 +186,9 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether no other user can change what a directory's path means: it and all directories above it belong to root or to the user that mmb runs
-/// as, and others may not write there or, as in `/tmp`, not rename what they do not own.
+/// Whether no other user can change what a directory's path means: it and all directories above it belong to
+/// root or to the user that mmb runs as, and others may not write there or, as in `/tmp`, not rename what
+/// they do not own.
 pub fn is_ours_alone(directory: &Path) -> bool {
     let Ok(path) = directory.canonicalize() else { return false };
     let is_ours = |(depth, path): (usize, &Path)| {

@@ -1,14 +1,18 @@
 //! Files, locks and sockets in directories where other users may write.
 //!
-//! mmb often runs as root, and a path that it is given may lead through a directory of another user. That user must not be able to redirect
-//! what mmb reads or writes, nor to keep mmb from starting. Four rules follow:
+//! mmb often runs as root, and a path that it is given may lead through a directory of another user. That
+//! user must not be able to redirect what mmb reads or writes, nor to keep mmb from starting. Four rules
+//! follow:
 //!
-//! - A path is walked once, from directory to directory ([`Directory`]). A symbolic link on the way is followed only if it belongs to root or
-//!   to the user that mmb runs as. Later calls act on the open directory, so that renaming it redirects nothing.
-//! - A file that mmb appends to is never a symbolic link. If others may write to its directory, an existing file must belong to root or to
-//!   the user that mmb runs as, and must have no second name ([`open_to_append`]).
+//! - A path is walked once, from directory to directory ([`Directory`]). A symbolic link on the way is
+//!   followed only if it belongs to root or to the user that mmb runs as. Later calls act on the open
+//!   directory, so that renaming it redirects nothing.
+//! - A file that mmb appends to is never a symbolic link. If others may write to its directory, an existing
+//!   file must belong to root or to the user that mmb runs as, and must have no second name
+//!   ([`open_to_append`]).
 //! - A file whose content mmb believes ([`open_trusted`]) is a regular file that nobody else could put there.
-//! - Only a file that nobody else can open serves as a lock ([`LockFile`]): whoever can read a file can lock it.
+//! - Only a file that nobody else can open serves as a lock ([`LockFile`]): whoever can read a file can
+//!   lock it.
 
 #![forbid(unsafe_code)]
 

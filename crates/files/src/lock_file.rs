@@ -1,7 +1,7 @@
 //! A lock that only one process holds, until it ends in whatever way.
 //!
-//! The lock is that of flock(2) on a file. Whoever can open a file can lock it, so the file is for its owner only; a file that others can open,
-//! as earlier versions made it, is replaced.
+//! The lock is that of flock(2) on a file. Whoever can open a file can lock it, so the file is for its owner
+//! only; a file that others can open, as earlier versions made it, is replaced.
 
 use crate::directory::Directory;
 use crate::is_trusted;

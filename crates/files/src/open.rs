@@ -15,10 +15,12 @@ pub fn is_own_stream(name: &str) -> bool {
     matches!(name, "-" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") || name.starts_with("/dev/fd/")
 }
 
-/// Opens a file to append to it, and creates it with this mode if it does not exist. A pipe without a reader is an error.
+/// Opens a file to append to it, and creates it with this mode if it does not exist. A pipe without a reader
+/// is an error.
 ///
 /// # Errors
-/// It is a symbolic link; others may write to its directory and it belongs to another user or has a second name; the system refused.
+/// It is a symbolic link; others may write to its directory and it belongs to another user or has a second
+/// name; the system refused.
 pub fn open_to_append(path: &Path, mode: u32) -> Result<File, FileError> {
     let access = OFlags::WRONLY | OFlags::APPEND;
     if path.to_str().is_some_and(is_own_stream) && path != Path::new("-") {
@@ -42,11 +44,12 @@ pub fn open_to_append(path: &Path, mode: u32) -> Result<File, FileError> {
     Err(Errno::AGAIN.into())
 }
 
-/// Opens a file to overwrite it, without emptying it, and creates it if it does not exist. It may be a pipe or a device, which may wait, and the
-/// links of trusted users are followed.
+/// Opens a file to overwrite it, without emptying it, and creates it if it does not exist. It may be a pipe
+/// or a device, which may wait, and the links of trusted users are followed.
 ///
 /// # Errors
-/// A link of another user is on the way, the file has a second name where others may write, or the system refused.
+/// A link of another user is on the way, the file has a second name where others may write, or the system
+/// refused.
 pub fn open_output(path: &Path) -> Result<File, FileError> {
     if path.to_str().is_some_and(is_own_stream) && path != Path::new("-") {
         return Ok(File::options().write(true).open(path)?);
@@ -57,7 +60,8 @@ pub fn open_output(path: &Path) -> Result<File, FileError> {
     Ok(file.into())
 }
 
-/// Opens a regular file whose content is believed: a secret, or a state. Links of trusted users are followed, as those of mounted secrets.
+/// Opens a regular file whose content is believed: a secret, or a state. Links of trusted users are followed,
+/// as those of mounted secrets.
 ///
 /// # Errors
 /// It is not regular; another user put it or a link there, or could have; the system refused.

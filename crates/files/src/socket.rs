@@ -1,7 +1,7 @@
 //! A listening socket in the file system, which has its mode and group before it is visible under its name.
 //!
-//! It is bound under a random name and renamed. Mode and group are set on the node itself and not by its path, which another user could have
-//! replaced by a link to a file of root's meanwhile.
+//! It is bound under a random name and renamed. Mode and group are set on the node itself and not by its
+//! path, which another user could have replaced by a link to a file of root's meanwhile.
 
 use crate::directory::Directory;
 use crate::error::FileError;

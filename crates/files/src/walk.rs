@@ -1,6 +1,7 @@
 //! Walks a path from directory to directory, and follows the symbolic links of trusted users only.
 //!
-//! The kernel has the rule for world-writable directories with the sticky bit (`fs.protected_symlinks`), but not for the directory of a user.
+//! The kernel has the rule for world-writable directories with the sticky bit (`fs.protected_symlinks`), but
+//! not for the directory of a user.
 
 use crate::error::FileError;
 use crate::is_trusted;
@@ -23,7 +24,8 @@ pub(crate) enum LastName {
     Keep,
 }
 
-/// Returns the directory in which a path ends, opened without permission to list it, and the last name in that directory, which need not exist.
+/// Returns the directory in which a path ends, opened without permission to list it, and the last name in
+/// that directory, which need not exist.
 ///
 /// # Errors
 /// A directory of the path does not exist or cannot be entered, or a link of another user is on the way.

@@ -1,8 +1,9 @@
 //! The right to use a kernel interface, which one mmb of a network namespace has at a time.
 //!
-//! A claim is a listening socket with a name among the abstract names of the network namespace (unix(7)): it is gone with its process, however that
-//! ends. The kernel tells who listens (`SO_PEERCRED`). Any user can take such a name, so each interface has several: a name that belongs neither
-//! to root nor to the user of this process is no claim, and the next one is taken.
+//! A claim is a listening socket with a name among the abstract names of the network namespace (unix(7)): it
+//! is gone with its process, however that ends. The kernel tells who listens (`SO_PEERCRED`). Any user can
+//! take such a name, so each interface has several: a name that belongs neither to root nor to the user of
+//! this process is no claim, and the next one is taken.
 #![allow(unsafe_code)]
 
 use crate::error::PortError;
@@ -11,7 +12,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// Names of an interface. Another user who takes all of them gains nothing: the interface is then used without a claim.
+/// Names of an interface. Another user who takes all of them gains nothing: the interface is then used
+/// without a claim.
 const NAMES: usize = 8;
 
 /// The right to use an interface, until it is dropped.
@@ -73,7 +75,8 @@ fn address(interface: &str, number: usize) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name(interface, number))
 }
 
-/// Who has a name; `None` if nobody listens there, or if so many processes ask that the answer does not come at once.
+/// Who has a name; `None` if nobody listens there, or if so many processes ask that the answer does not come
+/// at once.
 fn holder(interface: &str, number: usize) -> io::Result<Option<NameHolder>> {
     let name = name(interface, number);
     // SAFETY: all zeros is a valid value of this plain structure.
@@ -84,8 +87,9 @@ fn holder(interface: &str, number: usize) -> io::Result<Option<NameHolder>> {
         *to = from as libc::c_char;
     }
     let length = size_of::<libc::sa_family_t>() + 1 + name.len();
-    // SAFETY: the descriptor is new and belongs to the value alone; `address` is valid for `length` bytes, since names of interfaces are shorter
-    // than its path; the kernel writes no more than the size of the credentials.
+    // SAFETY: the descriptor is new and belongs to the value alone; `address` is valid for `length` bytes,
+    // since names of interfaces are shorter than its path; the kernel writes no more than the size of the
+    // credentials.
     unsafe {
         let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket = libc::socket(libc::AF_UNIX, flags, 0);
@@ -110,7 +114,8 @@ fn holder(interface: &str, number: usize) -> io::Result<Option<NameHolder>> {
 mod tests {
     use super::*;
 
-    /// Binds a name as another user, and keeps it until the descriptor is closed. `None`: only root becomes another user.
+    /// Binds a name as another user, and keeps it until the descriptor is closed. `None`: only root becomes
+    /// another user.
     fn bind_as_another(interface: &str, number: usize) -> Option<UnixListener> {
         let address = address(interface, number).expect("an address");
         let thread = std::thread::spawn(move || {

@@ -1,7 +1,8 @@
 //! Waits for another mmb to end that has what this one needs.
 //!
-//! The kernel closes the sockets and locks of a killed process only after it has freed the memory of that process, which takes a while for large
-//! tables and huge pages. A start right after `kill -9`, or beside a daemon that is stopping, therefore waits for a bounded time.
+//! The kernel closes the sockets and locks of a killed process only after it has freed the memory of that
+//! process, which takes a while for large tables and huge pages. A start right after `kill -9`, or beside a
+//! daemon that is stopping, therefore waits for a bounded time.
 
 use crate::output;
 use std::fmt::Display;
@@ -25,8 +26,8 @@ impl Patience {
         Patience { deadline: None, limit: PATIENCE }
     }
 
-    /// Takes what another mmb may still have, which `is_taken` recognizes by the error of `take`. Reports once for whom it waits. Ends early
-    /// if `pause` returns false, which waits for the given time.
+    /// Takes what another mmb may still have, which `is_taken` recognizes by the error of `take`. Reports
+    /// once for whom it waits. Ends early if `pause` returns false, which waits for the given time.
     ///
     /// # Errors
     /// The last error of `take`.

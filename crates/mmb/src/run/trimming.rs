@@ -1,8 +1,9 @@
 //! When memory that was freed goes back to the system.
 //!
-//! Every change of the policy frees pieces of the one before, between pieces that are still in use. The C library keeps such memory and fills
-//! it again, but never as tightly: over many thousands of small changes the resident memory creeps up, although no more is in use. So it is
-//! given back after a number of changes, and not often, since the C library then looks at everything that is free.
+//! Every change of the policy frees pieces of the one before, between pieces that are still in use. The C
+//! library keeps such memory and fills it again, but never as tightly: over many thousands of small changes
+//! the resident memory creeps up, although no more is in use. So it is given back after a number of changes,
+//! and not often, since the C library then looks at everything that is free.
 
 use std::time::{Duration, Instant};
 
