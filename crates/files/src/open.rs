@@ -12,7 +12,8 @@ const ATTEMPTS: usize = 16;
 
 /// Returns whether a name is one of this process's own streams.
 pub fn is_own_stream(name: &str) -> bool {
-    matches!(name, "-" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") || name.starts_with("/dev/fd/")
+    matches!(name, "-" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr")
+        || ["/dev/fd/", "/proc/self/fd/"].iter().any(|folder| name.starts_with(folder))
 }
 
 /// Opens a file to append to it, and creates it with this mode if it does not exist. A pipe without a reader

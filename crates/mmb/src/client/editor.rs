@@ -98,14 +98,15 @@ impl LineEditor {
     }
 }
 
-/// Returns `$XDG_STATE_HOME/mmb/history`, and creates its directory. `None` if another user could replace the file by a link: a root shell may
-/// have the `HOME` of the user that began it.
+/// Returns `$XDG_STATE_HOME/mmb/history`, and creates its directory. `None` for root if another user could
+/// replace the file by a link: a shell of root may have the `HOME` of the user that began it.
 fn history_file() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
     let directory = state.join("mmb");
     std::fs::create_dir_all(&directory).ok()?;
-    mmb_files::is_ours_alone(&directory).then(|| directory.join("history"))
+    let is_safe = !rustix::process::geteuid().is_root() || mmb_files::is_ours_alone(&directory);
+    is_safe.then(|| directory.join("history"))
 }
 
 /// Handles `?`, and keeps the position in the line at which it was pressed.
