@@ -78,7 +78,10 @@ fn attached(request: Request, files: FileContents) -> Request {
 
 /// The request with the name of the file that its text came from, and the time within which it has to be confirmed.
 fn with_options(request: Request, file: &str, confirm: Option<u32>) -> Request {
-    Request::WithOptions(ChangeOptions { source: Some(file.to_owned()), confirm }, Box::new(request))
+    Request::WithOptions(
+        ChangeOptions { source: Some(file.to_owned()), confirm, checked: false },
+        Box::new(request),
+    )
 }
 
 /// The reason why a command stopped before its end.

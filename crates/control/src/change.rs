@@ -4,6 +4,7 @@ use crate::author::Author;
 use crate::history::entry::EntryAction;
 use crate::host::UnsupportedRule;
 use crate::memory::MemoryShortage;
+use mmb_compile::CompileError;
 use mmb_engine::{PublishError, StatefulChange};
 use mmb_language::Command;
 use mmb_policy::printable::printable;
@@ -90,6 +91,12 @@ pub enum CommitError {
         .0.version, .0.seconds, who(.0), .0.pid.unwrap_or_default(), printable(&.0.command)
     )]
     Unconfirmed(Box<UnconfirmedLine>),
+    /// Its patterns have to be compiled before it is tried again. Clients do not see it.
+    #[error("the patterns of the policy are not compiled yet")]
+    Uncompiled(Arc<Policy>),
+    /// Its patterns were not compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// The thread that committed the change panicked.
     #[error("an internal error; see the daemon's standard error")]
     Internal,

@@ -6,6 +6,7 @@
 //! from [`SUBORDINATE`] on count as one user, also those of a directory's users.
 
 use crate::limits::ServerLimits;
+use mmb_compile::Applicant;
 use std::collections::BTreeMap;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -31,6 +32,14 @@ impl PeerUser {
             Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => PeerUser::Trusted,
             Ok(peer) => PeerUser::with_id(peer.uid.as_raw()),
             Err(_) => PeerUser::Other(None),
+        }
+    }
+
+    /// The user, when it wants patterns compiled.
+    pub(crate) fn applicant(self) -> Applicant {
+        match self {
+            PeerUser::Trusted => Applicant::Trusted,
+            PeerUser::Other(uid) => Applicant::User(uid),
         }
     }
 

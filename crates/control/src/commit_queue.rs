@@ -3,31 +3,75 @@
 //! A client's thread puts its change requests into the queue and then locks the daemon. The thread that gets the lock commits all requests
 //! in the queue, also those of other threads. While a policy is published, further requests gather for the next commit. So a single change
 //! is in force at once, and many changes cause only as many publications as there is time for.
+//!
+//! Requests whose patterns are not compiled, and those of the same client after them, come back. The client's thread has the patterns
+//! compiled and puts them into the queue again.
 
 use crate::change::{CommitError, CommittedChange, Submission};
+use crate::compiling::PatternJobs;
 use crate::daemon::Daemon;
 use mmb_base::lock;
+use mmb_policy::Policy;
 use std::sync::{Arc, Mutex};
 
-/// The outcome of a change request; empty until it was committed.
-type CommitOutcome = Arc<Mutex<Option<Result<CommittedChange, CommitError>>>>;
+/// The outcome of the change requests of a client; empty until they were committed.
+type CommitOutcome = Arc<Mutex<Option<Committed>>>;
 
 /// The change requests of all clients that are not committed yet.
 #[derive(Debug, Default)]
-pub(crate) struct CommitQueue(Mutex<Vec<(Submission, CommitOutcome)>>);
+pub(crate) struct CommitQueue(Mutex<Vec<(Vec<Submission>, CommitOutcome)>>);
+
+/// What became of the change requests of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    /// The outcomes of the first ones.
+    pub(crate) outcomes: Vec<Result<CommittedChange, CommitError>>,
+    /// The others, since the patterns of the first of them have to be compiled.
+    pub(crate) rest: Option<UncompiledChanges>,
+}
+
+/// Change requests that wait for the patterns of the first one.
+#[derive(Debug)]
+pub(crate) struct UncompiledChanges {
+    /// The policy that the first one makes.
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) submissions: Vec<Submission>,
+}
 
 impl CommitQueue {
     /// Commits the requests in order; returns the outcome of each.
     pub(crate) fn submit(
         &self,
-        daemon: &Mutex<Daemon>,
+        jobs: &mut PatternJobs<'_>,
         requests: Vec<Submission>,
     ) -> Vec<Result<CommittedChange, CommitError>> {
-        let outcomes: Vec<CommitOutcome> = requests.iter().map(|_| CommitOutcome::default()).collect();
-        lock(&self.0).extend(requests.into_iter().zip(outcomes.iter().cloned()));
+        let mut outcomes = Vec::with_capacity(requests.len());
+        let mut requests = requests;
+        while !requests.is_empty() {
+            let Some(committed) = self.commit(jobs.daemon(), requests) else { break };
+            if !committed.outcomes.is_empty() {
+                jobs.begin_change();
+            }
+            outcomes.extend(committed.outcomes);
+            let Some(UncompiledChanges { policy, submissions }) = committed.rest else { break };
+            requests = submissions;
+            if let Err(refusal) = jobs.compile(&policy) {
+                let refused = requests.remove(0);
+                let outcome = Err(refusal);
+                lock(jobs.daemon()).record_change(&outcome, refused.origin);
+                outcomes.push(outcome);
+                jobs.begin_change();
+            }
+        }
+        outcomes
+    }
+
+    /// Commits requests, and those of other threads. `None` after a panic.
+    fn commit(&self, daemon: &Mutex<Daemon>, requests: Vec<Submission>) -> Option<Committed> {
+        let outcome = CommitOutcome::default();
+        lock(&self.0).push((requests, Arc::clone(&outcome)));
         let mut daemon = lock(daemon);
-        // The requests of one call are consecutive, so that the thread that took one took all of them.
-        if outcomes.last().is_some_and(|last| lock(last).is_none()) {
+        if lock(&outcome).is_none() {
             let (requests, outcomes): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut *lock(&self.0)).into_iter().unzip();
             for (outcome, result) in outcomes.iter().zip(daemon.commit(requests)) {
@@ -36,6 +80,6 @@ impl CommitQueue {
         }
         drop(daemon);
         // Only a thread that panicked leaves an outcome empty.
-        outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or(Err(CommitError::Internal))).collect()
+        lock(&outcome).take()
     }
 }

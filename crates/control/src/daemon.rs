@@ -5,6 +5,8 @@
 
 use crate::author::Author;
 use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission, is_change};
+use crate::commit_queue::{CommitQueue, Committed, UncompiledChanges};
+use crate::compiling::PatternJobs;
 use crate::entropy::ReseedTimer;
 use crate::history::entry::{Entry, EntryAction, EntryContent};
 use crate::history::{History, HistoryLimits, HistoryReader};
@@ -12,9 +14,10 @@ use crate::host::{Host, PortLosses, PortStatus};
 use crate::memory::{self, MemoryShortage};
 use crate::unconfirmed::UnconfirmedChange;
 use mmb_base::lock;
+use mmb_compile::{CompileBudget, PatternCompiler};
 use mmb_engine::{
-    CONNECTION_BYTES, Engine, OrderedServer, PacketSelector, PortSpec, RuleCount, SavedState, ServerTraffic,
-    UnknownServer,
+    CONNECTION_BYTES, Engine, OrderedServer, PacketSelector, PortSpec, PublishError, RuleCount, SavedState,
+    ServerTraffic, SetSource, UnknownServer, compile_patterns,
 };
 use mmb_language::with_id;
 use mmb_log::LogHandle;
@@ -34,7 +37,7 @@ const FEW_RULES: usize = 1 << 12;
 /// A change of so many rules frees so much memory that it is returned to the system.
 const MANY_RULES: usize = 1 << 16;
 
-/// The pause after a change could not be taken back, because there was no memory.
+/// The pause after a change could not be taken back, or rules that drained could not be deleted.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The state that clients read and change, one at a time.
@@ -58,14 +61,46 @@ pub struct Daemon {
     unchecked_rules: usize,
     /// The beginning of the clock by which elements of sets expire.
     clock: Instant,
+    /// Compiles patterns, while nobody has the daemon locked.
+    compiler: Arc<PatternCompiler>,
+    /// Draining rules are not deleted before.
+    deletion_pause: Option<Instant>,
+}
+
+/// What became of the return to the policy before a change that waited.
+pub(crate) enum Return {
+    /// It is in force, or it was refused.
+    Done(Result<CommittedChange, CommitError>, ConnectionFate),
+    /// The patterns of this policy have to be compiled first.
+    Uncompiled(Arc<Policy>, ConnectionFate),
 }
 
 impl Daemon {
-    /// Creates the daemon and publishes its first policy.
+    /// Creates the daemon and publishes its first policy. Patterns are compiled on threads of this process.
     ///
     /// # Errors
     /// The policy cannot be put in force.
     pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, CommitError> {
+        Daemon::with_compiler(engine, policy, host, Arc::default())
+    }
+
+    /// [`Daemon::new`] with a compiler of patterns.
+    ///
+    /// # Errors
+    /// As [`Daemon::new`].
+    pub fn with_compiler(
+        mut engine: Engine,
+        policy: Policy,
+        host: Box<dyn Host>,
+        compiler: Arc<PatternCompiler>,
+    ) -> Result<Daemon, CommitError> {
+        let policy = Arc::new(policy);
+        let (sets, of_start) = (Arc::clone(engine.pattern_sets()), Arc::clone(&policy));
+        // Kept until the policy is in force.
+        let _patterns = compiler.run_once(CompileBudget::START, move |runner| {
+            compile_patterns(&of_start, SetSource::compiling(&sets, runner))
+        })??;
+        engine.expect_compiled_patterns();
         let reseed_timer = ReseedTimer::begin(Instant::now());
         let policy_before = Arc::new(Policy::default());
         // No connections, until memory was checked.
@@ -83,9 +118,11 @@ impl Daemon {
             version: 0,
             unconfirmed: None,
             clock: Instant::now(),
+            compiler,
+            deletion_pause: None,
         };
         daemon.host.set_poll(policy.settings.poll);
-        daemon.publish(Arc::new(policy))?;
+        daemon.publish(policy)?;
         daemon.begin_history("start".to_owned());
         Ok(daemon)
     }
@@ -134,6 +171,11 @@ impl Daemon {
     /// Returns the time by which elements of sets expire.
     pub fn now_ms(&self) -> u64 {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the compiler of patterns.
+    pub(crate) fn compiler(&self) -> &Arc<PatternCompiler> {
+        &self.compiler
     }
 
     /// Returns the control side of the engine.
@@ -237,55 +279,103 @@ impl Daemon {
         self.engine.rename_port(port, name);
     }
 
-    /// Commits change requests in order. The valid ones are published together; each request sees the effects of those before it.
-    pub(crate) fn commit(
-        &mut self,
-        submissions: Vec<Submission>,
-    ) -> Vec<Result<CommittedChange, CommitError>> {
-        let is_only = submissions.len() == 1;
-        let mut next = Arc::clone(&self.policy);
-        let mut outcomes = Vec::with_capacity(submissions.len());
-        let mut origins = Vec::with_capacity(submissions.len());
-        let (mut version, mut unconfirmed) = (self.version, self.unconfirmed.clone());
-        for Submission { request, origin } in submissions {
-            let fate = request.fate();
-            let allowed = unconfirmed.as_ref().map_or(Ok(()), |waiting| Err(waiting.refusal()));
-            let outcome = allowed.and_then(|()| self.apply_request(&next, request)).and_then(|after| {
-                // A single request is checked by the publication.
-                if !is_only {
-                    self.host.check(&next, &after)?;
-                    self.engine.check(&next, &after)?;
+    /// Commits the change requests of clients in order. The valid ones are published together; each request sees the effects of those before
+    /// it. Of each client, the requests from the first one on whose patterns are not compiled are returned.
+    pub(crate) fn commit(&mut self, groups: Vec<Vec<Submission>>) -> Vec<Committed> {
+        let is_only = groups.iter().map(Vec::len).sum::<usize>() == 1;
+        let mut trial = Trial {
+            next: Arc::clone(&self.policy),
+            version: self.version,
+            unconfirmed: self.unconfirmed.clone(),
+            is_only,
+        };
+        let mut all = Vec::with_capacity(groups.len());
+        for group in groups {
+            let (mut committed, mut tried) = (Committed::default(), Vec::with_capacity(group.len()));
+            let mut submissions = group.into_iter();
+            while let Some(submission) = submissions.next() {
+                match self.try_submission(&mut trial, &submission) {
+                    Err(CommitError::Uncompiled(policy)) => {
+                        let submissions = std::iter::once(submission).chain(submissions).collect();
+                        committed.rest = Some(UncompiledChanges { policy, submissions });
+                        break;
+                    }
+                    outcome => {
+                        committed.outcomes.push(outcome);
+                        tried.push(submission);
+                    }
                 }
-                Ok(Arc::new(after))
-            });
-            outcomes.push(outcome.map(|after| {
-                let before = std::mem::replace(&mut next, Arc::clone(&after));
-                let stateful = self.engine.stateful_change(&before, &after);
-                let before_version = version;
-                if before != after || before.notes != after.notes {
-                    version += 1;
-                    unconfirmed = UnconfirmedChange::begin(&origin, (&before, before_version), fate);
-                }
-                let version = Some(version).filter(|version| *version != before_version);
-                CommittedChange { before, after, stateful, version }
-            }));
-            origins.push(origin);
+            }
+            all.push((committed, tried));
         }
-        if outcomes.iter().any(Result::is_ok) {
-            match self.publish(next) {
-                Ok(()) => (self.version, self.unconfirmed) = (version, unconfirmed),
-                Err(refusal) => outcomes
+        let is_ok =
+            |(committed, _): &(Committed, Vec<Submission>)| committed.outcomes.iter().any(Result::is_ok);
+        if all.iter().any(is_ok) {
+            self.publish_trial(trial, &mut all);
+        }
+        all.into_iter()
+            .map(|(committed, tried)| {
+                let outcomes = committed.outcomes.iter().zip(tried);
+                outcomes.for_each(|(outcome, tried)| self.record_change(outcome, tried.origin));
+                committed
+            })
+            .collect()
+    }
+
+    /// Applies a change request to the policy of a trial.
+    fn try_submission(
+        &self,
+        trial: &mut Trial,
+        submission: &Submission,
+    ) -> Result<CommittedChange, CommitError> {
+        trial.unconfirmed.as_ref().map_or(Ok(()), |waiting| Err(waiting.refusal()))?;
+        let after = Arc::new(self.apply_request(&trial.next, &submission.request)?);
+        // A single request is checked by the publication.
+        if !trial.is_only {
+            self.host.check(&trial.next, &after)?;
+            self.engine.check(&trial.next, &after).map_err(|error| uncompiled(error, &after))?;
+        }
+        let before = std::mem::replace(&mut trial.next, Arc::clone(&after));
+        let stateful = self.engine.stateful_change(&before, &after);
+        let before_version = trial.version;
+        if before != after || before.notes != after.notes {
+            trial.version += 1;
+            let (origin, fate) = (&submission.origin, submission.request.fate());
+            let patterns = self.engine.patterns();
+            trial.unconfirmed = UnconfirmedChange::begin(origin, (&before, before_version), fate, patterns);
+        }
+        let version = Some(trial.version).filter(|version| *version != before_version);
+        Ok(CommittedChange { before, after, stateful, version })
+    }
+
+    /// Publishes the policy of a trial. If that is refused, so are all its changes.
+    fn publish_trial(&mut self, trial: Trial, all: &mut [(Committed, Vec<Submission>)]) {
+        let is_only = trial.is_only;
+        let refusal = match self.publish(trial.next) {
+            Ok(()) => {
+                (self.version, self.unconfirmed) = (trial.version, trial.unconfirmed);
+                return;
+            }
+            Err(refusal) => refusal,
+        };
+        for (committed, tried) in all {
+            match &refusal {
+                CommitError::Uncompiled(policy) if is_only => {
+                    committed.outcomes.clear();
+                    let (policy, submissions) = (Arc::clone(policy), std::mem::take(tried));
+                    committed.rest = Some(UncompiledChanges { policy, submissions });
+                }
+                refusal => committed
+                    .outcomes
                     .iter_mut()
                     .filter(|outcome| outcome.is_ok())
                     .for_each(|outcome| *outcome = Err(refusal.clone())),
             }
         }
-        outcomes.iter().zip(origins).for_each(|(outcome, origin)| self.record_change(outcome, origin));
-        outcomes
     }
 
     /// Records the outcome of a change request.
-    fn record_change(&self, outcome: &Result<CommittedChange, CommitError>, origin: ChangeOrigin) {
+    pub(crate) fn record_change(&self, outcome: &Result<CommittedChange, CommitError>, origin: ChangeOrigin) {
         let mut entry = Entry::new(origin.author, origin.action, origin.command);
         match outcome {
             Ok(CommittedChange { version: None, .. }) => {}
@@ -310,27 +400,44 @@ impl Daemon {
         Some(version)
     }
 
-    /// Puts the policy before the change that waits in force again. `fate` is that of connections whose rules go, if it is not that of the
-    /// change; it is returned too. `None`: no change waits.
+    /// Returns the change that waits for its confirmation.
+    pub(crate) fn waiting(&self) -> Option<&UnconfirmedChange> {
+        self.unconfirmed.as_ref()
+    }
+
+    /// Puts the policy before the change that waits in force again, if `reason` gives one. `fate` is that of connections whose rules go, if it
+    /// is not that of the change. `None`: no such change waits.
     pub(crate) fn take_back(
         &mut self,
         author: Author,
         fate: Option<ConnectionFate>,
-        reason: &str,
-    ) -> Option<(Result<CommittedChange, CommitError>, ConnectionFate)> {
+        reason: &dyn Fn(&UnconfirmedChange) -> Option<String>,
+    ) -> Option<Return> {
+        let reason = reason(self.unconfirmed.as_ref()?)?;
         let waiting = self.unconfirmed.take()?;
         let (policy, version) = &waiting.before;
         let fate = fate.unwrap_or(waiting.fate);
         let request = ChangeRequest::Restore(Box::new(Policy::clone(policy)), fate);
         let command = format!("rollback {version}{reason}");
         let origin = ChangeOrigin { author, action: EntryAction::Rollback, command, confirm: None };
-        let outcome = self.commit(vec![Submission { request, origin }]).pop();
-        let outcome = outcome.unwrap_or(Err(CommitError::Internal));
-        if outcome.is_err() {
-            let deadline = waiting.deadline.max(Instant::now() + PAUSE);
-            self.unconfirmed = Some(UnconfirmedChange { deadline, ..waiting });
+        let mut committed = self.commit(vec![vec![Submission { request, origin }]]).pop().unwrap_or_default();
+        if let Some(UncompiledChanges { policy, .. }) = committed.rest {
+            self.unconfirmed = Some(waiting);
+            return Some(Return::Uncompiled(policy, fate));
         }
-        Some((outcome, fate))
+        let outcome = committed.outcomes.pop().unwrap_or(Err(CommitError::Internal));
+        if outcome.is_err() {
+            self.unconfirmed = Some(waiting);
+            self.postpone_return();
+        }
+        Some(Return::Done(outcome, fate))
+    }
+
+    /// Lets the change that waits wait a little longer, since it could not be taken back.
+    pub(crate) fn postpone_return(&mut self) {
+        if let Some(waiting) = &mut self.unconfirmed {
+            waiting.deadline = waiting.deadline.max(Instant::now() + PAUSE);
+        }
     }
 
     /// Replaces the policy with that of a policy file, as a client's `apply` does; `command` is what asks for it. Returns the change, and whether a restart
@@ -346,47 +453,54 @@ impl Daemon {
         let request = ChangeRequest::Apply(Box::new(file), ConnectionFate::Release);
         let author = Author::daemon();
         let origin = ChangeOrigin { author, action: EntryAction::Change, command, confirm: None };
-        let (outcome, history) = {
-            let mut daemon = lock(daemon);
-            (daemon.commit(vec![Submission { request, origin }]).pop(), daemon.history())
-        };
+        let mut jobs = PatternJobs::of_daemon(daemon, CompileBudget::CHANGE);
+        let outcome = CommitQueue::default().submit(&mut jobs, vec![Submission { request, origin }]).pop();
         let change = outcome.unwrap_or(Err(CommitError::Internal))?;
+        let history = lock(daemon).history();
         let marked = history.mark_applied(&change.after);
         Ok((change, marked))
     }
 
-    /// Returns the change that a request would be, without committing it.
+    /// Returns the change that a request would be, without committing it. Unless `checks_patterns`, its patterns may be any.
     ///
     /// # Errors
     /// The change would be refused.
-    pub(crate) fn try_request(&self, request: ChangeRequest) -> Result<CommittedChange, CommitError> {
+    pub(crate) fn try_request(
+        &self,
+        request: &ChangeRequest,
+        checks_patterns: bool,
+    ) -> Result<CommittedChange, CommitError> {
         let before = Arc::clone(&self.policy);
         let after = Arc::new(self.apply_request(&before, request)?);
         self.check_memory(&after)?;
         self.host.check(&before, &after)?;
-        self.engine.check(&before, &after)?;
+        match self.engine.check(&before, &after) {
+            Err(PublishError::NotCompiled) if !checks_patterns => {}
+            checked => checked.map_err(|error| uncompiled(error, &after))?,
+        }
         let stateful = self.engine.stateful_change(&before, &after);
         Ok(CommittedChange { before, after, stateful, version: None })
     }
 
     /// Returns a policy with a change request applied.
-    fn apply_request(&self, policy: &Policy, request: ChangeRequest) -> Result<Policy, CommitError> {
+    fn apply_request(&self, policy: &Policy, request: &ChangeRequest) -> Result<Policy, CommitError> {
         let commands = match request {
-            ChangeRequest::Apply(mut file, fate) => {
+            ChangeRequest::Apply(file, fate) => {
+                let mut file = Policy::clone(file);
                 file.begin_timeouts(self.now_ms());
                 // On hosts whose ports are disabled by default, a file without port switches keeps those in force.
                 if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
                     file.ports.clone_from(&policy.ports);
                 }
-                let mut next = PolicyDiff::new(policy, *file).policy;
-                if fate == ConnectionFate::Keep {
+                let mut next = PolicyDiff::new(policy, file).policy;
+                if *fate == ConnectionFate::Keep {
                     next.drain_removed(policy);
                 }
                 return Ok(next);
             }
             ChangeRequest::Restore(version, fate) => {
-                let mut next = PolicyDiff::restoring(policy, *version).policy;
-                if fate == ConnectionFate::Keep {
+                let mut next = PolicyDiff::restoring(policy, Policy::clone(version)).policy;
+                if *fate == ConnectionFate::Keep {
                     next.drain_removed(policy);
                 }
                 return Ok(next);
@@ -395,9 +509,9 @@ impl Daemon {
         };
         let mut next = Policy::clone(policy);
         next.now_ms = self.now_ms();
-        let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
+        let changes = commands.iter().enumerate().filter(|(_, command)| is_change(command));
         for (index, command) in changes {
-            command.run(&mut next).map_err(|error| CommitError::Command { index, error })?;
+            command.clone().run(&mut next).map_err(|error| CommitError::Command { index, error })?;
         }
         Ok(next)
     }
@@ -473,7 +587,8 @@ impl Daemon {
         self.host.check(&self.policy, &next)?;
         let bound = self.engine.connection_bound();
         self.engine.bound_connections(memory.connections);
-        self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound))?;
+        let published = self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound));
+        published.map_err(|error| uncompiled(error, &next))?;
         self.unchecked_rules = memory.unchecked_rules;
         if next.settings.poll != self.policy.settings.poll {
             self.host.set_poll(next.settings.poll);
@@ -495,7 +610,6 @@ impl Daemon {
             self.engine.reseed(&fresh);
         }
         let is_used = self.engine.reclaim() > 0;
-        self.delete_drained();
         self.expire_elements(self.now_ms());
         let is_freed = !is_used && self.superseded.as_ref().is_some_and(|before| before.strong_count() == 0);
         if is_freed {
@@ -504,11 +618,14 @@ impl Daemon {
         std::mem::take(&mut self.trim_due) || is_freed
     }
 
-    /// Deletes the draining rules that no connection has any more.
-    fn delete_drained(&mut self) {
+    /// Deletes the draining rules that no connection has any more. Returns the policy without them if its patterns have to be compiled before.
+    pub(crate) fn delete_drained(&mut self) -> Option<Arc<Policy>> {
+        if self.deletion_pause.is_some_and(|until| Instant::now() < until) {
+            return None;
+        }
         let drained = self.engine.drained();
         if drained.is_empty() {
-            return;
+            return None;
         }
         let mut next = Policy::clone(&self.policy);
         for id in drained {
@@ -516,7 +633,15 @@ impl Daemon {
             let _ = next.delete(id);
         }
         // A policy without a rule of the one in force is possible. If there is no memory for it, the rules go later.
-        let _ = self.publish(Arc::new(next));
+        match self.publish(Arc::new(next)) {
+            Err(CommitError::Uncompiled(policy)) => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// Draining rules are not deleted for a while, since that was refused.
+    pub(crate) fn postpone_deletion(&mut self) {
+        self.deletion_pause = Some(Instant::now() + PAUSE);
     }
 
     /// Removes the elements of sets that have expired.
@@ -555,21 +680,20 @@ impl Daemon {
     }
 }
 
-/// Takes back a change whose confirmation has not come in time; to be called a few times a second.
-pub fn take_back_unconfirmed(daemon: &Mutex<Daemon>) {
-    let (taken_back, connections) = {
-        let mut daemon = lock(daemon);
-        let overdue = daemon.unconfirmed.as_ref().filter(|waiting| waiting.deadline <= Instant::now());
-        let Some(reason) = overdue.map(|waiting| {
-            format!(" (version {} was not confirmed within {} s)", waiting.version, waiting.seconds)
-        }) else {
-            return;
-        };
-        (daemon.take_back(Author::daemon(), None, &reason), daemon.engine().connections())
-    };
-    if let Some((Ok(change), ConnectionFate::Kill)) = taken_back {
-        // A worker that does not answer has stopped.
-        let _ = connections.kill_removed(&change.stateful);
+/// The changes of one commit so far.
+struct Trial {
+    next: Arc<Policy>,
+    version: u64,
+    unconfirmed: Option<UnconfirmedChange>,
+    /// There is one request in all.
+    is_only: bool,
+}
+
+/// The refusal of a policy by the engine. Patterns that nobody has compiled are none.
+fn uncompiled(error: PublishError, policy: &Arc<Policy>) -> CommitError {
+    match error {
+        PublishError::NotCompiled => CommitError::Uncompiled(Arc::clone(policy)),
+        other => CommitError::Publish(other),
     }
 }
 

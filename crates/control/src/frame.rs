@@ -176,6 +176,12 @@ impl<'a> RequestReader<'a> {
     }
 }
 
+/// Returns whether the client has closed its end of the connection: it neither sends nor reads any more.
+pub(crate) fn is_disconnected(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::empty())];
+    matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1..))
+}
+
 /// Writes an answer to a client, which must read it fast enough.
 pub(crate) struct AnswerWriter<'a> {
     stream: &'a UnixStream,

@@ -4,7 +4,7 @@
 //! `mmb-protocol`; conversions from the engine's values to answers are here.
 //!
 //! The state is behind one mutex. A client's thread locks it to read the state or to commit a change, and never while it reads from the
-//! client or writes to it. Packet threads do not use it. Entries of the history are written by a thread of their own.
+//! client or writes to it, or has patterns compiled ([`mmb_compile`]). Packet threads do not use it. Entries of the history are written by a thread of their own.
 #![forbid(unsafe_code)]
 
 mod audit;
@@ -12,12 +12,14 @@ pub mod author;
 mod change;
 mod client_slots;
 mod commit_queue;
+mod compiling;
 mod convert;
 pub mod daemon;
 pub mod entropy;
 mod frame;
 pub mod history;
 pub mod host;
+mod housekeeping;
 mod huge_pages;
 pub mod limits;
 mod locate;
@@ -35,9 +37,10 @@ mod stream_summary;
 mod unconfirmed;
 
 pub use change::{CommitError, CommittedChange};
-pub use daemon::{Daemon, take_back_unconfirmed};
+pub use daemon::Daemon;
 pub use history::{History, HistoryLimits, OpenHistoryError};
 pub use host::{Host, PortLosses, PortOffload, PortStatus, UnsupportedRule, WorkerStatus};
+pub use housekeeping::{delete_drained, take_back_unconfirmed};
 pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};
 pub use socket::{BindError, group_id};

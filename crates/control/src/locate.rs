@@ -18,6 +18,8 @@ pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLi
         | CommitError::Connections { .. }
         | CommitError::Host(_)
         | CommitError::Unconfirmed(_)
+        | CommitError::Uncompiled(_)
+        | CommitError::Compile(_)
         | CommitError::Internal => (word(refusal), 0..commands.len()),
     };
     let found = word.and_then(|word| {
@@ -96,7 +98,9 @@ fn word(refusal: &CommitError) -> Option<String> {
         CommitError::Connections { max, .. } => Some(max.to_string()),
         CommitError::Command { .. } | CommitError::Memory(_) => None,
         CommitError::Unconfirmed(_) | CommitError::Internal => None,
+        CommitError::Uncompiled(_) | CommitError::Compile(_) => None,
         CommitError::Publish(PublishError::Patterns { .. } | PublishError::StreamConstraints(_)) => None,
+        CommitError::Publish(PublishError::NotCompiled) => None,
         CommitError::Host(unsupported) => Some(unsupported.word.clone()),
         CommitError::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownSwitchedPort { port, .. },

@@ -17,6 +17,7 @@ mod state_transfer;
 use crate::author::Author;
 use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission};
 use crate::commit_queue::CommitQueue;
+use crate::compiling::PatternJobs;
 use crate::convert;
 use crate::daemon::Daemon;
 use crate::history::entry::{Entry, EntryAction};
@@ -25,6 +26,7 @@ use crate::locate;
 use crate::panic_guard::guarded;
 use crate::status;
 use mmb_base::lock;
+use mmb_compile::Applicant;
 use mmb_engine::{Count, RuleCount};
 use mmb_language::command::Show;
 use mmb_language::{Command, Print, shadowed};
@@ -58,10 +60,21 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) queue: &'a CommitQueue,
     /// The client.
     pub(crate) author: Author,
+    /// The client, when it wants patterns compiled.
+    pub(crate) applicant: Applicant,
+    /// The client does not wait for answers any more.
+    pub(crate) is_gone: &'a dyn Fn() -> bool,
     /// The number of clients that may still run `monitor`.
     pub(crate) monitors: &'a Budget,
     /// The number of clients that may still run `trace` or `capture`.
     pub(crate) taps: &'a Budget,
+}
+
+impl<'a> RequestContext<'a> {
+    /// Compiles patterns for the client.
+    fn pattern_jobs(&self) -> PatternJobs<'a> {
+        PatternJobs::new(self.daemon, self.applicant, self.is_gone)
+    }
 }
 
 /// The requests that a client sends after those that are being answered.
@@ -100,7 +113,7 @@ pub(crate) fn respond(
             Some(Submission { request, origin })
         };
         let changes: Vec<Submission> = batch.iter_mut().filter_map(submission).collect();
-        let outcomes = guarded(|| context.queue.submit(context.daemon, changes));
+        let outcomes = guarded(|| context.queue.submit(&mut context.pattern_jobs(), changes));
         let mut outcomes = outcomes.unwrap_or_default().into_iter();
         let others_wait = pending.peek().is_some();
         for pending in batch {
@@ -200,8 +213,8 @@ impl Responder<'_> {
                 }
             }
             PendingQuestion::Apply(..) | PendingQuestion::Batch(..) => {}
-            PendingQuestion::DryRun(request, fate, text) => {
-                end = self.dry_run((*request, fate, &text), &pending.kills, pending.notes)?;
+            PendingQuestion::DryRun { change, fate, text, checked } => {
+                end = self.dry_run((&change, fate, &text), checked, &pending.kills, pending.notes)?;
             }
             PendingQuestion::Save => end = self.save()?,
             PendingQuestion::Names(prefix) => end = self.names(&prefix)?,
@@ -288,12 +301,12 @@ impl Responder<'_> {
 
     fn dry_run(
         &mut self,
-        (request, fate, text): (ChangeRequest, ConnectionFate, &ChangeText),
+        (request, fate, text): (&ChangeRequest, ConnectionFate, &ChangeText),
+        is_checked: bool,
         kills: &[Kill],
         notes: Vec<ErrorLine>,
     ) -> io::Result<AnswerEnd> {
-        let tried = self.daemon().try_request(request);
-        match tried {
+        match self.tried(request, is_checked) {
             Ok(change) => {
                 let fate = match text {
                     ChangeText::File(_) => fate,
@@ -306,6 +319,18 @@ impl Responder<'_> {
                 ChangeText::File(text) => locate::in_file(&refusal, text),
                 ChangeText::Batch(text, places) => locate::in_batch(&refusal, text, places),
             }]),
+        }
+    }
+
+    /// The change that a request would be.
+    fn tried(&self, request: &ChangeRequest, is_checked: bool) -> Result<CommittedChange, CommitError> {
+        let mut jobs = self.context.pattern_jobs();
+        loop {
+            let tried = self.daemon().try_request(request, !is_checked);
+            match tried {
+                Err(CommitError::Uncompiled(policy)) => jobs.compile(&policy)?,
+                tried => return tried,
+            }
         }
     }
 

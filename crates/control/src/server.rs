@@ -162,7 +162,9 @@ impl Acceptor {
             let clients = &handle.clients;
             let Clients { queue, limits, .. } = &**clients;
             let (author, pools) = (Author::of(&handle.stream), clients.pools(handle.peer));
-            let context = SessionContext { daemon: &daemon, queue, limits, author, pools };
+            let (applicant, stopping) = (handle.peer.applicant(), &clients.stopping);
+            let context =
+                SessionContext { daemon: &daemon, queue, limits, author, applicant, pools, stopping };
             serve(&handle.stream, &context, |idle| clients.slots().set_idle(handle.number, idle));
             drop(daemon);
         };

@@ -4,13 +4,15 @@
 use crate::author::Author;
 use crate::commit_queue::CommitQueue;
 use crate::daemon::Daemon;
-use crate::frame::{AnswerWriter, FrameError, RequestLine, RequestReader};
+use crate::frame::{AnswerWriter, FrameError, RequestLine, RequestReader, is_disconnected};
 use crate::limits::{BudgetPools, BudgetShare, ServerLimits};
 use crate::respond::{FollowingRequests, RequestContext, refuse, respond};
+use mmb_compile::Applicant;
 use mmb_protocol::request::{self, DecodeError, Request};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Bytes of an answer that are collected before they are written.
@@ -27,8 +29,12 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) limits: &'a ServerLimits,
     /// The client.
     pub(crate) author: Author,
+    /// The client, when it wants patterns compiled.
+    pub(crate) applicant: Applicant,
     /// The budgets of the client's group.
     pub(crate) pools: &'a BudgetPools,
+    /// The server stops.
+    pub(crate) stopping: &'a AtomicBool,
 }
 
 /// Serves a client until its session ends. `set_idle` is called when the client becomes idle or active.
@@ -59,10 +65,13 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, set_idle:
             }
         }
         let mut following = SessionRequests { requests: &mut requests, share: None, error: None };
+        let is_gone = || context.stopping.load(Ordering::SeqCst) || is_disconnected(stream);
         let request_context = RequestContext {
             daemon: context.daemon,
             queue: context.queue,
             author: context.author,
+            applicant: context.applicant,
+            is_gone: &is_gone,
             monitors: &context.pools.monitors,
             taps: &context.pools.taps,
         };

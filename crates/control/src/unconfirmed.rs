@@ -4,6 +4,7 @@
 
 use crate::author::{Author, UserNames};
 use crate::change::{ChangeOrigin, CommitError};
+use mmb_engine::CompiledPatterns;
 use mmb_policy::Policy;
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct UnconfirmedChange {
     /// The policy before it, and its version.
     pub(crate) before: (Arc<Policy>, u64),
+    /// Its patterns, so that its return needs no compiler.
+    _patterns: CompiledPatterns,
     /// The version that it has made.
     pub(crate) version: u64,
     /// The fate of the connections of rules that it removes, and of those that go when it is taken back.
@@ -32,10 +35,12 @@ impl UnconfirmedChange {
         origin: &ChangeOrigin,
         (before, before_version): (&Arc<Policy>, u64),
         fate: ConnectionFate,
+        patterns: CompiledPatterns,
     ) -> Option<UnconfirmedChange> {
         let seconds = origin.confirm?;
         Some(UnconfirmedChange {
             before: (Arc::clone(before), before_version),
+            _patterns: patterns,
             version: before_version + 1,
             fate,
             author: origin.author,

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// Applies a policy that has to be confirmed; returns what waits.
 fn apply(mmb: &Running, policy: &str, seconds: u32) -> (Vec<Answer>, AnswerEnd) {
-    let options = ChangeOptions { source: Some("edge.mmb".into()), confirm: Some(seconds) };
+    let options =
+        ChangeOptions { source: Some("edge.mmb".into()), confirm: Some(seconds), ..ChangeOptions::default() };
     let request = Request::Apply(policy.into(), ConnectionFate::Release);
     mmb.ask(&Request::WithOptions(options, Box::new(request)))
 }
@@ -106,7 +107,7 @@ fn a_rollback_ends_the_wait_at_once() {
     assert_eq!((end.ok, end.version), (true, Some(3)));
     assert_eq!(mmb.rules(), ["1 add tcp-dport 80 drop"]);
     assert!(waiting(&mmb.run("show version")).is_none());
-    let options = ChangeOptions { source: None, confirm: Some(1000) };
+    let options = ChangeOptions { confirm: Some(1000), ..ChangeOptions::default() };
     let batch = Request::Batch { text: "flush\nadd all drop\n".into(), dry_run: false };
     let (answers, _) = mmb.ask(&Request::WithOptions(options.clone(), Box::new(batch)));
     assert_eq!(waiting(&answers).map(|line| (line.version, line.command.as_str())), Some((4, "batch")));

@@ -292,16 +292,19 @@ fn connections_of_removed_rules_keep_them_or_end_on_request() {
             AffectedLine::default()
         );
         mmb.daemon.lock().expect("not poisoned").reclaim();
+        mmb_control::delete_drained(&mmb.daemon);
         assert_eq!(mmb.rules().len(), 2);
         assert_eq!(listed(&mmb, "rule 1").len(), 2);
         mmb.run("conn kill udp-sport 5");
         mmb.daemon.lock().expect("not poisoned").reclaim();
+        mmb_control::delete_drained(&mmb.daemon);
         assert_eq!(mmb.rules().len(), 2);
         mmb.run("conn kill udp-sport 6");
         let begun = Instant::now();
         while mmb.rules().len() > 1 {
             assert!(begun.elapsed() < FOREVER, "it is still there");
             mmb.daemon.lock().expect("not poisoned").reclaim();
+            mmb_control::delete_drained(&mmb.daemon);
         }
     }
     let mmb = started();

@@ -5,7 +5,8 @@ mod servers;
 use crate::baseline::Baseline;
 use crate::cells::{STAGES, WorkerCells};
 use crate::compiled::{
-    PacketSelector, PolicyCompiler, PublishError, Snapshot, StatefulChange, UnknownFilterPort,
+    CompiledPatterns, PacketSelector, PolicyCompiler, PublishError, Snapshot, StatefulChange,
+    UnknownFilterPort,
 };
 use crate::conntrack::{CounterKind, SavedCounter, SharedState, StateHeader, StateMap, saved_ports};
 use crate::control::{Connections, WorkerDrive};
@@ -23,6 +24,7 @@ use mmb_packet::PortId;
 use mmb_policy::{PacketFilter, Policy, RuleId};
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
+use mmb_scan::SetCache;
 use std::collections::HashMap;
 use std::ops::Add;
 use std::sync::Arc;
@@ -158,6 +160,22 @@ impl Engine {
     /// An upper bound of the memory that the rules which a change adds take beyond what rules take that have one key and no conditions.
     pub fn extra_bytes(&self, before: &Policy, after: &Policy) -> u64 {
         self.compiler.extra_bytes(before, after)
+    }
+
+    /// Refuses from now on policies whose patterns nobody has compiled before ([`PublishError::NotCompiled`]), instead of compiling them: for a thread
+    /// that others wait for. Patterns in force, and those of the last policies, are known.
+    pub fn expect_compiled_patterns(&mut self) {
+        self.compiler.expect_compiled();
+    }
+
+    /// The compiled patterns that this engine knows: [`compile_patterns`](crate::compile_patterns) adds to them.
+    pub fn pattern_sets(&self) -> &Arc<SetCache> {
+        self.compiler.sets()
+    }
+
+    /// The patterns in force.
+    pub fn patterns(&self) -> CompiledPatterns {
+        self.compiler.patterns()
     }
 
     /// Publishes a policy atomically: each worker uses it from its next vector on. Counters of rules whose id and content stay are kept.

@@ -31,8 +31,8 @@ mod verdict;
 mod worker;
 
 pub use compiled::{
-    AffectedConnections, PacketSelector, PublishError, StatefulChange, UnknownFilterPort, UnknownServer,
-    check_patterns,
+    AffectedConnections, CompiledPatterns, PacketSelector, PublishError, StatefulChange, UnknownFilterPort,
+    UnknownServer, compile_patterns,
 };
 pub use conntrack::{
     CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EDIT_RECORD_BYTES,
@@ -50,6 +50,7 @@ pub use made::MadeKind;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::{CloseReason, Invalid, Side, Vlans, Wire};
 pub use mmb_rewrite::NotApplied;
+pub use mmb_scan::{SetCache, SetSource};
 pub use mmb_stream::{AckSpace, EditStats, Level, SideStats, StreamInfo, StreamUsage};
 pub use offload::{
     EndNumbers, FlowKey, FlowOffload, FlowUsage, FlowWrites, KeptReason, OffloadEpoch, OffloadSummary,

@@ -11,7 +11,7 @@ use mmb_policy::http::{HeaderName, Replacement};
 use mmb_policy::pattern::PatternItem;
 use mmb_policy::rule::{Match, Rule, StreamEdit, Target, Test};
 use mmb_policy::settings::HttpSettings;
-use mmb_scan::{EditScratch, Scanner};
+use mmb_scan::{EditScratch, InProcess, Scanner, SetCache, SetSource};
 
 /// Bytes of a piece: a segment's payload.
 const PIECE: usize = 1448;
@@ -54,8 +54,13 @@ fn rule(matches: Vec<Match>, target: Target) -> Rule {
 
 /// Cycles of a request and the head of its response, and of a byte of the response's body.
 fn measure(rule: &Rule, response: &[u8], head_len: usize) -> [f64; 2] {
-    let rules =
-        HttpRules::compile([(0, rule)], &|_| None, &HttpSettings::default(), None).expect("a good rule");
+    let rules = HttpRules::compile(
+        [(0, rule)],
+        &|_| None,
+        &HttpSettings::default(),
+        SetSource::compiling(&SetCache::default(), &InProcess),
+    )
+    .expect("a good rule");
     let mut scanner = Scanner::new(1 << 20).expect("memory");
     rules.sets().for_each(|set| scanner.prepare(set).expect("memory"));
     let mut scratch = EditScratch::new();

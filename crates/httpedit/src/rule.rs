@@ -7,7 +7,7 @@ use mmb_policy::pattern::{PatternItem, PatternList, Regex};
 use mmb_policy::rule::{Cond, Match, NumberSet, StreamEdit, Target, Test};
 use mmb_policy::settings::HttpSettings;
 use mmb_policy::{Replacement, Rule};
-use mmb_scan::{EditPatterns, Pattern, PatternError, PatternKind, PatternSet};
+use mmb_scan::{EditPatterns, Pattern, PatternError, PatternKind, PatternSet, SetSource};
 use std::collections::HashMap;
 
 /// The most constraints on HTTP of one rule.
@@ -205,7 +205,7 @@ pub(crate) enum HeaderValue {
 
 impl HttpRules {
     /// Compiles the rules on HTTP of a policy, each with the caller's number. Rules without constraints on HTTP are left out, and so are
-    /// constraints that are not on HTTP. `lists` has the content of lists. Patterns that `before` has compiled are taken from there.
+    /// constraints that are not on HTTP. `lists` has the content of lists; compiled patterns come from `sets`.
     ///
     /// # Errors
     /// A rule cannot be compiled.
@@ -213,10 +213,9 @@ impl HttpRules {
         rules: impl IntoIterator<Item = (u32, &'p Rule)>,
         lists: &dyn Fn(&str) -> Option<&'p PatternList>,
         settings: &HttpSettings,
-        before: Option<&HttpRules>,
+        sets: SetSource<'_>,
     ) -> Result<HttpRules, HttpRuleError> {
-        let mut compiler =
-            Compiler { lists, before, heads: Patterns::default(), bodies: Patterns::default() };
+        let mut compiler = Compiler { lists, sets, heads: Patterns::default(), bodies: Patterns::default() };
         let mut parts = RegexParts::default();
         let mut compiled = Vec::new();
         for (number, rule) in rules {
@@ -230,9 +229,9 @@ impl HttpRules {
             rules: compiled,
             settings: *settings,
             regex_parts: parts,
-            heads: heads.compile(before.and_then(|before| before.heads.as_ref()))?,
+            heads: heads.compile(sets)?,
             head_uses: heads.uses,
-            bodies: bodies.compile(before.and_then(|before| before.bodies.as_ref()))?,
+            bodies: bodies.compile(sets)?,
             body_uses: bodies.uses,
         })
     }
@@ -288,17 +287,13 @@ impl Patterns {
         self.numbers.push(number);
     }
 
-    fn compile(&self, before: Option<&PatternSet>) -> Result<Option<PatternSet>, HttpRuleError> {
+    fn compile(&self, sets: SetSource<'_>) -> Result<Option<PatternSet>, HttpRuleError> {
         if self.patterns.is_empty() {
             return Ok(None);
         }
-        let digest = PatternSet::digest_of(&self.patterns);
-        if let Some(same) = before.filter(|before| before.digest() == digest) {
-            return Ok(Some(same.clone()));
-        }
-        let set = PatternSet::compile(&self.patterns).map_err(|error| {
-            let index = if let PatternError::Refused { index, .. } = &error { *index } else { 0 };
-            HttpRuleError::Pattern(self.numbers.get(index).copied().unwrap_or_default(), error)
+        let set = sets.set(&self.patterns).map_err(|error| {
+            let number = self.numbers.get(error.index().unwrap_or(0));
+            HttpRuleError::Pattern(number.copied().unwrap_or_default(), error)
         })?;
         Ok(Some(set))
     }
@@ -306,7 +301,7 @@ impl Patterns {
 
 struct Compiler<'c, 'p> {
     lists: &'c dyn Fn(&str) -> Option<&'p PatternList>,
-    before: Option<&'c HttpRules>,
+    sets: SetSource<'c>,
     heads: Patterns,
     bodies: Patterns,
 }
@@ -391,14 +386,7 @@ impl<'p> Compiler<'_, 'p> {
         };
         let patterns: Vec<Pattern> =
             (0..).zip(kinds).map(|(id, (kind, ignores_case))| Pattern { kind, ignores_case, id }).collect();
-        let digest = PatternSet::digest_of(&patterns);
-        let mut known = self.before.into_iter().flat_map(HttpRules::edit_patterns);
-        let patterns = match known.find(|known| known.digest() == digest) {
-            Some(known) => known.clone(),
-            None => {
-                EditPatterns::compile(&patterns).map_err(|error| HttpRuleError::Pattern(number, error))?
-            }
-        };
+        let patterns = self.sets.edits(&patterns).map_err(|error| HttpRuleError::Pattern(number, error))?;
         let most = action.len_for(patterns.longest());
         if most > MOST_REPLACED {
             return Err(HttpRuleError::LongReplacement(number, most));

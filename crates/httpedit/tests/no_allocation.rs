@@ -11,7 +11,7 @@ use mmb_policy::http::{HeaderName, Replacement};
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Rule, StreamEdit, Target, Test};
 use mmb_policy::settings::HttpSettings;
-use mmb_scan::{EditScratch, Scanner};
+use mmb_scan::{EditScratch, InProcess, Scanner, SetCache, SetSource};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -109,7 +109,10 @@ fn rules() -> Vec<Rule> {
 fn editing_allocates_nothing() {
     let rules = rules();
     let settings = HttpSettings::default();
-    let rules = HttpRules::compile((0..).zip(&rules), &|_| None, &settings, None).expect("good rules");
+    let sets = SetCache::default();
+    let rules =
+        HttpRules::compile((0..).zip(&rules), &|_| None, &settings, SetSource::compiling(&sets, &InProcess))
+            .expect("good rules");
     let mut scanner = Scanner::new(1 << 20).expect("memory");
     rules.sets().for_each(|set| scanner.prepare(set).expect("memory"));
     let mut scratch = EditScratch::new();

@@ -134,6 +134,9 @@ pub(crate) enum CliCommand {
     /// Prints the words that may complete a line
     #[command(hide = true)]
     Complete(CompleteArgs),
+    /// Compiles patterns for a process that started this one
+    #[command(hide = true)]
+    CompilePatterns(CompilePatternsArgs),
     /// Prints a man page
     #[command(hide = true)]
     Man(ManArgs),
@@ -152,6 +155,17 @@ pub(crate) fn command() -> clap::Command {
 fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// What a process compiles for another one, and its limits.
+#[derive(Debug, Args)]
+pub(crate) struct CompilePatternsArgs {
+    /// All expressions to one database, or each alone
+    pub(crate) mode: String,
+    /// Seconds of processor time
+    pub(crate) processor_time_s: u64,
+    /// Bytes of memory
+    pub(crate) memory: u64,
 }
 
 /// The words of one command of the rule language, as typed.

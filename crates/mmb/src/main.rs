@@ -7,6 +7,7 @@
 mod bench;
 mod cli;
 mod client;
+mod compile;
 mod completions;
 mod explain;
 mod health;
@@ -49,6 +50,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
         CliCommand::Run(args) => return run::main(&args, &global),
         CliCommand::Completions(args) => return Ok(completions::script(&args)),
         CliCommand::Complete(args) => return Ok(completions::main(&args)),
+        CliCommand::CompilePatterns(args) => return compile::serve(&args),
         CliCommand::Replay(args) => return replay::main(&args, &global),
         CliCommand::Check(args) => return check(&args, &global),
         CliCommand::Import(from) => return import::main(&from, &global),
@@ -115,12 +117,7 @@ fn client_options(global: Global) -> ClientOptions {
     ClientOptions { socket: global.socket, json: global.json }
 }
 
-/// Tells why a policy cannot be put in force, if it cannot.
-fn compile(policy: &mmb_policy::Policy) -> Result<(), String> {
-    mmb_engine::check_patterns(policy).map_err(|error| error.to_string())
-}
-
 fn check(args: &CheckArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let good = mmb_client::policy_file::check(&args.file, global.json, compile, &output::Terminal)?;
+    let good = mmb_client::policy_file::check(&args.file, global.json, compile::check, &output::Terminal)?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,7 +1,7 @@
 //! `mmb web`: the page, the REST API and the metrics of a running mmb.
 
 use crate::cli::{Global, WebArgs};
-use crate::{explain, output};
+use crate::{compile, explain, output};
 use anyhow::Context;
 use mmb_protocol::DEFAULT_SOCKET;
 use mmb_web::{Listen, TlsFiles, WebOptions, WebServer};
@@ -50,5 +50,6 @@ fn options(args: WebArgs, global: Global) -> anyhow::Result<WebOptions> {
         read_only: args.read_only,
         metrics_rules: args.metrics_rules,
         explain: explain::json,
+        check_patterns: compile::check_for,
     })
 }

@@ -52,6 +52,8 @@ pub struct ChangeOptions {
     pub source: Option<String>,
     /// The policy before is in force again after so many seconds, unless the change was confirmed.
     pub confirm: Option<u32>,
+    /// Of a dry run: the client has checked that the patterns can be compiled, and the daemon compiles none for it.
+    pub checked: bool,
 }
 
 impl ChangeOptions {
@@ -114,6 +116,7 @@ struct Envelope {
     connections: Option<ConnectionFate>,
     source: Option<String>,
     confirm: Option<u32>,
+    checked: Option<bool>,
     /// Contents in hexadecimal, by name.
     files: Option<BTreeMap<String, String>>,
 }
@@ -184,7 +187,11 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
 
 /// The request of an envelope, but for its files.
 fn without_files(mut envelope: Envelope) -> Result<Request, DecodeError> {
-    let options = ChangeOptions { source: envelope.source.take(), confirm: envelope.confirm };
+    let options = ChangeOptions {
+        source: envelope.source.take(),
+        confirm: envelope.confirm,
+        checked: envelope.checked.unwrap_or_default(),
+    };
     if options.confirm.is_some_and(|seconds| !(1..=ChangeOptions::MOST_SECONDS).contains(&seconds)) {
         let range = format!("'confirm' is 1 to {} seconds", ChangeOptions::MOST_SECONDS);
         return Err(DecodeError::Malformed(range));
@@ -256,6 +263,8 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         #[serde(skip_serializing_if = "Option::is_none")]
         confirm: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        checked: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         files: Option<BTreeMap<String, String>>,
     }
     let mut envelope = BorrowedEnvelope {
@@ -271,6 +280,7 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         connections: None,
         source: None,
         confirm: None,
+        checked: None,
         files: None,
     };
     let mut request = request;
@@ -284,6 +294,7 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
             Request::WithOptions(options, inner) => {
                 envelope.source = options.source.as_deref();
                 envelope.confirm = options.confirm;
+                envelope.checked = options.checked.then_some(true);
                 inner
             }
             _ => break,
@@ -337,9 +348,13 @@ mod tests {
             Request::WithFiles(
                 [("/c".into(), b"x".to_vec())].into(),
                 Box::new(Request::WithOptions(
-                    ChangeOptions { source: Some("edge.mmb".into()), confirm: Some(60) },
+                    ChangeOptions { source: Some("edge.mmb".into()), confirm: Some(60), checked: false },
                     Box::new(Request::Apply("patterns a /c".into(), ConnectionFate::Keep)),
                 )),
+            ),
+            Request::WithOptions(
+                ChangeOptions { checked: true, ..ChangeOptions::default() },
+                Box::new(Request::DryRun("add all drop\n".into(), ConnectionFate::Release)),
             ),
             Request::Save,
             Request::Names("12".into()),

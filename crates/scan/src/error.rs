@@ -4,6 +4,7 @@ use crate::{
     MOST_EDIT_MATCH, MOST_EDIT_TEXTS, MOST_PATTERNS, MOST_POSITIONS, MOST_REGEX, MOST_REGEXES, MOST_REPEATS,
     MOST_SET_POSITIONS, MOST_STATE, MOST_TEXT,
 };
+use std::fmt;
 use thiserror::Error;
 
 /// Why a set of patterns cannot be compiled.
@@ -58,6 +59,22 @@ pub enum PatternError {
     /// There is no memory.
     #[error("there is no memory to compile the patterns")]
     NoMemory,
+    /// Compiling them takes more than it may.
+    #[error("the patterns take more than {budget} to compile{}; use fewer regexes, or lower counts in repetitions", Costliest(.pattern.as_deref()))]
+    OverBudget {
+        /// The part of the budget that was exceeded, as "20 s of processor time".
+        budget: String,
+        /// The place of the pattern that takes most of it, from 0, if that is known.
+        index: Option<usize>,
+        /// This pattern, shortened.
+        pattern: Option<String>,
+    },
+    /// They were not compiled, since that was given up or the compiler failed.
+    #[error("the patterns were not compiled: {0}")]
+    GivenUp(String),
+    /// They have to be compiled before they are used here.
+    #[error("the patterns are not compiled yet")]
+    NotCompiled,
     /// The library failed for another reason.
     #[error("the patterns cannot be compiled together: {0}")]
     Other(String),
@@ -141,4 +158,24 @@ pub enum PatternRefusal {
     /// The library refuses it for another reason.
     #[error("the matcher refuses it: {0}")]
     Other(String),
+}
+
+/// The part of a message about the pattern that costs most.
+struct Costliest<'p>(Option<&'p str>);
+
+impl fmt::Display for Costliest<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |pattern| write!(formatter, ", of all the most for {pattern}"))
+    }
+}
+
+impl PatternError {
+    /// The place of the pattern that the error is about, from 0.
+    pub fn index(&self) -> Option<usize> {
+        match self {
+            PatternError::Refused { index, .. } => Some(*index),
+            PatternError::OverBudget { index, .. } => *index,
+            _ => None,
+        }
+    }
 }

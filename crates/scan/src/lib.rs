@@ -5,7 +5,7 @@
 //! memory for [`ScanState`]s, of which each direction of a connection has one. After it is made, and the sets are prepared, opening, scanning
 //! and closing call no allocator and take no lock.
 //!
-//! Life-cycle: [`PatternSet::compile`]; for each worker [`PreparedSet::new`], on any thread, and [`Scanner::adopt`] between two packets (or
+//! Life-cycle: [`PatternSet::compile`], or [`SetSource::set`] where the same set is wanted several times or must be compiled elsewhere ([`DatabaseCompiler`]); for each worker [`PreparedSet::new`], on any thread, and [`Scanner::adopt`] between two packets (or
 //! [`Scanner::prepare`], which is both); [`Scanner::open`], [`Scanner::scan`] for each piece in order, [`Scanner::close`] or
 //! [`Scanner::finish`]; [`Scanner::release`] when a set is no longer used.
 //!
@@ -22,10 +22,12 @@
 //! Vectorscan.
 #![deny(unsafe_code)]
 
+mod cache;
 mod edit;
 mod error;
 mod ffi;
 mod filter;
+mod job;
 mod pattern;
 mod pool;
 mod scanner;
@@ -33,8 +35,13 @@ mod set;
 mod texts;
 mod translate;
 
+pub use cache::{MOST_UNUSED, SetCache, SetSource};
 pub use edit::{EditPatterns, EditScratch, EditStep};
 pub use error::{PatternError, PatternRefusal};
+pub use job::{
+    CompileJob, CompiledJob, DatabaseCompiler, InProcess, JobFailure, JobRefusal, outcome_from_bytes,
+    outcome_to_bytes,
+};
 pub use pattern::{Pattern, PatternKind};
 pub use pool::POOL_PAGE;
 pub use scanner::{PreparedSet, ScanEnd, ScanState, Scanner};
@@ -42,7 +49,8 @@ pub use set::{PatternSet, SetDigest};
 
 /// The most patterns of a set.
 pub const MOST_PATTERNS: usize = 1 << 16;
-/// The most regexes of a set, besides those that are texts in fact. The time that compiling takes grows with their square.
+/// The most regexes of a set, besides those that are texts in fact. The time that compiling takes grows with up to the cube of it, which
+/// the compiler's budget bounds.
 pub const MOST_REGEXES: usize = 256;
 /// The most bytes of a text.
 pub const MOST_TEXT: usize = 2048;

@@ -38,6 +38,28 @@ impl Pattern {
         Pattern { ignores_case: true, ..self }
     }
 
+    /// The bytes of the text, or of the regex as it is written.
+    #[expect(clippy::len_without_is_empty, reason = "a pattern that is accepted is never empty")]
+    pub fn len(&self) -> usize {
+        match &self.kind {
+            PatternKind::Text(bytes) => bytes.len(),
+            PatternKind::Regex(source) => source.len(),
+        }
+    }
+
+    /// About as a rule has it, in one line and shortened.
+    pub fn shown(&self) -> String {
+        const SHOWN: usize = 60;
+        let cut = |text: String| match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        };
+        match &self.kind {
+            PatternKind::Text(bytes) => format!("\"{}\"", cut(bytes.escape_ascii().to_string())),
+            PatternKind::Regex(source) => format!("/{}/", cut(source.clone())),
+        }
+    }
+
     /// Adds all of it, with its length, to a digest.
     pub(crate) fn digest(&self, into: &mut impl Hasher) {
         let (kind, bytes) = match &self.kind {

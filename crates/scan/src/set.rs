@@ -2,6 +2,7 @@
 
 use crate::error::{PatternError, PatternRefusal};
 use crate::ffi::{CompileFailure, Database, Expression};
+use crate::job::{CompileJob, CompiledJob, DatabaseCompiler, InProcess, JobFailure, JobRefusal};
 use crate::pattern::{Pattern, PatternKind};
 use crate::pool::Pool;
 use crate::texts::{DividedPattern, Division, TextSet};
@@ -32,11 +33,22 @@ struct Compiled {
 pub struct SetDigest(pub u128);
 
 impl PatternSet {
-    /// Compiles patterns: takes a moment for 10,000 texts, and some seconds at most (see the limits of this crate).
+    /// Compiles patterns on the calling thread: takes a moment for 10,000 texts, and minutes for many regexes.
     ///
     /// # Errors
     /// A pattern is refused, they are too many or too large, or the matcher does not run here.
     pub fn compile(patterns: &[Pattern]) -> Result<PatternSet, PatternError> {
+        PatternSet::compile_by(patterns, &InProcess)
+    }
+
+    /// Has `compiler` compile what the library finds of patterns.
+    ///
+    /// # Errors
+    /// As [`PatternSet::compile`], and what the compiler adds to it.
+    pub fn compile_by(
+        patterns: &[Pattern],
+        compiler: &dyn DatabaseCompiler,
+    ) -> Result<PatternSet, PatternError> {
         match patterns.len() {
             0 => return Err(PatternError::NoPatterns),
             1..=MOST_PATTERNS => {}
@@ -46,8 +58,10 @@ impl PatternSet {
         let Division { texts, others } = Division::of(&divided(patterns, &translations));
         let mut compiled = Compiled { texts, database: None, digest: digest(patterns), len: patterns.len() };
         if !others.is_empty() {
-            let expressions = expressions(patterns, translations, &others)?;
-            compiled.database = Some(Arc::new(Database::compile(&expressions)?));
+            let job = CompileJob { expressions: expressions(patterns, translations, &others)? };
+            let CompiledJob(database) =
+                compiler.compile(&job).map_err(|failure| refusal(patterns, &others, failure))?;
+            compiled.database = Some(database);
         }
         match compiled.stream_size() {
             0..=MOST_STATE => Ok(PatternSet { compiled: Arc::new(compiled) }),
@@ -89,6 +103,16 @@ impl PatternSet {
 
     pub(crate) fn database(&self) -> Option<&Arc<Database>> {
         self.compiled.database.as_ref()
+    }
+
+    /// Whether there are other clones of this set.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.compiled) > 1
+    }
+
+    /// Bytes of what the library made of it.
+    pub(crate) fn database_bytes(&self) -> usize {
+        self.compiled.database.as_ref().map_or(0, |database| database.bytes())
     }
 
     /// Whether it is the same set, not only an equal one.
@@ -171,21 +195,31 @@ fn expressions(
     Ok(expressions)
 }
 
-impl From<CompileFailure> for PatternError {
-    fn from(failure: CompileFailure) -> PatternError {
-        match failure {
+/// Why patterns are refused whose `others`, by their places, are not compiled.
+fn refusal(patterns: &[Pattern], others: &[usize], failure: JobFailure) -> PatternError {
+    let place = |expression: usize| others.get(expression).copied();
+    match failure {
+        JobFailure::OverBudget { budget, costliest } => {
+            let index = costliest.and_then(place);
+            let pattern = index.and_then(|index| patterns.get(index)).map(Pattern::shown);
+            PatternError::OverBudget { budget, index, pattern }
+        }
+        JobFailure::GivenUp(reason) => PatternError::GivenUp(reason),
+        JobFailure::Refused(JobRefusal(failure)) => match failure {
             CompileFailure::NoLibrary => PatternError::NoLibrary,
             CompileFailure::UnsupportedProcessor => PatternError::UnsupportedProcessor,
             CompileFailure::NoMemory => PatternError::NoMemory,
-            CompileFailure::Refused { index: None, message } => PatternError::Other(message),
-            CompileFailure::Refused { index: Some(index), message } => {
-                let refusal = match message.as_str() {
-                    message if message.contains("anchors not supported") => PatternRefusal::InnerAnchor,
-                    message if message.contains("too large") => PatternRefusal::TooComplex,
-                    _ => PatternRefusal::Other(message),
-                };
-                PatternError::Refused { index, refusal }
-            }
-        }
+            CompileFailure::Refused { index, message } => match index.and_then(place) {
+                None => PatternError::Other(message),
+                Some(index) => {
+                    let refusal = match message.as_str() {
+                        message if message.contains("anchors not supported") => PatternRefusal::InnerAnchor,
+                        message if message.contains("too large") => PatternRefusal::TooComplex,
+                        _ => PatternRefusal::Other(message),
+                    };
+                    PatternError::Refused { index, refusal }
+                }
+            },
+        },
     }
 }

@@ -15,8 +15,9 @@ use crate::threads::ThreadMap;
 use mmb_base::{lock, start_supplier};
 use mmb_client::policy_file::{self, PolicyFileError};
 use mmb_client::{CommandFailed, CommandRunner, OutputSink, SinkClosed, UserCommand};
+use mmb_compile::{CompileBudget, PatternCompiler};
 use mmb_control::{BindError, CommitError, Daemon, Server, ServerLimits};
-use mmb_engine::{Engine, Forward, NoCycles, PortSpec};
+use mmb_engine::{Engine, Forward, NoCycles, PortSpec, SetCache, SetSource, compile_patterns};
 use mmb_packet::PortId;
 use mmb_policy::{Policy, Test};
 use mmb_protocol::{Client, ClientError};
@@ -210,6 +211,7 @@ impl Runtime {
             self.sync_ports();
             self.share(&mut sharing);
             mmb_control::take_back_unconfirmed(&self.daemon);
+            mmb_control::delete_drained(&self.daemon);
             let large = lock(&self.daemon).reclaim();
             if large {
                 memory::trim();
@@ -274,7 +276,7 @@ impl Runtime {
             sink,
             is_interrupted,
             json: false,
-            compile: |policy| mmb_engine::check_patterns(policy).map_err(|error| error.to_string()),
+            compile: check_patterns,
             standard_streams: false,
             program_words: &[],
             no_daemon_hint: "",
@@ -294,6 +296,18 @@ impl Runtime {
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
+    }
+}
+
+/// Tells why the patterns of a policy cannot be searched for, if they cannot.
+fn check_patterns(policy: &Policy) -> Result<(), String> {
+    let policy = policy.clone();
+    let compiled = PatternCompiler::default().run_once(CompileBudget::CHANGE, move |runner| {
+        compile_patterns(&policy, SetSource::compiling(&SetCache::default(), runner)).map(drop)
+    });
+    match compiled {
+        Ok(checked) => checked.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -30,7 +30,7 @@ mod tls;
 mod token;
 
 pub use listen::ListenError;
-pub use options::{Explainer, Listen, OptionsError, TlsFiles, WebOptions};
+pub use options::{Explainer, Listen, OptionsError, PatternCheck, TlsFiles, WebOptions};
 pub use server::{ServeError, WebServer};
 pub use tls::TlsError;
 pub use token::{Token, TokenError};

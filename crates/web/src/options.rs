@@ -8,6 +8,9 @@ use std::path::PathBuf;
 /// What a policy does to a packet that satisfies constraints, and which constraints of rules hold: the answer of `mmb explain`.
 pub type Explainer = fn(Policy, &str, &[u32]) -> Result<Value, String>;
 
+/// Compiles the patterns of a policy, until nobody waits for it any more, and tells why they are refused.
+pub type PatternCheck = fn(&Policy, &dyn Fn() -> bool) -> Result<(), String>;
+
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
@@ -51,6 +54,8 @@ pub struct WebOptions {
     pub metrics_rules: usize,
     /// Explains packets.
     pub explain: Explainer,
+    /// Checks patterns.
+    pub check_patterns: PatternCheck,
 }
 
 /// The reason why options do not go together.
@@ -122,6 +127,7 @@ mod tests {
             read_only: false,
             metrics_rules: 0,
             explain: |_, _, _| Err("no".into()),
+            check_patterns: |_, _| Ok(()),
         }
     }
 

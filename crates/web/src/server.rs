@@ -215,6 +215,7 @@ mod tests {
             read_only: false,
             metrics_rules: 0,
             explain: |_, _, _| Err("no".into()),
+            check_patterns: |_, _| Ok(()),
         };
         let access = Arc::new(Access::new(&options).expect("no token"));
         let router = router::new(&options, access);

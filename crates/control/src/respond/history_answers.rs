@@ -5,6 +5,8 @@ use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, S
 use crate::convert;
 use crate::history::entry::EntryAction;
 use crate::history::record::EntryHeader;
+use crate::housekeeping::take_back;
+use crate::unconfirmed::UnconfirmedChange;
 use mmb_language::{Command, Deletion, SetText, set_lines, with_id};
 use mmb_policy::{ElementList, NamedSet, PatternList, Policy, RuleChange, RuleStore};
 use mmb_protocol::answer::{
@@ -84,9 +86,12 @@ impl Responder<'_> {
             waiting.filter(|waiting| version.is_none_or(|version| version == waiting.before))
         {
             let fate = Some(fate).filter(|_| deletion != Deletion::Plain);
-            let reason = format!(" (version {} was not confirmed)", waiting.version);
-            let taken_back = self.daemon().take_back(self.context.author, fate, &reason);
-            return match taken_back {
+            let reason = |still: &UnconfirmedChange| {
+                let is_meant = still.version == waiting.version;
+                is_meant.then(|| format!(" (version {} was not confirmed)", still.version))
+            };
+            let mut jobs = self.context.pattern_jobs();
+            return match take_back(&mut jobs, self.context.author, fate, &reason) {
                 Some((outcome, fate)) => self.rolled_back(outcome, fate, end),
                 None => {
                     Ok(Err("the change that waited for its confirmation has just come to its end".to_owned()))
@@ -103,7 +108,7 @@ impl Responder<'_> {
         let (author, action) = (self.context.author, EntryAction::Rollback);
         let origin = ChangeOrigin { author, action, command, confirm: None };
         let submission = Submission { request: ChangeRequest::Restore(policy, fate), origin };
-        let outcome = self.context.queue.submit(self.context.daemon, vec![submission]).pop();
+        let outcome = self.context.queue.submit(&mut self.context.pattern_jobs(), vec![submission]).pop();
         self.rolled_back(outcome.unwrap_or(Err(CommitError::Internal)), fate, end)
     }
 

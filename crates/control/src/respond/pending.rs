@@ -58,8 +58,15 @@ pub(super) enum PendingQuestion {
     Apply(String, ConnectionFate),
     /// The text of a batch, and the bytes that each of its commands takes.
     Batch(String, Vec<Range<usize>>),
-    /// A change that is not to be committed, the fate of the connections of rules that a policy file removes, and the text.
-    DryRun(Box<ChangeRequest>, ConnectionFate, ChangeText),
+    /// A change that is not to be committed.
+    DryRun {
+        change: Box<ChangeRequest>,
+        /// The fate of the connections of rules that a policy file removes.
+        fate: ConnectionFate,
+        text: ChangeText,
+        /// The client has checked the patterns.
+        checked: bool,
+    },
     Save,
     Names(String),
     SaveState,
@@ -102,6 +109,9 @@ impl PendingRequest {
         });
         let mut parsed = parsed.unwrap_or_else(internal_error);
         parsed.confirm = options.confirm.filter(|_| parsed.has_change);
+        if let PendingQuestion::DryRun { checked, .. } = &mut parsed.question {
+            *checked = options.checked;
+        }
         if let Some(source) = options.source {
             parsed.command = shortened(&format!("{} {source}", parsed.command));
         }
@@ -176,7 +186,8 @@ impl PendingRequest {
         match convert::parse_policy(&text, &convert::RequestFiles(files)) {
             Ok((file, notes)) => {
                 let change = Box::new(ChangeRequest::Apply(Box::new(file), fate));
-                let question = PendingQuestion::DryRun(change, fate, ChangeText::File(text));
+                let text = ChangeText::File(text);
+                let question = PendingQuestion::DryRun { change, fate, text, checked: false };
                 PendingRequest { notes, ..PendingRequest::question(question) }
             }
             Err(errors) => PendingRequest::refused(errors),
@@ -193,7 +204,8 @@ impl PendingRequest {
         let change = ChangeRequest::Run(commands);
         if is_dry_run {
             let text = ChangeText::Batch(text, places);
-            let question = PendingQuestion::DryRun(Box::new(change), ConnectionFate::Release, text);
+            let (change, fate) = (Box::new(change), ConnectionFate::Release);
+            let question = PendingQuestion::DryRun { change, fate, text, checked: false };
             return PendingRequest { notes, kills, ..PendingRequest::question(question) };
         }
         let question = PendingQuestion::Batch(text, places);
@@ -214,7 +226,7 @@ impl PendingRequest {
         match &self.question {
             PendingQuestion::Refused(_) | PendingQuestion::Apply(..) | PendingQuestion::Batch(..) => false,
             PendingQuestion::Run(_, questions) => !questions.is_empty(),
-            PendingQuestion::DryRun(..)
+            PendingQuestion::DryRun { .. }
             | PendingQuestion::Save
             | PendingQuestion::Names(_)
             | PendingQuestion::SaveState

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use mmb_compile::PatternCompiler;
 use mmb_control::memory::AvailableMemory;
 use mmb_control::{
     Daemon, Host, PortLosses, PortOffload, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus,
@@ -94,7 +95,21 @@ pub(crate) fn start_bounded(policy: &str, memory: Option<u64>) -> Result<Running
     start_on(policy, ServerLimits::default(), memory)
 }
 
+/// Starts a daemon with this compiler of patterns.
+pub(crate) fn start_compiling(policy: &str, compiler: PatternCompiler) -> Running {
+    start_as(policy, ServerLimits::default(), None, compiler).expect("a policy for these ports")
+}
+
 fn start_on(policy: &str, limits: ServerLimits, memory: Option<u64>) -> Result<Running, String> {
+    start_as(policy, limits, memory, PatternCompiler::default())
+}
+
+fn start_as(
+    policy: &str,
+    limits: ServerLimits,
+    memory: Option<u64>,
+    compiler: PatternCompiler,
+) -> Result<Running, String> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("run/mmb.sock");
     let spec = |name: &str, peer| PortSpec {
@@ -108,7 +123,8 @@ fn start_on(policy: &str, limits: ServerLimits, memory: Option<u64>) -> Result<R
     let host =
         FakeHost { polls: Arc::clone(&polls), memory: Arc::clone(&memory), offload: Arc::clone(&offload) };
     let (policy, _) = parse_policy(policy).expect("a policy");
-    let daemon = Daemon::new(engine, policy, Box::new(host)).map_err(|refusal| refusal.to_string())?;
+    let daemon = Daemon::with_compiler(engine, policy, Box::new(host), Arc::new(compiler));
+    let daemon = daemon.map_err(|refusal| refusal.to_string())?;
     let daemon = Arc::new(Mutex::new(daemon));
     let options = ServerOptions { limits, ..ServerOptions::default() };
     let server = Server::bind_with(&path, Arc::clone(&daemon), options).expect("binds");

@@ -13,7 +13,7 @@ use mmb_policy::http::{HeaderName, Replacement, ReplacementPart};
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Cond, Match, NumberItem, NumberSet, Rule, StreamEdit, Target, Test};
 use mmb_policy::settings::{HttpSettings, HttpUnfit};
-use mmb_scan::{EditScratch, Scanner};
+use mmb_scan::{EditScratch, InProcess, Scanner, SetCache, SetSource};
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
@@ -79,7 +79,13 @@ static SETS: LazyLock<[RuleSet; 3]> = LazyLock::new(|| {
     let passes = HttpSettings { unfit: HttpUnfit::Pass, ..settings };
     [(&in_place, &settings, true), (&resizing, &settings, false), (&in_place, &passes, true)].map(
         |(rules, settings, keeps_framing)| {
-            let rules = HttpRules::compile((0..).zip(rules), &|_| None, settings, None);
+            let sets = SetCache::default();
+            let rules = HttpRules::compile(
+                (0..).zip(rules),
+                &|_| None,
+                settings,
+                SetSource::compiling(&sets, &InProcess),
+            );
             RuleSet { rules: rules.expect("good rules"), keeps_framing }
         },
     )

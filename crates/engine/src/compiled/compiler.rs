@@ -12,6 +12,7 @@ use super::action::{Action, CompiledRules, EditId, RuleVerdict, marked};
 use super::blocker::blocker;
 use super::limit_rule::{LimitRules, limit_of};
 use super::log_rule::LogRule;
+use super::publish_error::PublishError;
 use super::selector::{PacketSelector, UnknownFilterPort};
 use super::servers::ServerTable;
 use super::slots::RuleSlots;
@@ -30,6 +31,7 @@ use mmb_policy::rules::RuleChange;
 use mmb_policy::{CtStates, NamedSet, PacketFilter, Policy, Rule, RuleId, RuleStore, Test};
 use mmb_random::{Generator, Purpose, SeedTree};
 use mmb_rewrite::Edit;
+use mmb_scan::{InProcess, SetCache, SetSource};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -37,51 +39,25 @@ use std::sync::{Arc, Mutex};
 /// Up to this many changes are applied one by one, however many rules there are.
 const FEW: usize = 4096;
 
-/// Why a policy could not be published.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PublishError {
-    /// A rule names a port that does not exist.
-    #[error("rule {}: no port is called '{port}'; the ports are {known}", .rule.0)]
-    UnknownPort {
-        /// The rule.
-        rule: RuleId,
-        /// The name.
-        port: String,
-        /// The names that exist.
-        known: String,
-    },
-    /// The patterns of a rule cannot be searched for.
-    #[error("rule {}: {reason}", .rule.0)]
-    Patterns {
-        /// The rule.
-        rule: RuleId,
-        /// The reason.
-        reason: String,
-    },
-    /// A rule has too many constraints on streams.
-    #[error("rule {}: more than {MOST_CONSTRAINTS} constraints on streams; split the rule, or write patterns of one field in braces", .0.0)]
-    StreamConstraints(RuleId),
-    /// `enable` or `disable` names a port that does not exist.
-    #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
-    UnknownSwitchedPort {
-        /// The command is `enable`.
-        enables: bool,
-        /// The name.
-        port: String,
-        /// The names that exist.
-        known: String,
-    },
-}
+/// Compiled patterns of a policy. While a clone exists, the cache that they came from has them.
+#[derive(Clone, Debug)]
+pub struct CompiledPatterns(#[expect(dead_code, reason = "it is there to be kept")] Arc<StreamPatterns>);
 
-/// Checks that the patterns of a policy can be searched for, as [`Engine::publish`](crate::Engine::publish) does. Takes some seconds at most.
+/// Compiles the patterns of a policy as [`Engine::publish`](crate::Engine::publish) does, so that the engine of the same cache needs no time for
+/// it then. May take as long as the compiler of `sets` allows.
 ///
 /// # Errors
-/// A rule whose patterns cannot.
-pub fn check_patterns(policy: &Policy) -> Result<(), PublishError> {
-    compile_patterns(policy, &StreamPatterns::default()).map(drop)
+/// A rule whose patterns cannot be searched for.
+pub fn compile_patterns(policy: &Policy, sets: SetSource<'_>) -> Result<CompiledPatterns, PublishError> {
+    let patterns = patterns_of(policy, &StreamPatterns::default(), sets)?;
+    Ok(CompiledPatterns(Arc::new(patterns)))
 }
 
-fn compile_patterns(policy: &Policy, before: &StreamPatterns) -> Result<StreamPatterns, PublishError> {
+fn patterns_of(
+    policy: &Policy,
+    before: &StreamPatterns,
+    sets: SetSource<'_>,
+) -> Result<StreamPatterns, PublishError> {
     let mut rules = BTreeMap::new();
     for rule in policy.rules.iter().filter(Rule::is_stream_rule) {
         if rule.stream_matches().count() > MOST_CONSTRAINTS {
@@ -89,8 +65,7 @@ fn compile_patterns(policy: &Policy, before: &StreamPatterns) -> Result<StreamPa
         }
         rules.insert(id(&rule), RuleSlot::FIRST);
     }
-    StreamPatterns::build(policy, &rules, before)
-        .map_err(|(rule, reason)| PublishError::Patterns { rule, reason })
+    StreamPatterns::build(policy, &rules, before, sets)
 }
 
 /// The current policy in compiled form.
@@ -122,8 +97,12 @@ pub(crate) struct PolicyCompiler {
     streams_changed: bool,
     /// Their patterns.
     streams: Arc<StreamPatterns>,
-    /// The patterns of the policy that was checked last.
+    /// The patterns of the policy that was checked last, so that the cache keeps them until the change.
     checked: Mutex<Option<StreamPatterns>>,
+    /// Compiled sets.
+    sets: Arc<SetCache>,
+    /// Sets that the cache does not have are compiled here.
+    compiles: bool,
 }
 
 impl PolicyCompiler {
@@ -150,6 +129,30 @@ impl PolicyCompiler {
             streams_changed: false,
             streams: Arc::default(),
             checked: Mutex::default(),
+            sets: Arc::default(),
+            compiles: true,
+        }
+    }
+
+    /// Refuses from now on patterns that the cache does not have.
+    pub(crate) fn expect_compiled(&mut self) {
+        self.compiles = false;
+    }
+
+    /// The cache of compiled sets.
+    pub(crate) fn sets(&self) -> &Arc<SetCache> {
+        &self.sets
+    }
+
+    /// The patterns in force.
+    pub(crate) fn patterns(&self) -> CompiledPatterns {
+        CompiledPatterns(Arc::clone(&self.streams))
+    }
+
+    fn source(&self) -> SetSource<'_> {
+        match self.compiles {
+            true => SetSource::compiling(&self.sets, &InProcess),
+            false => SetSource::known(&self.sets),
         }
     }
 
@@ -207,25 +210,27 @@ impl PolicyCompiler {
         after: &Policy,
         known: &PortTable,
     ) -> Result<(), PublishError> {
-        let mut adds_streams = false;
+        let mut changes_streams = before.lists != after.lists;
         for change in RuleStore::diff(&before.rules, &after.rules) {
+            let (RuleChange::Added(rule) | RuleChange::Removed(rule)) = &change;
+            // The rest of the patterns is another set, too.
+            changes_streams |= rule.is_stream_rule();
             // A draining rule matches no packets, and its ports may be gone.
-            if let RuleChange::Added(rule) = change
+            if let RuleChange::Added(rule) = &change
                 && !rule.draining
             {
-                self.names_ports(&rule, known)?;
-                adds_streams |= rule.is_stream_rule();
+                self.names_ports(rule, known)?;
             }
         }
-        if adds_streams || before.lists != after.lists {
+        if changes_streams {
             self.check_patterns(after)?;
         }
         Ok(())
     }
 
-    /// Checks that the patterns of a policy can be searched for. Keeps what it compiled for [`PolicyCompiler::change`].
+    /// Checks that the patterns of a policy can be searched for. Keeps them for [`PolicyCompiler::change`].
     fn check_patterns(&self, after: &Policy) -> Result<(), PublishError> {
-        *lock(&self.checked) = Some(compile_patterns(after, &self.streams)?);
+        *lock(&self.checked) = Some(patterns_of(after, &self.streams, self.source())?);
         Ok(())
     }
 
@@ -287,14 +292,14 @@ impl PolicyCompiler {
         }
     }
 
-    /// Compiles the patterns of streams.
+    /// Takes the patterns of streams from the cache.
     fn rebuild_patterns(&mut self) {
-        let checked = lock(&self.checked).take();
         // They were checked, so this does not fail.
-        let checked = checked.as_ref().unwrap_or(&self.streams);
-        if let Ok(streams) = StreamPatterns::build(&self.policy, &self.stream_rules, checked) {
+        let built = StreamPatterns::build(&self.policy, &self.stream_rules, &self.streams, self.source());
+        if let Ok(streams) = built {
             self.streams = Arc::new(streams);
         }
+        *lock(&self.checked) = None;
     }
 
     /// The stateful rules in force that a change from `before` to `after` removes or replaces.

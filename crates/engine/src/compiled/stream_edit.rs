@@ -1,11 +1,12 @@
 //! Compiled edits of streams: what a rule puts in the place of its matches.
 
+use super::publish_error::PublishError;
 use mmb_classify::RuleSlot;
 use mmb_policy::field::StreamPart;
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Match, Prio, StreamEdit, Target};
 use mmb_policy::{Policy, Replacement, ReplacementPart, Rule, RuleId};
-use mmb_scan::{EditPatterns, Pattern, PatternKind, PatternSet};
+use mmb_scan::{EditPatterns, Pattern, PatternKind, SetSource};
 
 /// The most bytes of a match's replacement.
 pub(crate) const MOST_REPLACED: usize = 64 << 10;
@@ -92,15 +93,15 @@ impl EditAction {
 }
 
 impl StreamEditRule {
-    /// Compiles a rule's edit of plain bytes; `None` if it has none. `known` may have the same patterns.
+    /// Compiles a rule's edit of plain bytes; `None` if it has none.
     ///
     /// # Errors
     /// The reason why it cannot be done.
     pub(crate) fn compile(
         policy: &Policy,
         (slot, id, rule): (RuleSlot, RuleId, &Rule),
-        known: &[StreamEditRule],
-    ) -> Result<Option<StreamEditRule>, String> {
+        sets: SetSource<'_>,
+    ) -> Result<Option<StreamEditRule>, PublishError> {
         let edits = rule.targets.iter().filter_map(|target| {
             let Target::Edit(edit) = target else { return None };
             Some((edit, EditAction::of(edit)?))
@@ -111,18 +112,14 @@ impl StreamEditRule {
             else {
                 continue;
             };
-            let patterns = patterns(policy, constraint);
-            let digest = PatternSet::digest_of(&patterns);
-            let known = known.iter().find(|known| known.patterns.digest() == digest);
-            let patterns = match known {
-                Some(known) => known.patterns.clone(),
-                None => EditPatterns::compile(&patterns).map_err(|error| error.to_string())?,
-            };
+            let patterns = sets.edits(&patterns(policy, constraint));
+            let patterns = patterns.map_err(|error| PublishError::of_patterns(id, &error))?;
             let most = action.longest(patterns.longest());
             if most > MOST_REPLACED {
-                return Err(format!(
+                let reason = format!(
                     "a match may become {most} bytes, more than {MOST_REPLACED}: shorten the text or name `\\m` less often"
-                ));
+                );
+                return Err(PublishError::Patterns { rule: id, reason });
             }
             let order = (rule.prio, id);
             return Ok(Some(StreamEditRule {

@@ -3,18 +3,19 @@
 //! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
 //! for a connection only if the connection has the rule.
 
+use super::publish_error::PublishError;
 use super::stream_edit::{StreamEditRule, directions, part};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_http::name_key;
-use mmb_httpedit::HttpRules;
+use mmb_httpedit::{HttpRuleError, HttpRules};
 use mmb_packet::proto;
 use mmb_policy::field::StreamPart;
 use mmb_policy::pattern::{PatternItem, Regex};
 use mmb_policy::rule::{Helper, Match, Target};
 use mmb_policy::settings::HttpSettings;
 use mmb_policy::{PatternList, Policy, Rule, RuleId};
-use mmb_scan::{Pattern, PatternError, PatternKind, PatternSet};
+use mmb_scan::{Pattern, PatternError, PatternKind, PatternSet, SetSource};
 use mmb_stream::Level;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -162,8 +163,8 @@ impl HttpSource {
         &self,
         policy: &Policy,
         rules: &[(RuleId, RuleSlot, Rule)],
-        before: &StreamPatterns,
-    ) -> Result<Option<Arc<HttpRules>>, (RuleId, String)> {
+        (before, sets): (&StreamPatterns, SetSource<'_>),
+    ) -> Result<Option<Arc<HttpRules>>, PublishError> {
         if self.rules.is_empty() {
             return Ok(None);
         }
@@ -172,10 +173,14 @@ impl HttpSource {
         }
         let numbered = self.rules.iter().map(|(slot, rule)| (*slot, rule));
         let lists = |name: &str| policy.lists.get(name);
-        let compiled = HttpRules::compile(numbered, &lists, &self.settings, before.http.as_deref());
+        let compiled = HttpRules::compile(numbered, &lists, &self.settings, sets);
         let compiled = compiled.map_err(|error| {
             let at = rules.iter().find(|(_, slot, _)| slot.number() == error.rule());
-            (at.map_or(RuleId(0), |(id, _, _)| *id), error.to_string())
+            let rule = at.map_or(RuleId(0), |(id, _, _)| *id);
+            match error {
+                HttpRuleError::Pattern(_, error) => PublishError::of_patterns(rule, &error),
+                other => PublishError::Patterns { rule, reason: other.to_string() },
+            }
         })?;
         Ok(Some(Arc::new(compiled)))
     }
@@ -227,7 +232,7 @@ struct PatternTable<'p> {
 }
 
 /// A set, and the constraints by pattern.
-type CompiledPatterns = (Option<PatternSet>, Vec<Vec<PatternUse>>);
+type SetAndUses = (Option<PatternSet>, Vec<Vec<PatternUse>>);
 
 impl<'p> PatternTable<'p> {
     fn text(&mut self, rule: RuleId, bytes: &'p [u8], of: PatternUse) {
@@ -258,36 +263,23 @@ impl<'p> PatternTable<'p> {
         uses[number as usize].push(of);
     }
 
-    /// The compiled set: `before` if that has the same patterns.
-    fn compile(self, before: Option<&PatternSet>) -> Result<CompiledPatterns, (RuleId, String)> {
+    fn compile(self, sets: SetSource<'_>) -> Result<SetAndUses, PublishError> {
         if self.patterns.is_empty() {
             return Ok((None, Vec::new()));
         }
-        let digest = PatternSet::digest_of(&self.patterns);
-        if let Some(same) = before.filter(|before| before.digest() == digest) {
-            return Ok((Some(same.clone()), self.uses));
-        }
-        match PatternSet::compile(&self.patterns) {
-            Ok(set) => Ok((Some(set), self.uses)),
-            Err(PatternError::Refused { index, refusal }) => {
-                let pattern = self.patterns.get(index).map(shown).unwrap_or_default();
-                Err((self.rules.get(index).copied().unwrap_or(RuleId(0)), format!("{pattern}: {refusal}")))
+        let error = match sets.set(&self.patterns) {
+            Ok(set) => return Ok((Some(set), self.uses)),
+            Err(error) => error,
+        };
+        let rule = error.index().and_then(|index| self.rules.get(index)).or(self.rules.last());
+        let rule = rule.copied().unwrap_or(RuleId(0));
+        match error {
+            PatternError::Refused { index, refusal } => {
+                let pattern = self.patterns.get(index).map(Pattern::shown).unwrap_or_default();
+                Err(PublishError::Patterns { rule, reason: format!("{pattern}: {refusal}") })
             }
-            Err(error) => Err((self.rules.last().copied().unwrap_or(RuleId(0)), error.to_string())),
+            error => Err(PublishError::of_patterns(rule, &error)),
         }
-    }
-}
-
-/// A pattern about as a rule has it, in one line.
-fn shown(pattern: &Pattern) -> String {
-    const SHOWN: usize = 60;
-    let cut = |text: String| match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    };
-    match &pattern.kind {
-        PatternKind::Text(bytes) => format!("\"{}\"", cut(bytes.escape_ascii().to_string())),
-        PatternKind::Regex(source) => format!("/{}/", cut(source.clone())),
     }
 }
 
@@ -295,23 +287,24 @@ fn shown(pattern: &Pattern) -> String {
 const _: () = assert!(PatternList::MAX_PATTERN == mmb_scan::MOST_TEXT);
 
 impl StreamPatterns {
-    /// The patterns of a policy's rules on streams, which are in these slots. Sets that `before` has too are not compiled again.
+    /// The patterns of a policy's rules on streams, which are in these slots. Rules on HTTP that are as in `before` are taken from there, so that
+    /// connections keep what they know of their messages.
     ///
     /// # Errors
-    /// A rule whose patterns cannot be searched for, and the reason.
+    /// A rule whose patterns cannot be searched for, or patterns that `sets` does not know.
     pub(crate) fn build(
         policy: &Policy,
         rules: &BTreeMap<RuleId, RuleSlot>,
         before: &StreamPatterns,
-    ) -> Result<StreamPatterns, (RuleId, String)> {
+        sets: SetSource<'_>,
+    ) -> Result<StreamPatterns, PublishError> {
         let rules: Vec<(RuleId, RuleSlot, Rule)> =
             rules.iter().filter_map(|(id, slot)| Some((*id, *slot, policy.rules.get(*id)?))).collect();
         let (mut bytes, mut names) = (PatternTable::default(), PatternTable::default());
         let mut built = StreamPatterns::default();
         for (id, slot, rule) in &rules {
             built.has_helpers |= rule.targets.iter().any(|target| matches!(target, Target::Helper(_)));
-            let edit = StreamEditRule::compile(policy, (*slot, *id, rule), before.edits())
-                .map_err(|why| (*id, why))?;
+            let edit = StreamEditRule::compile(policy, (*slot, *id, rule), sets)?;
             let edits = edit.is_some();
             built.edits.extend(edit);
             for (number, constraint) in rule.stream_matches().take(MOST_CONSTRAINTS).enumerate() {
@@ -346,9 +339,9 @@ impl StreamPatterns {
         }
         built.edits.sort_unstable_by_key(|edit| edit.slot.number());
         built.http_source = HttpSource::of(policy, &rules);
-        built.http = built.http_source.compile(policy, &rules, before)?;
-        (built.bytes, built.uses) = bytes.compile(before.bytes.as_ref())?;
-        (built.names, built.name_uses) = names.compile(before.names.as_ref())?;
+        built.http = built.http_source.compile(policy, &rules, (before, sets))?;
+        (built.bytes, built.uses) = bytes.compile(sets)?;
+        (built.names, built.name_uses) = names.compile(sets)?;
         Ok(built)
     }
 

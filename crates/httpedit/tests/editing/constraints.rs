@@ -187,7 +187,9 @@ fn other_rules() {
 
 #[test]
 fn rules_that_cannot_be_compiled_are_refused() {
-    let compile = |rule: &Rule| HttpRules::compile([(7, rule)], &|_| None, &HttpSettings::default(), None);
+    let cache = SetCache::default();
+    let sets = SetSource::compiling(&cache, &InProcess);
+    let compile = |rule: &Rule| HttpRules::compile([(7, rule)], &|_| None, &HttpSettings::default(), sets);
     let refused = |rule: Rule| compile(&rule).map_or_else(|error| error.to_string(), |_| String::new());
     assert!(refused(rule(vec![http(); 15], vec![])).starts_with("more than 14 constraints"));
     let list = rule(vec![patterns(HttpUri, vec![PatternItem::List("none".to_owned())])], vec![]);
@@ -209,11 +211,14 @@ fn rules_that_cannot_be_compiled_are_refused() {
 #[test]
 fn compiled_patterns_are_kept() {
     let rule = rule(vec![body(text("a")), patterns(HttpUri, vec![regex("b")])], vec![mod_body("c")]);
-    let compile = |before| {
-        HttpRules::compile([(1, &rule)], &|_| None, &HttpSettings::default(), before).expect("a good rule")
-    };
-    let first = compile(None);
-    let again = compile(Some(&first));
+    let cache = SetCache::default();
+    let compile = |sets| HttpRules::compile([(1, &rule)], &|_| None, &HttpSettings::default(), sets);
+    assert!(matches!(
+        compile(SetSource::known(&cache)),
+        Err(HttpRuleError::Pattern(1, PatternError::NotCompiled))
+    ));
+    let first = compile(SetSource::compiling(&cache, &InProcess)).expect("a good rule");
+    let again = compile(SetSource::known(&cache)).expect("they are known");
     assert_eq!(first.sets().count() + first.edit_patterns().count(), 2);
     assert!(first.sets().zip(again.sets()).all(|(a, b)| a.digest() == b.digest()));
     assert!(first.edit_patterns().zip(again.edit_patterns()).all(|(a, b)| a.digest() == b.digest()));

@@ -10,7 +10,7 @@ use mmb_policy::http::{HeaderName, Replacement, ReplacementPart};
 use mmb_policy::pattern::{PatternItem, PatternList, Regex};
 use mmb_policy::rule::{Match, StreamEdit, Target, Test};
 use mmb_policy::settings::HttpSettings;
-use mmb_scan::{EditScratch, Scanner};
+use mmb_scan::{EditScratch, InProcess, Scanner, SetCache, SetSource};
 
 pub(crate) const CLIENT: HttpDirection = HttpDirection::Requests;
 pub(crate) const SERVER: HttpDirection = HttpDirection::Responses;
@@ -165,7 +165,9 @@ impl Middle {
         let list = PatternList::new("f".to_owned(), vec![b"one".to_vec(), b"/two".to_vec()]);
         let lists = |name: &str| if name == "list" { Some(&list) } else { None };
         let numbered = (10..).zip(rules);
-        let rules = HttpRules::compile(numbered, &lists, settings, None).expect("rules that compile");
+        let sets = SetCache::default();
+        let rules = HttpRules::compile(numbered, &lists, settings, SetSource::compiling(&sets, &InProcess))
+            .expect("rules that compile");
         let mut scanner = Scanner::new(1 << 20).expect("memory");
         rules.sets().for_each(|set| scanner.prepare(set).expect("memory"));
         let mut scratch = EditScratch::new();

@@ -160,7 +160,7 @@ fn started(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<(Engine, Vec<Work
     let (mut engine, workers) =
         Engine::with_tuning(wire(), usize::from(args.workers), &SeedTree::repeatable(args.seed), tuning);
     let (before, began) = (memory::resident(), Instant::now());
-    engine.publish(&set.policy).with_context(|| set.name.clone())?;
+    crate::compile::publish(&mut engine, &set.policy).with_context(|| set.name.clone())?;
     let load = PolicyLoad {
         rules: set.policy.rules.len(),
         tables: engine.tables().len(),

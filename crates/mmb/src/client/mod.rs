@@ -60,7 +60,7 @@ fn runner<'a>(connect: &'a Connector<'a>, json: bool) -> CommandRunner<'a> {
         sink: &Terminal,
         is_interrupted: &interrupt::interrupted,
         json,
-        compile: crate::compile,
+        compile: crate::compile::check,
         standard_streams: true,
         program_words: SHELL_WORDS,
         no_daemon_hint: NO_DAEMON_HINT,

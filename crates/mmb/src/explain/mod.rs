@@ -110,7 +110,7 @@ fn explain<T>(
     // It is the first one.
     let port = PortId(0);
     let (mut engine, mut worker) = engine(&ports)?;
-    engine.publish(&policy).with_context(|| source.to_owned())?;
+    crate::compile::publish(&mut engine, &policy).with_context(|| source.to_owned())?;
     let mut last = None;
     for SubjectFrame { bytes, link, time_ns } in subject.frames() {
         let mut frame = Frame::new(bytes, *link, port);

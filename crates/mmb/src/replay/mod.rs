@@ -52,7 +52,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
     let mut worker = workers.into_iter().next().context("the engine has no worker")?;
     worker.set_ack_space(AckSpace::Original);
     worker.trace_edits(edits::MOST_TOLD);
-    engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
+    crate::compile::publish(&mut engine, &policy).with_context(|| args.rules.display().to_string())?;
 
     let streams = files::open(&wiring, &args.rules, policy.rewrites())?;
     let span_ns = if policy.rules.iter().any(asks_each_time) { 0 } else { VECTOR_SPAN_NS };

@@ -31,6 +31,7 @@ use host::LiveHost;
 use links::{LinkInbox, PortMonitor};
 use mmb_base::lock;
 use mmb_client::policy_file;
+use mmb_compile::PatternCompiler;
 use mmb_control::{BindError, Daemon, History, HistoryLimits, OpenHistoryError, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, PortError, kernel};
@@ -76,7 +77,8 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     if let Some(saved) = state.as_ref().and_then(StateFile::saved) {
         policy = mmb_control::state::followed(saved, policy);
     }
-    let events = events()?;
+    let compiler = Arc::new(crate::compile::compiler());
+    let events = events(&compiler)?;
     let pause = |interval| !matches!(events.recv_timeout(interval), Ok(ControlEvent::Stop));
     let names = wiring.devices.iter().map(|(name, _)| name.clone()).collect();
     let mut log = EventLog::open(&args.log, names, Arc::new(output::report_error))?;
@@ -113,7 +115,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let ports = Arc::new(Mutex::new(ports));
     let started = Instant::now();
     let host = LiveHost::new(&ports, &orders, &wiring, (&cores, started), log.handle());
-    let mut daemon = Daemon::new(engine, policy, Box::new(host))?;
+    let mut daemon = Daemon::with_compiler(engine, policy, Box::new(host), compiler)?;
     if let Some(history) = history {
         daemon.keep_history(history, started_with);
     }
@@ -203,20 +205,23 @@ enum ControlEvent {
 }
 
 /// Receives signals and changes of interfaces. The second signal to stop ends the program at once. SIGUSR2, which would end the program by
-/// default, is ignored.
-fn events() -> anyhow::Result<Receiver<ControlEvent>> {
+/// default, is ignored. A signal to stop gives up patterns that are being compiled, also those that the control thread waits for.
+fn events(compiler: &Arc<PatternCompiler>) -> anyhow::Result<Receiver<ControlEvent>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     let (sender, receiver) = mpsc::channel();
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
         .context("cannot wait for signals")?;
     let links = LinkWatch::new()?;
-    let signals_sender = sender.clone();
+    let (signals_sender, compiler) = (sender.clone(), Arc::clone(compiler));
     std::thread::Builder::new().name("mmb-signals".into()).spawn(move || {
         let mut is_stopping = false;
         for signal in signals.forever() {
             let event = match signal {
                 SIGTERM | SIGINT if is_stopping => std::process::exit(128 + signal),
-                SIGTERM | SIGINT => ControlEvent::Stop,
+                SIGTERM | SIGINT => {
+                    compiler.stop();
+                    ControlEvent::Stop
+                }
                 SIGHUP if !is_stopping => ControlEvent::Reload,
                 SIGUSR1 if !is_stopping => ControlEvent::Reopen,
                 _ => continue,
@@ -313,6 +318,7 @@ fn watch(
         }
         monitor.look(daemon);
         mmb_control::take_back_unconfirmed(daemon);
+        mmb_control::delete_drained(daemon);
         let (freed, version) = {
             let mut daemon = lock(daemon);
             (daemon.reclaim(), daemon.version())

@@ -141,6 +141,11 @@ impl EditPatterns {
         self.compiled.longest
     }
 
+    /// Whether there are other clones of these patterns.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.compiled) > 1
+    }
+
     /// The digest of the patterns, their order and ids included.
     pub fn digest(&self) -> SetDigest {
         self.compiled.digest

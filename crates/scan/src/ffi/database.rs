@@ -1,11 +1,12 @@
 //! Databases: expressions are compiled for streams, and the library is told where streams get their memory.
 
 use super::library::{
-    ANY_PLATFORM, HS_FLAG_CASELESS, HS_MODE_STREAM, HS_SUCCESS, HsCompileError, HsDatabase, hs_compile_multi,
-    hs_free_compile_error, hs_free_database, hs_set_stream_allocator, hs_stream_size, hs_valid_platform,
+    ANY_PLATFORM, HS_FLAG_CASELESS, HS_MODE_STREAM, HS_NOMEM, HS_SUCCESS, HsCompileError, HsDatabase,
+    hs_compile_multi, hs_database_size, hs_deserialize_database, hs_free_compile_error, hs_free_database,
+    hs_serialize_database, hs_set_stream_allocator, hs_stream_size, hs_valid_platform,
 };
 use super::memory::{allocate, deallocate};
-use std::ffi::{CStr, CString, c_int, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
@@ -18,7 +19,7 @@ pub(crate) struct Expression {
 }
 
 /// Why it does not.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CompileFailure {
     NoLibrary,
     UnsupportedProcessor,
@@ -27,6 +28,7 @@ pub(crate) enum CompileFailure {
 }
 
 /// Compiled expressions.
+#[derive(Debug)]
 pub(crate) struct Database {
     pub(super) pointer: NonNull<HsDatabase>,
     pub(super) stream_size: usize,
@@ -40,14 +42,7 @@ unsafe impl Sync for Database {}
 impl Database {
     /// Compiles expressions for streams.
     pub(crate) fn compile(expressions: &[Expression]) -> Result<Database, CompileFailure> {
-        if cfg!(not(vectorscan)) {
-            return Err(CompileFailure::NoLibrary);
-        }
-        // SAFETY: it reads what the processor can do.
-        if unsafe { hs_valid_platform() } != HS_SUCCESS {
-            return Err(CompileFailure::UnsupportedProcessor);
-        }
-        set_stream_allocator()?;
+        prepare_library()?;
         let sources: Vec<_> = expressions.iter().map(|expression| expression.source.as_ptr()).collect();
         let flags: Vec<_> = expressions
             .iter()
@@ -76,12 +71,52 @@ impl Database {
         }
     }
 
+    /// The database as bytes, for another process of this program.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, CompileFailure> {
+        let (mut bytes, mut length) = (null_mut::<c_char>(), 0);
+        // SAFETY: the database is one, and the results have places of their types.
+        let code = unsafe { hs_serialize_database(self.pointer.as_ptr(), &raw mut bytes, &raw mut length) };
+        if code != HS_SUCCESS || bytes.is_null() {
+            return Err(CompileFailure::NoMemory);
+        }
+        // SAFETY: on success there are `length` bytes, which the library has written.
+        let copy = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) }.to_vec();
+        // SAFETY: the library's allocator was not replaced, so it called malloc; the bytes are not used any more.
+        unsafe { libc::free(bytes.cast()) };
+        Ok(copy)
+    }
+
+    /// The database of which another process of this program has made bytes. The library checks them by a sum, so that damaged ones are
+    /// refused.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Database, CompileFailure> {
+        prepare_library()?;
+        let mut database = null_mut();
+        // SAFETY: the library reads `bytes.len()` bytes, and writes the result to a place of its type.
+        let code = unsafe { hs_deserialize_database(bytes.as_ptr().cast(), bytes.len(), &raw mut database) };
+        match NonNull::new(database) {
+            Some(pointer) if code == HS_SUCCESS => Database::sized(pointer),
+            _ if code == HS_NOMEM => Err(CompileFailure::NoMemory),
+            _ => {
+                let message = format!("the compiled patterns are damaged ({code})");
+                Err(CompileFailure::Refused { index: None, message })
+            }
+        }
+    }
+
     /// Owns a database that was compiled.
     fn sized(pointer: NonNull<HsDatabase>) -> Result<Database, CompileFailure> {
         let mut database = Database { pointer, stream_size: 0 };
         // SAFETY: the database is one, and the size has a place.
         let code = unsafe { hs_stream_size(pointer.as_ptr(), &raw mut database.stream_size) };
         if code == HS_SUCCESS { Ok(database) } else { Err(CompileFailure::NoMemory) }
+    }
+
+    /// Bytes of the database.
+    pub(crate) fn bytes(&self) -> usize {
+        let mut size = 0;
+        // SAFETY: the database is one, and the size has a place.
+        let code = unsafe { hs_database_size(self.pointer.as_ptr(), &raw mut size) };
+        if code == HS_SUCCESS { size } else { 0 }
     }
 
     /// Bytes of a stream.
@@ -108,10 +143,26 @@ fn take_error(error: *mut HsCompileError) -> CompileFailure {
         let text = unsafe { CStr::from_ptr(known.message) }.to_string_lossy();
         text.trim_end_matches('.').to_owned()
     };
-    let failure = CompileFailure::Refused { index: usize::try_from(known.expression).ok(), message };
+    // The library has a fixed error for a lack of memory.
+    let failure = match message.contains("allocate memory") {
+        true => CompileFailure::NoMemory,
+        false => CompileFailure::Refused { index: usize::try_from(known.expression).ok(), message },
+    };
     // SAFETY: the error came from the library, and is not used any more.
     unsafe { hs_free_compile_error(error) };
     failure
+}
+
+/// What has to be true before databases are made.
+fn prepare_library() -> Result<(), CompileFailure> {
+    if cfg!(not(vectorscan)) {
+        return Err(CompileFailure::NoLibrary);
+    }
+    // SAFETY: it reads what the processor can do.
+    if unsafe { hs_valid_platform() } != HS_SUCCESS {
+        return Err(CompileFailure::UnsupportedProcessor);
+    }
+    set_stream_allocator()
 }
 
 /// Sets our functions for the memory of streams, once.

@@ -46,6 +46,7 @@ pub(super) type Allocate = Option<unsafe extern "C" fn(usize) -> *mut c_void>;
 pub(super) type Deallocate = Option<unsafe extern "C" fn(*mut c_void)>;
 
 pub(super) const HS_SUCCESS: c_int = 0;
+pub(super) const HS_NOMEM: c_int = -2;
 pub(super) const HS_SCAN_TERMINATED: c_int = -3;
 /// What functions of a library that is not installed return.
 #[cfg(not(vectorscan))]
@@ -82,6 +83,9 @@ library! {
         database: *mut *mut HsDatabase,
         error: *mut *mut HsCompileError,
     );
+    fn hs_serialize_database(database: *const HsDatabase, bytes: *mut *mut c_char, length: *mut usize);
+    fn hs_deserialize_database(bytes: *const c_char, length: usize, database: *mut *mut HsDatabase);
+    fn hs_database_size(database: *const HsDatabase, size: *mut usize);
     fn hs_free_compile_error(error: *mut HsCompileError);
     fn hs_free_database(database: *mut HsDatabase);
     fn hs_stream_size(database: *const HsDatabase, size: *mut usize);

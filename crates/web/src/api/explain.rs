@@ -40,7 +40,7 @@ pub(super) async fn explain(
     }
     let text = saved(&context).await?;
     let explain = context.explain;
-    let explained = context.heavy(move || {
+    let explained = context.heavy(move |_| {
         let policy = parse_policy_with(&text, &GivenFiles(BTreeMap::new()));
         let (policy, _) = policy.map_err(|errors| {
             errors

@@ -15,7 +15,7 @@ mod show;
 use crate::access::Access;
 use crate::cached::Cached;
 use crate::daemon::DaemonSocket;
-use crate::options::{Explainer, WebOptions};
+use crate::options::{Explainer, PatternCheck, WebOptions};
 use crate::problem::Problem;
 use crate::rules::RuleList;
 use crate::state::{self, State};
@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use mmb_protocol::Request;
 use serde::Serialize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Semaphore};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -43,12 +44,13 @@ pub(crate) struct Context {
     state: Cached<State>,
     access: Arc<Access>,
     /// Texts that are checked and packets that are explained at once: each takes a processor.
-    heavy: Semaphore,
+    heavy: Arc<Semaphore>,
     /// The bytes of bodies that may still arrive.
     bodies: Arc<Semaphore>,
     /// Whose turn it is to change the policy under a condition.
     changes: Mutex<()>,
     explain: Explainer,
+    check_patterns: PatternCheck,
     metrics_rules: usize,
     started: Instant,
 }
@@ -60,10 +62,11 @@ impl Context {
             rules: Cached::new(RULES_AGE),
             state: Cached::new(STATE_AGE),
             access,
-            heavy: Semaphore::new(1),
+            heavy: Arc::new(Semaphore::new(1)),
             bodies: Arc::new(Semaphore::new(input::BODY_BUDGET)),
             changes: Mutex::new(()),
             explain: options.explain,
+            check_patterns: options.check_patterns,
             metrics_rules: options.metrics_rules,
             started: Instant::now(),
         }
@@ -97,13 +100,30 @@ impl Context {
         self.state.forget().await;
     }
 
-    /// Runs what takes a processor for long, one after the other.
+    /// Runs what takes a processor for long, one after the other. Its argument returns true when the client waits no longer.
     async fn heavy<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let _permit = self.heavy.acquire().await.map_err(|_| Problem::internal())?;
+        let permit = Arc::clone(&self.heavy).acquire_owned().await.map_err(|_| Problem::internal())?;
+        let waits = Waits::default();
+        let is_gone = Arc::clone(&waits.0);
+        let work = move || {
+            // Until it ends: this request may end before, with its client.
+            let _permit = permit;
+            work(&|| is_gone.load(Ordering::Relaxed))
+        };
         tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal())
+    }
+}
+
+/// A request that waits for a thread; the thread sees its end.
+#[derive(Default)]
+struct Waits(Arc<AtomicBool>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use mmb_language::{Note, parse_policy_with, shadowed};
+use mmb_policy::Policy;
 use mmb_protocol::Request;
 use mmb_protocol::answer::{
     AffectedLine, Answer, ChangeCount, ErrorLine, PatternsLine, RuleText, SetChangeLine, SettingLine,
@@ -170,7 +171,7 @@ pub(super) async fn apply(
         return Err(Problem::new(StatusCode::PRECONDITION_FAILED, detail));
     }
     let reply = send(&context, text, |policy| {
-        let options = ChangeOptions { source: None, confirm: query.confirm };
+        let options = ChangeOptions { confirm: query.confirm, ..ChangeOptions::default() };
         Request::WithOptions(options, Box::new(Request::Apply(policy, query.connections)))
     })
     .await?;
@@ -179,6 +180,8 @@ pub(super) async fn apply(
 }
 
 /// Tell what a policy would change, and change nothing
+///
+/// Patterns are compiled by this server, one policy at a time, and not by the daemon.
 #[utoipa::path(
     post, path = "/api/v1/policy/dry-run", params(DryRunQuery), request_body = PolicyText,
     responses((status = 200, body = PolicyChange), Problem)
@@ -188,7 +191,21 @@ pub(super) async fn dry_run(
     Params(query): Params<DryRunQuery>,
     Body(text, _budget): Body<PolicyText>,
 ) -> Result<Json<PolicyChange>, Problem> {
-    let reply = send(&context, text, |policy| Request::DryRun(policy, query.connections)).await?;
+    let check = context.check_patterns;
+    let (text, compiled) = context
+        .heavy(move |is_gone| {
+            // The daemon tells what is wrong with a text.
+            let parsed = parse_policy_with(&text.policy, &GivenFiles(text.files.0.clone()));
+            let compiled = parsed.map_or(Ok(()), |(policy, _)| check(&policy, is_gone));
+            (text, compiled)
+        })
+        .await?;
+    compiled.map_err(|error| Problem::refused(vec![ErrorLine::new(error)]))?;
+    let reply = send(&context, text, |policy| {
+        let options = ChangeOptions { checked: true, ..ChangeOptions::default() };
+        Request::WithOptions(options, Box::new(Request::DryRun(policy, query.connections)))
+    })
+    .await?;
     Ok(Json(PolicyChange::new(reply)))
 }
 
@@ -201,11 +218,18 @@ pub(super) async fn check(
     State(context): State<Arc<Context>>,
     Body(text, _budget): Body<PolicyText>,
 ) -> Result<Json<CheckReply>, Problem> {
-    let contents = text.files.0;
-    context.heavy(move || checked(&text.policy, contents)).await.map(Json)
+    let (contents, check) = (text.files.0, context.check_patterns);
+    context
+        .heavy(move |is_gone| checked(&text.policy, contents, |policy| check(policy, is_gone)))
+        .await
+        .map(Json)
 }
 
-fn checked(text: &str, contents: BTreeMap<String, Vec<u8>>) -> CheckReply {
+fn checked(
+    text: &str,
+    contents: BTreeMap<String, Vec<u8>>,
+    check_patterns: impl FnOnce(&Policy) -> Result<(), String>,
+) -> CheckReply {
     let (policy, notes) = match parse_policy_with(text, &GivenFiles(contents)) {
         Ok(parsed) => parsed,
         Err(errors) => {
@@ -214,12 +238,8 @@ fn checked(text: &str, contents: BTreeMap<String, Vec<u8>>) -> CheckReply {
         }
     };
     let notes = notes.into_iter().map(note_line).collect();
-    if let Err(error) = mmb_engine::check_patterns(&policy) {
-        return CheckReply {
-            errors: vec![ErrorLine::new(error.to_string())],
-            notes,
-            ..CheckReply::default()
-        };
+    if let Err(error) = check_patterns(&policy) {
+        return CheckReply { errors: vec![ErrorLine::new(error)], notes, ..CheckReply::default() };
     }
     let shadowed = shadowed(&policy.rules, COMPARISONS);
     CheckReply {

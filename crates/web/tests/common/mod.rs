@@ -98,6 +98,12 @@ impl Reply {
     }
 }
 
+/// Refuses one pattern, as if it took too long.
+fn check_patterns(policy: &Policy, _: &dyn Fn() -> bool) -> Result<(), String> {
+    let is_costly = |rule: mmb_policy::Rule| rule.text().to_string().contains("costly");
+    if policy.rules.iter().any(is_costly) { Err("too costly".to_owned()) } else { Ok(()) }
+}
+
 /// What the tests have for `mmb explain`: it tells what it was given.
 fn explain(policy: Policy, constraints: &str, why_not: &[u32]) -> Result<Value, String> {
     if constraints.is_empty() {
@@ -119,6 +125,7 @@ pub(crate) fn options(socket: PathBuf) -> WebOptions {
         read_only: false,
         metrics_rules: 100,
         explain,
+        check_patterns,
     }
 }
 

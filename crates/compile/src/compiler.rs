@@ -1,0 +1,204 @@
+//! The compiler of a program: turns, threads and budgets.
+
+use crate::process::{CompilerProgram, ProcessEnd};
+use crate::turns::{Applicant, LOOK, Turn, Turns};
+use mmb_scan::{CompileJob, CompiledJob, DatabaseCompiler, JobFailure};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the patterns of one policy may take while they are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompileBudget {
+    /// Processor time of the processes that compile.
+    pub processor_time: Duration,
+    /// Bytes of memory of such a process.
+    pub memory: u64,
+    /// Time in all, the wait for other policies included.
+    pub time: Duration,
+}
+
+impl CompileBudget {
+    /// The budget of changes, dry runs and checks.
+    pub const CHANGE: CompileBudget = CompileBudget {
+        processor_time: Duration::from_secs(20),
+        memory: 512 << 20,
+        time: Duration::from_secs(60),
+    };
+
+    /// The budget of a start: a policy that was accepted before starts on a slower or busier machine, too.
+    pub const START: CompileBudget = CompileBudget {
+        processor_time: Duration::from_secs(120),
+        memory: 1 << 30,
+        time: Duration::from_secs(300),
+    };
+}
+
+/// Why patterns were not compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// Other policies are being compiled.
+    #[error("the patterns of other changes are being compiled; try again")]
+    Busy,
+    /// The time is over.
+    #[error("the patterns take more than {} s to compile; use fewer regexes, or lower counts in repetitions", .0.as_secs())]
+    Late(Duration),
+    /// Nobody waits for the result any more.
+    #[error("the client has disconnected; its patterns were not compiled")]
+    Abandoned,
+    /// The program ends.
+    #[error("mmb is stopping; the patterns were not compiled")]
+    Stopping,
+    /// There is no thread to compile on.
+    #[error("the system gives no thread to compile patterns on; try again")]
+    NoThread,
+    /// A fault of the compiler.
+    #[error("the compiler of patterns failed; see the standard error")]
+    Failed,
+}
+
+/// The compiler of a program.
+#[derive(Debug, Default)]
+pub struct PatternCompiler {
+    /// The program that compiles databases; `None`: the thread itself does.
+    program: Option<CompilerProgram>,
+    turns: Turns,
+    is_stopping: AtomicBool,
+}
+
+impl PatternCompiler {
+    /// A compiler that compiles databases in processes of a program.
+    pub fn with_program(program: CompilerProgram) -> PatternCompiler {
+        PatternCompiler { program: Some(program), ..PatternCompiler::default() }
+    }
+
+    /// Gives up what is being compiled, and refuses everything from now on: the program ends.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for a turn. `is_gone` says that the applicant no longer waits.
+    ///
+    /// # Errors
+    /// There is none within the time of the budget, or it is no longer wanted.
+    pub fn turn(
+        &self,
+        applicant: Applicant,
+        budget: CompileBudget,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Result<Turn, CompileError> {
+        let deadline = Instant::now() + budget.time;
+        let turn = self.turns.take(applicant, deadline, &|| self.given_up(is_gone).is_some());
+        match (self.given_up(is_gone), turn) {
+            (Some(error), _) => Err(error),
+            (None, Some(turn)) => Ok(turn),
+            (None, None) => Err(CompileError::Busy),
+        }
+    }
+
+    /// Runs `work`, which compiles the patterns of one policy, on a thread of its own, and waits for it. The thread keeps the turn until it ends.
+    ///
+    /// # Errors
+    /// It takes too long, or the result is no longer wanted.
+    pub fn run<T: Send + 'static>(
+        &self,
+        turn: &Turn,
+        budget: CompileBudget,
+        is_gone: &dyn Fn() -> bool,
+        work: impl FnOnce(&JobRunner) -> T + Send + 'static,
+    ) -> Result<T, CompileError> {
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        let runner = JobRunner {
+            program: self.program.clone(),
+            memory: budget.memory,
+            left: Cell::new(budget.processor_time),
+            total: budget.processor_time,
+            is_given_up: Arc::clone(&is_given_up),
+        };
+        let (sender, receiver) = channel();
+        let turn = turn.clone();
+        let compile = move || {
+            let _ = sender.send(work(&runner));
+            drop(turn);
+        };
+        let thread = thread::Builder::new().name("mmb-compile".to_owned()).spawn(compile);
+        thread.map_err(|_| CompileError::NoThread)?;
+        let deadline = Instant::now() + budget.time;
+        let outcome = loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(result) => break Ok(result),
+                Err(RecvTimeoutError::Disconnected) => break Err(CompileError::Failed),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(error) = self.given_up(is_gone) {
+                break Err(error);
+            }
+            if Instant::now() >= deadline {
+                break Err(CompileError::Late(budget.time));
+            }
+        };
+        is_given_up.store(true, Ordering::Relaxed);
+        outcome
+    }
+
+    /// [`PatternCompiler::turn`] and [`PatternCompiler::run`] for a program that compiles one policy.
+    ///
+    /// # Errors
+    /// As these.
+    pub fn run_once<T: Send + 'static>(
+        &self,
+        budget: CompileBudget,
+        work: impl FnOnce(&JobRunner) -> T + Send + 'static,
+    ) -> Result<T, CompileError> {
+        let turn = self.turn(Applicant::Trusted, budget, &|| false)?;
+        self.run(&turn, budget, &|| false, work)
+    }
+
+    fn given_up(&self, is_gone: &dyn Fn() -> bool) -> Option<CompileError> {
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return Some(CompileError::Stopping);
+        }
+        is_gone().then_some(CompileError::Abandoned)
+    }
+}
+
+/// Compiles the databases of one policy within its budget.
+#[derive(Debug)]
+pub struct JobRunner {
+    program: Option<CompilerProgram>,
+    memory: u64,
+    /// The processor time that is left.
+    left: Cell<Duration>,
+    total: Duration,
+    is_given_up: Arc<AtomicBool>,
+}
+
+/// The processor time in which the costliest expression is looked for.
+const SEARCH_TIME: Duration = Duration::from_secs(3);
+
+impl DatabaseCompiler for JobRunner {
+    fn compile(&self, job: &CompileJob) -> Result<CompiledJob, JobFailure> {
+        let Some(program) = &self.program else {
+            return job.run();
+        };
+        let is_given_up = || self.is_given_up.load(Ordering::Relaxed);
+        let began = Instant::now();
+        let end = program.compile(job, self.left.get(), self.memory, &is_given_up);
+        // A process takes at most as much processor time as passes.
+        self.left.set(self.left.get().saturating_sub(began.elapsed()));
+        let budget = match end {
+            ProcessEnd::Outcome(outcome) => match outcome {
+                Err(failure) if failure.is_lack_of_memory() => format!("{} MB of memory", self.memory >> 20),
+                outcome => return outcome,
+            },
+            ProcessEnd::OutOfTime => format!("{} s of processor time", self.total.as_secs()),
+            ProcessEnd::GivenUp => return Err(JobFailure::GivenUp("nobody waits for them".to_owned())),
+            ProcessEnd::Failed(reason) => return Err(JobFailure::GivenUp(reason)),
+        };
+        let costliest = program.costliest(job, SEARCH_TIME, self.memory, &is_given_up);
+        Err(JobFailure::OverBudget { budget, costliest })
+    }
+}

@@ -1,0 +1,218 @@
+//! A child process that compiles databases.
+//!
+//! The child gets a job on its standard input and writes the outcome to its standard output. It has limits of processor time and memory, dies
+//! with the thread that started it, and is the first process to go when the machine lacks memory. It runs the program of its parent, found
+//! by `/proc/self/exe`, so that both have the same library also after an upgrade.
+//!
+//! When a job exceeds its budget, a second child compiles each expression alone, and tells after each how far it is: the one that took
+//! longest is named to the user.
+
+use mmb_scan::{CompileJob, CompiledJob, JobFailure, outcome_from_bytes, outcome_to_bytes};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the parent looks whether the result is still wanted.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// The name of the limit of processor time as a signal.
+const XCPU: i32 = Signal::XCPU.as_raw();
+const KILL: i32 = Signal::KILL.as_raw();
+
+/// A program that calls [`serve`] when it is run with these words.
+#[derive(Clone, Debug)]
+pub struct CompilerProgram {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its first arguments.
+    pub words: Vec<String>,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub(crate) enum ProcessEnd {
+    /// It has compiled the job, or the library refuses it.
+    Outcome(Result<CompiledJob, JobFailure>),
+    /// It has used up its processor time.
+    OutOfTime,
+    /// It was ended since nobody waits for it.
+    GivenUp,
+    /// It could not be started, or it failed.
+    Failed(String),
+}
+
+/// What a process is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Compile all expressions to one database.
+    All,
+    /// Compile each expression alone, and write a byte after each.
+    Each,
+}
+
+impl CompilerProgram {
+    /// Compiles a job in a process of its own.
+    pub(crate) fn compile(
+        &self,
+        job: &CompileJob,
+        processor_time: Duration,
+        memory: u64,
+        is_given_up: &dyn Fn() -> bool,
+    ) -> ProcessEnd {
+        let mut answer = Vec::new();
+        let status = match self.run(job, (Mode::All, processor_time, memory), is_given_up, &mut |bytes| {
+            answer.extend_from_slice(bytes);
+        }) {
+            Ok(Some(status)) => status,
+            Ok(None) => return ProcessEnd::GivenUp,
+            Err(error) => return ProcessEnd::Failed(format!("no process to compile patterns: {error}")),
+        };
+        if status.success()
+            && let Some(outcome) = outcome_from_bytes(&answer)
+        {
+            return ProcessEnd::Outcome(outcome);
+        }
+        match status.signal() {
+            Some(XCPU) => ProcessEnd::OutOfTime,
+            // The machine, or the control group, lacks memory.
+            Some(KILL) => ProcessEnd::Failed("the process that compiles patterns was killed".to_owned()),
+            _ => ProcessEnd::Failed(format!("the process that compiles patterns failed ({status})")),
+        }
+    }
+
+    /// The place of the expression that takes the most time alone, as far as that is found within a time.
+    pub(crate) fn costliest(
+        &self,
+        job: &CompileJob,
+        processor_time: Duration,
+        memory: u64,
+        is_given_up: &dyn Fn() -> bool,
+    ) -> Option<usize> {
+        let mut times = Vec::new();
+        let mut began = Instant::now();
+        let mut note = |count: usize| {
+            for _ in 0..count {
+                times.push(began.elapsed());
+                began = Instant::now();
+            }
+        };
+        let status = self.run(job, (Mode::Each, processor_time, memory), is_given_up, &mut |bytes| {
+            note(bytes.len());
+        });
+        // What it was compiling when its time was over counts, too.
+        if !matches!(status, Ok(Some(status)) if status.success()) {
+            note(1);
+        }
+        let times = times.iter().take(job.len()).enumerate();
+        times.max_by_key(|(_, time)| **time).map(|(place, _)| place)
+    }
+
+    /// Runs a process; `read` gets what it writes. `None`: it was ended, since nobody waits for it.
+    fn run(
+        &self,
+        job: &CompileJob,
+        (mode, processor_time, memory): (Mode, Duration, u64),
+        is_given_up: &dyn Fn() -> bool,
+        read: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<Option<std::process::ExitStatus>> {
+        let seconds = processor_time.as_secs().max(1);
+        let mode = match mode {
+            Mode::All => "all",
+            Mode::Each => "each",
+        };
+        let mut command = Command::new(&self.path);
+        command.args(&self.words).args([mode, &seconds.to_string(), &memory.to_string()]);
+        command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = Running(command.spawn()?);
+        let input = child.0.stdin.take();
+        let bytes = job.to_bytes();
+        let mut buffer = vec![0; 64 << 10];
+        thread::scope(|scope| {
+            // The process reads all of it before it compiles. If it ends before, its status tells more than this error.
+            scope.spawn(move || input.map(|mut input| input.write_all(&bytes)));
+            let is_read = child.read(&mut buffer, is_given_up, read);
+            if !matches!(is_read, Ok(true)) {
+                // Ends the write as well.
+                let _ = child.0.kill();
+            }
+            Ok(if is_read? { Some(child.0.wait()?) } else { None })
+        })
+    }
+}
+
+/// A process that ends with this value.
+struct Running(Child);
+
+impl Running {
+    /// Reads all that it writes; returns false if that is given up.
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        is_given_up: &dyn Fn() -> bool,
+        read: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        let Some(output) = &mut self.0.stdout else { return Ok(false) };
+        loop {
+            if is_given_up() {
+                return Ok(false);
+            }
+            let mut fds = [PollFd::new(output, PollFlags::IN)];
+            match poll(&mut fds, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match output.read(buffer)? {
+                0 => return Ok(true),
+                length => read(&buffer[..length]),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The process itself: reads a job, compiles it and writes the outcome. The arguments are those that its parent gave it.
+///
+/// # Errors
+/// The arguments or the job are not those of a parent of the same version, or the parent is gone.
+pub fn serve(mode: &str, processor_time_s: u64, memory: u64) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    limit(Resource::Cpu, processor_time_s, processor_time_s + 1)?;
+    limit(Resource::Core, 0, 0)?;
+    // Not the address space: the libraries that the program is linked with take some of it.
+    limit(Resource::Data, memory, memory)?;
+    // Without memory in the machine or in the control group, this process is to go, not the one that forwards packets.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not a job to compile");
+    let job = CompileJob::from_bytes(&bytes).ok_or_else(wrong)?;
+    let mut output = io::stdout().lock();
+    match mode {
+        "all" => output.write_all(&outcome_to_bytes(&job.run()))?,
+        "each" => job.run_each(|_| {
+            let _ = output.write_all(&[0]).and_then(|()| output.flush());
+        }),
+        _ => return Err(wrong()),
+    }
+    output.flush()
+}
+
+/// Sets a limit of this process, within the one that it has.
+fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+    let ceiling = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limit = Rlimit { current: Some(current.min(ceiling)), maximum: Some(maximum.min(ceiling)) };
+    Ok(setrlimit(resource, limit)?)
+}

@@ -1,0 +1,164 @@
+//! Whose turn it is to compile.
+//!
+//! Two turns exist: one for root and the daemon's own user, so that other users never delay them, and one for all other users. Of those who
+//! wait, the first one of another user than the last is next, so that a user with many requests does not delay the rest.
+
+use mmb_base::lock;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often somebody who waits looks whether it is still worth it.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// Who wants to compile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applicant {
+    /// Root, the daemon's own user, or the daemon itself.
+    Trusted,
+    /// Another user.
+    User(Option<u32>),
+}
+
+/// The two turns.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    trusted: Arc<Queue>,
+    others: Arc<Queue>,
+}
+
+/// The right to compile, until the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    _place: Arc<Place>,
+    /// Somebody else had it when it was asked for.
+    waited: bool,
+}
+
+impl Turn {
+    /// Whether somebody else had the turn when it was asked for, and may have changed the policy.
+    pub fn has_waited(&self) -> bool {
+        self.waited
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    is_taken: bool,
+    /// Who had the last turn.
+    last: Option<Applicant>,
+    waiting: VecDeque<(u64, Applicant)>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Place(Arc<Queue>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.0.state).is_taken = false;
+        self.0.freed.notify_all();
+    }
+}
+
+impl Turns {
+    /// Waits for a turn, until `is_over` is true or the deadline has passed; `None` then.
+    pub(crate) fn take(
+        &self,
+        applicant: Applicant,
+        deadline: Instant,
+        is_over: &dyn Fn() -> bool,
+    ) -> Option<Turn> {
+        let queue = match applicant {
+            Applicant::Trusted => &self.trusted,
+            Applicant::User(_) => &self.others,
+        };
+        let mut state = lock(&queue.state);
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back((ticket, applicant));
+        let waited = state.is_taken || state.waiting.len() > 1;
+        let mut has_it = state.take(ticket);
+        while !has_it && !is_over() && Instant::now() < deadline {
+            // `is_over` depends on what nobody announces.
+            let (again, _) = queue.freed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            has_it = state.take(ticket);
+        }
+        state.waiting.retain(|(waiting, _)| *waiting != ticket);
+        drop(state);
+        if !has_it {
+            // It may have been the next one.
+            queue.freed.notify_all();
+            return None;
+        }
+        Some(Turn { _place: Arc::new(Place(Arc::clone(queue))), waited })
+    }
+}
+
+impl QueueState {
+    /// Takes the turn if it is free and this ticket is the next one.
+    fn take(&mut self, ticket: u64) -> bool {
+        let is_other = |(_, applicant): &(u64, Applicant)| Some(*applicant) != self.last;
+        let next = self.waiting.iter().find(|waiting| is_other(waiting)).or(self.waiting.front());
+        match next {
+            Some((next, applicant)) if !self.is_taken && *next == ticket => {
+                (self.is_taken, self.last) = (true, Some(*applicant));
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn other_users_do_not_delay_root() {
+        let turns = Turns::default();
+        let other = turns.take(Applicant::User(Some(1000)), soon(), &|| false).expect("free");
+        assert!(turns.take(Applicant::Trusted, soon(), &|| false).is_some_and(|turn| !turn.has_waited()));
+        assert!(turns.take(Applicant::User(Some(1001)), soon(), &|| true).is_none(), "taken");
+        drop(other);
+        assert!(turns.take(Applicant::User(Some(1001)), soon(), &|| true).is_some(), "and free again");
+    }
+
+    #[test]
+    fn a_turn_lasts_until_its_last_clone_is_dropped() {
+        let turns = Turns::default();
+        let turn = turns.take(Applicant::Trusted, soon(), &|| false).expect("free");
+        let clone = turn.clone();
+        drop(turn);
+        assert!(turns.take(Applicant::Trusted, soon(), &|| true).is_none());
+        assert!(turns.take(Applicant::Trusted, Instant::now(), &|| false).is_none(), "the deadline");
+        drop(clone);
+        assert!(turns.take(Applicant::Trusted, soon(), &|| true).is_some());
+    }
+
+    #[test]
+    fn users_take_turns() {
+        let (alice, bob) = (Applicant::User(Some(1000)), Applicant::User(Some(1001)));
+        let mut state = QueueState { is_taken: true, last: Some(alice), ..QueueState::default() };
+        state.waiting.extend([(0, alice), (1, alice), (2, bob), (3, bob)]);
+        let mut order = Vec::new();
+        while !state.waiting.is_empty() {
+            state.is_taken = false;
+            let next = (0..4).find(|ticket| state.take(*ticket)).expect("somebody is next");
+            state.waiting.retain(|(ticket, _)| *ticket != next);
+            order.push(next);
+        }
+        assert_eq!(order, [2, 0, 3, 1]);
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a policy is impossible here.
+
+use super::streams::MOST_CONSTRAINTS;
+use mmb_policy::RuleId;
+use mmb_scan::PatternError;
+
+/// Why a policy could not be published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// A rule names a port that does not exist.
+    #[error("rule {}: no port is called '{port}'; the ports are {known}", .rule.0)]
+    UnknownPort {
+        /// The rule.
+        rule: RuleId,
+        /// The name.
+        port: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// The patterns of a rule cannot be searched for.
+    #[error("rule {}: {reason}", .rule.0)]
+    Patterns {
+        /// The rule.
+        rule: RuleId,
+        /// The reason.
+        reason: String,
+    },
+    /// The engine does not compile patterns itself, and those of the policy were not compiled before: see [`compile_patterns`](crate::compile_patterns).
+    #[error("the patterns of the policy are not compiled yet")]
+    NotCompiled,
+    /// A rule has too many constraints on streams.
+    #[error("rule {}: more than {MOST_CONSTRAINTS} constraints on streams; split the rule, or write patterns of one field in braces", .0.0)]
+    StreamConstraints(RuleId),
+    /// `enable` or `disable` names a port that does not exist.
+    #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
+    UnknownSwitchedPort {
+        /// The command is `enable`.
+        enables: bool,
+        /// The name.
+        port: String,
+        /// The names that exist.
+        known: String,
+    },
+}
+
+impl PublishError {
+    /// Why the patterns of a rule cannot be searched for.
+    pub(super) fn of_patterns(rule: RuleId, error: &PatternError) -> PublishError {
+        match error {
+            PatternError::NotCompiled => PublishError::NotCompiled,
+            other => PublishError::Patterns { rule, reason: other.to_string() },
+        }
+    }
+}

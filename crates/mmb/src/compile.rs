@@ -1,0 +1,59 @@
+//! Where this program compiles patterns: in processes that run it again as `mmb compile-patterns` (see [`mmb_compile`]).
+
+use crate::cli::CompilePatternsArgs;
+use anyhow::Context;
+use mmb_compile::{Applicant, CompileBudget, CompilerProgram, PatternCompiler};
+use mmb_engine::{CompiledPatterns, Engine, SetCache, SetSource, compile_patterns};
+use mmb_policy::Policy;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// The compiler of this program.
+pub(crate) fn compiler() -> PatternCompiler {
+    PatternCompiler::with_program(CompilerProgram {
+        path: "/proc/self/exe".into(),
+        words: vec!["compile-patterns".to_owned()],
+    })
+}
+
+/// Compiles patterns for the process that started this one.
+///
+/// # Errors
+/// It was not started by this program.
+pub(crate) fn serve(args: &CompilePatternsArgs) -> anyhow::Result<ExitCode> {
+    let CompilePatternsArgs { mode, processor_time_s, memory } = args;
+    mmb_compile::serve(mode, *processor_time_s, *memory).context("this command is not for users")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells why a policy cannot be put in force, if it cannot: with the budget that a change has.
+pub(crate) fn check(policy: &Policy) -> Result<(), String> {
+    check_for(policy, &|| false)
+}
+
+/// [`check`] for somebody who no longer waits when `is_gone` returns true.
+pub(crate) fn check_for(policy: &Policy, is_gone: &dyn Fn() -> bool) -> Result<(), String> {
+    compiled(policy, Arc::default(), is_gone).map(drop).map_err(|error| format!("{error:#}"))
+}
+
+/// Publishes the policy of a program without a daemon, with patterns that are compiled within the budget of a change.
+///
+/// # Errors
+/// The policy is impossible, or its patterns take more than the budget.
+pub(crate) fn publish(engine: &mut Engine, policy: &Policy) -> anyhow::Result<()> {
+    let _patterns = compiled(policy, Arc::clone(engine.pattern_sets()), &|| false)?;
+    Ok(engine.publish(policy)?)
+}
+
+fn compiled(
+    policy: &Policy,
+    sets: Arc<SetCache>,
+    is_gone: &dyn Fn() -> bool,
+) -> anyhow::Result<CompiledPatterns> {
+    let (compiler, budget, policy) = (compiler(), CompileBudget::CHANGE, policy.clone());
+    let turn = compiler.turn(Applicant::Trusted, budget, is_gone)?;
+    let compiled = compiler.run(&turn, budget, is_gone, move |runner| {
+        compile_patterns(&policy, SetSource::compiling(&sets, runner))
+    })?;
+    Ok(compiled?)
+}
