@@ -128,7 +128,7 @@ impl CompilerProgram {
         };
         let mut command = Command::new(&self.path);
         command.args(&self.words).args([mode, &seconds.to_string(), &memory.to_string()]);
-        command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = Running(command.spawn()?);
         let input = child.0.stdin.take();
         let bytes = job.to_bytes();

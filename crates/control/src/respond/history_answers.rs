@@ -90,8 +90,9 @@ impl Responder<'_> {
                 let is_meant = still.version == waiting.version;
                 is_meant.then(|| format!(" (version {} was not confirmed)", still.version))
             };
-            let mut jobs = self.context.pattern_jobs();
-            return match take_back(&mut jobs, self.context.author, fate, &reason) {
+            // The turn to compile does not last until the client has read its answer.
+            let taken_back = take_back(&mut self.context.pattern_jobs(), self.context.author, fate, &reason);
+            return match taken_back {
                 Some((outcome, fate)) => self.rolled_back(outcome, fate, end),
                 None => {
                     Ok(Err("the change that waited for its confirmation has just come to its end".to_owned()))
