@@ -166,6 +166,6 @@ def test_a_tunnel_whose_address_is_rewritten_keeps_its_checksums(namespaces, tmp
             host.run("ethtool", "-K", "eth0", "tx", "on")
         lladdr = (site.server.run("cat", "/sys/class/net/eth0/address").stdout).strip()
         site.client.ip("neigh", "add", ALIAS, "lladdr", lladdr, "dev", "eth0")
-        site.daemon.apply(site.folder, f"add in lan ip-dst {ALIAS} udp-dport {port} mod ip-dst {SERVER4}")
+        site.daemon.apply(site.folder, f"add in lan ip-daddr {ALIAS} udp-dport {port} mod ip-daddr {SERVER4}")
         with vxlan(site, False, port, True, remote=ALIAS):
             assert transfer(site)
