@@ -125,6 +125,7 @@ fn identity(path: &Path) -> io::Result<SocketId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn bind(path: &Path, group: Option<u32>) -> Result<Listener, ListenError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
