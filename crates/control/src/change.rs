@@ -82,6 +82,18 @@ pub enum CommitError {
         /// The missing memory.
         short: MemoryShortage,
     },
+    /// There is not enough memory for streams.
+    #[error("set {setting} {value}: {short}; {fits} would fit")]
+    Streams {
+        /// The setting that sizes most of it.
+        setting: &'static str,
+        /// Its value.
+        value: u64,
+        /// The value that fits.
+        fits: u64,
+        /// The missing memory.
+        short: MemoryShortage,
+    },
     /// The host does not support the policy.
     #[error(transparent)]
     Host(#[from] UnsupportedRule),

@@ -3,6 +3,8 @@
 //! One [`Daemon`] exists as long as the process, behind a mutex. Clients' threads lock it to change the policy or to read counters, and
 //! never while they read from or write to a client. Only the daemon publishes policies; packets do not wait for that.
 
+mod memory_check;
+
 use crate::author::Author;
 use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission, is_change};
 use crate::commit_queue::{CommitQueue, Committed, UncompiledChanges};
@@ -11,18 +13,16 @@ use crate::entropy::ReseedTimer;
 use crate::history::entry::{Entry, EntryAction, EntryContent};
 use crate::history::{History, HistoryLimits, HistoryReader};
 use crate::host::{Host, PortLosses, PortStatus};
-use crate::memory::{self, MemoryShortage};
 use crate::unconfirmed::UnconfirmedChange;
 use mmb_base::lock;
 use mmb_compile::{CompileBudget, PatternCompiler};
 use mmb_engine::{
-    CONNECTION_BYTES, Engine, OrderedServer, PacketSelector, PortSpec, PublishError, RuleCount, SavedState,
-    ServerTraffic, SetSource, UnknownServer, compile_patterns,
+    Engine, OrderedServer, PacketSelector, PortSpec, PublishError, RuleCount, SavedState, ServerTraffic,
+    SetSource, UnknownServer, compile_patterns,
 };
 use mmb_language::with_id;
 use mmb_log::LogHandle;
 use mmb_packet::PortId;
-use mmb_policy::settings::ConnectionSettings;
 use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleId, RuleStore, ServerCommand, Test};
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
@@ -30,9 +30,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-
-/// A change of so many rules needs no check of memory. Rules that take much count several times.
-const FEW_RULES: usize = 1 << 12;
 
 /// A change of so many rules frees so much memory that it is returned to the system.
 const MANY_RULES: usize = 1 << 16;
@@ -472,12 +469,12 @@ impl Daemon {
     ) -> Result<CommittedChange, CommitError> {
         let before = Arc::clone(&self.policy);
         let after = Arc::new(self.apply_request(&before, request)?);
-        self.check_memory(&after)?;
-        self.host.check(&before, &after)?;
         match self.engine.check(&before, &after) {
             Err(PublishError::NotCompiled) if !checks_patterns => {}
             checked => checked.map_err(|error| uncompiled(error, &after))?,
         }
+        self.check_memory(&after)?;
+        self.host.check(&before, &after)?;
         let stateful = self.engine.stateful_change(&before, &after);
         Ok(CommittedChange { before, after, stateful, version: None })
     }
@@ -516,73 +513,10 @@ impl Daemon {
         Ok(next)
     }
 
-    /// Checks that there is memory for a policy beside the one in force, and returns the number of connections that it allows. Small changes
-    /// always pass, so that a user can free memory.
-    fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
-        let (rules, after) = (&self.policy.rules, &next.rules);
-        let changed = RuleStore::diff(rules, after).bounds().1.min(after.len());
-        let extra = self.engine.extra_bytes(&self.policy, next);
-        let heavy = usize::try_from(extra / memory::RULE_BYTES).unwrap_or(usize::MAX);
-        let unchecked_rules =
-            self.unchecked_rules.saturating_add(heavy) + after.len().saturating_sub(rules.len());
-        let is_large = changed.max(unchecked_rules) > FEW_RULES;
-        let most = self.most_connections();
-        let max = u64::from(next.settings.connections.max);
-        let bound = self.engine.connection_bound();
-        // At the start no connections are allowed yet. A default number that was cut grows again with the free memory.
-        if !is_large && max <= most {
-            return Ok(MemoryBounds { connections: bound, unchecked_rules });
-        }
-        let Some(available) = self.host.memory() else {
-            return Ok(MemoryBounds { connections: usize::MAX, unchecked_rules: 0 });
-        };
-        let needed = if is_large { changed as u64 * memory::RULE_BYTES + extra } else { 0 };
-        // Memory that connections have taken stays with them, also after they have ended.
-        let existing = self.engine.connections().summary().places;
-        let connections = if is_default(next) {
-            available.check(needed, 0)?;
-            let left = available.for_changes() - needed;
-            let fits = (existing + left / 4 * 3 / CONNECTION_BYTES).max(1);
-            if is_large { fits } else { fits.max(bound as u64) }
-        } else if max > most {
-            let wanted = max.saturating_sub(existing) * CONNECTION_BYTES;
-            available.check(needed + wanted, 0).map_err(|short| {
-                let fits = existing + short.bytes.saturating_sub(needed) / CONNECTION_BYTES;
-                CommitError::Connections { max, fits, short }
-            })?;
-            max
-        } else {
-            available.check(needed, self.reserved_bytes(most.min(max)))?;
-            most
-        };
-        Ok(MemoryBounds {
-            connections: usize::try_from(connections).unwrap_or(usize::MAX),
-            unchecked_rules: 0,
-        })
-    }
-
-    /// Checks that there is memory for so many bytes.
-    ///
-    /// # Errors
-    /// There is not enough memory.
-    pub(crate) fn check_memory_for(&self, bytes: u64) -> Result<(), MemoryShortage> {
-        let reserved =
-            if is_default(&self.policy) { 0 } else { self.reserved_bytes(self.most_connections()) };
-        self.host.memory().map_or(Ok(()), |available| available.check(bytes, reserved))
-    }
-
-    /// Returns the most connections that are allowed.
-    fn most_connections(&self) -> u64 {
-        u64::from(self.policy.settings.connections.max).min(self.engine.connection_bound() as u64)
-    }
-
-    /// Returns the bytes that connections may still take, up to `most` of them.
-    fn reserved_bytes(&self, most: u64) -> u64 {
-        most.saturating_sub(self.engine.connections().summary().places) * CONNECTION_BYTES
-    }
-
     /// Publishes a policy as a whole.
     fn publish(&mut self, next: Arc<Policy>) -> Result<(), CommitError> {
+        // The patterns of streams are compiled by this; what they take of memory is known then.
+        self.engine.check(&self.policy, &next).map_err(|error| uncompiled(error, &next))?;
         let memory = self.check_memory(&next)?;
         self.host.check(&self.policy, &next)?;
         let bound = self.engine.connection_bound();
@@ -695,18 +629,4 @@ fn uncompiled(error: PublishError, policy: &Arc<Policy>) -> CommitError {
         PublishError::NotCompiled => CommitError::Uncompiled(Arc::clone(policy)),
         other => CommitError::Publish(other),
     }
-}
-
-/// The result of a memory check.
-struct MemoryBounds {
-    /// The most connections that fit.
-    connections: usize,
-    /// The new value of the field of that name of [`Daemon`].
-    unchecked_rules: usize,
-}
-
-/// Returns whether a policy has the default limit of connections. The default is cut to the memory that there is, and again in favour of
-/// rules. Any other number was set by a user: it is granted as a whole, or the policy is refused.
-fn is_default(policy: &Policy) -> bool {
-    policy.settings.connections.max == ConnectionSettings::default().max
 }

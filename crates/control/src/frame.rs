@@ -5,7 +5,7 @@
 //! socket, so each must be its only reader or writer.
 
 use crate::limits::{Budget, BudgetShare, ServerLimits};
-use crate::memory::{self, MemoryShortage};
+use crate::memory::{self, MemoryNeed, MemoryShortage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
@@ -157,7 +157,7 @@ impl<'a> RequestReader<'a> {
             if capacity > self.limits.small_request_bytes
                 && let Some(available) = memory::available()
             {
-                available.check(wanted as u64 * memory::TEXT_BYTES, 0)?;
+                available.check(MemoryNeed::of(wanted as u64 * memory::TEXT_BYTES), 0)?;
             }
             line.bytes.reserve_exact(capacity - line.bytes.len());
         }

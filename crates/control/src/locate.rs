@@ -16,6 +16,7 @@ pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLi
         CommitError::Publish(_)
         | CommitError::Memory(_)
         | CommitError::Connections { .. }
+        | CommitError::Streams { .. }
         | CommitError::Host(_)
         | CommitError::Unconfirmed(_)
         | CommitError::Uncompiled(_)
@@ -96,11 +97,16 @@ fn word(refusal: &CommitError) -> Option<String> {
             ..
         } => Some(name.clone()),
         CommitError::Connections { max, .. } => Some(max.to_string()),
+        CommitError::Streams { value, .. } => Some(value.to_string()),
         CommitError::Command { .. } | CommitError::Memory(_) => None,
         CommitError::Unconfirmed(_) | CommitError::Internal => None,
         CommitError::Uncompiled(_) | CommitError::Compile(_) => None,
-        CommitError::Publish(PublishError::Patterns { .. } | PublishError::StreamConstraints(_)) => None,
-        CommitError::Publish(PublishError::NotCompiled) => None,
+        CommitError::Publish(
+            PublishError::Patterns { .. }
+            | PublishError::StreamConstraints(_)
+            | PublishError::StreamMemory { .. }
+            | PublishError::NotCompiled,
+        ) => None,
         CommitError::Host(unsupported) => Some(unsupported.word.clone()),
         CommitError::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownSwitchedPort { port, .. },

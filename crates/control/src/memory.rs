@@ -20,13 +20,49 @@ pub(crate) const RULE_BYTES: u64 = 640;
 /// list.
 pub(crate) const TEXT_BYTES: u64 = 12;
 
-/// The available memory, and its limit.
+/// The most bytes that a client with `monitor` takes: its queue of events.
+pub(crate) const MONITOR_BYTES: u64 = 4 << 20;
+
+/// The most bytes that a client with `trace` or `capture` takes: its queue of packets, and its filter for each worker.
+pub(crate) const TAP_BYTES: u64 = 14 << 20;
+
+/// A limit of memory, and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AvailableMemory {
+pub struct MemoryBound {
     /// Bytes.
     pub bytes: u64,
     /// The name of the limit.
-    pub bound: &'static str,
+    pub name: &'static str,
+    /// It limits the address space, so that memory counts when it is reserved, and not when it is used.
+    pub is_of_space: bool,
+}
+
+/// The available memory: what each limit has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AvailableMemory(Vec<MemoryBound>);
+
+/// What a change takes of memory at most, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryNeed {
+    /// Of memory, sooner or later.
+    pub(crate) used: u64,
+    /// Of address space.
+    pub(crate) space: u64,
+}
+
+impl MemoryNeed {
+    /// Memory that is reserved and used alike.
+    pub(crate) fn of(bytes: u64) -> MemoryNeed {
+        MemoryNeed { used: bytes, space: bytes }
+    }
+
+    /// Both together.
+    pub(crate) fn with(self, other: MemoryNeed) -> MemoryNeed {
+        MemoryNeed {
+            used: self.used.saturating_add(other.used),
+            space: self.space.saturating_add(other.space),
+        }
+    }
 }
 
 /// There is not enough memory for something.
@@ -59,43 +95,60 @@ fn mib(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
+impl MemoryBound {
+    fn needs(self, needed: MemoryNeed) -> u64 {
+        if self.is_of_space { needed.space } else { needed.used }
+    }
+
+    /// Bytes that changes may take beside the memory that is reserved for connections.
+    fn for_changes(self, reserved: u64) -> u64 {
+        self.bytes.saturating_sub(HEADROOM).saturating_sub(reserved)
+    }
+}
+
 impl AvailableMemory {
-    /// Bytes that changes may take.
-    pub(crate) fn for_changes(self) -> u64 {
-        self.bytes.saturating_sub(HEADROOM)
+    /// What these limits have left; `None` without a limit.
+    pub fn new(bounds: Vec<MemoryBound>) -> Option<AvailableMemory> {
+        if bounds.is_empty() { None } else { Some(AvailableMemory(bounds)) }
+    }
+
+    /// Returns the bytes that changes may take beside what is needed, and beside the memory that is reserved for connections.
+    pub(crate) fn left(&self, needed: MemoryNeed, reserved: u64) -> u64 {
+        let left = |bound: &MemoryBound| bound.for_changes(reserved).saturating_sub(bound.needs(needed));
+        self.0.iter().map(left).min().unwrap_or(u64::MAX)
     }
 
     /// Checks that so much is available beside the memory that is reserved for connections.
     ///
     /// # Errors
     /// Less is available.
-    pub(crate) fn check(self, needed: u64, reserved: u64) -> Result<(), MemoryShortage> {
-        let bytes = self.for_changes().saturating_sub(reserved);
-        if needed <= bytes {
-            Ok(())
-        } else {
-            Err(MemoryShortage { needed, bytes, bound: self.bound, reserved })
-        }
+    pub(crate) fn check(&self, needed: MemoryNeed, reserved: u64) -> Result<(), MemoryShortage> {
+        let missing = |bound: &MemoryBound| bound.needs(needed).saturating_sub(bound.for_changes(reserved));
+        let Some(bound) = self.0.iter().filter(|bound| missing(bound) > 0).max_by_key(|bound| missing(bound))
+        else {
+            return Ok(());
+        };
+        let (needed, bytes) = (bound.needs(needed), bound.for_changes(reserved));
+        Err(MemoryShortage { needed, bytes, bound: bound.name, reserved })
     }
 }
 
 /// Returns the memory that this process may still take; `None` if the system does not tell.
 pub fn available() -> Option<AvailableMemory> {
-    let bounds = [address_space(), control_groups(), machine()];
-    bounds.into_iter().flatten().min_by_key(|available| available.bytes)
+    AvailableMemory::new([address_space(), control_groups(), machine()].into_iter().flatten().collect())
 }
 
 /// Returns the rest of the address space.
-fn address_space() -> Option<AvailableMemory> {
+fn address_space() -> Option<MemoryBound> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     let used = field(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;
-    Some(AvailableMemory { bytes: limit.saturating_sub(used), bound: "RLIMIT_AS" })
+    Some(MemoryBound { bytes: limit.saturating_sub(used), name: "RLIMIT_AS", is_of_space: true })
 }
 
 /// Returns the available memory of the machine.
-fn machine() -> Option<AvailableMemory> {
+fn machine() -> Option<MemoryBound> {
     let bytes = field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
-    Some(AvailableMemory { bytes, bound: "memory of the machine" })
+    Some(MemoryBound { bytes, name: "memory of the machine", is_of_space: false })
 }
 
 /// Parses a number of kilobytes after a name.
@@ -105,25 +158,43 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Returns the memory that the process's control groups have left.
-fn control_groups() -> Option<AvailableMemory> {
-    Some(AvailableMemory { bytes: control_group::left()?, bound: "the control group's limit" })
+fn control_groups() -> Option<MemoryBound> {
+    Some(MemoryBound { bytes: control_group::left()?, name: "the control group's limit", is_of_space: false })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn space(megabytes: u64) -> MemoryBound {
+        MemoryBound { bytes: megabytes << 20, name: "RLIMIT_AS", is_of_space: true }
+    }
+
     #[test]
     fn a_shortage_names_both_numbers() {
-        let available = AvailableMemory { bytes: 100 << 20, bound: "RLIMIT_AS" };
-        assert_eq!(available.check(68 << 20, 0), Ok(()));
-        let short = available.check((68 << 20) + 1, 0).expect_err("beyond the headroom");
+        let available = AvailableMemory::new(vec![space(100)]).expect("a limit");
+        let check = |bytes, reserved| available.check(MemoryNeed::of(bytes), reserved);
+        assert_eq!(check(68 << 20, 0), Ok(()));
+        let short = check((68 << 20) + 1, 0).expect_err("beyond the headroom");
         let message = "not enough memory: this may take 69 MB, and 68 MB can be had (RLIMIT_AS)";
         assert_eq!(short.to_string(), message);
-        assert_eq!(available.check(48 << 20, 20 << 20), Ok(()));
-        let short = available.check(49 << 20, 20 << 20).expect_err("the rest is kept");
+        assert_eq!(check(48 << 20, 20 << 20), Ok(()));
+        let short = check(49 << 20, 20 << 20).expect_err("the rest is kept");
         let message = "not enough memory: this may take 49 MB, and 48 MB can be had (RLIMIT_AS; 20 MB are kept for connections)";
         assert_eq!(short.to_string(), message);
+    }
+
+    #[test]
+    fn memory_that_is_reserved_counts_for_the_address_space_only() {
+        let machine = MemoryBound { bytes: 132 << 20, name: "memory of the machine", is_of_space: false };
+        let available = AvailableMemory::new(vec![space(64), machine]).expect("limits");
+        let need = |used: u64, space: u64| MemoryNeed { used: used << 20, space: space << 20 };
+        assert_eq!(available.check(need(100, 32), 0), Ok(()));
+        let bound = |needed| available.check(needed, 0).expect_err("too much").bound;
+        assert_eq!(bound(need(101, 0)), "memory of the machine");
+        assert_eq!(bound(need(0, 33)), "RLIMIT_AS");
+        assert_eq!(bound(need(101, 40)), "RLIMIT_AS", "the one that is missed by more");
+        assert_eq!(available.left(need(90, 30), 0), 2 << 20);
     }
 
     #[test]

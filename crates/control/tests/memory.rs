@@ -160,3 +160,55 @@ fn rules_of_many_small_changes_are_counted_together() {
     have(&mmb, 64);
     assert!(mmb.ask(&more(4)).1.ok);
 }
+
+const STREAM_RULE: &str = "add-stateful tcp-dport 80 stream \"ATTACK\" close";
+
+/// The worker made the pools, and the process aborted where there was no memory for them.
+#[test]
+fn streams_that_do_not_fit_are_refused_with_the_number_that_fits() {
+    let mmb = start("");
+    have(&mmb, 1056);
+    let run = |command: &str| refused(&mmb, &Request::Run(vec![command.to_owned()]));
+    for (command, value) in [("set stream memory", "100000"), ("set stream max", "10000000")] {
+        let error = run(&format!("{command} {value}"));
+        let told = format!("{command} {value}: not enough memory: this may take ");
+        assert!(error.message.starts_with(&told), "{}", error.message);
+        assert!(error.message.contains(", and 1024 MB can be had (a test's); "), "{}", error.message);
+        assert_eq!(error.span.map(|span| span.0), Some(command.len() + 1), "the number is shown");
+        let fits = error.message.strip_suffix(" would fit").and_then(|text| text.rsplit(' ').next());
+        let fits: u64 = fits.and_then(|fits| fits.parse().ok()).expect("a number that fits");
+        assert!(fits > 0, "{}", error.message);
+        mmb.run(&format!("{command} {fits}"));
+        run(&format!("{command} {}", fits + fits / 20));
+        mmb.run(&format!("{command} {}", fits / 4));
+    }
+    mmb.run(STREAM_RULE);
+    let file = format!("set stream memory 100000\n{STREAM_RULE}");
+    let error = refused(&mmb, &Request::Apply(file.clone(), ConnectionFate::Release));
+    assert!(error.message.starts_with("set stream memory 100000: not enough memory: "), "{}", error.message);
+    let error = start_bounded(&file, Some(1056 << 20)).err().expect("it does not fit");
+    assert!(error.contains("set stream memory 100000: not enough memory: "), "{error}");
+}
+
+/// Rules are what makes the pools of the default settings.
+#[test]
+fn the_first_rule_on_streams_needs_the_memory_of_its_pools() {
+    let mmb = start("");
+    have(&mmb, 200);
+    let error = refused(&mmb, &Request::Run(vec![STREAM_RULE.to_owned()]));
+    assert!(error.message.starts_with("set stream memory 256: not enough memory: "), "{}", error.message);
+    mmb.run("set stream memory 16");
+    mmb.run("set stream max 10000");
+    mmb.run(STREAM_RULE);
+    // Memory that streams may still take is not there for others.
+    have(&mmb, 54);
+    let settings = "set stream memory 16\nset stream max 10000";
+    let more = format!("{settings}\n{STREAM_RULE}\n{}", rule_lines(10_000));
+    let error = refused(&mmb, &Request::Apply(more, ConnectionFate::Release));
+    assert!(error.message.starts_with("not enough memory: "), "{}", error.message);
+    have(&mmb, 0);
+    mmb.run("set stream max 100");
+    // A policy without rules on streams needs nothing for them.
+    have(&mmb, 54);
+    assert!(mmb.ask(&rules(10_000)).1.ok);
+}

@@ -98,6 +98,8 @@ struct ConnectionCells {
     now: CounterCell,
     half_open: CounterCell,
     places: CounterCell,
+    stream_places: CounterCell,
+    stream_pools: CounterCell,
     created: CounterCell,
     closed: [CounterCell; CloseReason::ALL.len()],
     invalid: [CounterCell; Invalid::ALL.len()],
@@ -239,6 +241,17 @@ impl WorkerCells {
         self.connections.now.set(now);
         self.connections.half_open.set(half_open);
         self.connections.places.set(places);
+    }
+
+    /// Sets the most streams that there were at once, and the bytes of their pools that were used.
+    pub(crate) fn streams_now(&self, [places, pools]: [u64; 2]) {
+        self.connections.stream_places.set(places);
+        self.connections.stream_pools.set(pools);
+    }
+
+    /// What [`WorkerCells::streams_now`] has set.
+    pub(crate) fn streams(&self) -> [u64; 2] {
+        [self.connections.stream_places.read(), self.connections.stream_pools.read()]
     }
 
     /// Sets the number of connections whose packets are still to be added to the counters of rules.

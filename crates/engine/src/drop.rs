@@ -191,6 +191,9 @@ drop_reasons! {
     StreamUnfit "stream-unfit":
         "a connection whose stream cannot be followed (picked up midway, with signed segments, or without room), under `set stream unfit close` or `drop`",
         "`set stream unfit`, `set stream max`, `set stream memory`";
+    StreamPerSource "stream-per-source":
+        "a connection whose stream is not followed, since its source has its share of the streams already, under `set stream unfit close` or `drop`",
+        "`set stream per-source`, `set stream max`";
 }
 
 #[cfg(test)]

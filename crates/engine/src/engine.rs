@@ -8,7 +8,10 @@ use crate::compiled::{
     CompiledPatterns, PacketSelector, PolicyCompiler, PublishError, Snapshot, StatefulChange,
     UnknownFilterPort,
 };
-use crate::conntrack::{CounterKind, SavedCounter, SharedState, StateHeader, StateMap, saved_ports};
+use crate::conntrack::{
+    CounterKind, MadePools, SavedCounter, SharedState, StateHeader, StateMap, StreamNeed, StreamPools,
+    StreamSizes, StreamTaken, saved_ports,
+};
 use crate::control::{Connections, WorkerDrive};
 use crate::counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};
 use crate::drop::DropReason;
@@ -45,6 +48,7 @@ pub struct Engine {
     /// Queues of tasks for the workers.
     tasks: Vec<Sender<WorkerTask>>,
     common: Arc<SharedState>,
+    stream_pools: StreamPools,
     /// The most ports.
     room: usize,
     /// Where the host takes the epoch of flows from.
@@ -105,6 +109,7 @@ impl Engine {
             baseline: Baseline::default(),
             tasks,
             common,
+            stream_pools: StreamPools::default(),
             room,
             epoch: None,
             waker: None,
@@ -187,12 +192,50 @@ impl Engine {
         self.check(self.compiler.policy(), policy)?;
         self.reclaim();
         let generation = self.current.generation + 1;
+        let pools = self.make_pools(policy, generation)?;
         let gone = self.compiler.change(policy, generation);
+        let oldest = self.retired.first().unwrap_or(&self.current).generation;
+        self.stream_pools.offer(pools, oldest, self.common.pools.iter());
         self.tell_open_servers();
         self.publish_snapshot();
         gone.into_iter().for_each(|stamp| self.common.forget(stamp));
         self.reclaim();
         Ok(())
+    }
+
+    /// What the streams of a policy take of memory at most, if it was [checked](Engine::check) as the one that follows the current one.
+    pub fn stream_need(&self, policy: &Policy) -> StreamNeed {
+        let owners = &self.common.owners;
+        let (owning, sharing) = (owners.owning(), owners.sharing());
+        let settings = &policy.settings.streams;
+        self.compiler.with_patterns(policy, |patterns, rules| {
+            let sizes = StreamSizes::new(settings, patterns, sharing);
+            let new_pools = self.stream_pools.lacking(&sizes);
+            let need = StreamNeed::new(settings, patterns, [owning, sharing], new_pools);
+            StreamNeed { is_used: rules > 0, ..need }
+        })
+    }
+
+    /// What streams have taken of memory so far. `record` is what a record takes: see [`StreamNeed::record`].
+    pub fn stream_taken(&self, record: u64) -> StreamTaken {
+        let mut taken = StreamTaken::default();
+        for [places, pools] in self.workers.iter().map(|cells| cells.streams()) {
+            taken.records += places * record;
+            taken.pools += pools;
+        }
+        taken
+    }
+
+    /// Makes the memory that workers lack for the streams of a policy.
+    fn make_pools(&self, policy: &Policy, generation: u64) -> Result<MadePools, PublishError> {
+        let owners = &self.common.owners;
+        let settings = &policy.settings.streams;
+        let made = self.compiler.with_patterns(policy, |patterns, rules| {
+            let sizes = StreamSizes::new(settings, patterns, owners.sharing());
+            let wanted = (rules > 0).then_some((&sizes, patterns));
+            self.stream_pools.make(wanted, owners.owning(), generation)
+        });
+        made.map_err(|error| PublishError::StreamMemory { reason: error.to_string() })
     }
 
     /// The stateful rules of the current policy that a change from `before` to `after` removes or replaces, for
@@ -259,6 +302,7 @@ impl Engine {
         fence(Ordering::Acquire);
         let oldest = self.retired.first().unwrap_or(&self.current);
         self.compiler.reclaim(oldest.generation);
+        self.stream_pools.reclaim(self.common.pools.iter());
         self.tell_open_servers();
         self.retired.len()
     }

@@ -38,8 +38,8 @@ pub use conntrack::{
     CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionStream, CounterKind, EDIT_RECORD_BYTES,
     EDITED_STREAM_BYTES, EditTotals, EditedBytes, Endpoints, ExpectedCounts, IpHeaderInfo, LeftOutConnection,
     LoadSummary, PacketEvent, STREAM_BYTES, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader,
-    StateMap, StateWriter, StreamEvent, StreamEventKind, StreamSummary, SuppressedEvent, TracedEdit,
-    WatchedEvent,
+    StateMap, StateWriter, StreamEvent, StreamEventKind, StreamNeed, StreamSummary, StreamTaken,
+    SuppressedEvent, TracedEdit, WatchedEvent,
 };
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer, WorkerDrive};
 pub use counters::{Count, FlowCacheCount, PortCount, RuleCount, StageCount};

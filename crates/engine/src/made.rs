@@ -64,18 +64,18 @@ pub(crate) struct MadePacket {
 }
 
 /// Packets that wait for buffers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MadePackets(VecDeque<MadePacket>);
 
 impl MadePackets {
-    /// Gets the memory of the queue, before the first packet is made.
-    pub(crate) fn prepare(&mut self) {
-        self.0.reserve_exact(WAITING - self.0.len());
+    /// An empty queue. Its memory is touched as it is used.
+    pub(crate) fn new() -> MadePackets {
+        MadePackets(VecDeque::with_capacity(WAITING))
     }
 
     /// Adds a packet, unless too many wait.
     pub(crate) fn push(&mut self, packet: MadePacket) {
-        if self.0.len() < WAITING.min(self.0.capacity()) {
+        if self.0.len() < WAITING {
             self.0.push_back(packet);
         }
     }

@@ -1,4 +1,5 @@
-//! Connections where memory ends before `conn max` does: new ones are refused and counted, and those that are there go on.
+//! Connections where memory ends before `conn max` does: new ones are refused and counted, and those that are there go on. And policies
+//! whose pools do not fit: they are refused.
 //!
 //! A test runs its program again, which limits its own address space (as `ulimit -v` does): an allocation that fails and is not expected
 //! to aborts it.
@@ -15,10 +16,11 @@ use std::process::Command;
 
 /// What runs in such a program, and the bytes of address space that it has beyond what it takes before it makes connections: records
 /// end first, or what hangs on them.
-const TESTS: [(&str, u64); 3] = [
+const TESTS: [(&str, u64); 4] = [
     ("connections_until_memory_ends", 13 << 20),
     ("connections_until_memory_ends", 20 << 20),
     ("translations_until_memory_ends", 13 << 20),
+    ("pools_that_do_not_fit", 64 << 20),
 ];
 
 /// Tells the program that is run again how much it has.
@@ -147,6 +149,32 @@ fn limit_address_space() {
     let limit = format!("--as={}", (taken << 10) + room);
     let limited = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).status();
     assert!(limited.expect("util-linux is installed").success());
+}
+
+/// Pools were made by the worker, which aborted without memory.
+#[test]
+#[ignore = "runs in a process of its own"]
+fn pools_that_do_not_fit() {
+    let (mut engine, mut worker) = engine("add all accept");
+    limit_address_space();
+    let [searched, edited] =
+        ["stream {\"GET\", /a[0-9]{1,9}b/} close", "http-body /secret [0-9]{1,9}/ strip http-body"];
+    for (settings, rule) in [
+        ("set stream memory 100000", searched),
+        ("set stream memory 100000", edited),
+        ("set stream memory 1048576", searched),
+        ("set stream memory 128", searched),
+        ("set stream memory 1\nset stream max 10000000", searched),
+    ] {
+        let text = format!("{settings}\nadd-stateful tcp-dport 80 {rule}");
+        let Err(refused) = engine.publish(&host::policy(&text)) else { panic!("{text} fits") };
+        assert!(refused.to_string().contains("no memory for streams"), "{refused}");
+        assert_eq!(verdict(&mut worker, 0, &mut frame(1, false)), Verdict::Send(PortId(1)));
+    }
+    let text = "set stream memory 4\nset stream max 1000\nadd-stateful tcp-dport 80 stream \"GET\" close";
+    engine.publish(&host::policy(text)).expect("this fits");
+    assert_eq!(verdict(&mut worker, 0, &mut frame(1, false)), Verdict::Send(PortId(1)));
+    println!("no connections were made");
 }
 
 #[test]

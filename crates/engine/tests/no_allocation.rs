@@ -283,6 +283,35 @@ fn streams_allocate_nothing() {
     assert!(engine.drops().is_empty());
 }
 
+/// Pools and sets of patterns were made on the vector that picked their policy up.
+#[test]
+fn policies_of_streams_allocate_nothing_on_the_packet_path() {
+    let (mut engine, mut worker) = engine("add-stateful tcp-dport 80 accept");
+    // No stream begins, which takes memory for a record.
+    let frames = vec![Udp::default().payload(b"query").over_ip4().bytes(); VECTOR];
+    pass(&mut worker, 0, &frames);
+    let policies = [
+        "add-stateful tcp-dport 80 stream \"ATTACK\" close",
+        "set stream max 200000\nadd-stateful tcp-dport 80 stream {\"ATTACK\", /seen [0-9]{1,9}/} close",
+        "set stream memory 512\nadd-stateful tcp-dport 80 stream \"other\" mask stream",
+        "add-stateful tcp-dport 443 tls-sni /^[a-z]+[.]example[.]org$/ drop",
+        "add-stateful tcp-dport 80 http-body /secret [0-9]{1,9}/ strip http-body",
+        "add-stateful tcp-dport 80 http-body \"other\" mask http-body\nadd-stateful tcp-dport 21 helper ftp",
+        "add-stateful tcp-dport 80 accept",
+        "add-stateful tcp-dport 80 stream \"ATTACK\" close",
+    ];
+    for (round, text) in policies.into_iter().cycle().take(2 * policies.len()).enumerate() {
+        engine.publish(&policy(text)).expect("it can be put in force");
+        let mut buffers = frames.clone();
+        let mut packets = views(&mut buffers);
+        let mut verdicts = [Verdict::Send(PortId(0)); VECTOR];
+        let before = CALLS.get();
+        worker.process(round as u64, &NoCycles, &mut packets, &mut verdicts);
+        let calls = CALLS.get() - before;
+        assert_eq!(calls, 0, "round {round}: {text}");
+    }
+}
+
 /// Those who look pay, and not the packet path: what they see lies in memory that they brought.
 #[test]
 fn taps_allocate_nothing() {

@@ -5,7 +5,7 @@
 
 use crate::settings::{
     FlowCacheUse, HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, NatFiltering, Offload, Pickup,
-    Poll, PortsPerHost, Settings, StreamHoldOver, StreamUnfit, StreamUrgent, Zone,
+    Poll, PortsPerHost, Settings, StreamHoldOver, StreamUnfit, StreamUrgent, StreamsPerSource, Zone,
 };
 
 /// One setting. Its value is a number; of words, the place of the word.
@@ -234,6 +234,23 @@ pub static SETTINGS: &[SettingInfo] = &[
         help: "the limit of connections whose bytes are followed, over all workers; beyond, connections are treated as `stream unfit` says",
         get: |settings| settings.streams.max,
         put: |settings, n| settings.streams.max = n,
+    },
+    SettingInfo {
+        name: "stream per-source",
+        values: Values::WordOr(
+            &[("share", "64 or a 256th of `stream max`, and beyond that no more than there are free places")],
+            10_000_000,
+        ),
+        help: "the most connections whose bytes are followed that one source address has begun, over all workers, in equal parts; IPv6 \
+               addresses are counted by their first 64 bits; beyond, its connections are treated as `stream unfit` says",
+        get: |settings| match settings.streams.per_source {
+            StreamsPerSource::Share => 0,
+            StreamsPerSource::AtMost(most) => most,
+        },
+        put: |settings, n| {
+            settings.streams.per_source =
+                if n == 0 { StreamsPerSource::Share } else { StreamsPerSource::AtMost(n) };
+        },
     },
     SettingInfo {
         name: "stream memory",

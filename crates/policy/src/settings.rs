@@ -14,7 +14,7 @@ pub use connections::{
 pub use http::{HttpEncodings, HttpNoTransform, HttpSettings, HttpUnfit};
 pub use limits::LimitSettings;
 pub use log::LogSettings;
-pub use streams::{StreamHoldOver, StreamSettings, StreamUnfit, StreamUrgent};
+pub use streams::{StreamHoldOver, StreamSettings, StreamUnfit, StreamUrgent, StreamsPerSource};
 
 /// The values that `set NAME VALUE` changes. [`crate::setting_table`] holds the table of names and ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]

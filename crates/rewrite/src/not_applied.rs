@@ -22,6 +22,8 @@ pub enum NotApplied {
     LimitKeys,
     /// A connection passes without rules on its bytes: its stream cannot be followed, and `stream unfit` is `pass`.
     StreamUnfit,
+    /// A connection passes without rules on its bytes: its source has its share of the streams already, and `stream unfit` is `pass`.
+    StreamPerSource,
     /// The beginning of a match passes: the rest did not come within `stream hold`, and `stream hold-over` is `pass`.
     StreamHoldOver,
     /// Messages of HTTP pass: their connection is not read as HTTP/1.x, and `http unfit` is `pass` or its rules only report.
@@ -68,6 +70,7 @@ impl NotApplied {
         NotApplied::Unanswerable,
         NotApplied::LimitKeys,
         NotApplied::StreamUnfit,
+        NotApplied::StreamPerSource,
         NotApplied::StreamHoldOver,
         NotApplied::HttpUnfit,
         NotApplied::HttpNoRoom,
@@ -96,6 +99,7 @@ impl NotApplied {
             NotApplied::Unanswerable => "unanswerable",
             NotApplied::LimitKeys => "limit-keys",
             NotApplied::StreamUnfit => "stream-unfit",
+            NotApplied::StreamPerSource => "stream-per-source",
             NotApplied::StreamHoldOver => "stream-hold-over",
             NotApplied::HttpUnfit => "http-unfit",
             NotApplied::HttpNoRoom => "http-no-room",

@@ -1,7 +1,8 @@
 //! Which parts of the memory for streams are in use.
 //!
 //! The memory is divided into pages of [`POOL_PAGE`] bytes. A page in use is divided into slots of one size, a multiple of a cache line; a
-//! page without open streams is free for any size. All operations are O(1). [`StreamMemory`](crate::ffi::StreamMemory) checks that slots do
+//! page without open streams is free for any size. All operations are O(1). What describes the pages is reserved when the pool is made, and
+//! touched as pages are used for the first time. [`StreamMemory`](crate::ffi::StreamMemory) checks that slots do
 //! not overlap: what this file says is not trusted there.
 
 /// Bytes of a page of a pool: the least that a pool is made of, and the most that the state of a stream may have.
@@ -32,35 +33,46 @@ struct Page {
 /// The slots of a memory.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// The pages that were used before. The memory of all is reserved.
     pages: Vec<Page>,
-    /// The first free page.
+    /// All pages.
+    most: usize,
+    /// The first of the pages that were used before and are free.
     free_page: u32,
     /// By lines of a slot: the first page that has a free one.
     partial: Box<[u32]>,
-    /// By the first line of a free slot: the next one of its page.
+    /// By the first line of a free slot: the next one of its page. As long as `pages`.
     links: Vec<u32>,
     /// Slots in use.
     used: usize,
 }
 
 impl Pool {
-    /// All free.
-    pub(crate) fn new(pages: u32) -> Pool {
-        let page = |number| Page {
-            lines: 0,
-            used: 0,
-            touched: 0,
-            free: NONE,
-            next: if number + 1 < pages { number + 1 } else { NONE },
-            previous: NONE,
-        };
-        Pool {
-            pages: (0..pages).map(page).collect(),
-            free_page: if pages > 0 { 0 } else { NONE },
+    /// All free; `None` without memory.
+    pub(crate) fn new(pages: u32) -> Option<Pool> {
+        let most = pages as usize;
+        let mut pool = Pool {
+            pages: Vec::new(),
+            most,
+            free_page: NONE,
             partial: vec![NONE; PAGE_LINES + 1].into_boxed_slice(),
-            links: vec![NONE; pages as usize * PAGE_LINES],
+            links: Vec::new(),
             used: 0,
-        }
+        };
+        pool.pages.try_reserve_exact(most).ok()?;
+        pool.links.try_reserve_exact(most.checked_mul(PAGE_LINES)?).ok()?;
+        Some(pool)
+    }
+
+    /// Bytes of memory that a pool of that many bytes for states reserves: with the states of lines, which the memory has.
+    pub(crate) fn memory_of(bytes: usize) -> u64 {
+        let page = POOL_PAGE + size_of::<Page>() + 2 * PAGE_LINES * size_of::<u32>();
+        bytes.div_ceil(POOL_PAGE) as u64 * page as u64
+    }
+
+    /// Bytes of that memory that were used.
+    pub(crate) fn touched(&self) -> u64 {
+        Pool::memory_of(self.pages.len() * POOL_PAGE)
     }
 
     /// Bytes that a state of that size takes.
@@ -130,10 +142,20 @@ impl Pool {
 
     /// Makes a free page one of slots of that many lines.
     fn begin_page(&mut self, lines: usize) -> Option<u32> {
-        let number = self.free_page;
-        let page = self.pages.get_mut(number as usize)?;
-        self.free_page = page.next;
-        *page = Page { lines: lines as u16, used: 0, touched: 0, free: NONE, next: NONE, previous: NONE };
+        let begun = Page { lines: lines as u16, used: 0, touched: 0, free: NONE, next: NONE, previous: NONE };
+        let number = if let Some(page) = self.pages.get_mut(self.free_page as usize) {
+            let number = self.free_page;
+            self.free_page = page.next;
+            *page = begun;
+            number
+        } else if self.pages.len() < self.most {
+            // Within the memory that is reserved.
+            self.pages.push(begun);
+            self.links.resize(self.pages.len() * PAGE_LINES, NONE);
+            (self.pages.len() - 1) as u32
+        } else {
+            return None;
+        };
         self.link(number);
         Some(number)
     }
@@ -172,7 +194,7 @@ mod tests {
         fn slots_never_overlap_and_all_come_back(
             steps in proptest::collection::vec((any::<bool>(), 1..=PAGE_LINES, any::<usize>()), 1..400)
         ) {
-            let mut pool = Pool::new(4);
+            let mut pool = Pool::new(4).expect("memory");
             let mut taken = Vec::<(u32, usize)>::new();
             for (is_take, lines, which) in steps {
                 // Few sizes, so that pages fill.

@@ -17,6 +17,8 @@ pub struct Scanner {
     sets: Vec<PreparedSet>,
     memory: Arc<StreamMemory>,
     pool: Pool,
+    /// Bytes of the pool.
+    pool_bytes: usize,
 }
 
 /// A set, with the working memory of one worker for it. It is made on any thread and given to [`Scanner::adopt`].
@@ -70,15 +72,37 @@ impl PreparedSet {
 
 impl Scanner {
     /// Gets the memory for the states of streams: that many bytes, rounded up to whole pages of [`POOL_PAGE`]. See
-    /// [`PatternSet::pool_bytes`].
+    /// [`PatternSet::pool_bytes`]. The kernel provides the memory as it is used. A scanner may be made on any thread.
     ///
     /// # Errors
     /// There is no memory.
     pub fn new(pool_bytes: usize) -> Result<Scanner, PatternError> {
         let pages = pool_bytes.div_ceil(POOL_PAGE).max(1);
         let memory = StreamMemory::new(pages).ok_or(PatternError::NoMemory)?;
-        let pages = u32::try_from(pages).map_err(|_| PatternError::NoMemory)?;
-        Ok(Scanner { sets: Vec::with_capacity(MOST_SETS), memory: Arc::new(memory), pool: Pool::new(pages) })
+        let count = u32::try_from(pages).map_err(|_| PatternError::NoMemory)?;
+        let pool = Pool::new(count).ok_or(PatternError::NoMemory)?;
+        let sets = Vec::with_capacity(MOST_SETS);
+        Ok(Scanner { sets, memory: Arc::new(memory), pool, pool_bytes: pages * POOL_PAGE })
+    }
+
+    /// Bytes of memory that [`Scanner::new`] reserves for a pool of that many bytes.
+    pub fn memory_of(pool_bytes: usize) -> u64 {
+        Pool::memory_of(pool_bytes)
+    }
+
+    /// Bytes of that memory that were used.
+    pub fn touched(&self) -> u64 {
+        self.pool.touched()
+    }
+
+    /// Bytes of its pool.
+    pub fn pool_bytes(&self) -> usize {
+        self.pool_bytes
+    }
+
+    /// Whether states are open that were opened with it.
+    pub fn has_states(&self) -> bool {
+        self.sets.iter().any(|prepared| prepared.scratch.has_streams())
     }
 
     /// Makes a set usable, by memory that is got now: not for the packet path. A set that is prepared stays as it is.
@@ -113,6 +137,23 @@ impl Scanner {
             return None;
         }
         Some(self.sets.swap_remove(index))
+    }
+
+    /// Gives up all sets that `is_kept` does not keep and whose states are closed, as [`Scanner::release`] does.
+    pub fn release_unless(
+        &mut self,
+        is_kept: impl Fn(&PatternSet) -> bool,
+        mut on_released: impl FnMut(PreparedSet),
+    ) {
+        let is_released = |own: &PreparedSet| !is_kept(&own.set) && !own.scratch.has_streams();
+        while let Some(index) = self.sets.iter().position(is_released) {
+            on_released(self.sets.swap_remove(index));
+        }
+    }
+
+    /// Whether it has no room for another set.
+    pub fn is_full(&self) -> bool {
+        self.sets.len() >= MOST_SETS
     }
 
     /// The sets that are prepared.

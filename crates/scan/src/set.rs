@@ -116,7 +116,7 @@ impl PatternSet {
     }
 
     /// Whether it is the same set, not only an equal one.
-    pub(crate) fn is(&self, other: &PatternSet) -> bool {
+    pub fn is(&self, other: &PatternSet) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 }

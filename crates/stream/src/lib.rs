@@ -14,8 +14,8 @@
 //! Numbers: an offset counts the bytes of a direction from the one behind its SYN, or from the first one that was seen. Sequence numbers are as
 //! both ends count them; where bytes are edited, each end has its own.
 //!
-//! The table belongs to one worker. It knows no clock, no port and no rule. The memory for payload is got once; the records of streams grow in
-//! chunks.
+//! The table belongs to one worker. It knows no clock, no port and no rule. The memory for payload ([`ChunkPool`]) is made
+//! elsewhere and adopted; the records of streams grow in chunks.
 #![forbid(unsafe_code)]
 
 mod early;
@@ -41,6 +41,7 @@ pub use id::StreamId;
 pub use limits::{AckSpace, StreamLimits, Urgent};
 pub use predecessor::Predecessor;
 pub use reader::{Passes, StreamReader};
+pub use rope::ChunkPool;
 pub use segment::{
     EditedPayload, EditedSegment, InOrder, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict, flag,
 };

@@ -1,4 +1,7 @@
-//! Bytes in chunks of a pool that is got once.
+//! Bytes in chunks of a pool.
+//!
+//! The memory of a pool is reserved as a whole when the pool is made, and touched chunk by chunk as chunks are used for the first time. So a
+//! large pool is made as fast as a small one.
 
 /// Bytes of a chunk.
 pub(crate) const CHUNK: usize = 2048;
@@ -6,32 +9,52 @@ pub(crate) const CHUNK: usize = 2048;
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
-/// The chunks of a table's streams.
+/// The memory for the payload of a table's streams, in chunks of 2 KiB.
 #[derive(Debug, Default)]
-pub(crate) struct ChunkPool {
+pub struct ChunkPool {
+    /// The chunks that were used before. The memory of all chunks is reserved.
     bytes: Vec<u8>,
-    /// By chunk: the next one of its rope, or the next free one.
+    /// Of each of them: the next one of its rope, or the next free one.
     next: Vec<u32>,
     /// The first free chunk among those that were used before.
     free: Option<u32>,
-    /// Chunks below this one were used before.
-    used: u32,
+    /// All chunks.
+    chunks: usize,
     taken: usize,
 }
 
 impl ChunkPool {
-    /// A pool of that many bytes; `None` without memory. The kernel provides the memory as it is used.
-    pub(crate) fn new(bytes: usize) -> Option<ChunkPool> {
-        let chunks = (bytes / CHUNK).min(NONE as usize - 1);
-        let mut next = Vec::new();
-        next.try_reserve_exact(chunks).ok()?;
-        next.resize(chunks, NONE);
-        Some(ChunkPool { bytes: vec![0; chunks * CHUNK], next, free: None, used: 0, taken: 0 })
+    /// A pool of that many bytes, in whole chunks; `None` without memory. The kernel provides the memory as it is used.
+    pub fn new(bytes: usize) -> Option<ChunkPool> {
+        let chunks = ChunkPool::chunks_of(bytes);
+        let mut pool = ChunkPool { chunks, ..ChunkPool::default() };
+        pool.bytes.try_reserve_exact(chunks.checked_mul(CHUNK)?).ok()?;
+        pool.next.try_reserve_exact(chunks).ok()?;
+        Some(pool)
+    }
+
+    /// Bytes of memory that a pool for that many bytes of payload reserves.
+    pub fn memory_of(bytes: usize) -> u64 {
+        ChunkPool::chunks_of(bytes) as u64 * (CHUNK + size_of::<u32>()) as u64
+    }
+
+    /// Bytes of its memory that were used.
+    pub fn touched(&self) -> u64 {
+        self.next.len() as u64 * (CHUNK + size_of::<u32>()) as u64
+    }
+
+    /// Whether it is a pool for that many bytes.
+    pub(crate) fn is_for(&self, bytes: usize) -> bool {
+        self.chunks == ChunkPool::chunks_of(bytes)
+    }
+
+    fn chunks_of(bytes: usize) -> usize {
+        (bytes / CHUNK).min(NONE as usize - 1)
     }
 
     /// All chunks.
     pub(crate) fn chunks(&self) -> usize {
-        self.next.len()
+        self.chunks
     }
 
     /// Chunks in use.
@@ -45,9 +68,11 @@ impl ChunkPool {
                 self.free = Some(self.next[chunk as usize]).filter(|next| *next != NONE);
                 chunk
             }
-            None if (self.used as usize) < self.next.len() => {
-                self.used += 1;
-                self.used - 1
+            None if self.next.len() < self.chunks => {
+                // Within the memory that is reserved.
+                self.bytes.resize(self.bytes.len() + CHUNK, 0);
+                self.next.push(NONE);
+                (self.next.len() - 1) as u32
             }
             None => return None,
         };

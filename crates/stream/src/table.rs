@@ -1,7 +1,7 @@
 //! The streams of a worker.
 //!
-//! Life-cycle of the table: [`StreamTable::configure`] gets the memory for payload, again when the limits change and no stream keeps
-//! bytes. Life-cycle of a stream: see the crate.
+//! Life-cycle of the table: [`StreamTable::set_limits`], and [`StreamTable::adopt`] of the memory for payload, again when the limits change and
+//! no stream keeps bytes. Life-cycle of a stream: see the crate.
 
 use crate::edit::links::EditId;
 use crate::edit::pair::PlainTake;
@@ -97,10 +97,26 @@ pub struct StreamTable {
 }
 
 impl StreamTable {
-    /// Sets the limits, and gets the memory for payload if none of it is in use; if some is, the table keeps what it has. Not for the packet
-    /// path. Returns whether there is memory.
+    /// Sets the limits. The memory for payload stays as it is: see [`StreamTable::adopt`].
+    pub fn set_limits(&mut self, limits: StreamLimits) {
+        self.limits = limits;
+    }
+
+    /// Replaces the memory for payload by memory that was made elsewhere; returns the one before. Calls no allocator.
+    ///
+    /// # Errors
+    /// Streams keep payload: returns the new memory.
+    pub fn adopt(&mut self, pool: ChunkPool) -> Result<ChunkPool, ChunkPool> {
+        match self.pool.taken() {
+            0 => Ok(std::mem::replace(&mut self.pool, pool)),
+            _ => Err(pool),
+        }
+    }
+
+    /// Sets the limits, and makes the memory for payload that they ask for if no stream keeps any. For callers that have no packets
+    /// to delay. Returns whether there is memory.
     pub fn configure(&mut self, limits: StreamLimits) -> bool {
-        if self.pool.chunks() != limits.memory / crate::rope::CHUNK && self.pool.taken() == 0 {
+        if !self.pool.is_for(limits.memory) && self.pool.taken() == 0 {
             let Some(pool) = ChunkPool::new(limits.memory) else { return false };
             self.pool = pool;
         }
@@ -110,12 +126,27 @@ impl StreamTable {
 
     /// Whether the table has these limits, and the memory that they ask for.
     pub fn is_configured(&self, limits: &StreamLimits) -> bool {
-        self.limits == *limits && self.pool.chunks() == limits.memory / crate::rope::CHUNK
+        self.limits == *limits && self.pool.is_for(limits.memory)
+    }
+
+    /// The memory for payload.
+    pub fn payload_pool(&self) -> &ChunkPool {
+        &self.pool
+    }
+
+    /// The most streams that there were at once.
+    pub fn most_at_once(&self) -> u32 {
+        self.streams.highest()
     }
 
     /// Sets which bytes acknowledgments are about.
     pub fn set_ack_space(&mut self, acks: AckSpace) {
         self.acks = acks;
+    }
+
+    /// The most streams that its limits allow.
+    pub fn places(&self) -> usize {
+        self.limits.streams
     }
 
     /// Number of streams.

@@ -3,6 +3,7 @@
 
 use super::{AnswerResult, Responder};
 use crate::history::entry::{Entry, EntryAction};
+use crate::memory::MONITOR_BYTES;
 use crate::stream_summary::stream_summary_line;
 use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChange, WatchedEvent};
 use mmb_language::Command;
@@ -142,6 +143,10 @@ impl Responder<'_> {
     }
 
     fn watch(&mut self) -> io::Result<AnswerResult> {
+        // The queue of events is made as a whole.
+        if let Err(shortage) = self.daemon().check_memory_now(MONITOR_BYTES) {
+            return Ok(Err(shortage.to_string()));
+        }
         let events = match self.table().watch() {
             Ok(events) => events,
             Err(error) => return Ok(Err(error.to_string())),

@@ -2,6 +2,7 @@
 //! slowly delays only itself: what finds no room in the queue is left out and counted.
 
 use super::{AnswerResult, Responder};
+use crate::memory::TAP_BYTES;
 use crate::packet_line::{PacketBytes, PacketNames, link_name, origin_name, outcome_line, traced_line};
 use mmb_base::lock;
 use mmb_engine::{DropReason, MOST_TAPPED, PacketTap, TapWants, TappedBytes, TappedPacket, Verdict};
@@ -94,6 +95,8 @@ impl Responder<'_> {
             if let Some(why) = daemon.host().tap_refusal() {
                 return Err(why.to_owned());
             }
+            // The queue of packets is made as a whole.
+            daemon.check_memory_now(TAP_BYTES).map_err(|shortage| shortage.to_string())?;
             let selector = daemon.selector(look.filter)?;
             (selector, daemon.engine().connections())
         };

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_compile::PatternCompiler;
-use mmb_control::memory::AvailableMemory;
+use mmb_control::memory::{AvailableMemory, MemoryBound};
 use mmb_control::{
     Daemon, Host, PortLosses, PortOffload, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus,
 };
@@ -57,7 +57,7 @@ impl Host for FakeHost {
 
     fn memory(&self) -> Option<AvailableMemory> {
         let left = *self.memory.lock().expect("not poisoned");
-        left.map(|bytes| AvailableMemory { bytes, bound: "a test's" })
+        AvailableMemory::new(vec![MemoryBound { bytes: left?, name: "a test's", is_of_space: false }])
     }
 
     fn set_poll(&self, poll: Poll) {

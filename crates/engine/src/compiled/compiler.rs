@@ -210,11 +210,7 @@ impl PolicyCompiler {
         after: &Policy,
         known: &PortTable,
     ) -> Result<(), PublishError> {
-        let mut changes_streams = before.lists != after.lists;
         for change in RuleStore::diff(&before.rules, &after.rules) {
-            let (RuleChange::Added(rule) | RuleChange::Removed(rule)) = &change;
-            // The rest of the patterns is another set, too.
-            changes_streams |= rule.is_stream_rule();
             // A draining rule matches no packets, and its ports may be gone.
             if let RuleChange::Added(rule) = &change
                 && !rule.draining
@@ -222,15 +218,36 @@ impl PolicyCompiler {
                 self.names_ports(rule, known)?;
             }
         }
-        if changes_streams {
+        if changes_patterns(before, after) {
             self.check_patterns(after)?;
         }
         Ok(())
     }
 
+    /// The patterns of a policy and the number of its rules on streams, if it was checked as the one that follows the current one.
+    pub(crate) fn with_patterns<R>(
+        &self,
+        policy: &Policy,
+        use_them: impl FnOnce(&StreamPatterns, usize) -> R,
+    ) -> R {
+        let mut rules = self.stream_rules.len();
+        for change in RuleStore::diff(&self.policy.rules, &policy.rules) {
+            match change {
+                RuleChange::Removed(rule) => rules = rules.saturating_sub(rule.is_stream_rule().into()),
+                RuleChange::Added(rule) => rules += usize::from(rule.is_stream_rule()),
+            }
+        }
+        let checked = lock(&self.checked);
+        match checked.as_ref().filter(|_| changes_patterns(&self.policy, policy)) {
+            Some(checked) => use_them(checked, rules),
+            None => use_them(&self.streams, rules),
+        }
+    }
+
     /// Checks that the patterns of a policy can be searched for. Keeps them for [`PolicyCompiler::change`].
     fn check_patterns(&self, after: &Policy) -> Result<(), PublishError> {
-        *lock(&self.checked) = Some(patterns_of(after, &self.streams, self.source())?);
+        let mut checked = lock(&self.checked);
+        *checked = Some(patterns_of(after, checked.as_ref().unwrap_or(&self.streams), self.source())?);
         Ok(())
     }
 
@@ -570,6 +587,17 @@ impl PolicyCompiler {
 /// [`mmb_policy::successors`], which also compares the matches.
 fn is_successor(old: &Rule, next: &RuleChange) -> bool {
     matches!(next, RuleChange::Added(new) if new.id == old.id && new.stateful && old.stateful)
+}
+
+/// Whether a change from one policy to another changes the patterns of streams.
+fn changes_patterns(before: &Policy, after: &Policy) -> bool {
+    let is_stream_rule = |change: RuleChange| match change {
+        RuleChange::Removed(rule) | RuleChange::Added(rule) => rule.is_stream_rule(),
+    };
+    // Rules on HTTP are compiled with their settings.
+    before.lists != after.lists
+        || before.settings.http != after.settings.http
+        || RuleStore::diff(&before.rules, &after.rules).any(is_stream_rule)
 }
 
 /// Whether a rule matches on `ct`.

@@ -28,6 +28,12 @@ pub enum PublishError {
     /// The engine does not compile patterns itself, and those of the policy were not compiled before: see [`compile_patterns`](crate::compile_patterns).
     #[error("the patterns of the policy are not compiled yet")]
     NotCompiled,
+    /// There is no memory for what its streams need.
+    #[error("no memory for streams: {reason}; lower `stream max` or `stream memory`")]
+    StreamMemory {
+        /// What could not be made.
+        reason: String,
+    },
     /// A rule has too many constraints on streams.
     #[error("rule {}: more than {MOST_CONSTRAINTS} constraints on streams; split the rule, or write patterns of one field in braces", .0.0)]
     StreamConstraints(RuleId),
@@ -46,9 +52,9 @@ pub enum PublishError {
 impl PublishError {
     /// Why the patterns of a rule cannot be searched for.
     pub(super) fn of_patterns(rule: RuleId, error: &PatternError) -> PublishError {
-        match error {
-            PatternError::NotCompiled => PublishError::NotCompiled,
-            other => PublishError::Patterns { rule, reason: other.to_string() },
+        if matches!(error, PatternError::NotCompiled) {
+            return PublishError::NotCompiled;
         }
+        PublishError::Patterns { rule, reason: error.to_string() }
     }
 }

@@ -75,7 +75,7 @@ impl Conntrack {
         let before = self.state.predecessor(ends.and_then(|(id, _)| self.table.ids(id).extension));
         let state = &mut self.state;
         if rules().all(|rule| !rule.maps) && !state.shared.has_bindings() {
-            let stream = state.begin_stream(rules(), (packet, layout), before)?;
+            let stream = state.begin_stream(rules(), &arrived, (packet, layout), before)?;
             let extension = state.extensions.make(rules(), [&arrived; 2], signal.as_ref(), (None, stream));
             let set = state.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
@@ -93,7 +93,7 @@ impl Conntrack {
             self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let state = &mut self.state;
         let Translated { sent, lease } = translated;
-        let stream = match state.begin_stream(rules(), (packet, layout), before) {
+        let stream = match state.begin_stream(rules(), &arrived, (packet, layout), before) {
             Ok(stream) => stream,
             Err(reason) => {
                 state.shared.release(lease);
@@ -223,10 +223,6 @@ impl Conntrack {
         mapping: &Mapping,
     ) -> Result<ConnId, DropReason> {
         let [arrived, reply] = saved.connection.tuples;
-        if saved.over.is_some() {
-            // Its packets are answered, whatever the policy is.
-            self.made.prepare();
-        }
         let Conntrack { table, state, .. } = self;
         let mut nat = state.shared.nat();
         let is_expected = saved.connection.is_expected;
@@ -248,7 +244,7 @@ impl Conntrack {
         let stream = match saved.over {
             Some(over) => Some(state.streams.begin_over(over)?),
             None if is_expected => None,
-            None => state.resume_stream(rules, arrived.proto)?,
+            None => state.resume_stream(rules, &arrived)?,
         };
         let mut extension = saved.extension;
         extension.stream = stream;

@@ -97,17 +97,12 @@ pub(super) struct Expectations {
 impl Expectations {
     pub(super) fn new(seed: Seed) -> Expectations {
         Expectations {
-            entries: HashTable::new(),
+            entries: HashTable::with_capacity(MOST_EXPECTED),
             hasher: TupleHasher::new(seed),
             serials: 0,
             sweep_ms: 0,
             counts: ExpectedCounts::default(),
         }
-    }
-
-    /// Gets the memory for all of them. Without it none is recorded.
-    pub(super) fn reserve(&mut self) {
-        let _ = self.entries.try_reserve(MOST_EXPECTED - self.entries.len(), |entry| entry.hash);
     }
 
     /// What became of them.
@@ -220,9 +215,7 @@ mod tests {
     }
 
     fn table() -> Expectations {
-        let mut table = Expectations::new(Seed::repeatable(1));
-        table.reserve();
-        table
+        Expectations::new(Seed::repeatable(1))
     }
 
     fn from_port(port: u16) -> Tuple {

@@ -11,11 +11,12 @@
 //! old one, which lives as long as they do.
 
 use super::rule_sets::MOST_RULES;
+use super::stream_pools::{Exchanged, RetiredPools};
 use arrayvec::ArrayVec;
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
 use mmb_httpedit::HttpRules;
-use mmb_scan::{PatternSet, Scanner};
+use mmb_scan::Scanner;
 use std::sync::Arc;
 
 /// The most generations before the current one. With two sets of patterns each, all have room in a scanner.
@@ -29,11 +30,8 @@ struct Generation {
     /// Connections that have them.
     users: usize,
     /// The scanner of this one and those before; without, that of the next one.
-    scanner: Option<PooledScanner>,
+    scanner: Option<Scanner>,
 }
-
-/// A scanner, and the bytes of its pool.
-type PooledScanner = (Scanner, usize);
 
 /// All rules that are in use; the current ones last.
 #[derive(Debug, Default)]
@@ -52,102 +50,128 @@ pub(super) struct InForce<'g> {
 
 impl HttpGenerations {
     /// Begins a generation if the rules are others. Without rules, connections that there are read on: a body that leaves in other framing
-    /// goes on so. Returns whether one has begun with rules.
+    /// goes on so. What the rules need was offered with a snapshot of generation `since`.
     pub(super) fn configure(
         &mut self,
         rules: Option<&Arc<HttpRules>>,
-        streams: usize,
         is_in_use: bool,
-    ) -> bool {
+        since: u64,
+        exchanged: &mut Exchanged,
+    ) {
         let before = self.generations.last().map(|current| Arc::clone(&current.rules));
         let rules = match rules {
             Some(rules) => {
                 let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, rules));
-                if is_same && !self.matches_nothing {
-                    return false;
+                // With a larger pool a generation begins: the states of those before stay where they are.
+                if is_same && !self.matches_nothing && !exchanged.offer.http.has_scanner() {
+                    return self.prepare(since, exchanged);
                 }
                 self.matches_nothing = false;
                 Arc::clone(rules)
             }
-            None if self.matches_nothing && is_in_use => return false,
+            None if self.matches_nothing && is_in_use => return,
             None => match before.filter(|_| is_in_use) {
                 Some(before) => {
                     self.matches_nothing = true;
                     before
                 }
                 None => {
-                    (self.generations, self.matches_nothing) = (ArrayVec::new(), false);
-                    return false;
+                    self.matches_nothing = false;
+                    while !self.generations.is_empty() {
+                        let scanner = self.remove(0, &mut exchanged.retired);
+                        scanner.into_iter().for_each(|scanner| exchanged.retired.scanner(scanner));
+                    }
+                    return;
                 }
             },
         };
-        let spare = self.free_unused();
+        let spare = self.free_unused(&mut exchanged.retired);
         if self.generations.len() == MOST_OLD + 1 {
-            drop(self.remove(0));
+            let scanner = self.remove(0, &mut exchanged.retired);
+            scanner.into_iter().for_each(|scanner| exchanged.retired.scanner(scanner));
         }
         self.number = self.number.wrapping_add(1);
-        let scanner = self.next_scanner(spare, (&rules, streams));
+        let scanner = self.next_scanner(spare, exchanged);
         let number = self.number;
         self.generations.push(Generation { number, rules, users: 0, scanner });
-        self.prepare();
-        !self.matches_nothing
+        self.prepare(since, exchanged);
     }
 
     /// Removes the generations that no connection has. If these are all, returns the last one's scanner.
-    fn free_unused(&mut self) -> Option<PooledScanner> {
-        let mut spare = None;
+    fn free_unused(&mut self, retired: &mut RetiredPools) -> Option<Scanner> {
+        let mut spare: Option<Scanner> = None;
         for at in (0..self.generations.len()).rev() {
             if self.generations[at].users == 0 {
-                spare = self.remove(at);
+                let scanner = self.remove(at, retired);
+                if let Some(before) = std::mem::replace(&mut spare, scanner) {
+                    retired.scanner(before);
+                }
             }
         }
-        spare.filter(|_| self.generations.is_empty())
+        match self.generations.is_empty() {
+            true => spare,
+            false => {
+                spare.into_iter().for_each(|scanner| retired.scanner(scanner));
+                None
+            }
+        }
     }
 
     /// Removes a generation. Its scanner goes to the one before, if that needs it; else it is returned.
-    fn remove(&mut self, at: usize) -> Option<PooledScanner> {
-        let removed = self.generations.remove(at);
+    fn remove(&mut self, at: usize, retired: &mut RetiredPools) -> Option<Scanner> {
+        let Generation { rules, scanner, .. } = self.generations.remove(at);
+        retired.rules(rules);
         let heir = if at > 0 { self.generations.get_mut(at - 1) } else { None };
         match heir.filter(|heir| heir.scanner.is_none()) {
             Some(heir) => {
-                heir.scanner = removed.scanner;
+                heir.scanner = scanner;
                 None
             }
-            None => removed.scanner,
+            None => scanner,
         }
     }
 
-    /// The scanner of a generation that begins: that of the last one, or the spare one, if its pool is large enough.
-    fn next_scanner(
-        &mut self,
-        spare: Option<PooledScanner>,
-        (rules, streams): (&HttpRules, usize),
-    ) -> Option<PooledScanner> {
-        let wanted = rules.sets().map(|set| set.pool_bytes(2 * streams)).sum::<usize>().max(1);
+    /// The scanner of a generation that begins: the one that is offered, if it has a larger pool than that of the last generation or the spare
+    /// one, else that.
+    fn next_scanner(&mut self, spare: Option<Scanner>, exchanged: &mut Exchanged) -> Option<Scanner> {
+        let Exchanged { offer, retired } = exchanged;
         let last = self.generations.last_mut().and_then(|last| last.scanner.take());
-        match last.or(spare) {
-            Some((scanner, pool_bytes)) if wanted <= pool_bytes => Some((scanner, pool_bytes)),
-            before => {
-                if let Some(last) = self.generations.last_mut() {
-                    last.scanner = before;
-                }
-                Scanner::new(wanted).ok().map(|scanner| (scanner, wanted))
-            }
+        let own = last.or(spare);
+        let Some(larger) = offer.http.take_larger(own.as_ref(), retired) else { return own };
+        match self.generations.last_mut() {
+            Some(last) => last.scanner = own,
+            None => own.into_iter().for_each(|spare| retired.scanner(spare)),
         }
+        Some(larger)
     }
 
     /// Prepares the sets of the current generation, and gives up those that none has.
-    fn prepare(&mut self) {
-        let kept: Vec<PatternSet> =
-            self.generations.iter().flat_map(|generation| generation.rules.sets()).cloned().collect();
-        let Some(Generation { rules, scanner: Some((scanner, _)), .. }) = self.generations.last_mut() else {
+    fn prepare(&mut self, since: u64, Exchanged { offer, retired }: &mut Exchanged) {
+        let Some(mut scanner) = self.generations.last_mut().and_then(|current| current.scanner.take()) else {
             return;
         };
-        let is_kept = |old: &PatternSet| kept.iter().any(|set| set.digest() == old.digest());
-        let old: Vec<_> = scanner.sets().filter(|old| !is_kept(old)).cloned().collect();
-        old.iter().for_each(|set| drop(scanner.release(set)));
-        // Without memory for a set, bodies are refused when they are scanned.
-        rules.sets().for_each(|set| drop(scanner.prepare(set)));
+        let sets = || self.generations.iter().flat_map(|generation| generation.rules.sets());
+        scanner.release_unless(
+            |old| sets().any(|set| set.digest() == old.digest()),
+            |released| retired.set(released),
+        );
+        // Without its set, bodies are refused when they are scanned.
+        offer.http.take_sets(since, retired, |prepared| match sets().any(|set| set.is(prepared.set())) {
+            true => scanner.adopt(prepared).err(),
+            false => Some(prepared),
+        });
+        if let Some(current) = self.generations.last_mut() {
+            current.scanner = Some(scanner);
+        }
+    }
+
+    /// Bytes of the pools that were used.
+    pub(super) fn touched(&self) -> u64 {
+        self.generations
+            .iter()
+            .filter_map(|generation| generation.scanner.as_ref())
+            .map(Scanner::touched)
+            .sum()
     }
 
     /// Whether there are, or were, rules.
@@ -196,7 +220,7 @@ impl HttpGenerations {
         let at = self.place(number)?;
         let (generation, behind) = self.generations[at..].split_first_mut()?;
         let own = generation.scanner.as_mut();
-        let (scanner, _) = own.or_else(|| behind.iter_mut().find_map(|later| later.scanner.as_mut()))?;
+        let scanner = own.or_else(|| behind.iter_mut().find_map(|later| later.scanner.as_mut()))?;
         Some(InForce { rules: &generation.rules, scanner })
     }
 }

@@ -7,6 +7,7 @@ use super::offloaded_flows::OffloadedFlows;
 use super::owner_map::{ClaimError, OwnerMap};
 use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
+use super::stream_pools::PoolExchange;
 use super::streams::Streams;
 use super::watch::{ConnectionEvent, WatchedEvent, Watcher};
 use crate::cells::{RuleCells, WorkerCells};
@@ -38,6 +39,8 @@ pub(crate) struct SharedState {
     /// The connection limit that the available memory sets, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: SourceCounts,
+    /// Of each worker that owns connections: the memory for its streams that the control side makes.
+    pub(crate) pools: Box<[PoolExchange]>,
     /// The answers of all workers: rejects, RSTs of connections that stream rules close, and what senders are told about MTUs, so that none uses up
     /// what the others may.
     pub(crate) rejected: RateCell,
@@ -54,6 +57,7 @@ impl SharedState {
             busy: AtomicUsize::new(0),
             memory: AtomicUsize::new(usize::MAX),
             sources: SourceCounts::new(),
+            pools: (0..owning).map(|_| PoolExchange::default()).collect(),
             rejected: RateCell::default(),
             reset: RateCell::default(),
             mtu_told: RateCell::default(),

@@ -4,13 +4,15 @@
 //! ([`HttpGenerations`]).
 
 use super::http_generations::{HttpGenerations, InForce};
+use super::info::HTTP_RECORD_BYTES;
 use super::rule_sets::MOST_RULES;
+use super::stream_pools::Exchanged;
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Id, Slab, id_types};
 use mmb_classify::RuleSlot;
 use mmb_httpedit::{Held, HttpEditor, HttpMemory, HttpNote, HttpRules};
 use mmb_rewrite::NotApplied;
-use mmb_scan::{EditScratch, Scanner};
+use mmb_scan::Scanner;
 use std::collections::TryReserveError;
 use std::sync::Arc;
 
@@ -18,6 +20,8 @@ id_types! {
     /// The messages of a connection with rules on HTTP.
     pub(super) struct HttpId;
 }
+
+const _: () = assert!(size_of::<HttpMessages>() as u64 <= HTTP_RECORD_BYTES);
 
 /// The messages of one connection.
 #[derive(Debug, Default)]
@@ -55,19 +59,22 @@ pub(super) struct HttpTurn<'w> {
 }
 
 impl HttpWork {
-    /// Gets what the rules of a policy need: not for the packet path.
+    /// Adopts what the rules of a policy need.
     pub(super) fn configure(
         &mut self,
         rules: Option<&Arc<HttpRules>>,
-        streams: usize,
-        scratch: &mut EditScratch,
+        generation: u64,
+        exchanged: &mut Exchanged,
     ) {
-        if self.generations.configure(rules, streams, !self.messages.is_empty())
-            && let Some(rules) = rules
-        {
-            self.memory.get_or_insert_default();
-            rules.edit_patterns().for_each(|patterns| scratch.prepare(patterns));
+        if self.memory.is_none() {
+            self.memory = exchanged.offer.http_memory.take();
         }
+        self.generations.configure(rules, !self.messages.is_empty(), generation, exchanged);
+    }
+
+    /// Bytes of the pools of its scanners that were used.
+    pub(super) fn touched(&self) -> u64 {
+        self.generations.touched()
     }
 
     /// Gets the memory for one more connection.

@@ -6,31 +6,31 @@ use super::shared::WorkerState;
 use super::stream_event::{StreamEvent, StreamEventKind};
 use super::stream_header::stream_segment;
 use super::stream_ref::StreamRef;
-use super::streams::Wanted;
+use super::streams::{BegunStream, Wanted};
 use super::watch::WatchedEvent;
 use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
-use mmb_conn::{Connection, ExtensionId, proto};
+use mmb_conn::{Connection, ExtensionId, Tuple, proto};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::RuleId;
-use mmb_rewrite::NotApplied;
 use mmb_stream::{Predecessor, Segment, StreamInfo};
 use std::sync::Arc;
 
 impl WorkerState {
-    /// Begins the stream of a connection with these rules, if they want one. `before` is that of a connection of the same ends, which it replaces.
+    /// Begins the stream of a connection with these rules, if they want one; `arrived` is the tuple of its first packet. `before` is that of a connection of the same ends, which it replaces.
     ///
     /// # Errors
     /// There is no memory for its record, or it must not follow that.
     pub(super) fn begin_stream<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
+        arrived: &Tuple,
         (packet, layout): (&Packet<'_>, &Layout),
         before: Predecessor,
     ) -> Result<Option<StreamRef>, DropReason> {
         let Some(wanted) = Wanted::of(rules, layout.l4_kind) else { return Ok(None) };
         let first = key::segment(packet, layout).map(|segment| stream_segment(&segment, packet, layout));
-        self.begin_wanted(&wanted, (first.as_ref(), before))
+        self.begin_wanted(&wanted, arrived, (first.as_ref(), before))
     }
 
     /// Begins the stream of a connection that was saved: its bytes so far are not known.
@@ -40,23 +40,26 @@ impl WorkerState {
     pub(super) fn resume_stream<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
-        proto: u8,
+        arrived: &Tuple,
     ) -> Result<Option<StreamRef>, DropReason> {
-        let Some(wanted) = Wanted::of(rules, proto) else { return Ok(None) };
-        let first = (proto == proto::TCP).then(Segment::default);
-        self.begin_wanted(&wanted, (first.as_ref(), Predecessor::default()))
+        let Some(wanted) = Wanted::of(rules, arrived.proto) else { return Ok(None) };
+        let first = (arrived.proto == proto::TCP).then(Segment::default);
+        self.begin_wanted(&wanted, arrived, (first.as_ref(), Predecessor::default()))
     }
 
     fn begin_wanted(
         &mut self,
         wanted: &Wanted,
+        arrived: &Tuple,
         first: (Option<&Segment>, Predecessor),
     ) -> Result<Option<StreamRef>, DropReason> {
-        let stream = self.streams.begin(wanted, first, self.now_ms)?;
-        if stream.is_none() {
-            self.cells.count_not_applied(NotApplied::StreamUnfit);
+        match self.streams.begin(wanted, arrived, first, self.now_ms)? {
+            BegunStream::Followed(stream) => Ok(Some(stream)),
+            BegunStream::Passes(why) => {
+                self.cells.count_not_applied(why);
+                Ok(None)
+            }
         }
-        Ok(stream)
     }
 
     /// Frees the extension of a connection, and its stream.

@@ -143,9 +143,9 @@ impl Conntrack {
             cursor: ReclaimCursor::default(),
             busy: false,
             enabled_at: 0,
-            made: MadePackets::default(),
+            made: MadePackets::new(),
             reset_limit: None,
-            made_bytes: Vec::new(),
+            made_bytes: Vec::with_capacity(MOST_MADE),
             drops_invalid: false,
             suppressed: SuppressedRules::default(),
         }
@@ -167,17 +167,21 @@ impl Conntrack {
         self.state.server_cells = snapshot.server_cells[self.state.worker].clone();
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.state.shared.nat().configure(settings);
-        let SharedState { owners, .. } = &*self.state.shared;
-        self.state.streams.configure(snapshot, owners.sharing());
-        if snapshot.stream_rules > 0 {
-            self.made.prepare();
-            self.made_bytes.reserve(MOST_MADE);
-        }
+        self.configure_streams(snapshot);
         if snapshot.stateful_rules > 0 {
             self.held.prepare();
         } else {
             // No rule needs their ports any more.
             self.held.release_all();
+        }
+    }
+
+    /// Adopts the memory for streams that the control side has made.
+    fn configure_streams(&mut self, snapshot: &Snapshot) {
+        let WorkerState { shared, streams, worker, .. } = &mut self.state;
+        // A worker that owns no connections has no streams.
+        if let Some(exchange) = shared.pools.get(*worker) {
+            streams.configure(snapshot, shared.owners.sharing(), &mut exchange.open());
         }
     }
 
@@ -199,6 +203,10 @@ impl Conntrack {
         self.tell_suppressed();
         if !self.state.streams.closed.is_empty() {
             self.finish_streams();
+        }
+        if self.state.streams.can_adopt_payload() {
+            let WorkerState { shared, streams, worker, .. } = &mut self.state;
+            shared.pools.get(*worker).into_iter().for_each(|pools| streams.adopt_payload(&mut pools.open()));
         }
         if self.state.streams.tools.helpers.expected.is_due(self.state.now_ms) {
             self.give_up_expected();
@@ -231,6 +239,9 @@ impl Conntrack {
         let [now, half_open, places] =
             [self.table.len(), self.table.half_open(), self.table.records()].map(|count| count as u64);
         self.state.cells.connections_now(now, half_open, places);
+        if self.state.streams.has_pools {
+            self.state.cells.streams_now(self.state.streams.taken());
+        }
     }
 
     /// Whether packets must be looked up under a policy. They must as long as any worker has connections: a packet may belong to one of

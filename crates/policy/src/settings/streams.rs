@@ -7,6 +7,8 @@
 pub struct StreamSettings {
     /// `stream max`: the most streams at once, over all workers.
     pub max: u32,
+    /// `stream per-source`: the most of them whose connections one source has begun.
+    pub per_source: StreamsPerSource,
     /// `stream memory`: the memory for kept and early bytes in MiB, over all workers.
     pub memory_mib: u32,
     /// `stream window`: the most unacknowledged bytes that are kept of a direction in KiB; advertised windows are clamped to it.
@@ -27,6 +29,7 @@ impl Default for StreamSettings {
     fn default() -> Self {
         StreamSettings {
             max: 100_000,
+            per_source: StreamsPerSource::default(),
             memory_mib: 256,
             window_kib: 1024,
             reorder_kib: 1024,
@@ -36,6 +39,17 @@ impl Default for StreamSettings {
             urgent: StreamUrgent::default(),
         }
     }
+}
+
+/// The limit of streams for one source: an address, of IPv6 all with the same first 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum StreamsPerSource {
+    /// 64, or a 256th of `stream max`, whichever is more; beyond that another one only while it has fewer than there are free places: see
+    /// [`PortsPerHost::Share`](super::PortsPerHost::Share).
+    #[default]
+    Share,
+    /// A fixed number of streams.
+    AtMost(u32),
 }
 
 /// The treatment of bytes that were held back for `stream hold`, since they may be the beginning of a match.

@@ -107,6 +107,11 @@ impl EditScratch {
             self.words.resize(words, 0);
         }
     }
+
+    /// Its bytes.
+    pub fn memory(&self) -> usize {
+        self.words.len() * size_of::<u64>()
+    }
 }
 
 impl EditPatterns {

@@ -36,20 +36,22 @@ pub(super) unsafe extern "C" fn deallocate(pointer: *mut c_void) {
     }
 }
 
-/// A line that is in no stream.
-const FREE: u32 = u32::MAX;
+/// A line that is in no stream. It is zero, so that the states of lines are touched only as lines are used.
+const FREE: u32 = 0;
 /// A line of an open stream.
-const TAKEN: u32 = u32::MAX - 1;
+const TAKEN: u32 = u32::MAX;
 /// The end of the list of returned places.
-const END: u32 = u32::MAX - 2;
+const END: u32 = u32::MAX - 1;
 
 /// Memory for streams, in lines of 64 bytes. It is got once, and touched as it is used.
 pub(crate) struct StreamMemory {
+    /// The first line, within the memory that was allocated.
     first: NonNull<u8>,
+    allocated: NonNull<u8>,
     layout: Layout,
-    /// Of each line: [`FREE`], [`TAKEN`], or, at the first line of a place that came back, the next such place.
+    /// Of each line: [`FREE`], [`TAKEN`], or, at the first line of a place that came back, 1 more than the first line of the next such place.
     states: Box<[AtomicU32]>,
-    /// The first place that came back.
+    /// 1 more than the first line of the first place that came back.
     returned: AtomicU32,
 }
 
@@ -61,12 +63,20 @@ unsafe impl Sync for StreamMemory {}
 impl StreamMemory {
     /// `None` without memory.
     pub(crate) fn new(pages: usize) -> Option<StreamMemory> {
-        let lines = pages.max(1).checked_mul(PAGE_LINES).filter(|lines| *lines < END as usize)?;
-        let layout = Layout::from_size_align(lines.checked_mul(LINE)?, LINE).ok()?;
+        let lines = pages.max(1).checked_mul(PAGE_LINES).filter(|lines| *lines < END as usize - 1)?;
+        // The allocator would write zeros to memory of a larger alignment, and so touch all of it.
+        let layout =
+            Layout::array::<u64>(lines.checked_add(1)?.checked_mul(LINE / size_of::<u64>())?).ok()?;
         // SAFETY: the layout has a size. Memory that is zero anyway is not touched by this.
-        let first = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        let states = (0..lines).map(|_| AtomicU32::new(FREE)).collect();
-        Some(StreamMemory { first, layout, states, returned: AtomicU32::new(END) })
+        let allocated = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+        let Some(states) = free_states(lines) else {
+            // SAFETY: it was allocated with this layout.
+            unsafe { std::alloc::dealloc(allocated.as_ptr(), layout) };
+            return None;
+        };
+        // SAFETY: one line more than is used was allocated.
+        let first = unsafe { allocated.add(allocated.align_offset(LINE).min(LINE)) };
+        Some(StreamMemory { first, allocated, layout, states, returned: AtomicU32::new(END) })
     }
 
     /// Takes lines for a stream: where they are. `None` if one of them is taken or does not exist.
@@ -102,7 +112,7 @@ impl StreamMemory {
         loop {
             first.store(head, Ordering::Relaxed);
             // Only whole lists are taken off, so that the head means the same list whenever it is the same.
-            match self.returned.compare_exchange_weak(head, line, Ordering::Release, Ordering::Relaxed) {
+            match self.returned.compare_exchange_weak(head, line + 1, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -115,18 +125,30 @@ impl StreamMemory {
         if self.returned.load(Ordering::Relaxed) == END {
             return;
         }
-        let mut line = self.returned.swap(END, Ordering::Acquire);
-        while let Some(state) = self.states.get(line as usize) {
-            let next = state.swap(FREE, Ordering::AcqRel);
+        let mut head = self.returned.swap(END, Ordering::Acquire);
+        while head != END
+            && let Some(line) = head.checked_sub(1)
+            && let Some(state) = self.states.get(line as usize)
+        {
+            head = state.swap(FREE, Ordering::AcqRel);
             on_place(line);
-            line = next;
         }
     }
+}
+
+/// The states of so many lines, all [`FREE`]; `None` without memory.
+fn free_states(lines: usize) -> Option<Box<[AtomicU32]>> {
+    let layout = Layout::array::<AtomicU32>(lines).ok().filter(|layout| layout.size() > 0)?;
+    // SAFETY: the layout has a size.
+    let first = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }.cast::<AtomicU32>())?;
+    let states = NonNull::slice_from_raw_parts(first, lines);
+    // SAFETY: it was allocated with the layout of this slice, and zeros are atomic numbers, each `FREE`.
+    Some(unsafe { Box::from_raw(states.as_ptr()) })
 }
 
 impl Drop for StreamMemory {
     fn drop(&mut self) {
         // SAFETY: it was allocated with this layout, and streams in it would hold it.
-        unsafe { std::alloc::dealloc(self.first.as_ptr(), self.layout) };
+        unsafe { std::alloc::dealloc(self.allocated.as_ptr(), self.layout) };
     }
 }

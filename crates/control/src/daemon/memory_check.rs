@@ -1,0 +1,157 @@
+//! Whether there is memory for a policy, before it is published.
+
+use super::Daemon;
+use crate::change::CommitError;
+use crate::memory::{self, AvailableMemory, MemoryNeed, MemoryShortage};
+use mmb_engine::{CONNECTION_BYTES, StreamNeed};
+use mmb_policy::settings::{ConnectionSettings, StreamSettings};
+use mmb_policy::{Policy, RuleStore};
+
+/// A change of so many rules needs no check of memory. Rules that take much count several times.
+const FEW_RULES: usize = 1 << 12;
+
+/// The result of a memory check.
+pub(super) struct MemoryBounds {
+    /// The most connections that fit.
+    pub(super) connections: usize,
+    /// The new value of the field of that name of [`Daemon`].
+    pub(super) unchecked_rules: usize,
+}
+
+impl Daemon {
+    /// Checks that there is memory for a policy beside the one in force, which the engine has checked. Returns the number of connections that it
+    /// allows. Small changes always pass, so that a user can free memory; those that raise a limit are not small.
+    pub(super) fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
+        let (rules, after) = (&self.policy.rules, &next.rules);
+        let changed = RuleStore::diff(rules, after).bounds().1.min(after.len());
+        let extra = self.engine.extra_bytes(&self.policy, next);
+        let heavy = usize::try_from(extra / memory::RULE_BYTES).unwrap_or(usize::MAX);
+        let unchecked_rules =
+            self.unchecked_rules.saturating_add(heavy) + after.len().saturating_sub(rules.len());
+        let is_large = changed.max(unchecked_rules) > FEW_RULES;
+        let most = self.most_connections();
+        let max = u64::from(next.settings.connections.max);
+        let bound = self.engine.connection_bound();
+        let streams = self.engine.stream_need(next);
+        let streams_grow = self.streams_grow(next, &streams);
+        // At the start no connections are allowed yet. A default number that was cut grows again with the free memory.
+        if !is_large && max <= most && !streams_grow {
+            return Ok(MemoryBounds { connections: bound, unchecked_rules });
+        }
+        let Some(available) = self.host.memory() else {
+            return Ok(MemoryBounds { connections: usize::MAX, unchecked_rules: 0 });
+        };
+        let rules = MemoryNeed::of(if is_large { changed as u64 * memory::RULE_BYTES + extra } else { 0 });
+        let needed = rules.with(self.of_streams(&streams, streams_grow));
+        if streams_grow {
+            let reserved = if is_default(next) { 0 } else { self.reserved_bytes(most.min(max)) };
+            available.check(needed, reserved).map_err(|short| {
+                self.too_many_streams(next, (&streams, rules), (&available, reserved), short)
+            })?;
+        }
+        // Memory that connections have taken stays with them, also after they have ended.
+        let existing = self.engine.connections().summary().places;
+        let connections = if is_default(next) {
+            available.check(needed, 0)?;
+            let fits = (existing + available.left(needed, 0) / 4 * 3 / CONNECTION_BYTES).max(1);
+            if is_large { fits } else { fits.max(bound as u64) }
+        } else if max > most {
+            let wanted = MemoryNeed::of(max.saturating_sub(existing) * CONNECTION_BYTES);
+            available.check(needed.with(wanted), 0).map_err(|short| {
+                let fits = existing + available.left(needed, 0) / CONNECTION_BYTES;
+                CommitError::Connections { max, fits, short }
+            })?;
+            max
+        } else {
+            available.check(needed, self.reserved_bytes(most.min(max)))?;
+            most
+        };
+        Ok(MemoryBounds {
+            connections: usize::try_from(connections).unwrap_or(usize::MAX),
+            unchecked_rules: 0,
+        })
+    }
+
+    /// Checks that there is memory for so many bytes.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub(crate) fn check_memory_for(&self, bytes: u64) -> Result<(), MemoryShortage> {
+        let Some(available) = self.host.memory() else { return Ok(()) };
+        let reserved =
+            if is_default(&self.policy) { 0 } else { self.reserved_bytes(self.most_connections()) };
+        let streams = self.of_streams(&self.engine.stream_need(&self.policy), false);
+        available.check(MemoryNeed::of(bytes).with(streams), reserved)
+    }
+
+    /// Checks that there is memory for something that ends soon: memory that is reserved may be taken meanwhile.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub(crate) fn check_memory_now(&self, bytes: u64) -> Result<(), MemoryShortage> {
+        self.host.memory().map_or(Ok(()), |available| available.check(MemoryNeed::of(bytes), 0))
+    }
+
+    /// Whether streams may take more under a policy than under the one in force. Without rules on streams, limits up to the default ones
+    /// ask for nothing.
+    fn streams_grow(&self, next: &Policy, need: &StreamNeed) -> bool {
+        let (set, default) = (&next.settings.streams, StreamSettings::default());
+        let is_asked = need.is_used || set.max > default.max || set.memory_mib > default.memory_mib;
+        let before = self.engine.stream_need(&self.policy);
+        need.is_used && !before.is_used || is_asked && need.total() > before.total()
+    }
+
+    /// What streams may take beyond what they have taken. Without rules on streams they take nothing; limits that `grow` must fit all the
+    /// same.
+    fn of_streams(&self, need: &StreamNeed, grow: bool) -> MemoryNeed {
+        if !need.is_used && !grow {
+            return MemoryNeed::default();
+        }
+        let taken = self.engine.stream_taken(need.record);
+        MemoryNeed { used: need.beyond(taken), space: need.space_beyond(taken) }
+    }
+
+    /// The error about streams that do not fit beside `rules`: names the setting that grows, or else the one that helps, and the value
+    /// that fits.
+    fn too_many_streams(
+        &self,
+        next: &Policy,
+        (need, rules): (&StreamNeed, MemoryNeed),
+        (available, reserved): (&AvailableMemory, u64),
+        short: MemoryShortage,
+    ) -> CommitError {
+        let (before, after) = (self.policy.settings.streams, next.settings.streams);
+        let records = need.streams * need.each;
+        let left = |taken: u64| available.left(rules.with(MemoryNeed::of(taken + need.fixed)), reserved);
+        let (for_payload, for_records) = (left(records), left(need.payload));
+        let is_payload = match (after.memory_mib > before.memory_mib, after.max > before.max) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => need.payload > records,
+        };
+        if is_payload {
+            // A MiB of payload takes a little more than a MiB.
+            let fits = for_payload.saturating_sub(for_payload >> 8) >> 20;
+            CommitError::Streams { setting: "stream memory", value: after.memory_mib.into(), fits, short }
+        } else {
+            let fits = for_records / need.each.max(1);
+            CommitError::Streams { setting: "stream max", value: after.max.into(), fits, short }
+        }
+    }
+
+    /// Returns the most connections that are allowed.
+    fn most_connections(&self) -> u64 {
+        u64::from(self.policy.settings.connections.max).min(self.engine.connection_bound() as u64)
+    }
+
+    /// Returns the bytes that connections may still take, up to `most` of them.
+    fn reserved_bytes(&self, most: u64) -> u64 {
+        most.saturating_sub(self.engine.connections().summary().places) * CONNECTION_BYTES
+    }
+}
+
+/// Returns whether a policy has the default limit of connections. The default is cut to the memory that there is, and again in favour of
+/// rules. Any other number was set by a user: it is granted as a whole, or the policy is refused.
+fn is_default(policy: &Policy) -> bool {
+    policy.settings.connections.max == ConnectionSettings::default().max
+}

@@ -1,0 +1,390 @@
+//! The memory for the streams of workers, which the control side makes.
+//!
+//! Purpose: a policy sizes the pools for payload and for the states of searches, and its patterns need working memory. Packets must not wait
+//! until that memory is there, and the process must not end where there is none. So the control side makes what the workers lack before it
+//! publishes a policy ([`StreamPools::make`]), and refuses the policy if it cannot.
+//!
+//! Life-cycle: what was made is offered to each worker in its [`PoolExchange`], just before the policy is published. The worker adopts it when
+//! it picks the policy up, without a call of an allocator, and leaves what it no longer uses there. The control side frees that
+//! ([`StreamPools::reclaim`]). Each set of patterns has the generation of the snapshot that it is for, since a worker may pick up the
+//! snapshot before that one after the offer.
+//!
+//! Who writes: both sides, each for the time of some moves, during which it locks the exchange.
+
+use super::stream_sizes::StreamSizes;
+use crate::compiled::StreamPatterns;
+use mmb_base::{lock, lock_soon};
+use mmb_httpedit::{HttpMemory, HttpRules};
+use mmb_scan::{EditScratch, PatternError, PatternSet, PreparedSet, Scanner};
+use mmb_stream::{ChunkPool, StreamTable};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The most that a worker leaves in its exchange at a time. It frees the rest itself.
+const MOST_RETIRED: usize = 64;
+
+/// Where the control side and a worker exchange memory for streams.
+#[derive(Debug, Default)]
+pub(crate) struct PoolExchange(Mutex<Exchanged>);
+
+/// What is in an exchange.
+#[derive(Debug, Default)]
+pub(super) struct Exchanged {
+    pub(super) offer: StreamOffer,
+    pub(super) retired: RetiredPools,
+}
+
+/// What the control side has made for a worker, and the worker has not adopted yet.
+#[derive(Debug, Default)]
+pub(super) struct StreamOffer {
+    pub(super) payload: Option<ChunkPool>,
+    pub(super) bytes: ScanOffer,
+    pub(super) http: ScanOffer,
+    /// Scanners for server names, each with its set and room for one state.
+    names: Vec<(u64, NameScanner)>,
+    pub(super) http_memory: Option<Box<HttpMemory>>,
+    pub(super) edit_scratch: Option<EditScratch>,
+}
+
+/// A scanner for server names, and its set.
+pub(super) type NameScanner = (Scanner, PatternSet);
+
+/// A scanner with a larger pool, and prepared sets of patterns with their generations.
+#[derive(Debug, Default)]
+pub(super) struct ScanOffer {
+    scanner: Option<Scanner>,
+    sets: Vec<(u64, PreparedSet)>,
+}
+
+/// What a worker no longer uses.
+#[derive(Debug, Default)]
+pub(super) struct RetiredPools {
+    pools: Vec<RetiredPool>,
+    /// A table without streams; empty if it was freed.
+    pub(super) table: StreamTable,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are kept to be dropped by the control side")]
+enum RetiredPool {
+    Payload(ChunkPool),
+    Scanner(Scanner),
+    Set(PreparedSet),
+    Scratch(EditScratch),
+    Rules(Arc<HttpRules>),
+}
+
+impl PoolExchange {
+    /// Locks it for a worker, which waits awake for the control side's moves.
+    pub(super) fn open(&self) -> MutexGuard<'_, Exchanged> {
+        lock_soon(&self.0)
+    }
+}
+
+impl RetiredPools {
+    fn push(&mut self, pool: RetiredPool) {
+        // Beyond its room, the worker frees it.
+        if self.pools.len() < self.pools.capacity() {
+            self.pools.push(pool);
+        }
+    }
+
+    pub(super) fn payload(&mut self, pool: ChunkPool) {
+        self.push(RetiredPool::Payload(pool));
+    }
+
+    pub(super) fn scanner(&mut self, scanner: Scanner) {
+        self.push(RetiredPool::Scanner(scanner));
+    }
+
+    pub(super) fn set(&mut self, set: PreparedSet) {
+        self.push(RetiredPool::Set(set));
+    }
+
+    pub(super) fn scratch(&mut self, scratch: EditScratch) {
+        self.push(RetiredPool::Scratch(scratch));
+    }
+
+    pub(super) fn rules(&mut self, rules: Arc<HttpRules>) {
+        self.push(RetiredPool::Rules(rules));
+    }
+}
+
+impl StreamOffer {
+    /// Takes the scanner for server names whose set has this digest; retires the others up to that generation.
+    pub(super) fn take_names(
+        &mut self,
+        generation: u64,
+        wanted: Option<&PatternSet>,
+        retired: &mut RetiredPools,
+    ) -> Option<NameScanner> {
+        let mut taken = None;
+        while let Some(index) = self.names.iter().position(|(since, _)| *since <= generation) {
+            let (_, (scanner, set)) = self.names.swap_remove(index);
+            let is_wanted = wanted.is_some_and(|wanted| wanted.digest() == set.digest());
+            match is_wanted && taken.is_none() {
+                true => taken = Some((scanner, set)),
+                false => retired.scanner(scanner),
+            }
+        }
+        taken
+    }
+
+    /// Adds what is there from an earlier offer, for workers that have not adopted it. Sets before generation `oldest` are for snapshots
+    /// that no worker can pick up any more.
+    fn keep(&mut self, earlier: StreamOffer, oldest: u64) -> StreamOffer {
+        let StreamOffer { payload, bytes, http, mut names, http_memory, edit_scratch } = earlier;
+        let mut unused = StreamOffer::default();
+        let (is_needed, old) = names.into_iter().partition(|(since, _)| *since >= oldest);
+        (names, unused.names) = (is_needed, old);
+        self.names.append(&mut names);
+        unused.bytes = self.bytes.keep(bytes, oldest);
+        unused.http = self.http.keep(http, oldest);
+        unused.payload = kept(&mut self.payload, payload);
+        unused.http_memory = kept(&mut self.http_memory, http_memory);
+        unused.edit_scratch = kept(&mut self.edit_scratch, edit_scratch);
+        unused
+    }
+}
+
+/// Puts an earlier offer in the place of none. Returns it if there is one.
+fn kept<T>(offered: &mut Option<T>, earlier: Option<T>) -> Option<T> {
+    match offered {
+        Some(_) => earlier,
+        None => {
+            *offered = earlier;
+            None
+        }
+    }
+}
+
+impl ScanOffer {
+    /// Whether a scanner is offered.
+    pub(super) fn has_scanner(&self) -> bool {
+        self.scanner.is_some()
+    }
+
+    /// Takes the offered scanner, if its pool is larger than that of the worker's own one.
+    pub(super) fn take_larger(
+        &mut self,
+        own: Option<&Scanner>,
+        retired: &mut RetiredPools,
+    ) -> Option<Scanner> {
+        let offered = self.scanner.take()?;
+        if own.is_some_and(|own| own.pool_bytes() >= offered.pool_bytes()) {
+            retired.scanner(offered);
+            return None;
+        }
+        Some(offered)
+    }
+
+    /// Passes the sets up to a generation to `adopt`, and retires those that it returns.
+    pub(super) fn take_sets(
+        &mut self,
+        generation: u64,
+        retired: &mut RetiredPools,
+        mut adopt: impl FnMut(PreparedSet) -> Option<PreparedSet>,
+    ) {
+        while let Some(index) = self.sets.iter().position(|(since, _)| *since <= generation) {
+            let (_, set) = self.sets.swap_remove(index);
+            adopt(set).into_iter().for_each(|unused| retired.set(unused));
+        }
+    }
+
+    fn keep(&mut self, mut earlier: ScanOffer, oldest: u64) -> ScanOffer {
+        let scanner = kept(&mut self.scanner, earlier.scanner.take());
+        let (mut needed, old) = earlier.sets.into_iter().partition(|(since, _)| *since >= oldest);
+        self.sets.append(&mut needed);
+        ScanOffer { scanner, sets: old }
+    }
+}
+
+/// What the workers were given last for scanning.
+#[derive(Clone, Debug, Default)]
+struct GivenScanner {
+    pool_bytes: usize,
+    sets: Vec<PatternSet>,
+}
+
+impl GivenScanner {
+    /// Makes what a worker lacks for these sets, with a pool of that many bytes. All sets, if the scanner is a new one.
+    fn make(
+        &self,
+        pool_bytes: usize,
+        sets: &[PatternSet],
+        generation: u64,
+    ) -> Result<ScanOffer, PatternError> {
+        let is_new = pool_bytes > self.pool_bytes;
+        let scanner = if is_new { Some(Scanner::new(pool_bytes)?) } else { None };
+        let is_there = |set: &&PatternSet| !is_new && self.sets.iter().any(|own| own.is(set));
+        let lacking = sets.iter().filter(|set| !is_there(set));
+        let sets = lacking.map(|set| Ok((generation, PreparedSet::new(set)?)));
+        Ok(ScanOffer { scanner, sets: sets.collect::<Result<_, PatternError>>()? })
+    }
+
+    fn after(&self, pool_bytes: usize, sets: Vec<PatternSet>) -> GivenScanner {
+        GivenScanner { pool_bytes: self.pool_bytes.max(pool_bytes), sets }
+    }
+}
+
+/// What every worker was given last.
+#[derive(Clone, Debug, Default)]
+struct GivenPools {
+    /// Bytes of payload.
+    payload: Option<usize>,
+    bytes: GivenScanner,
+    http: GivenScanner,
+    names: Option<PatternSet>,
+    has_http_memory: bool,
+    edit_scratch: usize,
+}
+
+/// Pools that were made, to be offered with the snapshot of their policy.
+#[derive(Debug)]
+pub(crate) struct MadePools {
+    /// One for each worker.
+    offers: Vec<StreamOffer>,
+    given: GivenPools,
+}
+
+/// The control side's part: what the workers have, and what they no longer use.
+#[derive(Debug, Default)]
+pub(crate) struct StreamPools {
+    given: GivenPools,
+    /// Scanners that workers have given back, in whose memory there are states.
+    still_used: Vec<Scanner>,
+}
+
+impl StreamPools {
+    /// Makes what so many workers lack for the streams of a policy; `None`: it has no rules on streams.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(crate) fn make(
+        &self,
+        wanted: Option<(&StreamSizes, &StreamPatterns)>,
+        workers: usize,
+        generation: u64,
+    ) -> Result<MadePools, PatternError> {
+        let Some((sizes, patterns)) = wanted else {
+            let offers = (0..workers).map(|_| StreamOffer::default()).collect();
+            // A worker that has no streams gives its pools back.
+            return Ok(MadePools { offers, given: GivenPools::default() });
+        };
+        let sets = |set: &Option<PatternSet>| set.iter().cloned().collect::<Vec<_>>();
+        let bytes = sets(&patterns.bytes);
+        let http: Vec<_> = patterns.http.iter().flat_map(|rules| rules.sets()).cloned().collect();
+        let scratch = edit_scratch(patterns);
+        let given = GivenPools {
+            payload: Some(sizes.payload),
+            bytes: self.given.bytes.after(sizes.byte_states, bytes),
+            http: match &patterns.http {
+                Some(_) => self.given.http.after(sizes.http_states, http),
+                // Workers without messages give their scanners back.
+                None => GivenScanner::default(),
+            },
+            names: patterns.names.clone(),
+            has_http_memory: self.given.has_http_memory || patterns.http.is_some(),
+            edit_scratch: self.given.edit_scratch.max(scratch.memory()),
+        };
+        let offers = (0..workers).map(|_| self.offer_for(&given, sizes, patterns, generation));
+        Ok(MadePools { offers: offers.collect::<Result<_, _>>()?, given })
+    }
+
+    /// Makes what one worker lacks.
+    fn offer_for(
+        &self,
+        given: &GivenPools,
+        sizes: &StreamSizes,
+        patterns: &StreamPatterns,
+        generation: u64,
+    ) -> Result<StreamOffer, PatternError> {
+        let before = &self.given;
+        let mut offer = StreamOffer::default();
+        if before.payload != given.payload {
+            offer.payload = Some(ChunkPool::new(sizes.payload).ok_or(PatternError::NoMemory)?);
+        }
+        offer.bytes = before.bytes.make(sizes.byte_states, &given.bytes.sets, generation)?;
+        offer.http = before.http.make(sizes.http_states, &given.http.sets, generation)?;
+        if let Some(names) = &given.names
+            && before.names.as_ref().is_none_or(|before| before.digest() != names.digest())
+        {
+            let mut scanner = Scanner::new(names.pool_bytes(1))?;
+            scanner.prepare(names)?;
+            offer.names.push((generation, (scanner, names.clone())));
+        }
+        if given.has_http_memory && !before.has_http_memory {
+            offer.http_memory = Some(Box::default());
+        }
+        if given.edit_scratch > before.edit_scratch {
+            offer.edit_scratch = Some(edit_scratch(patterns));
+        }
+        Ok(offer)
+    }
+
+    /// Offers pools to the workers. Snapshots before generation `oldest` are not used any more.
+    pub(crate) fn offer<'e>(
+        &mut self,
+        made: MadePools,
+        oldest: u64,
+        exchanges: impl Iterator<Item = &'e PoolExchange>,
+    ) {
+        self.given = made.given;
+        for (mut offer, PoolExchange(exchange)) in made.offers.into_iter().zip(exchanges) {
+            let mut exchanged = lock(exchange);
+            let earlier = std::mem::take(&mut exchanged.offer);
+            let unused = offer.keep(earlier, oldest);
+            exchanged.offer = offer;
+            let Exchanged { retired, .. } = &mut *exchanged;
+            retired.pools.reserve_exact(MOST_RETIRED.saturating_sub(retired.pools.len()));
+            drop(exchanged);
+            drop(unused);
+        }
+    }
+
+    /// Frees what workers have given back, as far as it is not in use.
+    pub(crate) fn reclaim<'e>(&mut self, exchanges: impl Iterator<Item = &'e PoolExchange>) {
+        for PoolExchange(exchange) in exchanges {
+            if lock(exchange).retired.is_empty() {
+                continue;
+            }
+            let mut fresh =
+                RetiredPools { pools: Vec::with_capacity(MOST_RETIRED), ..RetiredPools::default() };
+            std::mem::swap(&mut lock(exchange).retired, &mut fresh);
+            for pool in fresh.pools {
+                if let RetiredPool::Scanner(scanner) = pool {
+                    self.still_used.push(scanner);
+                }
+            }
+        }
+        self.still_used.retain(Scanner::has_states);
+    }
+
+    /// Bytes of memory that one worker's pools reserve anew for a policy with these sizes.
+    pub(crate) fn lacking(&self, sizes: &StreamSizes) -> u64 {
+        let GivenPools { payload, bytes, http, .. } = &self.given;
+        let mut lacking = 0;
+        if *payload != Some(sizes.payload) {
+            lacking += ChunkPool::memory_of(sizes.payload);
+        }
+        for (states, given) in [(sizes.byte_states, bytes), (sizes.http_states, http)] {
+            if states > given.pool_bytes {
+                lacking += Scanner::memory_of(states);
+            }
+        }
+        lacking
+    }
+}
+
+impl RetiredPools {
+    fn is_empty(&self) -> bool {
+        self.pools.is_empty() && self.table.record_memory() == 0
+    }
+}
+
+/// The working memory for all edits of a policy.
+fn edit_scratch(patterns: &StreamPatterns) -> EditScratch {
+    let mut scratch = EditScratch::new();
+    patterns.edits().iter().for_each(|edit| scratch.prepare(&edit.patterns));
+    patterns.http.iter().flat_map(|rules| rules.edit_patterns()).for_each(|edit| scratch.prepare(edit));
+    scratch
+}

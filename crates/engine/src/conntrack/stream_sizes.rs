@@ -1,0 +1,128 @@
+//! What the streams of a policy take of memory: the sizes of each worker's pools, and what all workers take at most.
+
+use super::info::{EDIT_RECORD_BYTES, EDITED_STREAM_BYTES, HTTP_RECORD_BYTES, STREAM_BYTES};
+use crate::compiled::StreamPatterns;
+use mmb_policy::settings::{StreamSettings, StreamUrgent};
+use mmb_scan::{PatternSet, Scanner};
+use mmb_stream::{ChunkPool, StreamLimits, Urgent};
+
+/// What a worker takes for streams beside pools and records: working memory.
+const FIXED_BYTES: u64 = 2 << 20;
+
+/// The sizes of a worker's pools in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamSizes {
+    /// For payload.
+    pub(crate) payload: usize,
+    /// For the states of searches in bytes; 0 if nothing is searched for.
+    pub(crate) byte_states: usize,
+    /// For those of searches in messages of HTTP; 0 without rules on HTTP.
+    pub(crate) http_states: usize,
+}
+
+/// An upper bound of the memory that the streams of all workers take under a policy, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamNeed {
+    /// The policy has rules on streams. Without them nothing is taken.
+    pub is_used: bool,
+    /// For payload.
+    pub payload: u64,
+    /// The most streams.
+    pub streams: u64,
+    /// For each of these: its record, and the states of its searches.
+    pub each: u64,
+    /// Of that, its record.
+    pub record: u64,
+    /// Beside payload and streams.
+    pub fixed: u64,
+    /// The pools that a change to the policy makes: they take address space as a whole, and memory as they are used.
+    pub new_pools: u64,
+}
+
+/// What the streams of all workers have taken so far, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamTaken {
+    /// For records.
+    pub records: u64,
+    /// Of the pools.
+    pub pools: u64,
+}
+
+impl StreamSizes {
+    /// The pools of one of so many workers.
+    pub(crate) fn new(settings: &StreamSettings, patterns: &StreamPatterns, workers: usize) -> StreamSizes {
+        let StreamLimits { streams, memory, .. } = stream_limits(settings, workers);
+        // Each direction of a stream is searched.
+        let states = |set: &PatternSet| set.pool_bytes(2 * streams);
+        StreamSizes {
+            payload: memory,
+            byte_states: patterns.bytes.as_ref().map_or(0, states),
+            // Without sets, editors of messages need an empty pool.
+            http_states: patterns
+                .http
+                .as_ref()
+                .map_or(0, |rules| rules.sets().map(states).sum::<usize>().max(1)),
+        }
+    }
+}
+
+impl StreamNeed {
+    /// What `owning` workers take, `sharing` of which share the limits. `new_pools` are what each of them gets anew.
+    pub(crate) fn new(
+        settings: &StreamSettings,
+        patterns: &StreamPatterns,
+        [owning, sharing]: [usize; 2],
+        new_pools: u64,
+    ) -> StreamNeed {
+        let sizes = StreamSizes::new(settings, patterns, sharing);
+        let streams = stream_limits(settings, sharing).streams.max(1) as u64;
+        let states = Scanner::memory_of(sizes.byte_states) + Scanner::memory_of(sizes.http_states);
+        let is_edited = patterns.http.is_some() || patterns.has_helpers || !patterns.edits().is_empty();
+        let mut record = if is_edited { EDITED_STREAM_BYTES + EDIT_RECORD_BYTES } else { STREAM_BYTES };
+        if patterns.http.is_some() {
+            record += HTTP_RECORD_BYTES;
+        }
+        let workers = owning as u64;
+        StreamNeed {
+            is_used: false,
+            payload: ChunkPool::memory_of(sizes.payload) * workers,
+            streams: u64::from(settings.max),
+            each: record + states.div_ceil(streams),
+            record,
+            fixed: FIXED_BYTES * workers,
+            new_pools: new_pools * workers,
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.payload + self.streams * self.each + self.fixed
+    }
+
+    /// What may be taken of memory beyond what is taken.
+    pub fn beyond(&self, taken: StreamTaken) -> u64 {
+        self.total().saturating_sub(taken.records + taken.pools)
+    }
+
+    /// What may be taken of address space beyond what is taken.
+    pub fn space_beyond(&self, taken: StreamTaken) -> u64 {
+        self.new_pools + self.fixed + (self.streams * self.record).saturating_sub(taken.records)
+    }
+}
+
+/// The limits of one of so many workers.
+pub(super) fn stream_limits(settings: &StreamSettings, workers: usize) -> StreamLimits {
+    let StreamSettings { max, memory_mib, window_kib, reorder_kib, hold_ms, urgent, .. } = *settings;
+    StreamLimits {
+        streams: (max as usize).div_ceil(workers.max(1)),
+        memory: ((memory_mib as usize) << 20) / workers.max(1),
+        window: u64::from(window_kib) << 10,
+        reorder: (reorder_kib as usize) << 10,
+        hold_ms,
+        urgent: match urgent {
+            StreamUrgent::Clear => Urgent::Clear,
+            StreamUrgent::Pass => Urgent::Pass,
+            StreamUrgent::Drop => Urgent::Drop,
+        },
+    }
+}
