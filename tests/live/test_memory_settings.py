@@ -1,0 +1,119 @@
+"""Everything that sizes memory, at its largest: under a limit of the address space and in a control group. Each change is accepted or
+refused with both numbers; the daemon stays, and so does its traffic."""
+
+import random
+import resource
+
+import pytest
+
+from lab import cgroup
+from lab.daemon import DidNotStart
+
+from .programs import ping
+from .test_memory import status
+from .topology import SERVER4
+
+# Memory beyond the daemon's use after its start.
+MORE = 300 << 20
+STREAMS = "add-stateful tcp-dport 80 "
+LIMITED = "add udp-dport 53 limit 10/s per ip-saddr"
+
+
+def sets(count):
+    elements = ", ".join(f"11.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(0, 2 * count, 2))
+    return f"set large {{{elements}}}\nadd ip-saddr @large drop\n"
+
+
+# Whole policies: settings at their largest with the rules that use them, and lists.
+SIZED = {
+    "connections": "set conn max 100000000\nadd-stateful ip-proto udp accept",
+    "stream memory": f"set stream memory 1048576\n{STREAMS} stream \"x\" close",
+    "some stream memory": f"set stream memory 100000\n{STREAMS} stream \"x\" close",
+    "streams": "set stream max 10000000\n" + STREAMS + "stream {" + ", ".join(f"/a{n}[0-9]{{1,20}}b/" for n in range(30)) + "} close",
+    "edited streams": f"set stream max 10000000\nset stream memory 1\n{STREAMS} stream \"secret\" mask stream",
+    "http": f"set stream max 10000000\n{STREAMS} http-body /secret [0-9]{{1,9}}/ strip http-body",
+    "windows": f"set stream window 16384\nset stream reorder 16384\n{STREAMS} stream \"x\" close",
+    "limit keys": f"set limit keys 16777216\n{LIMITED}\n" + "\n".join(LIMITED.replace("53", str(n)) for n in range(1000, 1040)),
+    "a set": sets(200_000),
+    "rules": "".join(f"add ip-saddr 11.{n >> 16}.{n >> 8 & 255}.{n & 255} drop\n" for n in range(600_000)),
+    "texts": STREAMS + "stream {" + ", ".join(f"\"{'y' * 100}{n}\"" for n in range(5000)) + "} close",
+}
+
+
+@pytest.fixture(params=["address space", "control group"])
+def group(request):
+    """The group of the daemon; none where its address space is limited."""
+    if request.param == "address space":
+        yield None
+        return
+    try:
+        made = cgroup.MemoryGroup(1 << 40)
+    except cgroup.Unusable as why:
+        pytest.skip(str(why))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def site(group, fresh):
+    """Created after the group, so that its processes end before the group is removed."""
+    return fresh("af_packet")
+
+
+@pytest.fixture
+def tight(site, fresh, group):
+    """A daemon that can hardly grow."""
+    mmb = fresh.daemon(site, group=group)
+    if group is None:
+        limit = status(mmb, "VmSize") + MORE
+        resource.prlimit(mmb.process.pid, resource.RLIMIT_AS, (limit, limit))
+    else:
+        group.limit(group.used() + MORE)
+    yield mmb
+    assert mmb.running() and (group is None or group.kills() == 0)
+
+
+def outcome(mmb, site, text):
+    """Applies a policy. Returns the error; empty if it is accepted."""
+    file = site.folder / "sized.mmb"
+    file.write_text(text + "\n", encoding="ascii")
+    done = mmb.client("apply", file, check=False, timeout=300)
+    return done.stderr if done.returncode else ""
+
+
+def test_whatever_sizes_memory_is_accepted_or_refused_with_both_numbers(site, tight):
+    names = list(SIZED) * 2
+    random.Random(38).shuffle(names)
+    refused = set()
+    for name in names:
+        error = outcome(tight, site, SIZED[name])
+        assert not error or "not enough memory" in error and "can be had" in error, f"{name}: {error}"
+        if error:
+            refused.add(name)
+        assert tight.running(), name
+        assert ping(site, SERVER4, count=2) == 2, name
+        if not error:
+            tight("flush")
+    assert {"connections", "stream memory", "some stream memory", "streams", "edited streams", "http"} <= refused
+
+
+def test_the_value_that_an_error_names_fits(site, tight):
+    for rule in ("stream \"x\" close", "http-body /secret [0-9]{1,9}/ strip http-body"):
+        for setting, largest in (("stream memory", 1048576), ("stream max", 10000000)):
+            settings = {"stream memory": 16, "stream max": 1000, setting: largest}
+            text = "\n".join(f"set {name} {value}" for name, value in settings.items()) + f"\n{STREAMS} {rule}"
+            error = outcome(tight, site, text)
+            assert f"set {setting} {largest}: not enough memory" in error, error
+            fits = int(error.split(" would fit")[0].split()[-1])
+            assert fits > 0
+            # What the daemon uses varies by some MB.
+            assert not outcome(tight, site, text.replace(str(largest), str(fits * 3 // 4)))
+            assert ping(site, SERVER4, count=2) == 2
+            tight("flush")
+
+
+def test_a_file_that_does_not_fit_is_refused_at_the_start(site, fresh):
+    file = site.folder / "start.mmb"
+    file.write_text(SIZED["stream memory"] + "\n", encoding="ascii")
+    with pytest.raises(DidNotStart, match=r"set stream memory 1048576: not enough memory.* would fit"):
+        fresh.daemon(site, "-c", file)
