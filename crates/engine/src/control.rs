@@ -416,6 +416,9 @@ impl<R> PendingAnswer<R> {
     }
 }
 
+/// What a worker answers when it has restored connections.
+type Restored = (LoadSummary, Vec<LeftOutConnection>);
+
 /// The connections of a state on their way to their workers.
 struct Restoring<'r> {
     connections: &'r Connections,
@@ -425,7 +428,7 @@ struct Restoring<'r> {
     left_out: &'r mut dyn FnMut(LeftOutConnection),
     summary: LoadSummary,
     /// By worker: the connections that it restores now.
-    restored: Vec<Option<PendingAnswer<(LoadSummary, Vec<LeftOutConnection>)>>>,
+    restored: Vec<Option<PendingAnswer<Restored>>>,
 }
 
 impl Restoring<'_> {
