@@ -114,6 +114,23 @@ pub enum CommitError {
     Internal,
 }
 
+/// What became of the change requests of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    /// The outcomes of the first ones.
+    pub(crate) outcomes: Vec<Result<CommittedChange, CommitError>>,
+    /// The others, since the patterns of the first of them have to be compiled.
+    pub(crate) rest: Option<UncompiledChanges>,
+}
+
+/// Change requests that wait for the patterns of the first one.
+#[derive(Debug)]
+pub(crate) struct UncompiledChanges {
+    /// The policy that the first one makes.
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) submissions: Vec<Submission>,
+}
+
 /// The user who made a change, for people.
 fn who(line: &UnconfirmedLine) -> String {
     match (&line.user, line.uid) {

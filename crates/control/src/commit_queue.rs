@@ -7,11 +7,10 @@
 //! Requests whose patterns are not compiled, and those of the same client after them, come back. The client's thread has the patterns
 //! compiled and puts them into the queue again.
 
-use crate::change::{CommitError, CommittedChange, Submission};
+use crate::change::{CommitError, Committed, CommittedChange, Submission, UncompiledChanges};
 use crate::compiling::PatternJobs;
 use crate::daemon::Daemon;
 use mmb_base::lock;
-use mmb_policy::Policy;
 use std::sync::{Arc, Mutex};
 
 /// The outcome of the change requests of a client; empty until they were committed.
@@ -20,23 +19,6 @@ type CommitOutcome = Arc<Mutex<Option<Committed>>>;
 /// The change requests of all clients that are not committed yet.
 #[derive(Debug, Default)]
 pub(crate) struct CommitQueue(Mutex<Vec<(Vec<Submission>, CommitOutcome)>>);
-
-/// What became of the change requests of a client.
-#[derive(Debug, Default)]
-pub(crate) struct Committed {
-    /// The outcomes of the first ones.
-    pub(crate) outcomes: Vec<Result<CommittedChange, CommitError>>,
-    /// The others, since the patterns of the first of them have to be compiled.
-    pub(crate) rest: Option<UncompiledChanges>,
-}
-
-/// Change requests that wait for the patterns of the first one.
-#[derive(Debug)]
-pub(crate) struct UncompiledChanges {
-    /// The policy that the first one makes.
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) submissions: Vec<Submission>,
-}
 
 impl CommitQueue {
     /// Commits the requests in order; returns the outcome of each.

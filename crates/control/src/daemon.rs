@@ -6,15 +6,15 @@
 mod memory_check;
 
 use crate::author::Author;
-use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission, is_change};
-use crate::commit_queue::{CommitQueue, Committed, UncompiledChanges};
-use crate::compiling::PatternJobs;
+use crate::change::{
+    ChangeOrigin, ChangeRequest, CommitError, Committed, CommittedChange, Submission, UncompiledChanges,
+    is_change,
+};
 use crate::entropy::ReseedTimer;
 use crate::history::entry::{Entry, EntryAction, EntryContent};
 use crate::history::{History, HistoryLimits, HistoryReader};
 use crate::host::{Host, PortLosses, PortStatus};
 use crate::unconfirmed::UnconfirmedChange;
-use mmb_base::lock;
 use mmb_compile::{CompileBudget, PatternCompiler};
 use mmb_engine::{
     Engine, OrderedServer, PacketSelector, PortSpec, PublishError, RuleCount, SavedState, ServerTraffic,
@@ -27,8 +27,7 @@ use mmb_policy::{PacketFilter, Policy, PolicyDiff, Rule, RuleId, RuleStore, Serv
 use mmb_protocol::answer::UnconfirmedLine;
 use mmb_protocol::request::ConnectionFate;
 use std::collections::{BTreeSet, HashMap};
-use std::io;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// A change of so many rules frees so much memory that it is returned to the system.
@@ -435,27 +434,6 @@ impl Daemon {
         if let Some(waiting) = &mut self.unconfirmed {
             waiting.deadline = waiting.deadline.max(Instant::now() + PAUSE);
         }
-    }
-
-    /// Replaces the policy with that of a policy file, as a client's `apply` does; `command` is what asks for it. Returns the change, and whether a restart
-    /// knows that it needs no confirmation.
-    ///
-    /// # Errors
-    /// The policy cannot be put in force; the one in force stays.
-    pub fn apply_file(
-        daemon: &Mutex<Daemon>,
-        file: Policy,
-        command: String,
-    ) -> Result<(CommittedChange, io::Result<()>), CommitError> {
-        let request = ChangeRequest::Apply(Box::new(file), ConnectionFate::Release);
-        let author = Author::daemon();
-        let origin = ChangeOrigin { author, action: EntryAction::Change, command, confirm: None };
-        let mut jobs = PatternJobs::of_daemon(daemon, CompileBudget::CHANGE);
-        let outcome = CommitQueue::default().submit(&mut jobs, vec![Submission { request, origin }]).pop();
-        let change = outcome.unwrap_or(Err(CommitError::Internal))?;
-        let history = lock(daemon).history();
-        let marked = history.mark_applied(&change.after);
-        Ok((change, marked))
     }
 
     /// Returns the change that a request would be, without committing it. Unless `checks_patterns`, its patterns may be any.

@@ -1,15 +1,42 @@
-//! What the daemon changes by itself; hosts call it a few times a second.
+//! What the daemon changes by itself: hosts call it a few times a second, or on a signal.
 
 use crate::author::Author;
-use crate::change::{CommitError, CommittedChange};
+use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission};
+use crate::commit_queue::CommitQueue;
 use crate::compiling::PatternJobs;
 use crate::daemon::{Daemon, Return};
+use crate::history::entry::EntryAction;
 use crate::unconfirmed::UnconfirmedChange;
 use mmb_base::lock;
 use mmb_compile::CompileBudget;
+use mmb_policy::Policy;
 use mmb_protocol::request::ConnectionFate;
+use std::io;
 use std::sync::Mutex;
 use std::time::Instant;
+
+impl Daemon {
+    /// Replaces the policy with that of a policy file, as a client's `apply` does; `command` is what asks for it. Returns the change, and whether a restart
+    /// knows that it needs no confirmation.
+    ///
+    /// # Errors
+    /// The policy cannot be put in force; the one in force stays.
+    pub fn apply_file(
+        daemon: &Mutex<Daemon>,
+        file: Policy,
+        command: String,
+    ) -> Result<(CommittedChange, io::Result<()>), CommitError> {
+        let request = ChangeRequest::Apply(Box::new(file), ConnectionFate::Release);
+        let author = Author::daemon();
+        let origin = ChangeOrigin { author, action: EntryAction::Change, command, confirm: None };
+        let mut jobs = PatternJobs::of_daemon(daemon, CompileBudget::CHANGE);
+        let outcome = CommitQueue::default().submit(&mut jobs, vec![Submission { request, origin }]).pop();
+        let change = outcome.unwrap_or(Err(CommitError::Internal))?;
+        let history = lock(daemon).history();
+        let marked = history.mark_applied(&change.after);
+        Ok((change, marked))
+    }
+}
 
 /// Takes back a change whose confirmation has not come in time.
 pub fn take_back_unconfirmed(daemon: &Mutex<Daemon>) {

@@ -1,8 +1,10 @@
 //! Why a policy is impossible here.
 
-use super::streams::MOST_CONSTRAINTS;
 use mmb_policy::RuleId;
 use mmb_scan::PatternError;
+
+/// The most constraints on streams that one rule may have.
+pub(crate) const MOST_CONSTRAINTS: usize = 16;
 
 /// Why a policy could not be published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! One set for the whole policy keeps the state of a scan small, and lets a connection keep it when other parts of the policy change. A match counts
 //! for a connection only if the connection has the rule.
 
-use super::publish_error::PublishError;
+use super::publish_error::{MOST_CONSTRAINTS, PublishError};
 use super::stream_edit::{StreamEditRule, directions, part};
 use mmb_base::Id;
 use mmb_classify::RuleSlot;
@@ -19,9 +19,6 @@ use mmb_scan::{Pattern, PatternError, PatternKind, PatternSet, SetSource};
 use mmb_stream::Level;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-
-/// The most constraints on streams that one rule may have.
-pub(crate) const MOST_CONSTRAINTS: usize = 16;
 
 /// What a stateful rule does with the bytes of its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
