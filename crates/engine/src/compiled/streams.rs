@@ -174,10 +174,10 @@ impl HttpSource {
         let compiled = compiled.map_err(|error| {
             let at = rules.iter().find(|(_, slot, _)| slot.number() == error.rule());
             let rule = at.map_or(RuleId(0), |(id, _, _)| *id);
-            match error {
-                HttpRuleError::Pattern(_, error) => PublishError::of_patterns(rule, &error),
-                other => PublishError::Patterns { rule, reason: other.to_string() },
+            if let HttpRuleError::Pattern(_, error) = &error {
+                return PublishError::of_patterns(rule, error);
             }
+            PublishError::Patterns { rule, reason: error.to_string() }
         })?;
         Ok(Some(Arc::new(compiled)))
     }
@@ -270,13 +270,11 @@ impl<'p> PatternTable<'p> {
         };
         let rule = error.index().and_then(|index| self.rules.get(index)).or(self.rules.last());
         let rule = rule.copied().unwrap_or(RuleId(0));
-        match error {
-            PatternError::Refused { index, refusal } => {
-                let pattern = self.patterns.get(index).map(Pattern::shown).unwrap_or_default();
-                Err(PublishError::Patterns { rule, reason: format!("{pattern}: {refusal}") })
-            }
-            error => Err(PublishError::of_patterns(rule, &error)),
+        if let PatternError::Refused { index, refusal } = &error {
+            let pattern = self.patterns.get(*index).map(Pattern::shown).unwrap_or_default();
+            return Err(PublishError::Patterns { rule, reason: format!("{pattern}: {refusal}") });
         }
+        Err(PublishError::of_patterns(rule, &error))
     }
 }
 
