@@ -7,6 +7,7 @@ use mmb_policy::field::FieldId::{HttpHost, HttpMethod, HttpStatus, HttpUri};
 use mmb_policy::pattern::PatternItem;
 use mmb_policy::rule::{Cond, Match, NumberItem, NumberSet, Target, Test};
 use mmb_policy::settings::HttpSettings;
+use mmb_scan::{InProcess, PatternError, SetCache, SetSource};
 
 const GET: &str = "GET /dir/a.php?q HTTP/1.1\r\nHost: WWW.Example.com:80\r\nCookie: a=b\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: x 1.0\r\n\r\nhello";

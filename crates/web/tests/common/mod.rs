@@ -100,7 +100,7 @@ impl Reply {
 
 /// Refuses one pattern, as if it took too long.
 fn check_patterns(policy: &Policy, _: &dyn Fn() -> bool) -> Result<(), String> {
-    let is_costly = |rule: mmb_policy::Rule| rule.text().to_string().contains("costly");
+    let is_costly = |rule: mmb_policy::Rule| mmb_language::with_id(&rule).to_string().contains("costly");
     if policy.rules.iter().any(is_costly) { Err("too costly".to_owned()) } else { Ok(()) }
 }
 
