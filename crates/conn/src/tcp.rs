@@ -6,8 +6,8 @@
 //! Other segments change nothing, so that an off-path attacker can hardly change a connection's state (RFC 5961): a RST must also have
 //! exactly the number that its receiver expects. Flag combinations that no end sends are invalid too.
 //!
-//! The policy decides whether invalid segments pass (`set conn invalid`). Segments by which ends find out that only one of them still has
-//! a connection are [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`): a SYN of the initiator, the SYN-ACK or the
+//! The policy decides whether invalid segments pass (`set conn invalid`). Segments by which the ends find out that only one of them
+//! still has a connection are [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`): a SYN of the initiator, the SYN-ACK or the
 //! acknowledgement that answers it, and the RST that answers the acknowledgement (RFC 5961 section 4, RFC 9293 sections 3.5.1 and 3.10.7.3).
 
 use crate::{ConnState, Direction, Invalid};
@@ -338,7 +338,8 @@ impl TcpTracker {
     /// with an acknowledgement if it still has the connection, and only a genuine sender replies to that with a RST (RFC 5961 section 4).
     fn syn(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         match (state, from) {
-            // No end has it any more, or one that waits decides by its own rules (RFC 6191, RFC 9293 section 3.10.7.4).
+            // No end has the connection any more, or an end in TIME-WAIT decides by its own rules (RFC 6191, RFC 9293
+            // section 3.10.7.4).
             (ConnState::TimeWait | ConnState::Reset, _) => TcpOutcome::Reopens,
             // It was picked up by a segment that nobody has answered, perhaps of a connection that was over: no end is known to have it.
             (ConnState::Unreplied, _) => TcpOutcome::Reopens,
@@ -382,7 +383,7 @@ impl TcpTracker {
                 self.take_ack(from, segment);
                 self.moved(state, from)
             }
-            // It may answer a SYN that was noted: then its sender has lost the connection too, and goes on with another one.
+            // It may answer a SYN that was noted. Then its sender has lost the connection too, and begins another one.
             (_, REPLY) if !self.is_in_window(from, segment) => TcpOutcome::Noted,
             _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
             (ConnState::SynReceived, _) => {
