@@ -116,7 +116,7 @@ pub(crate) const ACKED: u8 = 0x20;
 const FINISHED: u8 = 0x40;
 /// Notes of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
-/// Notes of the responder in SYN-SENT: it has answered the SYN with `ack`, which does not acknowledge it.
+/// Records, in SYN-SENT, that the responder has answered the SYN with `ack`, which does not acknowledge the SYN.
 const CHALLENGED: u8 = 0x40;
 /// Notes of the initiator, once the handshake is over: the numbers of both ends are taken anew, see [`TcpTracker::resume`].
 const RESUMES: u8 = 0x80;
@@ -334,8 +334,8 @@ impl TcpTracker {
         }
     }
 
-    /// A SYN without an acknowledgement. One that begins another connection than the existing one changes nothing: its receiver answers it
-    /// with an acknowledgement if it still has the connection, and only a genuine sender replies to that with a RST (RFC 5961 section 4).
+    /// A SYN without an acknowledgement. If it begins another connection than the existing one, it changes nothing. A receiver that still has
+    /// the connection answers it with an acknowledgement, and only a genuine sender replies to that with a RST (RFC 5961 section 4).
     fn syn(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         match (state, from) {
             // No end has the connection any more, or an end in TIME-WAIT decides by its own rules (RFC 6191, RFC 9293
@@ -412,7 +412,7 @@ impl TcpTracker {
         OUT_OF_WINDOW
     }
 
-    /// An answer of the responder to a SYN that does not accept it: the initiator replies with a RST of the number that it acknowledges
+    /// An answer of the responder that does not accept the SYN. The initiator replies with a RST that has the acknowledged number
     /// (RFC 9293 section 3.10.7.3).
     fn challenge(&mut self, segment: &TcpSegment) -> TcpOutcome {
         self.ack[REPLY] = segment.ack;

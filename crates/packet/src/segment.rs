@@ -2,8 +2,8 @@
 //!
 //! Purpose: a Linux sender over veth hands on TCP segments of up to 64 KiB, for a device to cut. Where mmb meets one it has
 //! to do that itself, as RFC 9293 lets any sender of these bytes have done: the same headers on each piece, with
-//! sequence numbers, lengths, flags and checksums of its own. A segment in
-//! tunnels also gets a copy of each outer header, with a length, an identification and a checksum of its own.
+//! sequence numbers, lengths, flags and checksums of its own. A segment in tunnels also gets a copy of each outer header,
+//! with a length, an identification and a checksum of its own.
 //!
 //! Life-cycle: [`Segments`] borrows the large packet and writes one frame after the other into buffers of the caller's.
 //! Nothing is allocated.
