@@ -1,4 +1,4 @@
-"""Patterns that take long to compile delay nobody, and are given up when nobody waits for them.
+"""Patterns that take long to compile delay no other client and no packet, and are given up when their client disconnects.
 
 The regexes overlap: 199 of them take Vectorscan ten minutes, so that they exceed every budget on any machine of today.
 """

@@ -1,4 +1,4 @@
-"""Other users of the machine: they redirect nothing that mmb writes, and keep it from nothing. And a daemon that ends slowly."""
+"""Other users of the machine cannot redirect what mmb writes, nor prevent its start. A start waits for a daemon that ends slowly."""
 
 import contextlib
 import fcntl

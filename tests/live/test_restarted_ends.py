@@ -1,4 +1,4 @@
-"""Ends of which one has lost a TCP connection, and tunnels whose datagrams have no checksum: what passes where invalid packets are dropped.
+"""Packets that pass although invalid packets are dropped: of TCP ends of which one has lost the connection, and of tunnels without UDP checksums.
 
 With mmb in the middle and, for reference, with nftables. The ends are made of single segments: no kernel sends all of these in order.
 """

@@ -1,4 +1,4 @@
-"""Frames in tunnels, as a host hands them to its device: the tunnel is around a packet that is still to be cut.
+"""Frames in tunnels as a host hands them to its device: the packet inside is not segmented yet.
 
 Few kernels have all drivers of tunnels. A BPF program on the host's cable puts any header around a packet instead (`bpf_skb_adjust_room`), which the
 kernel then treats as that of a tunnel: it hands the frame over whole, or cuts it first if the device cannot.

@@ -215,7 +215,7 @@ impl<'t> CaptureOutput<'t> {
                 let private = Mode::RUSR | Mode::WUSR;
                 let (directory, target) = Directory::of_file(Path::new(name))?;
                 let file = rustix::fs::openat(&directory, &target, flags, private)?;
-                // Its owner could read what is written.
+                // The owner of the file could read the capture.
                 directory.refuse_foreign(&target, &file)?;
                 if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) == FileType::RegularFile {
                     rustix::fs::fchmod(&file, private)?;

@@ -82,7 +82,7 @@ pub(crate) fn print_json(sink: &dyn OutputSink, value: &Value) {
     let _ = sink.out(&printable_json(&format!("{value}\n")));
 }
 
-/// Reports a line that has no colours to people.
+/// Reports a line without colours, for people.
 pub(crate) fn tell(sink: &dyn OutputSink, text: &str) {
     sink.err(&printable_lines(text));
 }

@@ -43,7 +43,7 @@ impl<'a> Screen<'a> {
         self.closed
     }
 
-    /// Appends text, in which characters that are not seen are escaped: texts of users are in it.
+    /// Appends a text and escapes its invisible characters: it may come from users.
     pub(crate) fn text(&mut self, text: &str) {
         self.push(&printable_lines(text));
     }
@@ -133,7 +133,7 @@ pub(crate) mod tests {
         captured.0.into_inner()
     }
 
-    /// CVE-2021-42574: what is after U+202E is shown in front of it.
+    /// CVE-2021-42574: a terminal shows the text after U+202E before it.
     #[test]
     fn no_character_that_is_not_seen_reaches_a_terminal() {
         let text = "a\u{202e}b\u{85}c\x1b[2Jd\n";

@@ -1,4 +1,4 @@
-//! The compiler of a program: turns, threads and budgets.
+//! [`PatternCompiler`]: waits for a turn, compiles on a thread of its own, and enforces the budget.
 
 use crate::process::{CompilerProgram, ProcessEnd};
 use crate::turns::{Applicant, LOOK, Turn, Turns};
@@ -10,14 +10,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the patterns of one policy may take while they are compiled.
+/// Limits on the compilation of one policy's patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileBudget {
-    /// Processor time of the processes that compile.
+    /// Processor time of all compiling processes of the policy together.
     pub processor_time: Duration,
-    /// Bytes of memory of such a process.
+    /// Bytes of memory of each compiling process.
     pub memory: u64,
-    /// Time in all, the wait for other policies included.
+    /// Elapsed time of the compilation. The wait for the turn has a separate limit of the same length.
     pub time: Duration,
 }
 
@@ -29,7 +29,7 @@ impl CompileBudget {
         time: Duration::from_secs(60),
     };
 
-    /// The budget of a start: a policy that was accepted before starts on a slower or busier machine, too.
+    /// The budget of a start. It is larger, so that a policy that was accepted before also starts on a busier machine.
     pub const START: CompileBudget = CompileBudget {
         processor_time: Duration::from_secs(120),
         memory: 1 << 30,
@@ -40,50 +40,50 @@ impl CompileBudget {
 /// Why patterns were not compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// Other policies are being compiled.
+    /// The turn to compile did not come in time: other policies are being compiled.
     #[error("the patterns of other changes are being compiled; try again")]
     Busy,
-    /// The time is over.
+    /// Compiling took longer than this.
     #[error("the patterns take more than {} s to compile; use fewer regexes, or lower counts in repetitions", .0.as_secs())]
     Late(Duration),
-    /// Nobody waits for the result any more.
+    /// The client that asked has disconnected.
     #[error("the client has disconnected; its patterns were not compiled")]
     Abandoned,
     /// The program ends.
     #[error("mmb is stopping; the patterns were not compiled")]
     Stopping,
-    /// There is no thread to compile on.
-    #[error("the system gives no thread to compile patterns on; try again")]
+    /// The thread to compile on could not be started.
+    #[error("no thread could be started to compile patterns; try again")]
     NoThread,
-    /// A fault of the compiler.
-    #[error("the compiler of patterns failed; see the standard error")]
+    /// The compiling thread panicked.
+    #[error("the compiler of patterns failed; see the standard error of mmb")]
     Failed,
 }
 
-/// The compiler of a program.
+/// Compiles the patterns of all policies of a program. Shared by its threads.
 #[derive(Debug, Default)]
 pub struct PatternCompiler {
-    /// The program that compiles databases; `None`: the thread itself does.
+    /// The program whose processes compile databases. `None`: databases are compiled on the thread of [`PatternCompiler::run`].
     program: Option<CompilerProgram>,
     turns: Turns,
     is_stopping: AtomicBool,
 }
 
 impl PatternCompiler {
-    /// A compiler that compiles databases in processes of a program.
+    /// Creates a compiler that compiles databases in processes of `program`.
     pub fn with_program(program: CompilerProgram) -> PatternCompiler {
         PatternCompiler { program: Some(program), ..PatternCompiler::default() }
     }
 
-    /// Gives up what is being compiled, and refuses everything from now on: the program ends.
+    /// Gives up all compilations and refuses new ones: the program is about to end.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for a turn. `is_gone` says that the applicant no longer waits.
+    /// Waits for a turn. The wait ends early when `is_gone` returns true: the applicant has disconnected.
     ///
     /// # Errors
-    /// There is none within the time of the budget, or it is no longer wanted.
+    /// No turn came within `budget.time`, the applicant is gone, or the compiler was stopped.
     pub fn turn(
         &self,
         applicant: Applicant,
@@ -99,10 +99,11 @@ impl PatternCompiler {
         }
     }
 
-    /// Runs `work`, which compiles the patterns of one policy, on a thread of its own, and waits for it. The thread keeps the turn until it ends.
+    /// Runs `work`, which compiles the patterns of one policy, on a thread of its own, and waits for its result.
+    /// The thread keeps the turn until it ends, also if it was given up.
     ///
     /// # Errors
-    /// It takes too long, or the result is no longer wanted.
+    /// `work` took longer than `budget.time`, the applicant is gone, or the compiler was stopped.
     pub fn run<T: Send + 'static>(
         &self,
         turn: &Turn,
@@ -144,10 +145,11 @@ impl PatternCompiler {
         outcome
     }
 
-    /// [`PatternCompiler::turn`] and [`PatternCompiler::run`] for a program that compiles one policy.
+    /// Takes a turn as [`PatternCompiler::turn`] does and runs `work` as [`PatternCompiler::run`] does, for a
+    /// caller that never disconnects.
     ///
     /// # Errors
-    /// As these.
+    /// As [`PatternCompiler::turn`] and [`PatternCompiler::run`].
     pub fn run_once<T: Send + 'static>(
         &self,
         budget: CompileBudget,
@@ -170,13 +172,13 @@ impl PatternCompiler {
 pub struct JobRunner {
     program: Option<CompilerProgram>,
     memory: u64,
-    /// The processor time that is left.
+    /// The part of the processor time that is left.
     left: Cell<Duration>,
     total: Duration,
     is_given_up: Arc<AtomicBool>,
 }
 
-/// The processor time in which the costliest expression is looked for.
+/// The processor time of the search for the costliest expression.
 const SEARCH_TIME: Duration = Duration::from_secs(3);
 
 impl DatabaseCompiler for JobRunner {
@@ -187,7 +189,7 @@ impl DatabaseCompiler for JobRunner {
         let is_given_up = || self.is_given_up.load(Ordering::Relaxed);
         let began = Instant::now();
         let end = program.compile(job, self.left.get(), self.memory, &is_given_up);
-        // A process takes at most as much processor time as passes.
+        // An upper bound: a process uses at most as much processor time as has elapsed.
         self.left.set(self.left.get().saturating_sub(began.elapsed()));
         let budget = match end {
             ProcessEnd::Outcome(outcome) => match outcome {

@@ -1,11 +1,12 @@
 //! A child process that compiles databases.
 //!
-//! The child gets a job on its standard input and writes the outcome to its standard output. It has limits of processor time and memory, dies
-//! with the thread that started it, and is the first process to go when the machine lacks memory. It runs the program of its parent, found
-//! by `/proc/self/exe`, so that both have the same library also after an upgrade.
+//! The child reads a job from its standard input and writes the outcome to its standard output. Its processor time
+//! and memory are limited. It is killed when the thread that started it ends, and it is the first process that the
+//! kernel kills when the machine lacks memory. `mmb` passes `/proc/self/exe` as the program, so that parent and
+//! child have the same library also after an upgrade.
 //!
-//! When a job exceeds its budget, a second child compiles each expression alone, and tells after each how far it is: the one that took
-//! longest is named to the user.
+//! When a job exceeds its budget, a second child compiles each expression alone and writes a byte after each. The
+//! error then names the expression that took longest.
 
 use mmb_scan::{CompileJob, CompiledJob, JobFailure, outcome_from_bytes, outcome_to_bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,41 +19,41 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the parent looks whether the result is still wanted.
+/// How often the parent checks whether the job was given up.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// The name of the limit of processor time as a signal.
+/// The signal of a process that has used up its processor time.
 const XCPU: i32 = Signal::XCPU.as_raw();
 const KILL: i32 = Signal::KILL.as_raw();
 
-/// A program that calls [`serve`] when it is run with these words.
+/// A program that calls [`serve`] when it is run with these arguments.
 #[derive(Clone, Debug)]
 pub struct CompilerProgram {
-    /// Its path.
+    /// The path of the program.
     pub path: PathBuf,
-    /// Its first arguments.
+    /// Its first arguments; the arguments of [`serve`] follow.
     pub words: Vec<String>,
 }
 
 /// How a process ended.
 #[derive(Debug)]
 pub(crate) enum ProcessEnd {
-    /// It has compiled the job, or the library refuses it.
+    /// It has compiled the job, or the library refused the job.
     Outcome(Result<CompiledJob, JobFailure>),
     /// It has used up its processor time.
     OutOfTime,
-    /// It was ended since nobody waits for it.
+    /// The job was given up, and the process was killed.
     GivenUp,
     /// It could not be started, or it failed.
     Failed(String),
 }
 
-/// What a process is to do.
+/// How a process compiles a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Compile all expressions to one database.
+    /// All expressions become one database.
     All,
-    /// Compile each expression alone, and write a byte after each.
+    /// Each expression is compiled alone; the process writes a byte after each.
     Each,
 }
 
@@ -86,7 +87,8 @@ impl CompilerProgram {
         }
     }
 
-    /// The place of the expression that takes the most time alone, as far as that is found within a time.
+    /// Returns the index of the expression that takes the most time if it is compiled alone, among those that a
+    /// process compiles within `processor_time`.
     pub(crate) fn costliest(
         &self,
         job: &CompileJob,
@@ -105,7 +107,7 @@ impl CompilerProgram {
         let status = self.run(job, (Mode::Each, processor_time, memory), is_given_up, &mut |bytes| {
             note(bytes.len());
         });
-        // What it was compiling when its time was over counts, too.
+        // The expression that it was compiling when its time was over counts, too.
         if !matches!(status, Ok(Some(status)) if status.success()) {
             note(1);
         }
@@ -113,7 +115,7 @@ impl CompilerProgram {
         times.max_by_key(|(_, time)| **time).map(|(place, _)| place)
     }
 
-    /// Runs a process; `read` gets what it writes. `None`: it was ended, since nobody waits for it.
+    /// Runs a process and passes its output to `read`. Returns `None` if the job was given up.
     fn run(
         &self,
         job: &CompileJob,
@@ -134,11 +136,11 @@ impl CompilerProgram {
         let bytes = job.to_bytes();
         let mut buffer = vec![0; 64 << 10];
         thread::scope(|scope| {
-            // The process reads all of it before it compiles. If it ends before, its status tells more than this error.
+            // The process reads the whole job before it compiles. If it ends earlier, its status says more than this error.
             scope.spawn(move || input.map(|mut input| input.write_all(&bytes)));
             let is_read = child.read(&mut buffer, is_given_up, read);
             if !matches!(is_read, Ok(true)) {
-                // Ends the write as well.
+                // The thread that writes the job would wait for the process.
                 let _ = child.0.kill();
             }
             Ok(if is_read? { Some(child.0.wait()?) } else { None })
@@ -146,11 +148,11 @@ impl CompilerProgram {
     }
 }
 
-/// A process that ends with this value.
+/// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Running {
-    /// Reads all that it writes; returns false if that is given up.
+    /// Passes all output of the process to `read`. Returns false if the job is given up before the output ends.
     fn read(
         &mut self,
         buffer: &mut [u8],
@@ -183,7 +185,8 @@ impl Drop for Running {
     }
 }
 
-/// The process itself: reads a job, compiles it and writes the outcome. The arguments are those that its parent gave it.
+/// Runs in the child process: reads a job, compiles it and writes the outcome. The arguments are those that the
+/// parent passed.
 ///
 /// # Errors
 /// The arguments or the job are not those of a parent of the same version, or the parent is gone.
@@ -191,9 +194,9 @@ pub fn serve(mode: &str, processor_time_s: u64, memory: u64) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     limit(Resource::Cpu, processor_time_s, processor_time_s + 1)?;
     limit(Resource::Core, 0, 0)?;
-    // Not the address space: the libraries that the program is linked with take some of it.
+    // RLIMIT_DATA and not RLIMIT_AS: the libraries that the program is linked with use address space as well.
     limit(Resource::Data, memory, memory)?;
-    // Without memory in the machine or in the control group, this process is to go, not the one that forwards packets.
+    // If the machine or the control group lacks memory, the kernel kills this process, not the one that forwards packets.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
@@ -210,7 +213,7 @@ pub fn serve(mode: &str, processor_time_s: u64, memory: u64) -> io::Result<()> {
     output.flush()
 }
 
-/// Sets a limit of this process, within the one that it has.
+/// Sets a limit of this process; the hard limit that it has already is not exceeded.
 fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     let ceiling = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = Rlimit { current: Some(current.min(ceiling)), maximum: Some(maximum.min(ceiling)) };

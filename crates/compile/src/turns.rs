@@ -1,22 +1,23 @@
 //! Whose turn it is to compile.
 //!
-//! Two turns exist: one for root and the daemon's own user, so that other users never delay them, and one for all other users. Of those who
-//! wait, the first one of another user than the last is next, so that a user with many requests does not delay the rest.
+//! Two turns exist: one for root and the daemon's own user, so that other users never delay them, and one for all
+//! other users. The next turn goes to the first waiting applicant whose user did not have the last turn, so that a
+//! user with many requests does not delay the others.
 
 use mmb_base::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often somebody who waits looks whether it is still worth it.
+/// How often a waiting thread checks whether its result is still wanted.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// Who wants to compile.
+/// The user for whom patterns are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applicant {
     /// Root, the daemon's own user, or the daemon itself.
     Trusted,
-    /// Another user.
+    /// Another user, by its id if that is known.
     User(Option<u32>),
 }
 
@@ -31,12 +32,12 @@ pub(crate) struct Turns {
 #[derive(Clone, Debug)]
 pub struct Turn {
     _place: Arc<Place>,
-    /// Somebody else had it when it was asked for.
+    /// Another applicant had the turn, or waited for it, when this one asked.
     waited: bool,
 }
 
 impl Turn {
-    /// Whether somebody else had the turn when it was asked for, and may have changed the policy.
+    /// Whether another applicant came first. That applicant may have changed the policy.
     pub fn has_waited(&self) -> bool {
         self.waited
     }
@@ -51,7 +52,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct QueueState {
     is_taken: bool,
-    /// Who had the last turn.
+    /// The applicant that had the last turn.
     last: Option<Applicant>,
     waiting: VecDeque<(u64, Applicant)>,
     next_ticket: u64,
@@ -68,7 +69,7 @@ impl Drop for Place {
 }
 
 impl Turns {
-    /// Waits for a turn, until `is_over` is true or the deadline has passed; `None` then.
+    /// Waits for a turn. Returns `None` when `is_over` returns true or the deadline has passed.
     pub(crate) fn take(
         &self,
         applicant: Applicant,
@@ -86,7 +87,7 @@ impl Turns {
         let waited = state.is_taken || state.waiting.len() > 1;
         let mut has_it = state.take(ticket);
         while !has_it && !is_over() && Instant::now() < deadline {
-            // `is_over` depends on what nobody announces.
+            // Nothing notifies this thread when `is_over` changes.
             let (again, _) = queue.freed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
             state = again;
             has_it = state.take(ticket);
@@ -94,7 +95,7 @@ impl Turns {
         state.waiting.retain(|(waiting, _)| *waiting != ticket);
         drop(state);
         if !has_it {
-            // It may have been the next one.
+            // This ticket may have been the next one: the others check again.
             queue.freed.notify_all();
             return None;
         }

@@ -55,7 +55,7 @@ pub struct Connection {
     pub is_counted: bool,
     /// Whether another connection has announced it.
     pub is_expected: bool,
-    /// Whether its server does not count it as open any more.
+    /// Whether the connection no longer counts as an open connection of its server.
     pub has_left_server: bool,
     /// When it was created, in units of 16 ms, the lower 32 bits.
     pub(crate) created: u32,

@@ -114,7 +114,7 @@ mod mark {
     pub(super) const COUNTED: u8 = 32;
     /// Another connection has announced it.
     pub(super) const EXPECTED: u8 = 64;
-    /// Its server's count of open connections does not include it any more.
+    /// The connection no longer counts as an open connection of its server.
     pub(super) const LEFT_SERVER: u8 = 128;
 }
 

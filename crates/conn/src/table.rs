@@ -391,7 +391,7 @@ impl ConnectionTable {
         self.slab.cold(id).is_expected()
     }
 
-    /// Records that its server does not count a connection as open any more.
+    /// Records that a connection no longer counts as an open connection of its server.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -399,7 +399,7 @@ impl ConnectionTable {
         self.slab.cold_mut(id).set_left_server();
     }
 
-    /// Whether its server does not count a connection as open any more.
+    /// Whether a connection no longer counts as an open connection of its server.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].

@@ -6,8 +6,8 @@
 //! Other segments change nothing, so that an off-path attacker can hardly change a connection's state (RFC 5961): a RST must also have
 //! exactly the number that its receiver expects. Flag combinations that no end sends are invalid too.
 //!
-//! The policy decides whether invalid segments pass (`set conn invalid`). Segments by which ends find out that only one of them still has
-//! a connection are [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`): a SYN of the initiator, the SYN-ACK or the
+//! The policy decides whether invalid segments pass (`set conn invalid`). Segments by which the ends find out that only one of them
+//! still has a connection are [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`): a SYN of the initiator, the SYN-ACK or the
 //! acknowledgement that answers it, and the RST that answers the acknowledgement (RFC 5961 section 4, RFC 9293 sections 3.5.1 and 3.10.7.3).
 
 use crate::{ConnState, Direction, Invalid};
@@ -116,7 +116,7 @@ pub(crate) const ACKED: u8 = 0x20;
 const FINISHED: u8 = 0x40;
 /// Notes of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
-/// Notes of the responder in SYN-SENT: it has answered the SYN with `ack`, which does not acknowledge it.
+/// Records, in SYN-SENT, that the responder has answered the SYN with `ack`, which does not acknowledge the SYN.
 const CHALLENGED: u8 = 0x40;
 /// Notes of the initiator, once the handshake is over: the numbers of both ends are taken anew, see [`TcpTracker::resume`].
 const RESUMES: u8 = 0x80;
@@ -334,11 +334,12 @@ impl TcpTracker {
         }
     }
 
-    /// A SYN without an acknowledgement. One that begins another connection than the existing one changes nothing: its receiver answers it
-    /// with an acknowledgement if it still has the connection, and only a genuine sender replies to that with a RST (RFC 5961 section 4).
+    /// A SYN without an acknowledgement. If it begins another connection than the existing one, it changes nothing. A receiver that still has
+    /// the connection answers it with an acknowledgement, and only a genuine sender replies to that with a RST (RFC 5961 section 4).
     fn syn(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         match (state, from) {
-            // No end has it any more, or one that waits decides by its own rules (RFC 6191, RFC 9293 section 3.10.7.4).
+            // No end has the connection any more, or an end in TIME-WAIT decides by its own rules (RFC 6191, RFC 9293
+            // section 3.10.7.4).
             (ConnState::TimeWait | ConnState::Reset, _) => TcpOutcome::Reopens,
             // It was picked up by a segment that nobody has answered, perhaps of a connection that was over: no end is known to have it.
             (ConnState::Unreplied, _) => TcpOutcome::Reopens,
@@ -382,7 +383,7 @@ impl TcpTracker {
                 self.take_ack(from, segment);
                 self.moved(state, from)
             }
-            // It may answer a SYN that was noted: then its sender has lost the connection too, and goes on with another one.
+            // It may answer a SYN that was noted. Then its sender has lost the connection too, and begins another one.
             (_, REPLY) if !self.is_in_window(from, segment) => TcpOutcome::Noted,
             _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
             (ConnState::SynReceived, _) => {
@@ -411,7 +412,7 @@ impl TcpTracker {
         OUT_OF_WINDOW
     }
 
-    /// An answer of the responder to a SYN that does not accept it: the initiator replies with a RST of the number that it acknowledges
+    /// An answer of the responder that does not accept the SYN. The initiator replies with a RST that has the acknowledged number
     /// (RFC 9293 section 3.10.7.3).
     fn challenge(&mut self, segment: &TcpSegment) -> TcpOutcome {
         self.ack[REPLY] = segment.ack;

@@ -82,10 +82,10 @@ pub enum CommitError {
         /// The missing memory.
         short: MemoryShortage,
     },
-    /// There is not enough memory for streams.
+    /// There is not enough memory for the streams of the policy.
     #[error("set {setting} {value}: {short}; {fits} would fit")]
     Streams {
-        /// The setting that sizes most of it.
+        /// The setting to lower.
         setting: &'static str,
         /// Its value.
         value: u64,
@@ -103,10 +103,10 @@ pub enum CommitError {
         .0.version, .0.seconds, who(.0), .0.pid.unwrap_or_default(), printable(&.0.command)
     )]
     Unconfirmed(Box<UnconfirmedLine>),
-    /// Its patterns have to be compiled before it is tried again. Clients do not see it.
+    /// The patterns of this policy must be compiled before the change is tried again. Clients never see this error.
     #[error("the patterns of the policy are not compiled yet")]
     Uncompiled(Arc<Policy>),
-    /// Its patterns were not compiled.
+    /// The patterns of the policy were not compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
     /// The thread that committed the change panicked.
@@ -117,16 +117,16 @@ pub enum CommitError {
 /// What became of the change requests of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    /// The outcomes of the first ones.
+    /// The outcomes of the first requests.
     pub(crate) outcomes: Vec<Result<CommittedChange, CommitError>>,
-    /// The others, since the patterns of the first of them have to be compiled.
+    /// The other requests: the patterns of the first of these must be compiled.
     pub(crate) rest: Option<UncompiledChanges>,
 }
 
 /// Change requests that wait for the patterns of the first one.
 #[derive(Debug)]
 pub(crate) struct UncompiledChanges {
-    /// The policy that the first one makes.
+    /// The policy that the first request results in.
     pub(crate) policy: Arc<Policy>,
     pub(crate) submissions: Vec<Submission>,
 }

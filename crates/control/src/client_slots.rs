@@ -35,7 +35,7 @@ impl PeerUser {
         }
     }
 
-    /// The user, when it wants patterns compiled.
+    /// The applicant for which the compiler of patterns takes this user.
     pub(crate) fn applicant(self) -> Applicant {
         match self {
             PeerUser::Trusted => Applicant::Trusted,

@@ -4,8 +4,8 @@
 //! in the queue, also those of other threads. While a policy is published, further requests gather for the next commit. So a single change
 //! is in force at once, and many changes cause only as many publications as there is time for.
 //!
-//! Requests whose patterns are not compiled, and those of the same client after them, come back. The client's thread has the patterns
-//! compiled and puts them into the queue again.
+//! A request whose patterns are not compiled, and the later requests of the same client, are returned to the client's
+//! thread. It compiles the patterns and queues the requests again.
 
 use crate::change::{CommitError, Committed, CommittedChange, Submission, UncompiledChanges};
 use crate::compiling::PatternJobs;

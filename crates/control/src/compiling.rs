@@ -1,9 +1,10 @@
 //! Compiles the patterns of a change before the daemon is locked for it.
 //!
-//! A change is tried first. If its patterns are not known, the daemon refuses it with the policy that it would make
-//! ([`CommitError::Uncompiled`]); the thread that asked has that policy compiled, without any lock, and tries again. Meanwhile another change
-//! may have come first, so that the policy is another one; the [`Turn`] of the thread, which it keeps until the change is committed, allows
-//! only those whose patterns are known, and [`MOST_TRIES`] bounds the rest.
+//! A client's thread tries a change first. If the patterns of the resulting policy are not in the engine's cache, the
+//! daemon refuses the change and returns that policy ([`CommitError::Uncompiled`]). The thread compiles the policy
+//! without holding the daemon's lock, then tries again. Meanwhile another change may have been committed, so that the
+//! second try results in another policy. The thread keeps its [`Turn`] until its change is committed, so only changes
+//! that need no compiler, or that have the other turn, can come between. [`MOST_TRIES`] bounds the tries.
 
 use crate::change::CommitError;
 use crate::daemon::Daemon;
@@ -13,23 +14,23 @@ use mmb_engine::{CompiledPatterns, SetSource, compile_patterns};
 use mmb_policy::Policy;
 use std::sync::{Arc, Mutex};
 
-/// How often the patterns of one change are compiled, because other changes came first.
+/// How often the patterns of one change are compiled if other changes are committed first.
 const MOST_TRIES: usize = 8;
 
-/// What is compiled for one client, or for the daemon itself.
+/// The compilations for one client, or for the daemon itself.
 pub(crate) struct PatternJobs<'a> {
     daemon: &'a Mutex<Daemon>,
     applicant: Applicant,
     budget: CompileBudget,
     is_gone: &'a dyn Fn() -> bool,
     turn: Option<Turn>,
-    /// The patterns that were compiled last, so that they are still known when the change is tried again.
+    /// The patterns that were compiled last. This clone keeps them in the cache until the change is tried again.
     compiled: Option<CompiledPatterns>,
     tries: usize,
 }
 
 impl<'a> PatternJobs<'a> {
-    /// Jobs of an applicant, who no longer waits for them when `is_gone` returns true.
+    /// Jobs of an applicant. They are given up when `is_gone` returns true.
     pub(crate) fn new(
         daemon: &'a Mutex<Daemon>,
         applicant: Applicant,
@@ -44,20 +45,21 @@ impl<'a> PatternJobs<'a> {
         PatternJobs { budget, ..PatternJobs::new(daemon, Applicant::Trusted, &|| false) }
     }
 
-    /// The daemon whose changes they are for.
+    /// The daemon that the changes are for.
     pub(crate) fn daemon(&self) -> &'a Mutex<Daemon> {
         self.daemon
     }
 
-    /// The next change is another one.
+    /// Begins another change, with all its tries.
     pub(crate) fn begin_change(&mut self) {
         self.tries = 0;
     }
 
-    /// Compiles the patterns of a policy, so that a change to it can be tried again; to be called without the daemon's lock.
+    /// Compiles the patterns of a policy; the caller then tries its change again. The caller must not hold the
+    /// daemon's lock. Returns without compiling if the turn did not come at once: the policy may have changed.
     ///
     /// # Errors
-    /// The policy's patterns are refused, or they are given up.
+    /// The patterns are refused, or the compilation was given up.
     pub(crate) fn compile(&mut self, policy: &Arc<Policy>) -> Result<(), CommitError> {
         let (compiler, sets) = {
             let daemon = lock(self.daemon);
@@ -74,7 +76,7 @@ impl<'a> PatternJobs<'a> {
                 let has_waited = turn.has_waited();
                 let turn = self.turn.insert(turn);
                 if has_waited {
-                    // The one before may have compiled the same patterns, or changed the policy.
+                    // The applicant before may have compiled the same patterns, or changed the policy.
                     return Ok(());
                 }
                 turn

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// A change of so many rules frees so much memory that it is returned to the system.
 const MANY_RULES: usize = 1 << 16;
 
-/// The pause after a change could not be taken back, or rules that drained could not be deleted.
+/// The pause before the daemon tries again to take back a change, or to delete rules that have drained.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The state that clients read and change, one at a time.
@@ -57,15 +57,15 @@ pub struct Daemon {
     unchecked_rules: usize,
     /// The beginning of the clock by which elements of sets expire.
     clock: Instant,
-    /// Compiles patterns, while nobody has the daemon locked.
+    /// Compiles patterns while the daemon is not locked.
     compiler: Arc<PatternCompiler>,
-    /// Draining rules are not deleted before.
+    /// Draining rules are not deleted before this time.
     deletion_pause: Option<Instant>,
 }
 
-/// What became of the return to the policy before a change that waited.
+/// The outcome of an attempt to take back an unconfirmed change.
 pub(crate) enum Return {
-    /// It is in force, or it was refused.
+    /// The policy before the change is in force, or it was refused.
     Done(Result<CommittedChange, CommitError>, ConnectionFate),
     /// The patterns of this policy have to be compiled first.
     Uncompiled(Arc<Policy>, ConnectionFate),
@@ -92,7 +92,7 @@ impl Daemon {
     ) -> Result<Daemon, CommitError> {
         let policy = Arc::new(policy);
         let (sets, of_start) = (Arc::clone(engine.pattern_sets()), Arc::clone(&policy));
-        // Kept until the policy is in force.
+        // Keeps the patterns in the cache until the policy is in force.
         let _patterns = compiler.run_once(CompileBudget::START, move |runner| {
             compile_patterns(&of_start, SetSource::compiling(&sets, runner))
         })??;
@@ -275,8 +275,9 @@ impl Daemon {
         self.engine.rename_port(port, name);
     }
 
-    /// Commits the change requests of clients in order. The valid ones are published together; each request sees the effects of those before
-    /// it. Of each client, the requests from the first one on whose patterns are not compiled are returned.
+    /// Commits the change requests of clients, one group a client, in order. Each request sees the effects of the
+    /// requests before it, and the valid requests are published together. If the patterns of a request are not
+    /// compiled, it and the later requests of its client are returned.
     pub(crate) fn commit(&mut self, groups: Vec<Vec<Submission>>) -> Vec<Committed> {
         let is_only = groups.iter().map(Vec::len).sum::<usize>() == 1;
         let mut trial = Trial {
@@ -344,7 +345,7 @@ impl Daemon {
         Ok(CommittedChange { before, after, stateful, version })
     }
 
-    /// Publishes the policy of a trial. If that is refused, so are all its changes.
+    /// Publishes the policy of a trial. If the policy is refused, all changes of the trial are refused.
     fn publish_trial(&mut self, trial: Trial, all: &mut [(Committed, Vec<Submission>)]) {
         let is_only = trial.is_only;
         let refusal = match self.publish(trial.next) {
@@ -401,8 +402,8 @@ impl Daemon {
         self.unconfirmed.as_ref()
     }
 
-    /// Puts the policy before the change that waits in force again, if `reason` gives one. `fate` is that of connections whose rules go, if it
-    /// is not that of the change. `None`: no such change waits.
+    /// Restores the policy before the unconfirmed change, if `reason` returns a reason for it. Connections whose rules
+    /// are removed get `fate`, or without it the fate that the change gave. `None`: no such change waits.
     pub(crate) fn take_back(
         &mut self,
         author: Author,
@@ -429,14 +430,15 @@ impl Daemon {
         Some(Return::Done(outcome, fate))
     }
 
-    /// Lets the change that waits wait a little longer, since it could not be taken back.
+    /// Extends the deadline of the unconfirmed change, which could not be taken back now.
     pub(crate) fn postpone_return(&mut self) {
         if let Some(waiting) = &mut self.unconfirmed {
             waiting.deadline = waiting.deadline.max(Instant::now() + PAUSE);
         }
     }
 
-    /// Returns the change that a request would be, without committing it. Unless `checks_patterns`, its patterns may be any.
+    /// Returns the change that a request would make, without committing it. Without `checks_patterns`, patterns that
+    /// are not compiled are accepted unchecked.
     ///
     /// # Errors
     /// The change would be refused.
@@ -493,7 +495,7 @@ impl Daemon {
 
     /// Publishes a policy as a whole.
     fn publish(&mut self, next: Arc<Policy>) -> Result<(), CommitError> {
-        // The patterns of streams are compiled by this; what they take of memory is known then.
+        // The check looks up the compiled patterns of streams, which the memory check needs.
         self.engine.check(&self.policy, &next).map_err(|error| uncompiled(error, &next))?;
         let memory = self.check_memory(&next)?;
         self.host.check(&self.policy, &next)?;
@@ -530,7 +532,8 @@ impl Daemon {
         std::mem::take(&mut self.trim_due) || is_freed
     }
 
-    /// Deletes the draining rules that no connection has any more. Returns the policy without them if its patterns have to be compiled before.
+    /// Deletes the draining rules that have no connections left. If the patterns of the resulting policy are not
+    /// compiled, deletes nothing and returns that policy.
     pub(crate) fn delete_drained(&mut self) -> Option<Arc<Policy>> {
         if self.deletion_pause.is_some_and(|until| Instant::now() < until) {
             return None;
@@ -551,7 +554,7 @@ impl Daemon {
         }
     }
 
-    /// Draining rules are not deleted for a while, since that was refused.
+    /// Postpones the deletion of draining rules, which was refused.
     pub(crate) fn postpone_deletion(&mut self) {
         self.deletion_pause = Some(Instant::now() + PAUSE);
     }
@@ -597,11 +600,11 @@ struct Trial {
     next: Arc<Policy>,
     version: u64,
     unconfirmed: Option<UnconfirmedChange>,
-    /// There is one request in all.
+    /// The commit has a single request.
     is_only: bool,
 }
 
-/// The refusal of a policy by the engine. Patterns that nobody has compiled are none.
+/// The error of a change that the engine refuses. If only its patterns are not compiled yet, the error has the policy.
 fn uncompiled(error: PublishError, policy: &Arc<Policy>) -> CommitError {
     match error {
         PublishError::NotCompiled => CommitError::Uncompiled(Arc::clone(policy)),

@@ -142,7 +142,7 @@ impl History {
             .create(directory)
             .map_err(failed("make the directory"))?;
         let directory = Directory::open(directory).map_err(OpenHistoryError::Unsafe)?;
-        // Whoever can write to it decides to which policy a rollback leads.
+        // A user who can write to it decides which policy a rollback restores.
         directory.refuse_others().map_err(OpenHistoryError::Unsafe)?;
         let directory = Arc::new(directory);
         let lock = LockFile::take(&directory, LOCK).map_err(|error| match error {

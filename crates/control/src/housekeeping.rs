@@ -1,4 +1,5 @@
-//! What the daemon changes by itself: hosts call it a few times a second, or on a signal.
+//! Changes that the daemon makes by itself: it applies the policy file on SIGHUP, takes back unconfirmed changes, and
+//! deletes rules that have drained. Hosts call these functions on a signal, or a few times a second.
 
 use crate::author::Author;
 use crate::change::{ChangeOrigin, ChangeRequest, CommitError, CommittedChange, Submission};
@@ -16,11 +17,12 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 impl Daemon {
-    /// Replaces the policy with that of a policy file, as a client's `apply` does; `command` is what asks for it. Returns the change, and whether a restart
-    /// knows that it needs no confirmation.
+    /// Replaces the policy with that of a policy file, as a client's `apply` does. `command` is the command that the
+    /// history shows. Returns the change, and the result of marking it in the history as applied: after a restart, a
+    /// marked change waits for no confirmation.
     ///
     /// # Errors
-    /// The policy cannot be put in force; the one in force stays.
+    /// The policy is refused. The policy in force stays.
     pub fn apply_file(
         daemon: &Mutex<Daemon>,
         file: Policy,
@@ -38,7 +40,7 @@ impl Daemon {
     }
 }
 
-/// Takes back a change whose confirmation has not come in time.
+/// Takes back a change that was not confirmed in time.
 pub fn take_back_unconfirmed(daemon: &Mutex<Daemon>) {
     let is_overdue = |waiting: &UnconfirmedChange| waiting.deadline <= Instant::now();
     if !lock(daemon).waiting().is_some_and(is_overdue) {
@@ -58,8 +60,9 @@ pub fn take_back_unconfirmed(daemon: &Mutex<Daemon>) {
     }
 }
 
-/// Puts the policy before the change that waits in force again, if `reason` gives one. `fate` is that of connections whose rules go, if it is not
-/// that of the change; it is returned too. `None`: no such change waits.
+/// Restores the policy before the unconfirmed change, if `reason` returns a reason for it. Connections whose rules are
+/// removed get `fate`, or without it the fate that the change itself gave. Returns the outcome and that fate; `None` if
+/// no such change waits.
 pub(crate) fn take_back(
     jobs: &mut PatternJobs<'_>,
     author: Author,
@@ -72,7 +75,7 @@ pub(crate) fn take_back(
             Return::Done(outcome, fate) => return Some((outcome, fate)),
             Return::Uncompiled(policy, fate) => (policy, fate),
         };
-        // The patterns of the policy before are known; with those of rules that drain they are others.
+        // The patterns of the policy before are in the cache. With rules that drain, the policy has more patterns than these.
         match jobs.compile(&policy) {
             Ok(()) => {}
             Err(_) if of_change == ConnectionFate::Keep => fate = Some(ConnectionFate::Release),
@@ -84,7 +87,7 @@ pub(crate) fn take_back(
     }
 }
 
-/// Deletes the draining rules that no connection has any more.
+/// Deletes the draining rules that have no connections left.
 pub fn delete_drained(daemon: &Mutex<Daemon>) {
     let Some(policy) = lock(daemon).delete_drained() else { return };
     let mut jobs = PatternJobs::of_daemon(daemon, CompileBudget::CHANGE);

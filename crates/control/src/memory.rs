@@ -33,30 +33,30 @@ pub struct MemoryBound {
     pub bytes: u64,
     /// The name of the limit.
     pub name: &'static str,
-    /// It limits the address space, so that memory counts when it is reserved, and not when it is used.
+    /// The limit is one of address space: memory counts when it is reserved, not when it is used.
     pub is_of_space: bool,
 }
 
-/// The available memory: what each limit has left.
+/// The available memory under each limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AvailableMemory(Vec<MemoryBound>);
 
-/// What a change takes of memory at most, in bytes.
+/// An upper bound of what a change takes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryNeed {
-    /// Of memory, sooner or later.
+    /// Memory, now or later.
     pub(crate) used: u64,
-    /// Of address space.
+    /// Address space.
     pub(crate) space: u64,
 }
 
 impl MemoryNeed {
-    /// Memory that is reserved and used alike.
+    /// Memory of which everything that is reserved is used.
     pub(crate) fn of(bytes: u64) -> MemoryNeed {
         MemoryNeed { used: bytes, space: bytes }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn with(self, other: MemoryNeed) -> MemoryNeed {
         MemoryNeed {
             used: self.used.saturating_add(other.used),
@@ -107,12 +107,12 @@ impl MemoryBound {
 }
 
 impl AvailableMemory {
-    /// What these limits have left; `None` without a limit.
+    /// The available memory under these limits; `None` without a limit.
     pub fn new(bounds: Vec<MemoryBound>) -> Option<AvailableMemory> {
         if bounds.is_empty() { None } else { Some(AvailableMemory(bounds)) }
     }
 
-    /// Returns the bytes that changes may take beside what is needed, and beside the memory that is reserved for connections.
+    /// Returns the bytes that changes may still take beside `needed` and the bytes `reserved` for connections.
     pub(crate) fn left(&self, needed: MemoryNeed, reserved: u64) -> u64 {
         let left = |bound: &MemoryBound| bound.for_changes(reserved).saturating_sub(bound.needs(needed));
         self.0.iter().map(left).min().unwrap_or(u64::MAX)

@@ -60,9 +60,9 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) queue: &'a CommitQueue,
     /// The client.
     pub(crate) author: Author,
-    /// The client, when it wants patterns compiled.
+    /// The applicant for which the compiler of patterns takes the client.
     pub(crate) applicant: Applicant,
-    /// The client does not wait for answers any more.
+    /// Returns true once the client has disconnected or the server stops.
     pub(crate) is_gone: &'a dyn Fn() -> bool,
     /// The number of clients that may still run `monitor`.
     pub(crate) monitors: &'a Budget,
@@ -71,7 +71,7 @@ pub(crate) struct RequestContext<'a> {
 }
 
 impl<'a> RequestContext<'a> {
-    /// Compiles patterns for the client.
+    /// The compilations for the client.
     fn pattern_jobs(&self) -> PatternJobs<'a> {
         PatternJobs::new(self.daemon, self.applicant, self.is_gone)
     }

@@ -29,7 +29,7 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) limits: &'a ServerLimits,
     /// The client.
     pub(crate) author: Author,
-    /// The client, when it wants patterns compiled.
+    /// The applicant for which the compiler of patterns takes the client.
     pub(crate) applicant: Applicant,
     /// The budgets of the client's group.
     pub(crate) pools: &'a BudgetPools,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct UnconfirmedChange {
     /// The policy before it, and its version.
     pub(crate) before: (Arc<Policy>, u64),
-    /// Its patterns, so that its return needs no compiler.
+    /// The patterns of the policy before. They stay in the cache, so that taking the change back needs no compiler.
     _patterns: CompiledPatterns,
     /// The version that it has made.
     pub(crate) version: u64,

@@ -1,5 +1,5 @@
-//! Patterns are compiled before the daemon is locked: while one client's patterns take for ever, the others are answered, and whoever no longer
-//! waits has its job given up.
+//! Patterns are compiled before the daemon is locked: while the patterns of one client take for ever, the others are answered. A job whose client
+//! disconnects is given up.
 //!
 //! The compiler of these tests is a program that writes its number to a file and never answers.
 
@@ -125,7 +125,7 @@ fn a_change_is_taken_back_while_other_patterns_are_compiled() {
     assert!(has_ended(pid).is_none(), "it still compiles");
 }
 
-/// A dry run whose patterns its client has checked compiles none at the daemon, and tells everything else.
+/// A dry run with `checked` compiles no patterns at the daemon, and reports everything else.
 #[test]
 fn a_dry_run_with_checked_patterns_compiles_none() {
     let test = Hanging::start("");

@@ -243,7 +243,7 @@ impl WorkerCells {
         self.connections.places.set(places);
     }
 
-    /// Sets the most streams that there were at once, and the bytes of their pools that were used.
+    /// Sets the most streams that there were at once, and the bytes of their pools that have been used.
     pub(crate) fn streams_now(&self, [places, pools]: [u64; 2]) {
         self.connections.stream_places.set(places);
         self.connections.stream_pools.set(pools);

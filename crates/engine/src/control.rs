@@ -64,7 +64,7 @@ pub struct ConnectionSummary {
 #[error("worker {0} does not answer")]
 pub struct NoAnswer(pub usize);
 
-/// Has the worker with a number run its tasks soon.
+/// Makes the worker with this number run its tasks soon.
 pub type WorkerDrive = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// A handle on all workers' connections.
@@ -74,7 +74,7 @@ pub struct Connections {
     common: Arc<SharedState>,
     max: u64,
     baseline: ConnectionTotals,
-    /// Has a worker run its tasks: wakes its thread, or runs it if it has none.
+    /// Makes a worker run its tasks: wakes its thread, or runs the worker if it has no thread.
     drive: Option<WorkerDrive>,
 }
 
@@ -273,7 +273,7 @@ impl Connections {
             let mut asked = Some(ask(ConnId::FIRST)?);
             while let Some(answer) = asked {
                 let (next, found, others) = answer.wait().map_err(io::Error::other)?;
-                // The worker collects the next ones while these are written.
+                // The worker collects the next connections while these are written.
                 asked = next.map(ask).transpose()?;
                 over += others;
                 found.iter().try_for_each(|saved| writer.connection(saved))?;
@@ -385,7 +385,7 @@ impl Connections {
         self.begin(worker, task)?.wait()
     }
 
-    /// Has a worker run a task, and does not wait for its result.
+    /// Gives a worker a task, and does not wait for the result.
     fn begin<R: Send + 'static>(
         &self,
         worker: usize,
@@ -416,7 +416,7 @@ impl<R> PendingAnswer<R> {
     }
 }
 
-/// What a worker answers when it has restored connections.
+/// The answer of a worker that has restored connections.
 type Restored = (LoadSummary, Vec<LeftOutConnection>);
 
 /// The connections of a state on their way to their workers.
@@ -427,7 +427,7 @@ struct Restoring<'r> {
     rules: HashMap<RuleId, RuleLineage>,
     left_out: &'r mut dyn FnMut(LeftOutConnection),
     summary: LoadSummary,
-    /// By worker: the connections that it restores now.
+    /// By worker: the answer that is awaited from it.
     restored: Vec<Option<PendingAnswer<Restored>>>,
 }
 
@@ -453,7 +453,7 @@ impl Restoring<'_> {
         (0..self.restored.len()).try_for_each(|worker| self.finish(worker))
     }
 
-    /// Has a worker restore connections, while the next ones are prepared.
+    /// Gives a worker connections to restore. The caller prepares the next ones meanwhile.
     fn at(&mut self, worker: usize, requests: Vec<RestoreRequest>) -> Result<(), NoAnswer> {
         self.finish(worker)?;
         let restored = self
@@ -463,7 +463,7 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// Waits for the connections that a worker restores.
+    /// Waits until a worker has restored its connections.
     fn finish(&mut self, worker: usize) -> Result<(), NoAnswer> {
         if let Some(restored) = self.restored[worker].take() {
             let (summary, left_out) = restored.wait()?;

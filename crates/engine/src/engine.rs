@@ -167,13 +167,14 @@ impl Engine {
         self.compiler.extra_bytes(before, after)
     }
 
-    /// Refuses from now on policies whose patterns nobody has compiled before ([`PublishError::NotCompiled`]), instead of compiling them: for a thread
-    /// that others wait for. Patterns in force, and those of the last policies, are known.
+    /// From now on, the engine refuses a policy whose patterns are not in its cache ([`PublishError::NotCompiled`])
+    /// instead of compiling them. For a host whose other threads wait for the thread that publishes. The cache has the
+    /// patterns in force and those of recent policies.
     pub fn expect_compiled_patterns(&mut self) {
         self.compiler.expect_compiled();
     }
 
-    /// The compiled patterns that this engine knows: [`compile_patterns`](crate::compile_patterns) adds to them.
+    /// The cache of compiled patterns of this engine. [`compile_patterns`](crate::compile_patterns) adds to it.
     pub fn pattern_sets(&self) -> &Arc<SetCache> {
         self.compiler.sets()
     }
@@ -203,7 +204,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What the streams of a policy take of memory at most, if it was [checked](Engine::check) as the one that follows the current one.
+    /// An upper bound of the memory that the streams of a policy take. The policy must have been
+    /// [checked](Engine::check) as the successor of the current one.
     pub fn stream_need(&self, policy: &Policy) -> StreamNeed {
         let owners = &self.common.owners;
         let (owning, sharing) = (owners.owning(), owners.sharing());
@@ -216,7 +218,7 @@ impl Engine {
         })
     }
 
-    /// What streams have taken of memory so far. `record` is what a record takes: see [`StreamNeed::record`].
+    /// The memory that streams have taken so far. `record` is the size of a record: see [`StreamNeed::record`].
     pub fn stream_taken(&self, record: u64) -> StreamTaken {
         let mut taken = StreamTaken::default();
         for [places, pools] in self.workers.iter().map(|cells| cells.streams()) {
@@ -226,7 +228,7 @@ impl Engine {
         taken
     }
 
-    /// Makes the memory that workers lack for the streams of a policy.
+    /// Allocates the memory that workers lack for the streams of a policy.
     fn make_pools(&self, policy: &Policy, generation: u64) -> Result<MadePools, PublishError> {
         let owners = &self.common.owners;
         let settings = &policy.settings.streams;
@@ -244,7 +246,8 @@ impl Engine {
         self.compiler.stateful_change(before, after)
     }
 
-    /// Wakes a worker by `waker` when it gets a task: an idle worker of the host may sleep.
+    /// Sets a function that wakes a worker. The engine calls it when the worker gets a task: an idle worker of the host
+    /// may sleep.
     pub fn set_waker(&mut self, waker: WorkerDrive) {
         self.waker = Some(waker);
     }

@@ -31,7 +31,7 @@ pub struct ServerInfo {
     pub reason: Option<String>,
     /// Whether a check has last told that it has failed, and when, in milliseconds since 1970.
     pub checked: Option<(bool, u64)>,
-    /// Its open connections now: not those that are only kept for late packets.
+    /// Its open connections now, without those that are kept for late packets only.
     pub connections: u64,
     /// The connections that it has got.
     pub total: u64,
@@ -104,7 +104,8 @@ pub struct ServerConnections(pub(crate) Vec<ServerSlot>);
 /// A worker's counters of one server.
 #[derive(Debug, Default)]
 struct ServerCell {
-    /// Connections that began, that are not open any more, and of these those that have ended.
+    /// The number of connections that began, the number that are no longer open, and the number of the latter that have
+    /// ended.
     began: CounterCell,
     closed: CounterCell,
     ended: CounterCell,
@@ -128,7 +129,7 @@ impl ServerCount {
         self.began.saturating_sub(self.closed)
     }
 
-    /// Whether it has connections, be they open or only kept for late packets.
+    /// Whether the server has connections, open ones or ones that are kept for late packets only.
     pub(crate) fn is_used(self) -> bool {
         self.began > self.ended
     }

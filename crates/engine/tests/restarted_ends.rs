@@ -1,5 +1,5 @@
-//! Ends of TCP of which only one still has a connection: what they say to each other passes, so that they find out (RFC 9293 section 3.5.1,
-//! RFC 5961 section 4), and changes nothing by itself.
+//! TCP ends of which only one still has the connection. The segments by which they find this out (RFC 9293 section 3.5.1, RFC 5961 section 4)
+//! pass, and change nothing by themselves.
 
 mod host;
 mod tcp_ends;
@@ -36,7 +36,7 @@ const POLICIES: [(&str, Ipv4Addr); 10] = [
     ("set conn invalid drop\nadd-stateful tcp-dport 80 http add http-header \"X-By\" \"mmb\"", CLIENT.0),
 ];
 
-/// A client and a server with a middlebox between them. Each end counts by the numbers that it gets.
+/// A client and a server with a middlebox between them. Each end uses the sequence numbers that it receives.
 struct Ends {
     mmb: Middlebox,
     outside: Ipv4Addr,
@@ -48,14 +48,14 @@ impl Ends {
         POLICIES.into_iter().map(|(policy, outside)| Ends { mmb: Middlebox::new(policy), outside, policy })
     }
 
-    /// What the server gets of a segment of the client.
+    /// Sends a segment of the client; returns the one that the server receives.
     #[track_caller]
     fn client(&mut self, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Read {
         let done = all(&mut self.mmb, A, &[segment(CLIENT, SERVER, flags, (seq, ack), payload)]);
         self.only(sent(&done, B), &done)
     }
 
-    /// What the client gets of a segment of the server.
+    /// Sends a segment of the server; returns the one that the client receives.
     #[track_caller]
     fn server(&mut self, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Read {
         let done =

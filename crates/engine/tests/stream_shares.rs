@@ -1,4 +1,4 @@
-//! One host does not take the places of all streams.
+//! `set stream per-source`: one host cannot take all places of streams.
 
 mod host;
 

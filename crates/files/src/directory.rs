@@ -1,4 +1,4 @@
-//! A directory that is opened once.
+//! A directory that is opened once: later calls act on the open directory and never walk its path again.
 
 use crate::error::FileError;
 use crate::is_trusted;
@@ -19,10 +19,10 @@ const OTHERS_WRITE: u32 = 0o022;
 /// The bit with which users rename and remove only their own files in a directory.
 const STICKY: u32 = 0o1000;
 
-/// Flags with which no file is opened through a link, and none waits for the other end of a pipe.
+/// With these flags an open follows no link and does not wait for the other end of a pipe.
 const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// An open directory. Names in it are single names.
+/// An open directory. The names that its methods take are single names, without a slash.
 #[derive(Debug)]
 pub struct Directory {
     directory: OwnedFd,
@@ -50,7 +50,8 @@ impl Directory {
         Ok((Directory::open(parent)?, name.to_owned()))
     }
 
-    /// Opens the directory in which a path ends if all its links are followed, and returns the last name.
+    /// Follows all links of a path, the last name included. Opens the directory in which the path then ends, and
+    /// returns the last name in it.
     pub(crate) fn behind_links(path: &Path) -> Result<(Directory, OsString), FileError> {
         let (parent, name) = walk(path, LastName::Follow)?;
         let shown = path.parent().unwrap_or(Path::new("."));
@@ -66,7 +67,7 @@ impl Directory {
         Ok(Directory { directory, path: path.to_owned() })
     }
 
-    /// The same directory, open once more.
+    /// Returns the same directory with a descriptor of its own.
     ///
     /// # Errors
     /// The process has no descriptor left.
@@ -108,7 +109,7 @@ impl Directory {
     /// Creates a file that does not exist yet.
     ///
     /// # Errors
-    /// It exists, also as a link; the system refused.
+    /// A file or link of this name exists, or the system refused.
     pub fn create_file(
         &self,
         name: impl AsRef<OsStr>,
@@ -120,7 +121,7 @@ impl Directory {
         Ok(file.into())
     }
 
-    /// The status of a name, of a link itself.
+    /// The status of a file. For a link, it is the status of the link itself.
     ///
     /// # Errors
     /// The system refused.
@@ -128,7 +129,7 @@ impl Directory {
         rustix::fs::statat(&self.directory, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Gives a file another name, whose file it replaces.
+    /// Renames a file. A file that has the new name already is replaced.
     ///
     /// # Errors
     /// The system refused.
@@ -159,11 +160,11 @@ impl Directory {
         Ok(names)
     }
 
-    /// Refuses an open file that another user may have put here: one that is not a trusted user's, or has a
-    /// second name.
+    /// Refuses an open file of this directory that another user may have put here: a file that does not belong to
+    /// a trusted user, or that has a second name (a hard link).
     ///
     /// # Errors
-    /// Others may write to the directory, and the file is such a one.
+    /// Others may write to the directory, and the file belongs to another user or has a second name.
     pub fn refuse_foreign(&self, name: &OsStr, file: impl AsFd) -> Result<(), FileError> {
         let directory = rustix::fs::fstat(&self.directory)?;
         if is_trusted(directory.st_uid) && directory.st_mode & OTHERS_WRITE == 0 {
@@ -186,9 +187,9 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether no other user can change what a directory's path means: it and all directories above it belong to
-/// root or to the user that mmb runs as, and others may not write there or, as in `/tmp`, not rename what
-/// they do not own.
+/// Whether no other user can redirect the path of a directory. The directory and all directories above it belong
+/// to root or to the user that mmb runs as. Others may not write to any of them, except that a directory above may
+/// be sticky (as `/tmp` is): there users rename and remove only their own files.
 pub fn is_ours_alone(directory: &Path) -> bool {
     let Ok(path) = directory.canonicalize() else { return false };
     let is_ours = |(depth, path): (usize, &Path)| {

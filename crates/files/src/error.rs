@@ -1,4 +1,4 @@
-//! Why a file is not used.
+//! The reasons for which mmb refuses a file or directory.
 
 use rustix::io::Errno;
 use std::io;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 /// Why a file or directory is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It is a symbolic link, and mmb writes to it.
+    /// The file is a symbolic link, and mmb does not follow links here.
     #[error("{}: it is a symbolic link, which is not followed; name the file itself", .0.display())]
     Link(PathBuf),
-    /// A symbolic link on the way belongs to another user.
+    /// A symbolic link on the path belongs to another user.
     #[error("{}: this symbolic link belongs to another user ({}) and is not followed", .0.display(), .1)]
     ForeignLink(PathBuf, u32),
     /// The file belongs to another user, and others may write to its directory.
@@ -25,7 +25,7 @@ pub enum FileError {
     /// Others may write to the directory.
     #[error("{}: others may write to this directory; chmod go-w it, or name another one", .0.display())]
     SharedDirectory(PathBuf),
-    /// It is a directory, a pipe, a socket or a device.
+    /// The file is a directory, a pipe, a socket or a device.
     #[error("{}: this is no regular file", .0.display())]
     Special(PathBuf),
     /// The system refused.

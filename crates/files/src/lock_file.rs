@@ -1,7 +1,7 @@
-//! A lock that only one process holds, until it ends in whatever way.
+//! A lock that one process holds at a time. The kernel releases it when the process ends, also after a crash.
 //!
-//! The lock is that of flock(2) on a file. Whoever can open a file can lock it, so the file is for its owner
-//! only; a file that others can open, as earlier versions made it, is replaced.
+//! The lock is that of flock(2) on a file. Any user who can open a file can lock it, so only the owner may open
+//! the lock file. Earlier versions made it readable for others: such a file is replaced.
 
 use crate::directory::Directory;
 use crate::is_trusted;
@@ -10,13 +10,13 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-/// How often a file is opened that others replace meanwhile.
+/// How often the file is opened again after another process has replaced it.
 const ATTEMPTS: usize = 16;
 
 /// Permissions of everybody but the owner.
 const OTHERS: u32 = 0o077;
 
-/// A lock, held until this is dropped.
+/// A lock. It is released when this value is dropped.
 #[derive(Debug)]
 pub struct LockFile {
     _file: File,
@@ -25,7 +25,7 @@ pub struct LockFile {
 /// Why there is no lock.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another process holds it, whose id this is, if it is known.
+    /// Another process holds the lock. Its process id, if known.
     Held(Option<u32>),
     /// The system refused.
     System(io::Error),
@@ -35,7 +35,7 @@ impl LockFile {
     /// Takes the lock of this name in a directory where only trusted users write.
     ///
     /// # Errors
-    /// Another process holds it; the system refused.
+    /// Another process holds the lock, or the system refused.
     pub fn take(directory: &Directory, name: &str) -> Result<LockFile, LockError> {
         for _ in 0..ATTEMPTS {
             let Some(mut file) = open(directory, name).map_err(|error| LockError::System(error.into()))?
@@ -50,7 +50,7 @@ impl LockFile {
             if !has_name(directory, name, &file).map_err(|error| LockError::System(error.into()))? {
                 continue;
             }
-            // The number only serves messages.
+            // Only messages use the process id.
             let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
             return Ok(LockFile { _file: file });
         }
@@ -58,7 +58,7 @@ impl LockFile {
     }
 }
 
-/// Opens the file, or creates it. `None`: it has to be tried again.
+/// Opens the file, or creates it. Returns `None` if another process replaced it meanwhile: the caller tries again.
 fn open(directory: &Directory, name: &str) -> Result<Option<File>, Errno> {
     match directory.create_file(name, OFlags::RDWR, 0o600) {
         Err(Errno::EXIST) => {}
@@ -74,7 +74,7 @@ fn open(directory: &Directory, name: &str) -> Result<Option<File>, Errno> {
     if is_private && FileType::from_raw_mode(status.st_mode) == FileType::RegularFile {
         return Ok(Some(file));
     }
-    // The lock of such a file says nothing: every user may hold it.
+    // A lock on such a file proves nothing: any user may hold it.
     directory.remove(name).map(|()| None)
 }
 

@@ -1,4 +1,4 @@
-//! Files that mmb appends to, overwrites, or believes.
+//! Files that mmb appends to, overwrites, or whose content it trusts.
 
 use crate::directory::Directory;
 use crate::error::FileError;
@@ -7,10 +7,10 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
 
-/// How often a file is looked for that appears and disappears meanwhile.
+/// How often an open is tried again if other processes create and remove the file meanwhile.
 const ATTEMPTS: usize = 16;
 
-/// Returns whether a name is one of this process's own streams.
+/// Returns whether a name stands for an open descriptor of this process, such as `-` or `/dev/stdout`.
 pub fn is_own_stream(name: &str) -> bool {
     matches!(name, "-" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr")
         || ["/dev/fd/", "/proc/self/fd/"].iter().any(|folder| name.starts_with(folder))
@@ -45,12 +45,11 @@ pub fn open_to_append(path: &Path, mode: u32) -> Result<File, FileError> {
     Err(Errno::AGAIN.into())
 }
 
-/// Opens a file to overwrite it, without emptying it, and creates it if it does not exist. It may be a pipe
-/// or a device, which may wait, and the links of trusted users are followed.
+/// Opens a file to overwrite it, without truncating it, and creates it if it does not exist. The file may be a
+/// pipe or a device, on which this call may wait. Links of trusted users are followed.
 ///
 /// # Errors
-/// A link of another user is on the way, the file has a second name where others may write, or the system
-/// refused.
+/// A link of another user is on the path, or the system refused.
 pub fn open_output(path: &Path) -> Result<File, FileError> {
     if path.to_str().is_some_and(is_own_stream) && path != Path::new("-") {
         return Ok(File::options().write(true).open(path)?);
@@ -61,11 +60,12 @@ pub fn open_output(path: &Path) -> Result<File, FileError> {
     Ok(file.into())
 }
 
-/// Opens a regular file whose content is believed: a secret, or a state. Links of trusted users are followed,
-/// as those of mounted secrets.
+/// Opens a regular file whose content mmb trusts: a secret, or a state. Links of trusted users are followed:
+/// mounted secrets are links.
 ///
 /// # Errors
-/// It is not regular; another user put it or a link there, or could have; the system refused.
+/// The file is not regular; it belongs to another user, or has a second name, in a directory where others may
+/// write; a link of another user is on the path; or the system refused.
 pub fn open_trusted(path: &Path) -> Result<File, FileError> {
     let (directory, name) = Directory::behind_links(path)?;
     let file = match directory.open_file(&name, OFlags::RDONLY) {

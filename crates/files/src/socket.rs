@@ -1,7 +1,7 @@
-//! A listening socket in the file system, which has its mode and group before it is visible under its name.
+//! A listening socket in the file system, which gets its mode and group before it appears under its name.
 //!
-//! It is bound under a random name and renamed. Mode and group are set on the node itself and not by its
-//! path, which another user could have replaced by a link to a file of root's meanwhile.
+//! The socket is bound under a random name and then renamed. Mode and group are set on the open node and not by
+//! path: another user could have replaced the path by a link to a file of root.
 
 use crate::directory::Directory;
 use crate::error::FileError;
@@ -19,7 +19,7 @@ use std::path::Path;
 /// How many random names are tried.
 const ATTEMPTS: usize = 16;
 
-/// Device and inode of a socket's node, which tell whether a path is still this socket.
+/// Device and inode of a socket's node. A caller compares them to see whether a path still is this socket.
 pub type SocketId = (u64, u64);
 
 /// Why there is no socket.
@@ -31,10 +31,10 @@ pub struct SocketError {
     pub error: io::Error,
 }
 
-/// Listens at a path, which gets this mode and group and replaces the node that is there.
+/// Listens at a path. The new node gets this mode and group, and replaces the node that has this path.
 ///
 /// # Errors
-/// A link of another user is on the way, or the system refused.
+/// A link of another user is on the path, or the system refused.
 pub fn listen(path: &Path, mode: u32, group: Option<u32>) -> Result<(UnixListener, SocketId), SocketError> {
     let (directory, name) = Directory::of_file(path).map_err(failed("open its directory"))?;
     for _ in 0..ATTEMPTS {
@@ -80,14 +80,14 @@ fn publish(
         rustix::fs::chownat(node.as_fd(), "", None, group, AtFlags::EMPTY_PATH)
             .map_err(failed("give the socket to the group"))?;
     }
-    // Linux changes the mode of a node without opening it only through this path.
+    // An `O_PATH` descriptor has no fchmod(2); this path reaches its node.
     let path = format!("/proc/self/fd/{}", node.as_raw_fd());
     set_permissions(path, Permissions::from_mode(mode)).map_err(failed("set the mode"))?;
     directory.rename(hidden, name).map_err(failed("put the socket there"))?;
     Ok((status.st_dev, status.st_ino))
 }
 
-/// What makes a name random, and no longer than the number of a process.
+/// A random suffix. It is short, since the path of a socket has at most 107 bytes.
 fn suffix() -> Result<String, Errno> {
     let mut random = [0; 4];
     match getrandom(&mut random, GetRandomFlags::empty())? {

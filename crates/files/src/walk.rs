@@ -1,7 +1,7 @@
 //! Walks a path from directory to directory, and follows the symbolic links of trusted users only.
 //!
-//! The kernel has the rule for world-writable directories with the sticky bit (`fs.protected_symlinks`), but
-//! not for the directory of a user.
+//! The kernel enforces this rule in world-writable directories with the sticky bit (`fs.protected_symlinks`), but
+//! not in the directory of another user.
 
 use crate::error::FileError;
 use crate::is_trusted;
@@ -15,12 +15,12 @@ use std::path::{Component, Path, PathBuf};
 /// The most links on one path, as in the kernel (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// The last name of a path.
+/// How the last name of a path is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastName {
-    /// It is followed if it is a link.
+    /// If it is a link, the link is followed.
     Follow,
-    /// It is returned as it is.
+    /// It is returned, also if it is a link.
     Keep,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum LastName {
 /// that directory, which need not exist.
 ///
 /// # Errors
-/// A directory of the path does not exist or cannot be entered, or a link of another user is on the way.
+/// A directory of the path does not exist or cannot be entered, or a link of another user is on the path.
 pub(crate) fn walk(path: &Path, last_name: LastName) -> Result<(OwnedFd, OsString), FileError> {
     let mut directory = open_directory(if path.is_absolute() { "/" } else { "." })?;
     let mut pending = Vec::new();
@@ -73,7 +73,7 @@ fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Puts the names of a path on top of a stack, the first one last.
+/// Pushes the names of a path on a stack, so that the first name is on top.
 fn push(pending: &mut Vec<OsString>, path: &Path) {
     let name = |component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -83,7 +83,7 @@ fn push(pending: &mut Vec<OsString>, path: &Path) {
     pending.extend(path.components().rev().filter_map(name));
 }
 
-/// The part of a path up to a name, for messages; the name alone if a link led there.
+/// The part of a path up to a name, for messages. The name alone if it came from the target of a link.
 fn named(path: &Path, name: &OsStr) -> PathBuf {
     let up_to = path.ancestors().find(|ancestor| ancestor.file_name() == Some(name));
     up_to.unwrap_or(Path::new(name)).to_owned()

@@ -26,12 +26,12 @@ pub(crate) struct Found {
     place: u8,
 }
 
-/// What becomes of the framing around content.
+/// How the framing around content leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Drops,
     Keeps,
-    /// It leaves as the grammar has it.
+    /// It is mended: it leaves as the grammar demands.
     Mends,
 }
 

@@ -36,7 +36,8 @@ pub enum HttpProgress {
     Ended(HttpEnd),
     /// All bytes are decided, and all that follow pass, in both directions; so do those that are held of the other one, when it is asked again.
     Opaque,
-    /// The bytes are not read, and `http unfit` is `close` and some rule does more than report; or the message before has left without its length.
+    /// The bytes cannot be read, and the connection must end. Either `http unfit` is `close` and some rule does more than
+    /// report, or the previous message has left without its length.
     Unfit(HttpUnfit),
     /// There is no room for the state of a scan, or the connection has more than [`MOST_LIVE_RULES`] rules.
     NoRoom,
@@ -176,7 +177,7 @@ impl HttpEditor {
                 }
                 Err(Refusal::Unfit(reason)) => {
                     let closes = rules.settings.unfit == UnfitTreatment::Close;
-                    // To its receiver, all that follows is of a body that has left without its length.
+                    // The receiver takes all later bytes as part of a body that has left without its length.
                     if self.ends_with_connection || closes && reach > Reach::Looks {
                         return HttpProgress::Unfit(reason);
                     }
@@ -189,8 +190,8 @@ impl HttpEditor {
         }
     }
 
-    /// What is held can be held no longer and was not read. If the rules only report, nothing is read from here on, the caller passes what is held, and
-    /// this returns true. Otherwise what was not read must not pass.
+    /// To be called when held bytes cannot be held longer and were not read. If the rules only report, stops reading and
+    /// returns true: the caller passes the held bytes. Otherwise returns false: the held bytes must not pass.
     #[must_use]
     pub fn stop_looking(
         &mut self,

@@ -67,7 +67,7 @@ pub(crate) struct HeadEdit<'h> {
     table: &'h mut HeadTable,
     /// The rule that changes the head now; 0 for none.
     by: u32,
-    /// What is odd leaves as the grammar has it.
+    /// The head is mended.
     mends: bool,
     notes: ArrayVec<HttpNote, 4>,
 }
@@ -92,7 +92,7 @@ impl<'h> HeadEdit<'h> {
         edit
     }
 
-    /// Whether what is odd leaves as the grammar has it.
+    /// Whether the head is mended.
     pub(crate) fn mends(&self) -> bool {
         self.mends
     }

@@ -117,7 +117,7 @@ impl HttpEditor {
             }
             HttpPiece::Unfit(reason) => return Err(Refusal::Unfit(reason)),
             HttpPiece::Framing { len, kind: FramingKind::BehindLast } if kit.reach > Reach::Looks => {
-                // No client reads it; one that did would read what was not looked at.
+                // No client reads these bytes. A client that did would read bytes that were not searched.
                 out.replace(len, &[]);
                 return Ok(Step::decided(len));
             }
@@ -337,7 +337,8 @@ impl HttpEditor {
     }
 }
 
-/// Takes from a response what says again, or otherwise, where it ends (RFC 9110, section 8.6; RFC 9112, section 6.3), if heads are mended.
+/// If heads are mended, removes headers of a response that repeat or contradict where the response ends (RFC 9110,
+/// section 8.6; RFC 9112, section 6.3).
 fn mend_head(edit: &mut HeadEdit<'_>, head: &MessageHead<'_>) {
     let MessageHead::Response(response) = head else { return };
     if !edit.mends() {

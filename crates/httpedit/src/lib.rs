@@ -25,9 +25,10 @@
 //! The head leaves first: an ETag becomes weak, and digests go, where a body *may* be changed. A body with a content coding, a part of one, and one that
 //! `Cache-Control: no-transform` protects, pass unedited; so does a long one whose length would have to be known. All of these are told.
 //!
-//! What is not read ([`HttpUnfit`](mmb_http::HttpUnfit)): if the rules of the connection only report, or by `http unfit pass`, the connection passes from there on without
-//! rules; a body that leaves in other framing goes on in it, unedited, to its end. Otherwise the connection must end. What is read although the grammar
-//! forbids it is written as the grammar has it (`mend`) where rules edit.
+//! Messages that cannot be read ([`HttpUnfit`](mmb_http::HttpUnfit)): if the rules of the connection only report, or
+//! under `http unfit pass`, the connection passes from there on without rules. A body whose framing was changed keeps
+//! that framing to its end, unedited. Otherwise the connection must end. Responses that are read although the grammar
+//! forbids them are mended (`mend`) where rules edit.
 //!
 //! Bounds: a connection has at most [`MOST_LIVE_RULES`] rules on HTTP, a rule [`MOST_CONSTRAINTS`] constraints. Exchanges that are not over have room
 //! for 128 states of rules together; further requests wait for responses. Held bytes of a begun match are looked at again with each call; they are at

@@ -1,24 +1,25 @@
-//! What the grammar forbids in responses and is read nevertheless, written as the grammar has it (RFC 9112, sections 2.2, 5.1, 5.2 and 7.1): a proxy
-//! has to, and after it all clients read the same.
+//! Rewrites responses that mmb reads although the grammar forbids them, so that they follow the grammar (RFC 9112,
+//! sections 2.2, 5.1, 5.2 and 7.1). The RFC demands this of a proxy, and all clients then read the same message.
 
 use crate::output::Emitter;
 use crate::plan::BodyPlan;
 use mmb_http::{HeaderLine, Headers, is_folded};
 
-/// Headers that say something of the bytes of a body, and do not hold of a changed one (RFC 9530; RFC 1864; RFC 3230).
+/// Headers with a digest of the body, which is wrong after the body was changed (RFC 9530; RFC 1864; RFC 3230).
 pub(crate) const DIGESTS: [&[u8]; 4] = [b"content-md5", b"digest", b"content-digest", b"repr-digest"];
 
-/// Trailers that would say where the message ends or goes (RFC 9110, section 6.5.1).
+/// Headers about framing and routing, which must not be trailers (RFC 9110, section 6.5.1).
 const FRAMING: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"host", b"connection"];
 
-/// Whether a header line has LF for CRLF, blanks in front of its colon, or folds.
+/// Whether a header line ends with LF alone, has blanks before its colon, or is folded.
 pub(crate) fn is_odd(headers: &Headers<'_>, line: &HeaderLine) -> bool {
     let text = headers.text(line.line);
     let is_colon_next = headers.bytes.get(line.name.range().end) == Some(&b':');
     !is_colon_next || !text.ends_with(b"\r\n") || is_folded(&text[..text.len() - 2])
 }
 
-/// Keeps the next `count` bytes: whole lines of the framing of chunks, or an empty line, without blanks after sizes and with CRLF at their ends.
+/// Emits the next `count` bytes: whole lines of chunk framing, or an empty line. Drops blanks after chunk sizes, and ends
+/// each line with CRLF.
 pub(crate) fn mend_framing(emitter: &mut Emitter<'_>, count: usize) {
     let bytes = &emitter.rest()[..count];
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -38,7 +39,8 @@ pub(crate) fn mend_framing(emitter: &mut Emitter<'_>, count: usize) {
     }
 }
 
-/// Keeps the first line of `bytes`, with CRLF at its end. Returns its length.
+/// If the first line of `bytes` ends with LF alone, emits the line with CRLF and returns its length. Otherwise emits
+/// nothing and returns 0.
 pub(crate) fn mend_line_end(emitter: &mut Emitter<'_>, bytes: &[u8]) -> usize {
     let len = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
     if bytes[..len].ends_with(b"\r\n") {
@@ -50,7 +52,8 @@ pub(crate) fn mend_line_end(emitter: &mut Emitter<'_>, bytes: &[u8]) -> usize {
     len
 }
 
-/// Writes a trailer section without what is not true of a changed body, and without what is not to be in one.
+/// Emits a trailer section with its lines mended. Drops headers about framing and routing and, if the body is changed,
+/// digests.
 pub(crate) fn emit_trailers(headers: &Headers<'_>, plan: BodyPlan, emitter: &mut Emitter<'_>) {
     let is_one_of = |names: &[&[u8]], name: &[u8]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     let mut at = 0;

@@ -92,14 +92,14 @@ pub struct HttpEnd {
     pub closes: bool,
 }
 
-/// What rules do at most.
+/// The strongest effect of rules on their connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reach {
-    /// They report: nothing that they do not understand may end a connection.
+    /// The rules only report. Bytes that cannot be read must not end the connection.
     Looks,
     /// They end connections.
     Ends,
-    /// They change messages.
+    /// They edit messages.
     Edits,
 }
 
@@ -128,7 +128,7 @@ impl HttpRule {
         (1 << self.constraints.len()) - 1
     }
 
-    /// What it does to the connections that meet it.
+    /// The strongest effect of the rule on connections that match it.
     pub(crate) fn reach(&self) -> Reach {
         match self.head_edits.is_empty() && self.body_edit.is_none() && self.tail.is_empty() {
             false => Reach::Edits,

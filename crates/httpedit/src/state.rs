@@ -37,7 +37,7 @@ pub(crate) struct Body {
     pub(crate) editing: RuleBits,
     /// Whether patterns are searched that are not edited.
     pub(crate) detects: bool,
-    /// Its framing and its trailer section leave as the grammar has them.
+    /// Its framing and its trailer section are mended.
     pub(crate) mends: bool,
     /// It has no length: its end is the connection's.
     pub(crate) is_until_close: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Kit<'k> {
 }
 
 impl<'k> Kit<'k> {
-    /// Whether what is odd in a direction leaves as the grammar has it. In requests nothing odd is read.
+    /// Whether messages of a direction are mended. Requests never are: those that the grammar forbids are unfit.
     pub(crate) fn mends(&self, direction: HttpDirection) -> bool {
         self.reach == Reach::Edits && direction == HttpDirection::Responses
     }
@@ -162,7 +162,8 @@ impl HttpEditor {
         live.iter().enumerate().filter_map(rule).map(HttpRule::reach).max().unwrap_or(Reach::Looks)
     }
 
-    /// Reads nothing more, but for a body of the other direction that leaves in other framing: it goes on so to its end.
+    /// Stops reading both directions, except a body of the other direction that leaves in changed framing: its framing is
+    /// written to the end of the body.
     pub(crate) fn stop_reading(&mut self, direction: HttpDirection) {
         self.is_opaque = true;
         self.bodies[direction as usize] = None;

@@ -210,7 +210,7 @@ ALWAYS int read_packet(const struct frame *frame, struct flow_key *key, struct l
 		headers = found->l4 + sizeof(udp);
 		if (length < sizeof(udp) || found->l4 + length > end)
 			return 0;
-		/* look_up looks into tunnels. */
+		/* read_tunnel decides about trains and tunnels. */
 		parts->needs_worker = frame->xdp && is_unfinished(frame, key, found->l4 + 6, length);
 	} else if ((key->proto == IPPROTO_ICMP && key->family == 4) || (key->proto == IPPROTO_ICMPV6 && key->family == 6)) {
 		struct { __u8 type, code; __u16 sum, id; } icmp;
@@ -234,12 +234,12 @@ ALWAYS int read_packet(const struct frame *frame, struct flow_key *key, struct l
 	return 1;
 }
 
-/* The most bytes between a UDP header and the packet in its tunnel: GENEVE with some options, an Ethernet header, a VLAN tag. */
+/* The most bytes between a UDP header and the inner IP header: GENEVE with some options, an Ethernet header, a VLAN tag. */
 #define TUNNEL_GAP 96
-/* So many bytes tell the version and the length of an IP header. */
+/* Bytes of an IP header with the version and the length. */
 #define IP_LENGTHS 6
 
-/* Whether an IP packet of this length begins here. Most bytes are not the first ones of one. */
+/* Whether an IPv4 packet without options, or an IPv6 packet, of this length begins here. */
 ALWAYS int begins_packet(const __u8 *bytes, __u32 length)
 {
 	__u32 length4 = bytes[2] << 8 | bytes[3], length6 = bytes[4] << 8 | bytes[5];
@@ -248,8 +248,9 @@ ALWAYS int begins_packet(const __u8 *bytes, __u32 length)
 }
 
 /*
- * The offset of the packet in a tunnel over UDP, whose header ends at `at`; 0 if there is none. A tunnel may use any port: the packet is found by its
- * own header, since it ends where the datagram ends. Tunnels::to in crates/packet/src/tunnel.rs looks in the same way.
+ * Returns the offset of the inner packet of a tunnel over UDP, or 0 if there is none. The UDP header ends at `at`. A tunnel may use any port, so the
+ * inner packet is found by its own header: it ends where the datagram ends. Tunnels::to in crates/packet/src/tunnel.rs searches in the same way, but
+ * further, and also accepts IP options.
  */
 ALWAYS __u32 find_inner(const struct frame *frame, __u32 at, __u32 end)
 {
@@ -285,13 +286,13 @@ ALWAYS __u32 find_inner(const struct frame *frame, __u32 at, __u32 end)
 	return 0;
 }
 
-/* A TCP segment or UDP datagram in a tunnel. */
+/* The TCP segment or UDP datagram inside a tunnel. */
 struct inner {
 	__u32 headers;	  /* the end of its transport header, as an offset in the frame */
-	__u32 unfinished; /* its sender left the checksum to the device */
+	__u32 unfinished; /* the sender left its checksum to the device */
 };
 
-/* Reads the packet in a tunnel over UDP. Returns 0 if there is none that can be cut. */
+/* Reads the inner packet of a tunnel over UDP. Returns 0 if there is no inner TCP or UDP packet. */
 ALWAYS int read_inner(const struct frame *frame, __u32 at, __u32 end, struct inner *inner)
 {
 	__u16 checksum, offset;
@@ -339,8 +340,8 @@ ALWAYS int read_inner(const struct frame *frame, __u32 at, __u32 end, struct inn
 }
 
 /*
- * Looks into what may be a tunnel over UDP. What a program cannot forward as it is needs a worker: a train of datagrams, which differs from a tunnel's
- * frame only by what it carries; with a driver, and where the outer checksum is to be updated, a checksum inside that the sender left to its device.
+ * Reads a UDP datagram that may be a tunnel. Two kinds of packets need a worker: a train of datagrams, which only its content tells from a tunnel's
+ * frame; and, with XDP or where addresses or ports are rewritten, a packet inside whose checksum the sender left to its device.
  */
 ALWAYS void read_tunnel(const struct frame *frame, const struct found *found, const struct flow *flow, struct parts *parts)
 {

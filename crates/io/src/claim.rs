@@ -1,9 +1,9 @@
-//! The right to use a kernel interface, which one mmb of a network namespace has at a time.
+//! The claim of a kernel interface: one mmb of a network namespace has it at a time.
 //!
-//! A claim is a listening socket with a name among the abstract names of the network namespace (unix(7)): it
-//! is gone with its process, however that ends. The kernel tells who listens (`SO_PEERCRED`). Any user can
-//! take such a name, so each interface has several: a name that belongs neither to root nor to the user of
-//! this process is no claim, and the next one is taken.
+//! A claim is a listening socket with an abstract name of the network namespace (unix(7)). The kernel releases the
+//! name when the process ends, also after a crash, and reports who listens (`SO_PEERCRED`). Any user can take such a
+//! name, so each interface has several. A name whose owner is neither root nor the user of this process is no claim:
+//! the next name is taken.
 #![allow(unsafe_code)]
 
 use crate::error::PortError;
@@ -12,17 +12,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// Names of an interface. Another user who takes all of them gains nothing: the interface is then used
-/// without a claim.
+/// The number of names of an interface. If other users take all of them, the interface is used without a claim.
 const NAMES: usize = 8;
 
-/// The right to use an interface, until it is dropped.
+/// The claim of an interface. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct InterfaceClaim {
     _listener: Option<UnixListener>,
 }
 
-/// Who has a name.
+/// The owner of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NameHolder {
     user: u32,
@@ -47,7 +46,7 @@ impl InterfaceClaim {
                 Err(error) => return Err(failed(error)),
             }
         }
-        // Another mmb may have had to take any of the names.
+        // Another mmb may have any of the other names.
         for number in (0..NAMES).filter(|number| *number != own) {
             let holder = holder(interface, number).map_err(failed)?;
             if let Some(NameHolder { process, .. }) = holder.filter(NameHolder::is_trusted) {
@@ -60,7 +59,7 @@ impl InterfaceClaim {
 }
 
 impl NameHolder {
-    /// Whether the process may decide whether this one runs.
+    /// Whether the claim of this owner counts: that of root, and of the user that mmb runs as.
     fn is_trusted(&self) -> bool {
         // SAFETY: the call only returns a number.
         self.user == 0 || self.user == unsafe { libc::geteuid() }
@@ -75,14 +74,13 @@ fn address(interface: &str, number: usize) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name(interface, number))
 }
 
-/// Who has a name; `None` if nobody listens there, or if so many processes ask that the answer does not come
-/// at once.
+/// The owner of a name. `None` if nobody listens there, or if the queue of connections to the name is full.
 fn holder(interface: &str, number: usize) -> io::Result<Option<NameHolder>> {
     let name = name(interface, number);
     // SAFETY: all zeros is a valid value of this plain structure.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // An abstract name stands behind a zero.
+    // An abstract name begins with a zero byte.
     for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }

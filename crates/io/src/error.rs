@@ -129,7 +129,7 @@ impl PortError {
         }
     }
 
-    /// Whether another process has the device, which is free when that process has ended.
+    /// Whether another process has the device. The device is free when that process has ended.
     pub fn is_taken(&self) -> bool {
         match self {
             PortError::Port { reason, .. } => reason.is_taken(),

@@ -50,7 +50,7 @@ pub(crate) fn what(event: &RecordedEvent) -> &'static str {
     }
 }
 
-/// Writes a record as a sentence, without characters that are not seen.
+/// Writes a record as a sentence. Invisible characters are escaped.
 pub(crate) fn sentence(record: &Record, ports: &[String], out: &mut String) {
     let mut text = String::new();
     write_sentence(record, ports, &mut text);
@@ -113,7 +113,7 @@ fn pair(ends: &Endpoints) -> String {
     format!("{} > {}", SocketAddr::new(ends.src, ends.sport), SocketAddr::new(ends.dst, ends.dport))
 }
 
-/// Calls `take` with the fields of a record, in a fixed order. Their values have no characters that are not seen.
+/// Calls `take` with the fields of a record, in a fixed order. Invisible characters in their values are escaped.
 pub(crate) fn each(record: &Record, ports: &[String], take: &mut TakeField<'_>) {
     let take: &mut TakeField<'_> = &mut |name, value| take(name, &printable(value));
     match &record.event {

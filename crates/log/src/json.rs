@@ -39,7 +39,7 @@ struct LostLine {
 }
 
 fn line(value: &impl Serialize, out: &mut Vec<u8>) {
-    // These values have only keys that are strings.
+    // Serialization cannot fail: all keys of these values are strings.
     let json = serde_json::to_string(value).unwrap_or_default();
     out.extend(printable_json(&json).as_bytes());
     out.push(b'\n');

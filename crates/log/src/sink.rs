@@ -30,7 +30,7 @@ pub(crate) fn open(spec: &SinkSpec, ports: &Arc<[String]>) -> io::Result<Box<dyn
     })
 }
 
-/// What the sinks of text write of a record, without the byte order mark of syslog.
+/// The text of a record as the sinks of text write it, without the byte order mark of syslog.
 #[cfg(test)]
 pub(crate) fn written(record: &crate::record::Record) -> [String; 3] {
     use datagram::DatagramFormat;

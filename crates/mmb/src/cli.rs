@@ -157,7 +157,7 @@ fn capitalised(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// What a process compiles for another one, and its limits.
+/// The arguments of a process that compiles patterns for its parent.
 #[derive(Debug, Args)]
 pub(crate) struct CompilePatternsArgs {
     /// All expressions to one database, or each alone

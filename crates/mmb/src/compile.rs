@@ -1,4 +1,4 @@
-//! Where this program compiles patterns: in processes that run it again as `mmb compile-patterns` (see [`mmb_compile`]).
+//! Compiles patterns in child processes that run this program as `mmb compile-patterns` (see [`mmb_compile`]).
 
 use crate::cli::CompilePatternsArgs;
 use anyhow::Context;
@@ -26,12 +26,12 @@ pub(crate) fn serve(args: &CompilePatternsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells why a policy cannot be put in force, if it cannot: with the budget that a change has.
+/// Checks that a policy can be put in force, with the budget of a change.
 pub(crate) fn check(policy: &Policy) -> Result<(), String> {
     check_for(policy, &|| false)
 }
 
-/// [`check`] for somebody who no longer waits when `is_gone` returns true.
+/// As [`check`], but gives up when `is_gone` returns true.
 pub(crate) fn check_for(policy: &Policy, is_gone: &dyn Fn() -> bool) -> Result<(), String> {
     compiled(policy, Arc::default(), is_gone).map(drop).map_err(|error| format!("{error:#}"))
 }

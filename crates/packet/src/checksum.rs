@@ -258,9 +258,9 @@ impl From<bool> for Soundness {
 }
 
 /// Whether a packet's transport checksum is right, and of UDP the length. Of fragments and of what is still to be routed by its sender nobody can tell from the
-/// packet alone, but a SYN or RST of TCP counts as wrong there: no end sends one so. Right is what has no checksum: UDP with a zero in
-/// its place (RFC 768, and over IPv6 tunnels: RFC 6935 section 5, where a middlebox must not drop it: RFC 6936 section 4), and protocols other
-/// than those of [`crate::flow`], whose header is not known here.
+/// packet alone, but a SYN or RST of TCP counts as wrong there: no end sends one so. A packet without a
+/// checksum counts as right: UDP with a checksum of 0 (RFC 768; over IPv6 in tunnels, RFC 6935 section 5, which a middlebox must not drop, RFC
+/// 6936 section 4), and protocols other than those of [`crate::flow`], whose header is not known here.
 pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
     const FLAGS: usize = 13;
     const SYN_RST: u8 = 0x06;

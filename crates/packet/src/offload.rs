@@ -40,7 +40,7 @@ pub fn finish_checksum(packet: &mut Packet<'_>, layout: &Layout) -> bool {
     false
 }
 
-/// The same of the packet itself.
+/// As [`finish_checksum`], for the packet itself and not for one in a tunnel.
 #[inline]
 fn finish_outer(packet: &mut Packet<'_>, layout: &Layout) -> bool {
     if layout.is_fragment() || layout.is_routed() {

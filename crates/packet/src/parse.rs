@@ -46,10 +46,11 @@ pub fn parse_into(packet: &Packet<'_>, limits: &ParserLimits, layout: &mut Layou
     }
 }
 
-/// [`parse`] of the IP packet at an offset of a frame, of that ether type. The offsets are of the frame.
+/// Parses the IP packet at an offset of a frame, as [`parse`] does. `eth_type` says which version. The offsets of the
+/// layout are from the start of the frame.
 ///
 /// # Errors
-/// As [`parse`]; also if the ether type is not that of IP.
+/// As [`parse`], and if `eth_type` is not that of IP.
 pub(crate) fn parse_ip(
     bytes: &[u8],
     at: u16,

@@ -2,8 +2,8 @@
 //!
 //! Purpose: a Linux sender over veth hands on TCP segments of up to 64 KiB, for a device to cut. Where mmb meets one it has
 //! to do that itself, as RFC 9293 lets any sender of these bytes have done: the same headers on each piece, with
-//! sequence numbers, lengths, flags and checksums of its own. A segment in tunnels gets a copy of each outer header too, with a length, an
-//! identification and a checksum of its own.
+//! sequence numbers, lengths, flags and checksums of its own. A segment in tunnels also gets a copy of each outer header,
+//! with a length, an identification and a checksum of its own.
 //!
 //! Life-cycle: [`Segments`] borrows the large packet and writes one frame after the other into buffers of the caller's.
 //! Nothing is allocated.
@@ -37,10 +37,10 @@ pub enum SegmentError {
     /// The checksum covers a destination that is not the packet's.
     #[error("a source-routed packet cannot be cut into TCP segments")]
     SourceRouted,
-    /// Neither TCP segments nor UDP datagrams.
+    /// The kind of offload is neither TCP nor UDP segmentation.
     #[error("this kind of segmentation offload is not known")]
     UnknownKind,
-    /// Not a way through tunnels that is known here.
+    /// The transport header lies in no tunnel that mmb knows.
     #[error("no tunnels lead to the transport header that the sender wants to have cut")]
     NoTunnel,
     /// SYN takes a sequence number of its own, and RST ends what would follow.
@@ -70,9 +70,9 @@ pub struct Segments<'p> {
     /// Link, IP and TCP headers, of which each frame gets a copy.
     headers: &'p [u8],
     payload: &'p [u8],
-    /// Of the packet that is cut: the innermost one.
+    /// The layout of the packet that is cut: the innermost packet.
     layout: Layout,
-    /// The packets around it.
+    /// The packets around that packet.
     tunnels: Tunnels,
     /// Bytes of payload of every segment but the last.
     size: usize,
@@ -281,7 +281,8 @@ fn write_udp(header: &mut [u8], len: usize) {
     }
 }
 
-/// Gives the headers of a packet around the segment their lengths, identification and checksums. UDP without a checksum (RFC 768, RFC 6935) stays so.
+/// Writes lengths, identification and checksums into the headers of a packet around the segment. UDP without a checksum
+/// (RFC 768, RFC 6935) stays without one.
 fn write_outer(frame: &mut [u8], outer: &Layout, index: u16) {
     let len = frame.len();
     let (ip, l4) = (usize::from(outer.ip), usize::from(outer.l4));

@@ -1,28 +1,30 @@
-//! Packets in tunnels: where the inner packet lies.
+//! Finds the inner packet of a tunnel.
 //!
-//! Purpose: Linux leaves to a device the checksum of the packet *inside* a tunnel, and the cutting of it. The device learns only where the
-//! inner transport header begins (`csum_start` in the VIRTIO specification, section 5.1.6), and of AF_XDP not even that. [`Tunnels::to`] finds
-//! the packets on the way to that header. Each of them gets lengths and checksums of its own when the inner packet is cut.
+//! Purpose: Linux offloads the segmentation and the checksum of the packet *inside* a tunnel to the device. The device
+//! learns only where the inner transport header begins (`csum_start` in the VIRTIO specification, section 5.1.6), and
+//! with AF_XDP not even that. [`Tunnels::to`] finds all packets around that header. When the inner packet is segmented,
+//! each of them gets lengths and checksums of its own.
 //!
-//! IP in IP (RFC 2003, RFC 2473, RFC 4213) and GRE (RFC 2784, RFC 2890) say what they carry. Of a tunnel over UDP (VXLAN, GENEVE, GUE, …) only
-//! its ends know the format, since any port may be used. The inner packet is found there by its own header: it is the first one with a sound
-//! header that ends exactly where the datagram ends.
+//! The header of IP in IP (RFC 2003, RFC 2473, RFC 4213) and GRE (RFC 2784, RFC 2890) says where the inner packet is.
+//! A tunnel over UDP (VXLAN, GENEVE, GUE, …) may use any port, so only its ends know the format. Its inner packet is
+//! found by the inner IP header: the first valid IP header whose packet ends exactly where the datagram ends. GRE that
+//! carries Ethernet is searched in the same way.
 //!
-//! Life-cycle: values on the stack. Nothing is allocated, and no bytes are impossible.
+//! Life-cycle: values on the stack. Nothing is allocated, and any bytes are valid input.
 
 use crate::layout::{Class, ETHER_IP4, ETHER_IP6, Layout, ParserLimits, SHORT_HEADER, word};
 use crate::parse::parse_ip;
 use crate::proto::{GRE, IP_IN_IP, IP6_IN_IP, UDP};
 
-/// The most packets around the innermost one.
+/// The most packets around the innermost packet.
 pub(crate) const MOST_TUNNELS: usize = 4;
-/// The most bytes between a header of UDP or GRE and the packet inside: a GENEVE header with all options (RFC 8926), an Ethernet header and two
-/// VLAN tags.
+/// The most bytes between a UDP or GRE header and the inner IP header: a GENEVE header with all options (RFC 8926), an
+/// Ethernet header and two VLAN tags.
 const LONGEST_GAP: usize = 260 + 14 + 8;
 /// Headers of tunnels have an even length.
 const ALIGNMENT: usize = 2;
 
-/// The packets around an inner packet, and the inner packet. All offsets are of the whole frame.
+/// An inner packet and the packets around it. All offsets are from the start of the frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tunnels {
     outer: [Layout; MOST_TUNNELS],
@@ -31,8 +33,8 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// The way through a packet, whose layout `layout` is, to the transport header at `l4`. `None` if no packets in each other lead
-    /// there.
+    /// Finds the packets around the transport header at offset `l4`, in a packet with this layout. Returns `None` if no
+    /// chain of at most four tunnels leads to that header.
     pub fn to(bytes: &[u8], layout: &Layout, l4: usize) -> Option<Tunnels> {
         let mut tunnels = Tunnels { inner: *layout, ..Tunnels::default() };
         while usize::from(tunnels.inner.l4) != l4 {
@@ -48,13 +50,13 @@ impl Tunnels {
         &self.inner
     }
 
-    /// The layouts of the packets around it, from the outermost on.
+    /// The layouts of the packets around the innermost packet, outermost first.
     pub fn outer(&self) -> &[Layout] {
         &self.outer[..self.count]
     }
 }
 
-/// The layout of the packet that a packet carries, whose transport header lies at `furthest` at most.
+/// The layout of the packet directly inside a packet. Its transport header must begin at offset `furthest` or before.
 pub(crate) fn inner(bytes: &[u8], outer: &Layout, furthest: usize) -> Option<Layout> {
     if outer.is_fragment() || outer.class == Class::Other {
         return None;
@@ -73,10 +75,10 @@ pub(crate) fn inner(bytes: &[u8], outer: &Layout, furthest: usize) -> Option<Lay
     })
 }
 
-/// The layout of the IP packet that begins at `at`, if one does that ends at `end`.
+/// The layout of the IP packet from offset `at` to offset `end`; `None` if there is none.
 fn packet_at(bytes: &[u8], at: usize, end: u32) -> Option<Layout> {
     let len = (end as usize).checked_sub(at)?;
-    // Most bytes are not the first one of such a packet.
+    // A cheap test first: most offsets are not the start of a packet.
     let eth_type = match bytes.get(at)? >> 4 {
         4 if usize::from(word(bytes, at + 2)?) == len => ETHER_IP4,
         6 if usize::from(word(bytes, at + 4)?) + 40 == len => ETHER_IP6,
@@ -91,7 +93,8 @@ pub(crate) fn has_gre_checksum(bytes: &[u8], l4: usize) -> bool {
     bytes.get(l4).is_some_and(|flags| flags & gre::CHECKSUM != 0)
 }
 
-/// The length of the GRE header at an offset; `None` for other versions than 0, and for routing, which nothing uses any more.
+/// The length of the GRE header at an offset. `None` for versions other than 0, and for the routing field, which is
+/// obsolete (RFC 2784).
 fn gre_header_len(bytes: &[u8], l4: usize) -> Option<usize> {
     let [flags, version]: [u8; 2] = *bytes.get(l4..)?.first_chunk()?;
     let options = [gre::CHECKSUM, gre::KEY, gre::SEQUENCE].iter().filter(|&flag| flags & flag != 0).count();

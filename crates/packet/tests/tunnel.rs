@@ -1,4 +1,4 @@
-//! Packets in tunnels: each piece of one that is cut is the packet that its sender would have built, with headers of the tunnel of its own.
+//! Segmentation of packets in tunnels: each segment is byte for byte the packet that its sender would have built, with outer headers of its own.
 
 use mmb_packet::checksum::pseudo_header;
 use mmb_packet::parse::parse;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
-/// Identifications of outer IPv4 headers, from the outermost on, begin here.
+/// The identification of the first segment in outer IPv4 headers. It wraps after two segments.
 const OUTER_ID: u16 = 0xfffe;
 
 /// A kind of tunnel around a packet.
@@ -108,7 +108,7 @@ fn gre(flags: u8, protocol: u16, payload: &[u8]) -> Upper {
     Upper::Raw(47, bytes)
 }
 
-/// Payload that tells every place from any other.
+/// Payload whose bytes tell offsets apart.
 fn data(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ (at >> 8) as u8).collect()
 }
@@ -116,14 +116,14 @@ fn data(len: usize) -> Vec<u8> {
 /// Tunnels around an inner packet.
 #[derive(Clone, Debug)]
 struct Nest {
-    /// From the innermost on, each with the version of its outer header.
+    /// Innermost first; true for an outer IPv6 header.
     tunnels: Vec<(Tunnel, bool)>,
     six: bool,
     is_tcp: bool,
 }
 
 impl Nest {
-    /// The piece with this payload which begins at `start` and is number `index`.
+    /// Segment number `index`, with this payload, which begins `start` bytes into the whole payload.
     fn piece(&self, payload: &[u8], start: usize, index: u16, flags: u8) -> Frame {
         let upper = match self.is_tcp {
             true => {

@@ -1,14 +1,14 @@
-//! Texts of users, clients and files, as terminals and lines of logs may show them.
+//! Escapes invisible characters in texts of users, clients and files before a terminal or a log shows them.
 //!
-//! A text may have characters that nobody sees and that change what is seen around them: control characters move the cursor, embeddings and
-//! isolates of bidirectional text turn around what follows (CVE-2021-42574), separators begin a line, and those without width hide. Wherever
-//! mmb writes a text that it did not write itself, such characters are escaped here.
+//! Invisible characters can change how a text appears: control characters move the cursor, bidirectional embeddings and
+//! isolates reorder the text after them (CVE-2021-42574), separators begin a line, and characters without width hide.
+//! mmb escapes them in every text from outside that it prints or logs.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character is not to be shown as it is: control characters (Unicode category Cc), line and paragraph separators (Zl, Zp), format characters
-/// (Cf, with those of bidirectional text), and fillers without width.
+/// Whether a character must be escaped: control characters (Unicode category Cc), line and paragraph separators (Zl, Zp),
+/// format characters (Cf, among them those of bidirectional text), and fillers without width.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -21,20 +21,21 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A text for a place within a line: each hidden character becomes an escape as `\u{202e}`, line breaks and tabs too.
+/// Escapes a text that is part of a line. Each hidden character becomes an escape such as `\u{202e}`; line breaks and tabs
+/// are escaped too.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, |c, out| out.extend(c.escape_default()))
 }
 
-/// A text of whole lines: as [`printable`], but its line breaks stay.
+/// Escapes a text of whole lines: as [`printable`], but line breaks stay.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n', |c, out| out.extend(c.escape_default()))
 }
 
-/// A text of JSON values, in lines: each hidden character, which only strings can have, becomes an escape of JSON (RFC 8259, section 7). It means the
-/// same values.
+/// Escapes lines of JSON. Each hidden character becomes an escape of JSON (RFC 8259, section 7). Only strings can have
+/// such characters, so the values stay the same.
 #[must_use]
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(
@@ -42,7 +43,7 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
         |c| c == '\n',
         |c, out| {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // A string takes everything.
+                // Writing to a string never fails.
                 let _ = write!(out, "\\u{unit:04x}");
             }
         },
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What reorders, hides or breaks lines, by the code charts of Unicode.
+    /// Characters that reorder, hide or break lines, by the code charts of Unicode.
     const TRICKS: [char; 20] = [
         '\0',
         '\t',

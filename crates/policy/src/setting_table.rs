@@ -110,8 +110,8 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "answer rate",
         values: Values::WordOr(&[("off", "no limit")], 1_000_000),
-        help: "the most packets a second, over all workers, that answer others: of `reject`, of `mtu-errors`, and RSTs of connections that \
-               rules on streams end, each; up to a twentieth of them, at least 10, may come at once (RFC 1812, section 4.3.2.8, RFC 4443, section 2.4)",
+        help: "the most answers a second of each kind, over all workers: packets of `reject`, packets of `mtu-errors`, and RSTs of connections \
+               that rules on streams end; up to a twentieth of them, at least 10, may come at once (RFC 1812, section 4.3.2.8, RFC 4443, section 2.4)",
         get: |settings| settings.answers.rate.unwrap_or(0),
         put: |settings, n| settings.answers.rate = Some(n).filter(|n| *n > 0),
     },
@@ -238,11 +238,14 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "stream per-source",
         values: Values::WordOr(
-            &[("share", "64 or a 256th of `stream max`, and beyond that no more than there are free places")],
+            &[(
+                "share",
+                "64 or a 256th of `stream max`, whichever is more; beyond that only while the source has fewer streams than there are free places",
+            )],
             10_000_000,
         ),
-        help: "the most connections whose bytes are followed that one source address has begun, over all workers, in equal parts; IPv6 \
-               addresses are counted by their first 64 bits; beyond, its connections are treated as `stream unfit` says",
+        help: "the most streams of one source: connections that one address has begun and whose bytes are followed, over all workers, in \
+               equal parts; IPv6 addresses are counted by their first 64 bits; further connections are treated as `stream unfit` says",
         get: |settings| match settings.streams.per_source {
             StreamsPerSource::Share => 0,
             StreamsPerSource::AtMost(most) => most,
@@ -322,7 +325,10 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "http unfit",
         values: Values::Words(&[
-            ("close", "they are closed: both ends get a RST; those whose rules only report pass"),
+            (
+                "close",
+                "they are closed: both ends get a RST; connections whose rules only report pass instead",
+            ),
             ("pass", "they pass, and rules on HTTP see no more of their messages"),
         ]),
         help: "the treatment of connections with a message whose borders are not certain, or whose head is too long or takes more than 5 s",

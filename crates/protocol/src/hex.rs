@@ -8,7 +8,7 @@ const PAIRS: [[u8; 2]; 256] = pairs();
 /// The value of each digit; [`NONE`] for other characters.
 const VALUES: [u8; 256] = values();
 
-/// No digit: a value that no digit has, nor two digits that are joined by `|`.
+/// The value of a character that is no digit. Two valid values joined by `|` never give it.
 const NONE: u8 = 0xf0;
 
 /// Encodes bytes.

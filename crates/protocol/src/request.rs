@@ -52,7 +52,7 @@ pub struct ChangeOptions {
     pub source: Option<String>,
     /// The policy before is in force again after so many seconds, unless the change was confirmed.
     pub confirm: Option<u32>,
-    /// Of a dry run: the client has checked that the patterns can be compiled, and the daemon compiles none for it.
+    /// For a dry run: the client has checked that the patterns can be compiled, so the daemon does not compile them.
     pub checked: bool,
 }
 

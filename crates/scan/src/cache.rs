@@ -1,11 +1,11 @@
-//! Compiled sets by their patterns, so that the same list is compiled once.
+//! A cache of compiled sets by their patterns, so that each list of patterns is compiled once.
 //!
-//! Purpose: a set is a pure function of its patterns. A dry run, the change that follows it and its rollback ask for the same sets.
-//! [`SetSource`] looks for a set in a [`SetCache`] and has it compiled only if it is not there, or refuses then: a thread that must not
-//! wait for the compiler takes what another thread has compiled before.
+//! Purpose: a set is a pure function of its patterns. A dry run, the change that follows it and its rollback need the
+//! same sets. [`SetSource`] looks for a set in a [`SetCache`]. If the set is not there, it is compiled or refused: a
+//! thread that must not wait for the compiler uses only sets that another thread has compiled before.
 //!
-//! Life-cycle: one cache for an engine, shared by the threads that compile. Sets that others use too stay. Of the rest, those that were
-//! used last stay, up to [`MOST_UNUSED`].
+//! Life-cycle: one cache for an engine, shared by the threads that compile. The cache keeps every set that is used
+//! elsewhere too. Of the others it keeps the most recently used, about [`MOST_UNUSED`] bytes of each kind.
 
 use crate::edit::EditPatterns;
 use crate::error::PatternError;
@@ -16,11 +16,11 @@ use mmb_base::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// About how many bytes the sets take that nothing but the cache uses.
+/// About the most bytes of the sets of one kind that only the cache uses.
 pub const MOST_UNUSED: usize = 32 << 20;
-/// Bytes that any set takes.
+/// Bytes of a set beside its patterns.
 const LEAST: usize = 4 << 10;
-/// About how many bytes a byte of a pattern takes.
+/// About the bytes of a set for each byte of its patterns.
 const EACH_BYTE: usize = 16;
 
 /// Compiled sets.
@@ -30,7 +30,7 @@ pub struct SetCache {
     edits: Mutex<Kept<EditPatterns>>,
 }
 
-/// Where sets come from: a cache and, for what it does not have, a compiler.
+/// A source of sets: a cache and, for sets that it lacks, a compiler.
 #[derive(Clone, Copy)]
 pub struct SetSource<'c> {
     cache: &'c SetCache,
@@ -38,12 +38,12 @@ pub struct SetSource<'c> {
 }
 
 impl<'c> SetSource<'c> {
-    /// Sets of the cache only; others are refused with [`PatternError::NotCompiled`].
+    /// Takes sets from the cache only. Others are refused with [`PatternError::NotCompiled`].
     pub fn known(cache: &'c SetCache) -> SetSource<'c> {
         SetSource { cache, compiler: None }
     }
 
-    /// Sets of the cache; others are compiled and kept there.
+    /// Takes sets from the cache. Others are compiled and added to it.
     pub fn compiling(cache: &'c SetCache, compiler: &'c dyn DatabaseCompiler) -> SetSource<'c> {
         SetSource { cache, compiler: Some(compiler) }
     }
@@ -51,7 +51,7 @@ impl<'c> SetSource<'c> {
     /// The set of these patterns.
     ///
     /// # Errors
-    /// As [`PatternSet::compile`], and the set is not known.
+    /// As [`PatternSet::compile`]; [`PatternError::NotCompiled`] without a compiler, if the cache lacks the set.
     pub fn set(&self, patterns: &[Pattern]) -> Result<PatternSet, PatternError> {
         self.find(&self.cache.sets, patterns, |compiler| PatternSet::compile_by(patterns, compiler))
     }
@@ -59,12 +59,12 @@ impl<'c> SetSource<'c> {
     /// The patterns of an edit.
     ///
     /// # Errors
-    /// As [`EditPatterns::compile`], and the patterns are not known.
+    /// As [`EditPatterns::compile`]; [`PatternError::NotCompiled`] without a compiler, if the cache lacks the patterns.
     pub fn edits(&self, patterns: &[Pattern]) -> Result<EditPatterns, PatternError> {
         self.find(&self.cache.edits, patterns, |_| EditPatterns::compile(patterns))
     }
 
-    /// Compiles without the lock of the cache, which threads take that must not wait for it.
+    /// The cache is not locked during a compilation: other threads must not wait for it.
     fn find<S: Shared>(
         &self,
         kept: &Mutex<Kept<S>>,
@@ -82,7 +82,7 @@ impl<'c> SetSource<'c> {
     }
 }
 
-/// A set whose clones are the same set.
+/// A reference-counted set.
 trait Shared: Clone {
     /// Whether there is a clone besides this one.
     fn is_used(&self) -> bool;
@@ -119,7 +119,7 @@ struct Kept<S> {
     uses: u64,
     /// The bytes of all sets.
     bytes: usize,
-    /// Unused sets are looked for when all sets take more.
+    /// When all sets take more bytes than this, unused sets are looked for.
     look_at: usize,
 }
 
@@ -156,7 +156,7 @@ impl<S: Shared> Kept<S> {
         }
     }
 
-    /// Drops the unused sets that were used longest ago, until the rest of them takes at most half of [`MOST_UNUSED`].
+    /// Drops the least recently used of the unused sets, until the unused sets take at most half of [`MOST_UNUSED`].
     fn evict(&mut self) {
         let unused = self.sets.iter().filter(|(_, kept)| !kept.set.is_used());
         let mut unused: Vec<_> = unused.map(|(digest, kept)| (kept.last_use, *digest, kept.bytes)).collect();
@@ -172,7 +172,7 @@ impl<S: Shared> Kept<S> {
                 }
             }
         }
-        // So that many sets in use are not looked through for each new one.
+        // Otherwise, with many sets in use, each new set would cause a search.
         self.look_at = self.bytes + MOST_UNUSED / 2;
     }
 }

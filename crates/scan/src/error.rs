@@ -59,20 +59,20 @@ pub enum PatternError {
     /// There is no memory.
     #[error("there is no memory to compile the patterns")]
     NoMemory,
-    /// Compiling them takes more than it may.
+    /// Compiling the patterns exceeds the budget.
     #[error("the patterns take more than {budget} to compile{}; use fewer regexes, or lower counts in repetitions", Costliest(.pattern.as_deref()))]
     OverBudget {
         /// The part of the budget that was exceeded, as "20 s of processor time".
         budget: String,
-        /// The place of the pattern that takes most of it, from 0, if that is known.
+        /// The index of the pattern that takes the most time alone, if known.
         index: Option<usize>,
-        /// This pattern, shortened.
+        /// That pattern, shortened.
         pattern: Option<String>,
     },
-    /// They were not compiled, since that was given up or the compiler failed.
+    /// The compilation was given up, or the compiler failed.
     #[error("the patterns were not compiled: {0}")]
     GivenUp(String),
-    /// They have to be compiled before they are used here.
+    /// The cache lacks the patterns, and nothing compiles them here.
     #[error("the patterns are not compiled yet")]
     NotCompiled,
     /// The library failed for another reason.

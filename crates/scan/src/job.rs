@@ -1,12 +1,13 @@
-//! What Vectorscan has to compile for a set, and its result, as bytes.
+//! The input and the result of Vectorscan's compiler as bytes, so that another process can compile.
 //!
-//! Purpose: Vectorscan's compiler cannot be interrupted, and a few kilobytes of regexes can keep it busy for minutes and take gigabytes. A
-//! [`CompileJob`] has all that it needs, so that another process, which can be ended, may compile in place of this one.
-//! [`DatabaseCompiler`] says where: [`InProcess`] compiles here and without a bound.
+//! Purpose: Vectorscan's compiler cannot be interrupted, and a few kilobytes of regexes can keep it busy for minutes and
+//! take gigabytes. A [`CompileJob`] has everything that the compiler needs, so that a process that can be killed may
+//! run it. A [`DatabaseCompiler`] decides where a job runs: [`InProcess`] runs it on the calling thread, without limits.
 //!
-//! Format: numbers are little-endian. A job is, for each expression, its flags (one byte), its id (four bytes), the length of its source
-//! (four bytes) and the source. A result is [`DATABASE`] and the database, or a byte for the kind of failure and its fields. Both ends are
-//! the same program, so that the format has no version.
+//! Format: numbers are little-endian. A job has for each expression its flags (one byte: 1 if it ignores case), its id
+//! (four bytes), the length of its source (four bytes) and the source. A result is [`DATABASE`] and the database, or a
+//! byte for the kind of failure and the fields of that failure. Both ends are the same program, so the format has no
+//! version.
 
 use crate::ffi::{CompileFailure, Database, Expression};
 use std::ffi::CString;
@@ -20,7 +21,7 @@ const NO_MEMORY: u8 = 2;
 const REFUSED: u8 = 3;
 const NO_LIBRARY: u8 = 4;
 
-/// The place of an expression in results that are about none of them.
+/// The index of the expression in a failure that is about no single expression.
 const NONE: u32 = u32::MAX;
 
 /// Expressions that become one database.
@@ -33,36 +34,36 @@ pub struct CompileJob {
 #[derive(Clone, Debug)]
 pub struct CompiledJob(pub(crate) Arc<Database>);
 
-/// Why a job has no result.
+/// Why a job failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobFailure {
-    /// The library does not compile it.
+    /// The library refuses the expressions.
     Refused(JobRefusal),
-    /// It exceeds its budget.
+    /// The job exceeds its budget.
     OverBudget {
         /// The part of the budget that was exceeded: "20 s of processor time".
         budget: String,
-        /// The place of the expression that takes most of it, if that is known.
+        /// The index of the expression that takes the most time alone, if known.
         costliest: Option<usize>,
     },
-    /// It was given up, or the compiler failed.
+    /// The job was given up, or the compiler failed.
     GivenUp(String),
 }
 
-/// What the library says about expressions that it does not compile.
+/// The library's reason for which it refuses expressions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRefusal(pub(crate) CompileFailure);
 
 /// Compiles jobs.
 pub trait DatabaseCompiler {
-    /// Compiles a job; may take as long as its budget allows.
+    /// Compiles a job. Takes as long as the budget allows.
     ///
     /// # Errors
-    /// The expressions are refused, or it was given up.
+    /// The library refuses the expressions, the job exceeds its budget, or it was given up.
     fn compile(&self, job: &CompileJob) -> Result<CompiledJob, JobFailure>;
 }
 
-/// Compiles on the calling thread, without a bound of time and memory.
+/// Compiles on the calling thread, without limits of time and memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
@@ -79,7 +80,7 @@ impl CompileJob {
         self.expressions.len()
     }
 
-    /// The job as bytes.
+    /// Writes the job as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for Expression { source, ignores_case, id } in &self.expressions {
@@ -91,7 +92,7 @@ impl CompileJob {
         bytes
     }
 
-    /// Reads a job; `None` for bytes that are no job.
+    /// Reads a job. Returns `None` if the bytes are not a job.
     pub fn from_bytes(bytes: &[u8]) -> Option<CompileJob> {
         let mut rest = bytes;
         let mut expressions = Vec::new();
@@ -116,7 +117,8 @@ impl CompileJob {
         Ok(CompiledJob(Arc::new(database)))
     }
 
-    /// Compiles each expression alone on this thread and forgets the result; calls `done` with the place of each when it is compiled.
+    /// Compiles each expression alone on this thread and drops the result. Calls `done` with the index of each
+    /// expression after it is compiled.
     pub fn run_each(&self, mut done: impl FnMut(usize)) {
         for (place, expression) in self.expressions.iter().enumerate() {
             let _ = Database::compile(std::slice::from_ref(expression));
@@ -125,7 +127,7 @@ impl CompileJob {
     }
 }
 
-/// The outcome of [`CompileJob::run`] as bytes.
+/// Writes the outcome of [`CompileJob::run`] as bytes.
 pub fn outcome_to_bytes(outcome: &Result<CompiledJob, JobFailure>) -> Vec<u8> {
     let failure = match outcome {
         Ok(CompiledJob(database)) => match database.to_bytes() {
@@ -146,7 +148,7 @@ pub fn outcome_to_bytes(outcome: &Result<CompiledJob, JobFailure>) -> Vec<u8> {
     }
 }
 
-/// Reads the outcome of a job that another process of this program ran; `None` for bytes that are none.
+/// Reads the outcome of a job that another process of this program ran. Returns `None` if the bytes are not an outcome.
 pub fn outcome_from_bytes(bytes: &[u8]) -> Option<Result<CompiledJob, JobFailure>> {
     let (kind, rest) = bytes.split_first()?;
     let failure = match *kind {
@@ -168,13 +170,13 @@ pub fn outcome_from_bytes(bytes: &[u8]) -> Option<Result<CompiledJob, JobFailure
 }
 
 impl JobFailure {
-    /// Whether the memory of the process that compiled was not enough.
+    /// Whether the compiler ran out of memory.
     pub fn is_lack_of_memory(&self) -> bool {
         matches!(self, JobFailure::Refused(JobRefusal(CompileFailure::NoMemory)))
     }
 }
 
-/// A number at the begin of some bytes, and the bytes after it.
+/// Splits a number off the start of some bytes.
 fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk()?;
     Some((u32::from_le_bytes(*number), rest))

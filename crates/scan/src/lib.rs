@@ -5,9 +5,10 @@
 //! memory for [`ScanState`]s, of which each direction of a connection has one. After it is made, and the sets are prepared, opening, scanning
 //! and closing call no allocator and take no lock.
 //!
-//! Life-cycle: [`PatternSet::compile`], or [`SetSource::set`] where the same set is wanted several times or must be compiled elsewhere ([`DatabaseCompiler`]); for each worker [`PreparedSet::new`], on any thread, and [`Scanner::adopt`] between two packets (or
-//! [`Scanner::prepare`], which is both); [`Scanner::open`], [`Scanner::scan`] for each piece in order, [`Scanner::close`] or
-//! [`Scanner::finish`]; [`Scanner::release`] when a set is no longer used.
+//! Life-cycle: [`PatternSet::compile`], or [`SetSource::set`] for a set that is used several times or compiled elsewhere
+//! ([`DatabaseCompiler`]); for each worker [`PreparedSet::new`], on any thread, and [`Scanner::adopt`] between two
+//! packets ([`Scanner::prepare`] does both); [`Scanner::open`], [`Scanner::scan`] for each piece in order,
+//! [`Scanner::close`] or [`Scanner::finish`]; [`Scanner::release`] when a set is no longer used.
 //!
 //! What matches: *every* place where a pattern can end is reported, once for a pattern and a place, in ascending order of places; so `ab+` ends
 //! twice in `abb`, and greedy or lazy makes no difference. Regexes have the syntax of the `regex` crate over bytes: `.` is every byte
@@ -49,8 +50,8 @@ pub use set::{PatternSet, SetDigest};
 
 /// The most patterns of a set.
 pub const MOST_PATTERNS: usize = 1 << 16;
-/// The most regexes of a set, besides those that are texts in fact. The time that compiling takes grows with up to the cube of it, which
-/// the compiler's budget bounds.
+/// The most regexes of a set. A regex that only spells a text does not count. The compilation time grows with up to the
+/// cube of their number; the compiler's budget bounds it.
 pub const MOST_REGEXES: usize = 256;
 /// The most bytes of a text.
 pub const MOST_TEXT: usize = 2048;

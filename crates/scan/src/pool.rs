@@ -1,8 +1,8 @@
 //! Which parts of the memory for streams are in use.
 //!
 //! The memory is divided into pages of [`POOL_PAGE`] bytes. A page in use is divided into slots of one size, a multiple of a cache line; a
-//! page without open streams is free for any size. All operations are O(1). What describes the pages is reserved when the pool is made, and
-//! touched as pages are used for the first time. [`StreamMemory`](crate::ffi::StreamMemory) checks that slots do
+//! page without open streams is free for any size. All operations are O(1). The memory that describes the pages is reserved when
+//! the pool is made, and touched when pages are used for the first time. [`StreamMemory`](crate::ffi::StreamMemory) checks that slots do
 //! not overlap: what this file says is not trusted there.
 
 /// Bytes of a page of a pool: the least that a pool is made of, and the most that the state of a stream may have.
@@ -33,7 +33,7 @@ struct Page {
 /// The slots of a memory.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The pages that were used before. The memory of all is reserved.
+    /// The pages that have been used. Memory for all pages is reserved.
     pages: Vec<Page>,
     /// All pages.
     most: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// All free; `None` without memory.
+    /// A pool without used slots. Returns `None` if the allocation fails.
     pub(crate) fn new(pages: u32) -> Option<Pool> {
         let most = pages as usize;
         let mut pool = Pool {
@@ -64,7 +64,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Bytes of memory that a pool of that many bytes for states reserves: with the states of lines, which the memory has.
+    /// Bytes that a pool reserves for that many bytes of states, with the descriptions of pages and lines.
     pub(crate) fn memory_of(bytes: usize) -> u64 {
         let page = POOL_PAGE + size_of::<Page>() + 2 * PAGE_LINES * size_of::<u32>();
         bytes.div_ceil(POOL_PAGE) as u64 * page as u64

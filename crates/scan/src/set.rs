@@ -33,7 +33,7 @@ struct Compiled {
 pub struct SetDigest(pub u128);
 
 impl PatternSet {
-    /// Compiles patterns on the calling thread: takes a moment for 10,000 texts, and minutes for many regexes.
+    /// Compiles patterns on the calling thread. 10,000 texts take a moment; many regexes may take minutes.
     ///
     /// # Errors
     /// A pattern is refused, they are too many or too large, or the matcher does not run here.
@@ -41,10 +41,10 @@ impl PatternSet {
         PatternSet::compile_by(patterns, &InProcess)
     }
 
-    /// Has `compiler` compile what the library finds of patterns.
+    /// As [`PatternSet::compile`], but `compiler` compiles the part of the patterns that Vectorscan searches for.
     ///
     /// # Errors
-    /// As [`PatternSet::compile`], and what the compiler adds to it.
+    /// As [`PatternSet::compile`], and the errors of the compiler.
     pub fn compile_by(
         patterns: &[Pattern],
         compiler: &dyn DatabaseCompiler,
@@ -110,7 +110,7 @@ impl PatternSet {
         Arc::strong_count(&self.compiled) > 1
     }
 
-    /// Bytes of what the library made of it.
+    /// Bytes of the library's database.
     pub(crate) fn database_bytes(&self) -> usize {
         self.compiled.database.as_ref().map_or(0, |database| database.bytes())
     }

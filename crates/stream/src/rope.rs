@@ -1,7 +1,7 @@
 //! Bytes in chunks of a pool.
 //!
-//! The memory of a pool is reserved as a whole when the pool is made, and touched chunk by chunk as chunks are used for the first time. So a
-//! large pool is made as fast as a small one.
+//! A pool reserves all its memory when it is made, and touches a chunk only when the chunk is first used. So a large pool
+//! is made as fast as a small one.
 
 /// Bytes of a chunk.
 pub(crate) const CHUNK: usize = 2048;
@@ -24,7 +24,8 @@ pub struct ChunkPool {
 }
 
 impl ChunkPool {
-    /// A pool of that many bytes, in whole chunks; `None` without memory. The kernel provides the memory as it is used.
+    /// A pool of that many bytes, in whole chunks. Returns `None` if the allocation fails. The kernel provides the memory
+    /// as it is used.
     pub fn new(bytes: usize) -> Option<ChunkPool> {
         let chunks = ChunkPool::chunks_of(bytes);
         let mut pool = ChunkPool { chunks, ..ChunkPool::default() };

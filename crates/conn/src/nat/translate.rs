@@ -202,7 +202,8 @@ impl Nat {
         }
     }
 
-    /// Uncounts a connection that is over at its server, if it is counted there. It keeps the rest of its lease.
+    /// Removes a connection that is over from the count of its server, if it is counted. The connection keeps the rest of
+    /// its lease.
     pub fn leave_server(&mut self, lease: LeaseId) {
         let counted = self.leases.take_counted(lease);
         counted.into_iter().for_each(|counted| self.destinations.release(counted));

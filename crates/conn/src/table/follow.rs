@@ -240,10 +240,10 @@ struct Tracked {
     is_stale: bool,
 }
 
-/// The outcome of a packet for a connection. The tracker is updated if the packet is valid. The checksum matters only if the packet would
-/// change the state, or the first or last sequence number of an end, as a SYN and a FIN do, or if it is a segment that is only noted: a
-/// receiver drops it if it is wrong. If it is unknown, the state and the tags of an association stay; TCP sequence numbers are tracked as
-/// for data, with a FIN as one more byte.
+/// The outcome of a packet for a connection. The tracker is updated if the packet is valid. The checksum matters in three cases: the packet
+/// would change the state, it would change the first or last sequence number of an end (SYN, FIN), or it would only be noted. A receiver
+/// drops such a packet if its checksum is wrong. If the checksum is unknown, the state and the tags of an association stay; TCP sequence
+/// numbers are tracked as for data, with a FIN as one more byte.
 #[inline]
 fn track(
     tracker: &mut TcpTracker,

@@ -1,4 +1,4 @@
-//! Whether there is memory for a policy, before it is published.
+//! Checks, before a policy is published, that there is enough memory for it.
 
 use super::Daemon;
 use crate::change::CommitError;
@@ -7,20 +7,21 @@ use mmb_engine::{CONNECTION_BYTES, StreamNeed};
 use mmb_policy::settings::{ConnectionSettings, StreamSettings};
 use mmb_policy::{Policy, RuleStore};
 
-/// A change of so many rules needs no check of memory. Rules that take much count several times.
+/// The memory for up to this many changed rules is not checked. A rule that takes much memory counts several times.
 const FEW_RULES: usize = 1 << 12;
 
 /// The result of a memory check.
 pub(super) struct MemoryBounds {
     /// The most connections that fit.
     pub(super) connections: usize,
-    /// The new value of the field of that name of [`Daemon`].
+    /// The new value of `Daemon::unchecked_rules`.
     pub(super) unchecked_rules: usize,
 }
 
 impl Daemon {
-    /// Checks that there is memory for a policy beside the one in force, which the engine has checked. Returns the number of connections that it
-    /// allows. Small changes always pass, so that a user can free memory; those that raise a limit are not small.
+    /// Checks that there is memory for a policy beside the policy in force. The engine must have checked the policy
+    /// before. Returns the number of connections that fit. Small changes always pass, so that a user can free memory;
+    /// a change that raises a limit is not small.
     pub(super) fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
         let (rules, after) = (&self.policy.rules, &next.rules);
         let changed = RuleStore::diff(rules, after).bounds().1.min(after.len());
@@ -34,7 +35,7 @@ impl Daemon {
         let bound = self.engine.connection_bound();
         let streams = self.engine.stream_need(next);
         let streams_grow = self.streams_grow(next, &streams);
-        // At the start no connections are allowed yet. A default number that was cut grows again with the free memory.
+        // `most` is 0 at the start. A default `conn max` that was reduced grows again when memory is free.
         if !is_large && max <= most && !streams_grow {
             return Ok(MemoryBounds { connections: bound, unchecked_rules });
         }
@@ -49,7 +50,7 @@ impl Daemon {
                 self.too_many_streams(next, (&streams, rules), (&available, reserved), short)
             })?;
         }
-        // Memory that connections have taken stays with them, also after they have ended.
+        // The table keeps the memory of connections that have ended.
         let existing = self.engine.connections().summary().places;
         let connections = if is_default(next) {
             available.check(needed, 0)?;
@@ -72,7 +73,7 @@ impl Daemon {
         })
     }
 
-    /// Checks that there is memory for so many bytes.
+    /// Checks that there is memory for `bytes`, beside what connections and streams may still take.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -84,7 +85,7 @@ impl Daemon {
         available.check(MemoryNeed::of(bytes).with(streams), reserved)
     }
 
-    /// Checks that there is memory for something that ends soon: memory that is reserved may be taken meanwhile.
+    /// Checks that there is memory for something that ends soon. Memory that is reserved for connections counts as free.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -92,8 +93,8 @@ impl Daemon {
         self.host.memory().map_or(Ok(()), |available| available.check(MemoryNeed::of(bytes), 0))
     }
 
-    /// Whether streams may take more under a policy than under the one in force. Without rules on streams, limits up to the default ones
-    /// ask for nothing.
+    /// Whether streams may take more memory under a policy than under the policy in force. Without rules on streams,
+    /// only limits above the defaults count.
     fn streams_grow(&self, next: &Policy, need: &StreamNeed) -> bool {
         let (set, default) = (&next.settings.streams, StreamSettings::default());
         let is_asked = need.is_used || set.max > default.max || set.memory_mib > default.memory_mib;
@@ -101,8 +102,8 @@ impl Daemon {
         need.is_used && !before.is_used || is_asked && need.total() > before.total()
     }
 
-    /// What streams may take beyond what they have taken. Without rules on streams they take nothing; limits that `grow` must fit all the
-    /// same.
+    /// The memory that streams may take beyond what they have taken. It is 0 without rules on streams, unless `grow`:
+    /// a limit that is raised must fit even before the first rule.
     fn of_streams(&self, need: &StreamNeed, grow: bool) -> MemoryNeed {
         if !need.is_used && !grow {
             return MemoryNeed::default();
@@ -111,8 +112,8 @@ impl Daemon {
         MemoryNeed { used: need.beyond(taken), space: need.space_beyond(taken) }
     }
 
-    /// The error about streams that do not fit beside `rules`: names the setting that grows, or else the one that helps, and the value
-    /// that fits.
+    /// The error about streams that do not fit beside `rules`. It names the setting that the change raises, or else the
+    /// setting that takes more memory, and the value of it that fits.
     fn too_many_streams(
         &self,
         next: &Policy,

@@ -44,7 +44,7 @@ impl UnconfirmedMark {
     pub(super) fn open(directory: &Arc<Directory>) -> UnconfirmedMark {
         let mut text = Vec::new();
         if let Ok(file) = directory.open_file(FILE, OFlags::RDONLY) {
-            // What is cut marks nothing.
+            // A longer file is cut, and then names no version.
             let _ = file.take(LONGEST).read_to_end(&mut text);
         }
         let version = Mutex::new(serde_json::from_slice(&text).ok());
@@ -67,7 +67,7 @@ impl UnconfirmedMark {
             };
         };
         let temporary = format!(".policy-{FILE}.tmp");
-        // One that was left over.
+        // A crash may have left one behind.
         let _ = directory.remove(&temporary);
         let mut file = directory.create_file(&temporary, OFlags::WRONLY, MODE)?;
         file.write_all(&serde_json::to_vec(&version)?)?;

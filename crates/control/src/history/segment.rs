@@ -80,7 +80,7 @@ impl Segment {
         };
         let name = file_name(first);
         let temporary = format!(".{name}.tmp");
-        // One that was left over.
+        // A crash may have left one behind.
         let _ = directory.remove(&temporary);
         let created = (|| {
             let file = directory.create_file(&temporary, OFlags::WRONLY, MODE)?;

@@ -143,7 +143,7 @@ impl Responder<'_> {
     }
 
     fn watch(&mut self) -> io::Result<AnswerResult> {
-        // The queue of events is made as a whole.
+        // The whole queue of events is reserved at once.
         if let Err(shortage) = self.daemon().check_memory_now(MONITOR_BYTES) {
             return Ok(Err(shortage.to_string()));
         }

@@ -90,7 +90,7 @@ impl Responder<'_> {
                 let is_meant = still.version == waiting.version;
                 is_meant.then(|| format!(" (version {} was not confirmed)", still.version))
             };
-            // The turn to compile does not last until the client has read its answer.
+            // The jobs, and with them the turn to compile, end before the answer is written: a slow client keeps no turn.
             let taken_back = take_back(&mut self.context.pattern_jobs(), self.context.author, fate, &reason);
             return match taken_back {
                 Some((outcome, fate)) => self.rolled_back(outcome, fate, end),

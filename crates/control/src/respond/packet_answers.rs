@@ -95,7 +95,7 @@ impl Responder<'_> {
             if let Some(why) = daemon.host().tap_refusal() {
                 return Err(why.to_owned());
             }
-            // The queue of packets is made as a whole.
+            // The whole queue of packets is reserved at once.
             daemon.check_memory_now(TAP_BYTES).map_err(|shortage| shortage.to_string())?;
             let selector = daemon.selector(look.filter)?;
             (selector, daemon.engine().connections())

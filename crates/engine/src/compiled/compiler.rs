@@ -39,12 +39,12 @@ use std::sync::{Arc, Mutex};
 /// Up to this many changes are applied one by one, however many rules there are.
 const FEW: usize = 4096;
 
-/// Compiled patterns of a policy. While a clone exists, the cache that they came from has them.
+/// The compiled patterns of a policy. The cache keeps them as long as a clone of this value exists.
 #[derive(Clone, Debug)]
 pub struct CompiledPatterns(#[expect(dead_code, reason = "it is there to be kept")] Arc<StreamPatterns>);
 
-/// Compiles the patterns of a policy as [`Engine::publish`](crate::Engine::publish) does, so that the engine of the same cache needs no time for
-/// it then. May take as long as the compiler of `sets` allows.
+/// Compiles the patterns of a policy into the cache of `sets`. [`Engine::publish`](crate::Engine::publish) of an engine
+/// with that cache then finds them. Takes as long as the compiler of `sets` allows.
 ///
 /// # Errors
 /// A rule whose patterns cannot be searched for.
@@ -101,7 +101,7 @@ pub(crate) struct PolicyCompiler {
     checked: Mutex<Option<StreamPatterns>>,
     /// Compiled sets.
     sets: Arc<SetCache>,
-    /// Sets that the cache does not have are compiled here.
+    /// Sets that the cache lacks are compiled on the calling thread; otherwise they are refused.
     compiles: bool,
 }
 
@@ -134,7 +134,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// Refuses from now on patterns that the cache does not have.
+    /// From now on, refuses patterns that the cache lacks.
     pub(crate) fn expect_compiled(&mut self) {
         self.compiles = false;
     }
@@ -224,7 +224,8 @@ impl PolicyCompiler {
         Ok(())
     }
 
-    /// The patterns of a policy and the number of its rules on streams, if it was checked as the one that follows the current one.
+    /// Passes the patterns of a policy and the number of its rules on streams to a closure, if the policy was checked as
+    /// the successor of the current one.
     pub(crate) fn with_patterns<R>(
         &self,
         policy: &Policy,

@@ -1,4 +1,4 @@
-//! Why a policy is impossible here.
+//! [`PublishError`]: the reasons for which the engine refuses a policy.
 
 use mmb_policy::RuleId;
 use mmb_scan::PatternError;
@@ -30,10 +30,10 @@ pub enum PublishError {
     /// The engine does not compile patterns itself, and those of the policy were not compiled before: see [`compile_patterns`](crate::compile_patterns).
     #[error("the patterns of the policy are not compiled yet")]
     NotCompiled,
-    /// There is no memory for what its streams need.
+    /// The memory for the streams of the policy could not be allocated.
     #[error("no memory for streams: {reason}; lower `stream max` or `stream memory`")]
     StreamMemory {
-        /// What could not be made.
+        /// The allocation that failed.
         reason: String,
     },
     /// A rule has too many constraints on streams.

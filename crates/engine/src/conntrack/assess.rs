@@ -25,12 +25,13 @@ pub(crate) struct Assessment {
     pub(crate) invalid: Option<Invalid>,
 }
 
-/// How a packet repeats the beginning of its connection.
+/// The way in which a packet repeats the first packet of its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeated {
-    /// It is a SYN or an INIT, which matches the rules that the first one matched.
+    /// A SYN or an INIT. It matches the same rules as the first packet.
     Opening,
-    /// It may differ from the first one in fields that are not constant in a connection: rules on these tell nothing about the first one.
+    /// A packet of another protocol. It may differ from the first packet in fields that vary within a connection, so
+    /// rules on such fields say nothing about the first packet.
     Datagram,
 }
 
@@ -234,8 +235,9 @@ impl Conntrack {
         self.table.is_lasting(id, self.state.now_ms)
     }
 
-    /// Whether a packet repeats the beginning of an unanswered connection that the current policy would create by other stateful rules. It then
-    /// begins a new connection, which replaces the old one. `slots` are those of the rules by which it would, in order.
+    /// Whether a packet repeats the first packet of an unanswered connection, and the current policy would create that
+    /// connection by other stateful rules. The packet then begins a new connection, which replaces the old one. `slots`
+    /// are the slots of the rules that the packet matches now, in order.
     pub(crate) fn supersede<'s>(
         &self,
         snapshot: &Snapshot,
@@ -262,11 +264,12 @@ impl Conntrack {
         }
     }
 
-    /// How a forward packet repeats the beginning of an unanswered connection, if it does.
+    /// The way in which a forward packet repeats the first packet of an unanswered connection; `None` if it does not.
     fn repeated_beginning(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> Option<Repeated> {
         match self.table.state(id) {
             ConnState::SynSent => key::begins_connection(packet, layout).then_some(Repeated::Opening),
-            // Every packet of other protocols is like the first one. On a host that routes, rules may match on the port.
+            // Without a handshake, each packet is like the first one. It must arrive on the same port: on a host that
+            // routes, rules may match on the port.
             ConnState::Unreplied if !matches!(self.table.proto(id), proto::TCP | proto::SCTP) => {
                 let first = self.table.arrival_port(id, Direction::Forward);
                 first.is_none_or(|first| first == packet.port).then_some(Repeated::Datagram)

@@ -50,7 +50,7 @@ pub(super) struct InForce<'g> {
 
 impl HttpGenerations {
     /// Begins a generation if the rules are others. Without rules, connections that there are read on: a body that leaves in other framing
-    /// goes on so. What the rules need was offered with a snapshot of generation `since`.
+    /// goes on so. The memory for the rules was offered with the snapshot of generation `since`.
     pub(super) fn configure(
         &mut self,
         rules: Option<&Arc<HttpRules>>,
@@ -62,7 +62,7 @@ impl HttpGenerations {
         let rules = match rules {
             Some(rules) => {
                 let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, rules));
-                // With a larger pool a generation begins: the states of those before stay where they are.
+                // A larger pool begins a generation: open states stay in the old pool.
                 if is_same && !self.matches_nothing && !exchanged.offer.http.has_scanner() {
                     return self.prepare(since, exchanged);
                 }
@@ -131,8 +131,8 @@ impl HttpGenerations {
         }
     }
 
-    /// The scanner of a generation that begins: the one that is offered, if it has a larger pool than that of the last generation or the spare
-    /// one, else that.
+    /// The scanner of a generation that begins. It is the offered scanner if its pool is larger than that of the last
+    /// generation's scanner or the spare scanner; otherwise it is that one.
     fn next_scanner(&mut self, spare: Option<Scanner>, exchanged: &mut Exchanged) -> Option<Scanner> {
         let Exchanged { offer, retired } = exchanged;
         let last = self.generations.last_mut().and_then(|last| last.scanner.take());
@@ -155,7 +155,7 @@ impl HttpGenerations {
             |old| sets().any(|set| set.digest() == old.digest()),
             |released| retired.set(released),
         );
-        // Without its set, bodies are refused when they are scanned.
+        // If a set is missing, bodies are refused when they are scanned.
         offer.http.take_sets(since, retired, |prepared| match sets().any(|set| set.is(prepared.set())) {
             true => scanner.adopt(prepared).err(),
             false => Some(prepared),
@@ -165,7 +165,7 @@ impl HttpGenerations {
         }
     }
 
-    /// Bytes of the pools that were used.
+    /// Bytes of the scanners' pools that have been used.
     pub(super) fn touched(&self) -> u64 {
         self.generations
             .iter()

@@ -1,5 +1,5 @@
-//! The servers of connections: each connection is counted for the server that a rule gave it, as an open one until it is over: a connection
-//! in time-wait is only kept for late packets, and its server has none of it.
+//! The servers of connections. Each connection is counted for the server that a rule chose, as an open connection until
+//! it is closed or reset. A connection in time-wait is kept for late packets only, and does not count.
 //!
 //! A connection does not store its server. The rules that it was made with, which its rule set keeps, and its tuples tell it, the same from its
 //! first packet to its end.
@@ -39,7 +39,7 @@ impl Conntrack {
         }
     }
 
-    /// Counts a connection that is over for its server, which may get another one for it.
+    /// Removes a connection that is over from the open connections of its server.
     #[cold]
     pub(super) fn close_at_server(&mut self, id: ConnId) {
         let Conntrack { table, state, .. } = self;

@@ -39,10 +39,10 @@ pub(crate) struct SharedState {
     /// The connection limit that the available memory sets, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: SourceCounts,
-    /// Of each worker that owns connections: the memory for its streams that the control side makes.
+    /// By worker that owns connections: the exchange of memory for its streams with the control side.
     pub(crate) pools: Box<[PoolExchange]>,
-    /// The answers of all workers: rejects, RSTs of connections that stream rules close, and what senders are told about MTUs, so that none uses up
-    /// what the others may.
+    /// The answers of all workers, each kind with a rate of its own: rejects, RSTs of connections that rules on streams
+    /// end, and errors about MTUs.
     pub(crate) rejected: RateCell,
     pub(super) reset: RateCell,
     pub(crate) mtu_told: RateCell,

@@ -2,8 +2,8 @@
 //!
 //! `close` drops the packet that completes the match and sends a RST to both ends, which look as if the other end had sent them. Each later
 //! packet that is no RST is dropped and answered with a RST that its sender accepts (RFC 5961 section 3.2): one of the first two may be
-//! lost, or its number may not be the one that the other end expects. RSTs count against `answer rate`: without one, the next packet of
-//! the connection is answered.
+//! lost, or its number may not be the one that the other end expects. RSTs count against `answer rate`. If the rate is
+//! used up, no RST is sent, and the next packet of the connection is answered.
 
 use super::helper_control::ControlConnection;
 use super::key;
@@ -346,8 +346,8 @@ impl Conntrack {
         targets.map(|target| Some(target?.seq))
     }
 
-    /// Whether this many RSTs for one packet may be made now: they answer others, and `answer rate` limits them. Without them the connection has
-    /// ended all the same; each end that still sends has its next packet answered when the rate allows it.
+    /// Whether `answer rate` allows this many RSTs for one packet now. If not, the connection has ended all the same: each
+    /// end that still sends is answered when the rate allows it.
     pub(super) fn may_reset(&mut self, count: usize) -> bool {
         let Some(limit) = self.reset_limit.filter(|_| count > 0) else { return true };
         let now = Ticks::of_ns(self.state.now_ns);
@@ -371,12 +371,13 @@ impl Conntrack {
         let behind = segment.seq.wrapping_add(segment.payload);
         let seqs = match end.tells {
             ReceiverReset::Never => [None; 2],
-            // Its receiver may send nothing by itself. To a RST in its window it says what it expects (RFC 5961 section 3.2), and then gets one with that.
+            // The receiver may send nothing by itself. It answers a RST in its window with the number that it expects
+            // (RFC 5961 section 3.2), and then gets a RST with that number.
             ReceiverReset::Unknown(answered) => {
                 let is_needed = !answered[direction.turned() as usize] && segment.payload > 0;
                 [is_needed.then_some(segment.seq), None]
             }
-            // The receiver expects the segment, or has it already and expects what follows.
+            // The receiver expects the segment, or has received it and expects the next one.
             ReceiverReset::Once => [Some(segment.seq), (segment.payload > 0).then_some(behind)],
             ReceiverReset::Each(seqs) => {
                 let occupies = segment.payload > 0 || segment.flags & (flag::SYN | flag::FIN) != 0;

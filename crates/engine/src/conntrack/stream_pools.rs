@@ -1,15 +1,16 @@
-//! The memory for the streams of workers, which the control side makes.
+//! The memory for the streams of workers. The control side allocates it and hands it over.
 //!
-//! Purpose: a policy sizes the pools for payload and for the states of searches, and its patterns need working memory. Packets must not wait
-//! until that memory is there, and the process must not end where there is none. So the control side makes what the workers lack before it
-//! publishes a policy ([`StreamPools::make`]), and refuses the policy if it cannot.
+//! Purpose: a policy sizes the pools for payload and for search states, and its patterns need working memory. Packets
+//! must not wait for an allocation, and the process must not abort if one fails. Therefore the control side allocates
+//! what the workers lack before it publishes a policy ([`StreamPools::make`]), and refuses the policy if it cannot.
 //!
-//! Life-cycle: what was made is offered to each worker in its [`PoolExchange`], just before the policy is published. The worker adopts it when
-//! it picks the policy up, without a call of an allocator, and leaves what it no longer uses there. The control side frees that
-//! ([`StreamPools::reclaim`]). Each set of patterns has the generation of the snapshot that it is for, since a worker may pick up the
-//! snapshot before that one after the offer.
+//! Life-cycle: just before a policy is published, the control side puts the new pools into each worker's
+//! [`PoolExchange`]. The worker adopts them when it picks the policy up, without calling the allocator, and puts the
+//! pools that it no longer uses into the exchange. The control side frees those ([`StreamPools::reclaim`]). After an
+//! offer, a worker may still pick up an older snapshot; so each set of patterns carries the generation of the snapshot
+//! that first uses it.
 //!
-//! Who writes: both sides, each for the time of some moves, during which it locks the exchange.
+//! Who writes: both sides. Each locks the exchange while it moves values, and for nothing else.
 
 use super::stream_sizes::StreamSizes;
 use crate::compiled::StreamPatterns;
@@ -19,27 +20,27 @@ use mmb_scan::{EditScratch, PatternError, PatternSet, PreparedSet, Scanner};
 use mmb_stream::{ChunkPool, StreamTable};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The most that a worker leaves in its exchange at a time. It frees the rest itself.
+/// The most retired pools in an exchange. A worker frees further ones itself.
 const MOST_RETIRED: usize = 64;
 
 /// Where the control side and a worker exchange memory for streams.
 #[derive(Debug, Default)]
 pub(crate) struct PoolExchange(Mutex<Exchanged>);
 
-/// What is in an exchange.
+/// The content of an exchange.
 #[derive(Debug, Default)]
 pub(super) struct Exchanged {
     pub(super) offer: StreamOffer,
     pub(super) retired: RetiredPools,
 }
 
-/// What the control side has made for a worker, and the worker has not adopted yet.
+/// Memory that the control side has allocated for a worker and that the worker has not adopted yet.
 #[derive(Debug, Default)]
 pub(super) struct StreamOffer {
     pub(super) payload: Option<ChunkPool>,
     pub(super) bytes: ScanOffer,
     pub(super) http: ScanOffer,
-    /// Scanners for server names, each with its set and room for one state.
+    /// Scanners for server names, by generation. Each has its set and room for one search state.
     names: Vec<(u64, NameScanner)>,
     pub(super) http_memory: Option<Box<HttpMemory>>,
     pub(super) edit_scratch: Option<EditScratch>,
@@ -55,11 +56,11 @@ pub(super) struct ScanOffer {
     sets: Vec<(u64, PreparedSet)>,
 }
 
-/// What a worker no longer uses.
+/// Memory that a worker no longer uses.
 #[derive(Debug, Default)]
 pub(super) struct RetiredPools {
     pools: Vec<RetiredPool>,
-    /// A table without streams; empty if it was freed.
+    /// A stream table without streams, to be freed with its records.
     pub(super) table: StreamTable,
 }
 
@@ -74,7 +75,7 @@ enum RetiredPool {
 }
 
 impl PoolExchange {
-    /// Locks it for a worker, which waits awake for the control side's moves.
+    /// Locks the exchange for a worker. The worker spins: the control side holds the lock for some moves only.
     pub(super) fn open(&self) -> MutexGuard<'_, Exchanged> {
         lock_soon(&self.0)
     }
@@ -82,7 +83,7 @@ impl PoolExchange {
 
 impl RetiredPools {
     fn push(&mut self, pool: RetiredPool) {
-        // Beyond its room, the worker frees it.
+        // Without room here, the pool is dropped and so freed by the worker.
         if self.pools.len() < self.pools.capacity() {
             self.pools.push(pool);
         }
@@ -110,7 +111,8 @@ impl RetiredPools {
 }
 
 impl StreamOffer {
-    /// Takes the scanner for server names whose set has this digest; retires the others up to that generation.
+    /// Takes a scanner for server names up to a generation that has the wanted set. Retires the others up to that
+    /// generation.
     pub(super) fn take_names(
         &mut self,
         generation: u64,
@@ -129,8 +131,8 @@ impl StreamOffer {
         taken
     }
 
-    /// Adds what is there from an earlier offer, for workers that have not adopted it. Sets before generation `oldest` are for snapshots
-    /// that no worker can pick up any more.
+    /// Keeps the memory of an earlier offer that the worker has not adopted and this offer does not replace. Sets
+    /// before generation `oldest` are for snapshots that no worker can pick up any more. Returns what is not kept.
     fn keep(&mut self, earlier: StreamOffer, oldest: u64) -> StreamOffer {
         let StreamOffer { payload, bytes, http, mut names, http_memory, edit_scratch } = earlier;
         let mut unused = StreamOffer::default();
@@ -146,7 +148,7 @@ impl StreamOffer {
     }
 }
 
-/// Puts an earlier offer in the place of none. Returns it if there is one.
+/// Keeps the earlier value if nothing newer is offered. Otherwise returns it.
 fn kept<T>(offered: &mut Option<T>, earlier: Option<T>) -> Option<T> {
     match offered {
         Some(_) => earlier,
@@ -163,7 +165,7 @@ impl ScanOffer {
         self.scanner.is_some()
     }
 
-    /// Takes the offered scanner, if its pool is larger than that of the worker's own one.
+    /// Takes the offered scanner if its pool is larger than the pool of the worker's own scanner. Otherwise retires it.
     pub(super) fn take_larger(
         &mut self,
         own: Option<&Scanner>,
@@ -177,7 +179,7 @@ impl ScanOffer {
         Some(offered)
     }
 
-    /// Passes the sets up to a generation to `adopt`, and retires those that it returns.
+    /// Passes the sets up to a generation to `adopt`, and retires the sets that `adopt` returns.
     pub(super) fn take_sets(
         &mut self,
         generation: u64,
@@ -198,7 +200,7 @@ impl ScanOffer {
     }
 }
 
-/// What the workers were given last for scanning.
+/// The scanner pool and the sets that each worker has, or was offered.
 #[derive(Clone, Debug, Default)]
 struct GivenScanner {
     pool_bytes: usize,
@@ -206,7 +208,7 @@ struct GivenScanner {
 }
 
 impl GivenScanner {
-    /// Makes what a worker lacks for these sets, with a pool of that many bytes. All sets, if the scanner is a new one.
+    /// Allocates what a worker lacks for these sets and a pool of `pool_bytes`. A new scanner needs all sets anew.
     fn make(
         &self,
         pool_bytes: usize,
@@ -226,10 +228,10 @@ impl GivenScanner {
     }
 }
 
-/// What every worker was given last.
+/// The pools that each worker has, or was offered.
 #[derive(Clone, Debug, Default)]
 struct GivenPools {
-    /// Bytes of payload.
+    /// Bytes of the pool for payload.
     payload: Option<usize>,
     bytes: GivenScanner,
     http: GivenScanner,
@@ -238,7 +240,7 @@ struct GivenPools {
     edit_scratch: usize,
 }
 
-/// Pools that were made, to be offered with the snapshot of their policy.
+/// Pools that were allocated, to be offered with the snapshot of their policy.
 #[derive(Debug)]
 pub(crate) struct MadePools {
     /// One for each worker.
@@ -246,19 +248,20 @@ pub(crate) struct MadePools {
     given: GivenPools,
 }
 
-/// The control side's part: what the workers have, and what they no longer use.
+/// The control side's record of the pools of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct StreamPools {
     given: GivenPools,
-    /// Scanners that workers have given back, in whose memory there are states.
+    /// Scanners that workers have given back while search states in their pools are still open.
     still_used: Vec<Scanner>,
 }
 
 impl StreamPools {
-    /// Makes what so many workers lack for the streams of a policy; `None`: it has no rules on streams.
+    /// Allocates what `workers` workers lack for the streams of a policy. `wanted` is `None` for a policy without rules
+    /// on streams.
     ///
     /// # Errors
-    /// There is no memory.
+    /// An allocation failed.
     pub(crate) fn make(
         &self,
         wanted: Option<(&StreamSizes, &StreamPatterns)>,
@@ -290,7 +293,7 @@ impl StreamPools {
         Ok(MadePools { offers: offers.collect::<Result<_, _>>()?, given })
     }
 
-    /// Makes what one worker lacks.
+    /// Allocates what one worker lacks.
     fn offer_for(
         &self,
         given: &GivenPools,
@@ -321,7 +324,7 @@ impl StreamPools {
         Ok(offer)
     }
 
-    /// Offers pools to the workers. Snapshots before generation `oldest` are not used any more.
+    /// Offers pools to the workers. No worker uses a snapshot before generation `oldest` any more.
     pub(crate) fn offer<'e>(
         &mut self,
         made: MadePools,
@@ -341,7 +344,7 @@ impl StreamPools {
         }
     }
 
-    /// Frees what workers have given back, as far as it is not in use.
+    /// Frees the memory that workers have given back, except scanners with open search states.
     pub(crate) fn reclaim<'e>(&mut self, exchanges: impl Iterator<Item = &'e PoolExchange>) {
         for PoolExchange(exchange) in exchanges {
             if lock(exchange).retired.is_empty() {
@@ -359,7 +362,7 @@ impl StreamPools {
         self.still_used.retain(Scanner::has_states);
     }
 
-    /// Bytes of memory that one worker's pools reserve anew for a policy with these sizes.
+    /// Bytes that a policy with these sizes makes one worker's pools reserve beyond those that it has.
     pub(crate) fn lacking(&self, sizes: &StreamSizes) -> u64 {
         let GivenPools { payload, bytes, http, .. } = &self.given;
         let mut lacking = 0;

@@ -1,7 +1,8 @@
-//! Counts the streams of each source, so that one host cannot take the places of all others (`set stream per-source`).
+//! Counts the streams of each source, so that one host cannot take all places (`set stream per-source`).
 //!
-//! Each worker counts the streams of its own table, by the source that began their connections: an address, of IPv6 its first 64 bits, on
-//! a wire. A source is known by a keyed 64-bit hash. The counts are in many small tables, so that none takes long to grow.
+//! Each worker counts the streams of its own table by source. A source is the address that began the connection (for
+//! IPv6, the first 64 bits) and the wire that it is on. It is identified by a keyed 64-bit hash. The counts are in many
+//! small hash tables, so that a packet never waits long while one of them grows.
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashTable, TryReserveError};
@@ -10,7 +11,7 @@ use mmb_policy::settings::StreamsPerSource;
 use std::hash::{BuildHasher, RandomState};
 
 const SHARDS: usize = 256;
-/// Every source may have so many streams, or this part of all places: see [`StreamsPerSource::Share`].
+/// Every source may have `LEAST` streams, or one in `PART` of all places: see [`StreamsPerSource::Share`].
 const LEAST: usize = 64;
 const PART: usize = 256;
 
@@ -18,7 +19,7 @@ const PART: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct StreamSource(u64);
 
-/// Streams by source.
+/// The number of streams of each source.
 #[derive(Debug)]
 pub(super) struct StreamShares {
     hasher: RandomState,
@@ -35,7 +36,7 @@ impl StreamShares {
         }
     }
 
-    /// Sets the limit, of which this worker has a part.
+    /// Sets the limit. Each of `workers` workers applies an equal part of a fixed number.
     pub(super) fn configure(&mut self, most: StreamsPerSource, workers: usize) {
         self.most = match most {
             StreamsPerSource::Share => StreamsPerSource::Share,
@@ -51,10 +52,11 @@ impl StreamShares {
         StreamSource(self.hasher.hash_one(key))
     }
 
-    /// Whether a source may have one more stream, of so many places of which some are free. Gets the memory to count it.
+    /// Whether a source may have one more stream, if the table has `places` places and `free` of them are free. Reserves
+    /// the memory for its count, so that [`StreamShares::begin`] does not allocate.
     ///
     /// # Errors
-    /// There is no memory.
+    /// The allocation failed.
     pub(super) fn admits(
         &mut self,
         StreamSource(hash): StreamSource,
@@ -72,7 +74,7 @@ impl StreamShares {
         })
     }
 
-    /// Counts a stream of a source that was admitted.
+    /// Counts a stream of a source that [`StreamShares::admits`] has admitted.
     pub(super) fn begin(&mut self, StreamSource(hash): StreamSource) {
         let shard = &mut self.shards[hash as usize % SHARDS];
         shard
@@ -82,7 +84,7 @@ impl StreamShares {
             .1 += 1;
     }
 
-    /// Counts a stream of a source less.
+    /// Removes a stream of a source from its count.
     pub(super) fn end(&mut self, StreamSource(hash): StreamSource) {
         let shard = &mut self.shards[hash as usize % SHARDS];
         if let Entry::Occupied(mut counted) =
@@ -109,7 +111,7 @@ mod tests {
         Tuple { addresses: [address, 9], ports: [1, 2], proto: 6, family, ..Tuple::default() }
     }
 
-    /// Begins as many streams of a source as it gets, of so many places of which `taken` are taken.
+    /// Begins as many streams of a source as are admitted. `taken` of `places` places are taken before.
     fn fill(shares: &mut StreamShares, address: u128, places: usize, taken: &mut usize) -> usize {
         let source = shares.source(&tuple(address, 4));
         let before = *taken;

@@ -1,4 +1,4 @@
-//! What the streams of a policy take of memory: the sizes of each worker's pools, and what all workers take at most.
+//! The memory for the streams of a policy: the sizes of each worker's pools, and an upper bound for all workers.
 
 use super::info::{EDIT_RECORD_BYTES, EDITED_STREAM_BYTES, HTTP_RECORD_BYTES, STREAM_BYTES};
 use crate::compiled::StreamPatterns;
@@ -6,50 +6,51 @@ use mmb_policy::settings::{StreamSettings, StreamUrgent};
 use mmb_scan::{PatternSet, Scanner};
 use mmb_stream::{ChunkPool, StreamLimits, Urgent};
 
-/// What a worker takes for streams beside pools and records: working memory.
+/// Bytes that a worker takes for streams beside pools and records: working memory.
 const FIXED_BYTES: u64 = 2 << 20;
 
 /// The sizes of a worker's pools in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamSizes {
-    /// For payload.
+    /// The pool for payload.
     pub(crate) payload: usize,
-    /// For the states of searches in bytes; 0 if nothing is searched for.
+    /// The pool for the states of searches in plain bytes; 0 without patterns.
     pub(crate) byte_states: usize,
-    /// For those of searches in messages of HTTP; 0 without rules on HTTP.
+    /// The pool for the states of searches in HTTP messages; 0 without rules on HTTP.
     pub(crate) http_states: usize,
 }
 
 /// An upper bound of the memory that the streams of all workers take under a policy, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamNeed {
-    /// The policy has rules on streams. Without them nothing is taken.
+    /// The policy has rules on streams. Without them, streams take no memory.
     pub is_used: bool,
-    /// For payload.
+    /// The pools for payload.
     pub payload: u64,
     /// The most streams.
     pub streams: u64,
-    /// For each of these: its record, and the states of its searches.
+    /// Bytes of each stream: its record, and the states of its searches.
     pub each: u64,
-    /// Of that, its record.
+    /// The part of `each` that is the record.
     pub record: u64,
-    /// Beside payload and streams.
+    /// Bytes beside payload and streams.
     pub fixed: u64,
-    /// The pools that a change to the policy makes: they take address space as a whole, and memory as they are used.
+    /// Bytes of the pools that a change to the policy allocates. They take address space at once, and memory as they
+    /// are used.
     pub new_pools: u64,
 }
 
-/// What the streams of all workers have taken so far, in bytes.
+/// The memory that the streams of all workers have taken so far, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTaken {
-    /// For records.
+    /// The records of streams.
     pub records: u64,
-    /// Of the pools.
+    /// The parts of the pools that were used.
     pub pools: u64,
 }
 
 impl StreamSizes {
-    /// The pools of one of so many workers.
+    /// The sizes for one of `workers` workers.
     pub(crate) fn new(settings: &StreamSettings, patterns: &StreamPatterns, workers: usize) -> StreamSizes {
         let StreamLimits { streams, memory, .. } = stream_limits(settings, workers);
         // Each direction of a stream is searched.
@@ -57,7 +58,7 @@ impl StreamSizes {
         StreamSizes {
             payload: memory,
             byte_states: patterns.bytes.as_ref().map_or(0, states),
-            // Without sets, editors of messages need an empty pool.
+            // Rules on HTTP need a scanner, and so a pool, even if they have no patterns.
             http_states: patterns
                 .http
                 .as_ref()
@@ -67,7 +68,8 @@ impl StreamSizes {
 }
 
 impl StreamNeed {
-    /// What `owning` workers take, `sharing` of which share the limits. `new_pools` are what each of them gets anew.
+    /// The bound for `owning` workers. `sharing` workers share the limits of the policy. `new_pools` are the bytes of new
+    /// pools for each worker. `is_used` is false: the caller sets it.
     pub(crate) fn new(
         settings: &StreamSettings,
         patterns: &StreamPatterns,
@@ -94,23 +96,23 @@ impl StreamNeed {
         }
     }
 
-    /// All of it.
+    /// Bytes in all.
     pub fn total(&self) -> u64 {
         self.payload + self.streams * self.each + self.fixed
     }
 
-    /// What may be taken of memory beyond what is taken.
+    /// Bytes of memory that streams may take beyond `taken`.
     pub fn beyond(&self, taken: StreamTaken) -> u64 {
         self.total().saturating_sub(taken.records + taken.pools)
     }
 
-    /// What may be taken of address space beyond what is taken.
+    /// Bytes of address space that streams may take beyond `taken`.
     pub fn space_beyond(&self, taken: StreamTaken) -> u64 {
         self.new_pools + self.fixed + (self.streams * self.record).saturating_sub(taken.records)
     }
 }
 
-/// The limits of one of so many workers.
+/// The limits of one of `workers` workers.
 pub(super) fn stream_limits(settings: &StreamSettings, workers: usize) -> StreamLimits {
     let StreamSettings { max, memory_mib, window_kib, reorder_kib, hold_ms, urgent, .. } = *settings;
     StreamLimits {

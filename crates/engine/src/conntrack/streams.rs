@@ -75,7 +75,7 @@ pub(super) enum ReceiverReset {
 pub(super) struct FollowedStream {
     serial: u32,
     pub(super) stream: Option<StreamId>,
-    /// For which `stream` counts.
+    /// The source that `stream` is counted for.
     source: StreamSource,
     pub(super) phase: StreamPhase,
     pub(super) digests: bool,
@@ -159,9 +159,9 @@ pub(crate) struct Streams {
     shares: StreamShares,
     serials: u32,
     unfit: StreamUnfit,
-    /// It has got pools, for a policy with rules on streams.
+    /// The worker has adopted pools for a policy with rules on streams.
     pub(super) has_pools: bool,
-    /// Memory for payload is offered, which cannot be adopted as long as streams keep payload.
+    /// A pool for payload is offered. It cannot be adopted while streams keep payload in the old pool.
     awaits_payload: bool,
     pub(super) acks: AckSpace,
     pub(super) events: StreamEvents,
@@ -189,11 +189,11 @@ pub(super) struct SearchTools {
     pub(super) helpers: Helpers,
 }
 
-/// What became of the stream of a new connection.
+/// Whether the bytes of a new connection are followed.
 pub(super) enum BegunStream {
-    /// It is followed, or its packets are dropped.
+    /// The stream is followed, or the packets of the connection are dropped.
     Followed(StreamRef),
-    /// The connection passes without it: why.
+    /// The connection passes without its rules on bytes, for this reason.
     Passes(NotApplied),
 }
 
@@ -201,7 +201,7 @@ pub(super) enum BegunStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refused {
     Unfit,
-    /// Its source has its share of streams.
+    /// The source of the connection has its share of streams already.
     Share,
 }
 
@@ -257,8 +257,8 @@ impl Streams {
         }
     }
 
-    /// Applies the settings and patterns of a policy. `workers` share the limits. What they need of memory is in `exchanged`, which gets what
-    /// is no longer used.
+    /// Applies the settings and patterns of a policy, whose limits `workers` workers share. Adopts the memory for them
+    /// from `exchanged`, and retires the memory that is no longer used into it.
     pub(super) fn configure(&mut self, snapshot: &Snapshot, workers: usize, exchanged: &mut Exchanged) {
         let settings = &snapshot.stream_settings;
         self.unfit = settings.unfit;
@@ -281,7 +281,7 @@ impl Streams {
         }
     }
 
-    /// Gives the pools back: there are no rules on streams, and no streams.
+    /// Retires the pools. There are no rules on streams, and no streams.
     fn give_up(&mut self, retired: &mut RetiredPools) {
         if let Ok(payload) = self.table.adopt(ChunkPool::default()) {
             retired.payload(payload);
@@ -293,7 +293,7 @@ impl Streams {
         self.has_pools = false;
     }
 
-    /// Adopts the memory for payload that is offered, unless streams keep payload in the old one.
+    /// Adopts the offered pool for payload, unless streams keep payload in the old pool.
     pub(super) fn adopt_payload(&mut self, Exchanged { offer, retired }: &mut Exchanged) {
         self.awaits_payload = false;
         let Some(offered) = offer.payload.take() else { return };
@@ -306,13 +306,13 @@ impl Streams {
         }
     }
 
-    /// Whether memory for payload is offered that can be adopted now.
+    /// Whether a pool for payload is offered and can be adopted now.
     #[inline]
     pub(super) fn can_adopt_payload(&self) -> bool {
         self.awaits_payload && self.table.payload_memory() == 0
     }
 
-    /// The most streams that there were at once, and the bytes of the pools that were used.
+    /// The most streams that there were at once, and the bytes of the pools that have been used.
     pub(super) fn taken(&self) -> [u64; 2] {
         let states = self.tools.scanner.as_ref().map_or(0, Scanner::touched) + self.tools.http.touched();
         [u64::from(self.table.most_at_once()), self.table.payload_pool().touched() + states]
@@ -501,7 +501,7 @@ impl Streams {
         }
     }
 
-    /// Opens a stream of a source; in the place of a half-open one if there are too many.
+    /// Opens a stream of a source. If all places are taken, replaces a half-open stream.
     fn open(
         &mut self,
         wanted: &Wanted,
@@ -576,7 +576,8 @@ impl SearchTools {
         }
     }
 
-    /// Adopts what the patterns of a policy need. Returns false if too many states of sets before are open to do so.
+    /// Adopts the sets and the scanner for the patterns of a policy. Returns false if too many sets of earlier policies
+    /// still have open states.
     fn configure(&mut self, patterns: &StreamPatterns, generation: u64, exchanged: &mut Exchanged) -> bool {
         let digest = |set: &PatternSet| set.digest();
         let Exchanged { offer, retired } = &mut *exchanged;
@@ -605,7 +606,8 @@ impl SearchTools {
         self.adopt_set(generation, exchanged)
     }
 
-    /// Prepares the set in force, and gives up those before that no stream uses. Returns whether it is prepared, if there is one.
+    /// Adopts the offered set that is in force, and releases earlier sets that no stream uses. Returns false if the set
+    /// in force is not prepared.
     fn adopt_set(&mut self, generation: u64, Exchanged { offer, retired }: &mut Exchanged) -> bool {
         let (Some(scanner), Some(set)) = (&mut self.scanner, &mut self.set) else {
             offer.bytes.take_sets(generation, retired, Some);
@@ -617,7 +619,7 @@ impl SearchTools {
             return false;
         }
         offer.bytes.take_sets(generation, retired, |prepared| {
-            // An equal set takes no second place.
+            // The scanner may have an equal set already.
             let is_lacking = scanner.sets().all(|known| known.digest() != digest);
             match is_lacking && prepared.set().digest() == digest {
                 true => scanner.adopt(prepared).err(),

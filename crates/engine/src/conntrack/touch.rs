@@ -8,12 +8,12 @@ use mmb_conn::{ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, Tr
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 
-/// What a valid packet did to its connection.
+/// The effect of a valid packet on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touched {
-    /// It was tracked.
+    /// The connection follows the packet.
     Tracked,
-    /// It was only counted: see [`TcpOutcome::Noted`]. Nothing may be concluded from its numbers.
+    /// The packet was only counted: see [`TcpOutcome::Noted`]. An off-path sender may have chosen its numbers.
     Noted,
 }
 
@@ -66,12 +66,13 @@ impl Conntrack {
         }
     }
 
-    /// Takes a connection that a packet of this direction has moved to another state out of the counts of open ones, if it is over.
+    /// Called after a packet of this direction has moved a connection to state `next`. If that state is over, the
+    /// connection no longer counts as open.
     fn note_move(&mut self, (id, direction): (ConnId, Direction), next: ConnState) {
         if next.is_closed() {
             self.close_at_server(id);
         }
-        // An initiator's RST may not arrive, and more may follow.
+        // The initiator's RST may be lost; the connection may then go on.
         if next == ConnState::TimeWait || next == ConnState::Reset && direction == Direction::Reply {
             self.uncount(id);
         }

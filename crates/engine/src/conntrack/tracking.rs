@@ -176,7 +176,7 @@ impl Conntrack {
         }
     }
 
-    /// Adopts the memory for streams that the control side has made.
+    /// Adopts the memory for streams that the control side has allocated.
     fn configure_streams(&mut self, snapshot: &Snapshot) {
         let WorkerState { shared, streams, worker, .. } = &mut self.state;
         // A worker that owns no connections has no streams.

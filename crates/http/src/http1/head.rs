@@ -138,7 +138,7 @@ pub fn is_folded(value: &[u8]) -> bool {
     memchr::memchr(b'\n', value).is_some()
 }
 
-/// Appends a folded value as it is to be read: a blank stands in the place of each fold and the blanks around it.
+/// Appends a folded value as it is to be read: one blank replaces each fold and the blanks around it.
 pub fn unfold(value: &[u8], out: &mut Vec<u8>) {
     let lines = value.split(|byte| *byte == b'\n');
     for (number, line) in lines.map(trim_space).filter(|line| !line.is_empty()).enumerate() {

@@ -1,6 +1,6 @@
-//! Lines.
+//! Line ends.
 
-/// A line without its line end, CRLF or LF.
+/// Returns a line without its line end, CRLF or LF.
 pub(crate) fn line_content(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)

@@ -3,8 +3,9 @@
 //! Purpose: tell where in the bytes of a connection heads, bodies and framing lie, and refuse ([`HttpUnfit`]) what programs read
 //! differently. Who holds back what is not yet told is then sure that both ends see the messages where mmb sees them.
 //!
-//! Responses are read less strictly than requests: what nginx, HAProxy, curl and Chromium read as one and the same response is read so too, though
-//! the grammar forbids it (LF for CRLF, blanks after the size of a chunk, folded values and other lines of `odd`). The tests have these programs as judges.
+//! Responses are read less strictly than requests. If nginx, HAProxy, curl and Chromium read a response alike, it is
+//! read so too, even if the grammar forbids it: LF for CRLF, blanks after the size of a chunk, folded values and the
+//! other header lines of `odd`. The tests compare with these programs.
 //!
 //! Life-cycle: an [`HttpConnection`] for each connection, from its first byte in both directions. The caller has the *undecided* bytes of each
 //! direction, asks [`HttpConnection::next`] what they are, takes the piece away from their front and asks again, until the answer is

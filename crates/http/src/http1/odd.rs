@@ -1,7 +1,8 @@
-//! Header lines of responses that the grammar forbids, and that programs nevertheless read alike, if they do not refuse them.
+//! Header lines of responses that the grammar forbids, but that all clients that accept them read alike.
 //!
-//! They are: values that are folded into further lines (RFC 9112, section 5.2), blanks between the name and the colon (section 5.1), and control
-//! bytes in values. What programs do differ in is which bytes such a line is taken for where it says how the message ends: there it is refused.
+//! These are values that are folded into further lines (RFC 9112, section 5.2), blanks between the name and the colon
+//! (section 5.1), and control bytes in values. Clients differ in how they read such a line of a header that says where
+//! the message ends: there it is refused.
 
 use super::byte_class::is_token_byte;
 use super::head::{HeaderLine, MOST_HEADERS, Span, trim_blanks};
@@ -9,7 +10,7 @@ use super::line::line_content;
 use super::unfit::HttpUnfit;
 use arrayvec::ArrayVec;
 
-/// Headers that must be written as the grammar has it: some programs do not find them otherwise, and see another end of the message.
+/// Headers that must follow the grammar. Otherwise some programs overlook them, and see another end of the message.
 const STRICT: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"connection", b"upgrade"];
 
 /// Reads the header lines from `start` to the empty line that ends `section`.
@@ -36,7 +37,7 @@ pub(crate) fn read_odd_headers(
     Ok(())
 }
 
-/// Adds a further line, from `at`, to the header before it.
+/// Adds a continuation line, which begins at `at`, to the last header.
 fn fold(
     section: &[u8],
     at: usize,
@@ -57,7 +58,7 @@ fn fold(
     Ok(())
 }
 
-/// A header, of a line from `at`.
+/// Reads a header from a line that begins at `at`.
 fn header_line(section: &[u8], at: usize, (content, end): (&[u8], usize)) -> Result<HeaderLine, HttpUnfit> {
     let colon = content.iter().position(|byte| *byte == b':').ok_or(HttpUnfit::HeaderName)?;
     let (before, value) = (&content[..colon], &content[colon + 1..]);
@@ -86,7 +87,7 @@ fn check_value(value: &[u8]) -> Result<(), HttpUnfit> {
     }
 }
 
-/// A value without the blanks around it, of bytes from `at`. An empty one lies at their end.
+/// The span of a value without the blanks around it. `bytes` begin at `at`. An empty value lies at their end.
 fn value_span(bytes: &[u8], at: usize) -> Span {
     let value = trim_blanks(bytes);
     let before = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();

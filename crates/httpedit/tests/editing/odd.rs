@@ -1,4 +1,4 @@
-//! Responses that the grammar forbids and that all clients read alike; and what becomes of connections that are not read.
+//! Responses that the grammar forbids and that all clients read alike, and connections that mmb stops reading.
 
 use crate::harness::*;
 use mmb_http::HttpUnfit::{self, *};
@@ -10,7 +10,7 @@ use mmb_policy::settings::{HttpSettings, HttpUnfit as Treatment};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-/// As an HTTP server for microcontrollers has it.
+/// Chunk sizes with blanks, as an HTTP server for microcontrollers sends them.
 const BLANKS: &str = "1b  \r\n<html><body>x</body></html>\r\n0  \r\n\r\n";
 
 fn looks() -> Vec<Rule> {
@@ -40,7 +40,7 @@ fn passing() -> HttpSettings {
     HttpSettings { unfit: Treatment::Pass, ..HttpSettings::default() }
 }
 
-/// What leaves of a response to a GET, whole and byte for byte.
+/// The output for a response to a GET. The response comes whole, and again byte by byte, with the same output.
 fn left(rules: &[Rule], response: &str) -> String {
     let (_, whole) = exchange(rules, GET, response);
     let mut middle = Middle::new(rules);
@@ -56,7 +56,7 @@ fn left(rules: &[Rule], response: &str) -> String {
     whole
 }
 
-/// The same if no rule edits, and mended if one does, so that a reader of the grammar reads it (RFC 9112, section 7.1).
+/// The response passes unchanged if no rule edits. If one does, it is mended, so that a strict client reads it (RFC 9112, section 7.1).
 #[test]
 fn blanks_behind_sizes_of_chunks() {
     let response = format!("{CHUNKED}{BLANKS}");
@@ -119,7 +119,7 @@ fn heads_and_trailers_are_mended_where_a_rule_edits() {
     }
 }
 
-/// A folded value is searched, compared and edited as it is to be read.
+/// A folded value is searched, compared and edited in its unfolded form.
 #[test]
 fn rules_on_folded_values() {
     let response = "HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n";

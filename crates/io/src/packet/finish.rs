@@ -188,8 +188,8 @@ pub(super) fn cut(
     Ok(())
 }
 
-/// Prepares to cut a merged frame. Its headers of offloads say nothing about tunnels, but where the transport header begins whose packet is to be
-/// cut: it may lie in tunnels, of which Linux describes none to a packet socket.
+/// Prepares to cut a merged frame. To a packet socket, Linux describes no tunnel: it only says, by `csum_start`, where
+/// the transport header of the packet to cut begins. That header may lie in tunnels.
 fn segments<'p>(
     packet: &'p Packet<'_>,
     layout: &Layout,

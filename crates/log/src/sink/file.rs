@@ -1,5 +1,5 @@
-//! A file of JSON, one object a line. It is appended to, and opened again when it was renamed. No symbolic link is followed, at the start and
-//! later: whoever may write to the directory of the file could redirect it.
+//! A file of JSON, one object a line. The sink appends to it, and opens it again after a rotation. It never follows a
+//! symbolic link: another user who may write to the directory of the file could redirect it.
 
 use super::contract::Sink;
 use crate::json;
@@ -166,7 +166,7 @@ mod tests {
         let error = sink.write(&[record(packet())]).expect_err("a link");
         assert!(error.to_string().contains("symbolic link"), "{error}");
         assert_eq!(lines(&victim).len(), 0);
-        // The records stay until the file is there.
+        // The records stay in the queue until the file can be opened.
         std::fs::remove_file(&path).expect("removed");
         assert_eq!(sink.write(&[]).expect("written"), 1);
         assert_eq!(lines(&path).len(), 1);

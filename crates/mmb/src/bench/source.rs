@@ -185,7 +185,7 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
     Ok(policy)
 }
 
-/// Opens a file to write it from its beginning.
+/// Opens a file and truncates it.
 fn emptied(path: &Path) -> io::Result<File> {
     let file = mmb_files::open_output(path)?;
     if file.metadata()?.is_file() {

@@ -205,7 +205,7 @@ enum ControlEvent {
 }
 
 /// Receives signals and changes of interfaces. The second signal to stop ends the program at once. SIGUSR2, which would end the program by
-/// default, is ignored. A signal to stop gives up patterns that are being compiled, also those that the control thread waits for.
+/// default, is ignored. A signal to stop also gives up compilations of patterns, so that the control thread does not wait for them.
 fn events(compiler: &Arc<PatternCompiler>) -> anyhow::Result<Receiver<ControlEvent>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     let (sender, receiver) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! Waits for another mmb to end that has what this one needs.
+//! Waits for another mmb to end that still has an interface, a socket or a lock that this mmb needs.
 //!
 //! The kernel closes the sockets and locks of a killed process only after it has freed the memory of that
 //! process, which takes a while for large tables and huge pages. A start right after `kill -9`, or beside a
@@ -8,15 +8,15 @@ use crate::output;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// How long a start waits, for everything together.
+/// How long a start waits in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it tries.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The time that a start still waits.
+/// The rest of the time that a start may wait.
 pub(super) struct Patience {
-    /// None before the first wait.
+    /// `None` before the first wait.
     deadline: Option<Instant>,
     limit: Duration,
 }
@@ -26,8 +26,9 @@ impl Patience {
         Patience { deadline: None, limit: PATIENCE }
     }
 
-    /// Takes what another mmb may still have, which `is_taken` recognizes by the error of `take`. Reports
-    /// once for whom it waits. Ends early if `pause` returns false, which waits for the given time.
+    /// Calls `take` until it succeeds or the time is over. Only an error for which `is_taken` returns true is
+    /// tried again: another mmb has the resource. Reports the first such error. `pause` waits between two
+    /// tries; if it returns false, the wait ends early.
     ///
     /// # Errors
     /// The last error of `take`.

@@ -1,21 +1,21 @@
-//! When memory that was freed goes back to the system.
+//! Decides when freed memory is returned to the system.
 //!
-//! Every change of the policy frees pieces of the one before, between pieces that are still in use. The C
-//! library keeps such memory and fills it again, but never as tightly: over many thousands of small changes
-//! the resident memory creeps up, although no more is in use. So it is given back after a number of changes,
-//! and not often, since the C library then looks at everything that is free.
+//! Every change of the policy frees pieces of the previous policy, between pieces that are still in use. The C
+//! library reuses such memory, but with gaps: over many thousands of small changes the resident memory grows,
+//! although no more is in use. Therefore mmb trims the heap after a number of changes, but not often: the C
+//! library then walks everything that is free.
 
 use std::time::{Duration, Instant};
 
-/// Changes after which memory is given back.
+/// The number of changes after which memory is returned.
 const CHANGES: u64 = 1000;
 
-/// The shortest time between two times after small changes.
+/// The shortest time between two trims after small changes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Decides when memory is given back.
+/// The schedule of trims.
 pub(super) struct TrimSchedule {
-    /// The version of the policy when it was given back last.
+    /// The version of the policy at the last trim.
     version: u64,
     at: Instant,
 }
@@ -25,7 +25,7 @@ impl TrimSchedule {
         TrimSchedule { version, at: now }
     }
 
-    /// Whether to give memory back now: `freed` says that something large was freed.
+    /// Whether to trim now. `freed` says that something large was freed.
     pub(super) fn is_due(&mut self, version: u64, freed: bool, now: Instant) -> bool {
         let has_crept = version.saturating_sub(self.version) >= CHANGES
             && now.saturating_duration_since(self.at) >= INTERVAL;

@@ -41,7 +41,7 @@ impl Default for StreamSettings {
     }
 }
 
-/// The limit of streams for one source: an address, of IPv6 all with the same first 64 bits.
+/// The most streams of one source. A source is an IPv4 address, or all IPv6 addresses with the same first 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum StreamsPerSource {
     /// 64, or a 256th of `stream max`, whichever is more; beyond that another one only while it has fewer than there are free places: see

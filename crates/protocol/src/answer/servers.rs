@@ -29,7 +29,7 @@ pub struct ServerLine {
     /// When a check last told about it, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_ms: Option<u64>,
-    /// Its open connections now: not those that are kept for late packets.
+    /// Its open connections now, without those that are kept for late packets only.
     pub connections: u64,
     /// The connections that it has got.
     pub total: u64,

@@ -86,8 +86,8 @@ impl Database {
         Ok(copy)
     }
 
-    /// The database of which another process of this program has made bytes. The library checks them by a sum, so that damaged ones are
-    /// refused.
+    /// Reads a database that another process of this program has written as bytes. The library verifies a checksum and
+    /// refuses damaged bytes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Database, CompileFailure> {
         prepare_library()?;
         let mut database = null_mut();
@@ -153,7 +153,7 @@ fn take_error(error: *mut HsCompileError) -> CompileFailure {
     failure
 }
 
-/// What has to be true before databases are made.
+/// Checks what Vectorscan needs before it makes databases.
 fn prepare_library() -> Result<(), CompileFailure> {
     if cfg!(not(vectorscan)) {
         return Err(CompileFailure::NoLibrary);

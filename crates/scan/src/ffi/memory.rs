@@ -36,7 +36,7 @@ pub(super) unsafe extern "C" fn deallocate(pointer: *mut c_void) {
     }
 }
 
-/// A line that is in no stream. It is zero, so that the states of lines are touched only as lines are used.
+/// The state of a line that no stream uses. It is zero, so that zeroed pages need not be touched before lines are used.
 const FREE: u32 = 0;
 /// A line of an open stream.
 const TAKEN: u32 = u32::MAX;
@@ -45,13 +45,14 @@ const END: u32 = u32::MAX - 1;
 
 /// Memory for streams, in lines of 64 bytes. It is got once, and touched as it is used.
 pub(crate) struct StreamMemory {
-    /// The first line, within the memory that was allocated.
+    /// The first line within the allocated memory.
     first: NonNull<u8>,
     allocated: NonNull<u8>,
     layout: Layout,
-    /// Of each line: [`FREE`], [`TAKEN`], or, at the first line of a place that came back, 1 more than the first line of the next such place.
+    /// The state of each line: [`FREE`], [`TAKEN`], or, at the first line of a returned place, 1 more than the first line of
+    /// the next returned place.
     states: Box<[AtomicU32]>,
-    /// 1 more than the first line of the first place that came back.
+    /// 1 more than the first line of the first returned place.
     returned: AtomicU32,
 }
 
@@ -64,7 +65,7 @@ impl StreamMemory {
     /// `None` without memory.
     pub(crate) fn new(pages: usize) -> Option<StreamMemory> {
         let lines = pages.max(1).checked_mul(PAGE_LINES).filter(|lines| *lines < END as usize - 1)?;
-        // The allocator would write zeros to memory of a larger alignment, and so touch all of it.
+        // With a larger alignment the allocator would write the zeros itself, and so touch all of the memory.
         let layout =
             Layout::array::<u64>(lines.checked_add(1)?.checked_mul(LINE / size_of::<u64>())?).ok()?;
         // SAFETY: the layout has a size. Memory that is zero anyway is not touched by this.

@@ -56,7 +56,7 @@ impl EditSide {
     pub(crate) fn told_input(&self, side: &Side, lists: &EditLists, out: i64) -> u32 {
         let (acked, sent) = (self.acked.cast_signed(), self.sent.cast_signed());
         let offset = match out {
-            // Of a connection from before: its sender is to find its own number (RFC 9293 section 3.5.1).
+            // The segment is of an earlier connection: its sender must find its own number (RFC 9293 section 3.5.1).
             _ if out < 0 && acked == 0 => out,
             _ if out < acked => side.acked.cast_signed() - 1,
             _ if out > sent => side.end().cast_signed() + (out - sent),
