@@ -299,6 +299,7 @@ def test_more_streams_than_the_limit_are_unfit(crowd, unfit):
     mmb.apply(
         site.folder,
         f"set stream max {limit}",
+        f"set stream per-source {limit}",
         f"set stream unfit {unfit}",
         'add-stateful id 1 tcp-dport {7000, 9100} stream "ATTACK" close',
     )
@@ -330,8 +331,8 @@ def test_more_streams_than_the_limit_are_unfit(crowd, unfit):
 def test_a_hundred_thousand_streams_by_default(crowd):
     """As many as `set stream max` allows by default, each found at its text."""
     site, mmb, made = crowd
-    mmb.apply(site.folder, 'add-stateful id 1 tcp-dport 7000 stream "ATTACK" close')
     count = 100_000
+    mmb.apply(site.folder, f"set stream per-source {count}", 'add-stateful id 1 tcp-dport 7000 stream "ATTACK" close')
     began = time.monotonic()
     made.open(range(count))
     mmb.wait_until_settled()
