@@ -29,7 +29,7 @@ pub use sharded_index::ShardedIndex;
 pub use shared_slice::SharedSlice;
 pub use slab::{IdPool, Slab, SlabStorage};
 pub use supply::start_supplier;
-pub use zeroed::ZeroedWords;
+pub use zeroed::{ZeroedAtomics, ZeroedWords};
 
 /// The most packets of one vector. Packets are numbered in a byte.
 pub const VECTOR: usize = 1 << u8::BITS;

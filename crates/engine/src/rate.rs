@@ -7,6 +7,7 @@
 //! Times are 64ths of a nanosecond modulo 2^64, which is nine years: they are compared by their distance. The time of each packet is rounded down to one of
 //! them, which lets at most two thousandths too much pass at 100 million packets a second, and less at lower rates.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A point in time.
@@ -84,15 +85,16 @@ impl RateLimit {
     }
 }
 
-/// The units that were taken of a rate. Any thread may take some.
+/// The units that were taken of a rate, in a word of its own or, as `RateCell<&AtomicU64>`, of a table. Any thread may take
+/// some. A word of zero is like a new one.
 #[derive(Debug, Default)]
-pub(crate) struct RateCell(AtomicU64);
+pub(crate) struct RateCell<W = AtomicU64>(pub(crate) W);
 
-impl RateCell {
+impl<W: Borrow<AtomicU64>> RateCell<W> {
     /// Whether a unit fits now.
     #[inline]
     pub(crate) fn has_room(&self, limit: &RateLimit, now: Ticks) -> bool {
-        limit.after(1, self.0.load(Relaxed), now).is_some()
+        limit.after(1, self.0.borrow().load(Relaxed), now).is_some()
     }
 
     /// Takes a unit if it fits now.
@@ -104,18 +106,18 @@ impl RateCell {
     /// Takes units if all of them fit now.
     #[inline]
     pub(crate) fn take_units(&self, limit: &RateLimit, units: u64, now: Ticks) -> bool {
-        self.0.fetch_update(Relaxed, Relaxed, |arrival| limit.after(units, arrival, now)).is_ok()
+        self.0.borrow().fetch_update(Relaxed, Relaxed, |arrival| limit.after(units, arrival, now)).is_ok()
     }
 
     /// How long it takes until all that was taken is over: 0 for a cell that is like a new one.
     #[inline]
     pub(crate) fn busy(&self, limit: &RateLimit, now: Ticks) -> u64 {
-        limit.ahead(self.0.load(Relaxed), now)
+        limit.ahead(self.0.borrow().load(Relaxed), now)
     }
 
     /// Makes it like a new one.
     pub(crate) fn restart(&self, Ticks(now): Ticks) {
-        self.0.store(now, Relaxed);
+        self.0.borrow().store(now, Relaxed);
     }
 }
 
@@ -159,7 +161,7 @@ mod tests {
         ) {
             // Longer bursts are cut.
             prop_assume!(burst * seconds / units < LONGEST / SECOND);
-            let (rate, cell) = ((units, seconds), RateCell::default());
+            let (rate, cell) = ((units, seconds), RateCell::<AtomicU64>::default());
             let limit = RateLimit::new(rate, burst);
             let mut bucket = Bucket::full(rate, burst);
             let (mut now_ns, mut taken) = (0, 0);
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_cell_of_the_past_is_like_a_new_one() {
-        let (limit, cell) = (RateLimit::new((1, 60), 3), RateCell::default());
+        let (limit, cell) = (RateLimit::new((1, 60), 3), RateCell::<AtomicU64>::default());
         let minute = 60 * 1_000_000_000_u64;
         for round in [1, 2, 1000, 3_000_000] {
             let now = Ticks::of_ns(round * 10 * minute);

@@ -50,6 +50,20 @@ fn a_host_that_opens_connections_leaves_places_to_others() {
     }
 }
 
+/// SYNs without an answer, which anybody can send in the name of a host, do not keep its connections from being followed.
+#[test]
+fn a_half_open_stream_of_a_source_gives_way_to_its_next_one() {
+    let (_engine, mut worker) = engine(&rules("set stream max 512\nset stream unfit drop"));
+    let mut passes_at = |now_ms: u64, ports: std::ops::Range<u16>| {
+        let syns: Vec<_> = ports.map(|port| from([10, 0, 0, 1], port)).collect();
+        let passed = pass_among(std::slice::from_mut(&mut worker), (0, now_ms), 0, &syns);
+        passed.iter().filter(|(verdict, _)| *verdict == PASSES).count()
+    };
+    assert_eq!(passes_at(1, 1000..1300), 256);
+    assert_eq!(passes_at(500, 2000..2001), 0, "its share is taken");
+    assert_eq!(passes_at(3000, 3000..3010), 10);
+}
+
 #[test]
 fn addresses_of_ipv6_share_by_their_network() {
     let (_engine, mut worker) = engine(&rules("set stream max 512\nset stream unfit drop"));

@@ -82,7 +82,7 @@ fn every_answer_has_its_shape_in_json() {
             "timeout udp-unreplied": 120, "timeout icmp": 60, "timeout other": 600,
             "nat filtering": "address-dependent", "nat parity": "on", "nat contiguity": "on",
             "nat ports-per-host": "share",
-            "stream max": 100_000, "stream memory": 256, "stream window": 1024, "stream reorder": 1024,
+            "stream max": 100_000, "stream per-source": "share", "stream memory": 256, "stream window": 1024, "stream reorder": 1024,
             "stream hold": 100, "stream hold-over": "pass", "stream unfit": "pass", "stream urgent": "clear",
             "http head": 16, "http unfit": "close", "http encodings": "strip", "http no-transform": "obey", "log rate": 10, "log burst": 20, "limit keys": 65536
         }})

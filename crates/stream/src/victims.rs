@@ -24,17 +24,14 @@ impl StreamTable {
         })
     }
 
-    /// If there are as many streams as may be: of some whose initiator's SYN has no answer yet, the one that has waited for longest. The caller gives
-    /// its connection up, so that others find room.
-    pub fn half_open(&mut self, now_ms: u64) -> Option<StreamId> {
-        if self.streams.len() < self.limits.streams {
-            return None;
-        }
+    /// Of some streams whose initiator's SYN has no answer yet and whose owner is meant, the one that has waited for longest. The caller gives its
+    /// connection up, so that others find room.
+    pub fn half_open(&mut self, now_ms: u64, is_meant: impl Fn(u32) -> bool) -> Option<StreamId> {
         // The record of a stream that is over has no owner.
         self.victim((now_ms, HALF_OPEN_S), |_, stream| {
             let Stream { sides: [initiator, responder], owner, .. } = stream;
             let is_tcp = stream.proto() == StreamProto::Tcp;
-            is_tcp && *owner != 0 && initiator.has_begun && !responder.has_begun
+            is_tcp && *owner != 0 && initiator.has_begun && !responder.has_begun && is_meant(*owner)
         })
     }
 

@@ -9,7 +9,7 @@
 //! Workers share a table without locks. When two of them meet at one place, some units may be counted for the wrong key or not at all, once.
 
 use crate::rate::{RateCell, RateLimit, Ticks};
-use mmb_base::prefetch;
+use mmb_base::{ZeroedAtomics, prefetch};
 use mmb_conn::{Tuple, TupleHasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,21 +18,21 @@ const WAYS: usize = 8;
 /// Places for each key: so few of them share a bucket that of a full table about one in a thousand is pushed out.
 const PLACES_OF_KEY: usize = 4;
 
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Bucket {
-    /// The hashes of keys; 0 for none.
-    keys: [AtomicU64; WAYS],
-    cells: [RateCell; WAYS],
-}
+/// Words of a bucket: a hash and a cell for each place.
+const WORDS: usize = 2 * WAYS;
 
-const _: () = assert!(size_of::<Bucket>() == 128);
+struct Bucket<'t> {
+    /// The hashes of keys; 0 for none.
+    keys: &'t [AtomicU64],
+    cells: &'t [AtomicU64],
+}
 
 /// Rates by key.
 #[derive(Debug)]
 pub(crate) struct LimitKeys {
     hasher: TupleHasher,
-    buckets: Box<[Bucket]>,
+    /// The buckets: large tables are touched only as keys use them.
+    words: ZeroedAtomics,
 }
 
 /// What became of units of a key.
@@ -47,13 +47,12 @@ pub(crate) struct KeyOutcome {
 impl LimitKeys {
     /// A table of at least so many keys.
     pub(crate) fn new(keys: u32, hasher: TupleHasher) -> LimitKeys {
-        let buckets = LimitKeys::buckets(keys);
-        LimitKeys { hasher, buckets: (0..buckets).map(|_| Bucket::default()).collect() }
+        LimitKeys { hasher, words: ZeroedAtomics::new(LimitKeys::buckets(keys) * WORDS) }
     }
 
     /// The bytes of a table of at least so many keys.
     pub(crate) fn bytes(keys: u32) -> u64 {
-        (LimitKeys::buckets(keys) * size_of::<Bucket>()) as u64
+        (LimitKeys::buckets(keys) * WORDS * size_of::<AtomicU64>()) as u64
     }
 
     fn buckets(keys: u32) -> usize {
@@ -64,17 +63,19 @@ impl LimitKeys {
     #[inline]
     pub(crate) fn prefetch(&self, key: &Tuple) {
         let Bucket { keys, cells } = self.bucket(self.hash(key));
-        prefetch(keys);
-        prefetch(cells);
+        prefetch(&keys[0]);
+        prefetch(&cells[0]);
     }
 
     fn hash(&self, key: &Tuple) -> u64 {
         self.hasher.hash(key).max(1)
     }
 
-    fn bucket(&self, hash: u64) -> &Bucket {
+    fn bucket(&self, hash: u64) -> Bucket<'_> {
         // The number of buckets is a power of two.
-        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+        let first = (hash as usize * WORDS) & (self.words.len() - 1);
+        let (keys, cells) = self.words[first..first + WORDS].split_at(WAYS);
+        Bucket { keys, cells }
     }
 
     /// Takes units of a key if they fit.
@@ -87,18 +88,23 @@ impl LimitKeys {
             Some(place) => (place, false),
             None => bucket.admit(hash, limit, now),
         };
-        KeyOutcome { fits: bucket.cells[place].take_units(limit, units, now), forgot }
+        KeyOutcome { fits: bucket.cell(place).take_units(limit, units, now), forgot }
     }
 }
 
-impl Bucket {
+impl<'t> Bucket<'t> {
+    #[inline]
+    fn cell(&self, place: usize) -> RateCell<&'t AtomicU64> {
+        RateCell(&self.cells[place])
+    }
+
     /// Gives a key the place of the one with the least use. Returns whether that was in use.
     #[cold]
     fn admit(&self, hash: u64, limit: &RateLimit, now: Ticks) -> (usize, bool) {
-        let uses = self.cells.iter().map(|cell| cell.busy(limit, now));
+        let uses = (0..WAYS).map(|place| self.cell(place).busy(limit, now));
         let (place, busy) = (0..).zip(uses).min_by_key(|(_, busy)| *busy).unwrap_or_default();
         self.keys[place].store(hash, Relaxed);
-        self.cells[place].restart(now);
+        self.cell(place).restart(now);
         (place, busy > 0)
     }
 }

@@ -501,7 +501,8 @@ impl Streams {
         }
     }
 
-    /// Opens a stream of a source. If all places are taken, replaces a half-open stream.
+    /// Opens a stream of a source. If all places are taken, replaces a half-open stream; if the source has its share, one
+    /// of the source.
     fn open(
         &mut self,
         wanted: &Wanted,
@@ -512,18 +513,35 @@ impl Streams {
         let places = self.table.places();
         let free = places.saturating_sub(self.table.len());
         if !self.shares.admits(source, (places, free)).map_err(|_| Refused::Unfit)? {
-            return Err(Refused::Share);
+            let is_replaced = self.replace_half_open(now_ms, DropReason::StreamPerSource, Some(source));
+            // Memory for the count was reserved when the source's other streams began.
+            if !is_replaced || self.shares.admits(source, (places, free + 1)) != Ok(true) {
+                return Err(Refused::Share);
+            }
         }
         let unfit = |_: Unfit| Refused::Unfit;
         let opened = self.table.open(wanted.levels, wanted.digests, first, now_ms);
         if opened != Err(Unfit::NoRoom) {
             return opened.map_err(unfit);
         }
-        let Some(victim) = self.table.half_open(now_ms) else { return opened.map_err(unfit) };
-        let Some(id) = FollowedId::new(self.table.owner(victim)) else { return opened.map_err(unfit) };
-        let reason = DropReason::StreamNoRoom;
-        self.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Never });
+        if free > 0 || !self.replace_half_open(now_ms, DropReason::StreamNoRoom, None) {
+            return opened.map_err(unfit);
+        }
         self.table.open(wanted.levels, wanted.digests, first, now_ms).map_err(unfit)
+    }
+
+    /// Gives up a stream whose SYN has no answer, of one source or of any; false if none was found.
+    fn replace_half_open(&mut self, now_ms: u64, reason: DropReason, source: Option<StreamSource>) -> bool {
+        let followed = &self.followed;
+        let is_meant = |owner| match (FollowedId::new(owner), source) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(id), Some(source)) => followed[id].source == source,
+        };
+        let Some(victim) = self.table.half_open(now_ms, is_meant) else { return false };
+        let Some(id) = FollowedId::new(self.table.owner(victim)) else { return false };
+        self.stop(id, StreamEnd { reason, by: None, answers: true, tells: ReceiverReset::Never });
+        true
     }
 
     /// Gives back what a record holds.

@@ -69,11 +69,9 @@ impl Conntrack {
     /// Called after a packet of this direction has moved a connection to state `next`. If that state is over, the
     /// connection no longer counts as open.
     fn note_move(&mut self, (id, direction): (ConnId, Direction), next: ConnState) {
-        if next.is_closed() {
-            self.close_at_server(id);
-        }
         // The initiator's RST may be lost; the connection may then go on.
         if next == ConnState::TimeWait || next == ConnState::Reset && direction == Direction::Reply {
+            self.close_at_server(id);
             self.uncount(id);
         }
     }
