@@ -2,7 +2,7 @@
 
 use crate::error::FileError;
 use crate::is_trusted;
-use crate::walk::{LastName, walk};
+use crate::walk::walk;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -35,7 +35,7 @@ impl Directory {
     /// # Errors
     /// It does not exist or cannot be entered, or a link of another user is on the way.
     pub fn open(path: &Path) -> Result<Directory, FileError> {
-        let (parent, name) = walk(path, LastName::Follow)?;
+        let (parent, name) = walk(path)?;
         Directory::enter(&parent, &name, path)
     }
 
@@ -53,7 +53,7 @@ impl Directory {
     /// Follows all links of a path, the last name included. Opens the directory in which the path then ends, and
     /// returns the last name in it.
     pub(crate) fn behind_links(path: &Path) -> Result<(Directory, OsString), FileError> {
-        let (parent, name) = walk(path, LastName::Follow)?;
+        let (parent, name) = walk(path)?;
         let shown = path.parent().unwrap_or(Path::new("."));
         Ok((Directory::enter(&parent, OsStr::new("."), shown)?, name))
     }

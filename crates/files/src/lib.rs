@@ -1,7 +1,7 @@
 //! Files, locks and sockets in directories where other users may write.
 //!
 //! mmb often runs as root, and a path that it is given may lead through a directory of another user. That
-//! user must not be able to redirect what mmb reads or writes, nor to keep mmb from starting. Four rules
+//! user must not be able to redirect what mmb reads or writes, nor to keep mmb from starting. Five rules
 //! follow:
 //!
 //! - A path is walked once, from directory to directory ([`Directory`]). A symbolic link on the path is
@@ -10,6 +10,8 @@
 //! - A file that mmb appends to is never a symbolic link. If others may write to its directory, an existing
 //!   file must belong to root or to the user that mmb runs as, and must have no second name
 //!   ([`open_to_append`]).
+//! - The path of a file that mmb overwrites may end in a link of a trusted user. An existing file must fulfil the
+//!   same conditions as one that mmb appends to ([`open_output`]).
 //! - A file whose content mmb trusts ([`open_trusted`]) is a regular file that no other user could put there.
 //! - Only a file that no other user can open serves as a lock ([`LockFile`]): any user who can read a file can
 //!   lock it.

@@ -49,7 +49,8 @@ pub fn open_to_append(path: &Path, mode: u32) -> Result<File, FileError> {
 /// pipe or a device, on which this call may wait. Links of trusted users are followed.
 ///
 /// # Errors
-/// A link of another user is on the path, or the system refused.
+/// Others may write to the directory of the file, and the file belongs to another user or has a second name; a link
+/// of another user is on the path; or the system refused.
 pub fn open_output(path: &Path) -> Result<File, FileError> {
     if path.to_str().is_some_and(is_own_stream) && path != Path::new("-") {
         return Ok(File::options().write(true).open(path)?);
@@ -57,6 +58,7 @@ pub fn open_output(path: &Path) -> Result<File, FileError> {
     let (directory, name) = Directory::behind_links(path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&directory, &name, flags, Mode::from_raw_mode(0o666))?;
+    directory.refuse_foreign(&name, &file)?;
     Ok(file.into())
 }
 
@@ -132,10 +134,13 @@ mod tests {
         let (victim, path) = (folder.path().join("victim"), folder.path().join("log"));
         fs::write(&victim, "precious").expect("writes");
         fs::hard_link(&victim, &path).expect("links");
-        let error = open_to_append(&path, 0o640).expect_err("a second name");
-        assert!(matches!(error, FileError::SecondName(_)), "{error}");
+        for opened in [open_to_append(&path, 0o640), open_output(&path)] {
+            let error = opened.expect_err("a second name");
+            assert!(matches!(error, FileError::SecondName(_)), "{error}");
+        }
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("sets");
         open_to_append(&path, 0o640).expect("only we could link it");
+        open_output(&path).expect("only we could link it");
     }
 
     #[test]
@@ -149,12 +154,12 @@ mod tests {
         std::os::unix::fs::chown(&path, Some(OTHER), None).expect("chowns");
         open_to_append(&path, 0o640).expect("root has put it there");
         open_trusted(&path).expect("root has put it there");
+        open_output(&path).expect("root has put it there");
         for (owner, mode) in [(None, 0o777), (Some(OTHER), 0o755)] {
             std::os::unix::fs::chown(folder.path(), owner, None).expect("chowns");
             fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("sets");
-            for error in
-                [open_to_append(&path, 0o640), open_trusted(&path)].map(|opened| opened.expect_err("theirs"))
-            {
+            for opened in [open_to_append(&path, 0o640), open_trusted(&path), open_output(&path)] {
+                let error = opened.expect_err("theirs");
                 assert!(matches!(error, FileError::ForeignFile(_, OTHER)), "{error}");
             }
         }

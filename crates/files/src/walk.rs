@@ -15,30 +15,18 @@ use std::path::{Component, Path, PathBuf};
 /// The most links on one path, as in the kernel (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// How the last name of a path is treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastName {
-    /// If it is a link, the link is followed.
-    Follow,
-    /// It is returned, also if it is a link.
-    Keep,
-}
-
-/// Returns the directory in which a path ends, opened without permission to list it, and the last name in
-/// that directory, which need not exist.
+/// Follows all links of a path, the last name included. Returns the directory in which the path then ends, opened
+/// without permission to list it, and the last name in that directory, which need not exist.
 ///
 /// # Errors
 /// A directory of the path does not exist or cannot be entered, or a link of another user is on the path.
-pub(crate) fn walk(path: &Path, last_name: LastName) -> Result<(OwnedFd, OsString), FileError> {
+pub(crate) fn walk(path: &Path) -> Result<(OwnedFd, OsString), FileError> {
     let mut directory = open_directory(if path.is_absolute() { "/" } else { "." })?;
     let mut pending = Vec::new();
     push(&mut pending, path);
     let mut links = 0;
     while let Some(name) = pending.pop() {
         let is_last = pending.is_empty();
-        if is_last && last_name == LastName::Keep {
-            return Ok((directory, name));
-        }
         let found = match rustix::fs::openat(&directory, &name, OFlags::PATH | FOUND, Mode::empty()) {
             Err(Errno::NOENT) if is_last => return Ok((directory, name)),
             found => found?,

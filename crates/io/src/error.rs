@@ -144,8 +144,13 @@ impl PortError {
 
     /// A refusal by the kernel, from `errno`.
     pub(crate) fn system(doing: impl Into<String>) -> PortError {
+        PortError::refused(doing, &std::io::Error::last_os_error())
+    }
+
+    /// A refusal by the kernel.
+    pub(crate) fn refused(doing: impl Into<String>, error: &std::io::Error) -> PortError {
         let doing = doing.into();
-        match std::io::Error::last_os_error().raw_os_error().unwrap_or(0) {
+        match error.raw_os_error().unwrap_or(0) {
             libc::EPERM | libc::EACCES => PortError::Permission { doing },
             errno => PortError::System { doing, errno },
         }

@@ -38,6 +38,7 @@ pub mod pcap;
 mod pools;
 pub mod port;
 pub mod queue;
+mod unix_diag;
 pub mod wait;
 #[allow(unsafe_code)]
 mod xdp;
