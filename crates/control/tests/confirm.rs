@@ -206,18 +206,23 @@ fn an_unconfirmed_version_that_was_not_written_stays_unconfirmed() {
 #[test]
 fn a_version_before_that_is_not_written_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (path, elsewhere) = (directory.path().join("history"), directory.path().join("elsewhere"));
-    let mmb = kept(&path, BEFORE);
+    let path = directory.path();
+    let mmb = kept(path, BEFORE);
     mmb.run("history");
-    fs::rename(&path, &elsewhere).expect("is moved");
+    // The segment cannot be appended to, and no other one can be created.
+    let [segment, elsewhere, temporary] =
+        ["policy-0000000001.gz", "elsewhere", ".policy-0000000002.gz.tmp"].map(|name| path.join(name));
+    fs::rename(&segment, &elsewhere).expect("is moved");
+    fs::create_dir(&temporary).expect("is made");
     mmb.run("add tcp-dport 82 drop");
     mmb.run("history");
-    fs::rename(&elsewhere, &path).expect("is moved");
+    fs::remove_dir(&temporary).expect("is removed");
+    fs::rename(&elsewhere, &segment).expect("is moved");
     let (answers, _) = apply(&mmb, AFTER, 1000);
     assert!(format!("{answers:?}").contains("version 2, the one before, is not written"), "{answers:?}");
     drop(mmb);
     assert_eq!(
-        restarted(&path, AFTER),
+        restarted(path, AFTER),
         Some("add id 1 tcp-dport 80 drop".to_owned()),
         "the last one that is written"
     );

@@ -143,7 +143,8 @@ fn is_sound(received: &OraclePacket<'_>, packet: &Dissection, ip: &Ip) -> bool {
         if usize::from(u16_at(bytes, ip.upper + 4)) > ip.end - ip.upper {
             return false;
         }
-        if ip.version == 4 && u16_at(bytes, ip.upper + 6) == 0 {
+        // Over IPv4 it has no checksum, nor has it in tunnels over IPv6 (RFC 6935, section 5).
+        if u16_at(bytes, ip.upper + 6) == 0 {
             return true;
         }
     }
