@@ -177,25 +177,18 @@ fn a_dry_run_with_checked_patterns_compiles_none() {
     assert_eq!(fs::read_dir(test.pids.path()).expect("a directory").count(), 0);
 }
 
-/// What a change asks for is compiled once: the dry run, the change and its return.
+/// The refusal named the last rule with streams, and the first one with HTTP.
 #[test]
-fn the_same_patterns_are_compiled_once() {
-    let counted = tempfile::tempdir().expect("a directory");
-    // Each is refused: the program ends without an answer.
-    let script = format!("echo > {}/$$; exit 1", counted.path().display());
-    let program = CompilerProgram { path: "/bin/sh".into(), words: vec!["-c".into(), script] };
-    let mmb = start_compiling(TEXT, PatternCompiler::with_program(program));
-    let message = |(answers, end): (Vec<_>, mmb_protocol::answer::AnswerEnd)| {
+fn a_compiler_that_fails_blames_no_rule() {
+    let program = CompilerProgram { path: "/bin/sh".into(), words: vec!["-c".into(), "exit 1".into()] };
+    let mmb = start_compiling("", PatternCompiler::with_program(program));
+    for field in ["stream", "http-uri"] {
+        let rule = |number: u8| format!("add-stateful tcp-dport {number} {field} /a+{number}/ alert\n");
+        let (answers, end) = mmb.apply(&[rule(1), rule(2), rule(3)].concat());
         assert!(!end.ok);
-        errors(answers)[0].message.clone()
-    };
-    assert!(message(mmb.apply(REGEX)).contains("the process that compiles patterns failed"));
-    assert_eq!(fs::read_dir(counted.path()).expect("a directory").count(), 1);
-    // Known ones need no program: those in force, those before, and those that were tried.
-    assert!(mmb.apply(OTHER_TEXT).1.ok && mmb.apply(TEXT).1.ok);
-    mmb.run("rollback 2");
-    mmb.run("flush");
-    assert_eq!(fs::read_dir(counted.path()).expect("a directory").count(), 1);
+        let message = &errors(answers)[0].message;
+        assert!(message.starts_with("the patterns were not compiled: the process"), "{field}: {message}");
+    }
 }
 
 /// Changes of one request that follow one that has to be compiled come after it, and see it.
