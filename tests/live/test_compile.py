@@ -65,6 +65,23 @@ def test_patterns_that_take_long_delay_nobody(fresh):
     assert not compilers(mmb)
 
 
+def test_a_change_is_taken_back_during_a_reload(fresh):
+    """The reload compiles its patterns on a thread of its own, so that the control thread has time for the return."""
+    site = fresh()
+    mmb = fresh.daemon(site)
+    mmb.stop()
+    policy = site.folder / "policy.mmb"
+    policy.write_text(BEFORE)
+    mmb.start("-c", policy)
+    policy.write_text(COSTLY)
+    mmb.process.signal(signal.SIGHUP)
+    wait_until(lambda: compilers(mmb), "a process that compiles")
+    mmb("add", "id", 7, "udp-dport", 7, "drop", "--confirm", "1")
+    wait_until(lambda: "rollback" in mmb("history"), "the policy before is in force again")
+    assert compilers(mmb), "the reload still compiles"
+    assert mmb.stop() == 0
+
+
 def test_patterns_of_the_start_and_of_a_reload_are_given_up(fresh):
     site = fresh()
     mmb = fresh.daemon(site)

@@ -118,6 +118,8 @@ impl PatternCompiler {
             left: Cell::new(budget.processor_time),
             total: budget.processor_time,
             is_given_up: Arc::clone(&is_given_up),
+            began: Instant::now(),
+            time: budget.time,
         };
         let (sender, receiver) = channel();
         let turn = turn.clone();
@@ -176,31 +178,62 @@ pub struct JobRunner {
     left: Cell<Duration>,
     total: Duration,
     is_given_up: Arc<AtomicBool>,
+    began: Instant,
+    /// The elapsed time of the whole compilation.
+    time: Duration,
 }
 
 /// The processor time of the search for the costliest expression.
 const SEARCH_TIME: Duration = Duration::from_secs(3);
+/// The most elapsed time at the end of the budget that is reserved for that search and for its answer.
+const MOST_RESERVED: Duration = Duration::from_secs(10);
 
 impl DatabaseCompiler for JobRunner {
     fn compile(&self, job: &CompileJob) -> Result<CompiledJob, JobFailure> {
         let Some(program) = &self.program else {
-            return job.run();
+            return Ok(job.run()?);
         };
+        let left = self.left.get();
+        if left.is_zero() {
+            // The jobs before have used it up, and perhaps none of this one's expressions is costly.
+            return Err(JobFailure::OverBudget { budget: self.processor_budget(), costliest: None });
+        }
+        let reserved = (self.time / 4).min(MOST_RESERVED);
         let is_given_up = || self.is_given_up.load(Ordering::Relaxed);
-        let began = Instant::now();
-        let end = program.compile(job, self.left.get(), self.memory, &is_given_up);
-        // An upper bound: a process uses at most as much processor time as has elapsed.
-        self.left.set(self.left.get().saturating_sub(began.elapsed()));
+        let ends_by = |deadline: Duration| is_given_up() || self.began.elapsed() >= deadline;
+        let (end, used) = program.compile(job, left, self.memory, &|| ends_by(self.time - reserved));
+        // The kernel's own count reaches the limit a little earlier than the time that it reports.
+        let used = if matches!(end, ProcessEnd::OutOfTime) { left } else { used };
+        self.left.set(left.saturating_sub(used));
         let budget = match end {
-            ProcessEnd::Outcome(outcome) => match outcome {
-                Err(failure) if failure.is_lack_of_memory() => format!("{} MB of memory", self.memory >> 20),
-                outcome => return outcome,
-            },
-            ProcessEnd::OutOfTime => format!("{} s of processor time", self.total.as_secs()),
-            ProcessEnd::GivenUp => return Err(JobFailure::GivenUp("nobody waits for them".to_owned())),
+            ProcessEnd::Outcome(Ok(compiled)) => return Ok(compiled),
+            ProcessEnd::Outcome(Err(refusal)) if refusal.is_lack_of_memory() => {
+                format!("{} MB of memory", self.memory >> 20)
+            }
+            ProcessEnd::Outcome(Err(refusal)) => return Err(refusal.into()),
+            ProcessEnd::OutOfTime => self.processor_budget(),
+            ProcessEnd::GivenUp if is_given_up() => {
+                return Err(JobFailure::GivenUp("nobody waits for them".to_owned()));
+            }
+            ProcessEnd::GivenUp => self.time_budget(),
             ProcessEnd::Failed(reason) => return Err(JobFailure::GivenUp(reason)),
         };
-        let costliest = program.costliest(job, SEARCH_TIME, self.memory, &is_given_up);
+        // The answer needs some time, too.
+        let costliest =
+            program.costliest(job, SEARCH_TIME, self.memory, &|| ends_by(self.time - reserved / 2));
         Err(JobFailure::OverBudget { budget, costliest })
+    }
+}
+
+impl JobRunner {
+    fn processor_budget(&self) -> String {
+        format!("{} s of processor time", self.total.as_secs())
+    }
+
+    /// The elapsed time, which is over. The machine is busy if the processes ran during less than half of it.
+    fn time_budget(&self) -> String {
+        let used = self.total.saturating_sub(self.left.get());
+        let is_busy = used < self.began.elapsed() / 2;
+        format!("{} s{}", self.time.as_secs(), if is_busy { " on this busy machine" } else { "" })
     }
 }

@@ -5,7 +5,8 @@
 //! compiles the patterns before the daemon is locked:
 //!
 //! - **One policy at a time.** A [`Turn`] is the right to compile. Root and the daemon's own user share one turn,
-//!   all other users share a second one ([`turns`]), so that other users never delay root.
+//!   all other users share a second one ([`turns`]), so that other users never delay root. The return of an
+//!   unconfirmed change has a third one.
 //! - **A thread that can be given up.** [`PatternCompiler::run`] compiles on a thread of its own. It stops waiting
 //!   for that thread when the applicant disconnects, the program ends or the time is over. A thread that was
 //!   given up keeps its turn until it ends.

@@ -8,14 +8,17 @@
 //! When a job exceeds its budget, a second child compiles each expression alone and writes a byte after each. The
 //! error then names the expression that took longest.
 
-use mmb_scan::{CompileJob, CompiledJob, JobFailure, outcome_from_bytes, outcome_to_bytes};
+use mmb_scan::{CompileJob, CompiledJob, JobRefusal, outcome_from_bytes, outcome_to_bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, set_parent_process_death_signal,
+    setrlimit, waitid,
+};
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,9 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The signal of a process that has used up its processor time.
 const XCPU: i32 = Signal::XCPU.as_raw();
 const KILL: i32 = Signal::KILL.as_raw();
+
+/// Units of time in a second in `/proc/PID/stat` (`USER_HZ`), on x86-64 and ARM.
+const TICKS_PER_SECOND: u32 = 100;
 
 /// A program that calls [`serve`] when it is run with these arguments.
 #[derive(Clone, Debug)]
@@ -39,7 +45,7 @@ pub struct CompilerProgram {
 #[derive(Debug)]
 pub(crate) enum ProcessEnd {
     /// It has compiled the job, or the library refused the job.
-    Outcome(Result<CompiledJob, JobFailure>),
+    Outcome(Result<CompiledJob, JobRefusal>),
     /// It has used up its processor time.
     OutOfTime,
     /// The job was given up, and the process was killed.
@@ -57,25 +63,11 @@ enum Mode {
     Each,
 }
 
-impl CompilerProgram {
-    /// Compiles a job in a process of its own.
-    pub(crate) fn compile(
-        &self,
-        job: &CompileJob,
-        processor_time: Duration,
-        memory: u64,
-        is_given_up: &dyn Fn() -> bool,
-    ) -> ProcessEnd {
-        let mut answer = Vec::new();
-        let status = match self.run(job, (Mode::All, processor_time, memory), is_given_up, &mut |bytes| {
-            answer.extend_from_slice(bytes);
-        }) {
-            Ok(Some(status)) => status,
-            Ok(None) => return ProcessEnd::GivenUp,
-            Err(error) => return ProcessEnd::Failed(format!("no process to compile patterns: {error}")),
-        };
+impl ProcessEnd {
+    /// The end of a process with this status, which has written this answer.
+    fn of(status: ExitStatus, answer: &[u8]) -> ProcessEnd {
         if status.success()
-            && let Some(outcome) = outcome_from_bytes(&answer)
+            && let Some(outcome) = outcome_from_bytes(answer)
         {
             return ProcessEnd::Outcome(outcome);
         }
@@ -85,6 +77,33 @@ impl CompilerProgram {
             Some(KILL) => ProcessEnd::Failed("the process that compiles patterns was killed".to_owned()),
             _ => ProcessEnd::Failed(format!("the process that compiles patterns failed ({status})")),
         }
+    }
+}
+
+impl CompilerProgram {
+    /// Compiles a job in a process of its own. Returns the processor time of the process, too.
+    pub(crate) fn compile(
+        &self,
+        job: &CompileJob,
+        processor_time: Duration,
+        memory: u64,
+        is_given_up: &dyn Fn() -> bool,
+    ) -> (ProcessEnd, Duration) {
+        let mut answer = Vec::new();
+        let exit = match self.run(job, (Mode::All, processor_time, memory), is_given_up, &mut |bytes| {
+            answer.extend_from_slice(bytes);
+        }) {
+            Ok(exit) => exit,
+            Err(error) => {
+                let reason = format!("no process to compile patterns: {error}");
+                return (ProcessEnd::Failed(reason), Duration::ZERO);
+            }
+        };
+        let end = match exit.status {
+            None => ProcessEnd::GivenUp,
+            Some(status) => ProcessEnd::of(status, &answer),
+        };
+        (end, exit.processor_time)
     }
 
     /// Returns the index of the expression that takes the most time if it is compiled alone, among those that a
@@ -108,22 +127,23 @@ impl CompilerProgram {
             note(bytes.len());
         });
         // The expression that it was compiling when its time was over counts, too.
-        if !matches!(status, Ok(Some(status)) if status.success()) {
+        if !status.is_ok_and(|exit| exit.status.is_some_and(|status| status.success())) {
             note(1);
         }
         let times = times.iter().take(job.len()).enumerate();
         times.max_by_key(|(_, time)| **time).map(|(place, _)| place)
     }
 
-    /// Runs a process and passes its output to `read`. Returns `None` if the job was given up.
+    /// Runs a process and passes its output to `read`.
     fn run(
         &self,
         job: &CompileJob,
         (mode, processor_time, memory): (Mode, Duration, u64),
         is_given_up: &dyn Fn() -> bool,
         read: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<Option<std::process::ExitStatus>> {
-        let seconds = processor_time.as_secs().max(1);
+    ) -> io::Result<Exit> {
+        // The limit is in whole seconds.
+        let seconds = processor_time.as_secs() + u64::from(processor_time.subsec_nanos() > 0);
         let mode = match mode {
             Mode::All => "all",
             Mode::Each => "each",
@@ -131,6 +151,7 @@ impl CompilerProgram {
         let mut command = Command::new(&self.path);
         command.args(&self.words).args([mode, &seconds.to_string(), &memory.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let began = Instant::now();
         let mut child = Running(command.spawn()?);
         let input = child.0.stdin.take();
         let bytes = job.to_bytes();
@@ -143,15 +164,43 @@ impl CompilerProgram {
                 // The thread that writes the job would wait for the process.
                 let _ = child.0.kill();
             }
-            Ok(if is_read? { Some(child.0.wait()?) } else { None })
+            let is_read = is_read?;
+            let processor_time = child.processor_time().unwrap_or_else(|| began.elapsed());
+            let status = child.0.wait()?;
+            Ok(Exit { status: is_read.then_some(status), processor_time })
         })
     }
+}
+
+/// A process that has ended.
+struct Exit {
+    /// `None`: the job was given up, and the process was killed.
+    status: Option<ExitStatus>,
+    /// The processor time that the process has used.
+    processor_time: Duration,
 }
 
 /// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Running {
+    /// Waits until the process ends and returns its processor time; `None` if the system does not say it. The process
+    /// has still to be waited for: until then, the system has its times.
+    fn processor_time(&self) -> Option<Duration> {
+        let pid = Pid::from_child(&self.0);
+        while let Err(error) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            if error != Errno::INTR {
+                return None;
+            }
+        }
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The name of the program, in parentheses, may have spaces.
+        let (_, fields) = stat.rsplit_once(')')?;
+        // The times in user mode and in the kernel are the fields 14 and 15 of proc_pid_stat(5).
+        let mut times = fields.split_ascii_whitespace().skip(11).map_while(|field| field.parse::<u32>().ok());
+        Some(Duration::from_secs(1) * times.next()?.checked_add(times.next()?)? / TICKS_PER_SECOND)
+    }
+
     /// Passes all output of the process to `read`. Returns false if the job is given up before the output ends.
     fn read(
         &mut self,

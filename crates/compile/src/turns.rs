@@ -1,7 +1,7 @@
 //! Whose turn it is to compile.
 //!
-//! Two turns exist: one for root and the daemon's own user, so that other users never delay them, and one for all
-//! other users. The next turn goes to the first waiting applicant whose user did not have the last turn, so that a
+//! Three turns exist: one for root and the daemon's own user, so that other users never delay them, one for all other
+//! users, and one for the return of an unconfirmed change, which must not wait for any of them. The next turn goes to the first waiting applicant whose user did not have the last turn, so that a
 //! user with many requests does not delay the others.
 
 use mmb_base::lock;
@@ -17,14 +17,17 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 pub enum Applicant {
     /// Root, the daemon's own user, or the daemon itself.
     Trusted,
+    /// The daemon, which takes back an unconfirmed change.
+    Rollback,
     /// Another user, by its id if that is known.
     User(Option<u32>),
 }
 
-/// The two turns.
+/// The three turns.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     trusted: Arc<Queue>,
+    rollback: Arc<Queue>,
     others: Arc<Queue>,
 }
 
@@ -78,6 +81,7 @@ impl Turns {
     ) -> Option<Turn> {
         let queue = match applicant {
             Applicant::Trusted => &self.trusted,
+            Applicant::Rollback => &self.rollback,
             Applicant::User(_) => &self.others,
         };
         let mut state = lock(&queue.state);
@@ -134,6 +138,14 @@ mod tests {
         assert!(turns.take(Applicant::User(Some(1001)), soon(), &|| true).is_none(), "taken");
         drop(other);
         assert!(turns.take(Applicant::User(Some(1001)), soon(), &|| true).is_some(), "and free again");
+    }
+
+    #[test]
+    fn the_return_of_a_change_waits_for_nobody() {
+        let turns = Turns::default();
+        let _root = turns.take(Applicant::Trusted, soon(), &|| false).expect("free");
+        let _other = turns.take(Applicant::User(Some(1000)), soon(), &|| false).expect("free");
+        assert!(turns.take(Applicant::Rollback, soon(), &|| true).is_some_and(|turn| !turn.has_waited()));
     }
 
     #[test]

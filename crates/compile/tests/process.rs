@@ -15,7 +15,7 @@ fn main() {
         serve(mode, time.parse().expect("seconds"), memory.parse().expect("bytes")).expect("serves");
         return;
     }
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_process_compiles_what_this_one_does", a_process_compiles_what_this_one_does),
         ("a_refusal_names_the_pattern", a_refusal_names_the_pattern),
         (
@@ -24,6 +24,9 @@ fn main() {
         ),
         ("memory_is_bounded", memory_is_bounded),
         ("a_program_that_fails_is_an_error", a_program_that_fails_is_an_error),
+        ("only_processor_time_counts", only_processor_time_counts),
+        ("processor_time_that_is_used_up_is_not_extended", processor_time_that_is_used_up_is_not_extended),
+        ("a_late_compilation_names_a_pattern", a_late_compilation_names_a_pattern),
     ];
     for (name, test) in tests {
         test();
@@ -111,4 +114,79 @@ fn a_program_that_fails_is_an_error() {
     compiler.stop();
     assert_eq!(run().err(), Some(CompileError::Stopping));
     assert_eq!(compiler.turn(Applicant::Trusted, BUDGET, &|| true).err(), Some(CompileError::Stopping));
+}
+
+/// A compiler whose program is a script. Its arguments are those of `serve`; `$0` is this program, and `$LOG` a file.
+fn scripted(script: &str) -> (PatternCompiler, tempfile::NamedTempFile) {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let exe = std::env::current_exe().expect("this program").display().to_string();
+    let script = format!("LOG={}; {script}", log.path().display());
+    let program = CompilerProgram { path: "/bin/sh".into(), words: vec!["-c".to_owned(), script, exe] };
+    (PatternCompiler::with_program(program), log)
+}
+
+fn log_lines(log: &tempfile::NamedTempFile) -> Vec<String> {
+    let text = std::fs::read_to_string(log.path()).expect("a log");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Compiles sets one after another, within one budget.
+fn compile_sets(
+    compiler: &PatternCompiler,
+    budget: CompileBudget,
+    sets: Vec<Vec<Pattern>>,
+) -> Vec<Result<PatternSet, PatternError>> {
+    let all = compiler.run_once(budget, move |runner| {
+        sets.iter().map(|patterns| PatternSet::compile_by(patterns, runner)).collect()
+    });
+    all.expect("neither late nor given up")
+}
+
+/// Elapsed time counted from the second set on, so that a busy machine refused policies with several sets.
+fn only_processor_time_counts() {
+    if !has_library() {
+        return;
+    }
+    let (compiler, log) = scripted("echo $2 >> $LOG; sleep 1.2; exec $0 serve \"$@\"");
+    let sets = ["a+b", "a+c", "a+d"].map(|regex| vec![Pattern::regex(0, regex)]);
+    let compiled = compile_sets(&compiler, BUDGET, sets.into());
+    assert!(compiled.iter().all(Result::is_ok), "{compiled:?}");
+    // The limit is the rest of 20 s, rounded up; three small sets use less than a second.
+    assert_eq!(log_lines(&log), ["20", "20", "20"]);
+}
+
+fn processor_time_that_is_used_up_is_not_extended() {
+    if !has_library() {
+        return;
+    }
+    let busy = "echo $1 >> $LOG; [ $1 = each ] && exit 1; ulimit -S -t $2; while :; do :; done";
+    let (compiler, log) = scripted(busy);
+    let budget = CompileBudget { processor_time: Duration::from_secs(1), ..BUDGET };
+    let sets = ["a+b", "a+c"].map(|regex| vec![Pattern::regex(0, regex)]);
+    let indices: Vec<_> = compile_sets(&compiler, budget, sets.into())
+        .into_iter()
+        .map(|refused| match refused {
+            Err(PatternError::OverBudget { budget, index, .. }) if budget == "1 s of processor time" => index,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(indices, [Some(0), None]);
+    assert_eq!(log_lines(&log), ["all", "each"], "nothing is started without time that is left");
+}
+
+/// The error named no pattern and no list.
+fn a_late_compilation_names_a_pattern() {
+    if !has_library() {
+        return;
+    }
+    let (compiler, _log) = scripted("[ $1 = all ] && exec sleep 1000; exec $0 serve \"$@\"");
+    let budget = CompileBudget { time: Duration::from_secs(4), ..BUDGET };
+    let late = compile_sets(&compiler, budget, vec![vec![Pattern::regex(0, "a+b")]]).pop().expect("a set");
+    let error = late.expect_err("the program sleeps");
+    assert_eq!(error.index(), Some(0));
+    let text = error.to_string();
+    assert!(
+        text.contains("more than 4 s on this busy machine to compile, of all the most for /a+b/"),
+        "{text}"
+    );
 }

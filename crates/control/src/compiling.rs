@@ -41,8 +41,12 @@ impl<'a> PatternJobs<'a> {
     }
 
     /// Jobs of the daemon itself, with this budget.
-    pub(crate) fn of_daemon(daemon: &'a Mutex<Daemon>, budget: CompileBudget) -> PatternJobs<'a> {
-        PatternJobs { budget, ..PatternJobs::new(daemon, Applicant::Trusted, &|| false) }
+    pub(crate) fn of_daemon(
+        daemon: &'a Mutex<Daemon>,
+        applicant: Applicant,
+        budget: CompileBudget,
+    ) -> PatternJobs<'a> {
+        PatternJobs { budget, ..PatternJobs::new(daemon, applicant, &|| false) }
     }
 
     /// The daemon that the changes are for.

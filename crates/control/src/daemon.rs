@@ -397,11 +397,6 @@ impl Daemon {
         Some(version)
     }
 
-    /// Returns the change that waits for its confirmation.
-    pub(crate) fn waiting(&self) -> Option<&UnconfirmedChange> {
-        self.unconfirmed.as_ref()
-    }
-
     /// Restores the policy before the unconfirmed change, if `reason` returns a reason for it. Connections whose rules
     /// are removed get `fate`, or without it the fate that the change gave. `None`: no such change waits.
     pub(crate) fn take_back(

@@ -40,7 +40,7 @@ pub use change::{CommitError, CommittedChange};
 pub use daemon::Daemon;
 pub use history::{History, HistoryLimits, OpenHistoryError};
 pub use host::{Host, PortLosses, PortOffload, PortStatus, UnsupportedRule, WorkerStatus};
-pub use housekeeping::{delete_drained, take_back_unconfirmed};
+pub use housekeeping::Housekeeper;
 pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};
 pub use socket::{BindError, group_id};

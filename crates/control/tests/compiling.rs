@@ -7,12 +7,16 @@ mod common;
 
 use common::{FOREVER, Running, ask, errors, start_compiling};
 use mmb_compile::{CompilerProgram, PatternCompiler};
-use mmb_control::take_back_unconfirmed;
+use mmb_control::{Daemon, Housekeeper};
+use mmb_language::parse_policy;
 use mmb_protocol::request::{ChangeOptions, ConnectionFate};
 use mmb_protocol::{Request, VERSION};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -119,10 +123,42 @@ fn a_change_is_taken_back_while_other_patterns_are_compiled() {
     (&client).write_all(&line("dry-run", REGEX)).expect("sends");
     let pid = test.compiling(&[]);
     until(|| {
-        take_back_unconfirmed(&test.mmb.daemon);
+        Housekeeper::new(&test.mmb.daemon).look();
         test.mmb.rules()[0].contains("\"one\"").then_some(())
     });
     assert!(has_ended(pid).is_none(), "it still compiles");
+}
+
+/// A reload compiled on the thread that takes changes back, which then came two minutes late.
+#[test]
+fn a_change_is_taken_back_while_a_reload_is_compiled() {
+    let test = Hanging::start(TEXT);
+    let mmb = &test.mmb;
+    // Both are known now, so that the change that follows waits for no turn.
+    assert!(mmb.apply(OTHER_TEXT).1.ok && mmb.apply(TEXT).1.ok);
+    let mut housekeeper = Housekeeper::new(&mmb.daemon);
+    let (sender, reloaded) = channel();
+    let (file, _) = parse_policy(REGEX).expect("a policy");
+    let reload = move |daemon: &Mutex<Daemon>| {
+        let outcome = Daemon::apply_file(daemon, file, "SIGHUP".into());
+        sender.send(outcome.map(drop)).expect("the test waits");
+    };
+    assert!(housekeeper.start(reload));
+    let pid = test.compiling(&[]);
+    assert!(!housekeeper.start(|_| ()), "one at a time");
+    let options = ChangeOptions { confirm: Some(1), ..ChangeOptions::default() };
+    let change = Request::Apply(OTHER_TEXT.into(), ConnectionFate::Release);
+    assert!(mmb.ask(&Request::WithOptions(options, Box::new(change))).1.ok);
+    assert!(mmb.rules()[0].contains("\"another\""));
+    until(|| {
+        housekeeper.look();
+        mmb.rules()[0].contains("\"one\"").then_some(())
+    });
+    assert!(has_ended(pid).is_none() && reloaded.try_recv().is_err(), "it still compiles");
+    assert!(Command::new("kill").arg(pid.to_string()).status().is_ok_and(|status| status.success()));
+    let outcome = reloaded.recv_timeout(FOREVER).expect("the reload ends");
+    assert!(outcome.expect_err("no patterns").to_string().contains("the process that compiles patterns"));
+    until(|| housekeeper.start(|_| ()).then_some(()));
 }
 
 /// A dry run with `checked` compiles no patterns at the daemon, and reports everything else.
@@ -141,25 +177,18 @@ fn a_dry_run_with_checked_patterns_compiles_none() {
     assert_eq!(fs::read_dir(test.pids.path()).expect("a directory").count(), 0);
 }
 
-/// What a change asks for is compiled once: the dry run, the change and its return.
+/// The refusal named the last rule with streams, and the first one with HTTP.
 #[test]
-fn the_same_patterns_are_compiled_once() {
-    let counted = tempfile::tempdir().expect("a directory");
-    // Each is refused: the program ends without an answer.
-    let script = format!("echo > {}/$$; exit 1", counted.path().display());
-    let program = CompilerProgram { path: "/bin/sh".into(), words: vec!["-c".into(), script] };
-    let mmb = start_compiling(TEXT, PatternCompiler::with_program(program));
-    let message = |(answers, end): (Vec<_>, mmb_protocol::answer::AnswerEnd)| {
+fn a_compiler_that_fails_blames_no_rule() {
+    let program = CompilerProgram { path: "/bin/sh".into(), words: vec!["-c".into(), "exit 1".into()] };
+    let mmb = start_compiling("", PatternCompiler::with_program(program));
+    for field in ["stream", "http-uri"] {
+        let rule = |number: u8| format!("add-stateful tcp-dport {number} {field} /a+{number}/ alert\n");
+        let (answers, end) = mmb.apply(&[rule(1), rule(2), rule(3)].concat());
         assert!(!end.ok);
-        errors(answers)[0].message.clone()
-    };
-    assert!(message(mmb.apply(REGEX)).contains("the process that compiles patterns failed"));
-    assert_eq!(fs::read_dir(counted.path()).expect("a directory").count(), 1);
-    // Known ones need no program: those in force, those before, and those that were tried.
-    assert!(mmb.apply(OTHER_TEXT).1.ok && mmb.apply(TEXT).1.ok);
-    mmb.run("rollback 2");
-    mmb.run("flush");
-    assert_eq!(fs::read_dir(counted.path()).expect("a directory").count(), 1);
+        let message = &errors(answers)[0].message;
+        assert!(message.starts_with("the patterns were not compiled: the process"), "{field}: {message}");
+    }
 }
 
 /// Changes of one request that follow one that has to be compiled come after it, and see it.

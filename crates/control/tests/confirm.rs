@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, start};
-use mmb_control::{Daemon, History, HistoryLimits, take_back_unconfirmed};
+use mmb_control::{Daemon, History, HistoryLimits, Housekeeper};
 use mmb_language::parse_policy;
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, AnswerEnd, UnconfirmedLine};
@@ -31,7 +31,7 @@ fn waiting(answers: &[Answer]) -> Option<&UnconfirmedLine> {
 /// Does what the daemon's thread does, until no change waits.
 fn expire(mmb: &Running) {
     while waiting(&mmb.run("show version")).is_some() {
-        take_back_unconfirmed(&mmb.daemon);
+        Housekeeper::new(&mmb.daemon).look();
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -88,7 +88,7 @@ fn other_changes_are_refused_while_one_waits() {
     mmb.run("clear counters");
     mmb.run("list");
     assert!(waiting(&mmb.run("show version")).is_some() && waiting(&mmb.run("show runtime")).is_some());
-    take_back_unconfirmed(&mmb.daemon);
+    Housekeeper::new(&mmb.daemon).look();
     let other = mmb.refused(&["confirm 1"]);
     assert!(
         other[0].message.contains("version 1 does not wait") && other[0].message.contains("version 2"),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FOREVER, Running, answer, ask, raw, start, start_with};
-use mmb_control::ServerLimits;
+use mmb_control::{Housekeeper, ServerLimits};
 use mmb_protocol::ClientError;
 use mmb_protocol::answer::{
     AffectedLine, Answer, AnswerBegin, ConnectionLine, CountLine, EventKind, EventLine, StreamSummaryLine,
@@ -292,19 +292,19 @@ fn connections_of_removed_rules_keep_them_or_end_on_request() {
             AffectedLine::default()
         );
         mmb.daemon.lock().expect("not poisoned").reclaim();
-        mmb_control::delete_drained(&mmb.daemon);
+        Housekeeper::new(&mmb.daemon).look();
         assert_eq!(mmb.rules().len(), 2);
         assert_eq!(listed(&mmb, "rule 1").len(), 2);
         mmb.run("conn kill udp-sport 5");
         mmb.daemon.lock().expect("not poisoned").reclaim();
-        mmb_control::delete_drained(&mmb.daemon);
+        Housekeeper::new(&mmb.daemon).look();
         assert_eq!(mmb.rules().len(), 2);
         mmb.run("conn kill udp-sport 6");
         let begun = Instant::now();
         while mmb.rules().len() > 1 {
             assert!(begun.elapsed() < FOREVER, "it is still there");
             mmb.daemon.lock().expect("not poisoned").reclaim();
-            mmb_control::delete_drained(&mmb.daemon);
+            Housekeeper::new(&mmb.daemon).look();
         }
     }
     let mmb = started();

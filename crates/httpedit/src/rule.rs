@@ -27,9 +27,9 @@ pub enum HttpRuleError {
     /// A rule names a list that is not there.
     #[error("there is no list {1}")]
     NoList(u32, String),
-    /// A pattern is refused, of this rule or of all together.
+    /// A pattern of this rule is refused, or without a rule, the patterns of all rules together.
     #[error("{1}")]
-    Pattern(u32, PatternError),
+    Pattern(Option<u32>, PatternError),
     /// A match may become too long.
     #[error(
         "a match may become {1} bytes, more than {MOST_REPLACED}; shorten the text or name `\\m` less often"
@@ -41,13 +41,13 @@ pub enum HttpRuleError {
 }
 
 impl HttpRuleError {
-    /// The rule.
+    /// The rule; `None` if the error is about all rules together.
     #[must_use]
-    pub fn rule(&self) -> u32 {
+    pub fn rule(&self) -> Option<u32> {
         match self {
-            HttpRuleError::TooManyConstraints(rule) | HttpRuleError::NoList(rule, _) => *rule,
-            HttpRuleError::Pattern(rule, _) | HttpRuleError::LongReplacement(rule, _) => *rule,
-            HttpRuleError::LongTail(rule, _) => *rule,
+            HttpRuleError::TooManyConstraints(rule) | HttpRuleError::NoList(rule, _) => Some(*rule),
+            HttpRuleError::Pattern(rule, _) => *rule,
+            HttpRuleError::LongReplacement(rule, _) | HttpRuleError::LongTail(rule, _) => Some(*rule),
         }
     }
 }
@@ -292,8 +292,8 @@ impl Patterns {
             return Ok(None);
         }
         let set = sets.set(&self.patterns).map_err(|error| {
-            let number = self.numbers.get(error.index().unwrap_or(0));
-            HttpRuleError::Pattern(number.copied().unwrap_or_default(), error)
+            let number = error.index().and_then(|index| self.numbers.get(index));
+            HttpRuleError::Pattern(number.copied(), error)
         })?;
         Ok(Some(set))
     }
@@ -386,7 +386,8 @@ impl<'p> Compiler<'_, 'p> {
         };
         let patterns: Vec<Pattern> =
             (0..).zip(kinds).map(|(id, (kind, ignores_case))| Pattern { kind, ignores_case, id }).collect();
-        let patterns = self.sets.edits(&patterns).map_err(|error| HttpRuleError::Pattern(number, error))?;
+        let patterns =
+            self.sets.edits(&patterns).map_err(|error| HttpRuleError::Pattern(Some(number), error))?;
         let most = action.len_for(patterns.longest());
         if most > MOST_REPLACED {
             return Err(HttpRuleError::LongReplacement(number, most));

@@ -238,7 +238,7 @@ pub(crate) struct LoadStateArgs {
 }
 
 /// `mmb run`
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
     /// The policy at the start; without it, every packet passes
     #[arg(short = 'c', long = "config", value_name = "POLICY", value_hint = ValueHint::FilePath)]

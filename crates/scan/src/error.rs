@@ -170,12 +170,24 @@ impl fmt::Display for Costliest<'_> {
 }
 
 impl PatternError {
-    /// The place of the pattern that the error is about, from 0.
+    /// The place of the pattern that the error is about, from 0; `None` if it is about all of them.
     pub fn index(&self) -> Option<usize> {
         match self {
             PatternError::Refused { index, .. } => Some(*index),
             PatternError::OverBudget { index, .. } => *index,
-            _ => None,
+            PatternError::NoPatterns
+            | PatternError::TooManyPatterns(_)
+            | PatternError::TooManyRegexes(_)
+            | PatternError::TooLarge(_)
+            | PatternError::LongTexts(_)
+            | PatternError::TooManyStates
+            | PatternError::StateTooLarge(_)
+            | PatternError::UnsupportedProcessor
+            | PatternError::NoLibrary
+            | PatternError::NoMemory
+            | PatternError::GivenUp(_)
+            | PatternError::NotCompiled
+            | PatternError::Other(_) => None,
         }
     }
 }

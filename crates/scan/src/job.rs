@@ -69,7 +69,7 @@ pub struct InProcess;
 
 impl DatabaseCompiler for InProcess {
     fn compile(&self, job: &CompileJob) -> Result<CompiledJob, JobFailure> {
-        job.run()
+        Ok(job.run()?)
     }
 }
 
@@ -111,9 +111,8 @@ impl CompileJob {
     ///
     /// # Errors
     /// The library refuses it.
-    pub fn run(&self) -> Result<CompiledJob, JobFailure> {
-        let database = Database::compile(&self.expressions);
-        let database = database.map_err(|failure| JobFailure::Refused(JobRefusal(failure)))?;
+    pub fn run(&self) -> Result<CompiledJob, JobRefusal> {
+        let database = Database::compile(&self.expressions).map_err(JobRefusal)?;
         Ok(CompiledJob(Arc::new(database)))
     }
 
@@ -128,14 +127,13 @@ impl CompileJob {
 }
 
 /// Writes the outcome of [`CompileJob::run`] as bytes.
-pub fn outcome_to_bytes(outcome: &Result<CompiledJob, JobFailure>) -> Vec<u8> {
+pub fn outcome_to_bytes(outcome: &Result<CompiledJob, JobRefusal>) -> Vec<u8> {
     let failure = match outcome {
         Ok(CompiledJob(database)) => match database.to_bytes() {
             Ok(bytes) => return [&[DATABASE], &bytes[..]].concat(),
             Err(failure) => failure,
         },
-        Err(JobFailure::Refused(JobRefusal(failure))) => failure.clone(),
-        Err(JobFailure::OverBudget { .. } | JobFailure::GivenUp(_)) => CompileFailure::NoMemory,
+        Err(JobRefusal(failure)) => failure.clone(),
     };
     match failure {
         CompileFailure::NoLibrary => vec![NO_LIBRARY],
@@ -149,7 +147,7 @@ pub fn outcome_to_bytes(outcome: &Result<CompiledJob, JobFailure>) -> Vec<u8> {
 }
 
 /// Reads the outcome of a job that another process of this program ran. Returns `None` if the bytes are not an outcome.
-pub fn outcome_from_bytes(bytes: &[u8]) -> Option<Result<CompiledJob, JobFailure>> {
+pub fn outcome_from_bytes(bytes: &[u8]) -> Option<Result<CompiledJob, JobRefusal>> {
     let (kind, rest) = bytes.split_first()?;
     let failure = match *kind {
         DATABASE => match Database::from_bytes(rest) {
@@ -166,13 +164,19 @@ pub fn outcome_from_bytes(bytes: &[u8]) -> Option<Result<CompiledJob, JobFailure
         }
         _ => return None,
     };
-    Some(Err(JobFailure::Refused(JobRefusal(failure))))
+    Some(Err(JobRefusal(failure)))
 }
 
-impl JobFailure {
+impl From<JobRefusal> for JobFailure {
+    fn from(refusal: JobRefusal) -> JobFailure {
+        JobFailure::Refused(refusal)
+    }
+}
+
+impl JobRefusal {
     /// Whether the compiler ran out of memory.
     pub fn is_lack_of_memory(&self) -> bool {
-        matches!(self, JobFailure::Refused(JobRefusal(CompileFailure::NoMemory)))
+        matches!(self.0, CompileFailure::NoMemory)
     }
 }
 
@@ -209,6 +213,18 @@ mod tests {
     fn outcomes_survive_as_bytes() {
         for wrong in [job(&["a+b", "(x"]), job(&["a{2,1}"])] {
             let outcome = wrong.run().expect_err("not an expression");
+            let read = outcome_from_bytes(&outcome_to_bytes(&Err(outcome.clone())));
+            assert_eq!(read.expect("an outcome").expect_err("a failure"), outcome);
+        }
+        let refused = |index| CompileFailure::Refused { index, message: "too large".to_owned() };
+        let failures = [
+            CompileFailure::NoLibrary,
+            CompileFailure::UnsupportedProcessor,
+            CompileFailure::NoMemory,
+            refused(None),
+            refused(Some(3)),
+        ];
+        for outcome in failures.map(JobRefusal) {
             let read = outcome_from_bytes(&outcome_to_bytes(&Err(outcome.clone())));
             assert_eq!(read.expect("an outcome").expect_err("a failure"), outcome);
         }

@@ -16,7 +16,7 @@ use mmb_base::{lock, start_supplier};
 use mmb_client::policy_file::{self, PolicyFileError};
 use mmb_client::{CommandFailed, CommandRunner, OutputSink, SinkClosed, UserCommand};
 use mmb_compile::{CompileBudget, PatternCompiler};
-use mmb_control::{BindError, CommitError, Daemon, Server, ServerLimits};
+use mmb_control::{BindError, CommitError, Daemon, Housekeeper, Server, ServerLimits};
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec, SetCache, SetSource, compile_patterns};
 use mmb_packet::PortId;
 use mmb_policy::{Policy, Test};
@@ -206,12 +206,13 @@ impl Runtime {
     fn housekeeping(&self) {
         sys::step_aside();
         let mut sharing = self.threads.sharing(&[]);
+        // Its threads inherit the cores of this one.
+        let mut housekeeper = Housekeeper::new(&self.daemon);
         loop {
             thread::sleep(HOUSEKEEPING);
             self.sync_ports();
             self.share(&mut sharing);
-            mmb_control::take_back_unconfirmed(&self.daemon);
-            mmb_control::delete_drained(&self.daemon);
+            housekeeper.look();
             let large = lock(&self.daemon).reclaim();
             if large {
                 memory::trim();

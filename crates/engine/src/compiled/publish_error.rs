@@ -2,6 +2,7 @@
 
 use mmb_policy::RuleId;
 use mmb_scan::PatternError;
+use std::fmt;
 
 /// The most constraints on streams that one rule may have.
 pub(crate) const MOST_CONSTRAINTS: usize = 16;
@@ -19,11 +20,11 @@ pub enum PublishError {
         /// The names that exist.
         known: String,
     },
-    /// The patterns of a rule cannot be searched for.
-    #[error("rule {}: {reason}", .rule.0)]
+    /// Patterns cannot be searched for.
+    #[error("{}{reason}", RulePrefix(*.rule))]
     Patterns {
-        /// The rule.
-        rule: RuleId,
+        /// The rule of the pattern; `None` if the reason is about the patterns of all rules together.
+        rule: Option<RuleId>,
         /// The reason.
         reason: String,
     },
@@ -51,9 +52,18 @@ pub enum PublishError {
     },
 }
 
+/// The part of a message about the rule.
+struct RulePrefix(Option<RuleId>);
+
+impl fmt::Display for RulePrefix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |rule| write!(formatter, "rule {}: ", rule.0))
+    }
+}
+
 impl PublishError {
-    /// Why the patterns of a rule cannot be searched for.
-    pub(super) fn of_patterns(rule: RuleId, error: &PatternError) -> PublishError {
+    /// Why patterns, of a rule or of all rules together, cannot be searched for.
+    pub(super) fn of_patterns(rule: Option<RuleId>, error: &PatternError) -> PublishError {
         if matches!(error, PatternError::NotCompiled) {
             return PublishError::NotCompiled;
         }

@@ -113,13 +113,13 @@ impl StreamEditRule {
                 continue;
             };
             let patterns = sets.edits(&patterns(policy, constraint));
-            let patterns = patterns.map_err(|error| PublishError::of_patterns(id, &error))?;
+            let patterns = patterns.map_err(|error| PublishError::of_patterns(Some(id), &error))?;
             let most = action.longest(patterns.longest());
             if most > MOST_REPLACED {
                 let reason = format!(
                     "a match may become {most} bytes, more than {MOST_REPLACED}: shorten the text or name `\\m` less often"
                 );
-                return Err(PublishError::Patterns { rule: id, reason });
+                return Err(PublishError::Patterns { rule: Some(id), reason });
             }
             let order = (rule.prio, id);
             return Ok(Some(StreamEditRule {

@@ -172,8 +172,8 @@ impl HttpSource {
         let lists = |name: &str| policy.lists.get(name);
         let compiled = HttpRules::compile(numbered, &lists, &self.settings, sets);
         let compiled = compiled.map_err(|error| {
-            let at = rules.iter().find(|(_, slot, _)| slot.number() == error.rule());
-            let rule = at.map_or(RuleId(0), |(id, _, _)| *id);
+            let of_error = |(_, slot, _): &&(RuleId, RuleSlot, Rule)| Some(slot.number()) == error.rule();
+            let rule = rules.iter().find(of_error).map(|(id, _, _)| *id);
             if let HttpRuleError::Pattern(_, error) = &error {
                 return PublishError::of_patterns(rule, error);
             }
@@ -268,8 +268,7 @@ impl<'p> PatternTable<'p> {
             Ok(set) => return Ok((Some(set), self.uses)),
             Err(error) => error,
         };
-        let rule = error.index().and_then(|index| self.rules.get(index)).or(self.rules.last());
-        let rule = rule.copied().unwrap_or(RuleId(0));
+        let rule = error.index().and_then(|index| self.rules.get(index)).copied();
         if let PatternError::Refused { index, refusal } = &error {
             let pattern = self.patterns.get(*index).map(Pattern::shown).unwrap_or_default();
             return Err(PublishError::Patterns { rule, reason: format!("{pattern}: {refusal}") });

@@ -196,7 +196,7 @@ fn rules_that_cannot_be_compiled_are_refused() {
     let list = rule(vec![patterns(HttpUri, vec![PatternItem::List("none".to_owned())])], vec![]);
     assert!(refused(list).contains("none"));
     let look_around = compile(&rule(vec![body(regex("a(?=b)"))], vec![Target::Close]));
-    assert!(matches!(look_around, Err(HttpRuleError::Pattern(7, _))), "{look_around:?}");
+    assert!(matches!(look_around, Err(HttpRuleError::Pattern(Some(7), _))), "{look_around:?}");
     let long = rule(vec![body(regex("a{1,4000}"))], vec![mod_body(&"~".repeat(17))]);
     assert!(
         refused(long).contains("68000 bytes"),
@@ -216,7 +216,8 @@ fn compiled_patterns_are_kept() {
     let compile = |sets| HttpRules::compile([(1, &rule)], &|_| None, &HttpSettings::default(), sets);
     assert!(matches!(
         compile(SetSource::known(&cache)),
-        Err(HttpRuleError::Pattern(1, PatternError::NotCompiled))
+        // It is about the patterns of all rules together.
+        Err(HttpRuleError::Pattern(None, PatternError::NotCompiled))
     ));
     let first = compile(SetSource::compiling(&cache, &InProcess)).expect("a good rule");
     let again = compile(SetSource::known(&cache)).expect("they are known");

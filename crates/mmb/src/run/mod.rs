@@ -32,7 +32,9 @@ use links::{LinkInbox, PortMonitor};
 use mmb_base::lock;
 use mmb_client::policy_file;
 use mmb_compile::PatternCompiler;
-use mmb_control::{BindError, Daemon, History, HistoryLimits, OpenHistoryError, Server, ServerOptions};
+use mmb_control::{
+    BindError, Daemon, History, HistoryLimits, Housekeeper, OpenHistoryError, Server, ServerOptions,
+};
 use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, PortError, kernel};
 use mmb_log::{EventLog, LogHandle, WorkerClock};
@@ -115,7 +117,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let ports = Arc::new(Mutex::new(ports));
     let started = Instant::now();
     let host = LiveHost::new(&ports, &orders, &wiring, (&cores, started), log.handle());
-    let mut daemon = Daemon::with_compiler(engine, policy, Box::new(host), compiler)?;
+    let mut daemon = Daemon::with_compiler(engine, policy, Box::new(host), Arc::clone(&compiler))?;
     if let Some(history) = history {
         daemon.keep_history(history, started_with);
     }
@@ -135,11 +137,19 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let threads = start(parked.unpark(), links, &cores, (&orders, &exchange), started)?;
     announce_ready(&lock(&ports), &path);
     state.iter().for_each(StateFile::remove);
-    let reload = || reload::reload(args, global, &daemon);
+    let mut housekeeper = Housekeeper::new(&daemon);
+    let options = Arc::new((args.clone(), global.clone()));
+    let reload = |housekeeper: &mut Housekeeper| {
+        let options = Arc::clone(&options);
+        housekeeper.start(move |daemon| reload::reload(&options.0, &options.1, daemon))
+    };
     let actions = SignalActions { reload: &reload, log: &log.handle() };
-    let verdict = watch(&events, &mut monitor, &daemon, &threads, actions);
+    let verdict = watch(&events, &mut monitor, (&daemon, &mut housekeeper), &threads, actions);
     notify::notify(notify::STOPPING);
+    // The housekeeper waits for its jobs: without a signal to stop, they could still be compiling.
+    compiler.stop();
     server.shutdown();
+    drop(housekeeper);
     lock(&daemon).stop_flows();
     orders.stop.store(true, Ordering::Relaxed);
     let parked: Vec<_> = threads.into_iter().map(|thread| thread.join().ok()).collect();
@@ -205,7 +215,7 @@ enum ControlEvent {
 }
 
 /// Receives signals and changes of interfaces. The second signal to stop ends the program at once. SIGUSR2, which would end the program by
-/// default, is ignored. A signal to stop also gives up compilations of patterns, so that the control thread does not wait for them.
+/// default, is ignored. A signal to stop also gives up compilations of patterns, so that the end does not wait for them.
 fn events(compiler: &Arc<PatternCompiler>) -> anyhow::Result<Receiver<ControlEvent>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     let (sender, receiver) = mpsc::channel();
@@ -290,7 +300,8 @@ fn announce_ready(ports: &OpenPorts, socket: &Path) {
 /// What signals ask for.
 #[derive(Clone, Copy)]
 struct SignalActions<'a> {
-    reload: &'a dyn Fn(),
+    /// Starts to apply the policy file. Returns false if the housekeeper is making another change.
+    reload: &'a dyn Fn(&mut Housekeeper) -> bool,
     log: &'a LogHandle,
 }
 
@@ -301,24 +312,26 @@ struct SignalActions<'a> {
 fn watch(
     events: &Receiver<ControlEvent>,
     monitor: &mut PortMonitor,
-    daemon: &Mutex<Daemon>,
+    (daemon, housekeeper): (&Mutex<Daemon>, &mut Housekeeper),
     threads: &[JoinHandle<Worker>],
     signals: SignalActions<'_>,
 ) -> anyhow::Result<()> {
     let mut trimming = TrimSchedule::new(lock(daemon).version(), Instant::now());
+    let mut is_reload_due = false;
     loop {
         match events.recv_timeout(HOUSEKEEPING) {
             Ok(ControlEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(ControlEvent::Reload) => {
                 signals.log.reopen();
-                (signals.reload)();
+                is_reload_due = true;
             }
             Ok(ControlEvent::Reopen) => signals.log.reopen(),
             Ok(ControlEvent::Links) | Err(RecvTimeoutError::Timeout) => {}
         }
         monitor.look(daemon);
-        mmb_control::take_back_unconfirmed(daemon);
-        mmb_control::delete_drained(daemon);
+        housekeeper.look();
+        // A reload during another change follows it. Several of them become one.
+        is_reload_due = is_reload_due && !(signals.reload)(housekeeper);
         let (freed, version) = {
             let mut daemon = lock(daemon);
             (daemon.reclaim(), daemon.version())
