@@ -203,11 +203,6 @@ impl TcpTake<'_> {
         }
         let is_first = !self.ours.has_begun;
         if segment.has(flag::ACK) && !self.answers_syn(segment) {
-            // A SYN-ACK that challenges a SYN: its initiator answers with a RST (RFC 9293, 3.10.7.3).
-            let is_guarded = self.ours.is_guarded() || self.theirs.is_guarded();
-            if is_first && is_guarded && payload.is_empty() && !segment.has(flag::FIN | flag::URG) {
-                return Outcome::PASS;
-            }
             if !is_first || self.ours.is_guarded() || self.theirs.is_guarded() {
                 return self.refuse(StreamDrop::OutOfWindow);
             }
