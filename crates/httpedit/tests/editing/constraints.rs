@@ -216,8 +216,7 @@ fn compiled_patterns_are_kept() {
     let compile = |sets| HttpRules::compile([(1, &rule)], &|_| None, &HttpSettings::default(), sets);
     assert!(matches!(
         compile(SetSource::known(&cache)),
-        // It is about the patterns of all rules together.
-        Err(HttpRuleError::Pattern(None, PatternError::NotCompiled))
+        Err(HttpRuleError::Pattern(_, PatternError::NotCompiled))
     ));
     let first = compile(SetSource::compiling(&cache, &InProcess)).expect("a good rule");
     let again = compile(SetSource::known(&cache)).expect("they are known");
