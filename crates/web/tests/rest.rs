@@ -355,5 +355,6 @@ fn patterns_of_dry_runs_are_checked_by_the_web_server() {
     let tried = dry_run("/cheap/");
     assert_eq!((tried.status, &tried.json()["count"]["added"]), (200, &json!(1)), "{tried:?}");
     let check = json!({ "policy": "add-stateful tcp-dport 80 stream /costly/ alert\n" });
-    assert_eq!(mmb.send("POST", "/api/v1/policy/check", &check).json()["errors"][0]["message"], "too costly");
+    let checked = mmb.send("POST", "/api/v1/policy/check", &check);
+    assert!(checked.body.contains("too costly"), "{checked:?}");
 }
