@@ -2,12 +2,14 @@
 refused with both numbers; the daemon stays, and so does its traffic."""
 
 import random
+import re
 import resource
 
 import pytest
 
 from lab import cgroup
-from lab.daemon import DidNotStart
+from lab.daemon import DidNotStart, Mmb
+from lab.process import run
 
 from .programs import ping
 from .test_memory import status
@@ -117,3 +119,43 @@ def test_a_file_that_does_not_fit_is_refused_at_the_start(site, fresh):
     file.write_text(SIZED["stream memory"] + "\n", encoding="ascii")
     with pytest.raises(DidNotStart, match=r"set stream memory 1048576: not enough memory.* would fit"):
         fresh.daemon(site, "-c", file)
+
+
+def test_check_tells_that_this_machine_has_too_little_memory(tmp_path):
+    file = tmp_path / "large.mmb"
+    file.write_text(SIZED["stream memory"] + "\n", encoding="ascii")
+    check = [Mmb.binary, "check"]
+    done = run([*check, file], check=False)
+    assert done.returncode == 1 and re.search(r"not enough memory: .* can be had .* would fit", done.stderr), done
+    assert "good" in run([*check, "--any-machine", file]).stdout
+
+
+class Limited:
+    """A namespace whose programs have so many bytes of address space."""
+
+    def __init__(self, namespace, space):
+        self.namespace = namespace
+        self.space = space
+
+    def start(self, words, *args, **options):
+        return self.namespace.start(["prlimit", f"--as={self.space}", *words], *args, **options)
+
+
+def test_a_start_with_any_address_space_serves_or_tells_what_is_missing(fresh):
+    site = fresh("af_packet")
+    served = set()
+    for space in range(200, 1500, 100):
+        mmb = site.mmb(f"limited{space}")
+        mmb.namespace = Limited(mmb.namespace, space * 1_000_000)
+        try:
+            mmb.start()
+        except DidNotStart:
+            assert mmb.process.wait() == 1, mmb.output()
+            # The libraries of DPDK tell it in words of their own.
+            assert re.search(r"cannot start: not enough memory|starting DPDK|Cannot allocate memory", mmb.output()), mmb.output()
+            continue
+        served.add(space)
+        assert ping(site, SERVER4, count=2) == 2
+        mmb("add udp-dport 53 drop")
+        assert mmb.stop() == 0
+    assert {1000, 1400} <= served and not served & {200, 600}

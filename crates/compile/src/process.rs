@@ -89,9 +89,12 @@ impl CompilerProgram {
         memory: u64,
         is_given_up: &dyn Fn() -> bool,
     ) -> (ProcessEnd, Duration) {
-        let mut answer = Vec::new();
+        let (mut answer, mut is_short) = (Vec::new(), false);
         let exit = match self.run(job, (Mode::All, processor_time, memory), is_given_up, &mut |bytes| {
-            answer.extend_from_slice(bytes);
+            is_short |= answer.try_reserve(bytes.len()).is_err();
+            if !is_short {
+                answer.extend_from_slice(bytes);
+            }
         }) {
             Ok(exit) => exit,
             Err(error) => {
@@ -101,6 +104,7 @@ impl CompilerProgram {
         };
         let end = match exit.status {
             None => ProcessEnd::GivenUp,
+            Some(_) if is_short => ProcessEnd::Failed("no memory for the compiled patterns".to_owned()),
             Some(status) => ProcessEnd::of(status, &answer),
         };
         (end, exit.processor_time)

@@ -97,30 +97,33 @@ impl Daemon {
             compile_patterns(&of_start, SetSource::compiling(&sets, runner))
         })??;
         engine.expect_compiled_patterns();
-        let reseed_timer = ReseedTimer::begin(Instant::now());
-        let policy_before = Arc::new(Policy::default());
+        let mut daemon = Daemon::unpublished(engine, host, compiler);
+        daemon.host.set_poll(policy.settings.poll);
+        daemon.publish(policy)?;
+        daemon.begin_history("start".to_owned());
+        Ok(daemon)
+    }
+
+    /// A daemon without a policy.
+    fn unpublished(engine: Engine, host: Box<dyn Host>, compiler: Arc<PatternCompiler>) -> Daemon {
         // No connections, until memory was checked.
         engine.bound_connections(0);
-        let mut daemon = Daemon {
+        Daemon {
             engine,
-            policy: policy_before,
+            policy: Arc::default(),
             host,
             losses_before: HashMap::new(),
             superseded: None,
             trim_due: false,
             unchecked_rules: 0,
-            reseed_timer,
+            reseed_timer: ReseedTimer::begin(Instant::now()),
             history: History::in_memory(HistoryLimits::MEMORY),
             version: 0,
             unconfirmed: None,
             clock: Instant::now(),
             compiler,
             deletion_pause: None,
-        };
-        daemon.host.set_poll(policy.settings.poll);
-        daemon.publish(policy)?;
-        daemon.begin_history("start".to_owned());
-        Ok(daemon)
+        }
     }
 
     /// Keeps the history there from now on, instead of in memory; to be called before the first change. `start` tells which policy this is.

@@ -2,11 +2,12 @@
 //!
 //! Clients' threads allocate the memory for policies, in code that cannot handle a failure: without memory the process would end, and its
 //! packets with it. So the need of a change is estimated, as an upper bound, and compared with the tightest limit that the system has: the
-//! process's address space (`RLIMIT_AS`), its control groups, and the free memory of the machine. Others may allocate between the check and
+//! process's address space and data (`RLIMIT_AS`, `RLIMIT_DATA`), its control groups, and the free memory of the machine. Others may allocate between the check and
 //! the allocation; `HEADROOM` is for them and for the packet threads.
 
 mod control_group;
 
+use rustix::process::Resource;
 use std::{fmt, fs};
 
 /// Memory that changes do not take.
@@ -135,14 +136,24 @@ impl AvailableMemory {
 
 /// Returns the memory that this process may still take; `None` if the system does not tell.
 pub fn available() -> Option<AvailableMemory> {
-    AvailableMemory::new([address_space(), control_groups(), machine()].into_iter().flatten().collect())
+    let space = limit(Resource::As, "VmSize:", "RLIMIT_AS");
+    let data = limit(Resource::Data, "VmData:", "RLIMIT_DATA");
+    AvailableMemory::new([space, data, control_groups(), machine()].into_iter().flatten().collect())
 }
 
-/// Returns the rest of the address space.
-fn address_space() -> Option<MemoryBound> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
-    let used = field(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;
-    Some(MemoryBound { bytes: limit.saturating_sub(used), name: "RLIMIT_AS", is_of_space: true })
+/// Checks that the process may still take so much address space, most of which is used later or never.
+///
+/// # Errors
+/// It may take less.
+pub fn check_space(bytes: u64) -> Result<(), MemoryShortage> {
+    available().map_or(Ok(()), |available| available.check(MemoryNeed { used: 0, space: bytes }, 0))
+}
+
+/// Returns what a limit of the process leaves, of which the system tells in a line of its status what is used.
+fn limit(resource: Resource, used: &str, name: &'static str) -> Option<MemoryBound> {
+    let limit = rustix::process::getrlimit(resource).current?;
+    let used = field(&fs::read_to_string("/proc/self/status").ok()?, used)?;
+    Some(MemoryBound { bytes: limit.saturating_sub(used), name, is_of_space: true })
 }
 
 /// Returns the available memory of the machine.

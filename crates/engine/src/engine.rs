@@ -34,6 +34,11 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
 
+/// The address space, in bytes, that an engine takes for all workers together,
+const SHARED_BYTES: u64 = 24 << 20;
+/// and that it takes for each of them, most of it for tables whose pages are given as they are used.
+const WORKER_BYTES: u64 = 360 << 20;
+
 /// The control side: compiles and publishes policies, reads counters.
 pub struct Engine {
     ports: PortTable,
@@ -61,6 +66,11 @@ impl Engine {
     /// An engine with an empty policy, and its workers. All random and secret values in it derive from `seeds`.
     pub fn new(ports: PortTable, workers: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
         Engine::with_tuning(ports, workers, seeds, Tuning::default())
+    }
+
+    /// An upper bound of the address space, in bytes, that [`Engine::new`] takes for so many workers.
+    pub const fn start_bytes(workers: usize) -> u64 {
+        SHARED_BYTES + workers as u64 * WORKER_BYTES
     }
 
     /// [`Engine::new`] with another tuning of the classifier's tables, for comparison.

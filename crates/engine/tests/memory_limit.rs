@@ -16,7 +16,9 @@ use std::process::Command;
 
 /// What runs in such a program, and the bytes of address space that it has beyond what it takes before it makes connections: records
 /// end first, or what hangs on them.
-const TESTS: [(&str, u64); 4] = [
+const TESTS: [(&str, u64); 6] = [
+    ("an_engine_of_one_worker", Engine::start_bytes(1)),
+    ("an_engine_of_eight_workers", Engine::start_bytes(8)),
     ("connections_until_memory_ends", 13 << 20),
     ("connections_until_memory_ends", 20 << 20),
     ("translations_until_memory_ends", 13 << 20),
@@ -149,6 +151,26 @@ fn limit_address_space() {
     let limit = format!("--as={}", (taken << 10) + room);
     let limited = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).status();
     assert!(limited.expect("util-linux is installed").success());
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn an_engine_of_one_worker() {
+    create_within_the_limit(1);
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn an_engine_of_eight_workers() {
+    create_within_the_limit(8);
+}
+
+/// Hosts compare the bound with what there is before they create an engine.
+fn create_within_the_limit(workers: usize) {
+    limit_address_space();
+    let (_engine, created) = Engine::new(host::ports(), workers, &SeedTree::repeatable(1));
+    assert_eq!(created.len(), workers);
+    println!("no connections were made");
 }
 
 /// Pools were made by the worker, which aborted without memory.

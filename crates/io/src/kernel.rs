@@ -322,6 +322,21 @@ pub fn pin(core: usize) -> bool {
     }
 }
 
+/// Has all threads allocate from one heap if the address space of the process is limited. By default the C library makes
+/// a heap for each thread, and each takes 64 MB of address space.
+pub fn share_heap_if_limited() {
+    #[cfg(target_env = "gnu")]
+    for resource in [libc::RLIMIT_AS, libc::RLIMIT_DATA] {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the first call writes one limit; heaps that exist stay as they are at the second one.
+        unsafe {
+            if libc::getrlimit(resource, &raw mut limit) == 0 && limit.rlim_cur != libc::RLIM_INFINITY {
+                libc::mallopt(libc::M_ARENA_MAX, 1);
+            }
+        }
+    }
+}
+
 /// Gives back memory that was freed: the C library else keeps what lies between pieces that are still in use.
 pub fn give_back_memory() {
     // SAFETY: touches nothing that is in use.

@@ -358,6 +358,10 @@ pub(crate) struct ExplainArgs {
 /// `mmb check`
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
+    /// Leave out whether this machine has the memory for the policy: for a policy that another one will run
+    #[arg(long)]
+    pub(crate) any_machine: bool,
+
     /// The policy file; - is standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,

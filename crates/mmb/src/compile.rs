@@ -1,10 +1,13 @@
 //! Compiles patterns in child processes that run this program as `mmb compile-patterns` (see [`mmb_compile`]).
 
 use crate::cli::CompilePatternsArgs;
+use crate::explain;
 use anyhow::Context;
 use mmb_compile::{Applicant, CompileBudget, CompilerProgram, PatternCompiler};
+use mmb_control::{Daemon, memory};
 use mmb_engine::{CompiledPatterns, Engine, SetCache, SetSource, compile_patterns};
 use mmb_policy::Policy;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -26,12 +29,27 @@ pub(crate) fn serve(args: &CompilePatternsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that a policy can be put in force, with the budget of a change.
+/// Checks that a policy can be put in force on this machine: its patterns with the budget of a change, and the memory
+/// that it takes.
 pub(crate) fn check(policy: &Policy) -> Result<(), String> {
+    if let Err(short) = memory::check_space(Engine::start_bytes(1)) {
+        return check_patterns(policy).and(Err(short.to_string()));
+    }
+    let fits = || -> anyhow::Result<()> {
+        let ports: BTreeSet<_> = explain::named_ports(policy).collect();
+        let (engine, _) = explain::engine(&ports.into_iter().collect::<Vec<_>>())?;
+        let _patterns = compiled(policy, Arc::clone(engine.pattern_sets()), &|| false)?;
+        Ok(Daemon::check_start(engine, policy)?)
+    };
+    fits().map_err(|error| format!("{error:#}"))
+}
+
+/// Checks that the patterns of a policy can be put in force.
+pub(crate) fn check_patterns(policy: &Policy) -> Result<(), String> {
     check_for(policy, &|| false)
 }
 
-/// As [`check`], but gives up when `is_gone` returns true.
+/// As [`check_patterns`], but gives up when `is_gone` returns true.
 pub(crate) fn check_for(policy: &Policy, is_gone: &dyn Fn() -> bool) -> Result<(), String> {
     compiled(policy, Arc::default(), is_gone).map(drop).map_err(|error| format!("{error:#}"))
 }

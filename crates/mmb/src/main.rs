@@ -118,6 +118,7 @@ fn client_options(global: Global) -> ClientOptions {
 }
 
 fn check(args: &CheckArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let good = mmb_client::policy_file::check(&args.file, global.json, compile::check, &output::Terminal)?;
+    let compile = if args.any_machine { compile::check_patterns } else { compile::check };
+    let good = mmb_client::policy_file::check(&args.file, global.json, compile, &output::Terminal)?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

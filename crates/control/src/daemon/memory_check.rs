@@ -2,13 +2,30 @@
 
 use super::Daemon;
 use crate::change::CommitError;
+use crate::host::{Host, PortStatus, WorkerStatus};
 use crate::memory::{self, AvailableMemory, MemoryNeed, MemoryShortage};
-use mmb_engine::{CONNECTION_BYTES, StreamNeed};
-use mmb_policy::settings::{ConnectionSettings, StreamSettings};
+use mmb_engine::{CONNECTION_BYTES, Engine, StreamNeed};
+use mmb_policy::settings::{ConnectionSettings, Poll, StreamSettings};
 use mmb_policy::{Policy, RuleStore};
+use std::sync::Arc;
 
 /// The memory for up to this many changed rules is not checked. A rule that takes much memory counts several times.
 const FEW_RULES: usize = 1 << 12;
+
+/// The host of a policy that is only checked.
+struct NoHost;
+
+impl Host for NoHost {
+    fn ports(&self) -> Vec<PortStatus> {
+        Vec::new()
+    }
+
+    fn set_poll(&self, _poll: Poll) {}
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        Vec::new()
+    }
+}
 
 /// The result of a memory check.
 pub(super) struct MemoryBounds {
@@ -19,6 +36,17 @@ pub(super) struct MemoryBounds {
 }
 
 impl Daemon {
+    /// Checks that this machine has the memory for a start with a policy. The engine must be new, with the patterns of
+    /// the policy in its cache.
+    ///
+    /// # Errors
+    /// The memory does not suffice, or the engine cannot execute the policy.
+    pub fn check_start(engine: Engine, policy: &Policy) -> Result<(), CommitError> {
+        let daemon = Daemon::unpublished(engine, Box::new(NoHost), Arc::default());
+        daemon.engine.check(&daemon.policy, policy)?;
+        daemon.check_memory(policy).map(drop)
+    }
+
     /// Checks that there is memory for a policy beside the policy in force. The engine must have checked the policy
     /// before. Returns the number of connections that fit. Small changes always pass, so that a user can free memory;
     /// a change that raises a limit is not small.

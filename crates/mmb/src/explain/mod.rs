@@ -152,7 +152,7 @@ fn port_names(policy: &Policy, subject: &Subject) -> Vec<String> {
 }
 
 /// The ports that a policy names, some several times.
-fn named_ports(policy: &Policy) -> impl Iterator<Item = String> {
+pub(crate) fn named_ports(policy: &Policy) -> impl Iterator<Item = String> {
     let constraints = policy.rules.iter().flat_map(|rule| rule.matches);
     let named = constraints.filter_map(|constraint| match constraint.test {
         Test::Port(_, names) => Some(names),
@@ -162,7 +162,7 @@ fn named_ports(policy: &Policy) -> impl Iterator<Item = String> {
 }
 
 /// An engine with these ports, each wired to its neighbour.
-fn engine(ports: &[String]) -> anyhow::Result<(Engine, Worker)> {
+pub(crate) fn engine(ports: &[String]) -> anyhow::Result<(Engine, Worker)> {
     let spec = |(number, name): (usize, &String)| {
         let peer = (number ^ 1).min(ports.len() - 1);
         PortSpec { name: name.clone(), mtu: None, forward: Forward::Wire(PortId(peer as u16)) }

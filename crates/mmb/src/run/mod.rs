@@ -33,7 +33,7 @@ use mmb_base::lock;
 use mmb_client::policy_file;
 use mmb_compile::PatternCompiler;
 use mmb_control::{
-    BindError, Daemon, History, HistoryLimits, Housekeeper, OpenHistoryError, Server, ServerOptions,
+    BindError, Daemon, History, HistoryLimits, Housekeeper, OpenHistoryError, Server, ServerOptions, memory,
 };
 use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, PortError, kernel};
@@ -58,11 +58,15 @@ use wiring::PortWiring;
 /// The interval at which ports and memory are checked.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
+/// The address space that threads take at the start: their stacks, the queues of the log, the first clients.
+const THREAD_BYTES: u64 = 64 << 20;
+
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// The daemon cannot start.
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
+    kernel::share_heap_if_limited();
     let wiring = PortWiring::read(&args.ports, &args.wires)?;
     let Some(mut policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
     let mut patience = Patience::new();
@@ -92,6 +96,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     ports.take_notes().iter().for_each(|note| output::report_error(note));
     let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
+    memory::check_space(Engine::start_bytes(usize::from(workers)) + THREAD_BYTES).context("cannot start")?;
     let seeds = mmb_control::entropy::seed_tree()?;
     let (mut engine, mut engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
     let exchange = HandoverRings::new(usize::from(workers)).context("cannot join the packet threads")?;
