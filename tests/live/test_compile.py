@@ -22,6 +22,10 @@ COSTLY = f"add-stateful tcp-dport 80 stream {{{REGEXES}}} alert\n"
 BEFORE = "add-stateful tcp-dport 80 stream {/a+b/, \"x\"} alert\n"
 
 
+def rules(mmb):
+    return [rule["id"] for rule in mmb.ask("list")["rules"]]
+
+
 def compilers(mmb):
     """The processes that compile for a daemon."""
     found = set()
@@ -76,8 +80,11 @@ def test_a_change_is_taken_back_during_a_reload(fresh):
     policy.write_text(COSTLY)
     mmb.process.signal(signal.SIGHUP)
     wait_until(lambda: compilers(mmb), "a process that compiles")
-    mmb("add", "id", 7, "udp-dport", 7, "drop", "--confirm", "1")
-    wait_until(lambda: "rollback" in mmb("history"), "the policy before is in force again")
+    other = site.folder / "other.mmb"
+    other.write_text(BEFORE + "add id 70 udp-dport 7 drop\n")
+    mmb("apply", other, "--confirm", 1)
+    assert 70 in rules(mmb)
+    wait_until(lambda: 70 not in rules(mmb), "the policy before is in force again")
     assert compilers(mmb), "the reload still compiles"
     assert mmb.stop() == 0
 

@@ -5,6 +5,8 @@ import ipaddress
 
 import pytest
 
+from lab.process import wait_until
+
 from .sockets import closing, udp
 from .topology import CLIENT4, SERVER4
 
@@ -55,6 +57,7 @@ def test_known_flows_are_answered_by_the_cache_and_a_change_holds_at_once(site, 
         for _ in range(20):
             mmb("add id 50 prio 1 udp-dport 9001 drop")
             near.sendto(b"dropped", (SERVER4, 9001))
+            wait_until(lambda: packets(mmb, 50) == 1, "the packet is counted")
             mmb("del 50")
             near.sendto(b"passes", (SERVER4, 9001))
             assert far.recv(10) == b"passes"

@@ -133,11 +133,12 @@ def _names_of_another(namespace, names):
     """Sockets of another user that listen on these names in a namespace."""
     with contextlib.ExitStack() as stack:
         for name in names:
-            listener = stack.enter_context(namespace.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-            os.seteuid(NOBODY)
-            try:
-                listener.bind(name)
-                listener.listen()
-            finally:
-                os.seteuid(0)
+            with namespace.entered():
+                os.seteuid(NOBODY)
+                try:
+                    listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                    listener.bind(name)
+                    listener.listen()
+                finally:
+                    os.seteuid(0)
         yield
