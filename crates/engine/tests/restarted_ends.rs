@@ -151,13 +151,15 @@ fn a_client_that_restarted_before_it_was_connected_comes_back() {
 }
 
 /// RFC 9293 sections 3.5.1 and 3.10.7.3: the middlebox, too, does not know of the server's connection. Filters that scrub SYN floods send such
-/// an acknowledgement as well.
+/// an acknowledgement as well, some of them as a SYN-ACK.
 #[test]
 fn a_server_that_still_has_a_connection_tells_the_client() {
-    for mut ends in Ends::each() {
+    for (flags, mut ends) in
+        [ACK, SYN | ACK].into_iter().flat_map(|flags| Ends::each().map(move |ends| (flags, ends)))
+    {
         let policy = ends.policy;
         ends.client(SYN, 1000, 0, b"");
-        let challenge = ends.server(ACK, 777_777, 3_000_000_000, b"");
+        let challenge = ends.server(flags, 777_777, 3_000_000_000, b"");
         assert_eq!(ends.state().0, "syn-sent", "{policy}");
         assert_eq!(ends.client(RST, challenge.ack, 0, b"").seq, 3_000_000_000, "{policy}");
         assert_eq!(ends.state().0, "syn-sent", "{policy}");

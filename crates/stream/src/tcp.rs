@@ -203,6 +203,11 @@ impl TcpTake<'_> {
         }
         let is_first = !self.ours.has_begun;
         if segment.has(flag::ACK) && !self.answers_syn(segment) {
+            if is_first && payload.is_empty() && !segment.has(flag::FIN) && !self.theirs.has_renumbered {
+                // The initiator has sent no SYN that this answers, so it answers with a RST (RFC 9293 section
+                // 3.10.7.3), and the responder learns that the initiator is no forger: filters of SYN floods do this.
+                return Outcome::PASS;
+            }
             if !is_first || self.ours.is_guarded() || self.theirs.is_guarded() {
                 return self.refuse(StreamDrop::OutOfWindow);
             }

@@ -134,6 +134,31 @@ fn a_syn_ack_of_another_syn_is_not_taken() {
     }
 }
 
+/// A filter of SYN floods answers with a number that the initiator has not sent, waits for its RST, and takes the SYN when it comes again.
+#[test]
+fn a_challenge_of_the_initiator_passes_and_brings_nothing() {
+    for levels in [WATCH, GUARD] {
+        for number in [-400, 400] {
+            let mut conn = Conn::new(levels, LIMITS, [7, 9]);
+            conn.passes(syn(b""));
+            let mut challenge = syn_ack().ack(number);
+            challenge.at = 70_000;
+            conn.passes(challenge.clone());
+            if levels == GUARD {
+                // With bytes it could be more than a challenge; and the connection has not begun.
+                challenge.data = b"evil".to_vec();
+                conn.drops(challenge, StreamDrop::OutOfWindow);
+                conn.drops(seg(1, 70_000, b"evil").ack(0), StreamDrop::OutOfWindow);
+            }
+            conn.shake([syn(b""), syn_ack()]);
+            conn.passes(seg(0, 0, b"abc"));
+            conn.passes(seg(1, 0, b"xyz").ack(3));
+            assert_eq!((conn.scanned(0), conn.scanned(1)), (b"abc".to_vec(), b"xyz".to_vec()));
+            conn.end();
+        }
+    }
+}
+
 #[test]
 fn nothing_goes_on_before_the_syn_is_answered() {
     let mut conn = Conn::new(GUARD, LIMITS, [7, 9]);
