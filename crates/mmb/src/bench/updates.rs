@@ -35,6 +35,18 @@ const FEWEST_LATENCIES: usize = 5;
 const BATCH: usize = 1000;
 /// Changes per second, and changes in a publication.
 const RATES: [(u32, u32); 4] = [(1000, 1), (10_000, 1), (10_000, 10), (10_000, 100)];
+/// Settings that size memory, each with a value far from its default.
+const SIZES: [&str; 5] = [
+    "set conn max 4000000",
+    "set limit keys 1048576",
+    "set stream memory 1024",
+    "set stream max 1000000",
+    "set stream per-source 10",
+];
+/// Regexes of the rule on streams, changes of each setting to and fro, and the vectors after a change that are measured.
+const PATTERNS: usize = 30;
+const RESIZES: usize = 10;
+const RESIZE_VECTORS: u64 = 16;
 /// The time after which a change that no worker sees counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The shortest wait for a publication that uses a sleep.
@@ -45,6 +57,7 @@ pub(super) struct UpdateReport {
     rules: usize,
     latencies: Vec<Latency>,
     rates: Vec<Rate>,
+    resized: Vec<Resized>,
     /// The changes of the long run, and the resident bytes before it, after it, and at most.
     long_run: (u32, u64, u64, u64),
 }
@@ -66,6 +79,12 @@ struct Rate {
     mpps: f64,
 }
 
+/// The longest vector while something that sizes memory changes, in cycles: the median over several changes.
+struct Resized {
+    what: &'static str,
+    longest: f64,
+}
+
 /// The state that the two threads share.
 #[derive(Default)]
 struct SharedState {
@@ -73,6 +92,9 @@ struct SharedState {
     packets: AtomicU64,
     /// The cycle counter at the last change of the probe's verdict; the lowest bit tells whether it is dropped.
     probe: AtomicU64,
+    /// Vectors forwarded, and the cycles of the longest since the control side cleared it.
+    vectors: AtomicU64,
+    longest: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -115,7 +137,10 @@ fn forward(worker: &mut Worker, arena: &mut Arena, shared: &SharedState) {
     let mut was_dropped = false;
     while !shared.stop.load(Ordering::Relaxed) {
         arena.vectors(|packets| {
+            let began = Tsc.now();
             worker.process(0, &Tsc, packets, &mut verdicts);
+            shared.longest.fetch_max(Tsc.now() - began, Ordering::Relaxed);
+            shared.vectors.fetch_add(1, Ordering::Release);
             let dropped = matches!(verdicts[0], Verdict::Drop(_));
             if dropped != was_dropped {
                 was_dropped = dropped;
@@ -212,7 +237,57 @@ impl ControlSide<'_> {
             rates.push(self.at_rate(time, wanted, batch)?);
         }
         rates.push(self.at_rate(time, 0, 1)?);
-        Ok(UpdateReport { rules, latencies, rates, long_run: self.long_run(changes)? })
+        let resized = self.resize()?;
+        Ok(UpdateReport { rules, latencies, rates, resized, long_run: self.long_run(changes)? })
+    }
+
+    /// Changes everything that sizes memory, and measures the longest vector during each change. The first result is
+    /// that of the same time without a change.
+    fn resize(&mut self) -> anyhow::Result<Vec<Resized>> {
+        let patterns: Vec<_> = (0..PATTERNS).map(|number| format!("/a{number}[0-9]{{1,20}}b/")).collect();
+        let rules = format!(
+            "add-stateful ip-saddr 192.0.2.1 tcp-dport 80 stream {{{}}} alert\n\
+             add ip-saddr 192.0.2.1 udp-dport 53 limit 10/s per ip-saddr\n",
+            patterns.join(", ")
+        );
+        let with = |text: &str| -> anyhow::Result<Policy> {
+            let (parsed, _) =
+                mmb_language::parse_policy(text).map_err(|errors| anyhow::anyhow!("{text}: {errors:?}"))?;
+            let mut policy = self.policy.clone();
+            policy.settings = parsed.settings;
+            for rule in parsed.rules.iter() {
+                policy.add(&Rule { id: None, ..rule })?;
+            }
+            Ok(policy)
+        };
+        let before = with(&rules)?;
+        let changes = SIZES.iter().map(|size| Ok((*size, with(&format!("{size}\n{rules}"))?)));
+        let nothing = [Ok(("nothing", before.clone())), Ok(("rules on streams", self.policy.clone()))];
+        let all = nothing.into_iter().chain(changes).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut resized = Vec::new();
+        for (what, after) in all {
+            let mut longest = Vec::new();
+            for _ in 0..RESIZES {
+                for policy in [&before, &after] {
+                    longest.push(self.longest_vector(policy)? as f64);
+                }
+            }
+            longest.sort_unstable_by(f64::total_cmp);
+            resized.push(Resized { what, longest: longest[longest.len() / 2] });
+        }
+        self.engine.publish(&self.policy)?;
+        Ok(resized)
+    }
+
+    /// The cycles of the longest vector while a policy comes into force.
+    fn longest_vector(&mut self, policy: &Policy) -> anyhow::Result<u64> {
+        self.shared.longest.store(0, Ordering::Relaxed);
+        self.engine.publish(policy)?;
+        let last = self.shared.vectors.load(Ordering::Acquire) + RESIZE_VECTORS;
+        while self.shared.vectors.load(Ordering::Acquire) < last {
+            std::hint::spin_loop();
+        }
+        Ok(self.shared.longest.load(Ordering::Relaxed))
     }
 
     /// Adds the rule of the probe and deletes it again, each time with `others` more changes; returns the microseconds of both.
@@ -326,6 +401,11 @@ impl UpdateReport {
         let (sum, count) = still.fold((0.0, 0.0), |(sum, count), rate| (sum + rate.mpps, count + 1.0));
         sum / f64::max(count, 1.0)
     }
+
+    /// The cycles of the longest vector without a change.
+    fn undisturbed_vector(&self) -> f64 {
+        self.resized.first().map_or(1.0, |nothing| nothing.longest.max(1.0))
+    }
 }
 
 impl BenchOutput for UpdateReport {
@@ -348,11 +428,19 @@ impl BenchOutput for UpdateReport {
                 "ratio": rounded(rate.mpps / self.undisturbed()),
             })
         });
+        let resized = self.resized.iter().map(|resized| {
+            json!({
+                "what": resized.what,
+                "longest_vector_cycles": rounded(resized.longest),
+                "ratio": rounded(resized.longest / self.undisturbed_vector()),
+            })
+        });
         let (changes, before, after, most) = self.long_run;
         json!({
             "rules": self.rules,
             "in_force": latencies.collect::<Vec<_>>(),
             "throughput": rates.collect::<Vec<_>>(),
+            "longest_vector": resized.collect::<Vec<_>>(),
             "long_run": { "changes": changes, "before_bytes": before, "after_bytes": after, "most_bytes": most },
         })
     }
@@ -374,6 +462,10 @@ impl BenchOutput for UpdateReport {
             let ratio = rate.mpps / self.undisturbed();
             let Rate { batch, wanted, achieved, mpps } = rate;
             let _ = writeln!(text, "{wanted:<24}{batch:>8}{achieved:>12.0}{mpps:>12.2}{ratio:>12.3}");
+        }
+        let _ = writeln!(text, "{:<32}{:>12}{:>12}", "change of", "longest", "ratio");
+        for Resized { what, longest } in &self.resized {
+            let _ = writeln!(text, "{what:<32}{longest:>12.0}{:>12.2}", longest / self.undisturbed_vector());
         }
         let (changes, before, after, most) = self.long_run;
         let mega = |bytes: u64| bytes as f64 / f64::from(1 << 20);
