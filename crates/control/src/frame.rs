@@ -6,6 +6,7 @@
 
 use crate::limits::{Budget, BudgetShare, ServerLimits};
 use crate::memory::{self, MemoryNeed, MemoryShortage};
+use memchr::memchr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
@@ -117,7 +118,7 @@ impl<'a> RequestReader<'a> {
         let mut line = RequestLine { bytes: Vec::new(), share: self.budget.share() };
         loop {
             let fresh = &self.chunk[self.start..self.end];
-            let newline = fresh.iter().position(|&byte| byte == b'\n');
+            let newline = memchr(b'\n', fresh);
             let piece = &fresh[..newline.unwrap_or(fresh.len())];
             self.make_room(&mut line, piece.len())?;
             line.bytes.extend_from_slice(piece);
@@ -139,7 +140,7 @@ impl<'a> RequestReader<'a> {
 
     /// Returns whether one more request has arrived completely.
     pub(crate) fn has_next(&self) -> bool {
-        self.chunk[self.start..self.end].contains(&b'\n')
+        memchr(b'\n', &self.chunk[self.start..self.end]).is_some()
     }
 
     /// Grows the line by `more` bytes, within the limits.

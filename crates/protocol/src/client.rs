@@ -2,7 +2,6 @@
 
 use crate::answer::{Answer, AnswerEnd};
 use crate::framing::{AnswerReadError, read_answer};
-use crate::hex;
 use crate::request::{self, Request};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
@@ -123,7 +122,7 @@ impl Client {
     ) -> Result<AnswerEnd, E> {
         let mut answer = self.answer()?;
         let mut sent = self.send(&Request::LoadState { verbose });
-        let mut piece = vec![0; PIECE_BYTES];
+        let (mut piece, mut line) = (vec![0; PIECE_BYTES], Vec::new());
         while sent.is_ok() {
             let read = if answer.has_begun() { Ok(0) } else { read_full(state, &mut piece) };
             let read = read.map_err(|error| {
@@ -131,7 +130,9 @@ impl Client {
                 let _ = self.stream.shutdown(Shutdown::Both);
                 ClientError::StateSource(error)
             })?;
-            sent = self.send(&Request::Piece(hex::encode(&piece[..read])));
+            line.clear();
+            request::push_piece(&piece[..read], &mut line);
+            sent = (&self.stream).write_all(&line);
             if read == 0 {
                 break;
             }

@@ -1,6 +1,7 @@
 //! Lines of JSON: each message is one object on a line of its own.
 
 use crate::answer::Answer;
+use crate::hex;
 use serde::Serialize;
 use std::io::{self, BufRead, Read, Write};
 
@@ -25,6 +26,20 @@ pub(crate) enum AnswerReadError {
 pub fn write_line(message: &impl Serialize, mut to: impl Write) -> io::Result<()> {
     serde_json::to_writer(&mut to, message)?;
     to.write_all(b"\n")
+}
+
+/// Appends the line of an [`Answer::State`] with these bytes. It is the line that [`write_line`] writes, without a search in half a billion
+/// digits for characters to escape.
+pub fn push_state(bytes: &[u8], line: &mut Vec<u8>) {
+    push_digits([b"{\"state\":\"", b"\"}\n"], bytes, line);
+}
+
+/// Appends a line that has the digits of bytes between two texts.
+pub(crate) fn push_digits([before, after]: [&[u8]; 2], bytes: &[u8], line: &mut Vec<u8>) {
+    line.reserve(before.len() + 2 * bytes.len() + after.len());
+    line.extend_from_slice(before);
+    hex::encode_to(bytes, line);
+    line.extend_from_slice(after);
 }
 
 /// Reads the next answer of a known kind; skips kinds that only a newer daemon knows. `None`: the stream has ended, maybe in the
@@ -69,6 +84,16 @@ mod tests {
         let added = r#"{"added":{"id":1,"rule":"add all drop","colour":"red"}}"#;
         let answers = read(&format!("{{\"weather\":{{\"rain\":true}}}}\n{added}\n{{\"mood\":\"good\"}}\n"));
         assert_eq!(answers, [Ok(Answer::Added(RuleText { id: 1, rule: "add all drop".into() }))]);
+    }
+
+    #[test]
+    fn the_line_of_a_state_is_that_of_its_answer() {
+        for bytes in [&[][..], &[0, 0x9f, 0xff]] {
+            let (mut line, mut answer) = (Vec::new(), Vec::new());
+            push_state(bytes, &mut line);
+            write_line(&Answer::State(hex::encode(bytes)), &mut answer).expect("a vector takes everything");
+            assert_eq!(line, answer);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod hex;
 pub mod request;
 
 pub use client::{Client, ClientError};
-pub use framing::write_line;
+pub use framing::{push_state, write_line};
 pub use request::Request;
 
 /// The version of the protocol. It changes when an old client would misunderstand a new daemon.

@@ -1,6 +1,6 @@
 //! Requests as values, and their form on the wire.
 
-use crate::framing::write_line;
+use crate::framing::{push_digits, write_line};
 use crate::{VERSION, hex};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -324,9 +324,26 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
     write_line(&envelope, to)
 }
 
+/// Appends a [`Request::Piece`] with these bytes, with the end of its line. It is the line that [`encode`] writes, without a search for
+/// characters to escape.
+pub(crate) fn push_piece(bytes: &[u8], line: &mut Vec<u8>) {
+    push_digits([b"{\"v\":1,\"do\":\"piece\",\"state\":\"", b"\"}\n"], bytes, line);
+}
+const _: () = assert!(VERSION == 1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_line_of_a_piece_is_that_of_its_request() {
+        for bytes in [&[][..], &[0, 0x9f, 0xff]] {
+            let (mut line, mut request) = (Vec::new(), Vec::new());
+            push_piece(bytes, &mut line);
+            encode(&Request::Piece(hex::encode(bytes)), &mut request).expect("a vector takes everything");
+            assert_eq!(line, request);
+        }
+    }
 
     fn round_trip(request: &Request) -> Request {
         let mut wire = Vec::new();

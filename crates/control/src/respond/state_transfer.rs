@@ -6,11 +6,11 @@ use crate::memory::MemoryShortage;
 use crate::state;
 use mmb_engine::SavedState;
 use mmb_protocol::answer::{Answer, AnswerEnd, CountLine, ErrorLine};
-use mmb_protocol::{Request, hex};
+use mmb_protocol::{Request, hex, push_state};
 use std::io::{self, Read, Write};
 
 /// Bytes of a state in one line of an answer.
-const AT_ONCE: usize = 16 << 10;
+const AT_ONCE: usize = 24 << 10;
 
 /// A state is kept in memory until it is complete: memory is checked each time that so many bytes have arrived.
 const STEP: u64 = 1 << 20;
@@ -106,6 +106,10 @@ struct StateWriterLines<'r, 'a> {
 impl Write for StateWriterLines<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(AT_ONCE - self.piece.len());
+        if taken == AT_ONCE {
+            self.line(&bytes[..taken])?;
+            return Ok(taken);
+        }
         self.piece.extend_from_slice(&bytes[..taken]);
         if self.piece.len() == AT_ONCE {
             self.flush()?;
@@ -117,9 +121,21 @@ impl Write for StateWriterLines<'_, '_> {
         if self.piece.is_empty() {
             return Ok(());
         }
-        let line = Answer::State(hex::encode(&self.piece));
-        self.piece.clear();
-        self.written = self.responder.send(&line);
+        let mut piece = std::mem::take(&mut self.piece);
+        let written = self.line(&piece);
+        piece.clear();
+        self.piece = piece;
+        written
+    }
+}
+
+impl StateWriterLines<'_, '_> {
+    /// Writes a piece as a line.
+    fn line(&mut self, piece: &[u8]) -> io::Result<()> {
+        let Responder { line, out, .. } = &mut *self.responder;
+        line.clear();
+        push_state(piece, line);
+        self.written = out.write_all(line);
         match &self.written {
             Ok(()) => Ok(()),
             Err(error) => Err(error.kind().into()),
