@@ -11,13 +11,17 @@
 
 use mmb_files::Directory;
 pub use mmb_files::is_own_stream;
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{Advice, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+
+/// The disk starts to write each time that so many bytes have been written, so that the sync at the end waits for the last ones only.
+const WRITE_BEHIND: u64 = 4 << 20;
 
 /// The mark in names of temporary files, which are `.NAME.mmb-NUMBER~`.
 const MARK: &str = ".mmb-";
@@ -168,7 +172,7 @@ impl FileWriter {
         let written = match &mut self.to {
             WriteDestination::Standard(stream) => stream.write_all(bytes),
             WriteDestination::Stream(stream) => stream.write_all(bytes),
-            WriteDestination::Replacement(temporary) => temporary.file.write_all(bytes),
+            WriteDestination::Replacement(temporary) => temporary.write(bytes),
         };
         written.map_err(|error| WriteError::Io { name: self.name.clone(), error })
     }
@@ -213,6 +217,9 @@ struct TemporaryFile {
     directory: Directory,
     name: OsString,
     target: OsString,
+    /// Bytes written, and of these the ones that the kernel was asked to write to the disk.
+    written: u64,
+    behind: u64,
     renamed: bool,
 }
 
@@ -237,7 +244,8 @@ impl TemporaryFile {
                 Err(error) => return Err(error),
             };
             let target = target.to_owned();
-            let temporary = TemporaryFile { file, directory, name, target, renamed: false };
+            let temporary =
+                TemporaryFile { file, directory, name, target, written: 0, behind: 0, renamed: false };
             // On file systems without locks, nobody removes left-over files.
             let _ = rustix::fs::flock(&temporary.file, FlockOperation::NonBlockingLockExclusive);
             if rustix::fs::fstat(&temporary.file)?.st_nlink == 0 {
@@ -250,6 +258,18 @@ impl TemporaryFile {
             }
             return Ok(temporary);
         }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        let fresh = self.written - self.behind;
+        if fresh >= WRITE_BEHIND {
+            // This advice starts the transfer and does not wait for it. The pages stay in memory, since they are in transfer.
+            let _ = rustix::fs::fadvise(&self.file, self.behind, NonZeroU64::new(fresh), Advice::DontNeed);
+            self.behind = self.written;
+        }
+        Ok(())
     }
 
     fn replace_target(mut self) -> rustix::io::Result<()> {

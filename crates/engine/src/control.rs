@@ -10,8 +10,8 @@ use crate::baseline::ConnectionTotals;
 use crate::cells::WorkerCells;
 use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::conntrack::{
-    ConnectionInfo, Conntrack, LeftOutConnection, LoadSummary, RestoreRequest, SavedConnection, SavedState,
-    SharedState, StateMap, StateWriter, StreamSummary, WatchedEvent, Watcher,
+    ConnectionInfo, Conntrack, EncodedConnections, LeftOutConnection, LoadSummary, RestoreRequest,
+    SavedConnection, SavedState, SharedState, StateMap, StateWriter, StreamSummary, WatchedEvent, Watcher,
 };
 use crate::drop::DropReason;
 use crate::pipeline::Pipeline;
@@ -264,19 +264,22 @@ impl Connections {
     pub fn save(&self, writer: &mut StateWriter<'_>) -> io::Result<(u64, u64)> {
         let mut over = 0;
         for worker in 0..self.workers.len() {
-            let ask = |first| {
+            let ask = |first, mut found: EncodedConnections| {
                 let task = move |pipeline: &mut Pipeline, snapshot: &Snapshot| {
-                    pipeline.conntrack().save(snapshot, first, CHUNK)
+                    let (next, over) = pipeline.conntrack().save(snapshot, first, CHUNK, &mut found);
+                    (next, over, found)
                 };
                 self.begin(worker, task).map_err(io::Error::other)
             };
-            let mut asked = Some(ask(ConnId::FIRST)?);
+            let mut asked = Some(ask(ConnId::FIRST, EncodedConnections::default())?);
+            let mut written = EncodedConnections::default();
             while let Some(answer) = asked {
-                let (next, found, others) = answer.wait().map_err(io::Error::other)?;
-                // The worker collects the next connections while these are written.
-                asked = next.map(ask).transpose()?;
+                let (next, others, found) = answer.wait().map_err(io::Error::other)?;
+                // The worker encodes the next connections while these are written.
+                asked = next.map(|next| ask(next, std::mem::take(&mut written))).transpose()?;
                 over += others;
-                found.iter().try_for_each(|saved| writer.connection(saved))?;
+                writer.records(&found)?;
+                written = found;
             }
         }
         Ok((writer.end_connections()?, over))
@@ -304,6 +307,7 @@ impl Connections {
             rules,
             left_out,
             summary: LoadSummary::default(),
+            waiting: self.workers.iter().map(|_| RestoreBatch::default()).collect(),
             restored: self.workers.iter().map(|_| None).collect(),
         };
         restoring.summary.leave_out(DropReason::ConnFull.name(), state.beyond);
@@ -416,8 +420,37 @@ impl<R> PendingAnswer<R> {
     }
 }
 
-/// The answer of a worker that has restored connections.
-type Restored = (LoadSummary, Vec<LeftOutConnection>);
+/// Connections for a worker to restore. The memory of a batch, also of the rules in it, is used for later ones.
+#[derive(Default)]
+struct RestoreBatch {
+    requests: Vec<RestoreRequest>,
+    /// Those at the front that belong to the batch.
+    len: usize,
+}
+
+impl RestoreBatch {
+    fn requests(&self) -> &[RestoreRequest] {
+        &self.requests[..self.len]
+    }
+
+    /// Adds a connection. Returns two vectors of rules that are of no use any more.
+    fn push(&mut self, request: RestoreRequest) -> (Vec<RuleId>, Vec<RuleLineage>) {
+        self.len += 1;
+        match self.requests.get_mut(self.len - 1) {
+            Some(place) => {
+                let (saved, rules) = std::mem::replace(place, request);
+                (saved.rules, rules)
+            }
+            None => {
+                self.requests.push(request);
+                Default::default()
+            }
+        }
+    }
+}
+
+/// The answer of a worker that has restored a batch.
+type Restored = (LoadSummary, Vec<LeftOutConnection>, RestoreBatch);
 
 /// The connections of a state on their way to their workers.
 struct Restoring<'r> {
@@ -427,48 +460,59 @@ struct Restoring<'r> {
     rules: HashMap<RuleId, RuleLineage>,
     left_out: &'r mut dyn FnMut(LeftOutConnection),
     summary: LoadSummary,
+    /// By worker: connections that it does not have yet.
+    waiting: Vec<RestoreBatch>,
     /// By worker: the answer that is awaited from it.
     restored: Vec<Option<PendingAnswer<Restored>>>,
 }
 
 impl Restoring<'_> {
-    /// Has each connection restored by its worker.
-    fn all(&mut self, all: impl Iterator<Item = SavedConnection>) -> Result<(), NoAnswer> {
-        let mut waiting: Vec<Vec<RestoreRequest>> =
-            self.connections.workers.iter().map(|_| Vec::new()).collect();
-        for mut saved in all {
+    /// Has the connection of each record restored by its worker.
+    fn all<'s>(&mut self, records: impl Iterator<Item = &'s [u8]>) -> Result<(), NoAnswer> {
+        let (mut ids, mut rules) = (Vec::new(), Vec::new());
+        for record in records {
+            let Some(mut saved) = SavedConnection::decode(record, ids) else {
+                ids = Vec::new();
+                continue;
+            };
             if !self.map.translate(&mut saved.connection) {
                 self.summary.leave_out(LeftOutConnection::NO_PORT, 1);
                 (self.left_out)(saved.left_out(LeftOutConnection::NO_PORT));
+                ids = saved.rules;
                 continue;
             }
             let worker = self.connections.common.owner(&saved.connection.tuples[0]);
-            let rules = saved.rules.iter().filter_map(|rule| self.rules.get(rule).copied()).collect();
-            waiting[worker].push((saved, rules));
-            if waiting[worker].len() == CHUNK {
-                self.at(worker, std::mem::replace(&mut waiting[worker], Vec::with_capacity(CHUNK)))?;
+            rules.clear();
+            rules.extend(saved.rules.iter().filter_map(|rule| self.rules.get(rule).copied()));
+            (ids, rules) = self.waiting[worker].push((saved, rules));
+            if self.waiting[worker].len == CHUNK {
+                self.begin(worker)?;
             }
         }
-        waiting.into_iter().enumerate().try_for_each(|(worker, left)| self.at(worker, left))?;
+        (0..self.waiting.len()).try_for_each(|worker| self.begin(worker))?;
         (0..self.restored.len()).try_for_each(|worker| self.finish(worker))
     }
 
-    /// Gives a worker connections to restore. The caller prepares the next ones meanwhile.
-    fn at(&mut self, worker: usize, requests: Vec<RestoreRequest>) -> Result<(), NoAnswer> {
+    /// Gives a worker the connections that wait for it. The caller prepares the next ones meanwhile.
+    fn begin(&mut self, worker: usize) -> Result<(), NoAnswer> {
+        let batch = std::mem::take(&mut self.waiting[worker]);
         self.finish(worker)?;
-        let restored = self
-            .connections
-            .begin(worker, move |pipeline, snapshot| pipeline.conntrack().restore_all(snapshot, &requests))?;
+        let restored = self.connections.begin(worker, move |pipeline, snapshot| {
+            let (summary, left_out) = pipeline.conntrack().restore_all(snapshot, batch.requests());
+            (summary, left_out, batch)
+        })?;
         self.restored[worker] = Some(restored);
         Ok(())
     }
 
-    /// Waits until a worker has restored its connections.
+    /// Waits until a worker has restored its batch; the memory of the batch is for the next one.
     fn finish(&mut self, worker: usize) -> Result<(), NoAnswer> {
         if let Some(restored) = self.restored[worker].take() {
-            let (summary, left_out) = restored.wait()?;
+            let (summary, left_out, mut batch) = restored.wait()?;
             self.summary.add(summary);
             left_out.into_iter().for_each(&mut self.left_out);
+            batch.len = 0;
+            self.waiting[worker] = batch;
         }
         Ok(())
     }

@@ -97,6 +97,7 @@ pub(crate) use key::{Ingress, addresses, ports};
 pub(crate) use lookup::BLOCK;
 pub(crate) use offload::FlowSample;
 pub use packet_event::{IpHeaderInfo, PacketEvent, SuppressedEvent};
+pub(crate) use save::EncodedConnections;
 pub use save::{CounterKind, SavedCounter, SavedPort, SavedRule, SavedState, StateHeader, StateWriter};
 pub use saved::LeftOutConnection;
 pub(crate) use saved::SavedConnection;

@@ -17,7 +17,7 @@
 
 use super::checked::{self, LARGEST_COUNT};
 use super::saved::SavedConnection;
-use super::saved_bytes::is_closed;
+use super::saved_bytes::{LENGTH, is_closed};
 use crate::counters::Count;
 use mmb_conn::Side;
 use mmb_policy::RuleId;
@@ -25,8 +25,6 @@ use std::io::{self, Read, Write};
 
 /// The first bytes of a state.
 const MAGIC: &[u8; 8] = b"MMBSTAT3";
-/// Bytes of the length before a connection.
-const LENGTH: usize = 2;
 /// The longest text of a rule: that of a command.
 const LONGEST_RULE: u32 = 16 << 20;
 
@@ -95,12 +93,29 @@ pub struct SavedCounter {
     pub count: Count,
 }
 
+/// Connections as records of a state, each after its length.
+#[derive(Debug, Default)]
+pub(crate) struct EncodedConnections {
+    bytes: Vec<u8>,
+    connections: u64,
+}
+
+impl EncodedConnections {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.connections = 0;
+    }
+
+    pub(crate) fn push(&mut self, saved: &SavedConnection) {
+        saved.encode(&mut self.bytes);
+        self.connections += 1;
+    }
+}
+
 /// Writes a state, part by part: connections, then rules, then counters.
 pub struct StateWriter<'w> {
     out: &'w mut dyn Write,
     connections: u64,
-    /// A connection with its length.
-    record: Vec<u8>,
 }
 
 impl<'w> StateWriter<'w> {
@@ -117,17 +132,13 @@ impl<'w> StateWriter<'w> {
             out.write_all(&port.wire.to_be_bytes())?;
             out.write_all(&[port.side as u8])?;
         }
-        Ok(StateWriter { out, connections: 0, record: Vec::new() })
+        Ok(StateWriter { out, connections: 0 })
     }
 
-    pub(crate) fn connection(&mut self, saved: &SavedConnection) -> io::Result<()> {
-        self.record.clear();
-        self.record.extend([0; LENGTH]);
-        saved.encode(&mut self.record);
-        let length = (self.record.len() - LENGTH) as u16;
-        self.record[..LENGTH].copy_from_slice(&length.to_be_bytes());
-        self.connections += 1;
-        self.out.write_all(&self.record)
+    /// Writes encoded connections.
+    pub(crate) fn records(&mut self, records: &EncodedConnections) -> io::Result<()> {
+        self.connections += records.connections;
+        self.out.write_all(&records.bytes)
     }
 
     /// Ends the connections; returns their number.
@@ -203,7 +214,7 @@ impl SavedState {
     /// # Errors
     /// The fault in the state, or a lack of memory for it.
     pub fn read(input: &mut dyn Read, most: u64) -> Result<SavedState, String> {
-        let mut reader = StateReader { input, connections: 0, record: Vec::new() };
+        let mut reader = StateReader { input, connections: 0, record: Vec::new(), rules: Vec::new() };
         let mut state = SavedState { header: reader.header()?, ..SavedState::default() };
         while reader.connection()? {
             if reader.connections <= most {
@@ -240,10 +251,9 @@ impl SavedState {
         Ok(())
     }
 
-    /// The connections that are closed, or those that are not, in order.
-    pub(crate) fn connections(&self, closed: bool) -> impl Iterator<Item = SavedConnection> + '_ {
-        let is_wanted = move |record: &&[u8]| is_closed(record) == Some(closed);
-        self.records().filter(is_wanted).filter_map(SavedConnection::decode)
+    /// The records of the connections that are closed, or of those that are not, in order.
+    pub(crate) fn connections(&self, closed: bool) -> impl Iterator<Item = &[u8]> {
+        self.records().filter(move |record| is_closed(record) == Some(closed))
     }
 
     fn records(&self) -> impl Iterator<Item = &[u8]> {
@@ -265,6 +275,8 @@ struct StateReader<'r> {
     connections: u64,
     /// The last connection, without its length.
     record: Vec<u8>,
+    /// Its rules; reused.
+    rules: Vec<RuleId>,
 }
 
 impl StateReader<'_> {
@@ -304,8 +316,11 @@ impl StateReader<'_> {
         self.input.read_exact(&mut self.record).map_err(|error| describe(&error))?;
         self.connections += 1;
         let damaged = || format!("connection {} of the state is damaged", self.connections);
-        let saved = SavedConnection::decode(&self.record).ok_or_else(damaged)?;
-        match checked::fault(&saved) {
+        let rules = std::mem::take(&mut self.rules);
+        let saved = SavedConnection::decode(&self.record, rules).ok_or_else(damaged)?;
+        let fault = checked::fault(&saved);
+        self.rules = saved.rules;
+        match fault {
             None => Ok(true),
             Some(why) => Err(format!("{}: {why}", damaged())),
         }
@@ -398,7 +413,11 @@ mod tests {
     use mmb_packet::PortId;
 
     fn decoded(state: &SavedState) -> Vec<SavedConnection> {
-        state.records().map(|record| SavedConnection::decode(record).expect("was checked")).collect()
+        state.records().map(read_record).collect()
+    }
+
+    fn read_record(record: &[u8]) -> SavedConnection {
+        SavedConnection::decode(record, Vec::new()).expect("was checked")
     }
 
     fn saved(number: u16) -> SavedConnection {
@@ -459,7 +478,9 @@ mod tests {
     fn state(connections: u16) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = StateWriter::new(&mut bytes, &header()).expect("memory takes it");
-        (0..connections).for_each(|number| writer.connection(&saved(number)).expect("memory takes it"));
+        let mut records = EncodedConnections::default();
+        (0..connections).for_each(|number| records.push(&saved(number)));
+        writer.records(&records).expect("memory takes it");
         assert_eq!(writer.end_connections().expect("memory takes it"), u64::from(connections));
         (1..4).for_each(|number| writer.rule(&rule(number)).expect("memory takes it"));
         writer.end(&counters()).expect("memory takes it");
@@ -502,7 +523,7 @@ mod tests {
             let expected = (0..50).map(saved).filter(|saved| saved.connection.state.is_closed() == closed);
             let expected: Vec<_> = expected.collect();
             assert!(!expected.is_empty());
-            assert_eq!(state.connections(closed).collect::<Vec<_>>(), expected);
+            assert_eq!(state.connections(closed).map(read_record).collect::<Vec<_>>(), expected);
         }
     }
 

@@ -10,13 +10,15 @@ use mmb_policy::RuleId;
 const ENDS_ANSWERED: u8 = 1 << 3;
 const ENDS_SILENT: u8 = 1 << 4;
 const EXPECTED: u8 = 1 << 5;
+/// Bytes of the length before a record.
+pub(super) const LENGTH: usize = 2;
 /// The place of its state in a record.
 const STATE: usize = 4 + 9 + 2 * (5 + 32 + 4);
 /// Bytes of a record without its rules.
 const FIXED: usize = STATE + 1 + 22 + 32 + 16 + 27 + 1;
 
 impl SavedConnection {
-    /// Appends the bytes.
+    /// Appends the record, after its length.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let ConnectionSnapshot {
             tuples,
@@ -30,24 +32,27 @@ impl SavedConnection {
             idle_ms,
         } = &self.connection;
         let [forward, reply] = tuples;
-        out.reserve(FIXED + 4 * self.rules.len());
-        out.extend([forward.family, forward.proto]);
-        out.extend(forward.wire.port.to_be_bytes());
-        out.extend(arrivals.to_bytes());
+        // A connection has at most this many rules.
+        let rules = &self.rules[..self.rules.len().min(usize::from(u8::MAX))];
+        let length = FIXED + 4 * rules.len();
+        out.reserve(LENGTH + length);
+        out.extend_from_slice(&(length as u16).to_be_bytes());
+        out.extend_from_slice(&[forward.family, forward.proto]);
+        out.extend_from_slice(&forward.wire.port.to_be_bytes());
+        out.extend_from_slice(&arrivals.to_bytes());
         for tuple in [forward, reply] {
             let Vlans { outer, inner } = tuple.wire.vlans;
-            [outer, inner].iter().for_each(|id| out.extend(id.to_be_bytes()));
+            out.extend_from_slice(&outer.to_be_bytes());
+            out.extend_from_slice(&inner.to_be_bytes());
             out.push(tuple.side as u8);
-            tuple.addresses.iter().for_each(|address| out.extend(address.to_be_bytes()));
-            tuple.ports.iter().for_each(|port| out.extend(port.to_be_bytes()));
+            tuple.addresses.iter().for_each(|address| out.extend_from_slice(&address.to_be_bytes()));
+            tuple.ports.iter().for_each(|port| out.extend_from_slice(&port.to_be_bytes()));
         }
         out.push(ConnState::ALL.iter().position(|other| other == state).map_or(0, |place| place as u8));
-        out.extend(tracker.to_bytes());
-        packets
-            .iter()
-            .chain(bytes)
-            .chain([age_ms, idle_ms])
-            .for_each(|number| out.extend(number.to_be_bytes()));
+        out.extend_from_slice(&tracker.to_bytes());
+        for number in [packets[0], packets[1], bytes[0], bytes[1], *age_ms, *idle_ms] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
         let mut extension = self.extension.to_bytes();
         extension[0] |= match self.over {
             None => 0,
@@ -55,13 +60,13 @@ impl SavedConnection {
             Some(SavedEnd::Silent) => ENDS_SILENT,
         };
         extension[0] |= if *is_expected { EXPECTED } else { 0 };
-        out.extend(extension);
-        // A connection has at most this many rules.
-        out.push(self.rules.len().min(usize::from(u8::MAX)) as u8);
-        self.rules.iter().take(usize::from(u8::MAX)).for_each(|id| out.extend(id.0.to_be_bytes()));
+        out.extend_from_slice(&extension);
+        out.push(rules.len() as u8);
+        rules.iter().for_each(|id| out.extend_from_slice(&id.0.to_be_bytes()));
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<SavedConnection> {
+    /// Reads a record. `rules` is a vector to reuse.
+    pub(crate) fn decode(bytes: &[u8], mut rules: Vec<RuleId>) -> Option<SavedConnection> {
         let mut left = ByteCursor(bytes);
         let [family, proto] = left.array()?;
         let port = u16::from_be_bytes(left.array()?);
@@ -98,10 +103,11 @@ impl SavedConnection {
         let is_expected = extension[0] & EXPECTED != 0;
         extension[0] &= !(ENDS_ANSWERED | ENDS_SILENT | EXPECTED);
         let extension = ConnectionExtension::from_bytes(extension)?;
-        let [rules] = left.array()?;
-        let rules = (0..rules)
-            .map(|_| left.array().map(|id| RuleId(u32::from_be_bytes(id))))
-            .collect::<Option<_>>()?;
+        let [count] = left.array()?;
+        rules.clear();
+        for _ in 0..count {
+            rules.push(RuleId(u32::from_be_bytes(left.array()?)));
+        }
         let sound = matches!(family, 4 | 6) && left.0.is_empty();
         let connection = ConnectionSnapshot {
             tuples,

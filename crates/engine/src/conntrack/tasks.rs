@@ -2,13 +2,15 @@
 //! vectors, and returns where the next one continues.
 
 use super::info::ConnectionInfo;
+use super::save::EncodedConnections;
 use super::saved::{LeftOutConnection, SavedConnection};
 use super::tracking::Conntrack;
 use super::watch::Watcher;
 use crate::compiled::{AffectedConnections, RuleLineage, Snapshot, StatefulChange};
 use crate::drop::DropReason;
+use mmb_conn::nat::AHEAD;
 use mmb_conn::{CloseReason, ConnId, Connection, RuleSetId};
-use mmb_policy::ConnectionFilter;
+use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -108,18 +110,24 @@ impl Conntrack {
         self.state.sets.affected(snapshot, change, first, most)
     }
 
-    /// The connections of `most` slots from `first`, as they are saved to a file, and the number of those among them that are over then.
+    /// Encodes the connections of `most` slots from `first`, as they are saved to a file, in place of those in `found`. Returns where to
+    /// continue, and the number of those among them that are over then.
     pub(crate) fn save(
         &self,
         snapshot: &Snapshot,
         first: ConnId,
         most: usize,
-    ) -> (Option<ConnId>, Vec<SavedConnection>, u64) {
-        let mut found = Vec::new();
-        let next =
-            self.table.scan(first, most, &mut |_, connection| found.push(self.saved(snapshot, connection)));
-        let over = found.iter().filter(|saved| saved.over.is_some()).count();
-        (next, found, over as u64)
+        found: &mut EncodedConnections,
+    ) -> (Option<ConnId>, u64) {
+        found.clear();
+        let (mut over, mut rules) = (0, Vec::new());
+        let next = self.table.scan(first, most, &mut |_, connection| {
+            let saved = self.saved(snapshot, connection, std::mem::take(&mut rules));
+            found.push(&saved);
+            over += u64::from(saved.over.is_some());
+            rules = saved.rules;
+        });
+        (next, over)
     }
 
     /// Records that packets of all connections may have been missed until now; some came just before.
@@ -139,9 +147,14 @@ impl Conntrack {
         self.resync();
         self.end_other_flows();
         let (before, mut made) = (self.table.len(), 0);
-        for (saved, rules) in requests {
+        let mut there = Vec::new();
+        for (at, (saved, rules)) in requests.iter().enumerate() {
+            if at % AHEAD == 0 {
+                self.prefetch_restored(&requests[at..requests.len().min(at + AHEAD)]);
+            }
             // The policy may have changed since the request was made.
-            let there: Vec<_> = rules.iter().filter_map(|rule| snapshot.slot_of(*rule)).collect();
+            there.clear();
+            there.extend(rules.iter().filter_map(|rule| snapshot.slot_of(*rule)));
             let restored = match self.table.would_have_timed_out(&saved.connection) {
                 true => Err(LeftOutConnection::TIMEOUT),
                 false => self.restore(snapshot, saved, &there).map_err(DropReason::name),
@@ -162,6 +175,16 @@ impl Conntrack {
         summary.connections = made.saturating_sub(evicted) as u64;
         summary.leave_out(DropReason::ConnFull.name(), evicted as u64);
         (summary, left_out)
+    }
+
+    /// Prefetches the places of connections that will be restored, and the index buckets of their tuples.
+    fn prefetch_restored(&self, requests: &[RestoreRequest]) {
+        self.table.prefetch_places(requests.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
+        for (saved, _) in requests {
+            let [forward, reply] = &saved.connection.tuples;
+            self.table.prefetch(reply, forward);
+            self.table.prefetch(forward, reply);
+        }
     }
 
     /// Publishes to all workers which of this worker's connections a prepared change of the hash distribution would assign to others. Scans
@@ -190,9 +213,10 @@ impl Conntrack {
     }
 
     /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them. It is over if its ends
-    /// count the bytes differently, and not by a constant, or if a rule has ended it.
-    fn saved(&self, snapshot: &Snapshot, connection: &Connection) -> SavedConnection {
-        let rules = self.state.sets.ids_in_force(snapshot, connection.ids.rule_set).collect();
+    /// count the bytes differently, and not by a constant, or if a rule has ended it. `rules` is a vector to reuse.
+    fn saved(&self, snapshot: &Snapshot, connection: &Connection, mut rules: Vec<RuleId>) -> SavedConnection {
+        rules.clear();
+        rules.extend(self.state.sets.ids_in_force(snapshot, connection.ids.rule_set));
         let mut extension =
             connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
         let mut over = None;
