@@ -29,6 +29,10 @@ def length(*fields):
     return response(b"200 OK", b"hello", *fields, LENGTH)
 
 
+def http10(*fields):
+    return length(*fields).replace(b"HTTP/1.1", b"HTTP/1.0")
+
+
 ODD = {
     # RFC 9112, section 7.1.
     "a chunk size and a blank": chunks(b"5 \r\nhello\r\n0 \r\n\r\n"),
@@ -80,7 +84,17 @@ UNCLEAR = {
     "a line without a colon": length(b"X-A"),
     "NUL in a value": length(b"X-A: b\0c"),
 }
-CASES = [*ODD.items(), *REFUSED_BY_SOME.items(), *UNCLEAR.items()]
+# Heads after which some of the judges close and others ask again on the same connection: those that do.
+KEPT = {
+    "keep-alive before close": (length(b"Connection: keep-alive, close"), {"chromium"}),
+    "keep-alive in a field before close": (length(b"Connection: keep-alive", b"Connection: close"), {"chromium"}),
+    "both in HTTP/1.0": (http10(b"Connection: keep-alive, close"), {"chromium", "curl"}),
+    "keep-alive of a proxy in HTTP/1.0": (http10(b"Proxy-Connection: keep-alive"), {"chromium"}),
+    "keep-alive with a parameter in HTTP/1.0": (http10(b"Connection: keep-alive;x"), {"curl"}),
+    "keep-alive in quotes in HTTP/1.0": (http10(b'Connection: "keep-alive"'), {"curl"}),
+}
+ALIKE = {**ODD, **REFUSED_BY_SOME}
+CASES = [*ALIKE.items(), *UNCLEAR.items(), *((case, answer) for case, (answer, _) in KEPT.items())]
 
 
 class OddServer:
@@ -90,6 +104,8 @@ class OddServer:
         self.listening = listener(site.server, SERVER4, PORT, 512)
         self.listening.settimeout(0.1)
         self.stopping = threading.Event()
+        # The connection and the target of each request.
+        self.asked = []
         self.threads = [threading.Thread(target=self._accept)]
         self.threads[0].start()
 
@@ -101,16 +117,16 @@ class OddServer:
                 self.threads.append(threading.Thread(target=self._serve, args=(end,)))
                 self.threads[-1].start()
 
-    @staticmethod
-    def _serve(end):
+    def _serve(self, end):
         reader = Reader(end)
         with end, contextlib.suppress(EOFError, OSError):
             while True:
                 target = reader.request().target
+                self.asked.append((end, target))
                 number = re.fullmatch(r"/(\d+)", target)
                 answer = CASES[int(number[1])][1] if number else response(b"200 OK", b"page!", b"Content-Type: text/html", LENGTH)
                 end.sendall(answer)
-                if b"Connection: close\r\n" in answer:
+                if b"Connection: close\r\n" in answer and b"keep-alive" not in answer:
                     return
 
     def close(self):
@@ -124,7 +140,8 @@ class OddServer:
 def own(namespaces, tmp_path_factory):
     with Site(tmp_path_factory.mktemp("odd"), "af_packet") as made, contextlib.ExitStack() as stack:
         made.daemon = made.mmb().start()
-        stack.callback(OddServer(made).close)
+        made.odd = OddServer(made)
+        stack.callback(made.odd.close)
         yield made
         assert made.daemon.running(), "mmb ended"
 
@@ -159,8 +176,9 @@ def proxied(site, port, number):
     return None if announced and len(body) < int(announced[1]) else body
 
 
-def asked_by_curl(site, number):
-    done = site.client.run("curl", "-sS", "--http1.1", "--max-time", "5", f"http://{SERVER4}:{PORT}/{number}", check=False)
+def asked_by_curl(site, *numbers):
+    urls = [f"http://{SERVER4}:{PORT}/{number}" for number in numbers]
+    done = site.client.run("curl", "-sS", "--http1.1", "--max-time", "5", *urls, check=False)
     return done.stdout.encode() if done.returncode == 0 else None
 
 
@@ -170,16 +188,16 @@ def judge(own, request):
     name = request.param
     with contextlib.ExitStack() as stack:
         if name == "curl":
-            yield name, lambda number: asked_by_curl(own, number)
+            yield name, lambda *numbers: asked_by_curl(own, *numbers)
         elif name == "chromium":
             folder = own.folder / "chromium"
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             with own.client.entered():
                 browser = stack.enter_context(Browser(folder))
             browser.open(f"http://{SERVER4}:{PORT}/page")
             browser.wait("document.body && document.body.innerText === 'page!'")
             script = "fetch('/{}', {{signal: AbortSignal.timeout(5000)}}).then((answer) => answer.text()).catch(() => null)"
-            yield name, lambda number: (text := browser.run(script.format(number))) and text.encode()
+            yield name, lambda *numbers: "".join(browser.run(script.format(number)) or "" for number in numbers).encode() or None
         else:
             process, port = judges.start(own, name, own.client)
             stack.callback(process.stop)
@@ -209,9 +227,7 @@ def test_clients_read_odd_responses_alike_or_refuse_them(site, judge, lines):
     name, read = judge
     site.daemon.apply(site.folder, *lines)
     before, wrong = unfit(site), []
-    for number, (case, _) in enumerate(CASES):
-        if case in UNCLEAR:
-            continue
+    for number, case in enumerate(ALIKE):
         got = read(number)
         may_refuse = case in REFUSED_BY_SOME or name not in FIRST
         if got != b"hello" and not (got is None and may_refuse):
@@ -227,8 +243,8 @@ def test_what_is_odd_is_mended_where_a_rule_edits(site, judge, edits):
     lines, expected = EDITS[edits]
     site.daemon.apply(site.folder, *lines)
     wrong = []
-    for number, (case, _) in enumerate(CASES):
-        if case not in UNCLEAR and (got := read(number)) != expected and not (got is None and name not in FIRST):
+    for number, case in enumerate(ALIKE):
+        if (got := read(number)) != expected and not (got is None and name not in FIRST):
             wrong.append((case, got))
     assert wrong == []
 
@@ -249,3 +265,60 @@ def test_rules_that_only_look_stop_looking(site):
     dropped, passed = unfit(site)
     assert [asked_by_curl(site, number) for number in range(len(CASES))] == alone
     assert unfit(site) == (dropped, passed + len(UNCLEAR))
+
+
+@pytest.mark.parametrize("judge", ["curl", "chromium"], indirect=True)
+def test_clients_differ_in_whether_a_connection_goes_on(site, judge):
+    """RFC 9112, section 9.3. The judges that are proxies close after each of these."""
+    name, read = judge
+    site.daemon.apply(site.folder)
+    kept = set()
+    for number, (case, _) in enumerate(CASES):
+        if case in KEPT:
+            site.odd.asked.clear()
+            read(number, 0)
+            (first, _), (second, _) = [asked for asked in site.odd.asked if asked[1] in (f"/{number}", "/0")]
+            kept |= {case} if first is second else set()
+    assert kept == {case for case, (_, judges_that_keep) in KEPT.items() if name in judges_that_keep}
+
+
+def asked_twice(site, number):
+    """What a client that keeps the connection gets for two requests."""
+    got = b""
+    with site.client.entered(), contextlib.suppress(ConnectionError), closing(connected((CLIENT4, 0), (SERVER4, PORT), 5)) as (end,):
+        for target in (b"%d" % number, b"page"):
+            end.sendall(b"GET /%s HTTP/1.1\r\nHost: a.org\r\n\r\n" % target)
+            while not got.endswith((b"hello", b"page!")[target == b"page"]):
+                if not (more := end.recv(1 << 16)):
+                    return got
+                got += more
+    return got
+
+
+@pytest.mark.parametrize("lines", [LOOKS, ENDS, EDITS["heads"][0]], ids=["looks", "ends", "edits"])
+def test_responses_that_only_some_clients_read_are_unfit(site, lines):
+    """The connection is closed, or goes on unread; either way that is counted."""
+    for number, (case, _) in enumerate(CASES):
+        if case not in KEPT:
+            continue
+        for treatment in ("close", "pass"):
+            site.daemon.apply(site.folder, *lines, f"set http unfit {treatment}")
+            dropped, passed = unfit(site)
+            got = asked_twice(site, number)
+            closes = treatment == "close" and lines != LOOKS
+            assert b"hello" in got and got.endswith(b"page!") != closes, case
+            now = unfit(site)
+            assert (now[0] > dropped, now[1] - passed) == (closes, int(not closes)), case
+
+
+@pytest.mark.parametrize("lines", [LOOKS, ENDS, EDITS["heads"][0]], ids=["looks", "ends", "edits"])
+def test_bytes_after_the_last_response_are_counted(site, lines):
+    site.daemon.apply(site.folder, *lines)
+    number = list(ODD).index("bytes after the last response")
+
+    def surplus():
+        return site.daemon.ask("show", "errors")["not_applied"].get("http-surplus", 0)
+
+    before = surplus()
+    assert asked_by_curl(site, number) == b"hello"
+    assert surplus() == before + 1

@@ -55,6 +55,7 @@ impl HttpEditor {
             whole: [0; 2],
             asks_to_close: false,
             ends_with_connection: false,
+            has_surplus: false,
             is_opaque: false,
             gone: 0,
             awaits_end: false,

@@ -116,9 +116,15 @@ impl HttpEditor {
                 return Ok(Step::decided(0));
             }
             HttpPiece::Unfit(reason) => return Err(Refusal::Unfit(reason)),
-            HttpPiece::Framing { len, kind: FramingKind::BehindLast } if kit.reach > Reach::Looks => {
-                // No client reads these bytes. A client that did would read bytes that were not searched.
-                out.replace(len, &[]);
+            HttpPiece::Framing { len, kind: FramingKind::BehindLast } => {
+                if !std::mem::replace(&mut self.has_surplus, true) {
+                    out.note(HttpNote::Surplus);
+                }
+                match kit.reach {
+                    Reach::Looks => out.pass(len),
+                    // A client that reads them all the same would read bytes that were not searched.
+                    _ => out.replace(len, &[]),
+                }
                 return Ok(Step::decided(len));
             }
             piece => {

@@ -44,6 +44,9 @@ pub enum HttpNote {
     SlowBody,
     /// What `add http-body` adds is left out: the last byte of a body without a length had left before its end was known.
     LostTail,
+    /// Bytes come after the response that ends the connection: they pass unsearched if the rules only report, else they are removed.
+    /// Noted once a connection.
+    Surplus,
     /// Messages that are under way pass unedited: their rules are no longer kept. An editor does not tell it, but who
     /// [gives it](crate::HttpEditor::change_rules) other rules.
     RulesChanged,
@@ -66,6 +69,7 @@ impl HttpNote {
             HttpNote::LongBody => "http-long-body",
             HttpNote::SlowBody => "http-slow-body",
             HttpNote::LostTail => "http-lost-tail",
+            HttpNote::Surplus => "http-surplus",
             HttpNote::RulesChanged => "http-rules-changed",
             HttpNote::LongHead => "http-long-head",
             HttpNote::BadValue => "http-bad-value",

@@ -20,6 +20,8 @@ pub struct HttpEditor {
     pub(crate) asks_to_close: bool,
     /// A response has left without its length: to the client, all bytes that follow are of its body.
     pub(crate) ends_with_connection: bool,
+    /// Bytes came after the response that ends the connection.
+    pub(crate) has_surplus: bool,
     pub(crate) is_opaque: bool,
     /// Its rules are no longer those of the policy. These of them, by their places, do nothing any more.
     pub(crate) gone: RuleBits,

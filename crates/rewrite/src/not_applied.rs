@@ -42,6 +42,8 @@ pub enum NotApplied {
     HttpSlowBody,
     /// What is added to a body of HTTP is left out: the last byte had left before its end was known.
     HttpLostTail,
+    /// Bytes of HTTP come after the response that ends the connection: they are not searched, and removed if a rule does more than report.
+    HttpSurplus,
     /// Messages of HTTP that are under way pass unedited: the rules that they began with were changed too often since.
     HttpRulesChanged,
     /// A change of a head of HTTP is left out: the head would become too long.
@@ -60,7 +62,7 @@ pub struct NotAppliedCounts(pub [u64; NotApplied::ALL.len()]);
 
 impl NotApplied {
     /// Every reason.
-    pub const ALL: [NotApplied; 24] = [
+    pub const ALL: [NotApplied; 25] = [
         NotApplied::OptionSpace,
         NotApplied::OptionWidth,
         NotApplied::Fragment,
@@ -80,6 +82,7 @@ impl NotApplied {
         NotApplied::HttpLongBody,
         NotApplied::HttpSlowBody,
         NotApplied::HttpLostTail,
+        NotApplied::HttpSurplus,
         NotApplied::HttpRulesChanged,
         NotApplied::HttpLongHead,
         NotApplied::HttpBadValue,
@@ -109,6 +112,7 @@ impl NotApplied {
             NotApplied::HttpLongBody => "http-long-body",
             NotApplied::HttpSlowBody => "http-slow-body",
             NotApplied::HttpLostTail => "http-lost-tail",
+            NotApplied::HttpSurplus => "http-surplus",
             NotApplied::HttpRulesChanged => "http-rules-changed",
             NotApplied::HttpLongHead => "http-long-head",
             NotApplied::HttpBadValue => "http-bad-value",

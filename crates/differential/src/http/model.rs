@@ -72,6 +72,7 @@ struct Direction {
     has_ended: bool,
     place: Place,
     is_last: bool,
+    may_persist: bool,
     blanks: usize,
     messages: usize,
 }
@@ -138,6 +139,12 @@ impl Fields {
         let options = self.options();
         let has = |option: &str| options.iter().any(|known| known == option);
         has("close") || (is_http10 && !has("keep-alive"))
+    }
+
+    /// Whether some clients find `keep-alive`.
+    fn names_keep_alive(&self) -> bool {
+        let values = [self.all("connection"), self.all("proxy-connection")].concat();
+        values.iter().any(|value| String::from_utf8_lossy(value).to_ascii_lowercase().contains("keep-alive"))
     }
 
     /// The place behind the head by the headers alone; `None` if they are bad.
@@ -233,6 +240,7 @@ impl Model {
             has_ended: false,
             place: Place::Head,
             is_last: false,
+            may_persist: false,
             blanks: 0,
             messages: 0,
         };
@@ -355,6 +363,9 @@ impl Model {
             return None;
         }
         if self.directions[1].is_last {
+            if self.directions[1].may_persist {
+                return self.bad();
+            }
             return Some((Kind::Framing(FramingKind::BehindLast), bytes.len()));
         }
         if self.asked.is_empty() {
@@ -388,6 +399,7 @@ impl Model {
             self.asked.remove(0);
             self.waits &= !is_connect;
             self.directions[1].is_last = fields.is_last(is_http10) || place == Place::UntilClose;
+            self.directions[1].may_persist = fields.names_keep_alive();
         }
         self.directions[1].place = place;
         let len = found[0].len();

@@ -166,6 +166,7 @@ pub(super) fn not_applied(note: HttpNote) -> NotApplied {
         HttpNote::LongBody => NotApplied::HttpLongBody,
         HttpNote::SlowBody => NotApplied::HttpSlowBody,
         HttpNote::LostTail => NotApplied::HttpLostTail,
+        HttpNote::Surplus => NotApplied::HttpSurplus,
         HttpNote::RulesChanged => NotApplied::HttpRulesChanged,
         HttpNote::LongHead => NotApplied::HttpLongHead,
         HttpNote::BadValue => NotApplied::HttpBadValue,

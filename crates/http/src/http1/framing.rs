@@ -16,6 +16,8 @@ pub(crate) struct FramingHeaders {
     host: Option<Span>,
     close: bool,
     keep_alive: bool,
+    /// Some programs take it for `keep-alive`: Proxy-Connection, or `keep-alive` as a part of an option.
+    names_keep_alive: bool,
     /// Some proxies take it for `close`: Proxy-Connection.
     proxy_close: bool,
     has_expectation: bool,
@@ -54,7 +56,10 @@ impl FramingHeaders {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
             6 if is(b"expect") => self.has_expectation = true,
-            16 if is(b"proxy-connection") => self.proxy_close |= names_close(value),
+            16 if is(b"proxy-connection") => {
+                self.proxy_close |= contains(value, b"close");
+                self.names_keep_alive |= contains(value, b"keep-alive");
+            }
             4 if is_request && is(b"host") => once(&mut self.host, line.value).ok_or(HttpUnfit::Host)?,
             7 if is(b"upgrade") => self.has_upgrade = true,
             10 if is(b"connection") => self.connection(direction, value)?,
@@ -78,6 +83,7 @@ impl FramingHeaders {
 
     fn connection(&mut self, direction: HttpDirection, value: &[u8]) -> Result<(), HttpUnfit> {
         let is_request = direction == HttpDirection::Requests;
+        self.names_keep_alive |= contains(value, b"keep-alive");
         for option in list_items(value) {
             let is = |known: &[u8]| option.eq_ignore_ascii_case(known);
             match option.len() {
@@ -89,7 +95,7 @@ impl FramingHeaders {
                 }
                 4 if is_request && is(b"host") => return Err(HttpUnfit::ConnectionOption),
                 // Programs search for it in the whole value, or take quotes away. Of a response, the border is the same to all of them.
-                _ if is_request && names_close(option) => return Err(HttpUnfit::ConnectionOption),
+                _ if is_request && contains(option, b"close") => return Err(HttpUnfit::ConnectionOption),
                 _ => {}
             }
         }
@@ -105,6 +111,12 @@ impl FramingHeaders {
     /// section 10.1.1).
     pub(crate) fn may_be_last(&self, version: HttpVersion) -> bool {
         self.is_last(version) || self.proxy_close || (version == HttpVersion::Http10 && self.has_expectation)
+    }
+
+    /// Whether some clients keep the connection after a last response: Chromium takes the first of `keep-alive, close`, and
+    /// `keep-alive` of Proxy-Connection in HTTP/1.0; curl takes any `keep-alive` in Connection in HTTP/1.0.
+    pub(crate) fn may_persist(&self) -> bool {
+        self.names_keep_alive
     }
 
     /// The body of a request.
@@ -167,9 +179,9 @@ impl FramingHeaders {
     }
 }
 
-/// Whether a text has `close` in it, in any case.
-fn names_close(text: &[u8]) -> bool {
-    text.windows(5).any(|part| part.eq_ignore_ascii_case(b"close"))
+/// Whether a text has a word in it, in any case.
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Names of trailers that say where a message ends or goes.

@@ -215,7 +215,7 @@ pub struct ResponseHead<'b> {
     pub request_version: HttpVersion,
     /// Whether the request was HEAD: the headers are those of a response with a body.
     pub to_head: bool,
-    /// Whether the server closes behind the response, as it says itself (RFC 9112, section 9.3).
+    /// Whether the response ends the connection to all clients (RFC 9112, section 9.3).
     pub is_last: bool,
     /// How the body ends.
     pub body: BodyFraming,

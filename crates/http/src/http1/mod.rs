@@ -219,6 +219,9 @@ impl HttpConnection {
         buffer: &'b mut HeadBuffer,
     ) -> Result<HttpPiece<'b>, HttpUnfit> {
         if !bytes.is_empty() && self.responses.is_last {
+            if self.responses.may_persist {
+                return Err(HttpUnfit::UnclearPersistence);
+            }
             return Ok(HttpPiece::Framing { len: bytes.len(), kind: FramingKind::BehindLast });
         }
         if !bytes.is_empty() && self.outstanding.oldest().is_none() {
@@ -235,7 +238,8 @@ impl HttpConnection {
         let headers = Headers { bytes, lines: &buffer.lines };
         let framing = FramingHeaders::read(HttpDirection::Responses, &headers, line.version)?;
         let mut body = framing.response_body(line.status, request)?;
-        let is_last = framing.is_last(line.version) || body == BodyFraming::UntilClose;
+        let ends = framing.is_last(line.version) || body == BodyFraming::UntilClose;
+        let is_last = ends && (!framing.may_persist() || body == BodyFraming::UntilClose);
         match line.status {
             100..200 if line.version.min(request.version()) == HttpVersion::Http10 => {
                 return Err(HttpUnfit::InterimInHttp10);
@@ -248,7 +252,8 @@ impl HttpConnection {
                 body = BodyFraming::None;
             }
             _ => {
-                self.responses.is_last = is_last;
+                self.responses.is_last = ends;
+                self.responses.may_persist = !is_last;
                 self.outstanding.answer_oldest();
                 if request.is_connect() {
                     self.requests.answered();

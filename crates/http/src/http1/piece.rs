@@ -76,6 +76,6 @@ pub enum FramingKind {
     ChunkEnd,
     /// The line of the last chunk, whose size is zero.
     LastChunk,
-    /// Bytes behind a response after which the server must close: no client reads them.
+    /// Bytes after a response that ends the connection to all clients: none reads them.
     BehindLast,
 }

@@ -47,6 +47,8 @@ pub(crate) struct Side {
     is_first: bool,
     /// No message may follow.
     pub(crate) is_last: bool,
+    /// After the last message, some receivers keep the connection.
+    pub(crate) may_persist: bool,
     /// What follows the message depends on its response.
     awaits_answer: bool,
     /// Bytes behind the message wait for its response; now they are requests, if it came.
@@ -70,6 +72,7 @@ impl Default for Side {
             after_blank: false,
             is_first: true,
             is_last: false,
+            may_persist: false,
             awaits_answer: false,
             has_waiting: false,
         }

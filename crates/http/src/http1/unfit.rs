@@ -98,6 +98,8 @@ http_unfit_reasons! {
         "requests wait for responses (64, fewer with many rules, one behind CONNECT or a request after which the server was asked to close), and their sender has closed or sent more than 80 KiB behind them";
     RequestBehindLast "http-request-behind-last":
         "bytes behind a request after which the client must close, or some servers close (RFC 9112, section 9.6)";
+    UnclearPersistence "http-unclear-persistence":
+        "bytes after a response that says both `close` and `keep-alive`, or that names `keep-alive` in HTTP/1.0 so that only some clients keep the connection (RFC 9112, section 9.3)";
     ResponseWithoutRequest "http-response-without-request":
         "a response that no request waits for (RFC 9112, section 9.2)";
     InterimInHttp10 "http-interim-in-http-1.0":

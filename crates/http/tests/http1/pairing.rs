@@ -109,6 +109,36 @@ fn nothing_follows_the_last_response() {
     assert_eq!(unfit(&[get(""), get(""), keep_alive, server(OK)]), None);
 }
 
+/// Clients differ in whether the connection goes on: bytes that follow are refused, and the response itself is read.
+#[test]
+fn responses_after_which_only_some_clients_close() {
+    for (version, fields) in [
+        (1, "Connection: keep-alive, close"),
+        (1, "Connection: Close, Keep-Alive"),
+        (1, "Connection: keep-alive\r\nConnection: close"),
+        (0, "Connection: keep-alive, close"),
+        (0, "Connection: keep-alive;x"),
+        (0, "Connection: \"keep-alive\""),
+        (0, "Proxy-Connection: keep-alive"),
+    ] {
+        let last = format!("HTTP/1.{version} 200 OK\r\n{fields}\r\nContent-Length: 1\r\n\r\nx");
+        let reading = Reading::of(&[get(""), get(""), server(last.as_bytes())]);
+        assert_eq!((reading.unfit(), statuses(&reading)), (None, vec![200]), "{fields}");
+        assert_eq!(
+            unfit(&[get(""), get(""), server(last.as_bytes()), server(b"H")]),
+            Some(HttpUnfit::UnclearPersistence),
+            "{fields}"
+        );
+    }
+    let clear: [&[u8]; 2] = [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n",
+    ];
+    for last in clear {
+        assert_eq!(unfit(&[get(""), get(""), server(last), server(OK)]), None);
+    }
+}
+
 /// RFC 9110, section 7.8.
 #[test]
 fn switched_protocols_are_opaque() {

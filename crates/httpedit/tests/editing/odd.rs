@@ -119,6 +119,49 @@ fn heads_and_trailers_are_mended_where_a_rule_edits() {
     }
 }
 
+const LAST: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
+const SECOND: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nVIRUS";
+
+/// No client reads them. A rule that acts removes them; a rule that looks does not see them.
+#[test]
+fn bytes_after_the_last_response_are_counted_once() {
+    for (rules, rest) in [(looks(), SECOND), (ends(), ""), (edits_heads(), "")] {
+        let mut middle = Middle::new(&rules);
+        middle.feed(CLIENT, GET.as_bytes()).feed(SERVER, LAST.as_bytes());
+        assert_eq!(middle.notes(), []);
+        middle.feed(SERVER, &SECOND.as_bytes()[..9]).feed(SERVER, &SECOND.as_bytes()[9..]);
+        assert_eq!(middle.progress[1], HttpProgress::All);
+        assert!(middle.text(SERVER).ends_with(&format!("\r\n\r\nx{rest}")), "{}", middle.text(SERVER));
+        assert_eq!(middle.notes(), [HttpNote::Surplus]);
+    }
+}
+
+/// Chromium keeps the connection after the first of these, curl and Chromium after the last.
+#[test]
+fn bytes_after_a_response_that_some_take_for_the_last_are_unfit() {
+    let unclear = [
+        LAST.replace("close", "keep-alive, close"),
+        LAST.replace("1.1", "1.0").replace("Connection: close", "Proxy-Connection: keep-alive"),
+    ];
+    for first in &unclear {
+        let fed = |rules: &[Rule], settings: &HttpSettings| {
+            let mut middle = Middle::with_settings(rules, settings);
+            middle.feed(CLIENT, GET.repeat(2).as_bytes()).feed(SERVER, first.as_bytes());
+            assert_eq!((middle.progress[1], middle.notes()), (HttpProgress::All, vec![]));
+            middle.feed(SERVER, SECOND.as_bytes());
+            let has_passed = middle.text(SERVER).ends_with(SECOND);
+            (middle.progress[1], middle.notes(), has_passed)
+        };
+        let passed = (HttpProgress::Opaque, vec![HttpNote::UnfitPassed(HttpUnfit::UnclearPersistence)], true);
+        assert_eq!(fed(&looks(), &HttpSettings::default()), passed);
+        for rules in [ends(), edits_heads(), replaces()] {
+            let closed = (HttpProgress::Unfit(HttpUnfit::UnclearPersistence), vec![], false);
+            assert_eq!(fed(&rules, &HttpSettings::default()), closed);
+            assert_eq!(fed(&rules, &passing()), passed);
+        }
+    }
+}
+
 /// A folded value is searched, compared and edited in its unfolded form.
 #[test]
 fn rules_on_folded_values() {
