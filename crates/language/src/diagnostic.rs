@@ -4,7 +4,7 @@
 //! parser and the checker with byte spans only; `locate` adds lines and columns in one pass over the text.
 //! Rendering needs the text again, since diagnostics do not keep it alive.
 
-use mmb_policy::printable::is_hidden;
+use mmb_policy::printable::{is_hidden, printable};
 use std::fmt::Write as _;
 
 /// A range of bytes of the text, end excluded.
@@ -245,22 +245,25 @@ impl Rendering {
         let mut shown: String = if shown_from > 0 { "…".to_owned() } else { String::new() };
         let mut under: String = if shown_from > 0 { " ".to_owned() } else { String::new() };
         for c in before[shown_from..].chars() {
-            shown.push(visible(c));
-            under.push(' ');
+            under.extend(std::iter::repeat_n(' ', show(c, &mut shown)));
         }
-        let mut behind = source[start..line_end].chars();
-        shown.extend(behind.by_ref().take(EXCERPT).map(visible));
+        let marked = end.min(line_end).saturating_sub(start);
+        let mut carets = 0;
+        let mut behind = source[start..line_end].char_indices();
+        for (place, (at, c)) in behind.by_ref().take(EXCERPT).enumerate() {
+            let width = show(c, &mut shown);
+            carets += if at < marked && place < EXCERPT / 2 { width } else { 0 };
+        }
         if behind.next().is_some() {
             shown.push('…');
         }
-        let carets = source[start..end.min(line_end).max(start)].chars().take(EXCERPT / 2).count().max(1);
         self.gutter("");
         self.text.push('\n');
         self.gutter(&number);
         let _ = writeln!(self.text, " {}", shown.trim_end());
         self.gutter("");
         let _ = write!(self.text, " {under}");
-        self.paint(self.accent, &"^".repeat(carets));
+        self.paint(self.accent, &"^".repeat(carets.max(1)));
         self.text.push('\n');
     }
 
@@ -274,17 +277,15 @@ impl Rendering {
     }
 }
 
-/// The character, or something harmless of the same width for one that would move the cursor.
-fn visible(c: char) -> char {
-    match c {
-        '\t' => ' ',
-        c if is_hidden(c) => '\u{fffd}',
-        c => c,
+/// Adds a character of a source line: a blank for a tab, an escape for another hidden character. Returns the number of characters that it
+/// added.
+fn show(c: char, shown: &mut String) -> usize {
+    if c != '\t' && is_hidden(c) {
+        shown.extend(c.escape_default());
+        return c.escape_default().len();
     }
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(visible).collect()
+    shown.push(if c == '\t' { ' ' } else { c });
+    1
 }
 
 fn floor_boundary(source: &str, at: usize) -> usize {

@@ -36,6 +36,21 @@ error: `256` is too large: `ip-ttl` has 1 byte
     );
 }
 
+/// CVE-2021-42574: they would move the cursor, or change the order of what follows.
+#[test]
+fn hidden_characters_of_a_line_are_escaped_over_their_carets() {
+    assert_eq!(
+        messages("add\tprio \u{202e}1\u{85}2 all drop"),
+        "\
+error: `\\u{202e}1` is no priority
+  |
+1 | add prio \\u{202e}1\\u{85}2 all drop
+  |          ^^^^^^^^^
+  = expected a number 0 (best) to 4294967295
+"
+    );
+}
+
 #[test]
 fn all_errors_of_a_file_are_reported() {
     let file = "\

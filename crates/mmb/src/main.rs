@@ -21,13 +21,15 @@ mod tsc;
 mod web;
 
 use clap::FromArgMatches;
+use clap::builder::Styles;
 use clap::error::ErrorKind;
 use cli::{ApplyArgs, BatchArgs, CheckArgs, Cli, CliCommand, Global, LanguageLine, LoadStateArgs};
 use client::ClientOptions;
+use mmb_policy::printable::{is_hidden, printable_lines};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let matches = cli::command().get_matches();
+    let matches = cli::command().try_get_matches().unwrap_or_else(|error| refuse_command_line(&error));
     let Cli { global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let json = global.json;
     let done = match command {
@@ -110,7 +112,21 @@ fn confirm_words(seconds: Option<u32>) -> impl Iterator<Item = String> {
 
 /// Ends the program for a wrong usage that the definitions of the command line cannot express.
 pub(crate) fn bad_usage(message: &str) -> ! {
-    cli::command().error(ErrorKind::InvalidValue, message).exit()
+    cli::command().error(ErrorKind::InvalidValue, printable_lines(message)).exit()
+}
+
+/// Ends the program for a wrong command line, or prints the help that the command line asks for.
+fn refuse_command_line(error: &clap::Error) -> ! {
+    let has_hidden = |word: std::ffi::OsString| word.to_string_lossy().contains(is_hidden);
+    // Without styles, all hidden characters of the error are those of the arguments.
+    if error.use_stderr()
+        && std::env::args_os().any(has_hidden)
+        && let Err(plain) = cli::command().styles(Styles::plain()).try_get_matches()
+    {
+        output::print_error(&printable_lines(&plain.render().ansi().to_string()));
+        std::process::exit(plain.exit_code());
+    }
+    error.exit()
 }
 
 fn client_options(global: Global) -> ClientOptions {

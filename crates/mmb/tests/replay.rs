@@ -292,6 +292,25 @@ fn a_refused_policy_leaves_the_output_unchanged() {
     assert!(stderr_of(&folder.mmb("replay --rules p in out")).contains("line 2 is not UTF-8"));
 }
 
+/// CVE-2021-42574: an argument that someone made up must not change what a terminal shows.
+#[test]
+fn hidden_characters_of_arguments_are_escaped() {
+    let mmb = |words: &[&str]| {
+        let run =
+            std::process::Command::new(env!("CARGO_BIN_EXE_mmb")).args(words).output().expect("mmb runs");
+        assert_eq!(status(&run), 2, "{run:?}");
+        stderr_of(&run)
+    };
+    let unknown = mmb(&["\u{202e}foo\u{85}"]);
+    assert!(unknown.contains("unrecognized subcommand '\\u{202e}foo\\u{85}'\n"), "{unknown}");
+    let mtu = mmb(&["run", "--mtu", "\u{1b}[31m9"]);
+    assert!(mtu.contains("invalid value '\\u{1b}[31m9' for '--mtu"), "{mtu}");
+    let option = mmb(&["replay", "--\u{9b}2J"]);
+    for text in [unknown, mtu, option] {
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n' || c == '\u{202e}'), "{text:?}");
+    }
+}
+
 /// The seed of a live host would tell all ports and sequence numbers that it will choose.
 #[test]
 fn live_hosts_take_no_seed() {
