@@ -52,6 +52,10 @@ def test_patterns_that_take_long_delay_nobody(fresh):
     mmb("apply", site.folder / "before.mmb")
     dry_run = client(mmb, "apply", site.folder / "costly.mmb", "--dry-run")
     wait_until(lambda: compilers(mmb), "a process that compiles")
+    (compiler,) = (Path("/proc") / str(pid) for pid in compilers(mmb))
+    # The nice value is the field 19 of proc_pid_stat(5).
+    wait_until(lambda: (compiler / "stat").read_text().rsplit(")", 1)[1].split()[16] == "10", "its priority is low")
+    assert {entry.name for entry in (compiler / "fd").iterdir()} == {"0", "1", "2"}
     mmb("show version")
     mmb("add id 7 udp-dport 7 drop")
     mmb("apply", site.folder / "before.mmb", "--confirm", "1")

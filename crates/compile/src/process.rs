@@ -2,7 +2,7 @@
 //!
 //! The child reads a job from its standard input and writes the outcome to its standard output. Its processor time
 //! and memory are limited. It is killed when the thread that started it ends, and it is the first process that the
-//! kernel kills when the machine lacks memory. `mmb` passes `/proc/self/exe` as the program, so that parent and
+//! kernel kills when the machine lacks memory. It has a low priority (nice 10) and inherits no descriptors. `mmb` passes `/proc/self/exe` as the program, so that parent and
 //! child have the same library also after an upgrade.
 //!
 //! When a job exceeds its budget, a second child compiles each expression alone and writes a byte after each. The
@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, set_parent_process_death_signal,
-    setrlimit, waitid,
+    setpriority_process, setrlimit, waitid,
 };
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -28,6 +28,10 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The signal of a process that has used up its processor time.
 const XCPU: i32 = Signal::XCPU.as_raw();
 const KILL: i32 = Signal::KILL.as_raw();
+
+/// The nice value of the child: a tenth of a core beside a busy packet thread. At 19 it would get a sixtieth, and use up
+/// the elapsed time of its budget.
+const NICE: i32 = 10;
 
 /// Units of time in a second in `/proc/PID/stat` (`USER_HZ`), on x86-64 and ARM.
 const TICKS_PER_SECOND: u32 = 100;
@@ -155,6 +159,8 @@ impl CompilerProgram {
         let mut command = Command::new(&self.path);
         command.args(&self.words).args([mode, &seconds.to_string(), &memory.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // An older kernel lacks the call: then the child inherits what libraries in C have opened, as before.
+        let _ = mmb_base::keep_descriptors_from_children();
         let began = Instant::now();
         let mut child = Running(command.spawn()?);
         let input = child.0.stdin.take();
@@ -251,6 +257,8 @@ pub fn serve(mode: &str, processor_time_s: u64, memory: u64) -> io::Result<()> {
     limit(Resource::Data, memory, memory)?;
     // If the machine or the control group lacks memory, the kernel kills this process, not the one that forwards packets.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    // Packets, clients and health checks come first.
+    setpriority_process(None, NICE)?;
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not a job to compile");

@@ -3,6 +3,8 @@
 
 use mmb_compile::{Applicant, CompileBudget, CompileError, CompilerProgram, PatternCompiler, serve};
 use mmb_scan::{Pattern, PatternError, PatternSet};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 const BUDGET: CompileBudget = CompileBudget::CHANGE;
@@ -15,7 +17,7 @@ fn main() {
         serve(mode, time.parse().expect("seconds"), memory.parse().expect("bytes")).expect("serves");
         return;
     }
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("a_process_compiles_what_this_one_does", a_process_compiles_what_this_one_does),
         ("a_refusal_names_the_pattern", a_refusal_names_the_pattern),
         (
@@ -27,6 +29,7 @@ fn main() {
         ("only_processor_time_counts", only_processor_time_counts),
         ("processor_time_that_is_used_up_is_not_extended", processor_time_that_is_used_up_is_not_extended),
         ("a_late_compilation_names_a_pattern", a_late_compilation_names_a_pattern),
+        ("descriptors_are_not_inherited", descriptors_are_not_inherited),
     ];
     for (name, test) in tests {
         test();
@@ -189,4 +192,17 @@ fn a_late_compilation_names_a_pattern() {
         text.contains("more than 4 s on this busy machine to compile, of all the most for /a+b/"),
         "{text}"
     );
+}
+
+/// Libraries in C open descriptors that programs inherit: sockets of ports, shared memory.
+fn descriptors_are_not_inherited() {
+    let file = tempfile::tempfile().expect("a file");
+    // Shells use the first ones themselves.
+    let inherited = fcntl_dupfd_cloexec(&file, 100).expect("a descriptor");
+    fcntl_setfd(&inherited, FdFlags::empty()).expect("a descriptor that is inherited");
+    let look = format!("[ -e /proc/$$/fd/{} ] && echo inherited >> $LOG", inherited.as_raw_fd());
+    let (compiler, log) = scripted(&format!("{look}; exec $0 serve \"$@\""));
+    let patterns = vec![Pattern::regex(0, "a+b"), Pattern::regex(1, "a+c")];
+    let _ = compile_sets(&compiler, BUDGET, vec![patterns]);
+    assert_eq!(log_lines(&log), [""; 0]);
 }
