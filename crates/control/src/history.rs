@@ -79,6 +79,14 @@ pub enum OpenHistoryError {
     },
 }
 
+impl OpenHistoryError {
+    /// The directory, and the process if it is known, if another daemon uses the directory.
+    pub fn holder(&self) -> Option<(String, Option<u32>)> {
+        let OpenHistoryError::InUse { path, process } = self else { return None };
+        Some((format!("history {path}"), *process))
+    }
+}
+
 /// The history of one daemon. Its drop writes what is left.
 #[derive(Debug)]
 pub struct History {

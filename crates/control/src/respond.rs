@@ -290,6 +290,9 @@ impl Responder<'_> {
                 self.send(&Answer::Setting(new))?;
             }
         }
+        if let Some(note) = self.connections_above(before, after) {
+            self.send(&Answer::Note(note))?;
+        }
         for line in convert::changed_lists(before, after) {
             self.send(&Answer::Patterns(line))?;
         }

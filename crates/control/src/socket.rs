@@ -41,9 +41,10 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// Whether another daemon listens there.
-    pub fn is_in_use(&self) -> bool {
-        matches!(self, BindError::InUse(..))
+    /// The socket, and the process if it is known, if another daemon listens there.
+    pub fn holder(&self) -> Option<(String, Option<u32>)> {
+        let BindError::InUse(path, process) = self else { return None };
+        Some((format!("socket {}", path.display()), *process))
     }
 }
 

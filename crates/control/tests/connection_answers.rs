@@ -321,6 +321,21 @@ fn connections_of_removed_rules_keep_them_or_end_on_request() {
 }
 
 #[test]
+fn a_limit_below_the_number_of_connections_is_noted() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    mmb.feed(&[udp(5), udp(6), udp(7)]);
+    let notes = |max: u32| -> Vec<String> {
+        let note = |answer| if let Answer::Note(note) = answer { Some(note.message) } else { None };
+        mmb.run(&format!("set conn max {max}")).into_iter().filter_map(note).collect()
+    };
+    let [note] = &notes(2)[..] else { panic!("one note") };
+    assert!(note.starts_with("3 connections are open, more than `conn max` 2: they stay"), "{note}");
+    assert_eq!((notes(3).len(), notes(1000).len(), notes(500).len()), (0, 0, 0));
+    assert_eq!(summary(&mmb).connections, 3);
+}
+
+#[test]
 fn refused_connections_are_counted_by_reason() {
     let mmb = start(&format!("set conn max 1\nset conn pickup strict\n{STATEFUL}"));
     let _packets = mmb.packets();

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a file or directory is not used.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,18 @@ pub enum FileError {
     /// The system refused.
     #[error(transparent)]
     System(#[from] io::Error),
+}
+
+impl FileError {
+    /// The error without the path, for a message that has the path already.
+    #[must_use]
+    pub fn without_path(self, path: &Path) -> io::Error {
+        let text = self.to_string();
+        match text.strip_prefix(&format!("{}: ", path.display())) {
+            Some(reason) => io::Error::other(reason.to_owned()),
+            None => self.into(),
+        }
+    }
 }
 
 impl From<Errno> for FileError {

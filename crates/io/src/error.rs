@@ -129,12 +129,16 @@ impl PortError {
         }
     }
 
-    /// Whether another process has the device. The device is free when that process has ended.
-    pub fn is_taken(&self) -> bool {
-        match self {
-            PortError::Port { reason, .. } => reason.is_taken(),
-            error => matches!(error, PortError::InUse { .. } | PortError::MemifTaken(_)),
+    /// The device, and the process if it is known, if another process has the device. It is free when that process has ended.
+    pub fn holder(&self) -> Option<(String, Option<u32>)> {
+        if let PortError::Port { reason, .. } = self {
+            return reason.holder();
         }
+        if let PortError::MemifTaken(path) = self {
+            return Some((format!("memif socket {path}"), None));
+        }
+        let PortError::InUse { interface, process } = self else { return None };
+        Some((format!("interface '{interface}'"), *process))
     }
 
     /// The same with the name of the port that it is about.

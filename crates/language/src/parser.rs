@@ -339,7 +339,8 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 ("", _) => format!("`{word}` cannot be shown"),
                 _ => format!("`{begun} {word}` cannot be shown"),
             };
-            let words = || phrase::next_words(names(), begun).map(|(word, _)| word);
+            let set = begun.is_empty().then_some(sets::SET);
+            let words = || phrase::next_words(names(), begun).map(|(word, _)| word).chain(set);
             let (expected, nearest) = (list(words()), unknown::shown(word, words));
             self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest));
             return None;

@@ -42,7 +42,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "show tabels",
         &[
             "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
-        `connections`, `streams`, `servers` or `conn`; \
+        `connections`, `streams`, `servers`, `conn` or `set`; \
         did you mean `tables`?",
         ],
     ),
@@ -50,7 +50,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "show drops",
         &[
             "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
-        `connections`, `streams`, `servers` or `conn`; \
+        `connections`, `streams`, `servers`, `conn` or `set`; \
         did you mean `errors`?",
         ],
     ),
@@ -100,14 +100,14 @@ const MISTAKES: &[(&str, &[&str])] = &[
         "show",
         &[
             "5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
-        `connections`, `streams`, `servers` or `conn`",
+        `connections`, `streams`, `servers`, `conn` or `set`",
         ],
     ),
     (
         "show ofload",
         &[
             "6: `ofload` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `rates`, `offload`, `log`, `sets`, `settings`, `version`, \
-        `connections`, `streams`, `servers` or `conn`; \
+        `connections`, `streams`, `servers`, `conn` or `set`; \
         did you mean `offload`?",
         ],
     ),

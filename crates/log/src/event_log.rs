@@ -448,5 +448,13 @@ mod tests {
         let spec = "file:/nonexistent/log.json".parse().expect("a log");
         let error = EventLog::open(&[spec], Vec::new(), Arc::new(|_| {})).err().expect("an error");
         assert!(error.to_string().starts_with("--log file:/nonexistent/log.json: No such file"), "{error}");
+        // The path is in the name of the log.
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("log.json");
+        std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
+        let spec = format!("file:{}", link.display()).parse().expect("a log");
+        let error = EventLog::open(&[spec], Vec::new(), Arc::new(|_| {})).err().expect("an error");
+        assert!(error.to_string().contains("log.json: it is a symbolic link"), "{error}");
+        assert_eq!(error.to_string().matches("log.json").count(), 1, "{error}");
     }
 }

@@ -9,7 +9,7 @@ use mmb_engine::{AffectedConnections, ConnectionInfo, Connections, StatefulChang
 use mmb_language::Command;
 use mmb_log::WorkerClock;
 use mmb_log::lines::{connection_line, event_line};
-use mmb_policy::{ConnectionFilter, RuleId};
+use mmb_policy::{ConnectionFilter, Policy, RuleId};
 use mmb_protocol::answer::{AffectedLine, Answer, CountLine, ErrorLine};
 use mmb_protocol::request::ConnectionFate;
 use std::collections::BTreeSet;
@@ -89,6 +89,19 @@ impl Responder<'_> {
                 self.send(&Answer::Note(ErrorLine::new(note)))
             }
         }
+    }
+
+    /// The note on a change that lowers `conn max` below the number of connections.
+    pub(super) fn connections_above(&self, before: &Policy, after: &Policy) -> Option<ErrorLine> {
+        let max = after.settings.connections.max;
+        let open = self.table().summary().connections;
+        let is_above = max < before.settings.connections.max && open > u64::from(max);
+        is_above.then(|| {
+            ErrorLine::new(format!(
+                "{open} connections are open, more than `conn max` {max}: they stay, except that closed and half-open ones make room for new \
+                 ones; without these, new ones are dropped (conn-full) until fewer than {max} are open"
+            ))
+        })
     }
 
     /// Ends the connections of the rules that a change in force has removed.

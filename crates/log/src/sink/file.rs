@@ -74,7 +74,8 @@ impl Sink for FileSink {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    Ok(mmb_files::open_to_append(path, MODE)?)
+    // Messages name the `--log`, which has the path.
+    mmb_files::open_to_append(path, MODE).map_err(|error| error.without_path(path))
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let flows = if policy.settings.offload == Offload::Auto { offload::FLOWS } else { 0 };
     let options = OpenOptions { workers, mtu: args.mtu, flows };
     let open = || OpenPorts::open(&wiring.devices, &options);
-    let mut ports = patience.take(PortError::is_taken, open, pause)?;
+    let mut ports = patience.take(PortError::holder, open, pause)?;
     ports.take_notes().iter().for_each(|note| output::report_error(note));
     let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
@@ -131,7 +131,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let listening = || listen(&path, args.socket_group.as_deref(), &daemon);
-    let server = patience.take(BindError::is_in_use, listening, pause)?;
+    let server = patience.take(BindError::holder, listening, pause)?;
     let parked = ParkedWorkers::new(engine_workers.into_iter().map(Some).collect());
     log.watch(&parked.connections(&daemon, started), WorkerClock::new(Some(started)))?;
     if let Some(state) = &mut state {
@@ -262,7 +262,7 @@ fn open_history(directory: &Path, patience: &mut Patience) -> Result<History, Op
         true
     };
     let open = || History::open(directory, HistoryLimits::DIRECTORY);
-    patience.take(|error| matches!(error, OpenHistoryError::InUse { .. }), open, pause)
+    patience.take(OpenHistoryError::holder, open, pause)
 }
 
 fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> Result<Server, BindError> {

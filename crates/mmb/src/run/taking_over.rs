@@ -5,7 +5,6 @@
 //! daemon that is stopping, therefore waits for a bounded time.
 
 use crate::output;
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 /// How long a start waits in all.
@@ -13,6 +12,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it tries.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// What another process has, and that process if it is known.
+pub(super) type Held = (String, Option<u32>);
 
 /// The rest of the time that a start may wait.
 pub(super) struct Patience {
@@ -26,32 +28,34 @@ impl Patience {
         Patience { deadline: None, limit: PATIENCE }
     }
 
-    /// Calls `take` until it succeeds or the time is over. Only an error for which `is_taken` returns true is
-    /// tried again: another mmb has the resource. Reports the first such error. `pause` waits between two
-    /// tries; if it returns false, the wait ends early.
+    /// Calls `take` until it succeeds or the time is over. Only an error for which `holder` returns the resource
+    /// and the process that has it is tried again. Reports the first such wait. `pause` waits between two tries; if
+    /// it returns false, the wait ends early.
     ///
     /// # Errors
     /// The last error of `take`.
-    pub(super) fn take<T, E: Display>(
+    pub(super) fn take<T, E>(
         &mut self,
-        is_taken: impl Fn(&E) -> bool,
+        holder: impl Fn(&E) -> Option<Held>,
         mut take: impl FnMut() -> Result<T, E>,
         pause: impl Fn(Duration) -> bool,
     ) -> Result<T, E> {
         let mut is_reported = false;
         loop {
-            let error = match take() {
-                Err(error) if is_taken(&error) => error,
-                taken => return taken,
-            };
+            let taken = take();
+            let Some((resource, process)) = taken.as_ref().err().and_then(&holder) else { return taken };
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.limit);
             if !is_reported {
                 is_reported = true;
                 let left = deadline.saturating_duration_since(Instant::now()).as_secs_f32().ceil();
-                output::report_error(&format!("waiting for up to {left} s, since {error}"));
+                let process =
+                    process.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"));
+                output::report_error(&format!(
+                    "waiting up to {left} s for {resource}, which {process} still has"
+                ));
             }
             if Instant::now() >= deadline || !pause(INTERVAL) {
-                return Err(error);
+                return taken;
             }
         }
     }
@@ -62,6 +66,10 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
+    fn held(error: &&str) -> Option<Held> {
+        (*error == "taken").then(|| ("interface 'a'".to_owned(), Some(7)))
+    }
+
     #[test]
     fn what_becomes_free_is_taken() {
         let (mut patience, tries) = (Patience::new(), Cell::new(0));
@@ -69,16 +77,16 @@ mod tests {
             tries.set(tries.get() + 1);
             if tries.get() < 3 { Err("taken") } else { Ok("mine") }
         };
-        assert_eq!(patience.take(|error| *error == "taken", take, |_| true), Ok("mine"));
+        assert_eq!(patience.take(held, take, |_| true), Ok("mine"));
         assert_eq!(tries.get(), 3);
     }
 
     #[test]
     fn other_errors_a_signal_and_the_end_of_the_patience_end_the_wait() {
         let mut patience = Patience::new();
-        assert_eq!(patience.take::<(), _>(|_| false, || Err("other"), |_| panic!("waits")), Err("other"));
-        assert_eq!(patience.take::<(), _>(|_| true, || Err("taken"), |_| false), Err("taken"));
+        assert_eq!(patience.take::<(), _>(held, || Err("other"), |_| panic!("waits")), Err("other"));
+        assert_eq!(patience.take::<(), _>(held, || Err("taken"), |_| false), Err("taken"));
         let mut patience = Patience { deadline: None, limit: Duration::ZERO };
-        assert_eq!(patience.take::<(), _>(|_| true, || Err("taken"), |_| true), Err("taken"));
+        assert_eq!(patience.take::<(), _>(held, || Err("taken"), |_| true), Err("taken"));
     }
 }
