@@ -114,6 +114,15 @@ def test_the_value_that_an_error_names_fits(site, tight):
             tight("flush")
 
 
+def test_the_number_of_limit_keys_that_an_error_names_fits(site, tight):
+    text = SIZED["limit keys"]
+    error = outcome(tight, site, text)
+    assert "set limit keys 16777216: not enough memory" in error, error
+    fits = error.split(" would fit")[0].split()[-1]
+    assert not outcome(tight, site, text.replace("16777216", fits))
+    assert ping(site, SERVER4, count=2) == 2
+
+
 def test_a_file_that_does_not_fit_is_refused_at_the_start(site, fresh):
     file = site.folder / "start.mmb"
     file.write_text(SIZED["stream memory"] + "\n", encoding="ascii")

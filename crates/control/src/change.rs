@@ -72,19 +72,9 @@ pub enum CommitError {
     /// There is not enough memory for the policy.
     #[error(transparent)]
     Memory(#[from] MemoryShortage),
-    /// There is not enough memory for so many connections.
-    #[error("set conn max {max}: {short}; {fits} would fit")]
-    Connections {
-        /// The requested number.
-        max: u64,
-        /// The number that fits.
-        fits: u64,
-        /// The missing memory.
-        short: MemoryShortage,
-    },
-    /// There is not enough memory for the streams of the policy.
+    /// There is not enough memory for what a setting sizes.
     #[error("set {setting} {value}: {short}; {fits} would fit")]
-    Streams {
+    Sized {
         /// The setting to lower.
         setting: &'static str,
         /// Its value.

@@ -15,8 +15,7 @@ pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLi
         CommitError::Command { index, .. } => (word(refusal), *index..*index + 1),
         CommitError::Publish(_)
         | CommitError::Memory(_)
-        | CommitError::Connections { .. }
-        | CommitError::Streams { .. }
+        | CommitError::Sized { .. }
         | CommitError::Host(_)
         | CommitError::Unconfirmed(_)
         | CommitError::Uncompiled(_)
@@ -96,8 +95,7 @@ fn word(refusal: &CommitError) -> Option<String> {
                 ),
             ..
         } => Some(name.clone()),
-        CommitError::Connections { max, .. } => Some(max.to_string()),
-        CommitError::Streams { value, .. } => Some(value.to_string()),
+        CommitError::Sized { value, .. } => Some(value.to_string()),
         CommitError::Command { .. } | CommitError::Memory(_) => None,
         CommitError::Unconfirmed(_) | CommitError::Internal => None,
         CommitError::Uncompiled(_) | CommitError::Compile(_) => None,

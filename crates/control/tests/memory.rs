@@ -190,6 +190,34 @@ fn streams_that_do_not_fit_are_refused_with_the_number_that_fits() {
     assert!(error.contains("set stream memory 100000: not enough memory: "), "{error}");
 }
 
+/// The error named neither the setting nor the value that fits.
+#[test]
+fn tables_of_limits_that_do_not_fit_are_refused_with_the_number_of_keys_that_fits() {
+    let mmb = start("");
+    have(&mmb, 132);
+    let rules = |keys: u64| {
+        let limits = "add udp-dport 53 limit 10/s per ip-saddr\n".repeat(4);
+        Request::Apply(format!("set limit keys {keys}\n{limits}"), ConnectionFate::Release)
+    };
+    let error = refused(&mmb, &rules(1_000_000));
+    // 64 bytes a key; 100 MB fit.
+    let told = "set limit keys 1000000: not enough memory: this may take 257 MB, and 100 MB can be had (a test's); \
+                262144 would fit";
+    assert_eq!(error.message, told);
+    assert_eq!(error.line, Some(1), "the number is shown");
+    assert!(mmb.ask(&rules(262_144)).1.ok);
+    // Smaller tables would not help.
+    have(&mmb, 36);
+    let error = refused(
+        &mmb,
+        &Request::Apply(
+            format!("add udp-dport 53 limit 10/s per ip-saddr\n{}", rule_lines(10_000)),
+            ConnectionFate::Release,
+        ),
+    );
+    assert!(error.message.starts_with("not enough memory: "), "{}", error.message);
+}
+
 /// Rules are what makes the pools of the default settings.
 #[test]
 fn the_first_rule_on_streams_needs_the_memory_of_its_pools() {

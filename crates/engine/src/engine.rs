@@ -177,6 +177,11 @@ impl Engine {
         self.compiler.extra_bytes(before, after)
     }
 
+    /// The memory of [`Engine::extra_bytes`] that tables of keys of limits take.
+    pub fn limit_bytes(&self, before: &Policy, after: &Policy) -> u64 {
+        self.compiler.limit_bytes(before, after)
+    }
+
     /// From now on, the engine refuses a policy whose patterns are not in its cache ([`PublishError::NotCompiled`])
     /// instead of compiling them. For a host whose other threads wait for the thread that publishes. The cache has the
     /// patterns in force and those of recent policies.

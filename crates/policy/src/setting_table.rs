@@ -4,8 +4,9 @@
 //! of one subject begin alike and stand together.
 
 use crate::settings::{
-    FlowCacheUse, HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, NatFiltering, Offload, Pickup,
-    Poll, PortsPerHost, Settings, StreamHoldOver, StreamUnfit, StreamUrgent, StreamsPerSource, Zone,
+    FlowCacheUse, HttpEncodings, HttpNoTransform, HttpUnfit, InvalidPackets, LimitSettings, NatFiltering,
+    Offload, Pickup, Poll, PortsPerHost, Settings, StreamHoldOver, StreamUnfit, StreamUrgent,
+    StreamsPerSource, Zone,
 };
 
 /// One setting. Its value is a number; of words, the place of the word.
@@ -371,7 +372,7 @@ pub static SETTINGS: &[SettingInfo] = &[
     },
     SettingInfo {
         name: "limit keys",
-        values: Values::Number(1 << 10, 1 << 24),
+        values: Values::Number(LimitSettings::LEAST_KEYS, 1 << 24),
         help: "the keys that each rule with `limit … per` keeps apart, up to the next power of two, for 64 bytes each; beyond, those with \
                the least use are forgotten and begin anew (limit-keys)",
         get: |settings| settings.limits.keys,

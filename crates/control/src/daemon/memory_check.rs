@@ -5,7 +5,7 @@ use crate::change::CommitError;
 use crate::host::{Host, PortStatus, WorkerStatus};
 use crate::memory::{self, AvailableMemory, MemoryNeed, MemoryShortage};
 use mmb_engine::{CONNECTION_BYTES, Engine, StreamNeed};
-use mmb_policy::settings::{ConnectionSettings, Poll, StreamSettings};
+use mmb_policy::settings::{ConnectionSettings, LimitSettings, Poll, StreamSettings};
 use mmb_policy::{Policy, RuleStore};
 use std::sync::Arc;
 
@@ -81,18 +81,19 @@ impl Daemon {
         // The table keeps the memory of connections that have ended.
         let existing = self.engine.connections().summary().places;
         let connections = if is_default(next) {
-            available.check(needed, 0)?;
+            available.check(needed, 0).map_err(|short| self.too_large(next, short))?;
             let fits = (existing + available.left(needed, 0) / 4 * 3 / CONNECTION_BYTES).max(1);
             if is_large { fits } else { fits.max(bound as u64) }
         } else if max > most {
             let wanted = MemoryNeed::of(max.saturating_sub(existing) * CONNECTION_BYTES);
             available.check(needed.with(wanted), 0).map_err(|short| {
                 let fits = existing + available.left(needed, 0) / CONNECTION_BYTES;
-                CommitError::Connections { max, fits, short }
+                CommitError::Sized { setting: "conn max", value: max, fits, short }
             })?;
             max
         } else {
-            available.check(needed, self.reserved_bytes(most.min(max)))?;
+            let reserved = self.reserved_bytes(most.min(max));
+            available.check(needed, reserved).map_err(|short| self.too_large(next, short))?;
             most
         };
         Ok(MemoryBounds {
@@ -161,10 +162,26 @@ impl Daemon {
         if is_payload {
             // A MiB of payload takes a little more than a MiB.
             let fits = for_payload.saturating_sub(for_payload >> 8) >> 20;
-            CommitError::Streams { setting: "stream memory", value: after.memory_mib.into(), fits, short }
+            CommitError::Sized { setting: "stream memory", value: after.memory_mib.into(), fits, short }
         } else {
             let fits = for_records / need.each.max(1);
-            CommitError::Streams { setting: "stream max", value: after.max.into(), fits, short }
+            CommitError::Sized { setting: "stream max", value: after.max.into(), fits, short }
+        }
+    }
+
+    /// The error about a policy that does not fit. If the tables of limits are most of it, and smaller ones would fit, it
+    /// names `limit keys`.
+    fn too_large(&self, next: &Policy, short: MemoryShortage) -> CommitError {
+        let keys = u64::from(next.settings.limits.keys);
+        let tables = self.engine.limit_bytes(&self.policy, next);
+        let left = tables.saturating_sub(short.needed.saturating_sub(short.bytes));
+        // A table has a power of two of keys, and its size is in proportion.
+        let fits = (keys.next_power_of_two() * left).checked_div(tables).and_then(u64::checked_ilog2);
+        match fits.map(|log| 1 << log) {
+            Some(fits) if 2 * tables > short.needed && fits >= u64::from(LimitSettings::LEAST_KEYS) => {
+                CommitError::Sized { setting: "limit keys", value: keys, fits, short }
+            }
+            _ => CommitError::Memory(short),
         }
     }
 

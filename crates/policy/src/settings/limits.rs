@@ -9,6 +9,11 @@ pub struct LimitSettings {
     pub keys: u32,
 }
 
+impl LimitSettings {
+    /// The least value of `limit keys`.
+    pub const LEAST_KEYS: u32 = 1 << 10;
+}
+
 impl Default for LimitSettings {
     fn default() -> Self {
         LimitSettings { keys: 1 << 16 }

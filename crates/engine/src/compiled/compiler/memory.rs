@@ -22,7 +22,7 @@ impl PolicyCompiler {
     }
 
     /// What the tables of keys of limits take that a policy changes.
-    fn limit_bytes(&self, before: &Policy, after: &Policy) -> u64 {
+    pub(crate) fn limit_bytes(&self, before: &Policy, after: &Policy) -> u64 {
         let settings = after.settings.limits;
         let limit = |rule: Rule| Some((id(&rule), *limit_of(&rule)?));
         if settings != self.limits.settings() {
