@@ -2,8 +2,8 @@
 //!
 //! [`prefetch()`], [`Block`], [`Chunks`], [`SharedSlice`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written
 //! kernels: a prefetch has no effect that a program can observe, a block is a vector that cannot grow, chunks are blocks that are read with one
-//! check of bounds, a shared slice is an `Arc` in huge pages, and a kernel runs at a level only where the processor has its instructions. A system call on the descriptors of the
-//! process ([`keep_descriptors_from_children`]) is beside the packet path.
+//! check of bounds, a shared slice is an `Arc` in huge pages, and a kernel runs at a level only where the processor has its instructions. The control side uses
+//! one system call on the descriptors of the process ([`keep_descriptors_from_children`]).
 
 mod chunks;
 mod descriptors;

@@ -104,7 +104,7 @@ pub enum CommitError {
     Internal,
 }
 
-/// What became of the change requests of a client.
+/// The outcomes of the change requests of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
     /// The outcomes of the first requests.

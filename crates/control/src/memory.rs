@@ -101,7 +101,7 @@ impl MemoryBound {
         if self.is_of_space { needed.space } else { needed.used }
     }
 
-    /// Bytes that changes may take beside the memory that is reserved for connections.
+    /// Bytes that changes may take, without the memory that is reserved for connections.
     fn for_changes(self, reserved: u64) -> u64 {
         self.bytes.saturating_sub(HEADROOM).saturating_sub(reserved)
     }
@@ -113,7 +113,7 @@ impl AvailableMemory {
         if bounds.is_empty() { None } else { Some(AvailableMemory(bounds)) }
     }
 
-    /// Returns the bytes that changes may still take beside `needed` and the bytes `reserved` for connections.
+    /// Returns the bytes that changes may take after `needed` and the bytes `reserved` for connections.
     pub(crate) fn left(&self, needed: MemoryNeed, reserved: u64) -> u64 {
         let left = |bound: &MemoryBound| bound.for_changes(reserved).saturating_sub(bound.needs(needed));
         self.0.iter().map(left).min().unwrap_or(u64::MAX)

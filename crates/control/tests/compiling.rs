@@ -50,7 +50,7 @@ impl Hanging {
     }
 }
 
-/// Tries until there is something.
+/// Calls `look` until it returns a value.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

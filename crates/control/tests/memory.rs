@@ -163,7 +163,7 @@ fn rules_of_many_small_changes_are_counted_together() {
 
 const STREAM_RULE: &str = "add-stateful tcp-dport 80 stream \"ATTACK\" close";
 
-/// The worker made the pools, and the process aborted where there was no memory for them.
+/// The worker made the pools, and the process aborted if the memory was short.
 #[test]
 fn streams_that_do_not_fit_are_refused_with_the_number_that_fits() {
     let mmb = start("");

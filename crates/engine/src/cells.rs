@@ -243,13 +243,13 @@ impl WorkerCells {
         self.connections.places.set(places);
     }
 
-    /// Sets the most streams that there were at once, and the bytes of their pools that have been used.
+    /// Sets the highest number of simultaneous streams, and the used bytes of their pools.
     pub(crate) fn streams_now(&self, [places, pools]: [u64; 2]) {
         self.connections.stream_places.set(places);
         self.connections.stream_pools.set(pools);
     }
 
-    /// What [`WorkerCells::streams_now`] has set.
+    /// The values that [`WorkerCells::streams_now`] has set.
     pub(crate) fn streams(&self) -> [u64; 2] {
         [self.connections.stream_places.read(), self.connections.stream_pools.read()]
     }

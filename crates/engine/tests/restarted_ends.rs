@@ -19,7 +19,7 @@ const POLICIES: [(&str, Ipv4Addr); 10] = [
         "add prio 10 ct invalid drop\nadd-stateful in a ct new accept\nadd in b ct {established, related} accept\nadd prio 200 in b drop",
         CLIENT.0,
     ),
-    // What `mmb import iptables` writes of a list with `! --syn`.
+    // The output of `mmb import iptables` for a list with `! --syn`.
     (
         "add prio 10 ct invalid drop\nadd prio 20 ct established accept\nadd prio 30 tcp-syn 0 ct new drop\nadd-stateful prio 40 in a ct new accept\nadd prio 200 all drop",
         CLIENT.0,
@@ -85,7 +85,7 @@ impl Ends {
         [answer.seq.wrapping_add(1), syn.seq.wrapping_add(1)]
     }
 
-    /// The client sends a request and the server acknowledges it. Returns the number that the server expects, and what the client has sent.
+    /// The client sends a request and the server acknowledges it. Returns the number that the server expects, and the number of bytes of the client.
     #[track_caller]
     fn request(&mut self, next: u32, expects: u32, answered: u32) -> [u32; 2] {
         let text = b"GET /ATTACK HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -171,7 +171,7 @@ fn a_server_that_still_has_a_connection_tells_the_client() {
     }
 }
 
-/// A RST whose number no answer has named is none of the initiator's.
+/// A RST of the initiator has the number that an answer has acknowledged.
 #[test]
 fn only_the_answered_number_resets_an_unanswered_connection() {
     let mut mmb = Middlebox::new(POLICIES[0].0);

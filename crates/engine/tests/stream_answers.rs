@@ -57,7 +57,7 @@ fn a_connection_that_ends_without_a_reset_gets_it_later() {
     }
 }
 
-/// Rejects have a rate of their own: what they use up is no RST's.
+/// Rejects have a rate of their own, and do not use up that of RSTs.
 #[test]
 fn rejects_do_not_use_up_the_rate_of_resets() {
     let mut site = Site::new(&format!("set answer rate 1\nadd tcp-dport 81 reject\n{CLOSES}"));

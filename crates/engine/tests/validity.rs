@@ -225,7 +225,7 @@ fn a_repeated_syn_is_classified_again_when_the_rules_changed() {
     mmb.engine.publish(&policy("add in a drop")).expect("it can be put in force");
     assert_eq!(mmb.dropped(A, &syn), DropReason::Rule);
     assert!(mmb.list().is_empty());
-    // An answered connection keeps what it has.
+    // An answered connection keeps its rules.
     let mut mmb = Middlebox::new(REFLEXIVE);
     mmb.open();
     mmb.engine.publish(&policy(&map("200.0.0.2"))).expect("it can be put in force");
@@ -256,7 +256,7 @@ fn an_unanswered_datagram_is_classified_again_when_the_rules_changed() {
             assert_eq!(mmb.dropped(A, &request), DropReason::Rule);
             assert!(mmb.list().is_empty());
         }
-        // An answered connection keeps what it has.
+        // An answered connection keeps its rules.
         let mut mmb = Middlebox::new(REFLEXIVE);
         assert!(mmb.passes(A, &request) && mmb.passes(B, &answer));
         assert_eq!(mmb.state(), "replied");
@@ -265,7 +265,7 @@ fn an_unanswered_datagram_is_classified_again_when_the_rules_changed() {
     }
 }
 
-/// What a rule asks of the first datagram, the others need not have.
+/// Only the first datagram must match the rule.
 #[test]
 fn an_unanswered_datagram_keeps_its_connection_if_it_differs_from_the_first() {
     let mut mmb =

@@ -26,7 +26,7 @@ pub enum FileError {
     #[error("{}: others may write to this directory; chmod go-w it, or name another one", .0.display())]
     SharedDirectory(PathBuf),
     /// The file is a directory, a pipe, a socket or a device.
-    #[error("{}: this is no regular file", .0.display())]
+    #[error("{}: this is not a regular file", .0.display())]
     Special(PathBuf),
     /// The system refused.
     #[error(transparent)]

@@ -22,7 +22,7 @@ pub struct LockFile {
     _file: File,
 }
 
-/// Why there is no lock.
+/// Why the lock was not taken.
 #[derive(Debug)]
 pub enum LockError {
     /// Another process holds the lock. Its process id, if known.

@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 16;
 /// Device and inode of a socket's node. A caller compares them to see whether a path still is this socket.
 pub type SocketId = (u64, u64);
 
-/// Why there is no socket.
+/// Why the socket was not made.
 #[derive(Debug)]
 pub struct SocketError {
     /// The action that failed.

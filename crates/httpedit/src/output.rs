@@ -30,7 +30,7 @@ pub trait EditOutput {
 pub enum HttpNote {
     /// A connection whose bytes are not read as HTTP/1.x passes from there on, by `http unfit pass` or since its rules only report.
     UnfitPassed(HttpUnfit),
-    /// A connection whose rules only report passes from here on: there is no room for the state of a scan.
+    /// The memory for the state of a scan is used up: a connection whose rules only report passes from here on.
     NoRoom,
     /// A body passes unedited: it has a content coding.
     EncodedBody,

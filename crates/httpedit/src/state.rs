@@ -80,7 +80,7 @@ pub(crate) struct Kit<'k> {
     pub(crate) scanner: &'k mut Scanner,
     pub(crate) scratch: &'k mut EditScratch,
     pub(crate) work: &'k mut Work,
-    /// What the connection's rules do at most.
+    /// The strongest effect of the connection's rules.
     pub(crate) reach: Reach,
 }
 
@@ -156,7 +156,7 @@ pub(crate) enum Refusal {
 }
 
 impl HttpEditor {
-    /// What the connection's rules do at most.
+    /// The strongest effect of the connection's rules.
     pub(crate) fn reach(&self, rules: &HttpRules, live: &[u32]) -> Reach {
         let is_gone = |place: usize| self.gone >> place & 1 != 0;
         let rule =

@@ -233,7 +233,7 @@ mod tests {
     use crate::tests::{audit, packet, record};
     use mmb_policy::printable::is_hidden;
 
-    /// What a client, or the text of a rule, can bring into a line.
+    /// Characters that a client or the text of a rule can bring into a line.
     #[test]
     fn no_line_of_a_log_has_a_character_that_is_not_seen() {
         for trick in ['\u{202e}', '\u{85}', '\u{2028}', '\u{200b}', '\u{1b}', '\r', '\n', '\u{e0041}'] {

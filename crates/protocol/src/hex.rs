@@ -1,5 +1,5 @@
-//! Bytes as text: two hexadecimal digits each. A state of a million connections has half a billion digits, so both directions are loops
-//! without branches and tables, which the compiler turns into vector instructions.
+//! Bytes as text: two hexadecimal digits each. A state of a million connections has half a billion digits, so both
+//! directions are loops without branches and tables.
 
 /// Encodes bytes.
 pub fn encode(bytes: &[u8]) -> String {

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 
 /// About the most bytes of the sets of one kind that only the cache uses.
 pub const MOST_UNUSED: usize = 32 << 20;
-/// Bytes of a set beside its patterns.
+/// Bytes of a set without its patterns.
 const LEAST: usize = 4 << 10;
 /// About the bytes of a set for each byte of its patterns.
 const EACH_BYTE: usize = 16;
@@ -84,7 +84,7 @@ impl<'c> SetSource<'c> {
 
 /// A reference-counted set.
 trait Shared: Clone {
-    /// Whether there is a clone besides this one.
+    /// Whether another clone exists.
     fn is_used(&self) -> bool;
 
     /// Bytes that do not depend on the length of the patterns.

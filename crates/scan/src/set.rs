@@ -105,7 +105,7 @@ impl PatternSet {
         self.compiled.database.as_ref()
     }
 
-    /// Whether there are other clones of this set.
+    /// Whether other clones of this set exist.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.compiled) > 1
     }

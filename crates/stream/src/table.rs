@@ -113,8 +113,8 @@ impl StreamTable {
         }
     }
 
-    /// Sets the limits, and makes the memory for payload that they ask for if no stream keeps any. For callers that have no packets
-    /// to delay. Returns whether there is memory.
+    /// Sets the limits. Allocates the memory for payload if no stream keeps any, which delays packets. Returns false if the allocation
+    /// fails.
     pub fn configure(&mut self, limits: StreamLimits) -> bool {
         if !self.pool.is_for(limits.memory) && self.pool.taken() == 0 {
             let Some(pool) = ChunkPool::new(limits.memory) else { return false };
@@ -134,7 +134,7 @@ impl StreamTable {
         &self.pool
     }
 
-    /// The most streams that there were at once.
+    /// The highest number of simultaneous streams.
     pub fn most_at_once(&self) -> u32 {
         self.streams.highest()
     }

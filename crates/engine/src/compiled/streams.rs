@@ -132,7 +132,7 @@ fn is_http(constraint: &Match) -> bool {
     part(constraint).is_some_and(StreamPart::is_http)
 }
 
-/// What rules on HTTP are made of: while it stays, connections keep what they know of their messages.
+/// The source of the rules on HTTP. If a change of the policy keeps it, connections keep the state of their messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HttpSource {
     /// With their slots, in the order of (priority, id).
@@ -282,7 +282,7 @@ const _: () = assert!(PatternList::MAX_PATTERN == mmb_scan::MOST_TEXT);
 
 impl StreamPatterns {
     /// The patterns of a policy's rules on streams, which are in these slots. Rules on HTTP that are as in `before` are taken from there, so that
-    /// connections keep what they know of their messages.
+    /// connections keep the state of their messages.
     ///
     /// # Errors
     /// A rule whose patterns cannot be searched for, or patterns that `sets` does not know.

@@ -73,7 +73,7 @@ impl StreamSearch<'_> {
         if let HttpProgress::Held(held) = progress
             && must_decide
         {
-            // Nothing is undecided for longer: what was not read must not pass, unless the rules only look.
+            // Bytes are not held any longer. Unread bytes must not pass, unless the rules only report.
             let reason = held_too_long(held, is_end);
             progress = match editor.stop_looking(&http, (input.direction, reason), &mut out) {
                 true => {
@@ -123,7 +123,7 @@ impl StreamSearch<'_> {
     }
 }
 
-/// Why a connection whose bytes can be held no longer is not read.
+/// Why mmb stops reading a connection whose bytes cannot be held any longer.
 fn held_too_long(held: Held, is_end: bool) -> HttpUnfit {
     match held {
         Held::Other => HttpUnfit::TooManyRequests,

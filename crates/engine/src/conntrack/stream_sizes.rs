@@ -6,7 +6,7 @@ use mmb_policy::settings::{StreamSettings, StreamUrgent};
 use mmb_scan::{PatternSet, Scanner};
 use mmb_stream::{ChunkPool, StreamLimits, Urgent};
 
-/// Bytes that a worker takes for streams beside pools and records: working memory.
+/// Working memory of a worker for streams, without pools and records, in bytes.
 const FIXED_BYTES: u64 = 2 << 20;
 
 /// The sizes of a worker's pools in bytes.
@@ -33,7 +33,7 @@ pub struct StreamNeed {
     pub each: u64,
     /// The part of `each` that is the record.
     pub record: u64,
-    /// Bytes beside payload and streams.
+    /// Bytes that depend neither on the payload nor on the number of streams.
     pub fixed: u64,
     /// Bytes of the pools that a change to the policy allocates. They take address space at once, and memory as they
     /// are used.

@@ -281,7 +281,7 @@ impl Streams {
         }
     }
 
-    /// Retires the pools. There are no rules on streams, and no streams.
+    /// Retires the pools. The policy has no rules on streams, and no stream exists.
     fn give_up(&mut self, retired: &mut RetiredPools) {
         if let Ok(payload) = self.table.adopt(ChunkPool::default()) {
             retired.payload(payload);
@@ -312,7 +312,7 @@ impl Streams {
         self.awaits_payload && self.table.payload_memory() == 0
     }
 
-    /// The most streams that there were at once, and the bytes of the pools that have been used.
+    /// The highest number of simultaneous streams, and the used bytes of the pools.
     pub(super) fn taken(&self) -> [u64; 2] {
         let states = self.tools.scanner.as_ref().map_or(0, Scanner::touched) + self.tools.http.touched();
         [u64::from(self.table.most_at_once()), self.table.payload_pool().touched() + states]

@@ -26,7 +26,7 @@ pub(crate) struct FramingHeaders {
 
 impl FramingHeaders {
     /// Looks through the headers of a message. Of responses, clients read equal lengths as one, and the encoding where there is a length as well
-    /// (RFC 9110, section 8.6; RFC 9112, section 6.3); servers differ in what they make of such requests.
+    /// (RFC 9110, section 8.6; RFC 9112, section 6.3); servers read such requests differently.
     pub(crate) fn read(
         direction: HttpDirection,
         headers: &Headers<'_>,

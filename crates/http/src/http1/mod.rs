@@ -101,8 +101,9 @@ impl HttpConnection {
         }
     }
 
-    /// What the undecided `bytes` of a direction begin with. After a direction was refused, a body that the other one has begun is read to its end. They follow those of the last piece; all but [`HttpPiece::consumed`] bytes are to be
-    /// shown again. `is_end` says that nothing comes behind them.
+    /// Reads the piece that the undecided `bytes` of a direction begin with. The bytes follow those of the last piece; all but its
+    /// [`HttpPiece::consumed`] bytes are passed again. With `is_end`, no bytes follow. After one direction was refused, a body that
+    /// the other one has begun is still read to its end.
     pub fn next<'b>(
         &mut self,
         direction: HttpDirection,

@@ -197,7 +197,7 @@ impl<'a> Checker<'a> {
             return;
         }
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        // The reason may be what the server has answered.
+        // The reason may quote the server's answer.
         output::print(&printable_lines(&format!("{server} of rule {rule} is {health}{reason}\n")));
     }
 

@@ -146,7 +146,7 @@ impl EditPatterns {
         self.compiled.longest
     }
 
-    /// Whether there are other clones of these patterns.
+    /// Whether other clones of these patterns exist.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.compiled) > 1
     }

@@ -79,7 +79,7 @@ impl Database {
         if code != HS_SUCCESS || bytes.is_null() {
             return Err(CompileFailure::NoMemory);
         }
-        // SAFETY: on success there are `length` bytes, which the library has written.
+        // SAFETY: on success the library has written `length` bytes.
         let copy = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) }.to_vec();
         // SAFETY: the library's allocator was not replaced, so it called malloc; the bytes are not used any more.
         unsafe { libc::free(bytes.cast()) };
@@ -158,7 +158,7 @@ fn prepare_library() -> Result<(), CompileFailure> {
     if cfg!(not(vectorscan)) {
         return Err(CompileFailure::NoLibrary);
     }
-    // SAFETY: it reads what the processor can do.
+    // SAFETY: it reads the features of the processor.
     if unsafe { hs_valid_platform() } != HS_SUCCESS {
         return Err(CompileFailure::UnsupportedProcessor);
     }
