@@ -148,17 +148,18 @@ impl PatternCompiler {
     }
 
     /// Takes a turn as [`PatternCompiler::turn`] does and runs `work` as [`PatternCompiler::run`] does, for a
-    /// caller that never disconnects.
+    /// trusted applicant.
     ///
     /// # Errors
     /// As [`PatternCompiler::turn`] and [`PatternCompiler::run`].
     pub fn run_once<T: Send + 'static>(
         &self,
         budget: CompileBudget,
+        is_gone: &dyn Fn() -> bool,
         work: impl FnOnce(&JobRunner) -> T + Send + 'static,
     ) -> Result<T, CompileError> {
-        let turn = self.turn(Applicant::Trusted, budget, &|| false)?;
-        self.run(&turn, budget, &|| false, work)
+        let turn = self.turn(Applicant::Trusted, budget, is_gone)?;
+        self.run(&turn, budget, is_gone, work)
     }
 
     fn given_up(&self, is_gone: &dyn Fn() -> bool) -> Option<CompileError> {

@@ -43,7 +43,8 @@ fn compiler() -> PatternCompiler {
 }
 
 fn compile(budget: CompileBudget, patterns: Vec<Pattern>) -> Result<PatternSet, PatternError> {
-    let compiled = compiler().run_once(budget, move |runner| PatternSet::compile_by(&patterns, runner));
+    let compiled =
+        compiler().run_once(budget, &|| false, move |runner| PatternSet::compile_by(&patterns, runner));
     compiled.expect("neither late nor given up")
 }
 
@@ -112,7 +113,7 @@ fn memory_is_bounded() {
 fn a_program_that_fails_is_an_error() {
     let program = CompilerProgram { path: "/nonexistent".into(), words: Vec::new() };
     let compiler = PatternCompiler::with_program(program);
-    let run = || compiler.run_once(BUDGET, |runner| PatternSet::compile_by(&costly(2), runner));
+    let run = || compiler.run_once(BUDGET, &|| false, |runner| PatternSet::compile_by(&costly(2), runner));
     assert!(matches!(run(), Ok(Err(PatternError::GivenUp(_)))));
     compiler.stop();
     assert_eq!(run().err(), Some(CompileError::Stopping));
@@ -139,7 +140,7 @@ fn compile_sets(
     budget: CompileBudget,
     sets: Vec<Vec<Pattern>>,
 ) -> Vec<Result<PatternSet, PatternError>> {
-    let all = compiler.run_once(budget, move |runner| {
+    let all = compiler.run_once(budget, &|| false, move |runner| {
         sets.iter().map(|patterns| PatternSet::compile_by(patterns, runner)).collect()
     });
     all.expect("neither late nor given up")

@@ -93,7 +93,7 @@ impl Daemon {
         let policy = Arc::new(policy);
         let (sets, of_start) = (Arc::clone(engine.pattern_sets()), Arc::clone(&policy));
         // Keeps the patterns in the cache until the policy is in force.
-        let _patterns = compiler.run_once(CompileBudget::START, move |runner| {
+        let _patterns = compiler.run_once(CompileBudget::START, &|| false, move |runner| {
             compile_patterns(&of_start, SetSource::compiling(&sets, runner))
         })??;
         engine.expect_compiled_patterns();

@@ -4,7 +4,7 @@ use crate::exchange::{Exchanges, MOST_LIVE_RULES};
 use crate::memory::HttpMemory;
 use crate::output::{EditOutput, HttpNote};
 use crate::plan::BodyPlan;
-use crate::rule::{HttpEnd, HttpRules, Reach};
+use crate::rule::{HttpEnd, HttpRules, RuleEffect};
 use crate::state::{Held, HttpEditor, HttpInput, Kit, Refusal};
 use mmb_http::{HttpConnection, HttpDirection, HttpUnfit};
 use mmb_policy::settings::HttpUnfit as UnfitTreatment;
@@ -136,8 +136,8 @@ impl HttpEditor {
             self.change_rules(live.len());
         }
         let HttpMemory { buffer, work } = &mut **memory;
-        let reach = self.reach(rules, live);
-        let mut kit = Kit { rules, live, scanner, scratch, work, reach };
+        let effect = self.effect(rules, live);
+        let mut kit = Kit { rules, live, scanner, scratch, work, effect };
         let mut at = 0;
         loop {
             let rest = HttpInput { bytes: &input.bytes[at..], ..input };
@@ -170,7 +170,7 @@ impl HttpEditor {
                 }
                 Err(Refusal::Ended(end)) => return HttpProgress::Ended(end),
                 Err(Refusal::NoRoom) => {
-                    if reach > Reach::Looks {
+                    if effect > RuleEffect::Report {
                         return HttpProgress::NoRoom;
                     }
                     out.note(HttpNote::NoRoom);
@@ -179,7 +179,7 @@ impl HttpEditor {
                 Err(Refusal::Unfit(reason)) => {
                     let closes = rules.settings.unfit == UnfitTreatment::Close;
                     // The receiver takes all later bytes as part of a body that has left without its length.
-                    if self.ends_with_connection || closes && reach > Reach::Looks {
+                    if self.ends_with_connection || closes && effect > RuleEffect::Report {
                         return HttpProgress::Unfit(reason);
                     }
                     if !self.is_opaque {
@@ -200,7 +200,7 @@ impl HttpEditor {
         (direction, reason): (HttpDirection, HttpUnfit),
         out: &mut dyn EditOutput,
     ) -> bool {
-        let looks = self.reach(tools.rules, tools.live) == Reach::Looks && !self.has_own_framing();
+        let looks = self.effect(tools.rules, tools.live) == RuleEffect::Report && !self.has_own_framing();
         if looks {
             out.note(HttpNote::UnfitPassed(reason));
             self.stop_reading(direction);

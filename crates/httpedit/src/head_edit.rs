@@ -1,6 +1,6 @@
 //! Changes of a head: a table of its lines that rules change one after the other, and what then becomes of the head's bytes.
 
-use crate::mend::{DIGESTS, is_odd, mend_framing, mend_line_end};
+use crate::mend::{DIGESTS, empty_line_len, is_odd, mend_framing, mend_line, mend_line_end};
 use crate::output::{EditOutput, Emitter, HttpNote};
 use arrayvec::ArrayVec;
 use mmb_http::{
@@ -235,11 +235,7 @@ impl<'h> HeadEdit<'h> {
             if self.mends && !line.is_removed && is_odd(&self.headers, &own) {
                 emitter.keep(whole.start - at);
                 emitter.by(line.by);
-                emitter.keep(own.name.range().len());
-                emitter.drop(whole.end - own.name.range().end);
-                emitter.insert(b": ");
-                emitter.insert(self.text(line.value));
-                emitter.insert(b"\r\n");
+                mend_line(emitter, &own, |emitter| emitter.insert(self.text(line.value)));
                 at = whole.end;
             } else if line.is_removed {
                 emitter.keep(whole.start - at);
@@ -257,7 +253,7 @@ impl<'h> HeadEdit<'h> {
                 at = value.end;
             }
         }
-        let empty_line = if self.headers.bytes.ends_with(b"\r\n") { 2 } else { 1 };
+        let empty_line = empty_line_len(&self.headers);
         emitter.keep(self.headers.len() - empty_line - at);
         for line in self.table.lines.iter().filter(|line| line.line.is_none() && !line.is_removed) {
             emitter.by(line.by);

@@ -5,7 +5,7 @@ use crate::head_edit::HeadEdit;
 use crate::judge::{Judge, NoRoom};
 use crate::output::{EditOutput, Emitter, HttpNote};
 use crate::plan::{BodyPlan, FAILED, Message, RuleBits, decimal, forbids_changes, places, plan};
-use crate::rule::Reach;
+use crate::rule::RuleEffect;
 use crate::state::{Body, Held, HttpEditor, HttpInput, Kit, Refusal, Step};
 use mmb_http::{
     BodyFraming, FramingKind, HeadBuffer, Headers, HttpDirection, HttpPiece, HttpUnfit, HttpVersion,
@@ -120,8 +120,8 @@ impl HttpEditor {
                 if !std::mem::replace(&mut self.has_surplus, true) {
                     out.note(HttpNote::Surplus);
                 }
-                match kit.reach {
-                    Reach::Looks => out.pass(len),
+                match kit.effect {
+                    RuleEffect::Report => out.pass(len),
                     // A client that reads them all the same would read bytes that were not searched.
                     _ => out.replace(len, &[]),
                 }
@@ -313,7 +313,7 @@ impl HttpEditor {
         }
         let is_changed = !is_long && (tail > 0 || !work.found.is_empty());
         let new_length = is_changed.then(|| (editing.len(&work.found, count) + tail) as u64);
-        let mut edit = HeadEdit::new(head.headers(), kit.reach == Reach::Edits, &mut work.table);
+        let mut edit = HeadEdit::new(head.headers(), kit.effect == RuleEffect::Edit, &mut work.table);
         mend_head(&mut edit, head);
         // First, while there is room for it: see `leave`.
         if is_changed {

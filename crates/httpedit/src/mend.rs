@@ -52,6 +52,20 @@ pub(crate) fn mend_line_end(emitter: &mut Emitter<'_>, bytes: &[u8]) -> usize {
     len
 }
 
+/// Emits a header line as the grammar has it: the name, a colon, a blank, the text that `value` inserts, CRLF.
+pub(crate) fn mend_line(emitter: &mut Emitter<'_>, line: &HeaderLine, value: impl FnOnce(&mut Emitter<'_>)) {
+    emitter.keep(line.name.range().len());
+    emitter.drop(line.line.range().end - line.name.range().end);
+    emitter.insert(b": ");
+    value(emitter);
+    emitter.insert(b"\r\n");
+}
+
+/// The length of the empty line that ends a head or a trailer section.
+pub(crate) fn empty_line_len(headers: &Headers<'_>) -> usize {
+    if headers.bytes.ends_with(b"\r\n") { 2 } else { 1 }
+}
+
 /// Emits a trailer section with its lines mended. Drops headers about framing and routing and, if the body is changed,
 /// digests.
 pub(crate) fn emit_trailers(headers: &Headers<'_>, plan: BodyPlan, emitter: &mut Emitter<'_>) {
@@ -67,20 +81,18 @@ pub(crate) fn emit_trailers(headers: &Headers<'_>, plan: BodyPlan, emitter: &mut
         if is_gone {
             emitter.drop(whole.len());
         } else {
-            emitter.keep(name.len());
-            emitter.drop(whole.end - line.name.range().end);
-            emitter.insert(b": ");
-            let folds = headers.text(line.value).split(|byte| matches!(byte, b'\r' | b'\n'));
-            for (number, part) in folds.map(mmb_http::trim_blanks).filter(|part| !part.is_empty()).enumerate()
-            {
-                emitter.insert(if number > 0 { b" " } else { b"" });
-                emitter.insert(part);
-            }
-            emitter.insert(b"\r\n");
+            mend_line(emitter, line, |emitter| {
+                let folds = headers.text(line.value).split(|byte| matches!(byte, b'\r' | b'\n'));
+                let parts = folds.map(mmb_http::trim_blanks).filter(|part| !part.is_empty());
+                for (number, part) in parts.enumerate() {
+                    emitter.insert(if number > 0 { b" " } else { b"" });
+                    emitter.insert(part);
+                }
+            });
         }
         at = whole.end;
     }
-    let empty_line = if headers.bytes.ends_with(b"\r\n") { 2 } else { 1 };
+    let empty_line = empty_line_len(headers);
     emitter.keep(headers.len() - empty_line - at);
     mend_framing(emitter, empty_line);
 }

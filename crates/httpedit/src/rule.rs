@@ -94,13 +94,13 @@ pub struct HttpEnd {
 
 /// The strongest effect of rules on their connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reach {
+pub(crate) enum RuleEffect {
     /// The rules only report. Bytes that cannot be read must not end the connection.
-    Looks,
+    Report,
     /// They end connections.
-    Ends,
+    End,
     /// They edit messages.
-    Edits,
+    Edit,
 }
 
 /// One rule.
@@ -129,11 +129,11 @@ impl HttpRule {
     }
 
     /// The strongest effect of the rule on connections that match it.
-    pub(crate) fn reach(&self) -> Reach {
+    pub(crate) fn effect(&self) -> RuleEffect {
         match self.head_edits.is_empty() && self.body_edit.is_none() && self.tail.is_empty() {
-            false => Reach::Edits,
-            true if self.end.is_some() => Reach::Ends,
-            true => Reach::Looks,
+            false => RuleEffect::Edit,
+            true if self.end.is_some() => RuleEffect::End,
+            true => RuleEffect::Report,
         }
     }
 

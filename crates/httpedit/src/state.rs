@@ -3,7 +3,7 @@
 use crate::exchange::{ExchangeId, Exchanges};
 use crate::memory::Work;
 use crate::plan::{BodyPlan, RuleBits};
-use crate::rule::{HttpEnd, HttpRule, HttpRules, Reach};
+use crate::rule::{HttpEnd, HttpRule, HttpRules, RuleEffect};
 use mmb_http::{HttpConnection, HttpDirection, HttpUnfit};
 use mmb_scan::{EditScratch, ScanState, Scanner};
 
@@ -81,13 +81,13 @@ pub(crate) struct Kit<'k> {
     pub(crate) scratch: &'k mut EditScratch,
     pub(crate) work: &'k mut Work,
     /// The strongest effect of the connection's rules.
-    pub(crate) reach: Reach,
+    pub(crate) effect: RuleEffect,
 }
 
 impl<'k> Kit<'k> {
     /// Whether messages of a direction are mended. Requests never are: those that the grammar forbids are unfit.
     pub(crate) fn mends(&self, direction: HttpDirection) -> bool {
-        self.reach == Reach::Edits && direction == HttpDirection::Responses
+        self.effect == RuleEffect::Edit && direction == HttpDirection::Responses
     }
 
     /// The connection's rules, in their order.
@@ -157,11 +157,11 @@ pub(crate) enum Refusal {
 
 impl HttpEditor {
     /// The strongest effect of the connection's rules.
-    pub(crate) fn reach(&self, rules: &HttpRules, live: &[u32]) -> Reach {
+    pub(crate) fn effect(&self, rules: &HttpRules, live: &[u32]) -> RuleEffect {
         let is_gone = |place: usize| self.gone >> place & 1 != 0;
         let rule =
             |(place, index): (usize, &u32)| rules.rules.get(*index as usize).filter(|_| !is_gone(place));
-        live.iter().enumerate().filter_map(rule).map(HttpRule::reach).max().unwrap_or(Reach::Looks)
+        live.iter().enumerate().filter_map(rule).map(HttpRule::effect).max().unwrap_or(RuleEffect::Report)
     }
 
     /// Stops reading both directions, except a body of the other direction that leaves in changed framing: its framing is

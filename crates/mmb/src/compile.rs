@@ -3,7 +3,7 @@
 use crate::cli::CompilePatternsArgs;
 use crate::explain;
 use anyhow::Context;
-use mmb_compile::{Applicant, CompileBudget, CompilerProgram, PatternCompiler};
+use mmb_compile::{CompileBudget, CompilerProgram, PatternCompiler};
 use mmb_control::{Daemon, memory};
 use mmb_engine::{CompiledPatterns, Engine, SetCache, SetSource, compile_patterns};
 use mmb_policy::Policy;
@@ -68,9 +68,8 @@ fn compiled(
     sets: Arc<SetCache>,
     is_gone: &dyn Fn() -> bool,
 ) -> anyhow::Result<CompiledPatterns> {
-    let (compiler, budget, policy) = (compiler(), CompileBudget::CHANGE, policy.clone());
-    let turn = compiler.turn(Applicant::Trusted, budget, is_gone)?;
-    let compiled = compiler.run(&turn, budget, is_gone, move |runner| {
+    let policy = policy.clone();
+    let compiled = compiler().run_once(CompileBudget::CHANGE, is_gone, move |runner| {
         compile_patterns(&policy, SetSource::compiling(&sets, runner))
     })?;
     Ok(compiled?)

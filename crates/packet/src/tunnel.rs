@@ -2,7 +2,7 @@
 //!
 //! Purpose: Linux offloads the segmentation and the checksum of the packet *inside* a tunnel to the device. The device
 //! learns only where the inner transport header begins (`csum_start` in the VIRTIO specification, section 5.1.6), and
-//! with AF_XDP not even that. [`Tunnels::to`] finds all packets around that header. When the inner packet is segmented,
+//! with AF_XDP not even that. [`Tunnels::around`] finds all packets around that header. When the inner packet is segmented,
 //! each of them gets lengths and checksums of its own.
 //!
 //! The header of IP in IP (RFC 2003, RFC 2473, RFC 4213) and GRE (RFC 2784, RFC 2890) says where the inner packet is.
@@ -35,7 +35,7 @@ pub struct Tunnels {
 impl Tunnels {
     /// Finds the packets around the transport header at offset `l4`, in a packet with this layout. Returns `None` if no
     /// chain of at most four tunnels leads to that header.
-    pub fn to(bytes: &[u8], layout: &Layout, l4: usize) -> Option<Tunnels> {
+    pub fn around(bytes: &[u8], layout: &Layout, l4: usize) -> Option<Tunnels> {
         let mut tunnels = Tunnels { inner: *layout, ..Tunnels::default() };
         while usize::from(tunnels.inner.l4) != l4 {
             *tunnels.outer.get_mut(tunnels.count)? = tunnels.inner;

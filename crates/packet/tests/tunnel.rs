@@ -163,7 +163,7 @@ fn packet(bytes: &mut [u8]) -> Packet<'_> {
 fn cut(bytes: &mut [u8], l4: usize, size: usize) -> Result<Vec<Vec<u8>>, SegmentError> {
     let packet = packet(bytes);
     let layout = parse(&packet, &ParserLimits::default()).expect("a sound packet");
-    let tunnels = Tunnels::to(packet.bytes(), &layout, l4).ok_or(SegmentError::NoTunnel)?;
+    let tunnels = Tunnels::around(packet.bytes(), &layout, l4).ok_or(SegmentError::NoTunnel)?;
     let mut segments = Segments::in_tunnels(&packet, &tunnels, size)?;
     let mut frames = Vec::new();
     while let Some(len) = segments.next_len() {
@@ -227,7 +227,7 @@ proptest! {
         let l4 = nest.l4(&frame, &data(len));
         let packet = packet(&mut unfinished);
         let layout = parse(&packet, &ParserLimits::default()).expect("a sound packet");
-        let tunnels = Tunnels::to(packet.bytes(), &layout, l4).expect("the way to the header");
+        let tunnels = Tunnels::around(packet.bytes(), &layout, l4).expect("the way to the header");
         let sum = pseudo_header(packet.bytes(), tunnels.inner()).expect("a transport header").fold();
         let at = l4 + if nest.is_tcp { 16 } else { 6 };
         unfinished[at..at + 2].copy_from_slice(&sum.to_be_bytes());

@@ -303,7 +303,7 @@ impl Runtime {
 /// Tells why the patterns of a policy cannot be searched for, if they cannot.
 fn check_patterns(policy: &Policy) -> Result<(), String> {
     let policy = policy.clone();
-    let compiled = PatternCompiler::default().run_once(CompileBudget::CHANGE, move |runner| {
+    let compiled = PatternCompiler::default().run_once(CompileBudget::CHANGE, &|| false, move |runner| {
         compile_patterns(&policy, SetSource::compiling(&SetCache::default(), runner)).map(drop)
     });
     match compiled {

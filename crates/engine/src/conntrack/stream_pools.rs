@@ -202,12 +202,12 @@ impl ScanOffer {
 
 /// The scanner pool and the sets that each worker has, or was offered.
 #[derive(Clone, Debug, Default)]
-struct GivenScanner {
+struct WorkerScanner {
     pool_bytes: usize,
     sets: Vec<PatternSet>,
 }
 
-impl GivenScanner {
+impl WorkerScanner {
     /// Allocates what a worker lacks for these sets and a pool of `pool_bytes`. A new scanner needs all sets anew.
     fn make(
         &self,
@@ -223,18 +223,18 @@ impl GivenScanner {
         Ok(ScanOffer { scanner, sets: sets.collect::<Result<_, PatternError>>()? })
     }
 
-    fn after(&self, pool_bytes: usize, sets: Vec<PatternSet>) -> GivenScanner {
-        GivenScanner { pool_bytes: self.pool_bytes.max(pool_bytes), sets }
+    fn after(&self, pool_bytes: usize, sets: Vec<PatternSet>) -> WorkerScanner {
+        WorkerScanner { pool_bytes: self.pool_bytes.max(pool_bytes), sets }
     }
 }
 
 /// The pools that each worker has, or was offered.
 #[derive(Clone, Debug, Default)]
-struct GivenPools {
+struct WorkerPools {
     /// Bytes of the pool for payload.
     payload: Option<usize>,
-    bytes: GivenScanner,
-    http: GivenScanner,
+    bytes: WorkerScanner,
+    http: WorkerScanner,
     names: Option<PatternSet>,
     has_http_memory: bool,
     edit_scratch: usize,
@@ -245,13 +245,13 @@ struct GivenPools {
 pub(crate) struct MadePools {
     /// One for each worker.
     offers: Vec<StreamOffer>,
-    given: GivenPools,
+    given: WorkerPools,
 }
 
 /// The control side's record of the pools of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct StreamPools {
-    given: GivenPools,
+    given: WorkerPools,
     /// Scanners that workers have given back while search states in their pools are still open.
     still_used: Vec<Scanner>,
 }
@@ -271,19 +271,19 @@ impl StreamPools {
         let Some((sizes, patterns)) = wanted else {
             let offers = (0..workers).map(|_| StreamOffer::default()).collect();
             // A worker that has no streams gives its pools back.
-            return Ok(MadePools { offers, given: GivenPools::default() });
+            return Ok(MadePools { offers, given: WorkerPools::default() });
         };
         let sets = |set: &Option<PatternSet>| set.iter().cloned().collect::<Vec<_>>();
         let bytes = sets(&patterns.bytes);
         let http: Vec<_> = patterns.http.iter().flat_map(|rules| rules.sets()).cloned().collect();
         let scratch = edit_scratch(patterns);
-        let given = GivenPools {
+        let given = WorkerPools {
             payload: Some(sizes.payload),
             bytes: self.given.bytes.after(sizes.byte_states, bytes),
             http: match &patterns.http {
                 Some(_) => self.given.http.after(sizes.http_states, http),
                 // Workers without messages give their scanners back.
-                None => GivenScanner::default(),
+                None => WorkerScanner::default(),
             },
             names: patterns.names.clone(),
             has_http_memory: self.given.has_http_memory || patterns.http.is_some(),
@@ -296,7 +296,7 @@ impl StreamPools {
     /// Allocates what one worker lacks.
     fn offer_for(
         &self,
-        given: &GivenPools,
+        given: &WorkerPools,
         sizes: &StreamSizes,
         patterns: &StreamPatterns,
         generation: u64,
@@ -364,7 +364,7 @@ impl StreamPools {
 
     /// Bytes that a policy with these sizes makes one worker's pools reserve beyond those that it has.
     pub(crate) fn lacking(&self, sizes: &StreamSizes) -> u64 {
-        let GivenPools { payload, bytes, http, .. } = &self.given;
+        let WorkerPools { payload, bytes, http, .. } = &self.given;
         let mut lacking = 0;
         if *payload != Some(sizes.payload) {
             lacking += ChunkPool::memory_of(sizes.payload);

@@ -196,7 +196,7 @@ fn segments<'p>(
     header: &VirtioNetHdr,
 ) -> Result<Segments<'p>, SegmentError> {
     let l4 = if header.flags & NEEDS_CSUM != 0 { header.csum_start } else { layout.l4 };
-    let tunnels = Tunnels::to(packet.bytes(), layout, l4.into()).ok_or(SegmentError::NoTunnel)?;
+    let tunnels = Tunnels::around(packet.bytes(), layout, l4.into()).ok_or(SegmentError::NoTunnel)?;
     let transport = tunnels.inner().l4_kind;
     match header.gso_type & !GSO_ECN {
         GSO_TCP4 | GSO_TCP6 if transport != TCP => Err(SegmentError::NotTcp(transport)),

@@ -55,14 +55,14 @@ impl HandoverRings {
         if ring.packets.push((packet, port)).is_err() {
             return false;
         }
-        ring.rouse();
+        ring.wake();
         true
     }
 
     /// Wakes a worker if it sleeps, for a task of the control side.
-    pub(super) fn rouse(&self, worker: usize) {
+    pub(super) fn wake(&self, worker: usize) {
         if let Some(ring) = self.0.get(worker) {
-            ring.rouse();
+            ring.wake();
         }
     }
 
@@ -89,7 +89,7 @@ impl HandoverRings {
     }
 
     /// Marks a worker as awake.
-    pub(super) fn wake(&self, worker: usize) {
+    pub(super) fn mark_awake(&self, worker: usize) {
         let Some(ring) = self.0.get(worker) else { return };
         ring.sleeps.store(false, Ordering::SeqCst);
         let mut wake_ups = [0; 64];
@@ -99,7 +99,7 @@ impl HandoverRings {
 
 impl HandoverRing {
     /// Wakes the worker if it sleeps.
-    fn rouse(&self) {
+    fn wake(&self) {
         if self.sleeps.swap(false, Ordering::SeqCst) {
             // A full pipe wakes the worker as well.
             let _ = (&self.wake_sender).write(&[0]);
@@ -118,10 +118,10 @@ mod tests {
             let mut bytes = [0; 8];
             (&rings.0[0].wake_receiver).read(&mut bytes).unwrap_or(0)
         };
-        rings.rouse(0);
+        rings.wake(0);
         assert_eq!(wake_ups(), 0, "it is awake");
         assert!(rings.sleep(0));
-        (0..3).for_each(|_| rings.rouse(0));
+        (0..3).for_each(|_| rings.wake(0));
         assert_eq!(wake_ups(), 1);
     }
 }

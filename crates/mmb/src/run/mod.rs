@@ -51,7 +51,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use taking_over::Patience;
+use taking_over::TakeoverWait;
 use trimming::TrimSchedule;
 use wiring::PortWiring;
 
@@ -69,9 +69,8 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     kernel::share_heap_if_limited();
     let wiring = PortWiring::read(&args.ports, &args.wires)?;
     let Some(mut policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
-    let mut patience = Patience::new();
-    let history =
-        args.history.as_deref().map(|directory| open_history(directory, &mut patience)).transpose()?;
+    let mut wait = TakeoverWait::new();
+    let history = args.history.as_deref().map(|directory| open_history(directory, &mut wait)).transpose()?;
     let mut started_with = "start".to_owned();
     if let Some((instead, reason)) = history.as_ref().and_then(|history| history.instead_of(&policy)) {
         output::report_error(&reason);
@@ -92,7 +91,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let flows = if policy.settings.offload == Offload::Auto { offload::FLOWS } else { 0 };
     let options = OpenOptions { workers, mtu: args.mtu, flows };
     let open = || OpenPorts::open(&wiring.devices, &options);
-    let mut ports = patience.take(PortError::holder, open, pause)?;
+    let mut ports = wait.take(PortError::holder, open, pause)?;
     ports.take_notes().iter().for_each(|note| output::report_error(note));
     let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
@@ -101,8 +100,8 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let (mut engine, mut engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
     let exchange = HandoverRings::new(usize::from(workers)).context("cannot join the packet threads")?;
     let exchange = Arc::new(exchange);
-    let rousing = Arc::clone(&exchange);
-    engine.set_waker(Arc::new(move |worker| rousing.rouse(worker)));
+    let rings = Arc::clone(&exchange);
+    engine.set_waker(Arc::new(move |worker| rings.wake(worker)));
     let interfaces = FlowInterfaces::new(&ports);
     if let Ok(programs) = ports.flows() {
         engine.set_offload(Box::new(KernelEpoch(programs.epoch_setter())));
@@ -131,7 +130,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let listening = || listen(&path, args.socket_group.as_deref(), &daemon);
-    let server = patience.take(BindError::holder, listening, pause)?;
+    let server = wait.take(BindError::holder, listening, pause)?;
     let parked = ParkedWorkers::new(engine_workers.into_iter().map(Some).collect());
     log.watch(&parked.connections(&daemon, started), WorkerClock::new(Some(started)))?;
     if let Some(state) = &mut state {
@@ -255,14 +254,14 @@ fn events(compiler: &Arc<PatternCompiler>) -> anyhow::Result<Receiver<ControlEve
     Ok(receiver)
 }
 
-fn open_history(directory: &Path, patience: &mut Patience) -> Result<History, OpenHistoryError> {
+fn open_history(directory: &Path, wait: &mut TakeoverWait) -> Result<History, OpenHistoryError> {
     // Signals still end the process by default.
     let pause = |interval| {
         std::thread::sleep(interval);
         true
     };
     let open = || History::open(directory, HistoryLimits::DIRECTORY);
-    patience.take(OpenHistoryError::holder, open, pause)
+    wait.take(OpenHistoryError::holder, open, pause)
 }
 
 fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> Result<Server, BindError> {

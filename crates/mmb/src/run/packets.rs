@@ -109,7 +109,7 @@ impl PacketThread {
             } else {
                 if !self.worker.is_behind() && !self.host.links.iter().any(PortLink::is_urgent) {
                     idle.rest(orders.poll(), || exchange.sleep(number));
-                    exchange.wake(number);
+                    exchange.mark_awake(number);
                 }
                 // An idle worker too picks up the newest policy, so that the old one can be freed and the counters of removed rules
                 // reused; it also ends connections in time and answers questions about them.

@@ -8,7 +8,7 @@ use crate::output;
 use std::time::{Duration, Instant};
 
 /// How long a start waits in all.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How often it tries.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -17,15 +17,15 @@ const INTERVAL: Duration = Duration::from_millis(50);
 pub(super) type Held = (String, Option<u32>);
 
 /// The rest of the time that a start may wait.
-pub(super) struct Patience {
+pub(super) struct TakeoverWait {
     /// `None` before the first wait.
     deadline: Option<Instant>,
     limit: Duration,
 }
 
-impl Patience {
-    pub(super) fn new() -> Patience {
-        Patience { deadline: None, limit: PATIENCE }
+impl TakeoverWait {
+    pub(super) fn new() -> TakeoverWait {
+        TakeoverWait { deadline: None, limit: LONGEST_WAIT }
     }
 
     /// Calls `take` until it succeeds or the time is over. Only an error for which `holder` returns the resource
@@ -72,21 +72,21 @@ mod tests {
 
     #[test]
     fn what_becomes_free_is_taken() {
-        let (mut patience, tries) = (Patience::new(), Cell::new(0));
+        let (mut wait, tries) = (TakeoverWait::new(), Cell::new(0));
         let take = || {
             tries.set(tries.get() + 1);
             if tries.get() < 3 { Err("taken") } else { Ok("mine") }
         };
-        assert_eq!(patience.take(held, take, |_| true), Ok("mine"));
+        assert_eq!(wait.take(held, take, |_| true), Ok("mine"));
         assert_eq!(tries.get(), 3);
     }
 
     #[test]
     fn other_errors_a_signal_and_the_end_of_the_patience_end_the_wait() {
-        let mut patience = Patience::new();
-        assert_eq!(patience.take::<(), _>(held, || Err("other"), |_| panic!("waits")), Err("other"));
-        assert_eq!(patience.take::<(), _>(held, || Err("taken"), |_| false), Err("taken"));
-        let mut patience = Patience { deadline: None, limit: Duration::ZERO };
-        assert_eq!(patience.take::<(), _>(held, || Err("taken"), |_| true), Err("taken"));
+        let mut wait = TakeoverWait::new();
+        assert_eq!(wait.take::<(), _>(held, || Err("other"), |_| panic!("waits")), Err("other"));
+        assert_eq!(wait.take::<(), _>(held, || Err("taken"), |_| false), Err("taken"));
+        let mut wait = TakeoverWait { deadline: None, limit: Duration::ZERO };
+        assert_eq!(wait.take::<(), _>(held, || Err("taken"), |_| true), Err("taken"));
     }
 }
