@@ -89,7 +89,7 @@ def test_whatever_sizes_memory_is_accepted_or_refused_with_both_numbers(site, ti
     refused = set()
     for name in names:
         error = outcome(tight, site, SIZED[name])
-        assert not error or "not enough memory" in error and "can be had" in error, f"{name}: {error}"
+        assert not error or "not enough memory" in error and "are available" in error, f"{name}: {error}"
         if error:
             refused.add(name)
         assert tight.running(), name
@@ -135,7 +135,7 @@ def test_check_tells_that_this_machine_has_too_little_memory(tmp_path):
     file.write_text(SIZED["stream memory"] + "\n", encoding="ascii")
     check = [Mmb.binary, "check"]
     done = run([*check, file], check=False)
-    assert done.returncode == 1 and re.search(r"not enough memory: .* can be had .* would fit", done.stderr), done
+    assert done.returncode == 1 and re.search(r"not enough memory: .* are available .* would fit", done.stderr), done
     assert "good" in run([*check, "--any-machine", file]).stdout
 
 
@@ -150,7 +150,7 @@ class Limited:
         return self.namespace.start(["prlimit", f"--as={self.space}", *words], *args, **options)
 
 
-def test_a_start_with_any_address_space_serves_or_tells_what_is_missing(fresh):
+def test_a_start_with_any_address_space_serves_or_exits_with_an_error(fresh):
     site = fresh("af_packet")
     served = set()
     for space in range(200, 1500, 100):

@@ -113,7 +113,8 @@ def test_policies_change_under_load_and_no_connection_is_lost(site):
 
 def test_enabled_and_disabled_under_load(site):
     site.vpp.apply(f"add id 1 in {LAN} ip-proto tcp mod ip-ttl 33\n")
-    with site.iperf.start(SERVER, 5) as load:
+    # Longer than the commands take on a busy machine.
+    with site.iperf.start(SERVER, 20) as load:
         for _ in range(50):
             site.vpp.mmb(f"disable {LAN}")
             site.vpp.mmb(f"enable {LAN}")

@@ -3,7 +3,7 @@
 //! [`prefetch()`], [`Block`], [`Chunks`], [`SharedSlice`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written
 //! kernels: a prefetch has no effect that a program can observe, a block is a vector that cannot grow, chunks are blocks that are read with one
 //! check of bounds, a shared slice is an `Arc` in huge pages, and a kernel runs at a level only where the processor has its instructions. The control side uses
-//! one system call on the descriptors of the process ([`keep_descriptors_from_children`]).
+//! one system call on the descriptors of the process ([`set_close_on_exec`]).
 
 mod chunks;
 mod descriptors;
@@ -21,7 +21,7 @@ mod supply;
 mod zeroed;
 
 pub use chunks::Chunks;
-pub use descriptors::keep_descriptors_from_children;
+pub use descriptors::set_close_on_exec;
 pub use huge_pages::Block;
 pub use huge_pool::{PoolUse, pool_use};
 pub use id::Id;

@@ -2,8 +2,8 @@
 //!
 //! The child reads a job from its standard input and writes the outcome to its standard output. Its processor time
 //! and memory are limited. It is killed when the thread that started it ends, and it is the first process that the
-//! kernel kills when the machine lacks memory. It has a low priority (nice 10) and inherits no descriptors. `mmb` passes `/proc/self/exe` as the program, so that parent and
-//! child have the same library also after an upgrade.
+//! kernel kills when the machine lacks memory. It has a low priority (nice 10) and inherits no descriptors. `mmb` passes
+//! `/proc/self/exe` as the program, so that parent and child have the same library also after an upgrade.
 //!
 //! When a job exceeds its budget, a second child compiles each expression alone and writes a byte after each. The
 //! error then names the expression that took longest.
@@ -29,8 +29,8 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const XCPU: i32 = Signal::XCPU.as_raw();
 const KILL: i32 = Signal::KILL.as_raw();
 
-/// The nice value of the child: a tenth of a core beside a busy packet thread. At 19 it would get a sixtieth, and use up
-/// the elapsed time of its budget.
+/// The nice value of the child. Beside a busy packet thread on its core it gets a tenth of the core (weights 110 and
+/// 1024); at 19 it would get a seventieth and exceed the elapsed time of its budget.
 const NICE: i32 = 10;
 
 /// Units of time in a second in `/proc/PID/stat` (`USER_HZ`), on x86-64 and ARM.
@@ -159,8 +159,8 @@ impl CompilerProgram {
         let mut command = Command::new(&self.path);
         command.args(&self.words).args([mode, &seconds.to_string(), &memory.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // An older kernel lacks the call: then the child inherits what libraries in C have opened, as before.
-        let _ = mmb_base::keep_descriptors_from_children();
+        // Before Linux 5.11 this fails: the child then inherits what libraries in C have opened.
+        let _ = mmb_base::set_close_on_exec();
         let began = Instant::now();
         let mut child = Running(command.spawn()?);
         let input = child.0.stdin.take();

@@ -199,11 +199,13 @@ fn a_late_compilation_names_a_pattern() {
 fn descriptors_are_not_inherited() {
     let file = tempfile::tempfile().expect("a file");
     // Shells use the first ones themselves.
-    let inherited = fcntl_dupfd_cloexec(&file, 100).expect("a descriptor");
-    fcntl_setfd(&inherited, FdFlags::empty()).expect("a descriptor that is inherited");
-    let look = format!("[ -e /proc/$$/fd/{} ] && echo inherited >> $LOG", inherited.as_raw_fd());
+    let descriptor = fcntl_dupfd_cloexec(&file, 100).expect("a descriptor");
+    fcntl_setfd(&descriptor, FdFlags::empty()).expect("a descriptor that children inherit");
+    let number = descriptor.as_raw_fd();
+    let look = format!("if [ -e /proc/$$/fd/{number} ]; then echo open; else echo closed; fi >> $LOG");
     let (compiler, log) = scripted(&format!("{look}; exec $0 serve \"$@\""));
     let patterns = vec![Pattern::regex(0, "a+b"), Pattern::regex(1, "a+c")];
-    let _ = compile_sets(&compiler, BUDGET, vec![patterns]);
-    assert_eq!(log_lines(&log), [""; 0]);
+    let compiled = compile_sets(&compiler, BUDGET, vec![patterns]);
+    assert!(compiled.iter().all(Result::is_ok), "{compiled:?}");
+    assert_eq!(log_lines(&log), ["closed"]);
 }

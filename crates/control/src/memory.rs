@@ -68,7 +68,7 @@ impl MemoryNeed {
 
 /// There is not enough memory for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not enough memory: this may take {} MB, and {} MB can be had ({bound}{})", mib(*.needed), .bytes >> 20, ReservedNote(*.reserved))]
+#[error("not enough memory: this may need {} MB, but only {} MB are available ({bound}{})", mib(*.needed), .bytes >> 20, ReservedNote(*.reserved))]
 pub struct MemoryShortage {
     /// Bytes that may be needed.
     pub needed: u64,
@@ -87,7 +87,7 @@ impl fmt::Display for ReservedNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
-            bytes => write!(f, "; {} MB are kept for connections", mib(bytes)),
+            bytes => write!(f, "; {} MB are reserved for connections", mib(bytes)),
         }
     }
 }
@@ -141,7 +141,7 @@ pub fn available() -> Option<AvailableMemory> {
     AvailableMemory::new([space, data, control_groups(), machine()].into_iter().flatten().collect())
 }
 
-/// Checks that the process may still take so much address space, most of which is used later or never.
+/// Checks that the process may reserve `bytes` more of address space.
 ///
 /// # Errors
 /// It may take less.
@@ -149,10 +149,10 @@ pub fn check_space(bytes: u64) -> Result<(), MemoryShortage> {
     available().map_or(Ok(()), |available| available.check(MemoryNeed { used: 0, space: bytes }, 0))
 }
 
-/// Returns what a limit of the process leaves, of which the system tells in a line of its status what is used.
-fn limit(resource: Resource, used: &str, name: &'static str) -> Option<MemoryBound> {
+/// Returns what a resource limit leaves to this process. `line` names the line of `/proc/self/status` with the used bytes.
+fn limit(resource: Resource, line: &str, name: &'static str) -> Option<MemoryBound> {
     let limit = rustix::process::getrlimit(resource).current?;
-    let used = field(&fs::read_to_string("/proc/self/status").ok()?, used)?;
+    let used = field(&fs::read_to_string("/proc/self/status").ok()?, line)?;
     Some(MemoryBound { bytes: limit.saturating_sub(used), name, is_of_space: true })
 }
 
@@ -187,11 +187,11 @@ mod tests {
         let check = |bytes, reserved| available.check(MemoryNeed::of(bytes), reserved);
         assert_eq!(check(68 << 20, 0), Ok(()));
         let short = check((68 << 20) + 1, 0).expect_err("beyond the headroom");
-        let message = "not enough memory: this may take 69 MB, and 68 MB can be had (RLIMIT_AS)";
+        let message = "not enough memory: this may need 69 MB, but only 68 MB are available (RLIMIT_AS)";
         assert_eq!(short.to_string(), message);
         assert_eq!(check(48 << 20, 20 << 20), Ok(()));
         let short = check(49 << 20, 20 << 20).expect_err("the rest is kept");
-        let message = "not enough memory: this may take 49 MB, and 48 MB can be had (RLIMIT_AS; 20 MB are kept for connections)";
+        let message = "not enough memory: this may need 49 MB, but only 48 MB are available (RLIMIT_AS; 20 MB are reserved for connections)";
         assert_eq!(short.to_string(), message);
     }
 

@@ -34,7 +34,10 @@ fn a_policy_that_does_not_fit_the_memory_is_refused_and_the_old_one_stays() {
     let mmb = start("add all accept");
     have(&mmb, 36);
     let error = refused(&mmb, &rules(10_000));
-    assert_eq!(error.message, "not enough memory: this may take 7 MB, and 4 MB can be had (a test's)");
+    assert_eq!(
+        error.message,
+        "not enough memory: this may need 7 MB, but only 4 MB are available (a test's)"
+    );
     assert_eq!(mmb.rules(), ["1 add all accept"]);
     have(&mmb, 40);
     assert!(mmb.ask(&rules(10_000)).1.ok);
@@ -58,7 +61,7 @@ fn rules_of_several_keys_with_conditions_count_for_what_they_take() {
             .collect()
     };
     let error = refused(&mmb, &Request::Apply(heavy(2000), ConnectionFate::Release));
-    assert!(error.message.starts_with("not enough memory: this may take "), "{}", error.message);
+    assert!(error.message.starts_with("not enough memory: this may need "), "{}", error.message);
     assert!(mmb.rules().is_empty());
     // As many simple rules fit, and some of these.
     assert!(mmb.ask(&Request::Apply(heavy(100), ConnectionFate::Release)).1.ok);
@@ -81,7 +84,7 @@ fn more_connections_than_fit_are_refused_with_the_number_that_fits() {
     let mmb = start("");
     have(&mmb, 4128);
     let error = refused(&mmb, &Request::Run(vec!["set conn max 100000000".into()]));
-    let told = "set conn max 100000000: not enough memory: this may take 97657 MB, and 4096 MB can be had (a test's); \
+    let told = "set conn max 100000000: not enough memory: this may need 97657 MB, but only 4096 MB are available (a test's); \
                 4194304 would fit";
     assert_eq!(error.message, told);
     assert_eq!(error.span.map(|span| span.0), Some(13), "the number is shown");
@@ -134,7 +137,7 @@ fn memory_for_a_set_number_of_connections_is_reserved_or_refused() {
     assert_eq!(most_connections(&mmb), 26_000);
     let error =
         refused(&mmb, &Request::Apply(format!("{asked}\n{}", rule_lines(12_000)), ConnectionFate::Release));
-    let told = "not enough memory: this may take 8 MB, and 6 MB can be had (a test's; 26 MB are kept for connections)";
+    let told = "not enough memory: this may need 8 MB, but only 6 MB are available (a test's; 26 MB are reserved for connections)";
     assert_eq!(error.message, told);
     assert!(
         mmb.ask(&Request::Apply(format!("{asked}\n{}", rule_lines(8_000)), ConnectionFate::Release)).1.ok
@@ -171,9 +174,9 @@ fn streams_that_do_not_fit_are_refused_with_the_number_that_fits() {
     let run = |command: &str| refused(&mmb, &Request::Run(vec![command.to_owned()]));
     for (command, value) in [("set stream memory", "100000"), ("set stream max", "10000000")] {
         let error = run(&format!("{command} {value}"));
-        let told = format!("{command} {value}: not enough memory: this may take ");
+        let told = format!("{command} {value}: not enough memory: this may need ");
         assert!(error.message.starts_with(&told), "{}", error.message);
-        assert!(error.message.contains(", and 1024 MB can be had (a test's); "), "{}", error.message);
+        assert!(error.message.contains(", but only 1024 MB are available (a test's); "), "{}", error.message);
         assert_eq!(error.span.map(|span| span.0), Some(command.len() + 1), "the number is shown");
         let fits = error.message.strip_suffix(" would fit").and_then(|text| text.rsplit(' ').next());
         let fits: u64 = fits.and_then(|fits| fits.parse().ok()).expect("a number that fits");
@@ -201,7 +204,7 @@ fn tables_of_limits_that_do_not_fit_are_refused_with_the_number_of_keys_that_fit
     };
     let error = refused(&mmb, &rules(1_000_000));
     // 64 bytes a key; 100 MB fit.
-    let told = "set limit keys 1000000: not enough memory: this may take 257 MB, and 100 MB can be had (a test's); \
+    let told = "set limit keys 1000000: not enough memory: this may need 257 MB, but only 100 MB are available (a test's); \
                 262144 would fit";
     assert_eq!(error.message, told);
     assert_eq!(error.line, Some(1), "the number is shown");

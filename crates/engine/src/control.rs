@@ -420,11 +420,11 @@ impl<R> PendingAnswer<R> {
     }
 }
 
-/// Connections for a worker to restore. The memory of a batch, also of the rules in it, is used for later ones.
+/// Connections for a worker to restore. The batch returns from the worker, so that its vectors are reused.
 #[derive(Default)]
 struct RestoreBatch {
     requests: Vec<RestoreRequest>,
-    /// Those at the front that belong to the batch.
+    /// The number of requests, from the front. Those after it are old, and only kept for their vectors.
     len: usize,
 }
 
@@ -433,7 +433,7 @@ impl RestoreBatch {
         &self.requests[..self.len]
     }
 
-    /// Adds a connection. Returns two vectors of rules that are of no use any more.
+    /// Adds a request. Returns the vectors of the old request that it overwrites, for reuse.
     fn push(&mut self, request: RestoreRequest) -> (Vec<RuleId>, Vec<RuleLineage>) {
         self.len += 1;
         match self.requests.get_mut(self.len - 1) {
@@ -472,6 +472,7 @@ impl Restoring<'_> {
         let (mut ids, mut rules) = (Vec::new(), Vec::new());
         for record in records {
             let Some(mut saved) = SavedConnection::decode(record, ids) else {
+                // `SavedState::read` has checked each record, so this does not happen.
                 ids = Vec::new();
                 continue;
             };

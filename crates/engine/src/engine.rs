@@ -34,9 +34,10 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
 
-/// The address space, in bytes, that an engine takes for all workers together,
+/// Address space in bytes that an engine reserves for all workers together, as an upper bound.
 const SHARED_BYTES: u64 = 24 << 20;
-/// and that it takes for each of them, most of it for tables whose pages are given as they are used.
+/// Address space in bytes that an engine reserves for each worker, as an upper bound. Most of it is tables whose pages are
+/// touched only as they are used.
 const WORKER_BYTES: u64 = 360 << 20;
 
 /// The control side: compiles and publishes policies, reads counters.

@@ -85,7 +85,8 @@ impl Ends {
         [answer.seq.wrapping_add(1), syn.seq.wrapping_add(1)]
     }
 
-    /// The client sends a request and the server acknowledges it. Returns the number that the server expects, and the number of bytes of the client.
+    /// The client sends a request and the server acknowledges it. Returns the next sequence number of the client, as the
+    /// server and as the client count it.
     #[track_caller]
     fn request(&mut self, next: u32, expects: u32, answered: u32) -> [u32; 2] {
         let text = b"GET /ATTACK HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -171,7 +172,7 @@ fn a_server_that_still_has_a_connection_tells_the_client() {
     }
 }
 
-/// A RST of the initiator has the number that an answer has acknowledged.
+/// In syn-sent, a RST of the initiator is valid only with a number that the responder has acknowledged.
 #[test]
 fn only_the_answered_number_resets_an_unanswered_connection() {
     let mut mmb = Middlebox::new(POLICIES[0].0);

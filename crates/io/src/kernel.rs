@@ -322,8 +322,8 @@ pub fn pin(core: usize) -> bool {
     }
 }
 
-/// Has all threads allocate from one heap if the address space of the process is limited. By default the C library makes
-/// a heap for each thread, and each takes 64 MB of address space.
+/// Makes all threads allocate from one heap if `RLIMIT_AS` or `RLIMIT_DATA` is set. By default glibc reserves 64 MB of
+/// address space for the heap of each thread.
 pub fn share_heap_if_limited() {
     #[cfg(target_env = "gnu")]
     for resource in [libc::RLIMIT_AS, libc::RLIMIT_DATA] {

@@ -358,7 +358,7 @@ pub(crate) struct ExplainArgs {
 /// `mmb check`
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Leave out whether this machine has the memory for the policy: for a policy that another one will run
+    /// Do not check whether this machine has enough memory: for a policy that another machine will run
     #[arg(long)]
     pub(crate) any_machine: bool,
 

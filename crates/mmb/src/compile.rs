@@ -1,7 +1,7 @@
 //! Compiles patterns in child processes that run this program as `mmb compile-patterns` (see [`mmb_compile`]).
 
 use crate::cli::CompilePatternsArgs;
-use crate::explain;
+use crate::trial_engine::{engine, named_ports};
 use anyhow::Context;
 use mmb_compile::{CompileBudget, CompilerProgram, PatternCompiler};
 use mmb_control::{Daemon, memory};
@@ -33,11 +33,16 @@ pub(crate) fn serve(args: &CompilePatternsArgs) -> anyhow::Result<ExitCode> {
 /// that it takes.
 pub(crate) fn check(policy: &Policy) -> Result<(), String> {
     if let Err(short) = memory::check_space(Engine::start_bytes(1)) {
-        return check_patterns(policy).and(Err(short.to_string()));
+        // An error about the patterns helps more than one about this machine.
+        check_patterns(policy)?;
+        return Err(format!(
+            "mmb cannot start on this machine: {short}; `--any-machine` leaves this check out"
+        ));
     }
     let fits = || -> anyhow::Result<()> {
-        let ports: BTreeSet<_> = explain::named_ports(policy).collect();
-        let (engine, _) = explain::engine(&ports.into_iter().collect::<Vec<_>>())?;
+        let ports: BTreeSet<_> = named_ports(policy).collect();
+        let (engine, _worker) = engine(&ports.into_iter().collect::<Vec<_>>())?;
+        // Keeps the patterns in the cache until the check is over.
         let _patterns = compiled(policy, Arc::clone(engine.pattern_sets()), &|| false)?;
         Ok(Daemon::check_start(engine, policy)?)
     };

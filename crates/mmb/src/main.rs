@@ -17,6 +17,7 @@ mod output;
 mod replay;
 mod run;
 mod top;
+mod trial_engine;
 mod tsc;
 mod web;
 

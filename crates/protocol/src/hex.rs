@@ -1,5 +1,5 @@
 //! Bytes as text: two hexadecimal digits each. A state of a million connections has half a billion digits, so both
-//! directions are loops without branches and tables.
+//! directions avoid branches and tables, so that the compiler vectorizes them.
 
 /// Encodes bytes.
 pub fn encode(bytes: &[u8]) -> String {
@@ -16,8 +16,9 @@ pub(crate) fn encode_to(bytes: &[u8], digits: &mut Vec<u8>) {
     let (pairs, _) = digits[before..].as_chunks_mut::<2>();
     for (byte, pair) in bytes.iter().zip(pairs) {
         let byte = u16::from(*byte);
-        // The high half of the byte, and behind it the low half.
+        // The high nibble in the low byte, so that it comes first in memory.
         let halves = byte >> 4 | (byte & 0xf) << 8;
+        // A nibble above 9 carries into bit 4 when 6 is added: a 1 in the byte of each letter.
         let letters = (halves + 0x0606) >> 4 & 0x0101;
         let to_letter = u16::from(b'a' - b'0' - 10);
         *pair = (halves + 0x3030 + letters * to_letter).to_le_bytes();

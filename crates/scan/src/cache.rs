@@ -16,7 +16,7 @@ use mmb_base::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// About the most bytes of the sets of one kind that only the cache uses.
+/// The approximate limit, in bytes, of the sets of one kind that only the cache refers to.
 pub const MOST_UNUSED: usize = 32 << 20;
 /// Bytes of a set without its patterns.
 const LEAST: usize = 4 << 10;

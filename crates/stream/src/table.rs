@@ -113,8 +113,8 @@ impl StreamTable {
         }
     }
 
-    /// Sets the limits. Allocates the memory for payload if no stream keeps any, which delays packets. Returns false if the allocation
-    /// fails.
+    /// Sets the limits and allocates the memory for payload, if no stream keeps any: for callers without a control side, which makes that
+    /// memory for [`StreamTable::adopt`]. Returns false if the allocation fails.
     pub fn configure(&mut self, limits: StreamLimits) -> bool {
         if !self.pool.is_for(limits.memory) && self.pool.taken() == 0 {
             let Some(pool) = ChunkPool::new(limits.memory) else { return false };

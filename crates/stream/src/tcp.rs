@@ -204,8 +204,8 @@ impl TcpTake<'_> {
         let is_first = !self.ours.has_begun;
         if segment.has(flag::ACK) && !self.answers_syn(segment) {
             if is_first && payload.is_empty() && !segment.has(flag::FIN) && !self.theirs.has_renumbered {
-                // The initiator has sent no SYN that this answers, so it answers with a RST (RFC 9293 section
-                // 3.10.7.3), and the responder learns that the initiator is no forger: filters of SYN floods do this.
+                // The initiator answers such a SYN-ACK with a RST (RFC 9293 section 3.10.7.3) and keeps its state. Filters
+                // against SYN floods use this to verify the source address.
                 return Outcome::PASS;
             }
             if !is_first || self.ours.is_guarded() || self.theirs.is_guarded() {

@@ -98,8 +98,8 @@ impl Responder<'_> {
         let is_above = max < before.settings.connections.max && open > u64::from(max);
         is_above.then(|| {
             ErrorLine::new(format!(
-                "{open} connections are open, more than `conn max` {max}: they stay, except that closed and half-open ones make room for new \
-                 ones; without these, new ones are dropped (conn-full) until fewer than {max} are open"
+                "{open} connections exist, more than `conn max` {max}: they stay. A new one is accepted only if it can evict a closed or \
+                 half-open one; otherwise it is dropped (conn-full) until fewer than {max} exist"
             ))
         })
     }

@@ -110,8 +110,8 @@ impl Conntrack {
         self.state.sets.affected(snapshot, change, first, most)
     }
 
-    /// Encodes the connections of `most` slots from `first`, as they are saved to a file, in place of those in `found`. Returns where to
-    /// continue, and the number of those among them that are over then.
+    /// Replaces the content of `found` by the connections in `most` slots from `first`, as they are saved to a file. Returns the next
+    /// slot, and how many of these connections are over.
     pub(crate) fn save(
         &self,
         snapshot: &Snapshot,

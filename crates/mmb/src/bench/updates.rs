@@ -43,9 +43,11 @@ const SIZES: [&str; 5] = [
     "set stream max 1000000",
     "set stream per-source 10",
 ];
-/// Regexes of the rule on streams, changes of each setting to and fro, and the vectors after a change that are measured.
+/// Regexes of the rule on streams.
 const PATTERNS: usize = 30;
+/// How often each setting is changed and changed back.
 const RESIZES: usize = 10;
+/// Vectors after a publication that belong to the change.
 const RESIZE_VECTORS: u64 = 16;
 /// The time after which a change that no worker sees counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -241,8 +243,8 @@ impl ControlSide<'_> {
         Ok(UpdateReport { rules, latencies, rates, resized, long_run: self.long_run(changes)? })
     }
 
-    /// Changes everything that sizes memory, and measures the longest vector during each change. The first result is
-    /// that of the same time without a change.
+    /// Changes each setting of [`SIZES`] and the rules on streams, and measures the longest vector during each change. The
+    /// first result is that of publications without a difference.
     fn resize(&mut self) -> anyhow::Result<Vec<Resized>> {
         let patterns: Vec<_> = (0..PATTERNS).map(|number| format!("/a{number}[0-9]{{1,20}}b/")).collect();
         let rules = format!(

@@ -8,19 +8,17 @@ mod subject;
 
 use crate::cli::{ExplainArgs, Global};
 use crate::output::{self, Terminal};
+use crate::trial_engine::{engine, named_ports};
 use crate::tsc::Tsc;
 use anyhow::{Context, ensure};
 use mmb_client::policy_file;
 use mmb_control::packet_line::{PacketBytes, PacketNames, traced_line};
-use mmb_engine::{
-    AckSpace, DropReason, Engine, Forward, Origin, PacketTrace, PortSpec, PortTable, Verdict, Worker,
-};
+use mmb_engine::{DropReason, Origin, PacketTrace, Verdict, Worker};
 use mmb_language::Print;
 use mmb_packet::{LinkType, Packet, ParserLimits, PortId};
 use mmb_policy::field::FieldPlace;
 use mmb_policy::rule::Target;
-use mmb_policy::{Match, Policy, Rule, RuleId, Test};
-use mmb_random::SeedTree;
+use mmb_policy::{Match, Policy, Rule, RuleId};
 use report::{CheckedConstraint, Explanation};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -149,29 +147,6 @@ fn port_names(policy: &Policy, subject: &Subject) -> Vec<String> {
         }
     }
     names
-}
-
-/// The ports that a policy names, some several times.
-pub(crate) fn named_ports(policy: &Policy) -> impl Iterator<Item = String> {
-    let constraints = policy.rules.iter().flat_map(|rule| rule.matches);
-    let named = constraints.filter_map(|constraint| match constraint.test {
-        Test::Port(_, names) => Some(names),
-        _ => None,
-    });
-    named.flatten().chain(policy.ports.keys().cloned())
-}
-
-/// An engine with these ports, each wired to its neighbour.
-pub(crate) fn engine(ports: &[String]) -> anyhow::Result<(Engine, Worker)> {
-    let spec = |(number, name): (usize, &String)| {
-        let peer = (number ^ 1).min(ports.len() - 1);
-        PortSpec { name: name.clone(), mtu: None, forward: Forward::Wire(PortId(peer as u16)) }
-    };
-    let table = PortTable(ports.iter().enumerate().map(spec).collect());
-    let (engine, workers) = Engine::new(table, 1, &SeedTree::repeatable(0));
-    let mut worker = workers.into_iter().next().context("the engine has no worker")?;
-    worker.set_ack_space(AckSpace::Original);
-    Ok((engine, worker))
 }
 
 impl Frame {

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_a_signal_and_the_end_of_the_patience_end_the_wait() {
+    fn a_wait_ends_at_another_error_at_a_signal_and_at_its_deadline() {
         let mut wait = TakeoverWait::new();
         assert_eq!(wait.take::<(), _>(held, || Err("other"), |_| panic!("waits")), Err("other"));
         assert_eq!(wait.take::<(), _>(held, || Err("taken"), |_| false), Err("taken"));
