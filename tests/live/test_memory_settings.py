@@ -99,6 +99,14 @@ def test_whatever_sizes_memory_is_accepted_or_refused_with_both_numbers(site, ti
     assert {"connections", "stream memory", "some stream memory", "streams", "edited streams", "http"} <= refused
 
 
+def test_limits_that_go_get_no_larger_tables(site, tight):
+    """The policy that removes them also returns to the default of `limit keys`."""
+    limits = "".join(f"{LIMITED.replace('53', str(port))}\n" for port in range(1000, 1300))
+    assert not outcome(tight, site, "set limit keys 1024\n" + limits)
+    assert not outcome(tight, site, "add udp-dport 53 drop")
+    assert tight.running() and ping(site, SERVER4, count=2) == 2
+
+
 def test_the_value_that_an_error_names_fits(site, tight):
     for rule in ("stream \"x\" close", "http-body /secret [0-9]{1,9}/ strip http-body"):
         for setting, largest in (("stream memory", 1048576), ("stream max", 10000000)):

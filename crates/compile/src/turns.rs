@@ -1,8 +1,8 @@
 //! Whose turn it is to compile.
 //!
 //! Three turns exist: one for root and the daemon's own user, so that other users never delay them, one for all other
-//! users, and one for the return of an unconfirmed change, which must not wait for any of them. The next turn goes to the first waiting applicant whose user did not have the last turn, so that a
-//! user with many requests does not delay the others.
+//! users, and one for the automatic rollback of an unconfirmed change, which must not wait for any of them. A turn goes to
+//! the applicant whose user has had none for the longest time, so that users with many requests do not delay the others.
 
 use mmb_base::lock;
 use std::collections::VecDeque;
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// How often a waiting thread checks whether its result is still wanted.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// The number of users whose last turn is remembered.
+const MOST_REMEMBERED: usize = 256;
 
 /// The user for whom patterns are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +58,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct QueueState {
     is_taken: bool,
-    /// The applicant that had the last turn.
-    last: Option<Applicant>,
+    /// The applicants that have had a turn, the last one at the end.
+    served: Vec<Applicant>,
     waiting: VecDeque<(u64, Applicant)>,
     next_ticket: u64,
 }
@@ -110,15 +113,18 @@ impl Turns {
 impl QueueState {
     /// Takes the turn if it is free and this ticket is the next one.
     fn take(&mut self, ticket: u64) -> bool {
-        let is_other = |(_, applicant): &(u64, Applicant)| Some(*applicant) != self.last;
-        let next = self.waiting.iter().find(|waiting| is_other(waiting)).or(self.waiting.front());
-        match next {
-            Some((next, applicant)) if !self.is_taken && *next == ticket => {
-                (self.is_taken, self.last) = (true, Some(*applicant));
-                true
-            }
-            _ => false,
+        let last_turn = |applicant: &Applicant| self.served.iter().position(|served| served == applicant);
+        let next = self.waiting.iter().min_by_key(|(ticket, applicant)| (last_turn(applicant), *ticket));
+        let Some(&(_, applicant)) = next.filter(|(next, _)| !self.is_taken && *next == ticket) else {
+            return false;
+        };
+        self.is_taken = true;
+        self.served.retain(|served| *served != applicant);
+        if self.served.len() == MOST_REMEMBERED {
+            self.served.remove(0);
         }
+        self.served.push(applicant);
+        true
     }
 }
 
@@ -141,7 +147,24 @@ mod tests {
     }
 
     #[test]
-    fn the_return_of_a_change_waits_for_nobody() {
+    fn two_users_with_many_requests_do_not_delay_a_third() {
+        let mut queue = QueueState::default();
+        let users = [1000, 1001, 1000, 1001, 1000, 1001, 1002].map(|user| Applicant::User(Some(user)));
+        queue.waiting = (0..).zip(users).collect();
+        let mut order = Vec::new();
+        while let Some(&(ticket, _)) = (0..7)
+            .find(|ticket| queue.take(*ticket))
+            .and_then(|taken| queue.waiting.iter().find(|(ticket, _)| *ticket == taken))
+        {
+            queue.waiting.retain(|(waiting, _)| *waiting != ticket);
+            queue.is_taken = false;
+            order.push(ticket);
+        }
+        assert_eq!(order, [0, 1, 6, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn an_automatic_rollback_waits_for_nobody() {
         let turns = Turns::default();
         let _root = turns.take(Applicant::Trusted, soon(), &|| false).expect("free");
         let _other = turns.take(Applicant::User(Some(1000)), soon(), &|| false).expect("free");
@@ -163,7 +186,7 @@ mod tests {
     #[test]
     fn users_take_turns() {
         let (alice, bob) = (Applicant::User(Some(1000)), Applicant::User(Some(1001)));
-        let mut state = QueueState { is_taken: true, last: Some(alice), ..QueueState::default() };
+        let mut state = QueueState { is_taken: true, served: vec![alice], ..QueueState::default() };
         state.waiting.extend([(0, alice), (1, alice), (2, bob), (3, bob)]);
         let mut order = Vec::new();
         while !state.waiting.is_empty() {

@@ -73,7 +73,7 @@ pub enum CommitError {
     #[error(transparent)]
     Memory(#[from] MemoryShortage),
     /// There is not enough memory for what a setting sizes.
-    #[error("set {setting} {value}: {short}; {fits} would fit")]
+    #[error("set {setting} {value}: {short}; {} would fit", if *.fits == 0 { "no value".to_owned() } else { .fits.to_string() })]
     Sized {
         /// The setting to lower.
         setting: &'static str,

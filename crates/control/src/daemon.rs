@@ -15,6 +15,7 @@ use crate::history::entry::{Entry, EntryAction, EntryContent};
 use crate::history::{History, HistoryLimits, HistoryReader};
 use crate::host::{Host, PortLosses, PortStatus};
 use crate::unconfirmed::UnconfirmedChange;
+use memory_check::MemoryBounds;
 use mmb_compile::{CompileBudget, PatternCompiler};
 use mmb_engine::{
     Engine, OrderedServer, PacketSelector, PortSpec, PublishError, RuleCount, SavedState, ServerTraffic,
@@ -61,6 +62,8 @@ pub struct Daemon {
     compiler: Arc<PatternCompiler>,
     /// Draining rules are not deleted before this time.
     deletion_pause: Option<Instant>,
+    /// The change that is being committed takes an unconfirmed one back.
+    is_taking_back: bool,
 }
 
 /// The outcome of an attempt to take back an unconfirmed change.
@@ -123,6 +126,7 @@ impl Daemon {
             clock: Instant::now(),
             compiler,
             deletion_pause: None,
+            is_taking_back: false,
         }
     }
 
@@ -351,7 +355,12 @@ impl Daemon {
     /// Publishes the policy of a trial. If the policy is refused, all changes of the trial are refused.
     fn publish_trial(&mut self, trial: Trial, all: &mut [(Committed, Vec<Submission>)]) {
         let is_only = trial.is_only;
-        let refusal = match self.publish(trial.next) {
+        // The policy before must fit when the time is over: the bound of connections does not grow until then.
+        let most = match trial.unconfirmed {
+            Some(_) => self.engine.connection_bound(),
+            None => usize::MAX,
+        };
+        let refusal = match self.publish_within(trial.next, most) {
             Ok(()) => {
                 (self.version, self.unconfirmed) = (trial.version, trial.unconfirmed);
                 return;
@@ -415,7 +424,10 @@ impl Daemon {
         let request = ChangeRequest::Restore(Box::new(Policy::clone(policy)), fate);
         let command = format!("rollback {version}{reason}");
         let origin = ChangeOrigin { author, action: EntryAction::Rollback, command, confirm: None };
-        let mut committed = self.commit(vec![vec![Submission { request, origin }]]).pop().unwrap_or_default();
+        self.is_taking_back = true;
+        let committed = self.commit(vec![vec![Submission { request, origin }]]).pop();
+        self.is_taking_back = false;
+        let mut committed = committed.unwrap_or_default();
         if let Some(UncompiledChanges { policy, .. }) = committed.rest {
             self.unconfirmed = Some(waiting);
             return Some(Return::Uncompiled(policy, fate));
@@ -493,12 +505,21 @@ impl Daemon {
 
     /// Publishes a policy as a whole.
     fn publish(&mut self, next: Arc<Policy>) -> Result<(), CommitError> {
+        self.publish_within(next, usize::MAX)
+    }
+
+    /// Publishes a policy as a whole, with at most `most` connections.
+    fn publish_within(&mut self, next: Arc<Policy>, most: usize) -> Result<(), CommitError> {
         // The check looks up the compiled patterns of streams, which the memory check needs.
         self.engine.check(&self.policy, &next).map_err(|error| uncompiled(error, &next))?;
-        let memory = self.check_memory(&next)?;
-        self.host.check(&self.policy, &next)?;
         let bound = self.engine.connection_bound();
-        self.engine.bound_connections(memory.connections);
+        let memory = match self.is_taking_back {
+            // It was in force before, and its memory was not given to connections since.
+            true => MemoryBounds { connections: bound, unchecked_rules: self.unchecked_rules },
+            false => self.check_memory(&next)?,
+        };
+        self.host.check(&self.policy, &next)?;
+        self.engine.bound_connections(memory.connections.min(most));
         let published = self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound));
         published.map_err(|error| uncompiled(error, &next))?;
         self.unchecked_rules = memory.unchecked_rules;

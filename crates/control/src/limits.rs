@@ -28,6 +28,8 @@ pub struct ServerLimits {
     pub monitors: usize,
     /// Clients that run `trace` or `capture` at the same time, likewise.
     pub taps: usize,
+    /// Clients that compare versions of the policy (`diff`) at the same time, likewise.
+    pub differences: usize,
     /// The time that a request may take to arrive, and a full buffer of an answer to be read,
     pub grace: Duration,
     /// and the bytes that a client must transfer for each second beyond that.
@@ -53,6 +55,7 @@ impl ServerLimits {
         small_request_bytes: 64 << 10,
         monitors: 16,
         taps: 4,
+        differences: 2,
         grace: Duration::from_secs(10),
         bytes_per_s: 64 << 10,
     };
@@ -88,6 +91,8 @@ pub(crate) struct BudgetPools {
     pub(crate) monitors: Budget,
     /// Clients that run `trace` or `capture`.
     pub(crate) taps: Budget,
+    /// Clients that compare versions of the policy.
+    pub(crate) differences: Budget,
 }
 
 impl BudgetPools {
@@ -96,6 +101,7 @@ impl BudgetPools {
             pending: Budget::new(limits.pending_bytes),
             monitors: Budget::new(limits.monitors),
             taps: Budget::new(limits.taps),
+            differences: Budget::new(limits.differences),
         }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) monitors: &'a Budget,
     /// The number of clients that may still run `trace` or `capture`.
     pub(crate) taps: &'a Budget,
+    /// The number of clients that may still compare versions.
+    pub(crate) differences: &'a Budget,
 }
 
 impl<'a> RequestContext<'a> {
@@ -396,7 +398,7 @@ impl Responder<'_> {
             }
             Command::Show(Show::StreamSummary) => return self.stream_summary(),
             Command::Show(Show::Rates) => return self.rates(),
-            Command::Show(Show::Servers { terse }) => return self.servers(*terse).map(Ok),
+            Command::Show(Show::Servers { terse }) => return self.servers(*terse),
             Command::Monitor => return self.monitor(),
             Command::History(last) => return self.history(*last),
             Command::Diff(from, to) => return self.difference(*from, *to),

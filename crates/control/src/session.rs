@@ -74,6 +74,7 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, set_idle:
             is_gone: &is_gone,
             monitors: &context.pools.monitors,
             taps: &context.pools.taps,
+            differences: &context.pools.differences,
         };
         let answered =
             write_answer(stream, context, |out| respond(&request_context, batch, &mut following, out));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Running, start};
+use common::{Running, start, start_bounded};
 use mmb_control::{Daemon, History, HistoryLimits, Housekeeper};
 use mmb_language::parse_policy;
 use mmb_protocol::Request;
@@ -55,6 +55,21 @@ fn a_change_that_is_not_confirmed_is_taken_back() {
     assert!(mmb.refused(&["confirm"])[0].message.contains("no change waits"));
     assert_eq!(mmb.run("diff 1").len(), 2, "settings and ports too");
     mmb.run("add all drop");
+}
+
+/// Connections got the memory of streams that the change had freed, and the policy before did not fit any more.
+#[test]
+fn a_change_is_taken_back_whatever_memory_is_left() {
+    let streams = "add-stateful id 1 tcp-dport 80 stream \"x\" close\n";
+    let mmb = start_bounded(streams, Some(400 << 20)).expect("it fits");
+    let most = || mmb.daemon.lock().expect("not poisoned").engine().connections().summary().max;
+    let before = most();
+    *mmb.memory.lock().expect("not poisoned") = Some(4000 << 20);
+    apply(&mmb, AFTER, 1);
+    assert_eq!(most(), before, "what is free belongs to the policy before");
+    *mmb.memory.lock().expect("not poisoned") = Some(33 << 20);
+    expire(&mmb);
+    assert_eq!(mmb.rules(), ["1 add-stateful tcp-dport 80 stream \"x\" close"]);
 }
 
 #[test]

@@ -330,7 +330,7 @@ fn a_limit_below_the_number_of_connections_is_noted() {
         mmb.run(&format!("set conn max {max}")).into_iter().filter_map(note).collect()
     };
     let [note] = &notes(2)[..] else { panic!("one note") };
-    assert!(note.starts_with("3 connections are open, more than `conn max` 2: they stay"), "{note}");
+    assert!(note.starts_with("3 connections exist, more than `conn max` 2: they stay"), "{note}");
     assert_eq!((notes(3).len(), notes(1000).len(), notes(500).len()), (0, 0, 0));
     assert_eq!(summary(&mmb).connections, 3);
 }

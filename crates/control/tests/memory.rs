@@ -167,6 +167,17 @@ fn rules_of_many_small_changes_are_counted_together() {
 const STREAM_RULE: &str = "add-stateful tcp-dport 80 stream \"ATTACK\" close";
 
 /// The worker made the pools, and the process aborted if the memory was short.
+/// The default of `conn max` was reduced at the start, and every later change was compared with all that streams may still take.
+#[test]
+fn small_changes_pass_although_streams_may_still_take_more_than_there_is() {
+    let mmb = start_bounded(STREAM_RULE, Some(400 << 20)).expect("it fits");
+    have(&mmb, 100);
+    mmb.run("add tcp-dport 81 drop");
+    mmb.run("set timeout udp 31");
+    mmb.run("del 1");
+    assert_eq!(mmb.rules().len(), 1);
+}
+
 #[test]
 fn streams_that_do_not_fit_are_refused_with_the_number_that_fits() {
     let mmb = start("");

@@ -81,7 +81,12 @@ impl Daemon {
         // The table keeps the memory of connections that have ended.
         let existing = self.engine.connections().summary().places;
         let connections = if is_default(next) {
-            available.check(needed, 0).map_err(|short| self.too_large(next, short))?;
+            let checked = available.check(needed, 0);
+            // A small change needs next to nothing, and streams no more than before. At the start the bound is 0.
+            if checked.is_err() && !is_large && !streams_grow && bound > 0 {
+                return Ok(MemoryBounds { connections: bound, unchecked_rules });
+            }
+            checked.map_err(|short| self.too_large(next, short))?;
             let fits = (existing + available.left(needed, 0) / 4 * 3 / CONNECTION_BYTES).max(1);
             if is_large { fits } else { fits.max(bound as u64) }
         } else if max > most {

@@ -19,6 +19,9 @@ use std::io;
 /// The most elements of a set that is shown whole in a difference, and the most elements of a larger one that are shown because they differ.
 const MOST_ELEMENTS: usize = 100;
 
+/// About the most bytes that a rule of an earlier version takes while it is read and compared.
+const RULE_BYTES: u64 = 128;
+
 impl Responder<'_> {
     /// Lists the last entries, or all.
     pub(super) fn history(&mut self, last: Option<u64>) -> io::Result<AnswerResult> {
@@ -40,6 +43,17 @@ impl Responder<'_> {
 
     /// Tells what differs between two versions, or between one and the policy in force.
     pub(super) fn difference(&mut self, from: Option<u64>, to: Option<u64>) -> io::Result<AnswerResult> {
+        let mut share = self.context.differences.share();
+        if !share.grow_to(1) {
+            return Ok(Err("other clients compare versions of the policy; try again".to_owned()));
+        }
+        // Both versions may be read from the history, and each may have as many rules as the policy in force.
+        let daemon = self.daemon();
+        let bytes = 2 * daemon.policy().rules.len() as u64 * RULE_BYTES;
+        if let Err(short) = daemon.check_memory_now(bytes) {
+            return Ok(Err(short.to_string()));
+        }
+        drop(daemon);
         let (history, in_force, policy) = {
             let daemon = self.daemon();
             // Elements are shown with the time that they have left now.

@@ -4,10 +4,14 @@ use super::{AnswerResult, Responder};
 use crate::history::entry::{Entry, EntryAction};
 use mmb_engine::{OrderedServer, ServerInfo, ServerTraffic};
 use mmb_language::Command;
-use mmb_policy::{ServerCommand, ServerOrder};
+use mmb_policy::rule::Target;
+use mmb_policy::{Rule, ServerCommand, ServerOrder};
 use mmb_protocol::answer::{Answer, CountLine, ServerLine, ServerStateLine};
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The most bytes that a server takes while servers are listed.
+const SERVER_BYTES: u64 = 256;
 
 impl Responder<'_> {
     /// The packets of the connections that servers have now. If a worker does not answer, their counters lack them.
@@ -20,10 +24,16 @@ impl Responder<'_> {
     }
 
     /// Lists the servers of all rules.
-    pub(super) fn servers(&mut self, terse: bool) -> io::Result<()> {
+    pub(super) fn servers(&mut self, terse: bool) -> io::Result<AnswerResult> {
+        let daemon = self.daemon();
+        let count: usize = daemon.policy().rules.iter().map(|rule| server_count(&rule)).sum();
+        if let Err(short) = daemon.check_memory_now(count as u64 * SERVER_BYTES) {
+            return Ok(Err(short.to_string()));
+        }
+        drop(daemon);
         let live = if terse { ServerTraffic::default() } else { self.server_traffic() };
         let servers = self.daemon().engine().servers(&live);
-        servers.into_iter().try_for_each(|server| self.send(&Answer::Server(line(server, terse))))
+        servers.into_iter().try_for_each(|server| self.send(&Answer::Server(line(server, terse)))).map(Ok)
     }
 
     /// Applies what is said about a server, and ends its connections if they are to end.
@@ -79,4 +89,13 @@ fn line(info: ServerInfo, terse: bool) -> ServerLine {
         packets: Some(info.traffic.packets).filter(|_| !terse),
         bytes: Some(info.traffic.bytes).filter(|_| !terse),
     }
+}
+
+/// The number of servers that a rule names.
+fn server_count(rule: &Rule) -> usize {
+    let servers = rule.targets.iter().map(|target| match target {
+        Target::Lb(_, servers, _) => servers.items.0.len(),
+        _ => 0,
+    });
+    servers.sum()
 }

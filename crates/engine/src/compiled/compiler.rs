@@ -271,6 +271,8 @@ impl PolicyCompiler {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         self.put_sets(&before, policy);
+        // Before other tables are made: a rule that goes needs none.
+        self.limits.retain(|id| policy.rules.get(id).is_some_and(|rule| limit_of(&rule).is_some()));
         self.configure_limits(policy);
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
         // A few scattered changes touch many chunks, so the real differences are counted.
@@ -290,8 +292,6 @@ impl PolicyCompiler {
         if many {
             self.slots.shrink();
         }
-        let limited = |id| policy.rules.get(id).is_some_and(|rule| limit_of(&rule).is_some());
-        self.limits.retain(limited);
         self.remove_sets(&before);
         self.rebuild(many);
         // Rules on HTTP are compiled with their settings.

@@ -73,7 +73,7 @@ impl LimitKeys {
 
     fn bucket(&self, hash: u64) -> Bucket<'_> {
         // The number of buckets is a power of two.
-        let first = (hash as usize * WORDS) & (self.words.len() - 1);
+        let first = (hash as usize).wrapping_mul(WORDS) & (self.words.len() - 1);
         let (keys, cells) = self.words[first..first + WORDS].split_at(WAYS);
         Bucket { keys, cells }
     }

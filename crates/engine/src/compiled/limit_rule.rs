@@ -127,7 +127,7 @@ impl LimitRules {
         rule
     }
 
-    /// Forgets the rules that are gone. To be called when all rules of a policy are installed.
+    /// Forgets the rules that are gone. To be called before the rules of a policy are installed.
     pub(super) fn retain(&mut self, stays: impl Fn(RuleId) -> bool) {
         self.rules.retain(|id, _| stays(*id));
     }

@@ -120,11 +120,20 @@ pub(crate) fn accepts(rule: &Rule) -> bool {
     rule.targets.contains(&Target::Accept)
 }
 
-/// An upper bound of the bytes of the tables by which a rule finds servers.
-pub(super) fn hash_table_bytes(rule: &Rule) -> u64 {
+/// An upper bound of the bytes of a server of a rule: its text, its place in the mapping, its state and its counters.
+const SERVER_BYTES: u64 = 320;
+
+/// An upper bound of the bytes of the servers of a rule, and of the tables by which it finds them.
+pub(super) fn server_bytes(rule: &Rule) -> u64 {
     let bytes = |target: &Target| {
-        let Target::Lb(field, servers, LbMethod::Hash) = target else { return 0 };
-        Mapping::table_bytes(Balance::Hash, ValueSet::new(ranges(*field, &servers.items)).len())
+        let Target::Lb(field, servers, method) = target else { return 0 };
+        let table = match method {
+            LbMethod::Hash => {
+                Mapping::table_bytes(Balance::Hash, ValueSet::new(ranges(*field, &servers.items)).len())
+            }
+            LbMethod::RoundRobin | LbMethod::Least => 0,
+        };
+        table + servers.items.0.len() as u64 * SERVER_BYTES
     };
     rule.targets.iter().map(bytes).sum()
 }

@@ -67,6 +67,12 @@ const THREAD_BYTES: u64 = 64 << 20;
 /// The daemon cannot start.
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
     kernel::share_heap_if_limited();
+    // What DPDK takes is not known before, so this is checked again when the ports are open.
+    let check_space = || {
+        let bytes = Engine::start_bytes(usize::from(args.workers)) + THREAD_BYTES;
+        memory::check_space(bytes).context("cannot start")
+    };
+    check_space()?;
     let wiring = PortWiring::read(&args.ports, &args.wires)?;
     let Some(mut policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
     let mut wait = TakeoverWait::new();
@@ -95,7 +101,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     ports.take_notes().iter().for_each(|note| output::report_error(note));
     let mtus: Vec<u32> = ports.ports().iter().map(mmb_io::Port::mtu).collect();
     wiring.notes_on_mtus(&mtus).iter().for_each(|note| output::report_error(note));
-    memory::check_space(Engine::start_bytes(usize::from(workers)) + THREAD_BYTES).context("cannot start")?;
+    check_space()?;
     let seeds = mmb_control::entropy::seed_tree()?;
     let (mut engine, mut engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
     let exchange = HandoverRings::new(usize::from(workers)).context("cannot join the packet threads")?;

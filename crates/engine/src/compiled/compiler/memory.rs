@@ -1,7 +1,7 @@
 //! What a change of the policy takes of memory.
 
 use super::super::limit_rule::limit_of;
-use super::super::stateful::hash_table_bytes;
+use super::super::stateful::server_bytes;
 use super::{PolicyCompiler, id};
 use mmb_classify::extra_bytes;
 use mmb_policy::rules::RuleChange;
@@ -15,7 +15,7 @@ impl PolicyCompiler {
             RuleChange::Added(rule) => Some(rule),
             RuleChange::Removed(_) => None,
         });
-        let bytes = |rule: Rule| indexes * extra_bytes(&rule, &self.names) + hash_table_bytes(&rule);
+        let bytes = |rule: Rule| indexes * extra_bytes(&rule, &self.names) + server_bytes(&rule);
         // Both versions of a set are there until no worker, and no entry of the history, has the one before.
         let sets = after.set_bytes_beyond(before);
         added.map(bytes).sum::<u64>() + sets + self.limit_bytes(before, after)
