@@ -117,7 +117,7 @@ def test_a_start_waits_for_a_daemon_that_is_ending(fresh, site):
         words += ["--port", f"{name}={device}"]
     second.process = site.middle.start(words, second.log)
     with contextlib.closing(second):
-        waits = f"another mmb (process {first.process.pid})"
+        waits = f"which process {first.process.pid} still has"
         wait_until(lambda: "waiting" in second.output() and waits in second.output(), "the report of the wait")
         first.kill()
         wait_until(lambda: "ready" in second.output(), "the second one")

@@ -138,8 +138,10 @@ def test_a_killed_daemon_and_its_streams(fresh, unfit):
     rules = [f"set stream unfit {unfit}", f'add-stateful id 1 tcp-dport {{80, {PORT}}} stream "ATTACK" close']
     mmb.apply(site.folder, *rules)
     digests = []
+    # A restart takes some seconds on a busy machine. Under `drop`, the end of the transfer's time is awaited.
+    wait = 6 if unfit == "drop" else 30
     transfer = threading.Thread(
-        target=lambda: digests.append(fetch(site, f"http://{SERVER4}/big", rate="8M", check=False, timeout=6)))
+        target=lambda: digests.append(fetch(site, f"http://{SERVER4}/big", rate="8M", check=False, timeout=wait)))
     transfer.start()
     try:
         with pair(site) as (near, far):
