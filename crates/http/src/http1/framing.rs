@@ -16,8 +16,10 @@ pub(crate) struct FramingHeaders {
     host: Option<Span>,
     close: bool,
     keep_alive: bool,
-    /// Some programs take it for `keep-alive`: Proxy-Connection, the header Keep-Alive, or `keep-alive` as a part of an option.
+    /// Some programs take it for `keep-alive`: Proxy-Connection, or `keep-alive` as a part of an option.
     names_keep_alive: bool,
+    /// Some programs take the header Keep-Alive for it in HTTP/1.0.
+    has_keep_alive_header: bool,
     /// Some proxies take it for `close`: Proxy-Connection.
     proxy_close: bool,
     has_expectation: bool,
@@ -63,7 +65,7 @@ impl FramingHeaders {
             4 if is_request && is(b"host") => once(&mut self.host, line.value).ok_or(HttpUnfit::Host)?,
             7 if is(b"upgrade") => self.has_upgrade = true,
             10 if is(b"connection") => self.connection(direction, value)?,
-            10 if is(b"keep-alive") => self.names_keep_alive = true,
+            10 if is(b"keep-alive") => self.has_keep_alive_header = true,
             14 if is(b"content-length") => {
                 let length = decimal(value).ok_or(HttpUnfit::ContentLength)?;
                 let is_equal = !is_request && headers.first(b"content-length") == Some(value);
@@ -117,8 +119,8 @@ impl FramingHeaders {
     /// Whether some clients keep the connection after a last response: Chromium takes the first of `keep-alive, close`, and
     /// `keep-alive` of Proxy-Connection in HTTP/1.0; curl takes any `keep-alive` in Connection in HTTP/1.0, and Python's
     /// `http.client` the header Keep-Alive.
-    pub(crate) fn may_persist(&self) -> bool {
-        self.names_keep_alive
+    pub(crate) fn may_persist(&self, version: HttpVersion) -> bool {
+        self.names_keep_alive || (version == HttpVersion::Http10 && self.has_keep_alive_header)
     }
 
     /// The body of a request.

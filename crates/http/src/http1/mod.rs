@@ -240,7 +240,7 @@ impl HttpConnection {
         let framing = FramingHeaders::read(HttpDirection::Responses, &headers, line.version)?;
         let mut body = framing.response_body(line.status, request)?;
         let ends = framing.is_last(line.version) || body == BodyFraming::UntilClose;
-        let is_last = ends && (!framing.may_persist() || body == BodyFraming::UntilClose);
+        let is_last = ends && (!framing.may_persist(line.version) || body == BodyFraming::UntilClose);
         match line.status {
             100..200 if line.version.min(request.version()) == HttpVersion::Http10 => {
                 return Err(HttpUnfit::InterimInHttp10);
