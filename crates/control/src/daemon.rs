@@ -15,7 +15,6 @@ use crate::history::entry::{Entry, EntryAction, EntryContent};
 use crate::history::{History, HistoryLimits, HistoryReader};
 use crate::host::{Host, PortLosses, PortStatus};
 use crate::unconfirmed::UnconfirmedChange;
-use memory_check::MemoryBounds;
 use mmb_compile::{CompileBudget, PatternCompiler};
 use mmb_engine::{
     Engine, OrderedServer, PacketSelector, PortSpec, PublishError, RuleCount, SavedState, ServerTraffic,
@@ -513,11 +512,7 @@ impl Daemon {
         // The check looks up the compiled patterns of streams, which the memory check needs.
         self.engine.check(&self.policy, &next).map_err(|error| uncompiled(error, &next))?;
         let bound = self.engine.connection_bound();
-        let memory = match self.is_taking_back {
-            // It was in force before, and its memory was not given to connections since.
-            true => MemoryBounds { connections: bound, unchecked_rules: self.unchecked_rules },
-            false => self.check_memory(&next)?,
-        };
+        let memory = self.check_memory(&next)?;
         self.host.check(&self.policy, &next)?;
         self.engine.bound_connections(memory.connections.min(most));
         let published = self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound));

@@ -266,9 +266,8 @@ impl TcpTake<'_> {
     /// Whether a SYN-ACK answers the SYN that was seen last: else the ends count the bytes from another one.
     fn answers_syn(&self, segment: &Segment) -> bool {
         let answered = self.theirs.offset(segment.ack);
-        !self.theirs.has_begun
-            || (0..=self.theirs.end().cast_signed()).contains(&answered)
-                && self.acknowledges_what_was_sent(segment)
+        let most = self.theirs.end().max(self.theirs.sent).cast_signed();
+        !self.theirs.has_begun || (0..=most).contains(&answered) && self.acknowledges_what_was_sent(segment)
     }
 
     /// Whether a segment acknowledges only what was sent, and that not long ago (RFC 5961 section 5.2). A guard knows all that its receiver can

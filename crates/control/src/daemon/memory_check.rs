@@ -51,6 +51,11 @@ impl Daemon {
     /// before. Returns the number of connections that fit. Small changes always pass, so that a user can free memory;
     /// a change that raises a limit is not small.
     pub(super) fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
+        if self.is_taking_back {
+            // This policy was in force before, and its memory was not given to connections since.
+            let (connections, unchecked_rules) = (self.engine.connection_bound(), self.unchecked_rules);
+            return Ok(MemoryBounds { connections, unchecked_rules });
+        }
         let (rules, after) = (&self.policy.rules, &next.rules);
         let changed = RuleStore::diff(rules, after).bounds().1.min(after.len());
         let extra = self.engine.extra_bytes(&self.policy, next);
