@@ -168,7 +168,7 @@ def test_a_start_with_any_address_space_serves_or_exits_with_an_error(fresh):
             mmb.start()
         except DidNotStart:
             assert mmb.process.wait() == 1, mmb.output()
-            # The libraries of DPDK tell it in words of their own.
+            # DPDK reports the shortage with messages of its own.
             assert re.search(r"cannot start: not enough memory|starting DPDK|Cannot allocate memory", mmb.output()), mmb.output()
             continue
         served.add(space)

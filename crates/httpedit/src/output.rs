@@ -47,7 +47,7 @@ pub enum HttpNote {
     /// Bytes come after the response that ends the connection: they pass unsearched if the rules only report, else they are removed.
     /// Noted once a connection.
     Surplus,
-    /// Messages that are under way pass unedited: their rules are no longer kept. The caller of
+    /// Messages of which a part has passed go on unedited, because their rules were removed. The caller of
     /// [`change_rules`](crate::HttpEditor::change_rules) reports it, not the editor.
     RulesChanged,
     /// A change of a head is left out: the head would become too long.

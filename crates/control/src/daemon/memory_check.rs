@@ -52,7 +52,7 @@ impl Daemon {
     /// a change that raises a limit is not small.
     pub(super) fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
         if self.is_taking_back {
-            // This policy was in force before, and its memory was not given to connections since.
+            // This policy was in force before, and connections have not taken its memory since.
             let (connections, unchecked_rules) = (self.engine.connection_bound(), self.unchecked_rules);
             return Ok(MemoryBounds { connections, unchecked_rules });
         }
