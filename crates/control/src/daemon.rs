@@ -61,8 +61,6 @@ pub struct Daemon {
     compiler: Arc<PatternCompiler>,
     /// Draining rules are not deleted before this time.
     deletion_pause: Option<Instant>,
-    /// The change that is being committed takes an unconfirmed one back.
-    is_taking_back: bool,
 }
 
 /// The outcome of an attempt to take back an unconfirmed change.
@@ -125,7 +123,6 @@ impl Daemon {
             clock: Instant::now(),
             compiler,
             deletion_pause: None,
-            is_taking_back: false,
         }
     }
 
@@ -285,12 +282,18 @@ impl Daemon {
     /// requests before it, and the valid requests are published together. If the patterns of a request are not
     /// compiled, it and the later requests of its client are returned.
     pub(crate) fn commit(&mut self, groups: Vec<Vec<Submission>>) -> Vec<Committed> {
+        self.commit_as(groups, false)
+    }
+
+    /// [`Daemon::commit`]; `takes_back` says that it restores the policy before an unconfirmed change.
+    fn commit_as(&mut self, groups: Vec<Vec<Submission>>, takes_back: bool) -> Vec<Committed> {
         let is_only = groups.iter().map(Vec::len).sum::<usize>() == 1;
         let mut trial = Trial {
             next: Arc::clone(&self.policy),
             version: self.version,
             unconfirmed: self.unconfirmed.clone(),
             is_only,
+            takes_back,
         };
         let mut all = Vec::with_capacity(groups.len());
         for group in groups {
@@ -359,7 +362,7 @@ impl Daemon {
             Some(_) => self.engine.connection_bound(),
             None => usize::MAX,
         };
-        let refusal = match self.publish_within(trial.next, most) {
+        let refusal = match self.publish_as(trial.next, most, trial.takes_back) {
             Ok(()) => {
                 (self.version, self.unconfirmed) = (trial.version, trial.unconfirmed);
                 return;
@@ -423,10 +426,8 @@ impl Daemon {
         let request = ChangeRequest::Restore(Box::new(Policy::clone(policy)), fate);
         let command = format!("rollback {version}{reason}");
         let origin = ChangeOrigin { author, action: EntryAction::Rollback, command, confirm: None };
-        self.is_taking_back = true;
-        let committed = self.commit(vec![vec![Submission { request, origin }]]).pop();
-        self.is_taking_back = false;
-        let mut committed = committed.unwrap_or_default();
+        let groups = vec![vec![Submission { request, origin }]];
+        let mut committed = self.commit_as(groups, true).pop().unwrap_or_default();
         if let Some(UncompiledChanges { policy, .. }) = committed.rest {
             self.unconfirmed = Some(waiting);
             return Some(Return::Uncompiled(policy, fate));
@@ -504,15 +505,15 @@ impl Daemon {
 
     /// Publishes a policy as a whole.
     fn publish(&mut self, next: Arc<Policy>) -> Result<(), CommitError> {
-        self.publish_within(next, usize::MAX)
+        self.publish_as(next, usize::MAX, false)
     }
 
-    /// Publishes a policy as a whole, with at most `most` connections.
-    fn publish_within(&mut self, next: Arc<Policy>, most: usize) -> Result<(), CommitError> {
+    /// Publishes a policy as a whole, with at most `most` connections. The memory of one that is taken back is not checked.
+    fn publish_as(&mut self, next: Arc<Policy>, most: usize, takes_back: bool) -> Result<(), CommitError> {
         // The check looks up the compiled patterns of streams, which the memory check needs.
         self.engine.check(&self.policy, &next).map_err(|error| uncompiled(error, &next))?;
         let bound = self.engine.connection_bound();
-        let memory = self.check_memory(&next)?;
+        let memory = if takes_back { self.kept_memory() } else { self.check_memory(&next)? };
         self.host.check(&self.policy, &next)?;
         self.engine.bound_connections(memory.connections.min(most));
         let published = self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound));
@@ -616,6 +617,8 @@ struct Trial {
     unconfirmed: Option<UnconfirmedChange>,
     /// The commit has a single request.
     is_only: bool,
+    /// It restores the policy before an unconfirmed change.
+    takes_back: bool,
 }
 
 /// The error of a change that the engine refuses. If only its patterns are not compiled yet, the error has the policy.

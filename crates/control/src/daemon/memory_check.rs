@@ -51,11 +51,6 @@ impl Daemon {
     /// before. Returns the number of connections that fit. Small changes always pass, so that a user can free memory;
     /// a change that raises a limit is not small.
     pub(super) fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
-        if self.is_taking_back {
-            // This policy was in force before, and connections have not taken its memory since.
-            let (connections, unchecked_rules) = (self.engine.connection_bound(), self.unchecked_rules);
-            return Ok(MemoryBounds { connections, unchecked_rules });
-        }
         let (rules, after) = (&self.policy.rules, &next.rules);
         let changed = RuleStore::diff(rules, after).bounds().1.min(after.len());
         let extra = self.engine.extra_bytes(&self.policy, next);
@@ -110,6 +105,11 @@ impl Daemon {
             connections: usize::try_from(connections).unwrap_or(usize::MAX),
             unchecked_rules: 0,
         })
+    }
+
+    /// The bounds of a policy that was in force before an unconfirmed change: connections have not taken its memory since.
+    pub(super) fn kept_memory(&self) -> MemoryBounds {
+        MemoryBounds { connections: self.engine.connection_bound(), unchecked_rules: self.unchecked_rules }
     }
 
     /// Checks that there is memory for `bytes`, beside what connections and streams may still take.

@@ -271,8 +271,9 @@ impl PolicyCompiler {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         self.put_sets(&before, policy);
-        // Before other tables are made: a rule that goes needs none.
-        self.limits.retain(|id| policy.rules.get(id).is_some_and(|rule| limit_of(&rule).is_some()));
+        // Before other tables are made: a limit that goes needs none.
+        self.limits
+            .retain(|id, limit| policy.rules.get(id).is_some_and(|rule| limit_of(&rule) == Some(limit)));
         self.configure_limits(policy);
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
         // A few scattered changes touch many chunks, so the real differences are counted.

@@ -127,9 +127,9 @@ impl LimitRules {
         rule
     }
 
-    /// Forgets the rules that are gone. To be called before the rules of a policy are installed.
-    pub(super) fn retain(&mut self, stays: impl Fn(RuleId) -> bool) {
-        self.rules.retain(|id, _| stays(*id));
+    /// Forgets the limits that are gone. To be called before the rules of a policy are installed.
+    pub(super) fn retain(&mut self, stays: impl Fn(RuleId, &Limit) -> bool) {
+        self.rules.retain(|id, rule| stays(*id, &rule.limit));
     }
 
     /// Takes on other settings. Returns the rules whose tables of keys were made anew.
