@@ -137,7 +137,7 @@ def test_connections_that_were_asked_for_are_kept_room_for(site, mmb, group):
     with open(policy, "a", encoding="ascii") as text:
         text.writelines(f"add ip-saddr 10.{n >> 16}.{n >> 8 & 255}.{n & 255} drop\n" for n in range(HALF))
     message = mmb.refused("apply", policy)
-    assert is_short_of_the_groups_memory(message) and "kept for connections" in message, message
+    assert is_short_of_the_groups_memory(message) and "reserved for connections" in message, message
     mmb("set conn max 1000")
     policy.write_text(policy.read_text().replace("set conn max", "set conn max 1000 #"), encoding="ascii")
     mmb("apply", policy)
