@@ -37,6 +37,6 @@ pub use offload::finish_checksum;
 pub use resize::resize_payload;
 pub use segment::{SegmentError, Segments};
 pub use seq::Seq;
-pub use superframe::Superframe;
+pub use superframe::{Joinable, Superframe, TunnelHeaders, TunnelKind};
 pub use tunnel::Tunnels;
 pub use view::{LinkType, Packet, PortId};

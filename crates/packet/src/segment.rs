@@ -219,9 +219,13 @@ impl<'p> Segments<'p> {
             }
         }
         write_checksum(frame, &layout);
-        // The checksums of outer headers cover the inner ones.
-        for outer in self.tunnels.outer().iter().rev() {
-            write_outer(frame, outer, self.written);
+        if !self.tunnels.outer().is_empty()
+            && let Some(inner) = segment_sum(frame, &layout)
+        {
+            // The checksums of outer headers cover the inner ones.
+            for outer in self.tunnels.outer().iter().rev() {
+                write_outer(frame, outer, self.written, inner);
+            }
         }
         self.written = self.written.wrapping_add(1);
         self.next = (!last).then_some(end);
@@ -281,51 +285,69 @@ fn write_udp(header: &mut [u8], len: usize) {
     }
 }
 
-/// Writes lengths, identification and checksums into the headers of a packet around the segment. UDP without a checksum
+/// The sum of a part of a packet, from an offset to its end.
+#[derive(Clone, Copy)]
+struct TailSum {
+    at: usize,
+    sum: u16,
+}
+
+/// The sum of a segment with its checksum: what the sum of its pseudo header lacks. The payload need not be summed up again.
+fn segment_sum(frame: &[u8], layout: &Layout) -> Option<TailSum> {
+    let sum = !checksum::pseudo_header(frame, layout)?.fold();
+    Some(TailSum { at: layout.l4.into(), sum })
+}
+
+/// Writes lengths, identification and checksums into the headers of a packet around the segment, whose sum is `inner`. UDP without a checksum
 /// (RFC 768, RFC 6935) stays without one.
-fn write_outer(frame: &mut [u8], outer: &Layout, index: u16) {
+fn write_outer(frame: &mut [u8], outer: &Layout, index: u16, inner: TailSum) {
     let len = frame.len();
     let (ip, l4) = (usize::from(outer.ip), usize::from(outer.l4));
     if let Some(header) = frame.get_mut(ip..l4) {
         write_ip(header, outer.class, len - ip, index);
     }
-    if outer.proto == UDP {
+    let (offset, pseudo_header) = if outer.proto == UDP {
         if let Some(header) = frame.get_mut(l4..) {
             write_udp(header, len - l4);
         }
-        if frame.get(l4 + 6..l4 + 8).is_some_and(|checksum| checksum != [0; 2]) {
-            write_checksum(frame, &Layout { end: len as u32, payload_end: len as u32, ..*outer });
+        let layout = Layout { end: len as u32, payload_end: len as u32, ..*outer };
+        match checksum::pseudo_header(frame, &layout) {
+            Some(sum) if frame.get(l4 + 6..l4 + 8).is_some_and(|checksum| checksum != [0; 2]) => (6, sum),
+            _ => return,
         }
     } else if outer.proto == GRE && has_gre_checksum(frame, l4) {
-        write_gre_checksum(frame.get_mut(l4..).unwrap_or_default());
+        // RFC 2784 section 2.3: from the header to the end. The two bytes behind it are zero.
+        if let Some(reserved) = frame.get_mut(l4 + 6..l4 + 8) {
+            reserved.fill(0);
+        }
+        (4, ChecksumSum::default())
+    } else {
+        return;
+    };
+    if let Some(headers) = frame.get_mut(l4..inner.at) {
+        write_sum(headers, offset, pseudo_header.word(inner.sum), outer.proto == UDP);
     }
 }
 
-/// Computes the checksum of a GRE packet (RFC 2784 section 2.3), from its header to its end.
-fn write_gre_checksum(packet: &mut [u8]) {
-    if let Some(field) = packet.get_mut(4..8) {
+/// Writes the checksum of some bytes to an offset in them. `rest` is the sum of all else that it covers.
+fn write_sum(bytes: &mut [u8], offset: usize, rest: ChecksumSum, is_udp: bool) {
+    if let Some(field) = bytes.get_mut(offset..offset + 2) {
         field.fill(0);
     }
-    let checksum = ChecksumSum::default().bytes(packet).checksum();
-    if let Some(field) = packet.get_mut(4..6) {
-        field.copy_from_slice(&checksum.to_be_bytes());
+    let sum = match rest.bytes(bytes).checksum() {
+        0 if is_udp => 0xffff,
+        sum => sum,
+    };
+    if let Some(field) = bytes.get_mut(offset..offset + 2) {
+        field.copy_from_slice(&sum.to_be_bytes());
     }
 }
 
 /// Computes the transport checksum of a whole frame.
 fn write_checksum(frame: &mut [u8], layout: &Layout) {
     let Some(offset) = checksum::field_offset(layout.l4_kind) else { return };
-    let at = usize::from(layout.l4) + offset;
-    if let Some(field) = frame.get_mut(at..at + 2) {
-        field.fill(0);
-    }
-    if let Some(sum) = checksum::transport_sum(frame, layout)
-        && let Some(field) = frame.get_mut(at..at + 2)
-    {
-        let sum = match sum.checksum() {
-            0 if layout.l4_kind == UDP => 0xffff,
-            sum => sum,
-        };
-        field.copy_from_slice(&sum.to_be_bytes());
+    let Some(pseudo_header) = checksum::pseudo_header(frame, layout) else { return };
+    if let Some(segment) = frame.get_mut(usize::from(layout.l4)..) {
+        write_sum(segment, offset, pseudo_header, layout.l4_kind == UDP);
     }
 }

@@ -2,12 +2,15 @@
 
 use mmb_packet::checksum::pseudo_header;
 use mmb_packet::parse::parse;
-use mmb_packet::{Layout, LinkType, Packet, ParserLimits, PortId, Segments, Superframe, finish_checksum};
+use mmb_packet::{
+    Joinable, Layout, LinkType, Packet, ParserLimits, PortId, Segments, Superframe, finish_checksum,
+};
 use mmb_testkit::{Checksum, Extension, Frame, Ip4, Ip6, Tcp, Udp, Upper};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 const ACK: u8 = 0x10;
+const ALL: Joinable = Joinable { tcp: true, udp: true, tunnels: true };
 
 fn with<T>(bytes: &mut [u8], run: impl FnOnce(&mut Packet<'_>, &Layout) -> T) -> T {
     let len = bytes.len();
@@ -36,7 +39,7 @@ fn cut(bytes: &mut [u8], size: usize) -> Vec<Vec<u8>> {
 }
 
 fn join(frames: &[Vec<u8>]) -> Option<Superframe> {
-    Superframe::join(frames.iter().map(Vec::as_slice))
+    Superframe::join(frames.iter().map(Vec::as_slice), ALL)
 }
 
 /// The whole superframe of frames.
@@ -212,6 +215,18 @@ fn what_is_no_plain_frame_is_left_alone() {
     };
     assert_eq!(joined(&udp(Checksum::Right)), 3);
     assert_eq!(joined(&udp(Checksum::Is(0))), 0, "datagrams without a checksum");
+}
+
+#[test]
+fn only_what_the_sender_takes_is_joined() {
+    let tcp = cut(&mut over(true, 0, Upper::Tcp(Tcp::default().flags(ACK).payload(&data(500)))).bytes(), 100);
+    let udp = cut(&mut over(true, 0, Upper::Udp(Udp::default().payload(&data(500)))).bytes(), 100);
+    let takes = |frames: &[Vec<u8>], tcp, udp| {
+        let joinable = Joinable { tcp, udp, tunnels: true };
+        Superframe::join(frames.iter().map(Vec::as_slice), joinable).is_some()
+    };
+    assert!(takes(&tcp, true, false) && !takes(&tcp, false, true));
+    assert!(takes(&udp, false, true) && !takes(&udp, true, false));
 }
 
 #[test]

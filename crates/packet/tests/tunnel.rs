@@ -3,13 +3,15 @@
 use mmb_packet::checksum::pseudo_header;
 use mmb_packet::parse::parse;
 use mmb_packet::{
-    LinkType, Packet, ParserLimits, PortId, SegmentError, Segments, Superframe, Tunnels, finish_checksum,
+    Joinable, LinkType, Packet, ParserLimits, PortId, SegmentError, Segments, Superframe, TunnelHeaders,
+    TunnelKind, Tunnels, finish_checksum,
 };
 use mmb_testkit::{Checksum, Extension, Frame, Ip4, Ip6, Tcp, Udp, Upper};
 use proptest::prelude::*;
 
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
+const ALL: Joinable = Joinable { tcp: true, udp: true, tunnels: true };
 /// The identification of the first segment in outer IPv4 headers. It wraps after two segments.
 const OUTER_ID: u16 = 0xfffe;
 
@@ -197,6 +199,96 @@ fn a_packet_in_any_tunnel_is_cut_into_what_its_sender_would_have_sent() {
     }
 }
 
+/// How many pieces are joined, if any, and the tunnel. What is joined must be these pieces again when it is cut.
+#[track_caller]
+fn joined(pieces: &[Vec<u8>]) -> (usize, Option<TunnelHeaders>) {
+    let Some(superframe) = Superframe::join(pieces.iter().map(Vec::as_slice), ALL) else { return (0, None) };
+    let headers = superframe.headers();
+    let joined = &pieces[..superframe.frames()];
+    let payloads = joined.iter().map(|piece| &piece[headers.len()..]);
+    let mut whole: Vec<u8> = std::iter::once(headers).chain(payloads).collect::<Vec<_>>().concat();
+    let again = cut(&mut whole, superframe.l4().into(), superframe.segment_payload().into());
+    assert_eq!(again, Ok(joined.to_vec()));
+    (superframe.frames(), superframe.tunnel())
+}
+
+/// All segments of TCP in one tunnel become one, which says what the tunnel is.
+#[test]
+fn segments_in_a_tunnel_are_joined() {
+    let kinds = [
+        (Tunnel::Vxlan { checksum: false, vlan: false }, Some((TunnelKind::Udp, true, 8 + 8 + 14))),
+        (Tunnel::Vxlan { checksum: false, vlan: true }, Some((TunnelKind::Udp, true, 8 + 8 + 18))),
+        (Tunnel::Vxlan { checksum: true, vlan: false }, Some((TunnelKind::Udp, true, 8 + 8 + 14))),
+        (Tunnel::Geneve { checksum: false, words: 2 }, Some((TunnelKind::Udp, true, 8 + 16 + 14))),
+        (Tunnel::Geneve { checksum: false, words: 63 }, None),
+        (Tunnel::Gre { flags: 0, ethernet: true }, Some((TunnelKind::Gre, true, 4 + 14))),
+        (Tunnel::Gre { flags: 0x20, ethernet: false }, Some((TunnelKind::Gre, false, 8))),
+        (Tunnel::Gre { flags: 0x80, ethernet: true }, None),
+        (Tunnel::Ip, Some((TunnelKind::Ip, false, 0))),
+    ];
+    for (tunnel, expected) in kinds {
+        for [is_ip6, six] in [[false, false], [false, true], [true, false], [true, true]] {
+            let nest = Nest { tunnels: vec![(tunnel, is_ip6)], six, is_tcp: true };
+            let network = if is_ip6 { 40 } else { 20 };
+            let expected = expected.map(|(kind, has_ethernet, len)| TunnelHeaders {
+                kind,
+                is_ip6,
+                has_ethernet,
+                len: network + len,
+            });
+            let count = if expected.is_some() { 5 } else { 0 };
+            assert_eq!(joined(&nest.pieces(&data(5000), 1000)), (count, expected), "{nest:?}");
+        }
+    }
+}
+
+#[test]
+fn segments_in_a_tunnel_with_a_checksum_have_one_length() {
+    let checked = |six, is_ip6| Nest {
+        tunnels: vec![(Tunnel::Vxlan { checksum: true, vlan: false }, is_ip6)],
+        six,
+        is_tcp: true,
+    };
+    for [six, is_ip6] in [[false, false], [false, true], [true, false], [true, true]] {
+        let pieces = checked(six, is_ip6).pieces(&data(4001), 1000);
+        assert_eq!(joined(&pieces).0, 4);
+        // With another checksum than the others, or with a wrong one.
+        let at = if is_ip6 { 60 } else { 40 };
+        let mut odd = pieces.clone();
+        odd[2][at] ^= 1;
+        assert_eq!(joined(&odd).0, 2);
+        let mut wrong = pieces;
+        wrong.iter_mut().for_each(|piece| piece[at] ^= 1);
+        assert_eq!(joined(&wrong).0, 0);
+    }
+}
+
+#[test]
+fn other_datagrams_in_a_tunnel_with_a_checksum_leave_as_a_train() {
+    let tunnel = Tunnel::Vxlan { checksum: true, vlan: false };
+    let pieces = Nest { tunnels: vec![(tunnel, false)], six: false, is_tcp: false }.pieces(&data(4001), 1000);
+    assert_eq!(joined(&pieces), (5, None));
+}
+
+#[test]
+fn a_difference_in_the_headers_of_a_tunnel_ends_what_is_joined() {
+    let nest = |tunnel| Nest { tunnels: vec![(tunnel, false)], six: false, is_tcp: true };
+    let vxlan = nest(Tunnel::Vxlan { checksum: false, vlan: false }).pieces(&data(5000), 1000);
+    // Outer addresses of Ethernet, the source port, the VNI, inner addresses of Ethernet, the type of the inner packet.
+    for at in [0, 11, 34, 46, 50, 62] {
+        let mut pieces = vxlan.clone();
+        pieces[3][at] ^= 1;
+        assert_eq!(joined(&pieces).0, 3, "byte {at}");
+    }
+    let gre = nest(Tunnel::Gre { flags: 0x30, ethernet: false }).pieces(&data(5000), 1000);
+    assert_eq!(joined(&gre).0, 5);
+    let counted = gre.into_iter().zip(0..).map(|(mut piece, number)| {
+        piece[45] = number;
+        piece
+    });
+    assert_eq!(joined(&counted.collect::<Vec<_>>()).0, 0, "sequence numbers of GRE");
+}
+
 proptest! {
     #[test]
     fn tunnels_in_tunnels_are_cut(nest in nest(), len in 2usize..4000, size in 100usize..1400) {
@@ -206,18 +298,23 @@ proptest! {
         prop_assert_eq!(cut(&mut whole, l4, size), Ok(nest.pieces(&payload, size)));
     }
 
-    /// With a checksum they leave as a train of datagrams, without one they leave one by one.
     #[test]
     fn pieces_that_are_joined_are_cut_into_the_same_pieces(nest in nest(), len in 200usize..9000, size in 100usize..1400) {
-        let pieces = nest.pieces(&data(len), size);
-        if let Some(superframe) = Superframe::join(pieces.iter().map(Vec::as_slice)) {
-            let headers = superframe.headers();
-            let joined = &pieces[..superframe.frames()];
-            let payloads = joined.iter().map(|piece| &piece[headers.len()..]);
-            let mut whole: Vec<u8> = std::iter::once(headers).chain(payloads).collect::<Vec<_>>().concat();
-            let again = cut(&mut whole, superframe.l4().into(), superframe.segment_payload().into());
-            prop_assert_eq!(again, Ok(joined.to_vec()));
-        }
+        joined(&nest.pieces(&data(len), size));
+    }
+
+    /// A change of any byte ends what is joined, or is found again in the pieces.
+    #[test]
+    fn changed_bytes_are_never_lost(
+        nest in nest(),
+        piece in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        by in 1u8..,
+    ) {
+        let mut pieces = nest.pieces(&data(3000), 700);
+        let piece = piece.get_mut(&mut pieces);
+        *at.get_mut(piece) ^= by;
+        joined(&pieces);
     }
 
     #[test]
