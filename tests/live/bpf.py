@@ -14,7 +14,7 @@ from lab.process import run
 SYS_BPF = 321
 PROG_LOAD, OBJ_PIN, LINK_CREATE = 5, 6, 28
 SCHED_CLS = 3
-TCX_INGRESS = 46
+TCX_INGRESS, TCX_EGRESS = 46, 47
 # The verdict of a program of a tcx hook (Linux 6.6) that leaves the packet to the next one.
 TCX_NEXT = -1
 
@@ -107,3 +107,15 @@ def filled_tcx(host, interface):
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def need_tcx(host):
+    """Skips the test where the kernel has no tcx hooks."""
+    with host.entered():
+        program = load([set_register(0, TCX_NEXT), EXIT])
+        try:
+            os.close(_bpf(LINK_CREATE, struct.pack("=IIII", program, socket.if_nametoindex("lo"), TCX_EGRESS, 0)))
+        except OSError as why:
+            pytest.skip(f"the kernel has no tcx hooks: {why.strerror}")
+        finally:
+            os.close(program)

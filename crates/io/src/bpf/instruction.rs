@@ -38,6 +38,10 @@ pub(crate) fn load_word(to: u8, from: u8, offset: i16) -> u64 {
     instruction(0x61, to, from, offset, 0)
 }
 
+pub(crate) fn load_double(to: u8, from: u8, offset: i16) -> u64 {
+    instruction(0x79, to, from, offset, 0)
+}
+
 pub(crate) fn store_word(to: u8, offset: i16, from: u8) -> u64 {
     instruction(0x63, to, from, offset, 0)
 }
@@ -64,4 +68,8 @@ pub(crate) fn add_register(to: u8, from: u8) -> u64 {
 
 pub(crate) fn shift_left(to: u8, bits: i32) -> u64 {
     instruction(0x67, to, 0, 0, bits)
+}
+
+pub(crate) fn multiply(to: u8, value: i32) -> u64 {
+    instruction(0x27, to, 0, 0, value)
 }

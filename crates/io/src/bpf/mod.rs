@@ -24,6 +24,9 @@ const MAPPABLE: u32 = 1 << 10;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
+const ATTACH_TCX_EGRESS: u32 = 47;
+/// In front of the programs that are attached already.
+const ATTACH_BEFORE: u32 = 1 << 3;
 /// The program may ask the device that it is bound to about frames.
 const DEVICE_BOUND_ONLY: u32 = 1 << 6;
 
@@ -178,9 +181,19 @@ fn load(
     unsafe { request.word(interface).word(attach_type).open(PROG_LOAD) }
 }
 
-/// Attaches a program to the interface of that number until the result is dropped, whatever way the process ends.
+/// Attaches an XDP program to the interface of that number until the result is dropped, whatever way the process ends.
 pub(crate) fn attach(program: &OwnedFd, interface: i32) -> std::io::Result<OwnedFd> {
+    link(program, interface, ATTACH_XDP, 0)
+}
+
+/// Attaches a program of the traffic control's type to what leaves by the interface of that number, before other programs (tcx, Linux 6.6), as
+/// [`attach`] does.
+pub(crate) fn attach_egress(program: &OwnedFd, interface: i32) -> std::io::Result<OwnedFd> {
+    link(program, interface, ATTACH_TCX_EGRESS, ATTACH_BEFORE)
+}
+
+fn link(program: &OwnedFd, interface: i32, kind: u32, flags: u32) -> std::io::Result<OwnedFd> {
     let request = BpfRequest::default().word(program.as_raw_fd() as u32).word(interface as u32);
-    // SAFETY: program, interface, sort of attachment and flags; nothing is pointed to.
-    unsafe { request.word(ATTACH_XDP).word(0).open(LINK_CREATE) }
+    // SAFETY: program, interface, kind of attachment and flags; nothing is pointed to.
+    unsafe { request.word(kind).word(flags).open(LINK_CREATE) }
 }

@@ -45,19 +45,21 @@ impl VirtioNetHdr {
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), VirtioNetHdr::SIZE) }
     }
 
-    /// The metadata by which the kernel, or the device, cuts a superframe.
+    /// The metadata by which the kernel, or the device, cuts a superframe. Of one in a tunnel they are those of the inner packet, in a frame
+    /// without the tunnel.
     pub(super) fn of(superframe: &Superframe) -> VirtioNetHdr {
         let (gso_type, csum_offset) = match (superframe.transport(), superframe.is_ip6()) {
             (UDP, _) => (GSO_UDP_L4, UDP_CHECKSUM),
             (_, false) => (GSO_TCP4, TCP_CHECKSUM),
             (_, true) => (GSO_TCP6, TCP_CHECKSUM),
         };
+        let around = superframe.tunnel().map_or(0, |tunnel| tunnel.len);
         VirtioNetHdr {
             flags: NEEDS_CSUM,
             gso_type,
-            hdr_len: superframe.headers().len() as u16,
+            hdr_len: superframe.headers().len() as u16 - around,
             gso_size: superframe.segment_payload(),
-            csum_start: superframe.l4(),
+            csum_start: superframe.l4() - around,
             csum_offset: csum_offset as u16,
         }
     }

@@ -18,6 +18,7 @@ mod receive;
 mod ring;
 mod send;
 mod socket;
+mod tunnel;
 
 use crate::error::PortError;
 use crate::flows::{Attachment, FlowHook, FlowPrograms, FlowQueue};
@@ -32,6 +33,7 @@ pub(crate) use socket::Promiscuous;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tunnel::Encapsulator;
 
 /// The driver's name in `show ports`.
 pub(crate) const DRIVER: &str = "af_packet";
@@ -50,6 +52,8 @@ pub(crate) struct PacketPort {
     missed: Arc<AtomicU64>,
     /// The program at tc ingress that belongs to the filters of the sockets.
     attachment: Option<Attachment>,
+    /// `None` if the process may not load programs, or the kernel lacks what they need.
+    encapsulator: Option<Arc<Encapsulator>>,
 }
 
 impl PacketPort {
@@ -92,7 +96,16 @@ impl PacketPort {
             rings.push(Some((ring, queue)));
         }
         let (rings, missed) = (Mutex::new(rings), Arc::new(AtomicU64::new(0)));
-        Ok(PacketPort { receiving, rings, index: interface.index(), pool: pool.clone(), missed, attachment })
+        let encapsulator = Encapsulator::new(interface.index()).ok().map(Arc::new);
+        Ok(PacketPort {
+            receiving,
+            rings,
+            index: interface.index(),
+            pool: pool.clone(),
+            missed,
+            attachment,
+            encapsulator,
+        })
     }
 
     /// The receiver of a worker.
@@ -112,7 +125,8 @@ impl PacketPort {
     /// # Errors
     /// A refusal by the kernel.
     pub(crate) fn sender(&self) -> Result<Sender, PortError> {
-        Ok(Sender::new(PacketSocket::sending(self.index)?, self.index))
+        let slot = self.encapsulator.as_ref().and_then(Encapsulator::slot);
+        Ok(Sender::new(PacketSocket::sending(self.index)?, self.index, slot))
     }
 
     /// The descriptor that becomes readable when frames arrive for a worker.

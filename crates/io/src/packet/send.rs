@@ -2,15 +2,16 @@
 //! kernel copies each frame, so that buffers are free again when the call returns.
 //!
 //! Frames that were cut from one when they were received are joined again if they still go together, and leave as a superframe, which the
-//! kernel or the device cuts only if its receiver needs that. What a receiver gets is the same, byte for byte.
+//! kernel or the device cuts only if its receiver needs that. What a receiver gets is the same, byte for byte. Those in a tunnel leave by `tunnel`.
 
 use super::batch::{FrameBatch, RunEnd};
 use super::finish::VirtioNetHdr;
 use super::socket::PacketSocket;
+use super::tunnel::{Encapsulated, EncapsulatorSlot};
 use crate::mbuf::{BURST, Burst, Mbuf};
 use crate::queue::{SendQueue, SentFrames};
-use mmb_packet::Superframe;
-use mmb_packet::proto::{TCP, UDP};
+use mmb_packet::proto::UDP;
+use mmb_packet::{Joinable, Superframe};
 
 /// One worker's sending side of an interface.
 #[derive(Debug)]
@@ -18,8 +19,10 @@ pub(crate) struct Sender {
     socket: PacketSocket,
     /// `None` if the process may not load programs, or the kernel lacks what they need.
     batch: Option<FrameBatch>,
-    /// The transports of the superframes that the kernel takes. Those of UDP need Linux 6.2.
-    joined: Vec<u8>,
+    /// The superframes that the kernel takes. Those of UDP need Linux 6.2.
+    joinable: Joinable,
+    /// `None` if superframes in tunnels cannot be sent.
+    tunnels: Option<EncapsulatorSlot>,
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
 }
@@ -41,20 +44,19 @@ fn vector(bytes: &[u8]) -> libc::iovec {
 
 impl Sender {
     /// A sender by a socket of the interface of that number.
-    pub(super) fn new(socket: PacketSocket, interface: i32) -> Sender {
+    pub(super) fn new(socket: PacketSocket, interface: i32, tunnels: Option<EncapsulatorSlot>) -> Sender {
         let batch = FrameBatch::new(interface).ok();
-        // Each frame has a header, a superframe one more.
+        let joinable = Joinable { tcp: true, udp: true, tunnels: tunnels.is_some() };
+        // Each frame has a header, a superframe one or two more.
         let vectors = Vec::with_capacity(2 * BURST);
-        Sender { socket, batch, joined: vec![TCP, UDP], vectors, messages: Vec::with_capacity(BURST) }
+        Sender { socket, batch, joinable, tunnels, vectors, messages: Vec::with_capacity(BURST) }
     }
 
     /// Finds the first frames that go together.
     fn plan(&self, burst: &[Mbuf]) -> SendPlan {
-        let places = if self.joined.is_empty() { 0 } else { burst.len() };
-        let joined = (0..places).find_map(|at| {
+        let joined = (0..burst.len()).find_map(|at| {
             let cut = burst[at..].iter().take_while(|mbuf| mbuf.was_cut());
-            let superframe = Superframe::join(cut.map(Mbuf::bytes))?;
-            self.joined.contains(&superframe.transport()).then_some((at, superframe))
+            Some((at, Superframe::join(cut.map(Mbuf::bytes), self.joinable)?))
         });
         match joined {
             Some((single, superframe)) => SendPlan { single, superframe: Some(superframe) },
@@ -75,7 +77,16 @@ impl Sender {
         let header = VirtioNetHdr::of(superframe);
         let headers = superframe.headers();
         self.vectors.clear();
-        self.vectors.extend([vector(header.bytes()), vector(headers)]);
+        self.vectors.push(vector(header.bytes()));
+        let ethernet;
+        match superframe.tunnel().zip(self.tunnels.as_mut()) {
+            Some((tunnel, slot)) => {
+                ethernet = slot.prepare(superframe, &tunnel);
+                let inner = &headers[ethernet.len() + usize::from(tunnel.len)..];
+                self.vectors.extend([vector(&ethernet), vector(inner)]);
+            }
+            None => self.vectors.push(vector(headers)),
+        }
         let frames = &burst[..superframe.frames()];
         self.vectors.extend(frames.iter().map(|mbuf| vector(&mbuf.bytes()[headers.len()..])));
         self.call_vectors(self.vectors.len()).map(drop)
@@ -154,16 +165,25 @@ impl Sender {
         result: &mut SentFrames,
     ) -> bool {
         loop {
-            match self.call_superframe(superframe, burst) {
+            let called = self.call_superframe(superframe, burst);
+            let encapsulated = match superframe.tunnel() {
+                Some(_) => self.tunnels.as_mut().map_or(Encapsulated::Failed, EncapsulatorSlot::result),
+                None => Encapsulated::Done,
+            };
+            match called {
                 Ok(()) => {
                     result.frames += superframe.frames();
                     burst.drain(..superframe.frames());
+                    if encapsulated != Encapsulated::Done {
+                        // Somebody detached the program. This one is lost: it left with addresses that nobody has.
+                        self.leave_out(superframe);
+                    }
                     return true;
                 }
                 Err(libc::EINTR) => {}
                 // The kernel takes none of this kind: they leave one by one from now on.
-                Err(libc::EINVAL) => {
-                    self.joined.retain(|transport| *transport != superframe.transport());
+                Err(errno) if errno == libc::EINVAL || encapsulated == Encapsulated::Failed => {
+                    self.leave_out(superframe);
                     return true;
                 }
                 Err(errno) => {
@@ -171,6 +191,15 @@ impl Sender {
                     return false;
                 }
             }
+        }
+    }
+
+    /// Joins no more frames of this kind.
+    fn leave_out(&mut self, superframe: &Superframe) {
+        match (superframe.tunnel(), superframe.transport()) {
+            (Some(_), _) => self.joinable.tunnels = false,
+            (None, UDP) => self.joinable.udp = false,
+            (None, _) => self.joinable.tcp = false,
         }
     }
 }
