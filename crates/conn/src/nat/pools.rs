@@ -488,10 +488,16 @@ impl NatPools {
         };
         let InsideEnd { wire, proto, family, .. } = *inside;
         let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
-        if let Some(id) = self.outside_of(&outside) {
-            self.outside[id].used.prefetch(inside.port);
-        }
+        self.prefetch_port(&outside, inside.port);
         outside
+    }
+
+    /// Prefetches the record of a port.
+    #[inline]
+    pub(super) fn prefetch_port(&self, outside: &OutsideAddress, port: u16) {
+        if let Some(id) = self.outside_of(outside) {
+            self.outside[id].used.prefetch(port);
+        }
     }
 
     /// The available addresses of a kind, unless all are.

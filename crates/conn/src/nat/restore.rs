@@ -4,6 +4,8 @@ use super::addresses::ValueSet;
 use super::bindings::{BindingId, InsideEnd, OutsideAddress};
 use super::mapping::{Mapping, NatError, class};
 use super::paired_address::column;
+use super::pools::SourceTarget;
+use super::ports::PortMapping;
 use super::translate::{Nat, Translated};
 use crate::{DESTINATION, SOURCE, Tuple};
 
@@ -50,6 +52,27 @@ impl Nat {
             translated.lease = self.leases.keep(lease);
         }
         Ok(translated)
+    }
+
+    /// Prefetches what [`Nat::restore`] reads for the connections that are restored next: their mappings, and the tuples of their first packets as
+    /// they arrived and as they left.
+    pub fn prefetch_restored<'m>(&self, next: impl Iterator<Item = (&'m Mapping, Tuple, Tuple)>) {
+        let mut count = 0;
+        for (mapping, arrived, sent) in next {
+            let ranges = mapping.sport.as_ref().map(PortMapping::ranges);
+            let is = |target: &SourceTarget| target.is(mapping.saddr.as_ref(), ranges);
+            let Some(target) = self.pools.targets.last(is).filter(|_| sent.may_map_ports()) else { continue };
+            let inside = InsideEnd::of(&arrived, target);
+            self.bindings.prefetch_inside(&inside);
+            self.pools.prefetch_inside(&inside);
+            let InsideEnd { wire, proto, family, .. } = inside;
+            let outside = OutsideAddress { address: sent.addresses[SOURCE], wire, proto, family };
+            self.bindings.prefetch_outside(&outside, sent.ports[SOURCE]);
+            self.pools.prefetch_port(&outside, sent.ports[SOURCE]);
+            count += 1;
+        }
+        self.bindings.prefetch_places(count).for_each(|id| self.peers.prefetch(id));
+        self.pools.prefetch_places(count);
     }
 
     fn bind_again(

@@ -22,6 +22,7 @@ use crate::counters::Count;
 use mmb_conn::Side;
 use mmb_policy::RuleId;
 use std::io::{self, Read, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// The first bytes of a state.
 const MAGIC: &[u8; 8] = b"MMBSTAT3";
@@ -207,22 +208,68 @@ pub struct SavedState {
 
 /// Capacity of a chunk of connections in bytes.
 const CHUNK: usize = 1 << 20;
+/// Chunks that wait to be checked while the next one is read.
+const WAITING: usize = 2;
+
+/// Connections that are to be checked.
+struct UncheckedChunk {
+    /// Each after its length.
+    records: Vec<u8>,
+    /// The number of connections before them.
+    before: u64,
+    is_kept: bool,
+}
 
 impl SavedState {
-    /// Reads a state and keeps its first `most` connections; the rest is only checked.
+    /// Reads a state and keeps its first `most` connections; the rest is only checked. Connections are checked by a thread while the next ones are read.
     ///
     /// # Errors
     /// The fault in the state, or a lack of memory for it.
     pub fn read(input: &mut dyn Read, most: u64) -> Result<SavedState, String> {
-        let mut reader = StateReader { input, connections: 0, record: Vec::new(), rules: Vec::new() };
+        std::thread::scope(|scope| {
+            let (unchecked, chunks) = sync_channel(WAITING);
+            let thread = std::thread::Builder::new().name("mmb-state".to_owned());
+            let checker = thread.spawn_scoped(scope, move || checked_chunks(&chunks));
+            let checker = checker.map_err(|_| no_memory())?;
+            let read = SavedState::read_unchecked(input, most, unchecked);
+            let checked = checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // A fault of a connection precedes what was found behind it.
+            let chunks = checked?;
+            Ok(SavedState { chunks, ..read? })
+        })
+    }
+
+    /// Reads all but the connections, which go to the thread that checks them.
+    fn read_unchecked(
+        input: &mut dyn Read,
+        most: u64,
+        unchecked: SyncSender<UncheckedChunk>,
+    ) -> Result<SavedState, String> {
+        let mut reader = StateReader { input, connections: 0 };
         let mut state = SavedState { header: reader.header()?, ..SavedState::default() };
-        while reader.connection()? {
-            if reader.connections <= most {
-                state.push(&reader.record)?;
-            } else {
-                state.beyond += 1;
+        let mut chunk = UncheckedChunk { records: Vec::new(), before: 0, is_kept: most > 0 };
+        while let Some(length) = reader.connection()? {
+            let is_kept = reader.connections <= most;
+            state.beyond += u64::from(!is_kept);
+            let has_room = chunk.records.capacity() - chunk.records.len() >= LENGTH + length;
+            if !has_room || is_kept != chunk.is_kept {
+                let mut records = Vec::new();
+                records.try_reserve_exact(CHUNK).map_err(|_| no_memory())?;
+                let next = UncheckedChunk { records, before: reader.connections - 1, is_kept };
+                let full = std::mem::replace(&mut chunk, next);
+                if !full.records.is_empty() && unchecked.send(full).is_err() {
+                    // It has found a fault.
+                    return Ok(state);
+                }
             }
+            chunk.records.extend_from_slice(&(length as u16).to_be_bytes());
+            let start = chunk.records.len();
+            chunk.records.resize(start + length, 0);
+            reader.read(&mut chunk.records[start..])?;
         }
+        // If it has found a fault, that is the result.
+        let _ = unchecked.send(chunk);
+        drop(unchecked);
         while let Some(rule) = reader.rule()? {
             state.rules.try_reserve(1).map_err(|_| no_memory())?;
             state.rules.push(rule);
@@ -235,48 +282,51 @@ impl SavedState {
         Ok(state)
     }
 
-    fn push(&mut self, record: &[u8]) -> Result<(), String> {
-        let length = (record.len() as u16).to_be_bytes();
-        let has_room = |chunk: &Vec<u8>| chunk.capacity() - chunk.len() >= length.len() + record.len();
-        if !self.chunks.last().is_some_and(has_room) {
-            let mut chunk = Vec::new();
-            let reserved = chunk.try_reserve_exact(CHUNK).and_then(|()| self.chunks.try_reserve(1));
-            reserved.map_err(|_| no_memory())?;
-            self.chunks.push(chunk);
-        }
-        if let Some(chunk) = self.chunks.last_mut() {
-            chunk.extend_from_slice(&length);
-            chunk.extend_from_slice(record);
-        }
-        Ok(())
-    }
-
     /// The records of the connections that are closed, or of those that are not, in order.
     pub(crate) fn connections(&self, closed: bool) -> impl Iterator<Item = &[u8]> {
         self.records().filter(move |record| is_closed(record) == Some(closed))
     }
 
     fn records(&self) -> impl Iterator<Item = &[u8]> {
-        self.chunks.iter().flat_map(|chunk| {
-            let mut at = 0;
-            std::iter::from_fn(move || {
-                let (length, rest) = chunk.get(at..)?.split_first_chunk()?;
-                let length = usize::from(u16::from_be_bytes(*length));
-                at += LENGTH + length;
-                rest.get(..length)
-            })
-        })
+        self.chunks.iter().flat_map(|chunk| records(chunk))
     }
+}
+
+/// The records of a chunk.
+fn records(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (length, rest) = chunk.get(at..)?.split_first_chunk()?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        at += LENGTH + length;
+        rest.get(..length)
+    })
+}
+
+/// Checks chunks until there are no more; returns those that are kept.
+fn checked_chunks(unchecked: &Receiver<UncheckedChunk>) -> Result<Vec<Vec<u8>>, String> {
+    let (mut chunks, mut rules) = (Vec::new(), Vec::new());
+    for UncheckedChunk { records: bytes, before, is_kept } in unchecked {
+        for (record, number) in records(&bytes).zip(before + 1..) {
+            let damaged = || format!("connection {number} of the state is damaged");
+            let saved = SavedConnection::decode(record, rules).ok_or_else(damaged)?;
+            if let Some(why) = checked::fault(&saved) {
+                return Err(format!("{}: {why}", damaged()));
+            }
+            rules = saved.rules;
+        }
+        if is_kept {
+            chunks.try_reserve(1).map_err(|_| no_memory())?;
+            chunks.push(bytes);
+        }
+    }
+    Ok(chunks)
 }
 
 /// Reads a state record by record.
 struct StateReader<'r> {
     input: &'r mut dyn Read,
     connections: u64,
-    /// The last connection, without its length.
-    record: Vec<u8>,
-    /// Its rules; reused.
-    rules: Vec<RuleId>,
 }
 
 impl StateReader<'_> {
@@ -300,29 +350,19 @@ impl StateReader<'_> {
         Ok(StateHeader { saved_at_ms, ports: (0..ports).map(port).collect::<Result<_, _>>()? })
     }
 
-    /// Reads and checks the next connection; false at the end of the connections.
-    fn connection(&mut self) -> Result<bool, String> {
+    /// The length of the next connection, which is read next; `None` at the end of the connections.
+    fn connection(&mut self) -> Result<Option<usize>, String> {
         let length = usize::from(u16::from_be_bytes(self.array()?));
-        if length == 0 {
-            let expected = u64::from_be_bytes(self.array()?);
-            return match expected == self.connections {
-                true => Ok(false),
-                false => {
-                    Err(format!("the state has {} connections, and should have {expected}", self.connections))
-                }
-            };
+        if length > 0 {
+            self.connections += 1;
+            return Ok(Some(length));
         }
-        self.record.resize(length, 0);
-        self.input.read_exact(&mut self.record).map_err(|error| describe(&error))?;
-        self.connections += 1;
-        let damaged = || format!("connection {} of the state is damaged", self.connections);
-        let rules = std::mem::take(&mut self.rules);
-        let saved = SavedConnection::decode(&self.record, rules).ok_or_else(damaged)?;
-        let fault = checked::fault(&saved);
-        self.rules = saved.rules;
-        match fault {
-            None => Ok(true),
-            Some(why) => Err(format!("{}: {why}", damaged())),
+        let expected = u64::from_be_bytes(self.array()?);
+        match expected == self.connections {
+            true => Ok(None),
+            false => {
+                Err(format!("the state has {} connections, and should have {expected}", self.connections))
+            }
         }
     }
 

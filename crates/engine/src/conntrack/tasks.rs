@@ -150,7 +150,7 @@ impl Conntrack {
         let mut there = Vec::new();
         for (at, (saved, rules)) in requests.iter().enumerate() {
             if at % AHEAD == 0 {
-                self.prefetch_restored(&requests[at..requests.len().min(at + AHEAD)]);
+                self.prefetch_restored(snapshot, &requests[at..requests.len().min(at + AHEAD)]);
             }
             // The policy may have changed since the request was made.
             there.clear();
@@ -177,13 +177,23 @@ impl Conntrack {
         (summary, left_out)
     }
 
-    /// Prefetches the places of connections that will be restored, and the index buckets of their tuples.
-    fn prefetch_restored(&self, requests: &[RestoreRequest]) {
+    /// Prefetches the places of connections that will be restored, the index buckets of their tuples, and what NAT reads.
+    fn prefetch_restored(&self, snapshot: &Snapshot, requests: &[RestoreRequest]) {
         self.table.prefetch_places(requests.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
         for (saved, _) in requests {
             let [forward, reply] = &saved.connection.tuples;
             self.table.prefetch(reply, forward);
             self.table.prefetch(forward, reply);
+        }
+        let rule = |rule: &RuleLineage| snapshot.slot_of(*rule).and_then(|slot| snapshot.stateful(slot));
+        let mapped = requests.iter().filter_map(|(saved, rules)| {
+            let mapping = rules.iter().filter_map(rule).find(|rule| rule.maps).map(|rule| &rule.mapping)?;
+            let [arrived, reply] = saved.connection.tuples;
+            Some((mapping, arrived, reply.reversed()))
+        });
+        let mut mapped = mapped.peekable();
+        if mapped.peek().is_some() {
+            self.state.shared.nat().prefetch_restored(mapped);
         }
     }
 
