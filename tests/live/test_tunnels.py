@@ -16,7 +16,7 @@ from lab.process import wait_until
 from . import bpf, sockets, tunnels
 from .frames import SOURCE, summed_up
 from .offloading import PLACES, hits, running
-from .test_offloads import PACKET_VNET_HDR, TRANSPORTS, pieces, superframe
+from .test_offloads import PACKET_VNET_HDR, TRANSPORTS, UDP_SEGMENT, pieces, receive_all, superframe
 from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
 
 SIZE = 1300
@@ -92,6 +92,36 @@ def test_a_packet_in_a_tunnel_leaves_whole_as_it_came(site, mmb, joining, tunnel
         longest = lambda port: max(port.drain(), key=len, default=b"")
         sent, arrived = longest(tap), longest(wire)
     assert len(sent) > 20_000 and arrived == sent
+
+
+@pytest.mark.parametrize("inner", ["tcp4", "tcp6"])
+@pytest.mark.parametrize("tunnel", tunnels.TUNNELS[:2], ids=str)
+def test_the_kernel_copies_the_right_outer_checksum(site, mmb, joining, tunnel, inner):
+    """Segments of one length have one outer checksum: it is right in each one that the next device's kernel cuts."""
+    mmb.apply(site.folder, "set offload off")
+    packet = INNER[inner] / Raw(bytes(number % 251 for number in range(15 * SIZE)))
+    checksum = tunnel.checksum(next(pieces(packet, SIZE))[14:])
+    with tunnels.around(site, tunnel, packet.haslayer(IPv6), checksum), site.simple_devices():
+        arrived, longest = sent_through(site, mmb, "eth0", packet, 15, tunnels.MARK)
+    assert longest > 15 * SIZE and len(arrived) == 15
+    for frame in arrived:
+        network, udp = (frame[14:54], frame[54:]) if tunnel.six else (frame[14:34], frame[34:])
+        assert udp[6:8] == checksum.to_bytes(2, "big")
+        addresses = network[8:] if tunnel.six else network[12:]
+        assert summed_up(addresses + bytes([0, 17]) + len(udp).to_bytes(2, "big") + udp)
+
+
+def test_datagrams_of_a_program_arrive_one_by_one_whatever_is_in_them(site, mmb):
+    """A tunnel between two programs, whose datagrams no kernel takes for a tunnel: a superframe in one would arrive as one datagram."""
+    mmb.apply(site.folder, "set offload off")
+    packets = [piece[14:] for piece in pieces(INNER["tcp4"] / Raw(os.urandom(20 * 1000)), 1000)]
+    assert len({len(packet) for packet in packets}) == 1
+    with site.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver, site.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        receiver.bind((SERVER4, 5555))
+        sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, len(packets[0]))
+        sender.sendto(b"".join(packets), (SERVER4, 5555))
+        assert receive_all(receiver, len(packets)) == packets
 
 
 @pytest.mark.parametrize("checksum", [True, False], ids=["checksum", "none"])

@@ -13,6 +13,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import GRE, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
+from scapy.utils import checksum as internet_checksum
 
 from . import bpf
 from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
@@ -42,11 +43,11 @@ class Tunnel:
     def __str__(self):
         return f"{self.name}-over-{6 if self.six else 4}"
 
-    def headers(self, inner_six):
-        """From the outer ether type to the inner packet."""
+    def headers(self, inner_six, checksum=0):
+        """From the outer ether type to the inner packet. The outer checksum of UDP is the one given."""
         ether_type = 0x86DD if inner_six else 0x0800
         middle = {
-            "vxlan": UDP(sport=50000, dport=4789, chksum=0) / VXLAN(vni=5),
+            "vxlan": UDP(sport=50000, dport=4789, chksum=checksum) / VXLAN(vni=5),
             "geneve": UDP(sport=50000, dport=7777, chksum=0) / Raw(_GENEVE),
             "udp": UDP(sport=50000, dport=5555, chksum=0),
             "gre": GRE(key_present=1, key=9, proto=0x6558 if self.ethernet else ether_type),
@@ -61,9 +62,21 @@ class Tunnel:
         inner = _ETHERNET + struct.pack("!H", ether_type) if self.ethernet else b""
         return struct.pack("!H", 0x86DD if self.six else 0x0800) + bytes(outer) + middle + inner
 
-    def program(self, inner_six):
+    def checksum(self, inner):
+        """The outer checksum of UDP around an inner IP packet."""
+        six = inner[0] >> 4 == 6
+        headers = self.headers(six)
+        network = 42 if self.six else 22
+        datagram = headers[network:] + inner
+        datagram = datagram[:4] + len(datagram).to_bytes(2, "big") + datagram[6:]
+        outer = headers[2:network]
+        addresses = outer[8:] if self.six else outer[12:]
+        summed = internet_checksum(addresses + bytes([0, 17]) + len(datagram).to_bytes(2, "big") + datagram)
+        return summed or 0xFFFF
+
+    def program(self, inner_six, checksum=0):
         """Puts the headers around marked packets."""
-        headers = self.headers(inner_six)
+        headers = self.headers(inner_six, checksum)
         flags = _KEEP_SIZE | (_IP6 if self.six else _IP4) | self.kind | ((_ETH | 14 << 56) if self.ethernet else 0)
         start = -len(headers) - -len(headers) % 8 - 8
         padded = headers.ljust(len(headers) + -len(headers) % 4, b"\0")
@@ -122,10 +135,10 @@ TUNNELS = [
 
 
 @contextlib.contextmanager
-def around(site, tunnel, inner_six):
+def around(site, tunnel, inner_six, checksum=0):
     """Marked packets of the client are in this tunnel."""
     try:
-        bpf.attach(site, site.client, {"egress": tunnel.program(inner_six)})
+        bpf.attach(site, site.client, {"egress": tunnel.program(inner_six, checksum)})
         yield
     finally:
         site.client.run("tc", "qdisc", "del", "dev", "eth0", "clsact", check=False)

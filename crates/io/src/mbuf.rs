@@ -107,6 +107,17 @@ impl MbufPool {
     }
 }
 
+/// The kind of a superframe, as its sender described it to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutFrom {
+    /// TCP segments.
+    Tcp,
+    /// A train of UDP datagrams.
+    Udp,
+    /// A packet in a tunnel.
+    Tunnel,
+}
+
 /// One packet buffer with a frame in it.
 ///
 /// Invariant: `start + len <= room`, and `base` points to `room` bytes without another reference.
@@ -187,16 +198,25 @@ impl Mbuf {
         self.0.flags & ffi::MBUF_PARTIAL != 0
     }
 
-    /// Notes that the frame was cut from a larger one.
+    /// Notes that the frame was cut from a superframe of this kind.
     #[inline]
-    pub(crate) fn note_cut(&mut self) {
-        self.0.flags |= ffi::MBUF_CUT;
+    pub(crate) fn note_cut(&mut self, from: CutFrom) {
+        self.0.flags |= match from {
+            CutFrom::Tcp => ffi::MBUF_CUT_TCP,
+            CutFrom::Udp => ffi::MBUF_CUT_UDP,
+            CutFrom::Tunnel => ffi::MBUF_CUT_TUNNEL,
+        };
     }
 
-    /// True if the frame was cut from a larger one when it was received.
+    /// The kind of superframe that the frame was cut from when it was received; `None` if it arrived as it is.
     #[inline]
-    pub(crate) fn was_cut(&self) -> bool {
-        self.0.flags & ffi::MBUF_CUT != 0
+    pub(crate) fn cut_from(&self) -> Option<CutFrom> {
+        match self.0.flags & (ffi::MBUF_CUT_TCP | ffi::MBUF_CUT_UDP | ffi::MBUF_CUT_TUNNEL) {
+            ffi::MBUF_CUT_TCP => Some(CutFrom::Tcp),
+            ffi::MBUF_CUT_UDP => Some(CutFrom::Udp),
+            ffi::MBUF_CUT_TUNNEL => Some(CutFrom::Tunnel),
+            _ => None,
+        }
     }
 
     /// Inserts bytes at an offset of the frame and moves the bytes in front of it. False, without a change, if the frame is shorter or

@@ -285,22 +285,24 @@ fn write_udp(header: &mut [u8], len: usize) {
     }
 }
 
-/// The sum of a part of a packet, from an offset to its end.
+/// The sum of a segment that has its checksum.
 #[derive(Clone, Copy)]
-struct TailSum {
-    at: usize,
+struct SegmentSum {
+    /// The offset of its transport header.
+    offset: usize,
     sum: u16,
 }
 
-/// The sum of a segment with its checksum: what the sum of its pseudo header lacks. The payload need not be summed up again.
-fn segment_sum(frame: &[u8], layout: &Layout) -> Option<TailSum> {
+/// The sum of a segment that has its checksum: the complement of its pseudo header's, so that the payload is not summed up again (local checksum
+/// offload, as Linux calls it).
+fn segment_sum(frame: &[u8], layout: &Layout) -> Option<SegmentSum> {
     let sum = !checksum::pseudo_header(frame, layout)?.fold();
-    Some(TailSum { at: layout.l4.into(), sum })
+    Some(SegmentSum { offset: layout.l4.into(), sum })
 }
 
 /// Writes lengths, identification and checksums into the headers of a packet around the segment, whose sum is `inner`. UDP without a checksum
 /// (RFC 768, RFC 6935) stays without one.
-fn write_outer(frame: &mut [u8], outer: &Layout, index: u16, inner: TailSum) {
+fn write_outer(frame: &mut [u8], outer: &Layout, index: u16, inner: SegmentSum) {
     let len = frame.len();
     let (ip, l4) = (usize::from(outer.ip), usize::from(outer.l4));
     if let Some(header) = frame.get_mut(ip..l4) {
@@ -324,7 +326,7 @@ fn write_outer(frame: &mut [u8], outer: &Layout, index: u16, inner: TailSum) {
     } else {
         return;
     };
-    if let Some(headers) = frame.get_mut(l4..inner.at) {
+    if let Some(headers) = frame.get_mut(l4..inner.offset) {
         write_sum(headers, offset, pseudo_header.word(inner.sum), outer.proto == UDP);
     }
 }

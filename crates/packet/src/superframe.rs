@@ -6,8 +6,9 @@
 //! identifications that count on, equal lengths but for the last, and correct checksums, since the device computes them anew.
 //!
 //! TCP segments in a tunnel are joined too ([`TunnelHeaders`]). A device that cuts such a superframe writes lengths and IPv4 identifications of both
-//! packets, and nothing between them. That is enough for a UDP checksum of the tunnel: what is inside adds up to its own pseudo header, so that segments of one
-//! length have one outer checksum. (Linux uses the same for devices that copy headers: `NETIF_F_GSO_PARTIAL`.) GRE with a checksum is not joined.
+//! packets, and copies what is between them. The outer UDP checksum can be copied: a segment with its checksum adds up to the complement of its pseudo
+//! header, which depends only on addresses, protocol and length (local checksum offload, as Linux calls it). So segments of one length have one
+//! outer checksum. Linux relies on the same for devices that copy headers (`NETIF_F_GSO_PARTIAL`). GRE with a checksum is not joined.
 //!
 //! Life-cycle: a value on the stack of the sender, who sends its headers and then the payload of each frame. Nothing is allocated or changed.
 
@@ -20,10 +21,8 @@ use crate::tunnel;
 
 const ETHERNET_HEADER: usize = 14;
 const UDP_HEADER: usize = 8;
-/// The most bytes from an outer IP header to the inner one. Longer ones (GENEVE with many options) leave one by one.
-const MOST_TUNNEL: usize = 128;
 /// The most bytes of headers: Ethernet, a tunnel, IPv6, TCP with all its options.
-const MOST_HEADERS: usize = ETHERNET_HEADER + MOST_TUNNEL + IP6_HEADER + 60;
+const MOST_HEADERS: usize = ETHERNET_HEADER + TunnelHeaders::LONGEST as usize + IP6_HEADER + 60;
 /// The most bytes of an IP packet.
 const LONGEST: usize = u16::MAX as usize;
 /// The most datagrams of a train: Linux's UDP_MAX_SEGMENTS before 6.10.
@@ -31,11 +30,11 @@ const MOST_DATAGRAMS: usize = 64;
 
 /// TCP flags that only the last segment may have: FIN, PSH.
 const LAST: u8 = 0x09;
-/// The one that every segment has.
+/// The flag that every joined segment has.
 const ACK: u8 = 0x10;
-/// Those of segments that are never joined: SYN, RST, URG, CWR.
+/// Flags of segments that are never joined: SYN, RST, URG, CWR.
 const NEVER_JOINED: u8 = 0x02 | 0x04 | 0x20 | 0x80;
-/// A checksum that stands for the same as 0, and that no device writes, but in UDP (RFC 768).
+/// The other zero of one's complement, which devices write only in UDP (RFC 768).
 const OTHER_ZERO: u16 = 0xffff;
 /// The protocol type of Ethernet in GRE.
 const ETHERNET_IN_GRE: u16 = 0x6558;
@@ -71,8 +70,13 @@ pub struct TunnelHeaders {
     pub is_ip6: bool,
     /// Whether the inner packet has an Ethernet header.
     pub has_ethernet: bool,
-    /// Bytes from the outer IP header to the inner one.
+    /// Bytes from the start of the outer IP header to the start of the inner one.
     pub len: u16,
+}
+
+impl TunnelHeaders {
+    /// The largest [`TunnelHeaders::len`]. Segments with longer headers (GENEVE with many options) leave one by one.
+    pub const LONGEST: u16 = 128;
 }
 
 /// Several frames as one.
@@ -149,7 +153,7 @@ impl Superframe {
 /// An IP header that may be part of a superframe: without IPv4 options, IPv6 extension headers or errors, of a packet that ends with its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpHeader {
-    at: usize,
+    offset: usize,
     is_ip6: bool,
     proto: u8,
 }
@@ -164,7 +168,7 @@ impl IpHeader {
                 let is_plain = is_plain && word(header, 10) != OTHER_ZERO;
                 let is_whole = usize::from(word(header, 2)) == packet.len();
                 (is_plain && is_whole && header_is_sound(header)).then_some(IpHeader {
-                    at,
+                    offset: at,
                     is_ip6: false,
                     proto: header[9],
                 })
@@ -172,7 +176,11 @@ impl IpHeader {
             ETHER_IP6 => {
                 let header: &[u8; IP6_HEADER] = packet.first_chunk()?;
                 let is_whole = usize::from(word(header, 4)) == packet.len() - IP6_HEADER;
-                (header[0] >> 4 == 6 && is_whole).then_some(IpHeader { at, is_ip6: true, proto: header[6] })
+                (header[0] >> 4 == 6 && is_whole).then_some(IpHeader {
+                    offset: at,
+                    is_ip6: true,
+                    proto: header[6],
+                })
             }
             _ => None,
         }
@@ -184,35 +192,35 @@ impl IpHeader {
 
     /// The offset of what is behind it.
     fn end(&self) -> usize {
-        self.at + if self.is_ip6 { IP6_HEADER } else { IP4_HEADER }
+        self.offset + if self.is_ip6 { IP6_HEADER } else { IP4_HEADER }
     }
 
     /// Whether another frame has the same bytes in it, but for its length, its identification and its checksum.
     fn is_like(&self, same: impl Fn(usize, usize) -> bool) -> bool {
         match self.is_ip6 {
             false => {
-                same(self.at, self.at + 2)
-                    && same(self.at + 6, self.at + 10)
-                    && same(self.at + 12, self.end())
+                same(self.offset, self.offset + 2)
+                    && same(self.offset + 6, self.offset + 10)
+                    && same(self.offset + 12, self.end())
             }
-            true => same(self.at, self.at + 4) && same(self.at + 6, self.end()),
+            true => same(self.offset, self.offset + 4) && same(self.offset + 6, self.end()),
         }
     }
 
-    /// Whether the identification of a frame is the one so many behind that of the first.
+    /// Whether the identification of a frame is that of the first one plus `frames`.
     fn follows(&self, bytes: &[u8], first: &[u8], frames: usize) -> bool {
-        let id = |bytes: &[u8]| word(bytes, self.at + 4);
+        let id = |bytes: &[u8]| word(bytes, self.offset + 4);
         self.is_ip6 || id(bytes) == id(first).wrapping_add(frames as u16)
     }
 
     /// Writes the length of what is behind it, and its checksum.
     fn write_len(&self, headers: &mut [u8], behind: usize) {
-        let len = if self.is_ip6 { behind } else { self.end() - self.at + behind };
-        write_word(headers, self.at + if self.is_ip6 { 4 } else { 2 }, len as u16);
+        let len = if self.is_ip6 { behind } else { self.end() - self.offset + behind };
+        write_word(headers, self.offset + if self.is_ip6 { 4 } else { 2 }, len as u16);
         if !self.is_ip6 {
-            write_word(headers, self.at + 10, 0);
-            let checksum = ChecksumSum::default().bytes(&headers[self.at..self.end()]).checksum();
-            write_word(headers, self.at + 10, checksum);
+            write_word(headers, self.offset + 10, 0);
+            let checksum = ChecksumSum::default().bytes(&headers[self.offset..self.end()]).checksum();
+            write_word(headers, self.offset + 10, checksum);
         }
     }
 }
@@ -250,7 +258,7 @@ impl<'f> Part<'f> {
     }
 
     fn in_tunnel(bytes: &'f [u8], outer: IpHeader, ether_type: u16) -> Option<Part<'f>> {
-        let layout = parse_ip(bytes, outer.at as u16, ether_type, &ParserLimits::default()).ok()?;
+        let layout = parse_ip(bytes, outer.offset as u16, ether_type, &ParserLimits::default()).ok()?;
         let inner = tunnel::inner(bytes, &layout, usize::MAX)?;
         let (l4, at) = (outer.end(), usize::from(inner.ip));
         let (kind, has_ethernet) = match outer.proto {
@@ -264,18 +272,19 @@ impl<'f> Part<'f> {
             GRE => (TunnelKind::Gre, word(bytes, l4 + 2) == ETHERNET_IN_GRE),
             _ => (TunnelKind::Ip, false),
         };
-        let len = at - outer.at;
+        let len = at - outer.offset;
         let ip = IpHeader::at(bytes, at, inner.eth_type)?;
         let headers = TunnelHeaders { kind, is_ip6: outer.is_ip6, has_ethernet, len: len as u16 };
-        (len <= MOST_TUNNEL && ip.proto == TCP).then(|| Part::tcp(bytes, ip, Some((outer, headers))))?
+        (len <= TunnelHeaders::LONGEST.into() && ip.proto == TCP)
+            .then(|| Part::tcp(bytes, ip, Some((outer, headers))))?
     }
 
-    /// The part of the same superframe that another frame is, as far as that shows without the parts between them.
+    /// Another frame with the same headers, as a part of the same superframe. [`Part::follows`] compares the numbers.
     fn like<'n>(&self, next: &'n [u8]) -> Option<Part<'n>> {
         if !self.is_like(next) {
             return None;
         }
-        let ends_with_frame = |ip: &IpHeader| IpHeader::at(next, ip.at, ip.ether_type()) == Some(*ip);
+        let ends_with_frame = |ip: &IpHeader| IpHeader::at(next, ip.offset, ip.ether_type()) == Some(*ip);
         let tunnel_ends = self.tunnel.is_none_or(|(outer, headers)| {
             let is_whole = || usize::from(word(next, outer.end() + 4)) == next.len() - outer.end();
             ends_with_frame(&outer) && (headers.kind != TunnelKind::Udp || is_whole())
@@ -330,17 +339,17 @@ impl<'f> Part<'f> {
     fn is_like(&self, other: &[u8]) -> bool {
         let same = |from: usize, to: usize| other.get(from..to) == Some(&self.bytes[from..to]);
         let before_ip = match &self.tunnel {
-            None => same(0, self.ip.at),
+            None => same(0, self.ip.offset),
             Some((outer, headers)) => {
                 let behind = outer.end();
                 // With a checksum they have one length.
                 let is_like = match headers.kind {
                     TunnelKind::Udp if word(self.bytes, behind + 6) == 0 => {
-                        same(behind, behind + 4) && same(behind + 6, self.ip.at)
+                        same(behind, behind + 4) && same(behind + 6, self.ip.offset)
                     }
-                    TunnelKind::Udp | TunnelKind::Gre | TunnelKind::Ip => same(behind, self.ip.at),
+                    TunnelKind::Udp | TunnelKind::Gre | TunnelKind::Ip => same(behind, self.ip.offset),
                 };
-                same(0, outer.at) && outer.is_like(same) && is_like
+                same(0, outer.offset) && outer.is_like(same) && is_like
             }
         };
         let l4 = self.l4();
@@ -351,7 +360,7 @@ impl<'f> Part<'f> {
         before_ip && self.ip.is_like(same) && same(l4, l4 + 4) && transport
     }
 
-    /// Whether its numbers are those of the frame that has so many frames and bytes of payload before it, of which `first` is the first.
+    /// Whether sequence number, identifications and flags are those that follow `frames` frames with `len` bytes of payload, of which `first` is the first.
     fn follows(&self, first: &Part<'_>, frames: usize, len: usize) -> bool {
         let l4 = self.l4();
         let seq = |bytes: &[u8]| Seq(u32::from(word(bytes, l4 + 4)) << 16 | u32::from(word(bytes, l4 + 6)));

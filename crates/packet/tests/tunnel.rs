@@ -199,6 +199,57 @@ fn a_packet_in_any_tunnel_is_cut_into_what_its_sender_would_have_sent() {
     }
 }
 
+/// What Linux does with a superframe of TCP (`skb_udp_tunnel_segment`, `inet_gso_segment`, `tcp_gso_segment`): it copies the headers, and writes lengths,
+/// identifications, the checksums of IPv4, and of TCP the number, the flags and the checksum. A checksum of UDP stays as it is.
+fn cut_as_linux(superframe: &Superframe, whole: &[u8]) -> Vec<Vec<u8>> {
+    fn write(frame: &mut [u8], at: usize, number: usize) {
+        frame[at..at + 2].copy_from_slice(&(number as u16).to_be_bytes());
+    }
+    let word = |frame: &[u8], at: usize| usize::from(frame[at]) << 8 | usize::from(frame[at + 1]);
+    let (headers, payload) = whole.split_at(superframe.headers().len());
+    let (tunnel, l4, size) =
+        (superframe.tunnel(), usize::from(superframe.l4()), usize::from(superframe.segment_payload()));
+    let inner = 14 + tunnel.map_or(0, |tunnel| usize::from(tunnel.len));
+    let ip = |frame: &mut [u8], at: usize, number: usize| {
+        let len = frame.len() - at;
+        if frame[at] >> 4 == 6 {
+            write(frame, at + 4, len - 40);
+            return;
+        }
+        write(frame, at + 2, len);
+        write(frame, at + 4, word(frame, at + 4) + number);
+        write(frame, at + 10, 0);
+        let checksum = internet_checksum(&frame[at..at + 20]);
+        write(frame, at + 10, checksum.into());
+    };
+    let segment = |(number, chunk): (usize, &[u8])| {
+        let mut frame = [headers, chunk].concat();
+        let len = frame.len();
+        ip(&mut frame, inner, number);
+        if let Some(tunnel) = tunnel {
+            ip(&mut frame, 14, number);
+            let udp = 14 + if tunnel.is_ip6 { 40 } else { 20 };
+            if tunnel.kind == TunnelKind::Udp {
+                write(&mut frame, udp + 4, len - udp);
+            }
+        }
+        let seq = u32::from_be_bytes(frame[l4 + 4..l4 + 8].try_into().expect("four bytes"));
+        frame[l4 + 4..l4 + 8].copy_from_slice(&seq.wrapping_add((number * size) as u32).to_be_bytes());
+        if (number + 1) * size < payload.len() {
+            frame[l4 + 13] &= !0x09;
+        }
+        write(&mut frame, l4 + 16, 0);
+        let addresses = if superframe.is_ip6() { 32 } else { 8 };
+        let mut summed = frame[l4 - addresses..l4].to_vec();
+        summed.extend([0, 6]);
+        summed.extend(((len - l4) as u16).to_be_bytes());
+        summed.extend(&frame[l4..]);
+        write(&mut frame, l4 + 16, internet_checksum(&summed).into());
+        frame
+    };
+    payload.chunks(size).enumerate().map(segment).collect()
+}
+
 /// How many pieces are joined, if any, and the tunnel. What is joined must be these pieces again when it is cut.
 #[track_caller]
 fn joined(pieces: &[Vec<u8>]) -> (usize, Option<TunnelHeaders>) {
@@ -209,6 +260,9 @@ fn joined(pieces: &[Vec<u8>]) -> (usize, Option<TunnelHeaders>) {
     let mut whole: Vec<u8> = std::iter::once(headers).chain(payloads).collect::<Vec<_>>().concat();
     let again = cut(&mut whole, superframe.l4().into(), superframe.segment_payload().into());
     assert_eq!(again, Ok(joined.to_vec()));
+    if superframe.transport() == 6 {
+        assert_eq!(cut_as_linux(&superframe, &whole), joined);
+    }
     (superframe.frames(), superframe.tunnel())
 }
 
@@ -303,7 +357,7 @@ proptest! {
         joined(&nest.pieces(&data(len), size));
     }
 
-    /// A change of any byte ends what is joined, or is found again in the pieces.
+    /// A change of any byte ends what is joined, or the cut pieces have it too.
     #[test]
     fn changed_bytes_are_never_lost(
         nest in nest(),

@@ -226,11 +226,8 @@ impl Conntrack {
         let Conntrack { table, state, .. } = self;
         let mut nat = state.shared.nat();
         let is_expected = saved.connection.is_expected;
-        // What is translated of a connection that a helper expected is the end of its responder, as if that had begun it.
-        let held = match is_expected {
-            true => nat.restore(mapping, &reply, arrived.reversed()),
-            false => nat.restore(mapping, &arrived, reply.reversed()),
-        };
+        let [before, after] = saved.translated();
+        let held = nat.restore(mapping, &before, after);
         let restored = match held {
             // Its port was reassigned to another connection already, or has to be now.
             Err(_) if saved.connection.state.is_closed() => {

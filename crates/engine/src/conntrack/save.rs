@@ -12,7 +12,7 @@
 //! | counters | kind (1 byte, not zero), name (1-byte length), packets and bytes (8 bytes each); a kind of zero |
 //!
 //! Connections name their rules by id and their ports by number. The texts of rules and the names of ports say which ones these were, so that
-//! another daemon can find its own. Rules follow the connections: a connection of a rule that was replaced meanwhile finds the successor, under the same id.
+//! another daemon can find its own. A thread checks connections while the next ones are read. Rules follow the connections: a connection of a rule that was replaced meanwhile finds the successor, under the same id.
 //! Reading fails at a record that this version does not understand.
 
 use super::checked::{self, LARGEST_COUNT};
@@ -221,19 +221,20 @@ struct UncheckedChunk {
 }
 
 impl SavedState {
-    /// Reads a state and keeps its first `most` connections; the rest is only checked. Connections are checked by a thread while the next ones are read.
+    /// Reads a state and keeps its first `most` connections; the rest is only checked. A thread checks connections while the next ones are read.
     ///
     /// # Errors
-    /// The fault in the state, or a lack of memory for it.
+    /// The first fault in the state, or a lack of memory for it.
     pub fn read(input: &mut dyn Read, most: u64) -> Result<SavedState, String> {
         std::thread::scope(|scope| {
             let (unchecked, chunks) = sync_channel(WAITING);
             let thread = std::thread::Builder::new().name("mmb-state".to_owned());
-            let checker = thread.spawn_scoped(scope, move || checked_chunks(&chunks));
-            let checker = checker.map_err(|_| no_memory())?;
+            let checker = thread
+                .spawn_scoped(scope, move || checked_chunks(&chunks))
+                .map_err(|error| format!("cannot start the thread that checks the state: {error}"))?;
             let read = SavedState::read_unchecked(input, most, unchecked);
             let checked = checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // A fault of a connection precedes what was found behind it.
+            // A fault of a connection precedes what ended the reading.
             let chunks = checked?;
             Ok(SavedState { chunks, ..read? })
         })
@@ -246,30 +247,17 @@ impl SavedState {
         unchecked: SyncSender<UncheckedChunk>,
     ) -> Result<SavedState, String> {
         let mut reader = StateReader { input, connections: 0 };
-        let mut state = SavedState { header: reader.header()?, ..SavedState::default() };
-        let mut chunk = UncheckedChunk { records: Vec::new(), before: 0, is_kept: most > 0 };
-        while let Some(length) = reader.connection()? {
-            let is_kept = reader.connections <= most;
-            state.beyond += u64::from(!is_kept);
-            let has_room = chunk.records.capacity() - chunk.records.len() >= LENGTH + length;
-            if !has_room || is_kept != chunk.is_kept {
-                let mut records = Vec::new();
-                records.try_reserve_exact(CHUNK).map_err(|_| no_memory())?;
-                let next = UncheckedChunk { records, before: reader.connections - 1, is_kept };
-                let full = std::mem::replace(&mut chunk, next);
-                if !full.records.is_empty() && unchecked.send(full).is_err() {
-                    // It has found a fault.
-                    return Ok(state);
-                }
-            }
-            chunk.records.extend_from_slice(&(length as u16).to_be_bytes());
-            let start = chunk.records.len();
-            chunk.records.resize(start + length, 0);
-            reader.read(&mut chunk.records[start..])?;
-        }
-        // If it has found a fault, that is the result.
+        let header = reader.header()?;
+        let mut chunk = UncheckedChunk { records: Vec::new(), before: 0, is_kept: true };
+        let read = reader.connections(most, &mut chunk, &unchecked);
+        // Whatever ended the reading, the connections before it are checked. If the checker has ended, it found a fault.
         let _ = unchecked.send(chunk);
         drop(unchecked);
+        if !read? {
+            return Ok(SavedState::default());
+        }
+        let beyond = reader.connections.saturating_sub(most);
+        let mut state = SavedState { header, beyond, ..SavedState::default() };
         while let Some(rule) = reader.rule()? {
             state.rules.try_reserve(1).map_err(|_| no_memory())?;
             state.rules.push(rule);
@@ -350,16 +338,42 @@ impl StateReader<'_> {
         Ok(StateHeader { saved_at_ms, ports: (0..ports).map(port).collect::<Result<_, _>>()? })
     }
 
-    /// The length of the next connection, which is read next; `None` at the end of the connections.
-    fn connection(&mut self) -> Result<Option<usize>, String> {
-        let length = usize::from(u16::from_be_bytes(self.array()?));
-        if length > 0 {
+    /// Reads connections up to their end, of which the first `most` are kept. Full chunks go to the checker, and `chunk` is the last one then, also after
+    /// an error. Returns false if the checker has ended.
+    fn connections(
+        &mut self,
+        most: u64,
+        chunk: &mut UncheckedChunk,
+        unchecked: &SyncSender<UncheckedChunk>,
+    ) -> Result<bool, String> {
+        loop {
+            let length = usize::from(u16::from_be_bytes(self.array()?));
+            if length == 0 {
+                break;
+            }
+            let is_kept = self.connections < most;
+            let has_room = chunk.records.capacity() - chunk.records.len() >= LENGTH + length;
+            if !has_room || is_kept != chunk.is_kept {
+                let mut records = Vec::new();
+                records.try_reserve_exact(CHUNK).map_err(|_| no_memory())?;
+                let next = UncheckedChunk { records, before: self.connections, is_kept };
+                let full = std::mem::replace(chunk, next);
+                if !full.records.is_empty() && unchecked.send(full).is_err() {
+                    return Ok(false);
+                }
+            }
+            let start = chunk.records.len();
+            chunk.records.extend_from_slice(&(length as u16).to_be_bytes());
+            chunk.records.resize(start + LENGTH + length, 0);
+            if let Err(why) = self.read(&mut chunk.records[start + LENGTH..]) {
+                chunk.records.truncate(start);
+                return Err(why);
+            }
             self.connections += 1;
-            return Ok(Some(length));
         }
         let expected = u64::from_be_bytes(self.array()?);
         match expected == self.connections {
-            true => Ok(None),
+            true => Ok(true),
             false => {
                 Err(format!("the state has {} connections, and should have {expected}", self.connections))
             }
@@ -456,6 +470,13 @@ mod tests {
         state.records().map(read_record).collect()
     }
 
+    /// The first record of a state, with its length.
+    fn first_record(bytes: &[u8]) -> Vec<u8> {
+        let state = read(bytes).expect("it is whole");
+        let record = state.records().next().expect("there is one").to_vec();
+        [&(record.len() as u16).to_be_bytes()[..], &record].concat()
+    }
+
     fn read_record(record: &[u8]) -> SavedConnection {
         SavedConnection::decode(record, Vec::new()).expect("was checked")
     }
@@ -547,6 +568,13 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
+        // The first fault is told, whatever follows.
+        let mut damaged = bytes.clone();
+        let record = first_record(&bytes);
+        let first = bytes.windows(record.len()).position(|window| window == record).expect("it is there");
+        damaged[first + LENGTH] = 5;
+        damaged.truncate(bytes.len() / 2);
+        assert_eq!(error(&damaged), "connection 1 of the state is damaged");
         // No change of a byte makes reading panic.
         let bytes = state(5);
         for at in 0..bytes.len() {

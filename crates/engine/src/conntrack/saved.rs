@@ -2,7 +2,7 @@
 
 use super::extension::ConnectionExtension;
 use super::info::ConnectionInfo;
-use mmb_conn::{CloseReason, Connection, ConnectionSnapshot};
+use mmb_conn::{CloseReason, Connection, ConnectionSnapshot, Tuple};
 use mmb_policy::RuleId;
 
 /// The longest age that a connection can have, in milliseconds: the range of its timestamps.
@@ -39,6 +39,16 @@ impl SavedConnection {
         rules: Vec<RuleId>,
     ) -> SavedConnection {
         SavedConnection { connection: connection.snapshot(now_ms), extension, over, rules }
+    }
+
+    /// The tuples of what NAT translated: as it arrived, and as it was sent. Of a connection that a helper expected that is the end of its
+    /// responder, as if that had begun it.
+    pub(crate) fn translated(&self) -> [Tuple; 2] {
+        let [arrived, reply] = self.connection.tuples;
+        match self.connection.is_expected {
+            true => [reply, arrived.reversed()],
+            false => [arrived, reply.reversed()],
+        }
     }
 
     pub(crate) fn left_out(&self, reason: &'static str) -> LeftOutConnection {

@@ -177,7 +177,8 @@ impl Conntrack {
         (summary, left_out)
     }
 
-    /// Prefetches the places of connections that will be restored, the index buckets of their tuples, and what NAT reads.
+    /// Prefetches the places of connections that will be restored, the index buckets of their tuples, and what NAT reads under the mapping that they
+    /// likely get: that of the first rule.
     fn prefetch_restored(&self, snapshot: &Snapshot, requests: &[RestoreRequest]) {
         self.table.prefetch_places(requests.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
         for (saved, _) in requests {
@@ -188,8 +189,8 @@ impl Conntrack {
         let rule = |rule: &RuleLineage| snapshot.slot_of(*rule).and_then(|slot| snapshot.stateful(slot));
         let mapped = requests.iter().filter_map(|(saved, rules)| {
             let mapping = rules.iter().filter_map(rule).find(|rule| rule.maps).map(|rule| &rule.mapping)?;
-            let [arrived, reply] = saved.connection.tuples;
-            Some((mapping, arrived, reply.reversed()))
+            let [arrived, sent] = saved.translated();
+            Some((mapping, arrived, sent))
         });
         let mut mapped = mapped.peekable();
         if mapped.peek().is_some() {

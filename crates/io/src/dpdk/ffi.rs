@@ -8,8 +8,10 @@ use std::ffi::{c_char, c_int, c_void};
 pub(crate) const MBUF_VLAN: u32 = 1;
 /// The frame lies in several buffers.
 pub(crate) const MBUF_PARTIAL: u32 = 2;
-/// The frame was cut from a larger one. Only this side sets it.
-pub(crate) const MBUF_CUT: u32 = 4;
+/// The frame was cut from a superframe: of TCP, of UDP, or of a packet in a tunnel. Only this side sets these.
+pub(crate) const MBUF_CUT_TCP: u32 = 4;
+pub(crate) const MBUF_CUT_UDP: u32 = 8;
+pub(crate) const MBUF_CUT_TUNNEL: u32 = 16;
 
 /// `struct mmb_mbuf`
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! Completes frames from the metadata that the kernel delivers with them: tags, checksums, segments.
 
-use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
+use crate::mbuf::{Burst, CutFrom, HEADROOM, Mbuf, MbufPool};
 use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::offload::finish_sctp;
 use mmb_packet::proto::{TCP, UDP};
@@ -166,7 +166,7 @@ pub(super) fn cut(
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).ok_or(NotCut::Oversized)?;
     let layout = parse(&packet, &ParserLimits::default()).map_err(|_| NotCut::Oversized)?;
-    let mut segments = segments(&packet, &layout, header).map_err(|_| NotCut::Oversized)?;
+    let (mut segments, from) = segments(&packet, &layout, header).map_err(|_| NotCut::Oversized)?;
     let (count, longest) = (segments.count(), segments.next_len().unwrap_or_default());
     let room = usize::from(pool.data_room()) - HEADROOM;
     if count > burst.capacity() || longest > room {
@@ -183,7 +183,7 @@ pub(super) fn cut(
         let written = segments.write_next(&mut mbuf.buffer()[HEADROOM..HEADROOM + room]);
         if let Ok(Some(len)) = written {
             mbuf.place(HEADROOM, len);
-            mbuf.note_cut();
+            mbuf.note_cut(from);
             insert_tag(mbuf, tag);
         }
     }
@@ -191,21 +191,24 @@ pub(super) fn cut(
 }
 
 /// Prepares to cut a merged frame. To a packet socket, Linux describes no tunnel: it only says, by `csum_start`, where
-/// the transport header of the packet to cut begins. That header may lie in tunnels.
+/// the transport header of the packet to cut begins. That header may lie in tunnels. Returns also the kind of the frame.
 fn segments<'p>(
     packet: &'p Packet<'_>,
     layout: &Layout,
     header: &VirtioNetHdr,
-) -> Result<Segments<'p>, SegmentError> {
+) -> Result<(Segments<'p>, CutFrom), SegmentError> {
     let l4 = if header.flags & NEEDS_CSUM != 0 { header.csum_start } else { layout.l4 };
     let tunnels = Tunnels::around(packet.bytes(), layout, l4.into()).ok_or(SegmentError::NoTunnel)?;
     let transport = tunnels.inner().l4_kind;
-    match header.gso_type & !GSO_ECN {
-        GSO_TCP4 | GSO_TCP6 if transport != TCP => Err(SegmentError::NotTcp(transport)),
-        GSO_UDP_L4 if transport != UDP => Err(SegmentError::NotUdp(transport)),
-        GSO_TCP4 | GSO_TCP6 | GSO_UDP_L4 => Segments::in_tunnels(packet, &tunnels, header.gso_size.into()),
-        _ => Err(SegmentError::UnknownKind),
-    }
+    let from = match header.gso_type & !GSO_ECN {
+        GSO_TCP4 | GSO_TCP6 if transport != TCP => return Err(SegmentError::NotTcp(transport)),
+        GSO_UDP_L4 if transport != UDP => return Err(SegmentError::NotUdp(transport)),
+        GSO_TCP4 | GSO_TCP6 | GSO_UDP_L4 if !tunnels.outer().is_empty() => CutFrom::Tunnel,
+        GSO_TCP4 | GSO_TCP6 => CutFrom::Tcp,
+        GSO_UDP_L4 => CutFrom::Udp,
+        _ => return Err(SegmentError::UnknownKind),
+    };
+    Ok((Segments::in_tunnels(packet, &tunnels, header.gso_size.into())?, from))
 }
 
 #[cfg(test)]

@@ -13,18 +13,19 @@
 //! sockets' life, so that closing is dropping.
 
 mod batch;
+mod encapsulate;
 mod finish;
 mod receive;
 mod ring;
 mod send;
 mod socket;
-mod tunnel;
 
 use crate::error::PortError;
 use crate::flows::{Attachment, FlowHook, FlowPrograms, FlowQueue};
 use crate::kernel::KernelInterface;
 use crate::mbuf::MbufPool;
 use crate::pools::LINK_HEADER;
+use encapsulate::Encapsulator;
 pub(crate) use receive::Receiver;
 use ring::FrameRing;
 pub(crate) use send::Sender;
@@ -33,7 +34,6 @@ pub(crate) use socket::Promiscuous;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tunnel::Encapsulator;
 
 /// The driver's name in `show ports`.
 pub(crate) const DRIVER: &str = "af_packet";

@@ -2,16 +2,17 @@
 //! kernel copies each frame, so that buffers are free again when the call returns.
 //!
 //! Frames that were cut from one when they were received are joined again if they still go together, and leave as a superframe, which the
-//! kernel or the device cuts only if its receiver needs that. What a receiver gets is the same, byte for byte. Those in a tunnel leave by `tunnel`.
+//! kernel or the device cuts only if its receiver needs that. What a receiver gets is the same, byte for byte. Those in a tunnel leave by `encapsulate`.
 
 use super::batch::{FrameBatch, RunEnd};
+use super::encapsulate::{Encapsulated, EncapsulatorSlot};
 use super::finish::VirtioNetHdr;
 use super::socket::PacketSocket;
-use super::tunnel::{Encapsulated, EncapsulatorSlot};
-use crate::mbuf::{BURST, Burst, Mbuf};
+use crate::mbuf::{BURST, Burst, CutFrom, Mbuf};
 use crate::queue::{SendQueue, SentFrames};
 use mmb_packet::proto::UDP;
 use mmb_packet::{Joinable, Superframe};
+use std::os::fd::RawFd;
 
 /// One worker's sending side of an interface.
 #[derive(Debug)]
@@ -23,9 +24,14 @@ pub(crate) struct Sender {
     joinable: Joinable,
     /// `None` if superframes in tunnels cannot be sent.
     tunnels: Option<EncapsulatorSlot>,
+    /// Superframes in tunnels that failed, one after the other.
+    failures: u32,
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
 }
+
+/// After so many failures no more superframes in tunnels are tried. The kernel may lack memory for a moment; or it never adds such headers.
+const MOST_FAILURES: u32 = 16;
 
 // SAFETY: the pointers are filled in before each call and point to nothing between calls.
 unsafe impl Send for Sender {}
@@ -49,18 +55,30 @@ impl Sender {
         let joinable = Joinable { tcp: true, udp: true, tunnels: tunnels.is_some() };
         // Each frame has a header, a superframe one or two more.
         let vectors = Vec::with_capacity(2 * BURST);
-        Sender { socket, batch, joinable, tunnels, vectors, messages: Vec::with_capacity(BURST) }
+        Sender { socket, batch, joinable, tunnels, failures: 0, vectors, messages: Vec::with_capacity(BURST) }
     }
 
     /// Finds the first frames that go together.
     fn plan(&self, burst: &[Mbuf]) -> SendPlan {
         let joined = (0..burst.len()).find_map(|at| {
-            let cut = burst[at..].iter().take_while(|mbuf| mbuf.was_cut());
-            Some((at, Superframe::join(cut.map(Mbuf::bytes), self.joinable)?))
+            let from = burst[at].cut_from()?;
+            let cut = burst[at..].iter().take_while(|mbuf| mbuf.cut_from() == Some(from));
+            Some((at, Superframe::join(cut.map(Mbuf::bytes), self.joinable(from))?))
         });
         match joined {
             Some((single, superframe)) => SendPlan { single, superframe: Some(superframe) },
             None => SendPlan { single: burst.len(), superframe: None },
+        }
+    }
+
+    /// What frames may become that were cut from a superframe of some kind. A host delivers a superframe in a tunnel whole, also to a program that reads
+    /// datagrams from a socket: only what came so may leave so.
+    fn joinable(&self, from: CutFrom) -> Joinable {
+        let Joinable { tcp, udp, tunnels } = self.joinable;
+        match from {
+            CutFrom::Tcp => Joinable { tcp, udp: false, tunnels: false },
+            CutFrom::Udp => Joinable { tcp: false, udp, tunnels: false },
+            CutFrom::Tunnel => Joinable { tcp: false, udp, tunnels },
         }
     }
 
@@ -69,7 +87,7 @@ impl Sender {
         let header = VirtioNetHdr::default();
         self.vectors.clear();
         self.vectors.extend(frames.iter().flat_map(|mbuf| [vector(header.bytes()), vector(mbuf.bytes())]));
-        self.call_vectors(2)
+        self.call_vectors(self.socket.descriptor(), 2)
     }
 
     /// Sends a superframe from the front of a burst by the socket; returns the errno value otherwise.
@@ -79,21 +97,25 @@ impl Sender {
         self.vectors.clear();
         self.vectors.push(vector(header.bytes()));
         let ethernet;
-        match superframe.tunnel().zip(self.tunnels.as_mut()) {
+        let socket = match superframe.tunnel().zip(self.tunnels.as_mut()) {
             Some((tunnel, slot)) => {
                 ethernet = slot.prepare(superframe, &tunnel);
                 let inner = &headers[ethernet.len() + usize::from(tunnel.len)..];
                 self.vectors.extend([vector(&ethernet), vector(inner)]);
+                slot.socket().descriptor()
             }
-            None => self.vectors.push(vector(headers)),
-        }
+            None => {
+                self.vectors.push(vector(headers));
+                self.socket.descriptor()
+            }
+        };
         let frames = &burst[..superframe.frames()];
         self.vectors.extend(frames.iter().map(|mbuf| vector(&mbuf.bytes()[headers.len()..])));
-        self.call_vectors(self.vectors.len()).map(drop)
+        self.call_vectors(socket, self.vectors.len()).map(drop)
     }
 
-    /// Sends messages, each of so many of the vectors; returns their number, or the errno value of the first.
-    fn call_vectors(&mut self, each: usize) -> Result<usize, i32> {
+    /// Sends messages by a socket, each of so many of the vectors; returns their number, or the errno value of the first.
+    fn call_vectors(&mut self, socket: RawFd, each: usize) -> Result<usize, i32> {
         self.messages.clear();
         self.messages.extend(self.vectors.chunks_exact_mut(each).map(|vectors| {
             // SAFETY: all zeros is a valid message.
@@ -106,7 +128,7 @@ impl Sender {
         // SAFETY: the vectors of every message are memory that the caller borrows; the kernel only reads it.
         let sent = unsafe {
             let messages = self.messages.as_mut_ptr();
-            libc::sendmmsg(self.socket.descriptor(), messages, count as libc::c_uint, libc::MSG_DONTWAIT)
+            libc::sendmmsg(socket, messages, count as libc::c_uint, libc::MSG_DONTWAIT)
         };
         match usize::try_from(sent) {
             Ok(sent) => Ok(sent.min(count)),
@@ -170,23 +192,32 @@ impl Sender {
                 Some(_) => self.tunnels.as_mut().map_or(Encapsulated::Failed, EncapsulatorSlot::result),
                 None => Encapsulated::Done,
             };
-            match called {
-                Ok(()) => {
+            match (called, encapsulated) {
+                (Ok(()), Encapsulated::Done) => {
                     result.frames += superframe.frames();
                     burst.drain(..superframe.frames());
-                    if encapsulated != Encapsulated::Done {
-                        // Somebody detached the program. This one is lost: it left with addresses that nobody has.
-                        self.leave_out(superframe);
-                    }
+                    self.failures = 0;
                     return true;
                 }
-                Err(libc::EINTR) => {}
-                // The kernel takes none of this kind: they leave one by one from now on.
-                Err(errno) if errno == libc::EINVAL || encapsulated == Encapsulated::Failed => {
+                // Somebody detached the program. The inner packet has left without its tunnel, and comes nowhere; its frames leave one by one.
+                (Ok(()), _) => {
                     self.leave_out(superframe);
                     return true;
                 }
-                Err(errno) => {
+                (Err(libc::EINTR), _) => {}
+                (Err(_), Encapsulated::Failed) => {
+                    self.failures += 1;
+                    if self.failures == MOST_FAILURES {
+                        self.leave_out(superframe);
+                    }
+                    return self.send_single(burst, superframe.frames(), result);
+                }
+                // The kernel takes none of this kind: they leave one by one from now on.
+                (Err(libc::EINVAL), _) => {
+                    self.leave_out(superframe);
+                    return true;
+                }
+                (Err(errno), _) => {
                     result.down = is_down(errno);
                     return false;
                 }
