@@ -51,6 +51,8 @@ class Tunnel:
             "geneve": UDP(sport=50000, dport=7777, chksum=0) / Raw(_GENEVE),
             "udp": UDP(sport=50000, dport=5555, chksum=0),
             "gre": GRE(key_present=1, key=9, proto=0x6558 if self.ethernet else ether_type),
+            # The type says Ethernet, and there is none.
+            "teb": GRE(key_present=1, key=9, proto=0x6558),
             "ip": Raw(b""),
         }[self.name]
         proto = 47 if self.kind == _GRE else 17 if self.kind == _UDP else 41 if inner_six else 4
@@ -129,6 +131,7 @@ TUNNELS = [
     Tunnel("udp", False, _UDP, False),
     Tunnel("gre", False, _GRE, True),
     Tunnel("gre", True, _GRE, False),
+    Tunnel("teb", False, _GRE, False),
     Tunnel("ip", False, 0, False),
     Tunnel("ip", True, 0, False),
 ]

@@ -338,7 +338,9 @@ impl CommandRunner<'_> {
                 Answer::Loaded(line) => loaded = line,
                 Answer::LeftOut(line) if json => lines_left_out.push(line),
                 Answer::LeftOut(line) => print(self.sink, &printer::left_out(&line)),
-                Answer::Error(error) => errors.push(error),
+                Answer::Error(error) => {
+                    errors.push(ErrorLine { message: format!("{name}: {}", error.message), ..error });
+                }
                 _ => {}
             }
             Ok::<_, CommandError>(())

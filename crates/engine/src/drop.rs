@@ -93,8 +93,8 @@ drop_reasons! {
         "the input port has no partner",
         "`--wire`";
     TxFull "tx-full":
-        "the queue of the sending device is full",
-        "the device is slower than the traffic";
+        "the queue of the sending device is full, or a filter at its egress drops the frame",
+        "the device is slower than the traffic; `tc filter show dev … egress`, `nft list ruleset`";
     PortDown "port-down":
         "the sending port is down or gone; in VPP: mmb was disabled on the interface while the packet waited",
         "`ip link`; mmb continues with the other ports";
@@ -171,8 +171,8 @@ drop_reasons! {
         "there is no room to keep the bytes of a guarded stream: the memory for streams is full, or too many bytes arrived out of order; the sender sends them again",
         "`set stream memory`, `set stream reorder`";
     StreamOutOfWindow "stream-out-of-window":
-        "a segment of a guarded stream that no receiver should accept: beyond the window, behind a FIN, with an acknowledgment of bytes that were not sent, an old timestamp or no ACK flag",
-        "broken or hostile senders; packets that reach the receiver around mmb";
+        "a segment of a guarded stream that no receiver should accept: beyond the window, behind a FIN or a RST, with an acknowledgment of bytes that were not sent, an old timestamp or no ACK flag",
+        "segments in flight when their receiver reset the connection; broken or hostile senders; packets that reach the receiver around mmb";
     StreamUrgent "stream-urgent":
         "urgent data in a guarded stream, under `set stream urgent drop`",
         "`set stream urgent`";

@@ -60,6 +60,12 @@ macro_rules! queue_kinds {
                     $(SendQueues::$name(queue) => queue.send(burst),)*
                 }
             }
+
+            fn send_last(&mut self, burst: &mut Burst) -> SentFrames {
+                match self {
+                    $(SendQueues::$name(queue) => queue.send_last(burst),)*
+                }
+            }
         }
     };
 }
@@ -149,5 +155,10 @@ impl PortLink {
             return SentFrames { down: true, ..SentFrames::default() };
         }
         self.send.send(burst)
+    }
+
+    /// As [`PortLink::send`], for the last time: what is left then found no room.
+    pub fn send_last(&mut self, burst: &mut Burst) -> SentFrames {
+        self.send.send_last(burst)
     }
 }

@@ -19,6 +19,12 @@ impl LostFrames {
         self.frames += 1;
         self.bytes += bytes as u64;
     }
+
+    /// Adds others.
+    pub fn and(&mut self, others: LostFrames) {
+        self.frames += others.frames;
+        self.bytes += others.bytes;
+    }
 }
 
 /// The result of receiving, beside the frames that were appended to the burst.
@@ -39,6 +45,8 @@ pub struct SentFrames {
     pub frames: usize,
     /// Frames that are too long for the device.
     pub oversized: LostFrames,
+    /// Frames for which there was no room at the last try.
+    pub lost: LostFrames,
     /// The device is down: another try soon does not help.
     pub down: bool,
 }
@@ -66,6 +74,11 @@ pub(crate) trait SendQueue: fmt::Debug + Send {
     /// Sends the burst from its front, and removes the frames that are sent or can never be. The others found no room; another try soon
     /// may succeed.
     fn send(&mut self, burst: &mut Burst) -> SentFrames;
+
+    /// As [`SendQueue::send`], for the last time: a driver that knows which frame found no room drops that one, and tries the next ones.
+    fn send_last(&mut self, burst: &mut Burst) -> SentFrames {
+        self.send(burst)
+    }
 }
 
 /// The queue of a port whose interface is gone.

@@ -21,6 +21,8 @@ use crate::tunnel;
 
 const ETHERNET_HEADER: usize = 14;
 const UDP_HEADER: usize = 8;
+/// GRE without options.
+const GRE_HEADER: usize = 4;
 /// The most bytes of headers: Ethernet, a tunnel, IPv6, TCP with all its options.
 const MOST_HEADERS: usize = ETHERNET_HEADER + TunnelHeaders::LONGEST as usize + IP6_HEADER + 60;
 /// The most bytes of an IP packet.
@@ -261,15 +263,13 @@ impl<'f> Part<'f> {
         let layout = parse_ip(bytes, outer.offset as u16, ether_type, &ParserLimits::default()).ok()?;
         let inner = tunnel::inner(bytes, &layout, usize::MAX)?;
         let (l4, at) = (outer.end(), usize::from(inner.ip));
+        let is_ethernet = |from: usize| at >= from + ETHERNET_HEADER && word(bytes, at - 2) == inner.eth_type;
         let (kind, has_ethernet) = match outer.proto {
             UDP if word(bytes, l4 + 6) != 0 && !sum_is_right(bytes, outer) => return None,
-            UDP => {
-                // Behind the header of the tunnel, which has eight bytes at least.
-                let is_framed = at >= l4 + 2 * UDP_HEADER + ETHERNET_HEADER;
-                (TunnelKind::Udp, is_framed && word(bytes, at - 2) == inner.eth_type)
-            }
+            // Headers of tunnels over UDP have eight bytes at least.
+            UDP => (TunnelKind::Udp, is_ethernet(l4 + 2 * UDP_HEADER)),
             GRE if tunnel::has_gre_checksum(bytes, l4) => return None,
-            GRE => (TunnelKind::Gre, word(bytes, l4 + 2) == ETHERNET_IN_GRE),
+            GRE => (TunnelKind::Gre, word(bytes, l4 + 2) == ETHERNET_IN_GRE && is_ethernet(l4 + GRE_HEADER)),
             _ => (TunnelKind::Ip, false),
         };
         let len = at - outer.offset;

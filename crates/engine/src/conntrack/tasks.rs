@@ -124,7 +124,8 @@ impl Conntrack {
         let next = self.table.scan(first, most, &mut |_, connection| {
             let saved = self.saved(snapshot, connection, std::mem::take(&mut rules));
             found.push(&saved);
-            over += u64::from(saved.over.is_some());
+            // One that its ends have closed has nothing left to lose.
+            over += u64::from(saved.over.is_some() && !saved.connection.state.is_closed());
             rules = saved.rules;
         });
         (next, over)

@@ -21,6 +21,7 @@ use crate::bpf::instruction::{
 };
 use crate::mapping::Mapping;
 use crate::mbuf::{BURST, Mbuf};
+use crate::queue::LostFrames;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Bytes of frames of one run.
@@ -50,12 +51,19 @@ const LICENSE: &str = "GPL v2";
 struct SharedFrames {
     /// Frames to send.
     count: u32,
-    /// Frames sent.
+    /// Frames sent, or lost.
     sent: u32,
     /// The result of the call that did not succeed, after which the program ended: 0 or that of the interface, which may be negative.
     result: i32,
     /// A number that is added to lengths when they are held against the MTU: minus the bytes of a VLAN tag, which the kernel allows beside it.
     allowance: i32,
+    /// Not 0: frames for which there is no room are lost.
+    loses: u32,
+    /// Frames lost.
+    lost: u32,
+    /// Their bytes.
+    lost_bytes: u32,
+    padding: u32,
     /// The place of each frame in `bytes`, and its length.
     places: [[u32; 2]; BURST],
     bytes: [u8; SPACE + LONGEST],
@@ -65,11 +73,17 @@ const COUNT: i16 = 0;
 const SENT: i16 = 4;
 const RESULT: i16 = 8;
 const ALLOWANCE: i16 = 12;
-const PLACES: i16 = 16;
-const BYTES: i32 = 16 + 8 * BURST as i32;
+const LOSES: i16 = 16;
+const LOST: i16 = 20;
+const LOST_BYTES: i16 = 24;
+const PLACES: i16 = 32;
+const BYTES: i32 = 32 + 8 * BURST as i32;
 const _: () = assert!(std::mem::offset_of!(SharedFrames, sent) == SENT as usize);
 const _: () = assert!(std::mem::offset_of!(SharedFrames, result) == RESULT as usize);
 const _: () = assert!(std::mem::offset_of!(SharedFrames, allowance) == ALLOWANCE as usize);
+const _: () = assert!(std::mem::offset_of!(SharedFrames, loses) == LOSES as usize);
+const _: () = assert!(std::mem::offset_of!(SharedFrames, lost) == LOST as usize);
+const _: () = assert!(std::mem::offset_of!(SharedFrames, lost_bytes) == LOST_BYTES as usize);
 const _: () = assert!(std::mem::offset_of!(SharedFrames, places) == PLACES as usize);
 const _: () = assert!(std::mem::offset_of!(SharedFrames, bytes) == BYTES as usize);
 
@@ -87,10 +101,26 @@ struct RunRequest {
     duration: u32,
 }
 
+/// The result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Frames from the front that were sent, or lost.
+    pub(super) done: usize,
+    /// Those of them that were lost.
+    pub(super) lost: LostFrames,
+    pub(super) end: RunEnd,
+}
+
+impl Run {
+    fn none(end: RunEnd) -> Run {
+        Run { done: 0, lost: LostFrames::default(), end }
+    }
+}
+
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunEnd {
-    /// All frames that the run had are sent; there may be more.
+    /// All frames that the run had are sent or lost; there may be more.
     Sent,
     /// There was no run: this many frames are too few.
     TooFew(usize),
@@ -119,13 +149,15 @@ impl FrameBatch {
         Ok(FrameBatch { program, memory: Mapping::new(map.as_fd(), size_of::<SharedFrames>())? })
     }
 
-    /// Sends frames from the front of the slice, which has one at least; returns how many.
-    pub(super) fn send(&mut self, frames: &[Mbuf]) -> (usize, RunEnd) {
+    /// Sends frames from the front of the slice, which has one at least. If it `loses` frames, one for which there is no room is lost, and the next ones are
+    /// tried.
+    pub(super) fn send(&mut self, frames: &[Mbuf], loses: bool) -> Run {
         let mut template = [0; TEMPLATE];
         let count = self.fill(frames, &mut template);
         if count < WORTHWHILE {
-            return (0, RunEnd::TooFew(count.max(1)));
+            return Run::none(RunEnd::TooFew(count.max(1)));
         }
+        self.shared().loses = loses.into();
         let mut request = RunRequest {
             program: self.program.as_raw_fd() as u32,
             data_size_in: TEMPLATE as u32,
@@ -139,16 +171,18 @@ impl FrameBatch {
             libc::syscall(libc::SYS_bpf, PROG_RUN, &raw mut request, size)
         };
         if done < 0 {
-            return (0, RunEnd::Stopped);
+            return Run::none(RunEnd::Stopped);
         }
         let shared = self.shared();
-        let sent = (shared.sent as usize).min(count);
-        match shared.result {
-            _ if sent == count => (sent, RunEnd::Sent),
-            // Linux's NET_XMIT_DROP: the queue of the interface is full, and has dropped the frame that was to be sent next.
-            1 => (sent, RunEnd::NoRoom),
-            _ => (sent, RunEnd::Stopped),
-        }
+        let done = (shared.sent as usize).min(count);
+        let lost =
+            LostFrames { frames: u64::from(shared.lost).min(done as u64), bytes: shared.lost_bytes.into() };
+        let end = match shared.result {
+            _ if done == count => RunEnd::Sent,
+            XMIT_DROP => RunEnd::NoRoom,
+            _ => RunEnd::Stopped,
+        };
+        Run { done, lost, end }
     }
 
     /// Lays down the frames of one ether type at the front, as many as there is space for; returns their number.
@@ -170,6 +204,7 @@ impl FrameBatch {
         shared.count = count as u32;
         shared.sent = 0;
         shared.result = 0;
+        (shared.lost, shared.lost_bytes) = (0, 0);
         shared.allowance = if first == VLAN { -4 } else { 0 };
         count
     }
@@ -181,7 +216,9 @@ impl FrameBatch {
     }
 }
 
-/// What sending returns for a frame that is in the queue of the interface, which has dropped another one.
+/// What sending returns for a frame that was dropped: by a full queue of the interface, or by a filter before it (Linux's `NET_XMIT_DROP`).
+const XMIT_DROP: i32 = 1;
+/// What sending returns for a frame that is in the queue of the interface, which has dropped another one (`NET_XMIT_CN`).
 const XMIT_CN: i32 = 2;
 
 const MAP_LOOKUP: i32 = 1;
@@ -190,7 +227,7 @@ const CLONE_REDIRECT: i32 = 13;
 const CHANGE_TAIL: i32 = 38;
 const CHECK_MTU: i32 = 163;
 
-/// Conditional jumps: if equal to a number or not, if above a number or below, if not below a register.
+/// Conditional jumps: if equal to a number (0) or not, if above a number or below, if not below a register.
 const IF_ZERO: u8 = 0x15;
 const IF_NOT: u8 = 0x55;
 const IF_ABOVE: u8 = 0x25;
@@ -203,11 +240,20 @@ const ALWAYS: u8 = 0x05;
 const SCRATCH: i16 = -4;
 
 /// The instructions. For each frame in turn: the packet gets the frame's length, is held against the MTU, gets the frame's bytes, and a copy of it
-/// is sent. The first call that fails ends the program.
+/// is sent. The first call that fails ends the program, but for a frame that may be lost.
 fn program(map: i32, interface: i32) -> Vec<u64> {
     let jump = |code, register, value| instruction(code, register, 0, TO_END, value);
     let place = || [copy(R1, R8), shift_left(R1, 3), add_register(R1, R7)];
     let packet = || copy(R1, R6);
+    let over = |code, value, count: usize| instruction(code, R0, 0, count as i16, value);
+    let loss = [
+        &[jump(IF_NOT, R0, XMIT_DROP), load_word(R1, R7, LOSES), jump(IF_BELOW, R1, 1)][..],
+        &[load_word(R1, R7, LOST), add(R1, 1), store_word(R7, LOST, R1)],
+        &place(),
+        &[load_word(R2, R1, PLACES + 4), load_word(R3, R7, LOST_BYTES), add_register(R3, R2)],
+        &[store_word(R7, LOST_BYTES, R3)],
+    ]
+    .concat();
     let turn: Vec<u64> = [
         // R8 is the number of the frame. The second comparison is for the verifier.
         &[instruction(UNLESS_BELOW, R8, R9, TO_END, 0), jump(UNLESS_BELOW_NUMBER, R8, BURST as i32)][..],
@@ -231,8 +277,8 @@ fn program(map: i32, interface: i32) -> Vec<u64> {
         &[add_register(R3, R7), add(R3, BYTES), packet(), set(R2, 0), set(R5, 0), call(STORE_BYTES)],
         &[jump(IF_NOT, R0, 0)],
         &[packet(), set(R2, interface), set(R3, 0), call(CLONE_REDIRECT)],
-        // Linux's NET_XMIT_CN: the frame is in the queue, and another one was dropped for it.
-        &[store_word(R7, RESULT, R0), instruction(IF_ZERO, R0, 0, 1, 0), jump(IF_NOT, R0, XMIT_CN)],
+        &[store_word(R7, RESULT, R0), over(IF_ZERO, 0, loss.len() + 1), over(IF_ZERO, XMIT_CN, loss.len())],
+        &loss,
         &[add(R8, 1)],
     ]
     .concat();
@@ -287,8 +333,8 @@ mod tests {
             let offset = i16::from_ne_bytes([code[2], code[3]]);
             let to = (at as isize + 1 + isize::from(offset)) as usize;
             match code[0] {
-                // One that was sent: over the next jump.
-                IF_ZERO if at > loop_start.expect("there is a loop") => assert_eq!(to, at + 2),
+                // One that was sent: to the next frame.
+                IF_ZERO if at > loop_start.expect("there is a loop") => assert_eq!(program[to], add(R8, 1)),
                 IF_ZERO => assert_eq!(to, end + 1, "without memory there is nowhere to write to"),
                 ALWAYS => assert_eq!(Some(to), loop_start),
                 UNLESS_BELOW | UNLESS_BELOW_NUMBER | IF_NOT | IF_ABOVE | IF_BELOW => assert_eq!(to, end),
@@ -321,6 +367,13 @@ mod tests {
             FrameBatch::new(lo.index()).ok().filter(|_| lo.state().up)
         }
 
+        /// How many frames a run sends, and its end.
+        fn run(batch: &mut FrameBatch, frames: &[Mbuf]) -> (usize, RunEnd) {
+            let Run { done, lost, end } = batch.send(frames, false);
+            assert_eq!(lost, LostFrames::default());
+            (done, end)
+        }
+
         #[test]
         fn a_run_has_frames_of_one_ether_type() {
             let Some(mut batch) = batch() else { return };
@@ -328,16 +381,16 @@ mod tests {
             mixed.push(([0x88, 0xb6], 60));
             mixed.extend([(EXPERIMENTAL, 1514); 5]);
             let mixed = frames(&mixed);
-            assert_eq!(batch.send(&mixed), (5, RunEnd::Sent));
-            assert_eq!(batch.send(&mixed[5..]), (0, RunEnd::TooFew(1)));
-            assert_eq!(batch.send(&mixed[6..]), (5, RunEnd::Sent));
+            assert_eq!(run(&mut batch, &mixed), (5, RunEnd::Sent));
+            assert_eq!(run(&mut batch, &mixed[5..]), (0, RunEnd::TooFew(1)));
+            assert_eq!(run(&mut batch, &mixed[6..]), (5, RunEnd::Sent));
         }
 
         #[test]
         fn a_run_ends_when_its_memory_is_full() {
             let Some(mut batch) = batch() else { return };
             let long = frames(&[(EXPERIMENTAL, 3500); BURST]);
-            let (sent, end) = batch.send(&long);
+            let (sent, end) = run(&mut batch, &long);
             assert_eq!((sent, end), (SPACE / 3504 + 1, RunEnd::Sent));
         }
 
@@ -345,7 +398,7 @@ mod tests {
         fn an_interface_that_is_gone_stops_a_run() {
             let Some(_) = batch() else { return };
             let mut batch = FrameBatch::new(i32::MAX).expect("as before");
-            assert_eq!(batch.send(&frames(&[(EXPERIMENTAL, 60); 8])), (0, RunEnd::Stopped));
+            assert_eq!(run(&mut batch, &frames(&[(EXPERIMENTAL, 60); 8])), (0, RunEnd::Stopped));
         }
     }
 }

@@ -169,11 +169,12 @@ impl EncapsulatorSlot {
         ethernet
     }
 
-    /// What became of the superframe that was sent last.
-    pub(super) fn result(&mut self) -> Encapsulated {
-        let result = &raw const self.slot().result;
+    /// What became of the superframe that was sent last. The headers are gone then: they are for no other frame.
+    pub(super) fn finish(&mut self) -> Encapsulated {
+        let slot = self.slot();
+        slot.len = 0;
         // SAFETY: an aligned number in the mapping. The program writes it only inside the system call that sends.
-        match unsafe { result.read_volatile() } {
+        match unsafe { (&raw const slot.result).read_volatile() } {
             1 => Encapsulated::Done,
             2 => Encapsulated::Failed,
             _ => Encapsulated::Not,

@@ -4,7 +4,7 @@
 //! Frames that were cut from one when they were received are joined again if they still go together, and leave as a superframe, which the
 //! kernel or the device cuts only if its receiver needs that. What a receiver gets is the same, byte for byte. Those in a tunnel leave by `encapsulate`.
 
-use super::batch::{FrameBatch, RunEnd};
+use super::batch::{FrameBatch, Run, RunEnd};
 use super::encapsulate::{Encapsulated, EncapsulatorSlot};
 use super::finish::VirtioNetHdr;
 use super::socket::PacketSocket;
@@ -26,6 +26,10 @@ pub(crate) struct Sender {
     tunnels: Option<EncapsulatorSlot>,
     /// Superframes in tunnels that failed, one after the other.
     failures: u32,
+    /// The last frame found no room.
+    is_stuck: bool,
+    /// Frames that find no room are lost.
+    is_last: bool,
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
 }
@@ -55,7 +59,17 @@ impl Sender {
         let joinable = Joinable { tcp: true, udp: true, tunnels: tunnels.is_some() };
         // Each frame has a header, a superframe one or two more.
         let vectors = Vec::with_capacity(2 * BURST);
-        Sender { socket, batch, joinable, tunnels, failures: 0, vectors, messages: Vec::with_capacity(BURST) }
+        Sender {
+            socket,
+            batch,
+            joinable,
+            tunnels,
+            failures: 0,
+            is_stuck: false,
+            is_last: false,
+            vectors,
+            messages: Vec::with_capacity(BURST),
+        }
     }
 
     /// Finds the first frames that go together.
@@ -138,16 +152,18 @@ impl Sender {
 
     /// Sends so many frames one by one from the front of a burst. False if the next one finds no room.
     fn send_single(&mut self, burst: &mut Burst, mut single: usize, result: &mut SentFrames) -> bool {
-        let mut batching = true;
+        // After a frame that found no room, that one is tried alone.
+        let mut batching = !self.is_stuck || self.is_last;
         while single > 0 {
-            let mut frames = single;
+            let mut frames = if self.is_stuck && !self.is_last { 1 } else { single };
             if let Some(batch) = &mut self.batch
                 && batching
             {
-                let (sent, end) = batch.send(&burst[..single]);
-                result.frames += sent;
-                burst.drain(..sent);
-                single -= sent;
+                let Run { done, lost, end } = batch.send(&burst[..single], self.is_last);
+                result.frames += done - lost.frames as usize;
+                result.lost.and(lost);
+                burst.drain(..done);
+                single -= done;
                 match end {
                     RunEnd::Sent => continue,
                     RunEnd::NoRoom => return false,
@@ -164,12 +180,17 @@ impl Sender {
                     result.frames += sent;
                     burst.drain(..sent);
                     single -= sent;
+                    (self.is_stuck, batching) = (false, batching || self.is_stuck);
                 }
                 Err(libc::EMSGSIZE) => {
                     result.oversized.add(burst.remove(0).len());
                     single -= 1;
                 }
                 Err(libc::EINTR) => {}
+                Err(errno) if self.is_last && !is_down(errno) => {
+                    result.lost.add(burst.remove(0).len());
+                    single -= 1;
+                }
                 Err(errno) => {
                     result.down = is_down(errno);
                     return false;
@@ -189,7 +210,7 @@ impl Sender {
         loop {
             let called = self.call_superframe(superframe, burst);
             let encapsulated = match superframe.tunnel() {
-                Some(_) => self.tunnels.as_mut().map_or(Encapsulated::Failed, EncapsulatorSlot::result),
+                Some(_) => self.tunnels.as_mut().map_or(Encapsulated::Failed, EncapsulatorSlot::finish),
                 None => Encapsulated::Done,
             };
             match (called, encapsulated) {
@@ -205,21 +226,28 @@ impl Sender {
                     return true;
                 }
                 (Err(libc::EINTR), _) => {}
-                (Err(_), Encapsulated::Failed) => {
-                    self.failures += 1;
+                // The kernel takes none of this kind: they leave one by one from now on.
+                (Err(libc::EINVAL), Encapsulated::Not | Encapsulated::Done) => {
+                    self.leave_out(superframe);
+                    return true;
+                }
+                (Err(errno), Encapsulated::Not | Encapsulated::Done)
+                    if is_down(errno) || is_no_room(errno) =>
+                {
+                    if self.is_last && !is_down(errno) {
+                        burst.drain(..superframe.frames()).for_each(|mbuf| result.lost.add(mbuf.len()));
+                        return true;
+                    }
+                    result.down = is_down(errno);
+                    return false;
+                }
+                // It refuses this one.
+                (Err(_), _) => {
+                    self.failures += u32::from(encapsulated == Encapsulated::Failed);
                     if self.failures == MOST_FAILURES {
                         self.leave_out(superframe);
                     }
                     return self.send_single(burst, superframe.frames(), result);
-                }
-                // The kernel takes none of this kind: they leave one by one from now on.
-                (Err(libc::EINVAL), _) => {
-                    self.leave_out(superframe);
-                    return true;
-                }
-                (Err(errno), _) => {
-                    result.down = is_down(errno);
-                    return false;
                 }
             }
         }
@@ -233,6 +261,11 @@ impl Sender {
             (None, _) => self.joinable.tcp = false,
         }
     }
+}
+
+/// Whether this error of sending means that another try soon may succeed.
+fn is_no_room(errno: i32) -> bool {
+    matches!(errno, libc::EAGAIN | libc::ENOBUFS)
 }
 
 /// Whether this error of sending means that another try soon does not help.
@@ -249,9 +282,17 @@ impl SendQueue for Sender {
             let goes_on = self.send_single(burst, single, &mut result)
                 && superframe.is_none_or(|superframe| self.send_superframe(burst, &superframe, &mut result));
             if !goes_on {
+                self.is_stuck = true;
                 break;
             }
         }
+        result
+    }
+
+    fn send_last(&mut self, burst: &mut Burst) -> SentFrames {
+        self.is_last = true;
+        let result = self.send(burst);
+        (self.is_last, self.is_stuck) = (false, false);
         result
     }
 }

@@ -196,11 +196,22 @@ impl ThreadHost {
                     std::hint::spin_loop();
                 }
             }
-            if !burst.is_empty() {
-                let down = down || link.health() != Health::Up;
-                let reason = if down { DropReason::PortDown } else { DropReason::TxFull };
-                let mut lost = LostFrames::default();
-                burst.drain(..).for_each(|mbuf| lost.add(mbuf.len()));
+            if burst.is_empty() {
+                continue;
+            }
+            let mut lost = LostFrames::default();
+            if !down {
+                // The queue may be full, or a filter may drop one of the frames: the kernel tells no difference.
+                let sent = link.send_last(burst);
+                if sent.oversized.frames > 0 {
+                    worker.count_unsent(port, DropReason::Oversized, count(sent.oversized));
+                }
+                (lost, down) = (sent.lost, sent.down);
+            }
+            let down = down || link.health() != Health::Up;
+            let reason = if down { DropReason::PortDown } else { DropReason::TxFull };
+            burst.drain(..).for_each(|mbuf| lost.add(mbuf.len()));
+            if lost.frames > 0 {
                 worker.count_unsent(port, reason, count(lost));
             }
         }
