@@ -28,16 +28,20 @@ pub(crate) fn encode_to(bytes: &[u8], digits: &mut Vec<u8>) {
 /// Decodes text; `None` if it is not hexadecimal.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    // `is_ascii_hexdigit` has branches.
-    let is_digit = |digit: u8| digit.wrapping_sub(b'0') < 10 || (digit | 0x20).wrapping_sub(b'a') < 6;
-    let wrong = text.bytes().fold(0, |wrong, digit| wrong | u8::from(!is_digit(digit)));
     let byte = |pair: &[u8; 2]| {
         let pair = u16::from_le_bytes(*pair);
         let letters = pair >> 6 & 0x0101;
         let halves = (pair & 0x0f0f) + letters * 9;
         (halves << 4 | halves >> 8) as u8
     };
-    (wrong == 0).then(|| pairs.iter().map(byte).collect())
+    are_digits(text.as_bytes()).then(|| pairs.iter().map(byte).collect())
+}
+
+/// Whether all bytes are hexadecimal digits.
+pub(crate) fn are_digits(bytes: &[u8]) -> bool {
+    // `is_ascii_hexdigit` has branches.
+    let is_digit = |digit: u8| digit.wrapping_sub(b'0') < 10 || (digit | 0x20).wrapping_sub(b'a') < 6;
+    bytes.iter().fold(0, |wrong, digit| wrong | u8::from(!is_digit(*digit))) == 0
 }
 
 #[cfg(test)]

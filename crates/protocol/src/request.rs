@@ -160,6 +160,9 @@ struct VersionOnly {
 /// # Errors
 /// The line is no request. No input panics or allocates more than a small multiple of its length.
 pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
+    if let Some(digits) = digits_of_piece(line) {
+        return Ok(Request::Piece(digits));
+    }
     let malformed = |error: serde_json::Error| DecodeError::Malformed(truncated(&error.to_string(), 200));
     let envelope: Envelope = match serde_json::from_slice(line) {
         Ok(envelope) => envelope,
@@ -327,9 +330,21 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
 /// Appends a [`Request::Piece`] with these bytes, with the end of its line. It is the line that [`encode`] writes, without a search for
 /// characters to escape.
 pub(crate) fn push_piece(bytes: &[u8], line: &mut Vec<u8>) {
-    push_digits([b"{\"v\":1,\"do\":\"piece\",\"state\":\"", b"\"}\n"], bytes, line);
+    push_digits([BEFORE_PIECE, AFTER_PIECE], bytes, line);
+    line.push(b'\n');
 }
+
+/// The line of [`push_piece`] before and after the digits.
+const BEFORE_PIECE: &[u8] = b"{\"v\":1,\"do\":\"piece\",\"state\":\"";
+const AFTER_PIECE: &[u8] = b"\"}";
 const _: () = assert!(VERSION == 1);
+
+/// The digits of a line, without its end, that is the one of [`push_piece`] byte for byte: without a search for escaped characters. `None` for other lines, which may
+/// be pieces too.
+fn digits_of_piece(line: &[u8]) -> Option<String> {
+    let digits = line.strip_prefix(BEFORE_PIECE)?.strip_suffix(AFTER_PIECE)?;
+    hex::are_digits(digits).then(|| String::from_utf8(digits.to_vec()).ok())?
+}
 
 #[cfg(test)]
 mod tests {
@@ -342,7 +357,23 @@ mod tests {
             push_piece(bytes, &mut line);
             encode(&Request::Piece(hex::encode(bytes)), &mut request).expect("a vector takes everything");
             assert_eq!(line, request);
+            assert_eq!(digits_of_piece(&line[..line.len() - 1]), Some(hex::encode(bytes)));
         }
+    }
+
+    #[test]
+    fn a_piece_in_another_form_is_read_too() {
+        let decoded = |line: &str| decode(line.as_bytes());
+        let piece = |digits: &str| Ok::<_, DecodeError>(Request::Piece(digits.to_owned()));
+        for line in [
+            r#"{"v":1,"do":"piece","state":"00ff"}"#,
+            r#"{"do":"piece", "state":"00\u0066f", "v":1}"#,
+            r#"{"v":1,"do":"piece","state":"00ff","verbose":null}"#,
+        ] {
+            assert_eq!(decoded(line), piece("00ff"), "{line}");
+        }
+        // What it is, is told where its digits are read.
+        assert_eq!(decoded(r#"{"v":1,"do":"piece","state":"0g"}"#), piece("0g"));
     }
 
     fn round_trip(request: &Request) -> Request {
