@@ -322,15 +322,27 @@ pub fn pin(core: usize) -> bool {
     }
 }
 
-/// Makes all threads allocate from one heap if `RLIMIT_AS` or `RLIMIT_DATA` is set. By default glibc reserves 64 MB of
-/// address space for the heap of each thread.
-pub fn share_heap_if_limited() {
+/// Sets up the C library's heap.
+///
+/// Pieces of a megabyte and more are mapped one by one, whatever was freed before: tables of zeros take memory where they are used, and all of it
+/// goes back with them. (By default glibc raises the limit with each such piece that is freed, and then writes the zeros.) If `RLIMIT_AS` or
+/// `RLIMIT_DATA` is set, all threads allocate from one heap: by default glibc reserves 64 MB of address space for the heap of each thread.
+pub fn set_up_heap() {
     #[cfg(target_env = "gnu")]
-    for resource in [libc::RLIMIT_AS, libc::RLIMIT_DATA] {
-        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: the first call writes one limit; heaps that exist stay as they are at the second one.
+    {
+        const MAPPED_FROM: libc::c_int = 1 << 20;
+        const TRIMMED_FROM: libc::c_int = 8 << 20;
+        let is_limited = |resource| {
+            let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+            // SAFETY: writes one limit.
+            let got = unsafe { libc::getrlimit(resource, &raw mut limit) };
+            got == 0 && limit.rlim_cur != libc::RLIM_INFINITY
+        };
+        // SAFETY: what is allocated already stays as it is.
         unsafe {
-            if libc::getrlimit(resource, &raw mut limit) == 0 && limit.rlim_cur != libc::RLIM_INFINITY {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, TRIMMED_FROM);
+            if is_limited(libc::RLIMIT_AS) || is_limited(libc::RLIMIT_DATA) {
                 libc::mallopt(libc::M_ARENA_MAX, 1);
             }
         }

@@ -66,7 +66,7 @@ const THREAD_BYTES: u64 = 64 << 20;
 /// # Errors
 /// The daemon cannot start.
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    kernel::share_heap_if_limited();
+    kernel::set_up_heap();
     // What DPDK takes is not known before, so this is checked again when the ports are open.
     let check_space = || {
         let bytes = Engine::start_bytes(usize::from(args.workers)) + THREAD_BYTES;
