@@ -106,6 +106,20 @@ fn what_a_rule_has_ended_stays_so() {
 }
 
 #[test]
+fn what_an_end_has_reset_is_not_told_as_lost() {
+    let policy = "add-stateful id 1 tcp-dport 80 stream \"ATTACK\" close";
+    let mut before = Middlebox::new(policy);
+    connect(&mut before, [FORWARD, REPLY]);
+    one(&mut before, A, request(0, b"harmless"));
+    one(&mut before, A, segment(CLIENT, SERVER, RST, (FORWARD + 8, 0), b""));
+    // It was sent before the RST came.
+    let done = one(&mut before, B, segment(SERVER, CLIENT, ACK, (REPLY, FORWARD + 8), b"late"));
+    assert!(matches!(done[0].0, Verdict::Drop(_)), "{done:?}");
+    let (_, over) = restarted(&mut before, policy);
+    assert_eq!(over, 0);
+}
+
+#[test]
 fn others_go_on() {
     let mut before = Middlebox::new(GROWS);
     connect(&mut before, [FORWARD, REPLY]);

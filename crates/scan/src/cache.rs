@@ -18,6 +18,8 @@ use std::sync::Mutex;
 
 /// The approximate limit, in bytes, of the sets of one kind that only the cache refers to.
 pub const MOST_UNUSED: usize = 32 << 20;
+/// Bytes that become free when sets are dropped: the memory of the process goes up and down by no more.
+const ROOM: usize = MOST_UNUSED / 32;
 /// Bytes of a set without its patterns.
 const LEAST: usize = 4 << 10;
 /// About the bytes of a set for each byte of its patterns.
@@ -156,12 +158,12 @@ impl<S: Shared> Kept<S> {
         }
     }
 
-    /// Drops the least recently used of the unused sets, until the unused sets take at most half of [`MOST_UNUSED`].
+    /// Drops the least recently used of the unused sets, until the unused sets take a little less than [`MOST_UNUSED`].
     fn evict(&mut self) {
         let unused = self.sets.iter().filter(|(_, kept)| !kept.set.is_used());
         let mut unused: Vec<_> = unused.map(|(digest, kept)| (kept.last_use, *digest, kept.bytes)).collect();
         unused.sort_unstable_by_key(|(last_use, ..)| std::cmp::Reverse(*last_use));
-        let mut left = MOST_UNUSED / 2;
+        let mut left = MOST_UNUSED - ROOM;
         for (_, digest, bytes) in unused {
             match left.checked_sub(bytes) {
                 Some(rest) => left = rest,
@@ -172,8 +174,8 @@ impl<S: Shared> Kept<S> {
                 }
             }
         }
-        // Otherwise, with many sets in use, each new set would cause a search.
-        self.look_at = self.bytes + MOST_UNUSED / 2;
+        // Each search goes through all sets: with many in use, there are fewer searches.
+        self.look_at = self.bytes + ROOM.max(self.bytes / 64);
     }
 }
 

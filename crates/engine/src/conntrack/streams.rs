@@ -435,6 +435,12 @@ impl Streams {
         }
     }
 
+    /// Whether a rule has ended a connection.
+    pub(super) fn is_ended_by_rule(&self, stream: StreamRef) -> bool {
+        let end = self.live(stream).and_then(|id| self.followed[id].end());
+        end.is_some_and(|end| end.by.is_some())
+    }
+
     /// Begins the record of a connection that must not go on.
     pub(super) fn begin_over(&mut self, over: SavedEnd) -> Result<StreamRef, DropReason> {
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;

@@ -125,7 +125,8 @@ impl Conntrack {
             let saved = self.saved(snapshot, connection, std::mem::take(&mut rules));
             found.push(&saved);
             // One that its ends have closed has nothing left to lose.
-            over += u64::from(saved.over.is_some() && !saved.connection.state.is_closed());
+            let is_closed = saved.connection.state.is_closed() && !self.is_ended_by_rule(connection);
+            over += u64::from(saved.over.is_some() && !is_closed);
             rules = saved.rules;
         });
         (next, over)
@@ -222,6 +223,13 @@ impl Conntrack {
     /// A connection as listings show it.
     fn info(&self, id: ConnId, connection: &Connection) -> ConnectionInfo {
         self.state.info(Some(id), connection, self.table.expires_ms(id, self.state.now_ms))
+    }
+
+    /// Whether a rule on its bytes has ended a connection.
+    fn is_ended_by_rule(&self, connection: &Connection) -> bool {
+        let extension = connection.ids.extension.map(|id| self.state.extensions.get(id));
+        let stream = extension.and_then(|extension| extension.stream);
+        stream.is_some_and(|stream| self.state.streams.is_ended_by_rule(stream))
     }
 
     /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them. It is over if its ends

@@ -26,6 +26,8 @@ pub(crate) struct Sender {
     tunnels: Option<EncapsulatorSlot>,
     /// Superframes in tunnels that failed, one after the other.
     failures: u32,
+    /// For so many bursts more, no superframes in tunnels are tried.
+    pause: u32,
     /// The last frame found no room.
     is_stuck: bool,
     /// Frames that find no room are lost.
@@ -34,8 +36,10 @@ pub(crate) struct Sender {
     messages: Vec<libc::mmsghdr>,
 }
 
-/// After so many failures no more superframes in tunnels are tried. The kernel may lack memory for a moment; or it never adds such headers.
+/// After so many failures, one after the other, no superframes in tunnels are tried for a while: each one costs a system call for nothing.
 const MOST_FAILURES: u32 = 16;
+/// That while, in bursts.
+const PAUSE: u32 = 10_000;
 
 // SAFETY: the pointers are filled in before each call and point to nothing between calls.
 unsafe impl Send for Sender {}
@@ -65,6 +69,7 @@ impl Sender {
             joinable,
             tunnels,
             failures: 0,
+            pause: 0,
             is_stuck: false,
             is_last: false,
             vectors,
@@ -89,6 +94,7 @@ impl Sender {
     /// datagrams from a socket: only what came so may leave so.
     fn joinable(&self, from: CutFrom) -> Joinable {
         let Joinable { tcp, udp, tunnels } = self.joinable;
+        let tunnels = tunnels && self.pause == 0;
         match from {
             CutFrom::Tcp => Joinable { tcp, udp: false, tunnels: false },
             CutFrom::Udp => Joinable { tcp: false, udp, tunnels: false },
@@ -217,7 +223,9 @@ impl Sender {
                 (Ok(()), Encapsulated::Done) => {
                     result.frames += superframe.frames();
                     burst.drain(..superframe.frames());
-                    self.failures = 0;
+                    if superframe.tunnel().is_some() {
+                        self.failures = 0;
+                    }
                     return true;
                 }
                 // Somebody detached the program. The inner packet has left without its tunnel, and comes nowhere; its frames leave one by one.
@@ -227,7 +235,7 @@ impl Sender {
                 }
                 (Err(libc::EINTR), _) => {}
                 // The kernel takes none of this kind: they leave one by one from now on.
-                (Err(libc::EINVAL), Encapsulated::Not | Encapsulated::Done) => {
+                (Err(libc::EINVAL), _) if superframe.tunnel().is_none() => {
                     self.leave_out(superframe);
                     return true;
                 }
@@ -243,9 +251,9 @@ impl Sender {
                 }
                 // It refuses this one.
                 (Err(_), _) => {
-                    self.failures += u32::from(encapsulated == Encapsulated::Failed);
+                    self.failures += u32::from(superframe.tunnel().is_some());
                     if self.failures == MOST_FAILURES {
-                        self.leave_out(superframe);
+                        (self.failures, self.pause) = (0, PAUSE);
                     }
                     return self.send_single(burst, superframe.frames(), result);
                 }
@@ -277,6 +285,7 @@ impl SendQueue for Sender {
     /// Frames that the interface refuses for their length are dropped and counted.
     fn send(&mut self, burst: &mut Burst) -> SentFrames {
         let mut result = SentFrames::default();
+        self.pause = self.pause.saturating_sub(1);
         while !burst.is_empty() {
             let SendPlan { single, superframe } = self.plan(burst);
             let goes_on = self.send_single(burst, single, &mut result)
