@@ -85,10 +85,11 @@ def setting(session, number):
 
 
 def apply(line):
-    """A change that replaces the whole policy by a line and a rule. `{n}` in the line is a number that no other change has, `{a}` an address."""
+    """A change that replaces the whole policy by a line and a rule. `{n}` in the line is a number that no other change has, of six digits: what
+    is compiled takes more memory for longer texts. `{a}` is an address."""
 
     def change(session, number):
-        session.ask("apply", policy=f"{line.format(n=number, a=address(number))}\nadd tcp-dport 81 drop\n")
+        session.ask("apply", policy=f"{line.format(n=str(number).zfill(6), a=address(number))}\nadd tcp-dport 81 drop\n")
 
     return change
 

@@ -19,7 +19,7 @@ use std::sync::Mutex;
 /// The approximate limit, in bytes, of the sets of one kind that only the cache refers to.
 pub const MOST_UNUSED: usize = 32 << 20;
 /// Bytes that become free when sets are dropped: the memory of the process goes up and down by no more.
-const ROOM: usize = MOST_UNUSED / 32;
+const ROOM: usize = MOST_UNUSED / 64;
 /// Bytes of a set without its patterns.
 const LEAST: usize = 4 << 10;
 /// About the bytes of a set for each byte of its patterns.
@@ -175,7 +175,7 @@ impl<S: Shared> Kept<S> {
             }
         }
         // Each search goes through all sets: with many in use, there are fewer searches.
-        self.look_at = self.bytes + ROOM.max(self.bytes / 64);
+        self.look_at = self.bytes + ROOM.max(self.bytes / 128);
     }
 }
 
