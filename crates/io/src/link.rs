@@ -74,7 +74,7 @@ queue_kinds! {
     /// Queues of a DPDK port.
     Eth(EthReceive, EthSend),
     /// Packet sockets of a kernel interface.
-    Packet(Box<Receiver>, Sender),
+    Packet(Box<Receiver>, Box<Sender>),
     /// A port whose interface is gone.
     Closed(ClosedQueue, ClosedQueue),
 }

@@ -101,7 +101,7 @@ impl PortDriver for PacketDriver {
         let of_worker = |worker| {
             Ok(WorkerQueues {
                 receive: ReceiveQueues::Packet(Box::new(self.port.receiver(worker))),
-                send: SendQueues::Packet(self.port.sender()?),
+                send: SendQueues::Packet(Box::new(self.port.sender()?)),
                 descriptors: vec![self.port.descriptor(worker)],
             })
         };
