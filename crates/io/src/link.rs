@@ -157,7 +157,8 @@ impl PortLink {
         self.send.send(burst)
     }
 
-    /// As [`PortLink::send`], for the last time: what is left then found no room.
+    /// As [`PortLink::send`], as the last try. Frames that find no room are dropped where the driver knows which ones they are; the
+    /// others stay in the burst.
     pub fn send_last(&mut self, burst: &mut Burst) -> SentFrames {
         self.send.send_last(burst)
     }

@@ -291,7 +291,7 @@ fn records(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Checks chunks until there are no more; returns those that are kept.
+/// Checks all chunks. Returns those that are kept.
 fn checked_chunks(unchecked: &Receiver<UncheckedChunk>) -> Result<Vec<Vec<u8>>, String> {
     let (mut chunks, mut rules) = (Vec::new(), Vec::new());
     for UncheckedChunk { records: bytes, before, is_kept } in unchecked {
@@ -568,7 +568,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
-        // The first fault is told, whatever follows.
+        // The error is about the first fault, also if the state is cut behind it.
         let mut damaged = bytes.clone();
         let record = first_record(&bytes);
         let first = bytes.windows(record.len()).position(|window| window == record).expect("it is there");

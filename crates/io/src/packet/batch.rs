@@ -57,7 +57,7 @@ struct SharedFrames {
     result: i32,
     /// A number that is added to lengths when they are held against the MTU: minus the bytes of a VLAN tag, which the kernel allows beside it.
     allowance: i32,
-    /// Not 0: frames for which there is no room are lost.
+    /// If not 0, the program drops frames that find no room, and goes on.
     loses: u32,
     /// Frames lost.
     lost: u32,
@@ -149,8 +149,8 @@ impl FrameBatch {
         Ok(FrameBatch { program, memory: Mapping::new(map.as_fd(), size_of::<SharedFrames>())? })
     }
 
-    /// Sends frames from the front of the slice, which has one at least. If it `loses` frames, one for which there is no room is lost, and the next ones are
-    /// tried.
+    /// Sends frames from the front of the slice, which has one at least. With `loses`, a frame that finds no room is dropped, and the next
+    /// frame is sent. Without it, the run ends there.
     pub(super) fn send(&mut self, frames: &[Mbuf], loses: bool) -> Run {
         let mut template = [0; TEMPLATE];
         let count = self.fill(frames, &mut template);

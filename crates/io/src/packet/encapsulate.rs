@@ -13,8 +13,8 @@
 //! hold the number of the slot. The destination is a group address that no bridge forwards (IEEE 802.1Q, table 8-1): if somebody detaches the
 //! program, one inner packet of each sender leaves without its tunnel, and goes no further than to the peer, which drops it.
 //!
-//! The program is attached by tcx (Linux 6.6), before the tcx programs that are there. A tcx link ends with the process. On older kernels, or without CAP_BPF
-//! and CAP_NET_ADMIN, there is no [`Encapsulator`], and segments in tunnels leave one by one.
+//! The program is attached by tcx (Linux 6.6), before the tcx programs that are attached already. A tcx link ends with the process. On older
+//! kernels, or without CAP_BPF and CAP_NET_ADMIN, [`Encapsulator::new`] fails, and each segment in a tunnel is sent alone.
 
 use super::socket::PacketSocket;
 use crate::bpf;

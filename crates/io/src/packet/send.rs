@@ -228,7 +228,7 @@ impl Sender {
                     }
                     return true;
                 }
-                // Somebody detached the program. The inner packet has left without its tunnel, and comes nowhere; its frames leave one by one.
+                // Somebody detached the program. The inner packet left without its tunnel, and its receiver drops it. The frames are sent one by one.
                 (Ok(()), _) => {
                     self.leave_out(superframe);
                     return true;
