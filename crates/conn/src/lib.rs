@@ -15,6 +15,7 @@ mod ghosts;
 mod hash;
 mod index;
 mod links;
+mod lost_ends;
 pub mod nat;
 mod owner;
 mod queue;

@@ -19,6 +19,7 @@ use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, IndexKeys, TupleIndex};
 use crate::links;
+use crate::lost_ends::LostEnds;
 use crate::owner::TableOwner;
 use crate::queue::IdQueue;
 use crate::slab::{AllocError, ConnectionSlab};
@@ -58,6 +59,8 @@ pub struct ConnectionTable {
     queues: ExpiryQueues,
     /// Half-open connections that were evicted recently.
     ghosts: Ghosts,
+    /// SYNs in connections that both ends may have lost.
+    lost_ends: LostEnds,
     len: usize,
     max: usize,
     /// The number of connections when memory last ran out, and when allocation is tried again.
@@ -91,6 +94,7 @@ impl ConnectionTable {
             slab: ConnectionSlab::default(),
             queues: ExpiryQueues::new(),
             ghosts: Ghosts::new(),
+            lost_ends: LostEnds::default(),
             len: 0,
             max: 1_000_000,
             enough: None,

@@ -112,11 +112,16 @@ impl ConnectionTable {
         self.now_ms = self.now_ms.max(now_ms);
         let about = self.about(id, self.now_ms);
         let outcome = track(&mut self.slab.line_mut(id).tracker, about, direction, signal, soundness);
+        let outcome = self.with_lost_ends(id, outcome, direction, signal, self.now_ms);
         if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = outcome {
             return outcome;
         }
         self.slab.cold_mut(id).add(direction, 1, bytes as u64);
         if outcome == TcpOutcome::Noted {
+            if let Some(syn) = noted_syn(direction, signal) {
+                let idle_ms = self.slab.line(id).idle_ms(self.now_ms);
+                self.lost_ends.note(id, syn, (self.now_ms, idle_ms));
+            }
             return outcome;
         }
         self.slab.line_mut(id).last_ms = self.now_ms as u32;
@@ -162,8 +167,38 @@ impl ConnectionTable {
         signal: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
-        let about = self.about(id, now_ms.max(self.now_ms));
-        track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness)
+        let now_ms = now_ms.max(self.now_ms);
+        let about = self.about(id, now_ms);
+        let outcome = track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness);
+        self.with_lost_ends(id, outcome, direction, signal, now_ms)
+    }
+
+    /// Records a SYN-ACK whose outcome is [`TcpOutcome::Noted`]. Returns whether it begins a connection that this table does not have, since
+    /// it acknowledges a SYN that was noted too: both ends have lost the existing one. It must not arrive, so that the initiator sends its
+    /// SYN again, which then [reopens](TcpOutcome::Reopens) the connection.
+    pub fn answers_noted_syn(&mut self, id: ConnId, direction: Direction, segment: &TcpSegment) -> bool {
+        const SYN_ACK: u8 = flags::SYN | flags::ACK;
+        direction == Direction::Reply
+            && segment.flags & SYN_ACK == SYN_ACK
+            && self.lost_ends.answer(id, segment.ack)
+    }
+
+    /// The outcome of a packet, with what is known of SYNs before it.
+    #[inline]
+    fn with_lost_ends(
+        &self,
+        id: ConnId,
+        outcome: TcpOutcome,
+        direction: Direction,
+        signal: Option<&TrackedHeader>,
+        now_ms: u64,
+    ) -> TcpOutcome {
+        let TcpOutcome::Noted = outcome else { return outcome };
+        let idle_ms = self.slab.line(id).idle_ms(now_ms);
+        match noted_syn(direction, signal) {
+            Some(syn) if self.lost_ends.are_shown_by(id, syn, (now_ms, idle_ms)) => TcpOutcome::Reopens,
+            _ => outcome,
+        }
     }
 
     /// Whether the responder of a TCP connection has answered its SYN without accepting it: see [`TcpOutcome::Noted`].
@@ -230,6 +265,13 @@ fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnStat
         TrackedHeader::Tcp(segment) => TcpTracker::open(segment, pickup),
         TrackedHeader::Sctp(chunks) => TcpTracker::associate(chunks, pickup),
     }
+}
+
+/// The SYN of an initiator, among packets that are noted.
+fn noted_syn(direction: Direction, signal: Option<&TrackedHeader>) -> Option<&TcpSegment> {
+    let segment = signal?.segment()?;
+    let is_syn = segment.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN;
+    (direction == Direction::Forward && is_syn).then_some(segment)
 }
 
 /// What the outcome of a packet depends on, besides the tracker.

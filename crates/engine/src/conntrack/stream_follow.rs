@@ -112,6 +112,14 @@ impl Conntrack {
         };
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
         if let Some(end) = self.state.streams.followed[followed].end() {
+            // Its ends were told nothing. Whether both have lost the connection shows in the responder's answer.
+            let opens = |segment: &TcpSegment| {
+                let open = segment.flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
+                open && (direction, segment.payload) == (Direction::Forward, 0)
+            };
+            if !end.answers && segment.as_ref().is_some_and(opens) {
+                return Ok(Followed::Passes);
+            }
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
                 self.answer_ended((of, followed), end, &segment, packet, layout);
             }
