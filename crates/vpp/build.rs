@@ -1,9 +1,18 @@
 //! Compiles the shim where VPP's headers are, and sets `cfg(have_vpp)` then: what is built can be loaded.
+//! Writes the registration of the plugin, with the version of the workspace.
 //!
 //! VPP is looked for under `VPP_PREFIX`, or else under /usr. Without it the crate compiles against the bindings that vpp-plugin
 //! brings, so that it is checked all the same; such a plugin cannot be loaded.
 
 use std::path::{Path, PathBuf};
+
+/// The registration of the plugin, without the version of this crate.
+const REGISTRATION: &str = r#"vpp_plugin::vlib_plugin_register! {
+    version: "@VERSION@",
+    description: "mmb: packets decided on and rewritten by rules",
+    version_required: vpp_plugin::VPP_BUILD_VER,
+}
+"#;
 
 /// A header by which VPP's are known.
 const HEADER: &str = "include/vnet/vnet.h";
@@ -14,6 +23,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/sys/shim.c");
     println!("cargo::rerun-if-changed=src/sys/buffers.c");
     println!("cargo::rerun-if-env-changed=VPP_PREFIX");
+    write_registration();
     let given = std::env::var_os("VPP_PREFIX").map(PathBuf::from);
     let prefix = given.clone().unwrap_or_else(|| PathBuf::from("/usr"));
     let header = prefix.join(HEADER);
@@ -39,6 +49,14 @@ fn main() {
         println!("cargo::rustc-link-search=native={}", folder.display());
     }
     println!("cargo::rustc-cfg=have_vpp");
+}
+
+/// Writes `registration.rs`, which `src/sys/mod.rs` includes.
+fn write_registration() {
+    let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR"));
+    let version = std::env::var("CARGO_PKG_VERSION").expect("Cargo sets the version");
+    std::fs::write(folder.join("registration.rs"), REGISTRATION.replace("@VERSION@", &version))
+        .expect("OUT_DIR is writable");
 }
 
 /// Where VPP's libraries are, which a distribution may keep by architecture.

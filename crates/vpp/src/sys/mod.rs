@@ -29,11 +29,5 @@ pub(crate) use thread::VppThread;
 pub(crate) use trace::{NodeTrace, TracedVerdict};
 pub(crate) use tsc::NodeTsc;
 
-// The macro takes nothing but a literal.
-const _: () = assert!(matches!(env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.0"));
-
-vpp_plugin::vlib_plugin_register! {
-    version: "0.1.0",
-    description: "mmb: packets decided on and rewritten by rules",
-    version_required: vpp_plugin::VPP_BUILD_VER,
-}
+// The registration of the plugin. The build script writes it, because the macro takes the version as a literal only.
+include!(concat!(env!("OUT_DIR"), "/registration.rs"));
