@@ -9,7 +9,7 @@ MMB := target/release/mmb
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install uninstall deb demo test test-rust test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install uninstall deb release demo test test-rust test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -36,6 +36,11 @@ uninstall: ## remove what install installed (PREFIX=/usr/local, DESTDIR=); the c
 
 deb: build ## make the Debian package, target/debian/mmb_VERSION_ARCH.deb
 	@scripts/deb $(MMB)
+
+release: ## make the artifacts of a release in target/release-artifacts: package, bill of materials, checksums; refuses an unfinished one
+	@scripts/release check
+	@$(MAKE) --no-print-directory build
+	@scripts/release make $(MMB)
 
 demo: setup build ## run mmb between two namespaces on live traffic and show its effect; ends by itself
 	@scripts/demo $(MMB)
