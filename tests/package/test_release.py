@@ -1,11 +1,10 @@
-"""The release: scripts/release in a repository of its own, with a binary and a package that only have the version."""
+"""scripts/release in a temporary repository, with a fake binary and a fake package that only have the version."""
 
 import hashlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -15,12 +14,26 @@ from lab.process import run
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-IDENTITY = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "a"), ("EMAIL", "a@b"))}
+IDENTITY = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 # cargo-deb names the package by version and revision.
 DEB = """#!/bin/sh
-mkdir -p target/debian && echo "$SOURCE_DATE_EPOCH" >target/debian/mmb_{version}-1_amd64.deb && echo target/debian/mmb_{version}-1_amd64.deb
+made=target/debian/mmb_{version}-1_amd64.deb
+mkdir -p target/debian
+echo "$SOURCE_DATE_EPOCH" >$made
+echo $made
 """
-CHANGELOG = f"# Changelog\n\n## Unreleased\n\n## {VERSION} — 2026-11-29\n\n- A line.\n\n## 0.0.1 — 2026-01-01\n\n- Another.\n"
+CHANGELOG = f"""# Changelog
+
+## Unreleased
+
+## {VERSION} — 2026-11-29
+
+- A line.
+
+## 0.0.1 — 2026-01-01
+
+- Another.
+"""
 
 
 class Repository:
@@ -56,8 +69,8 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path):
-    listed = subprocess.run(["git", "ls-files", "-z", "Cargo.*", "crates", "scripts", ".gitignore"], cwd=ROOT, capture_output=True, check=True)
-    for name in listed.stdout.decode().split("\0")[:-1]:
+    listed = run(["git", "ls-files", "-z", "Cargo.*", "crates", "scripts", ".gitignore"], cwd=ROOT).stdout
+    for name in listed.split("\0")[:-1]:
         if (ROOT / name).exists():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
