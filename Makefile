@@ -48,12 +48,12 @@ demo: setup build ## run mmb between two namespaces on live traffic and show its
 test: setup lint test-rust test-replay test-live test-evaluation test-package test-vpp ## run every check
 	@echo "make test: every check passed"
 
-lint: setup ## check formatting, clippy, documentation without warnings
+lint: setup ## check formatting, clippy, documentation without warnings, the structure of the code, unused dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --locked --target-dir target/fuzz -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
-	@scripts/check-rooms
+	$(CARGO) run --quiet --locked -p xtask
 	@scripts/check-portable aarch64-unknown-linux-gnu
 
 test-rust: setup ## run unit, property and golden tests and the fuzz corpora; no root, no DPDK device
