@@ -1,7 +1,8 @@
-"""Measures, and writes the results.
+"""Measures, stores each point in a file, and writes the results and the pages from the points.
 
-python3 -m evaluation run [--quick] [--out DIR]       measures, writes results.json and the pages from it
-python3 -m evaluation report RESULTS [--out DIR]      writes the pages again from results
+python3 -m evaluation run [--quick] [--only NAME,…] [--fresh] [--out DIR]   measures what is not stored yet
+python3 -m evaluation list [--quick] [--only NAME,…] [--out DIR]            lists experiments, points and minutes
+python3 -m evaluation report RESULTS [--out DIR]                            writes the pages again from results
 """
 
 import argparse
@@ -18,41 +19,74 @@ from pathlib import Path
 from lab.daemon import BINARY
 from lab.net import remove_leftovers, remove_own
 
-from . import experiments, live, machine, memory, report, topology, vpp
+from . import campaign, experiments, machine, method, report, topology
+from .store import Store, hash_of, whole
 
-FORMAT = 1
+FORMAT = 2
 OUT = "docs/evaluation"
+INTERRUPTED, FAILED = 1, 2
 
 
 def main():
     parser = argparse.ArgumentParser(prog="evaluation", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure and report")
-    run.add_argument("--quick", action="store_true", help="fewer points and shorter runs: some twelve minutes on two cores")
-    run.add_argument("--only", default="", metavar="TEXT", help="only experiments with TEXT in their name")
-    run.add_argument("--runs", type=int, metavar="N", help="runs of each point")
-    run.add_argument("--seconds", type=float, metavar="S", help="seconds of a run between namespaces")
+    listed = commands.add_parser("list", help="list the experiments with their points and estimated minutes")
+    for command in (run, listed):
+        command.add_argument("--quick", action="store_true", help="fewer points and shorter runs: some twelve minutes on two cores")
+        command.add_argument("--only", default="", metavar="NAME,…", help="only these experiments")
+        command.add_argument("--fresh", action="store_true", help="measure points anew that are stored")
+        command.add_argument("--runs", type=int, metavar="N", help="exactly N runs of each point, without a limit of time")
+        command.add_argument("--seconds", type=float, metavar="S", help="seconds of a run between namespaces")
+        command.add_argument("--minutes", type=float, metavar="M", help="the time in which the whole evaluation should fit")
+        command.add_argument("--middle-core", type=int, metavar="N", help="the core of the device under test")
+    run.add_argument("--list", action="store_true", help="list the experiments instead of measuring them")
     run.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the order of runs")
-    run.add_argument("--middle-core", type=int, metavar="N", help="the core of the device under test")
     made = commands.add_parser("report", help="make the pages again")
     made.add_argument("results", type=Path)
-    for command in (run, made):
-        command.add_argument("--out", type=Path, default=Path(OUT), metavar="DIR", help=f"where the pages go ({OUT})")
+    for command in (run, listed, made):
+        command.add_argument("--out", type=Path, default=Path(OUT), metavar="DIR", help=f"where points and pages go ({OUT})")
     options = parser.parse_args()
     if options.command == "report":
         report.write(json.loads(options.results.read_text()), options.out)
+        return
+    # sudo or a shell may omit these directories.
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    plan = experiments.plan(options.quick, options.runs, options.seconds, options.minutes)
+    try:
+        only = campaign.chosen(plan, options.only)
+    except campaign.UnknownName as error:
+        sys.exit(f"evaluation: {error}")
+    if options.command == "list" or options.list:
+        print_list(options, plan, only)
     else:
-        measure(options)
+        measure(options, plan, only)
 
 
-def measure(options):
+def print_list(options, plan, only):
+    """Needs neither root nor mmb; without mmb no stored point counts as measured."""
+    try:
+        here = machine.describe(topology.Cores.chosen(options.middle_core))
+    except ValueError:
+        here = None
+    usable = here is not None and os.access(BINARY, os.X_OK)
+    store = _store(options, plan, here) if usable else Store(options.out / "points", plan.name, "", {}, options.fresh)
+    points = campaign.planned(plan, here["versions"] if here else {}, only)
+    print(campaign.listing(plan, points, store))
+
+
+def _store(options, plan, here):
+    """Points are comparable on the same machine and kernel, with the same cores in the same roles."""
+    alike = ("cpu", "cpu_id", "cores", "middle_core", "end_cores", "governor", "congestion_control", "kernel")
+    return Store(options.out / "points", plan.name, hash_of(BINARY), {key: here[key] for key in alike}, options.fresh)
+
+
+def measure(options, plan, only):
     if os.geteuid() != 0:
         sys.exit("evaluation: needs root for network namespaces: sudo make evaluate")
     if not os.access(BINARY, os.X_OK):
         sys.exit(f"evaluation: {BINARY} is missing: run 'make build', or set MMB to the program's path")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # sudo or a shell may omit these directories.
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
     remove_leftovers()
     try:
         cores = topology.Cores.chosen(options.middle_core)
@@ -61,18 +95,34 @@ def measure(options):
     os.sched_setaffinity(0, cores.ends)
     folder = Path(tempfile.mkdtemp(prefix="mmb-evaluation-"))
     try:
-        results = _measured(options, cores, folder)
+        results, session = _measured(options, plan, only, cores, folder)
     except KeyboardInterrupt:
-        sys.exit("evaluation: interrupted; nothing was written")
+        kept = f"complete points are in {options.out / 'points'}; the same command goes on with the others"
+        print(f"evaluation: interrupted; {kept}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     finally:
         with _undisturbed():
             remove_own()
             shutil.rmtree(folder, ignore_errors=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    whole(options.out / "results.json", json.dumps(results, indent=1) + "\n")
     report.write(results, options.out)
+    print(f"\n{_summary(plan, results, session)}: {options.out}/README.md, {options.out}/results.json")
+    for point in session.failed:
+        where = f"{point['experiment']}, {point['load']}, {point['x']}, {point['system']}"
+        print(f"evaluation: no run succeeded: {where}: {point['runs'][-1]['error']}", file=sys.stderr)
+    for part, why in results["broken"].items():
+        print(f"evaluation: {part} ended early: {why}", file=sys.stderr)
+    if session.failed or results["broken"]:
+        sys.exit(FAILED)
+
+
+def _summary(plan, results, session):
     minutes, seconds = divmod(round(results["seconds"]), 60)
-    print(f"\n{len(results['points'])} points in {minutes} min {seconds} s: {options.out}/README.md, {options.out}/results.json")
+    text = f"{len(session.measured)} points measured, {len(session.reused)} reused, in {minutes} min {seconds} s"
+    if plan.minutes and results["seconds"] > plan.minutes * 60:
+        text += f", more than the {plan.minutes:.0f} min of the plan: the minimum of runs takes longer on this machine"
+    return text
 
 
 @contextlib.contextmanager
@@ -86,9 +136,8 @@ def _undisturbed():
             signal.signal(number, handler)
 
 
-def _measured(options, cores, folder):
+def _measured(options, plan, only, cores, folder):
     begun = time.time()
-    plan = experiments.plan(options.quick, options.runs, options.seconds)
     idle = machine.idle(cores)
     if max(idle.values()) > machine.QUIET:
         busy = f"{idle['middle_busy']:.0%} of the middle's core, {idle['ends_busy']:.0%} of the others"
@@ -96,31 +145,41 @@ def _measured(options, cores, folder):
     tsc_hz = machine.clock_hz()
     here = machine.describe(cores)
     clock = f"{tsc_hz / 1e9:.3f} GHz (TSC)"
-    print(f"{here['cpu']}, {here['cores']} cores, Linux {here['kernel']}, {clock}; middle: core {cores.middle}\n")
-    between = live.Live(folder / "live", cores, tsc_hz, plan, options.seed, options.only)
-    try:
-        points = between.run()
-    finally:
-        with _undisturbed():
-            between.close()
-    points += memory.Memory(folder / "memory", cores, tsc_hz, plan, options.seed, options.only).run()
-    points += vpp.points(folder / "vpp", cores, plan, options.seed, options.only)
-    return {
+    print(f"{here['cpu']}, {here['cores']} cores, Linux {here['kernel']}, {clock}; middle: core {cores.middle}")
+    store = _store(options, plan, here)
+    every = campaign.planned(plan, here["versions"])
+    points = [each for each in every if each.point["experiment"] in only]
+    session = campaign.session(plan, points, store, options.seed)
+    moment = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(begun))
+    session.stamp = {"session": moment, "busy_before": idle["middle_busy"]}
+    print(f"{campaign.reuse(points, store)}\n", flush=True)
+    broken = campaign.run(folder, cores, tsc_hz, plan, session, points, _undisturbed)
+    complete, missing = campaign.collected(every, store)
+    results = {
         "format": FORMAT,
         "plan": plan.name,
         "only": options.only,
         "command": f"python3 -m evaluation {' '.join(sys.argv[1:])}",
         "seed": options.seed,
-        "runs": plan.runs,
+        "repetitions": plan.repeat._asdict(),
+        "minutes": plan.minutes,
+        "method": method.VERSION,
         "seconds_a_run": plan.seconds,
-        "begun": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(begun)),
+        "seconds_in_memory": plan.seconds_in_memory,
+        "begun": moment,
         "seconds": time.time() - begun,
+        "measured": len(session.measured),
+        "reused": len(session.reused),
+        "broken": broken,
+        "missing": missing,
         "tsc_hz": tsc_hz,
+        "binary": store.binary,
         "offloads": {"plain": f"off: {', '.join(topology.OFFLOADS)}", "offloads": "as the kernel sets them"},
         "machine": here,
         "idle": {"before": idle, "after": machine.idle(cores)},
-        "points": points,
+        "points": complete,
     }
+    return results, session
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""Runs the experiments between namespaces and collects their results."""
+"""Runs the experiments between namespaces."""
 
-import subprocess
-import sys
+import shutil
 
-from . import method, systems
-from .loads import Failed
+from . import figures, method, systems
+from .loads import SETTLING
+from .session import Planned, grouped, in_a_line
 from .systems import Unable
 
-# Errors in a run that do not end the evaluation: programs that fail or do not answer in time.
-MISHAPS = (Failed, AssertionError, OSError, subprocess.TimeoutExpired)
+# The time to start and end the programs of a run, on a machine that runs nothing else.
+AROUND_A_RUN = 0.75
+# The time to open a system or to replace its policy, and the rules of it that a system loads in a second.
+SETUP_S, RULES_A_SECOND = 0.3, 60_000
 
 # The format of a point while others are measured.
 FORMS = {
@@ -22,70 +24,140 @@ FORMS = {
 }
 
 
+class LivePlanned(Planned):
+    """A planned point with the experiment, policy and load that it is made of."""
+
+    def __init__(self, experiment, policy, load, *rest, **more):
+        super().__init__(*rest, **more)
+        self.experiment, self.policy, self.load = experiment, policy, load
+
+
+def planned(plan, versions=None):
+    """The points of all experiments, in the order of measurement. `versions`: of the programs of this machine."""
+    made = []
+    for experiment in plan.experiments:
+        loaded = set()
+        for x, policy, load in experiment.points(plan.seconds):
+            for name in experiment.systems:
+                if systems.takes_part(systems.ALL[name], policy):
+                    first = (name, policy) not in loaded
+                    loaded.add((name, policy))
+                    made.append(_planned(plan, experiment, x, policy, load, name, first, versions or {}))
+    return made
+
+
+def _planned(plan, experiment, x, policy, load, name, first, versions):
+    system = systems.ALL[name]
+    point = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "paper": figures.labels(experiment.name, load.name) or "beyond",
+        "load": load.name,
+        "load_title": load.title,
+        "axis": experiment.axis,
+        "x": x,
+        "offloads": experiment.offloads,
+        "system": name,
+        "system_title": system.title,
+        "absent": None,
+        "runs": [],
+    }
+    parameters = {
+        "policy": [policy.kind, policy.size, policy.seed],
+        "load": load.title,
+        "offloads": experiment.offloads,
+        "seconds": plan.seconds,
+        "programs": {program: versions[program] for program in getattr(system, "programs", ()) if program in versions},
+        **plan.repeat._asdict(),
+    }
+    why = None
+    try:
+        system("", None, experiment.offloads).need(policy)
+    except Unable as error:
+        why = str(error)
+        point["absent"] = why
+    return LivePlanned(
+        experiment,
+        policy,
+        load,
+        point=point,
+        parameters=parameters,
+        group=f"{experiment.name} {x} {load.name}",
+        metric=method.main_metric(load.name)[0],
+        seconds=plan.seconds,
+        around_s=SETTLING + AROUND_A_RUN,
+        setup_s=SETUP_S + policy.size / RULES_A_SECOND if first else 0.0,
+        absent=why,
+        missing=any(shutil.which(program) is None for program in getattr(system, "programs", ())),
+    )
+
+
 class Live:
     """Opens each system at its first use and keeps it open: a point takes no more time than its runs. `close` ends all of them."""
 
-    def __init__(self, folder, cores, tsc_hz, plan, seed, only=""):
-        self.folder, self.cores, self.tsc_hz, self.plan, self.seed, self.only = folder, cores, tsc_hz, plan, seed, only
-        self.opened, self.absent, self.points, self.order = {}, {}, [], 0
+    def __init__(self, folder, cores, tsc_hz, session):
+        self.folder, self.cores, self.tsc_hz, self.session = folder, cores, tsc_hz, session
+        self.opened, self.absent = {}, {}
+        # The experiment and policy in force on each open system, and why it could not be put in force (None: it is).
+        self._installed = {}
 
-    def run(self):
-        for experiment in self.plan.experiments:
-            if self.only in experiment.name:
-                self._experiment(experiment)
-        return self.points
+    def run(self, points):
+        """Measures these planned points, as far as they are not stored."""
+        shown = None
+        for group, chosen in grouped(points):
+            experiment = chosen[0].experiment
+            if experiment is not shown:
+                print(f"{experiment.title} ({chosen[0].point['paper']})", flush=True)
+                shown = experiment
+            for each in chosen:
+                if each.absent:
+                    print(line(each.point), flush=True)
+            self._group(group, self.session.pending(chosen))
 
     def close(self):
         for system in self.opened.values():
             system.close()
 
-    def _experiment(self, experiment):
-        print(f"{experiment.title} ({experiment.paper})", flush=True)
-        ready, installed = {}, None
-        for x, policy, load in experiment.points(self.plan.seconds):
-            if policy != installed:
-                chosen = [name for name in experiment.systems if systems.takes_part(systems.ALL[name], policy)]
-                ready = {name: self._installed(experiment, name, policy) for name in chosen}
-                installed = policy
-            here = {name: self._point(experiment, x, load, name, why) for name, why in ready.items()}
-            able = [name for name, why in ready.items() if why is None]
-            for chosen in method.rounds(able, self.plan.runs, f"{self.seed} {experiment.name} {x} {load.name}"):
-                for name in chosen:
-                    here[name]["runs"].append(self._run(self._system(experiment, name), load))
-            for point in here.values():
-                print(_line(point), flush=True)
+    def _group(self, group, pending):
+        if not pending:
+            return
+        units = {}
+        with self.session.comparison(group):
+            for planned in pending:
+                if why := self._install(planned):
+                    self.session.absent(planned, why)
+                else:
+                    units[planned.point["system"]] = self.session.unit(planned, self._measure(planned))
+            self.session.take_turns(group, units)
 
-    def _point(self, experiment, x, load, name, why):
-        point = {
-            "experiment": experiment.name,
-            "title": experiment.title,
-            "paper": experiment.paper,
-            "load": load.name,
-            "load_title": load.title,
-            "axis": experiment.axis,
-            "x": x,
-            "offloads": experiment.offloads,
-            "system": name,
-            "system_title": systems.ALL[name].title,
-            "absent": why,
-            "runs": [],
-        }
-        self.points.append(point)
-        return point
+    def _measure(self, planned):
+        system = self.opened[planned.point["system"], planned.experiment.offloads]
 
-    def _system(self, experiment, name):
-        return self.opened.get((name, experiment.offloads))
+        def measure():
+            system.forget()
+            return planned.load.run(system.site, self.tsc_hz)
 
-    def _installed(self, experiment, name, policy):
+        return measure
+
+    def _install(self, planned):
         """Puts the policy in force on a system; returns None, or the reason why it is impossible."""
+        name, offloads = planned.point["system"], planned.experiment.offloads
+        wanted = (planned.experiment.name, planned.policy)
+        before = self._installed.get((name, offloads))
+        if before is None or before[0] != wanted:
+            with self.session.setting_up(planned):
+                self._installed[name, offloads] = (wanted, self._tried(name, offloads, planned.policy))
+        return self._installed[name, offloads][1]
+
+    def _tried(self, name, offloads, policy):
         try:
-            system = self._open(name, experiment.offloads)
+            system = self._open(name, offloads)
             system.need(policy)
             system.install(policy)
         except Unable as error:
             return str(error)
-        except MISHAPS as error:
-            return f"could not be set up: {_told(error)}"
+        except Exception as error:  # noqa: BLE001: one system must not lose the others
+            return f"could not be set up: {in_a_line(error)}"
         return None
 
     def _open(self, name, offloads):
@@ -97,30 +169,16 @@ class Live:
             self.opened[key] = system
             try:
                 system.open()
-            except (Unable, *MISHAPS) as error:
+            except Exception as error:  # noqa: BLE001: what it has opened must be closed
                 system.close()
                 del self.opened[key]
-                self.absent[key] = _told(error)
+                self.absent[key] = in_a_line(error)
                 raise Unable(self.absent[key]) from error
         return self.opened[key]
 
-    def _run(self, system, load):
-        self.order += 1
-        try:
-            system.forget()
-            return {"order": self.order, "ok": True, "metrics": load.run(system.site, self.tsc_hz)}
-        except MISHAPS as error:
-            print(f"  failed, and listed: {system.name}, {load.name}: {error}", file=sys.stderr)
-            return {"order": self.order, "ok": False, "error": _told(error)}
 
-
-def _told(error):
-    """An error in one line of a table."""
-    return " ".join(str(error).split())[:300]
-
-
-def _line(point):
-    """A point in one line, during its measurement."""
+def line(point):
+    """A point in one line, during the measurement."""
     where = f"  {point['load']:16}{point['x']:>9,} {point['axis']:10}{point['system']:16}"
     if point["absent"]:
         return f"{where} {point['absent']}"
@@ -130,5 +188,6 @@ def _line(point):
             continue
         if found := method.values(point, metric):
             shown.append(form.format(method.spread(found)[1]))
-    failed = sum(not run["ok"] for run in point["runs"])
-    return f"{where} {', '.join(shown)}" + (f", {failed} of {len(point['runs'])} runs failed" if failed else "")
+    failed = [run["error"] for run in point["runs"] if not run["ok"]]
+    told = f", {len(failed)} of {len(point['runs'])} runs failed: {failed[-1]}" if failed else ""
+    return f"{where} {', '.join(shown)}; {method.repetitions(point)}{told}"

@@ -2,7 +2,7 @@
 
 The chain of functions on streams has a row for each function, all measured by one process, on one core and on two.
 
-The points have the shape of the live ones; the runs of all cases take turns likewise.
+The points have the shape of the live ones, and the runs of a curve take turns likewise.
 """
 
 import json
@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from lab import daemon
 from lab.net import Namespace
-from lab.process import CommandFailed, run
+from lab.process import run
 
-from . import accounting, method, parse
+from . import accounting, figures, method, parse
+from .session import Planned, Unit, grouped, in_a_line
 
 LOAD = Path(daemon.BINARY).parent / "examples/memif_load"
 
@@ -29,6 +30,8 @@ class Case(NamedTuple):
     x: int
     words: tuple
     quick: bool = False
+    # The set's name, if it is not that of the points.
+    workload: str = ""
 
 
 def _cases():
@@ -43,74 +46,130 @@ def _cases():
         quick = number != 262_144
         yield Case("stateful", "a stateful rule for each five-tuple", "connections", number, ("--packets", number), quick)
         yield Case("snat", "source NAT", "connections", number, ("--packets", number), quick)
+    title = f"{FILTER_RULES:,} rules over mask shapes, each packet matches about one"
+    for shapes in SHAPES:
+        words = ("--size", FILTER_RULES, "--tuples", shapes, "--hit", 1)
+        yield Case("filter", title, "mask shapes", shapes, words, workload="tuples")
 
 
+# The DDoS filter's table of mask shapes: a million rules, and packets that match.
+SHAPES, FILTER_RULES = (1, 2, 4, 8, 16, 32, 64), 1_000_000
 FRAMES = (64, 128, 256, 512, 1024, 1500)
 # Four bytes of a frame on a wire are its checksum, which a memif does not carry.
 CHECKSUM = 4
 PACKETS = 16_384
+POLICIES = {"none": "empty", "firewall": "five-tuple"}
+# The rows of `mmb bench --workload streams` that the evaluation has.
+FUNCTIONS = ("forwarding", "chain: NAT", "chain: + reassembly", "chain: + balancing", "chain: + digest", "chain: + 100 literals")
+# What a run takes besides its measured time, on a machine that runs nothing else: `mmb bench` generates rules and packets first, so
+# many of them in a second.
+AROUND_A_BENCH, GENERATED_A_SECOND = 0.6, 300_000
+AROUND_A_STREAM, AROUND_A_MEMIF = 0.4, 0.3
+NAMES = ("cycles", "streams", "memif")
+
+
+def planned(plan, only=NAMES):
+    """The points of these experiments, in the order of measurement."""
+    quick, made = plan.name == "quick", []
+    if "cycles" in only:
+        made += [_planned_cycles(plan, case) for case in _cases() if case.quick or not quick]
+    if "streams" in only:
+        made += [_planned_stream(plan, name, cores) for cores in (1, 2) for name in FUNCTIONS]
+    if "memif" in only:
+        sizes = (64, 1500) if quick else FRAMES
+        made += [_planned_memif(plan, name, size) for name in POLICIES for size in sizes]
+    return made
+
+
+def _planned_cycles(plan, case):
+    title = f"Cycles per packet: {case.title}"
+    words = ["--workload", case.workload or case.load, *map(str, case.words)]
+    generated = max((int(word) for word in words if word.isdigit()), default=0)
+    return Planned(
+        point=_point("cycles", title, case.load, case.axis, case.x, "mmb bench"),
+        parameters={"words": words, "seconds": plan.seconds_in_memory, **plan.repeat._asdict()},
+        group=f"cycles {case.load}",
+        metric="cycles_per_packet",
+        seconds=plan.seconds_in_memory,
+        around_s=AROUND_A_BENCH + generated / GENERATED_A_SECOND,
+    )
+
+
+def _planned_stream(plan, name, cores):
+    return Planned(
+        point=_point("streams", f"Streams: {name.removeprefix('chain: ')}", name, "cores", cores, "mmb bench"),
+        parameters={"seconds": plan.seconds_in_memory, **plan.repeat._asdict()},
+        group="streams",
+        metric="gbit_s",
+        # Several workers are measured one by one, and then together.
+        seconds=plan.seconds_in_memory * (1 if cores == 1 else cores + 1),
+        around_s=AROUND_A_STREAM,
+    )
+
+
+def _planned_memif(plan, name, size):
+    title = "Packets over memif: " + ("no rules" if name == "none" else "100,000 five-tuple rules, none matching")
+    return Planned(
+        point=_point("memif", title, name, "bytes", size, "mmb, memif"),
+        parameters={"workload": POLICIES[name], "seconds": _memif_seconds(plan), **plan.repeat._asdict()},
+        group="memif",
+        metric="mpps",
+        seconds=_memif_seconds(plan),
+        around_s=AROUND_A_MEMIF,
+        missing=not LOAD.exists(),
+    )
+
+
+def _memif_seconds(plan):
+    return max(1.0, plan.seconds_in_memory)
 
 
 class Memory:
-    def __init__(self, folder, cores, tsc_hz, plan, seed, only=""):
-        self.folder, self.cores, self.tsc_hz, self.seed = Path(folder), cores, tsc_hz, seed
-        self.quick, self.runs, self.seconds = plan.name == "quick", plan.runs, plan.seconds_in_memory
-        self.only, self.order, self.points = only, 0, []
+    def __init__(self, folder, cores, tsc_hz, plan, session):
+        self.folder, self.cores, self.tsc_hz, self.plan, self.session = Path(folder), cores, tsc_hz, plan, session
 
-    def run(self):
-        if self.only in "cycles":
-            self._cycles()
-        if self.only in "streams":
-            self._streams()
-        if self.only in "memif":
-            self._memif()
-        return self.points
+    def run(self, points):
+        """Measures these planned points, as far as they are not stored."""
+        titles = {
+            "cycles": "Cycles per packet in one process",
+            "streams": "A chain of functions on streams",
+            "memif": "Packets over memif",
+        }
+        shown = None
+        for group, chosen in grouped(points):
+            name = chosen[0].point["experiment"]
+            if name != shown:
+                print(f"{titles[name]} ({figures.labels(name) or 'beyond'})", flush=True)
+                shown = name
+            if pending := self.session.pending(chosen):
+                with self.session.comparison(group):
+                    getattr(self, f"_{name}")(group, pending)
 
-    def _cycles(self):
-        print("Cycles per packet in one process (figure 11)", flush=True)
-        cases = {}
-        for case in _cases():
-            if case.quick or not self.quick:
-                point = _point("cycles", f"Cycles per packet: {case.title}", case.load, case.axis, case.x, "mmb", "mmb bench")
-                cases[case.load, case.x] = (point, ["--workload", case.load, *map(str, case.words)])
-        self._take_turns(cases, "cycles", self._bench)
+    def _cycles(self, group, pending):
+        units = {each.point["x"]: self.session.unit(each, lambda each=each: self._bench(each.parameters["words"])) for each in pending}
+        self.session.take_turns(group, units)
 
     def _bench(self, words):
-        command = [daemon.BINARY, "bench", "--json", "--seconds", str(self.seconds), *words]
+        command = [daemon.BINARY, "bench", "--json", "--seconds", str(self.plan.seconds_in_memory), *words]
         with self.cores.on_middle():
             measured = json.loads(run(command, timeout=300).stdout)
         stages = {f"{stage['name']}_cycles": stage["cycles_per_packet"] for stage in measured["stages"]}
         return {key: measured[key] for key in ("cycles_per_packet", "mpps", "rules", "tables")} | stages
 
-    def _streams(self):
-        print("A chain of functions on streams (MiddleClick, figure 13)", flush=True)
-        points = {}
-
-        def point(name, cores):
-            if (name, cores) not in points:
-                title = f"Streams: {name.removeprefix('chain: ')}"
-                points[name, cores] = _point("streams", title, name, "cores", cores, "mmb", "mmb bench", "MiddleClick, figure 13")
-            return points[name, cores]
-
-        for cores in (number for chosen in method.rounds([1, 2], self.runs, f"{self.seed} streams") for number in chosen):
-            self.order += 1
-            try:
-                for name, metrics in self._bench_streams(cores).items():
-                    point(name, cores)["runs"].append({"order": self.order, "ok": True, "metrics": metrics})
-            except (CommandFailed, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
-                run_failed = {"order": self.order, "ok": False, "error": " ".join(str(error).split())[:300]}
-                point("all", cores)["runs"].append(run_failed)
-        self.points += points.values()
-        for point in points.values():
-            _show_streams(point)
+    def _streams(self, group, pending):
+        units = {}
+        for cores in sorted({each.point["x"] for each in pending}):
+            points = {each.point["load"]: each for each in pending if each.point["x"] == cores}
+            units[cores] = Unit(points, lambda cores=cores: self._bench_streams(cores))
+        self.session.take_turns(group, units)
 
     def _bench_streams(self, cores):
         """The metrics of each function, by name: of one worker, or of several at the same time."""
         found = {}
         for only in ("no rules", "chain"):
-            words = ["bench", "--json", "--workload", "streams", "--seconds", self.seconds, "--only", only, "--workers", cores]
+            words = ["bench", "--json", "--workload", "streams", "--seconds", self.plan.seconds_in_memory, "--only", only]
             with self.cores.on_middle() if cores == 1 else self.cores.on_all():
-                measured = json.loads(run([daemon.BINARY, *map(str, words)], timeout=300).stdout)
+                measured = json.loads(run([daemon.BINARY, *map(str, words), "--workers", str(cores)], timeout=300).stdout)
             for row in measured["rows"]:
                 name = "forwarding" if row["name"] == "no rules" else row["name"]
                 if cores == 1:
@@ -119,96 +178,80 @@ class Memory:
                     found[name] = {"gbit_s": sum(row["gbit_s_together"]), "scaling": row["scaling"]}
         return found
 
-    def _memif(self):
-        print("Packets over memif", flush=True)
-        policies = {"none": "empty", "firewall": "five-tuple"}
-        sizes = (64, 1500) if self.quick else FRAMES
-        cases, wires = {}, {}
+    def _memif(self, group, pending):
+        wires, units = {}, {}
         namespace = Namespace("memif")
         try:
-            for name, workload in policies.items():
-                wires[name] = Wire(self, namespace, name, workload)
-                for size in sizes:
-                    title = "Packets over memif: " + ("no rules" if name == "none" else "100,000 five-tuple rules, none matching")
-                    point = _point("memif", title, name, "bytes", size, "mmb", "mmb, memif")
-                    point["absent"] = wires[name].lacking
-                    cases[name, size] = (point, (wires[name], size))
-            able = {key: case for key, case in cases.items() if case[0]["absent"] is None}
-            self.points += [point for point, _ in cases.values() if point["absent"]]
-            self._take_turns(able, "memif", lambda case: case[0].run(case[1], max(1.0, self.seconds)))
+            for each in pending:
+                name, size = each.point["load"], each.point["x"]
+                if name not in wires:
+                    wires[name] = Wire(self, name, POLICIES[name])
+                    wires[name].open(namespace)
+                if wires[name].lacking:
+                    self.session.absent(each, wires[name].lacking)
+                else:
+                    units[name, size] = self.session.unit(each, lambda wire=wires[name], each=each: wire.run(each.point["x"], each.seconds))
+            self.session.take_turns(group, units)
         finally:
             for wire in wires.values():
                 wire.close()
             namespace.delete()
 
-    def _take_turns(self, cases, name, measure):
-        for chosen in method.rounds(list(cases), self.runs, f"{self.seed} {name}"):
-            for key in chosen:
-                point, how = cases[key]
-                self.order += 1
-                try:
-                    point["runs"].append({"order": self.order, "ok": True, "metrics": measure(how)})
-                except (CommandFailed, subprocess.TimeoutExpired, parse.Unreadable) as error:
-                    point["runs"].append({"order": self.order, "ok": False, "error": " ".join(str(error).split())[:300]})
-        for point, _ in cases.values():
-            self.points.append(point)
-            _show(point)
 
-
-def _point(experiment, title, load, axis, x, system, system_title, paper=None):
+def _point(experiment, title, load, axis, x, system_title):
     return {
         "experiment": experiment,
         "title": title,
-        "paper": paper or ("figure 11" if experiment == "cycles" else "beyond"),
+        "paper": figures.labels(experiment, load) or "beyond",
         "load": load,
         "load_title": load,
         "axis": axis,
         "x": x,
-        "system": system,
+        "system": "mmb",
         "system_title": system_title,
         "absent": None,
         "runs": [],
     }
 
 
-def _show(point):
-    cycles, rate = (method.values(point, metric) for metric in ("cycles_per_packet", "mpps"))
-    if cycles and rate:
-        shown = f"{method.spread(cycles)[1]:9.1f} cycles, {method.spread(rate)[1]:.2f} Mpps"
-    else:
-        shown = point["absent"] or point["runs"][-1]["error"]
-    print(f"  {point['load']:12} {point['x']:>9,} {point['axis']:6}{shown}", flush=True)
-
-
-def _show_streams(point):
-    rate = method.values(point, "gbit_s")
-    shown = f"{method.spread(rate)[1]:9.1f} Gbit/s" if rate else point["runs"][-1]["error"]
-    print(f"  {point['load']:24} {point['x']:>3} {point['axis']:6}{shown}", flush=True)
+def line(point):
+    """A point in one line, during the measurement."""
+    where = f"  {point['load']:24} {point['x']:>9,} {point['axis']:12}"
+    if point["absent"]:
+        return f"{where}{point['absent']}"
+    forms = {"cycles_per_packet": "{:.1f} cycles", "mpps": "{:.2f} Mpps", "gbit_s": "{:.1f} Gbit/s"}
+    medians = {metric: method.values(point, metric) for metric in forms}
+    shown = [forms[metric].format(method.spread(found)[1]) for metric, found in medians.items() if found]
+    failed = [run["error"] for run in point["runs"] if not run["ok"]]
+    return f"{where}{', '.join(shown)}; {method.repetitions(point)}{f', {failed[-1]}' if failed else ''}"
 
 
 class Wire:
     """mmb between two memifs, with one policy and its packets."""
 
-    def __init__(self, memory, namespace, name, workload):
-        self.cores, self.tsc_hz = memory.cores, memory.tsc_hz
-        folder = memory.folder / f"memif-{name}"
-        folder.mkdir(parents=True)
-        self.capture, rules = folder / "packets.pcap", folder / "rules.mmb"
-        self.sockets = [folder / f"{end}.sock" for end in ("near", "far")]
-        self.daemon, self.lacking = None, None
+    def __init__(self, memory, name, workload):
+        self.cores, self.tsc_hz, self.workload = memory.cores, memory.tsc_hz, workload
+        self.folder = memory.folder / f"memif-{name}"
+        self.sockets = [self.folder / f"{end}.sock" for end in ("near", "far")]
+        # `lacking`: why it is not open.
+        self.capture, self.daemon, self.lacking = self.folder / "packets.pcap", None, None
+
+    def open(self, namespace):
         if not LOAD.exists():
             self.lacking = f"{LOAD.name} is not built: 'make evaluate' does it"
             return
-        words = ["bench", "--workload", workload, "--packets", PACKETS, "--write-pcap", self.capture, "--write-rules", rules]
-        run([daemon.BINARY, *words], timeout=60)
+        self.folder.mkdir(parents=True)
+        rules = self.folder / "rules.mmb"
+        words = ["--workload", self.workload, "--packets", PACKETS, "--write-pcap", self.capture, "--write-rules", rules]
         ports = {name: f"memif:{socket},role=server" for name, socket in zip(("lan", "wan"), self.sockets, strict=True)}
-        self.daemon = daemon.Mmb(namespace, folder, ports)
         try:
+            run([daemon.BINARY, "bench", *words], timeout=60)
+            self.daemon = daemon.Mmb(namespace, self.folder, ports)
             with self.cores.on_middle():
                 self.daemon.start()
             self.daemon.ask("apply", rules)
-        except (daemon.DidNotStart, CommandFailed) as error:
-            self.lacking = " ".join(str(error).split())[:300]
+        except Exception as error:  # noqa: BLE001: one policy must not lose the other
+            self.lacking = in_a_line(error)
 
     def run(self, size, seconds):
         """Frames of this size on a wire."""

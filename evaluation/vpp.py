@@ -6,6 +6,7 @@ names the command.
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import NamedTuple
 from lab import vpp
 from lab.daemon import BINARY
 from lab.generator import IN, OUT, Generator
-from lab.process import CommandFailed, run
+from lab.process import run
 
-from . import method, parse
+from . import figures, parse
+from .session import Planned
 
 PACKETS, REPLAYED = 16_384, 2_000_000
 RULES = 100_000
+# The time to generate packets, to start VPP, to load the rules and to replay.
+AROUND_A_RUN = 8.0
 
 # Packets that VPP would answer instead of forwarding them, twice.
 EXPIRED = "add ip-ttl < 3 drop"
@@ -69,29 +73,44 @@ WORK = {
 TITLES = {"vpp-classifier": "VPP, classifier", "vpp-acl": "VPP, ACL plugin", "vpp-nat44-ed": "VPP, NAT44-ED"}
 
 
-def points(folder, cores, plan, seed, only=""):
-    """A point for each of VPP's features; their runs take turns."""
-    if only not in "vpp":
-        return []
-    made = {name: _point(name, work) for name, work in WORK.items()}
+def planned(plan):
+    """A point for each of VPP's features."""
+    return [
+        Planned(
+            point=_point(name, work),
+            parameters={"workload": work.workload, "traffic": work.traffic, **plan.repeat._asdict()},
+            group="vpp",
+            metric="cycles_per_packet",
+            seconds=0.0,
+            around_s=AROUND_A_RUN,
+            missing=vpp.program() is None,
+        )
+        for name, work in WORK.items()
+    ]
+
+
+def measure(folder, cores, session, points):
+    """Measures these planned points, as far as they are not stored; their runs take turns."""
+    pending = session.pending(points)
     if vpp.program() is None:
-        for point in made.values():
-            point["absent"] = "not installed here"
-        return list(made.values())
-    print("VPP's features on the same packets", flush=True)
-    order = 0
-    for chosen in method.rounds(list(WORK), plan.runs, f"{seed} vpp"):
-        for name in chosen:
-            order += 1
-            made[name]["runs"].append({"order": order} | _run(Path(folder) / f"{name}-{order}", cores, WORK[name]))
-    return list(made.values())
+        for each in pending:
+            session.absent(each, "not installed here")
+        return
+    print(f"VPP's features on the same packets ({figures.labels('vpp')})", flush=True)
+    numbers = itertools.count(1)
+
+    def measured(name):
+        return lambda: _run(Path(folder) / f"{name}-{next(numbers)}", cores, WORK[name])
+
+    with session.comparison("vpp"):
+        session.take_turns("vpp", {each.point["system"]: session.unit(each, measured(each.point["system"])) for each in pending})
 
 
 def _point(name, work):
     return {
         "experiment": "vpp",
         "title": work.title,
-        "paper": "beyond",
+        "paper": figures.labels("vpp", work.workload) or "beyond",
         "load": work.workload,
         "load_title": work.workload,
         "axis": "rules",
@@ -105,20 +124,17 @@ def _point(name, work):
 
 def _run(folder, cores, work):
     folder.mkdir(parents=True)
-    try:
-        capture, rules = packets_and_rules(folder, work)
-        with contextlib.closing(vpp.Vpp(folder, cores=[cores.middle], heap="2G", buffers=32_768)) as started:
-            with cores.on_middle():
-                started.start()
-            generator = Generator(started)
-            started.configure(*work.commands(five_tuples(rules)), timeout=300)
-            # The first pass creates connections and is not measured.
-            generator.play(capture, PACKETS)
-            started.configure("clear runtime")
-            generator.play(capture, REPLAYED)
-            return {"ok": True, "metrics": clocks(vpp.runtime(started.ask("show runtime")), work.nodes)}
-    except (CommandFailed, parse.Unreadable, AssertionError, OSError) as error:
-        return {"ok": False, "error": " ".join(str(error).split())[:300]}
+    capture, rules = packets_and_rules(folder, work)
+    with contextlib.closing(vpp.Vpp(folder, cores=[cores.middle], heap="2G", buffers=32_768)) as started:
+        with cores.on_middle():
+            started.start()
+        generator = Generator(started)
+        started.configure(*work.commands(five_tuples(rules)), timeout=300)
+        # The first pass creates connections and is not measured.
+        generator.play(capture, PACKETS)
+        started.configure("clear runtime")
+        generator.play(capture, REPLAYED)
+        return clocks(vpp.runtime(started.ask("show runtime")), work.nodes)
 
 
 def packets_and_rules(folder, work, packets=PACKETS):

@@ -1,9 +1,10 @@
 """Answers to the questions of an operator, with figures of the results. A sentence that the results do not support is omitted."""
 
 from evaluation import method
+from evaluation.method import main_metric
 
 from . import tables
-from .data import OFFLOAD_OFF, OURS, cost_metric, in_order, large, main_metric, median, number, ratio
+from .data import OFFLOAD_OFF, OURS, cost_metric, in_order, large, median, number, ratio
 
 # From this share on, a core counts as fully used.
 FULL = 0.95

@@ -45,19 +45,6 @@ def ratio(point, peer, metric):
     return ours / theirs if ours is not None and theirs else None
 
 
-def main_metric(load):
-    """The subject of a load: the metric, its unit, whether more is better."""
-    if load.startswith("ping"):
-        return "rtt_p50_us", "µs", False
-    if load in ("wrk-pages", "wrk-close"):
-        return "requests_s", "requests/s", True
-    if load == "wrk-one-page":
-        return "latency_p50_us", "µs", False
-    if load in ("udp", "udp-established"):
-        return "mpps", "Mpps", True
-    return "gbit_s", "Gbit/s", True
-
-
 def cost_metric(point):
     """The divisor of the middle's work: packets, or bytes if packets have any size up to 64 KB, or requests if what the middle sends is not
     what it receives."""

@@ -2,13 +2,11 @@
 
 import re
 
+from evaluation import figures
 from evaluation.machine import QUIET
 
-from . import answers, plots, tables, targets
+from . import answers, papers, plots, repetitions, tables, targets
 from .data import Results
-
-# The beginning of what points to the other paper.
-MIDDLECLICK = "MiddleClick, "
 
 ABOUT = {
     "default-forwarding": "No rules, and devices as the kernel makes them, which is what containers and virtual machines have: TCP moves"
@@ -58,7 +56,7 @@ def write(results, folder):
         old.unlink()
     folder.mkdir(parents=True, exist_ok=True)
     shown = Results(results)
-    parts = [_head(results), _answers(shown), "## Between namespaces\n"]
+    parts = [_head(results), papers.section(shown), _answers(shown), "## Between namespaces\n"]
     for name, point in shown.titles().items():
         if name in ABOUT:
             parts.append(_experiment(shown, name, point, folder))
@@ -68,12 +66,13 @@ def write(results, folder):
 
 def _head(results):
     here, idle = results["machine"], results["idle"]
-    only = f" Only experiments named like `{results['only']}`." if results["only"] else ""
+    missing = results.get("missing", {})
+    lacking = f" Not measured yet: {', '.join(f'{name} ({count} points)' for name, count in missing.items())}." if missing else ""
     quick = " This is the quick evaluation; `make evaluate` has more sizes and longer runs." if results["plan"] == "quick" else ""
     ends = ", ".join(map(str, here["end_cores"]))
     return f"""# What mmb does beside what would be used instead
 
-Made by `{results["command"]}` on {results["begun"]}, in {results["seconds"] / 60:.0f} minutes.{quick}{only} Every figure on this
+Made by `{results["command"]}` on {results["begun"]}, in {results["seconds"] / 60:.0f} minutes.{quick}{lacking} Every figure on this
 page is of [results.json](results.json); [method.md](method.md) describes how they are measured and their limits. Figures of
 another machine are others: run `make evaluate` on yours.
 
@@ -81,14 +80,13 @@ another machine are others: run `make evaluate` on yours.
   {here["kernel"]}, TCP with {here["congestion_control"]}. Cycles are those of the time-stamp counter, {results["tsc_hz"] / 1e9:.3f} GHz.
 - Cores: {here["middle_core"]} for the middle (mmb or a peer), {ends} for the ends. With nothing running, the middle's core was busy
   {idle["before"]["middle_busy"]:.1%} of the time before and {idle["after"]["middle_busy"]:.1%} after.
-- A point is {results["runs"]} runs in turn with the other systems', between namespaces of {results["seconds_a_run"]} s each. Tables have the
-  median and, behind it, the quartiles.
+{repetitions.head(results)}
 - Offloads: {results["offloads"]["plain"]}, but where the text says otherwise.
-{_busy(idle)}"""
+{_busy(idle, max((point.get("busy_before", 0.0) for point in results["points"]), default=0.0))}"""
 
 
-def _busy(idle):
-    if max(moment["middle_busy"] for moment in idle.values()) <= QUIET:
+def _busy(idle, busy_before):
+    if max(moment["middle_busy"] for moment in idle.values()) <= QUIET and busy_before <= QUIET:
         return ""
     return "\n**The machine had other work meanwhile: these figures show that the evaluation runs, and nothing else.**\n"
 
@@ -117,21 +115,13 @@ def _experiment(shown, name, point, folder):
             plots.lines(folder / picture, measured)
         else:
             plots.bars(folder / picture, measured)
-    parts = [f"### {point['title']}\n\n{ABOUT[name]} {_paper(point)}\n"]
-    parts += [f"![{point['title']}]({picture})\n"] if measured else []
+    parts = [f"### {point['title']}\n\n{ABOUT[name]}\n"]
+    parts += [f"![{point['title']}]({picture})\n\n{papers.caption(shown, name)}\n"] if measured else [f"{papers.caption(shown, name)}\n"]
     for load, chosen in tables.by_load(points).items():
-        parts.append(
-            f"{chosen[0]['load_title'] if chosen[0]['axis'] != 'KB' else tables.WEB.get(load, 'wrk and nginx')}:\n\n{tables.live(chosen)}"
-        )
+        title = chosen[0]["load_title"] if chosen[0]["axis"] != "KB" else tables.WEB.get(load, "wrk and nginx")
+        answers = figures.labels(name, load)
+        parts.append(f"{title}{f' ({answers})' if answers else ''}:\n\n{tables.live(chosen)}")
     return "\n".join(parts)
-
-
-def _paper(point):
-    if point["paper"] == "beyond":
-        return "Not in the paper."
-    if point["paper"].startswith(MIDDLECLICK):
-        return f"In the paper on MiddleClick (HPSR 2018): {point['paper'].removeprefix(MIDDLECLICK)}."
-    return f"In the paper: {point['paper']}."
 
 
 def _in_memory(shown, folder):
@@ -140,24 +130,24 @@ def _in_memory(shown, folder):
         plots.cycles(folder / "cycles.svg", found)
         parts.append(
             "### Cycles of a packet\n\n`mmb bench` on random packets that lie in memory, 64 bytes on a wire unless a rule needs"
-            " more. In the paper: figure 11.\n\n![Cycles of a packet](cycles.svg)\n\n" + tables.cycles(found)
+            f" more.\n\n![Cycles of a packet](cycles.svg)\n\n{papers.caption(shown, 'cycles')}\n\n" + tables.cycles(found)
         )
     if found := shown.find(experiment="streams"):
         parts.append(
             "### A chain of functions on streams\n\n`mmb bench --workload streams`: 1,000 TCP connections that send segments of 1,448"
-            " bytes, each function one more. Gbit/s are payload. In the paper on MiddleClick (HPSR 2018): figure 13, which has 34 Gbit/s"
-            " for NAT with statistics on one core, the limit of its testbed, and 20 with reassembly, on other machines, with network"
-            " cards and 8 KB requests.\n\n" + tables.streams(found)
+            " bytes, each function one more. Gbit/s are payload. Figure 13 of the paper on MiddleClick has 34 Gbit/s for NAT with"
+            " statistics on one core, the limit of its testbed, and 20 with reassembly, on other machines, with network cards and"
+            f" 8 KB requests.\n\n{papers.caption(shown, 'streams')}\n\n" + tables.streams(found)
         )
     if found := shown.find(experiment="memif"):
         parts.append(
             "### Packets over memif\n\nA generator on one core, mmb on another, shared memory between them. Where mmb's core is"
-            " not busy all the time, the generator is what holds. Not in the paper.\n\n" + tables.memif(found)
+            f" not busy all the time, the generator is the bottleneck.\n\n{papers.caption(shown, 'memif')}\n\n" + tables.memif(found)
         )
     if found := shown.find(experiment="vpp"):
         parts.append(
-            "### VPP\n\nThe clocks of the nodes of a feature, by VPP's own count, on packets like those above. Not in the paper.\n\n"
-            + tables.vpp(found)
+            "### VPP\n\nThe clocks of the nodes of a feature, by VPP's own count, on packets like those above.\n\n"
+            f"{papers.caption(shown, 'vpp')}\n\n" + tables.vpp(found)
         )
     return "## In memory\n\n" + "\n".join(parts) if parts else ""
 
@@ -167,6 +157,7 @@ def _rest(results):
     workarounds = "; ".join(f"{name}: {re.sub('^Mitigation: *', '', text)}" for name, text in here["mitigations"].items())
     return "\n".join(
         (
+            repetitions.section(results),
             "## Runs that failed\n",
             tables.failures(results["points"]) or "None.\n",
             "## Versions\n",

@@ -6,8 +6,9 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from evaluation import method  # noqa: E402
+from evaluation.method import main_metric  # noqa: E402
 
-from .data import cost_metric, in_order, main_metric  # noqa: E402
+from .data import cost_metric, in_order  # noqa: E402
 from .tables import by_load  # noqa: E402
 
 # One colour for each system, in every plot that has it. The colours are distinguishable with colour blindness (Okabe and Ito), and so are the

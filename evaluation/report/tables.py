@@ -1,8 +1,9 @@
 """Tables in Markdown."""
 
 from evaluation import method
+from evaluation.method import main_metric
 
-from .data import cost_metric, in_order, is_rewriting, large, main_metric, median, number
+from .data import cost_metric, in_order, is_rewriting, large, median, number
 
 
 # What is told of loads whose size is that of a file.
@@ -24,9 +25,10 @@ def with_spread(point, metric, scale=1.0):
 
 
 def notes(point):
-    """The notes of a row besides numbers."""
+    """The notes of a row besides numbers: how many runs, why no more, and what went wrong."""
     failed = [run["error"] for run in point["runs"] if not run["ok"]]
-    lines = [f"{len(failed)} of {len(point['runs'])} runs failed"] if failed else []
+    lines = [method.repetitions(point)] if "stopped" in point else []
+    lines += [f"{len(failed)} of {len(point['runs'])} runs failed"] if failed else []
     for metric, what in (("sent_again", "segments sent again"), ("unanswered", "pings unanswered"), ("errors", "errors")):
         value = median(point, metric)
         if value:

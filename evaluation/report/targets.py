@@ -5,8 +5,10 @@ Each row is a ratio of medians: mmb's divided by a peer's. Rates must not be les
 
 from typing import NamedTuple
 
+from evaluation.method import main_metric
+
 from . import tables
-from .data import OFFLOAD_OFF, OURS, cost_metric, large, main_metric, number, ratio
+from .data import OFFLOAD_OFF, OURS, cost_metric, large, number, ratio
 
 # Sizes of a firewall that have a target.
 FEWEST_RULES, MOST_RULES = 100, 100_000

@@ -1,0 +1,131 @@
+"""The points that were measured, each in a file of its own, so that an evaluation can stop at any moment and go on later.
+
+A file is written under another name, flushed to the disk and renamed: it is whole, or it does not exist. A stored point is used
+again if it was measured with the same program, on the same machine, with the same parameters and by the same method; otherwise it
+is measured anew. A file that cannot be read is reported and measured anew.
+
+Layout: FOLDER/<plan>/<experiment>/<load>-<x>-<system>.json.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+from . import method
+
+FORMAT = 1
+# What identifies a point within a plan.
+KEY = ("experiment", "load", "x", "system")
+
+
+class Damaged(ValueError):
+    """A file that is not a whole point."""
+
+
+class Store:
+    """The points of one plan. `binary` is the hash of the measured program, `machine` what describes the machine; `fresh` ignores
+    all points that are stored."""
+
+    def __init__(self, folder, plan, binary, machine, fresh=False):
+        self.folder, self.binary, self.machine, self.fresh = Path(folder) / plan, binary, machine, fresh
+        # Points that this session measured: `fresh` does not ignore them.
+        self._written = set()
+
+    def path(self, key):
+        return self.folder / key["experiment"] / f"{_slug(key['load'])}-{key['x']}-{_slug(key['system'])}.json"
+
+    def write(self, point, parameters):
+        """Stores a point; returns the file."""
+        path = self.path(point)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {
+            "format": FORMAT,
+            "method": method.VERSION,
+            "binary": self.binary,
+            "machine": self.machine,
+            "parameters": parameters,
+            "point": point,
+        }
+        whole(path, json.dumps(record, indent=1) + "\n")
+        self._written.add(path)
+        return path
+
+    def usable(self, template, parameters):
+        """The stored point, if it was measured like this and has enough successful runs; otherwise None."""
+        path = self.path(template)
+        if self.fresh and path not in self._written:
+            return None
+        record = self._read(path)
+        if record is None or not self._same(record, parameters):
+            return None
+        point = record["point"]
+        return point if sum(run["ok"] for run in point["runs"]) >= parameters["least"] else None
+
+    def listed(self, template, parameters):
+        """The stored point like `usable`, but also one without a result, which says why."""
+        record = self._read(self.path(template), warn=False)
+        return record["point"] if record and self._same(record, parameters) else None
+
+    def all(self):
+        """Every stored point of this plan, by any program and machine."""
+        for path in sorted(self.folder.glob("*/*.json")):
+            if record := self._read(path, warn=False):
+                yield record["point"]
+
+    def _same(self, record, parameters):
+        wanted = {"method": method.VERSION, "binary": self.binary, "machine": self.machine, "parameters": parameters}
+        return all(record[key] == json.loads(json.dumps(value)) for key, value in wanted.items())
+
+    @staticmethod
+    def _read(path, warn=True):
+        try:
+            return parsed(path.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            if warn:
+                print(f"evaluation: {path} is damaged and is measured anew: {error}", file=sys.stderr)
+            return None
+
+
+def parsed(text):
+    """The record in a file's text."""
+    record = json.loads(text)
+    wanted = {"format": int, "method": int, "binary": str, "machine": dict, "parameters": dict, "point": dict}
+    if not isinstance(record, dict) or not all(isinstance(record.get(key), kind) for key, kind in wanted.items()):
+        raise Damaged("not a point")
+    runs = record["point"].get("runs")
+    complete = all(key in record["point"] for key in KEY) and isinstance(runs, list)
+    if not complete or not all(isinstance(run, dict) and "ok" in run and ("metrics" in run or "error" in run) for run in runs):
+        raise Damaged("a point without its runs")
+    if record["format"] != FORMAT:
+        raise Damaged(f"format {record['format']} instead of {FORMAT}")
+    return record
+
+
+def whole(path, text):
+    """Writes a file that is whole or not there at all, also after a loss of power."""
+    beside = path.with_name(f".{path.name}.new")
+    with open(beside, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def hash_of(program):
+    """The SHA-256 of a file."""
+    with open(program, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _slug(text):
+    return re.sub(r"[^a-z0-9_]+", "-", str(text).lower()).strip("-")
