@@ -40,11 +40,11 @@ def session(plan, points, store, seed):
     for group, each in grouped(points):
         left = [one for one in each if not one.absent and store.usable(one.point, one.parameters) is None]
         if left:
-            expected[group] = expected.get(group, 0.0) + _minimum(left, plan.repeat.least, durations)
+            expected[group] = expected.get(group, 0.0) + minimum(left, plan.repeat.least, durations)
     return Session(store, plan.repeat, seed, Budget(plan.minutes, expected), _told)
 
 
-def _minimum(points, runs, durations):
+def minimum(points, runs, durations):
     """The seconds that so many runs of each point take."""
     return sum(durations.setup(each) + runs * durations.run(each) for each in points if not each.missing)
 
@@ -115,7 +115,7 @@ def listing(plan, points, store):
     for name, all_of_it in by_name.items():
         able = [each for each in all_of_it if not each.absent]
         left = [each for each in able if store.usable(each.point, each.parameters) is None]
-        minutes = [_minimum(left, runs, durations) / 60 for runs in (plan.repeat.least, plan.repeat.most)]
+        minutes = [minimum(left, runs, durations) / 60 for runs in (plan.repeat.least, plan.repeat.most)]
         row = [len(able), len(able) - len(left), *minutes]
         totals = [total + value for total, value in zip(totals, row)]
         rows.append(_row(name, row, figures.labels(name) or "beyond the papers"))

@@ -1,15 +1,12 @@
-"""The plans of the evaluation: the measurements, and the duration of the quick evaluation."""
+"""The plans of the evaluation: the measurements, and how long they take."""
 
 import pytest
 
-from evaluation import experiments, loads
+from evaluation import budget, campaign, experiments, figures, loads
 from evaluation.policies import FUNCTIONS
 from evaluation.report import targets
 from evaluation.systems import ALL, Unable
 
-# The time to start and end the programs of a run, on a machine that runs nothing else.
-AROUND_A_RUN = 0.7
-TWELVE_MINUTES = 720
 
 
 def points(plan):
@@ -37,15 +34,37 @@ def test_every_point_is_there_once(quick, omitted):
     assert {system for *_, system in keys} == set(ALL) - omitted
 
 
+@pytest.mark.parametrize(("quick", "share"), [(True, 0.8), (False, 0.7)])
+def test_the_minimum_of_runs_leaves_time_for_points_that_scatter(quick, share):
+    plan = experiments.plan(quick)
+    assert plan.repeat.least >= 3 and plan.repeat.most >= 5
+    every = campaign.planned(plan)
+    for each in every:
+        # As if every program were installed.
+        each.missing = False
+    minutes = campaign.minimum([each for each in every if not each.absent], plan.repeat.least, budget.Durations()) / 60
+    assert minutes < share * plan.minutes
+
+
+def test_a_number_of_runs_is_exact_and_has_no_limit_of_time():
+    plan = experiments.plan(quick=False, runs=10, seconds=2.0)
+    assert (plan.repeat.least, plan.repeat.most, plan.minutes, plan.seconds) == (10, 10, None, 2.0)
+    assert experiments.plan(quick=False, minutes=30).minutes == 30
+
+
 @pytest.mark.parametrize("quick", [True, False])
-def test_five_runs_at_least(quick):
-    assert experiments.plan(quick).runs >= 5
+def test_planned_points_differ_and_name_what_they_answer(quick):
+    every = campaign.planned(experiments.plan(quick))
+    keys = [tuple(each.point[key] for key in ("experiment", "load", "x", "system")) for each in every]
+    assert len(keys) == len(set(keys))
+    assert {each.point["experiment"] for each in every} == set(campaign.names(experiments.plan(quick)))
 
 
-def test_the_quick_plan_leaves_three_minutes_of_twelve_for_the_rest():
-    plan = experiments.plan(quick=True)
-    able = [system for *_, policy, _, system in points(plan) if can(system, policy)]
-    assert len(able) * plan.runs * (loads.SETTLING + plan.seconds + AROUND_A_RUN) < TWELVE_MINUTES - 180
+def test_every_answer_to_a_figure_is_planned():
+    planned = {(each.point["experiment"], each.point["load"]) for each in campaign.planned(experiments.plan(quick=False))}
+    for figure in figures.FIGURES:
+        for experiment, load in figure.answers:
+            assert any(experiment == name and load in (None, of_load) for name, of_load in planned), figure.label
 
 
 def test_the_full_plan_has_the_sizes_of_the_paper():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import systems, topology
+from evaluation import store, systems, topology
 from evaluation.loads import FLOWS, Established, Failed, NewConnections, OnePage, Pages, Small
 from evaluation.policies import FUNCTIONS, REWRITING, TCP, Policy, Tuple
 from evaluation.systems import Unable
@@ -279,4 +279,7 @@ def test_an_interrupted_evaluation_leaves_no_namespaces(tmp_path, number, status
         evaluation.signal(number)
         assert evaluation.wait(30) == status, evaluation.output()
         assert ours not in namespaces()
-    assert not (tmp_path / "out").exists()
+    # What it leaves are whole points, and no pages.
+    left = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert all(path.suffix == ".json" and store.parsed(path.read_text()) for path in left), left
+    assert not (tmp_path / "out/README.md").exists()

@@ -13,6 +13,45 @@ def test_every_system_runs_once_a_round_in_orders_that_differ():
     assert len({tuple(order) for order in orders}) > 1
 
 
+def test_who_is_done_runs_no_more_and_the_others_do():
+    done, seen = set(), []
+    for chosen in method.rounds(list("abc"), 5, "seed", done):
+        seen.append(sorted(chosen))
+        done |= {"a"} if len(seen) == 2 else {"b", "c"} if len(seen) == 4 else set()
+    assert seen == [["a", "b", "c"]] * 2 + [["b", "c"]] * 2
+
+
+def test_the_half_width_is_students():
+    # n = 3, mean 10, standard deviation 1: 4.303 / √3.
+    assert method.half_width([9.0, 10.0, 11.0]) == pytest.approx(0.2484, abs=1e-4)
+    assert method.half_width([5.0, 5.0, 5.0]) == 0
+    assert method.half_width([5.0]) == float("inf")
+
+
+def runs_of(*values):
+    """Runs with these values; None is one that failed."""
+    return [{"ok": False, "error": "x"} if value is None else {"ok": True, "metrics": {"mpps": value}} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([5.0, 5.0], None),
+        ([5.0, 5.0, 5.0], method.STEADY),
+        ([5.0, 5.1, 5.05], method.STEADY),
+        ([5.0, 6.0, 7.0], None),
+        ([5.0, None, 5.0], None),
+        ([5.0, None, 5.0, 5.0], method.STEADY),
+        ([None, None], None),
+        ([None, None, None], method.FAILED),
+        ([5.0, 6.0, 7.0, 5.0, 6.0], method.MOST),
+        ([5.0, None, None, None, None], method.MOST),
+    ],
+)
+def test_a_point_stops_when_it_is_steady_or_has_the_most_runs(values, why):
+    assert method.Repetitions(3, 5, 0.05).stop(runs_of(*values), "mpps") == why
+
+
 def test_the_order_follows_from_the_seed():
     assert list(method.rounds("abcd", 5, 1)) == list(method.rounds("abcd", 5, 1))
     assert list(method.rounds("abcd", 5, 1)) != list(method.rounds("abcd", 5, 2))

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from evaluation import report
-from evaluation.report import answers, targets
+from evaluation.report import answers, papers, targets
 from evaluation.report.data import Results, large, number
 
 MACHINE = {
@@ -54,14 +54,14 @@ def point(experiment, system, load="iperf", x=0, axis="", absent=None, offloads=
     }
 
 
-def results(*points):
-    return {
-        "format": 1,
+def results(*points, **more):
+    return more | {
+        "format": 2,
         "plan": "quick",
         "only": "",
         "command": "python3 -m evaluation run --quick",
         "seed": 1,
-        "runs": 3,
+        "repetitions": {"least": 3, "most": 8, "target": 0.05},
         "seconds_a_run": 0.8,
         "begun": "2026-01-01 00:00 UTC",
         "seconds": 61.0,
@@ -150,6 +150,65 @@ def test_rewriting_has_its_rates_its_latency_and_its_cost(page):
     assert "| 8 KB | 3.00 | 0.250 | +7 µs |" in page
     row = "| title of rewrite-http-body, by KB | wrk and nginx | <nginx> | 8: **ahead** 3.00 | 8: 0.250 |"
     assert row in page and "Ahead: a reverse proxy ends each connection" in page
+
+
+def test_plots_and_tables_name_the_figures_that_they_answer(page):
+    assert "![title of firewall](firewall.svg)\n\n*Answers mmb, figure 9a (firewall of five-tuples under iperf, by" in page
+    assert "load iperf (mmb, figure 9a):" in page
+    assert "![title of rtt](rtt.svg)\n\n*Answers mmb, figure 8 (" in page
+    assert "![Cycles of a packet](cycles.svg)\n\n*Answers mmb, figure 11 (" in page
+    assert "*Answers MiddleClick, figure 13 (" in page
+    assert "![title of rewrite-http-body](rewrite-http-body.svg)\n\n*In none of the papers.*" in page
+
+
+def test_every_figure_is_listed_with_what_answers_it_or_why_nothing_does(page):
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines() if line.startswith(("| mmb, ", "| Mid", "| DDoS"))}
+    numbers = ("7", "8", "9a", "9b", "9c", "9d", "9e", "9f", "10", "11")
+    assert {f"mmb, figure {number}" for number in numbers} <= set(rows)
+    assert {"MiddleClick, figure 12", "MiddleClick, figure 13"} <= set(rows)
+    assert {"DDoS filter, table of mask shapes", "DDoS filter, table of engines"} <= set(rows)
+    assert "[title of firewall](#title-of-firewall) | FastClick: " in rows["mmb, figure 9a"]
+    # A load without points, an experiment without points, a system that is absent.
+    assert "| – |" in rows["mmb, figure 9d"] and "`firewall` under wrk: not in these results" in rows["mmb, figure 9d"]
+    assert "`files`: not in these results" in rows["mmb, section 4.1"]
+    assert "VPP is installed" in rows["DDoS filter, table of engines"]
+    assert all(line.count(" | ") == 3 for line in rows.values())
+
+
+def test_links_to_sections_lead_to_headings(page):
+    headings = {papers.anchor(line.lstrip("# ")) for line in page.splitlines() if line.startswith("#")}
+    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
+
+
+def stopped(why, runs, half_width, session="2026-01-01 00:00 UTC"):
+    made = firewall("mmb", [1.0] * runs, [900] * runs, x=runs)
+    made["stopped"] = {"why": why, "runs": runs, "metric": "gbit_s", "half_width": half_width}
+    return made | {"session": session, "busy_before": 0.01}
+
+
+def test_the_page_tells_how_many_runs_points_took_and_why(tmp_path):
+    points = stopped("steady", 3, 0.02), stopped("most", 8, 0.12), stopped("time", 4, 0.09, "2026-01-02 00:00 UTC")
+    report.write(results(*points, missing={"nat": 4}), tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "| 3 runs, ±2.0% |" in page
+    assert "| 8 runs, ±12.0%, the most |" in page
+    assert "| 4 runs, ±9.0%, no time for more |" in page
+    assert "A point is 3 to 8 runs, until the 95 % confidence interval of its mean is within ±5%" in page
+    assert "3 points took 15 runs. The points were measured in 2 sessions" in page
+    assert "| the most runs that a point gets; the interval is wider | 1 | 8–8 | 8 | ±12.0% |" in page
+    assert "Not measured yet: nat (4 points)." in page
+
+
+def test_a_machine_that_was_busy_in_an_earlier_session_spoils_the_figures(tmp_path):
+    busy = stopped("steady", 3, 0.02) | {"busy_before": 0.4}
+    report.write(results(busy, stopped("steady", 4, 0.02)), tmp_path)
+    assert "The machine had other work meanwhile" in (tmp_path / "README.md").read_text()
+
+
+def test_results_of_the_first_format_still_have_their_page(tmp_path):
+    old = {key: value for key, value in ALL.items() if key != "repetitions"} | {"format": 1, "runs": 5}
+    report.write(old, tmp_path)
+    assert "A point is 5 runs in turn" in (tmp_path / "README.md").read_text()
 
 
 def test_losing_is_shown_with_its_reason(page):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from evaluation import systems
+from evaluation import campaign, live, systems
 from evaluation.experiments import Experiment, Plan
-from evaluation.live import Live
 from evaluation.loads import Failed
+from evaluation.method import Repetitions
+from evaluation.store import Store
 from evaluation.systems import Unable
 from lab.process import CommandFailed
 
@@ -77,12 +78,15 @@ def measured(monkeypatch, tmp_path):
     kinds |= {"without-policy": WithoutPolicy, "weak": Weak}
     monkeypatch.setattr(systems, "ALL", kinds)
     load = Load()
-    experiment = Experiment("e", "title", "figure 1", "firewall", tuple(kinds), ("load",), sizes=(10, 20))
+    experiment = Experiment("e", "title", "firewall", tuple(kinds), ("load",), sizes=(10, 20))
     monkeypatch.setattr("evaluation.experiments.make_load", lambda *_: load)
-    live = Live(tmp_path, None, 1e9, Plan("quick", 4, 0.1, 0.1, (experiment,)), seed=1)
-    points = {(point["system"], point["x"]): point for point in live.run()}
-    live.close()
-    return live, load, points
+    plan = Plan("quick", Repetitions(4, 4, 0.05), 0.1, 0.1, None, (experiment,))
+    every, store = live.planned(plan), Store(tmp_path / "points", "quick", "hash", {})
+    between = live.Live(tmp_path, None, 1e9, campaign.session(plan, every, store, seed=1))
+    between.run(every)
+    points = {(point["system"], point["x"]): point for point in campaign.collected(every, store)[0]}
+    between.close()
+    return between, load, points
 
 
 def test_every_system_has_a_point_for_every_size(measured):
