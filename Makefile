@@ -9,7 +9,7 @@ MMB := target/release/mmb
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install uninstall deb release demo test test-rust test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install uninstall deb release demo test test-rust test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench lint bench evaluate evaluate-quick evaluate-list
 .PHONY: evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -84,11 +84,16 @@ bench: setup build ## measure the table of docs/bench.md: cycles per packet besi
 	@echo
 	@$(MMB) bench --workload streams $(if $(QUICK),--seconds 0.3)
 
-evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy: docs/evaluation (OUT=DIR); about three hours, needs root
-	MMB=$(MMB) $(PYTHON) -m evaluation run --out $(OUT)
+EVALUATION_OPTIONS = $(if $(ONLY),--only $(ONLY)) $(if $(FRESH),--fresh) $(if $(MINUTES),--minutes $(MINUTES)) --out $(OUT)
+
+evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy; goes on where it was stopped (ONLY=nat,streams FRESH=1 OUT=DIR); 90 minutes, needs root
+	MMB=$(MMB) $(PYTHON) -m evaluation run $(EVALUATION_OPTIONS)
 
 evaluate-quick: evaluation-tools ## the same in twelve minutes: fewer sizes, shorter runs
-	MMB=$(MMB) $(PYTHON) -m evaluation run --quick --out $(OUT)
+	MMB=$(MMB) $(PYTHON) -m evaluation run --quick $(EVALUATION_OPTIONS)
+
+evaluate-list: ## list the experiments of 'make evaluate' with their points and estimated minutes
+	@MMB=$(MMB) $(PYTHON) -m evaluation list $(EVALUATION_OPTIONS)
 
 vpp-bench: build vpp ## compare the cycles of mmb in VPP with mmb bench, the ACL plugin and NAT44-ED in one run; RUNS=5, INTO=FILE for the table
 	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m evaluation.plugin $(if $(RUNS),--runs $(RUNS)) $(if $(INTO),--into $(INTO))

@@ -1,6 +1,7 @@
 """Runs the experiments between namespaces."""
 
 import shutil
+import sys
 
 from . import figures, method, systems
 from .loads import SETTLING
@@ -93,7 +94,8 @@ def _planned(plan, experiment, x, policy, load, name, first, versions):
 
 
 class Live:
-    """Opens each system at its first use and keeps it open: a point takes no more time than its runs. `close` ends all of them."""
+    """Opens each system at its first use and keeps it open: a point takes no more time than its runs. A system that could not be set up,
+    or of which every run of a point failed, is closed and opened again for the next point: it may have ended. `close` ends all."""
 
     def __init__(self, folder, cores, tsc_hz, session):
         self.folder, self.cores, self.tsc_hz, self.session = folder, cores, tsc_hz, session
@@ -129,6 +131,10 @@ class Live:
                 else:
                     units[planned.point["system"]] = self.session.unit(planned, self._measure(planned))
             self.session.take_turns(group, units)
+            for planned in pending:
+                if planned.point["runs"] and not any(run["ok"] for run in planned.point["runs"]):
+                    self._discard(planned)
+                    self._installed.pop((planned.point["system"], planned.experiment.offloads), None)
 
     def _measure(self, planned):
         system = self.opened[planned.point["system"], planned.experiment.offloads]
@@ -147,7 +153,17 @@ class Live:
         if before is None or before[0] != wanted:
             with self.session.setting_up(planned):
                 self._installed[name, offloads] = (wanted, self._tried(name, offloads, planned.policy))
+            if self._installed[name, offloads][1]:
+                self._discard(planned)
         return self._installed[name, offloads][1]
+
+    def _discard(self, planned):
+        """Closes the system of a point, if it is open."""
+        if system := self.opened.pop((planned.point["system"], planned.experiment.offloads), None):
+            try:
+                system.close()
+            except Exception as error:  # noqa: BLE001: what is left of it is removed at the end
+                print(f"evaluation: {system.name}: {in_a_line(error)}", file=sys.stderr)
 
     def _tried(self, name, offloads, policy):
         try:

@@ -1,8 +1,10 @@
 """How runs are made and stored, with stubs for systems and loads."""
 
+import contextlib
+
 import pytest
 
-from evaluation import campaign, live, systems
+from evaluation import campaign, experiments, live, systems
 from evaluation.experiments import Experiment, Plan
 from evaluation.loads import Failed
 from evaluation.method import Repetitions
@@ -123,6 +125,48 @@ def test_who_takes_no_part_says_why(measured, system, why):
     _, _, points = measured
     assert [points[system, x]["absent"] for x in (10, 20)] == [why, why]
     assert not points[system, 10]["runs"]
+
+
+def test_a_system_that_ends_in_a_point_is_opened_again_for_the_next(monkeypatch, tmp_path):
+    class Mortal(FakeSystem):
+        """Ends at the policy of size 10."""
+
+        def forget(self):
+            super().forget()
+            if 10 in self.asked:
+                raise CommandFailed("it has ended")
+
+    class Sound(Load):
+        def run(self, site, tsc_hz):
+            return {"gbit_s": 1.0}
+
+    monkeypatch.setattr(systems, "ALL", {"mortal": Mortal, "other": FakeSystem})
+    monkeypatch.setattr("evaluation.experiments.make_load", lambda *_: Sound())
+    experiment = Experiment("e", "title", "firewall", ("mortal", "other"), ("load",), sizes=(10, 20))
+    plan = Plan("quick", Repetitions(3, 5, 0.05), 0.1, 0.1, None, (experiment,))
+    every, store = live.planned(plan), Store(tmp_path / "points", "quick", "hash", {})
+    session = campaign.session(plan, every, store, seed=1)
+    between = live.Live(tmp_path, None, 1e9, session)
+    between.run(every)
+    between.close()
+    assert [(point["system"], point["x"]) for point in session.failed] == [("mortal", 10)]
+    assert sorted((point["system"], point["x"]) for point in session.measured) == [("mortal", 20), ("other", 10), ("other", 20)]
+
+
+def test_an_error_that_ends_a_part_does_not_end_the_others(monkeypatch, tmp_path):
+    measured = []
+
+    def breaks(*_):
+        raise OSError("no namespaces here")
+
+    monkeypatch.setattr(live.Live, "run", breaks)
+    monkeypatch.setattr(campaign.memory.Memory, "run", lambda _, points: measured.extend(points))
+    monkeypatch.setattr(campaign.vpp, "measure", breaks)
+    plan = experiments.plan(quick=True)
+    every = campaign.planned(plan)
+    session = campaign.session(plan, every, Store(tmp_path, "quick", "hash", {}), seed=1)
+    broken = campaign.run(tmp_path, None, 1e9, plan, session, every, contextlib.nullcontext)
+    assert broken == {"namespaces": "no namespaces here", "vpp": "no namespaces here"} and measured
 
 
 def test_policies_change_once_a_size_and_connections_are_forgotten_before_each_run(measured):
