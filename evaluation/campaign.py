@@ -1,6 +1,6 @@
 """The whole evaluation: all its points, the choice among them, what they take, and their measurement one after the other."""
 
-from . import figures, live, memory, vpp
+from . import figures, live, machine, memory, vpp
 from .budget import Budget, Durations
 from .session import Session, grouped, in_a_line
 
@@ -57,8 +57,10 @@ def _told(point):
 def reuse(points, store):
     """How many points are stored already."""
     able = [each for each in points if not each.absent]
-    stored = sum(store.usable(each.point, each.parameters) is not None for each in able)
-    return f"{stored} of {len(able)} points are reused from {store.folder}, {len(able) - stored} are to be measured"
+    stored = [point for each in able if (point := store.usable(each.point, each.parameters))]
+    busy = sum(point.get("busy_before", 0.0) > machine.QUIET for point in stored)
+    text = f"{len(stored)} of {len(able)} points are reused from {store.folder}, {len(able) - len(stored)} are to be measured"
+    return text + (f"; {busy} of those that are reused are of a busy machine (FRESH=1 measures anew)" if busy else "")
 
 
 def run(folder, cores, tsc_hz, plan, session, points, undisturbed):

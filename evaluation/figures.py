@@ -11,7 +11,7 @@ PAPERS = {
     FILTER: "*Learning VPP: Filtering Packets at 100GbE Line Rate* (FastNetMon, 2026)",
 }
 
-NO_FASTCLICK = "FastClick: Debian has no package, and `make evaluate` does not build it"
+NO_FASTCLICK = "FastClick: no package in Debian"
 NO_CARD = "this evaluation has no network cards"
 
 

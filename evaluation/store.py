@@ -33,6 +33,7 @@ class Store:
         self.folder, self.binary, self.machine, self.fresh = Path(folder) / plan, binary, machine, fresh
         # Points that this session measured: `fresh` does not ignore them.
         self._written = set()
+        self._warned = set()
 
     def path(self, key):
         return self.folder / key["experiment"] / f"{_slug(key['load'])}-{key['x']}-{_slug(key['system'])}.json"
@@ -79,14 +80,14 @@ class Store:
         wanted = {"method": method.VERSION, "binary": self.binary, "machine": self.machine, "parameters": parameters}
         return all(record[key] == json.loads(json.dumps(value)) for key, value in wanted.items())
 
-    @staticmethod
-    def _read(path, warn=True):
+    def _read(self, path, warn=True):
         try:
             return parsed(path.read_text())
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            if warn:
+            if warn and path not in self._warned:
+                self._warned.add(path)
                 print(f"evaluation: {path} is damaged and is measured anew: {error}", file=sys.stderr)
             return None
 

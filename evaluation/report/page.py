@@ -69,10 +69,11 @@ def _head(results):
     missing = results.get("missing", {})
     lacking = f" Not measured yet: {', '.join(f'{name} ({count} points)' for name, count in missing.items())}." if missing else ""
     quick = " This is the quick evaluation; `make evaluate` has more sizes and longer runs." if results["plan"] == "quick" else ""
+    earlier = f" ({results['reused']} points are of earlier sessions)" if results.get("reused") else ""
     ends = ", ".join(map(str, here["end_cores"]))
     return f"""# What mmb does beside what would be used instead
 
-Made by `{results["command"]}` on {results["begun"]}, in {results["seconds"] / 60:.0f} minutes.{quick}{lacking} Every figure on this
+Made by `{results["command"]}` on {results["begun"]}, in {results["seconds"] / 60:.0f} minutes{earlier}.{quick}{lacking} Every figure on this
 page is of [results.json](results.json); [method.md](method.md) describes how they are measured and their limits. Figures of
 another machine are others: run `make evaluate` on yours.
 

@@ -21,15 +21,15 @@ def head(results):
         # Results of format 1 have the same number of runs everywhere.
         return f"""- A point is {results["runs"]} runs in turn with the other systems', between namespaces of {results["seconds_a_run"]} s each. Tables have the
   median and, behind it, the quartiles."""
-    if repeat["least"] == repeat["most"]:
-        count = f"{repeat['least']} runs"
-    else:
+    count = f"{repeat['least']} runs"
+    if repeat["least"] < repeat["most"]:
         count = (
-            f"{repeat['least']} to {repeat['most']} runs, until the 95 % confidence interval of its mean is within ±{repeat['target']:.0%};"
-            "\n  the notes of each row have the number of runs, this interval, and why a point with a wider one has no more runs."
-            "\n  They are"
+            f"{repeat['least']} to {repeat['most']} runs: it has enough when the 95 % confidence interval of its mean is within"
+            f" ±{repeat['target']:.0%}.\n  The notes of each row have the number of runs, this interval, and why a point with a wider one"
+            " has no more runs"
         )
-    return f"""- A point is {count} in turn with the other systems', between namespaces of {results["seconds_a_run"]} s each. Tables have the
+    return f"""- A point is {count}.
+  Its runs take turns with those of the other systems; between namespaces they last {results["seconds_a_run"]} s each. Tables have the
   median and, behind it, the quartiles."""
 
 

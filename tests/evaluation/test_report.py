@@ -188,15 +188,16 @@ def stopped(why, runs, half_width, session="2026-01-01 00:00 UTC"):
 
 def test_the_page_tells_how_many_runs_points_took_and_why(tmp_path):
     points = stopped("steady", 3, 0.02), stopped("most", 8, 0.12), stopped("time", 4, 0.09, "2026-01-02 00:00 UTC")
-    report.write(results(*points, missing={"nat": 4}), tmp_path)
+    report.write(results(*points, missing={"nat": 4}, reused=2), tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "| 3 runs, ±2.0% |" in page
     assert "| 8 runs, ±12.0%, the most |" in page
     assert "| 4 runs, ±9.0%, no time for more |" in page
-    assert "A point is 3 to 8 runs, until the 95 % confidence interval of its mean is within ±5%" in page
+    assert "A point is 3 to 8 runs: it has enough when the 95 % confidence interval of its mean is within ±5%." in page
     assert "3 points took 15 runs. The points were measured in 2 sessions" in page
     assert "| the most runs that a point gets; the interval is wider | 1 | 8–8 | 8 | ±12.0% |" in page
     assert "Not measured yet: nat (4 points)." in page
+    assert "in 1 minutes (2 points are of earlier sessions)." in page
 
 
 def test_a_machine_that_was_busy_in_an_earlier_session_spoils_the_figures(tmp_path):

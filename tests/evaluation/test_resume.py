@@ -156,7 +156,7 @@ def test_a_damaged_file_is_measured_anew_with_a_warning(evaluation, capsys, text
     path.write_text(text)
     again = evaluation.run([planned("a")], {"a": STEADY})
     assert len(again.measured) == 1 and not again.reused
-    assert f"{path} is damaged and is measured anew" in capsys.readouterr().err
+    assert capsys.readouterr().err.count(f"{path} is damaged and is measured anew") == 1
     assert parsed(path.read_text())
 
 
@@ -304,6 +304,14 @@ def test_the_list_counts_stored_points(evaluation):
     evaluation.run(points, {"a": STEADY, "b": [RuntimeError("x")]})
     text = campaign.listing(experiments.plan(quick=False), [planned("a"), planned("b")], evaluation.store())
     assert text.splitlines()[1].split()[:3] == ["nat", "2", "1"]
+
+
+def test_points_of_a_busy_machine_are_counted(evaluation):
+    evaluation.run([planned("a")], {"a": STEADY})
+    assert campaign.reuse([planned("a"), planned("b")], evaluation.store()).endswith("1 are to be measured")
+    point = next(evaluation.store().all()) | {"busy_before": 0.5}
+    evaluation.store().write(point, planned("a").parameters)
+    assert "1 of those that are reused are of a busy machine" in campaign.reuse([planned("a")], evaluation.store())
 
 
 def test_results_have_points_of_earlier_sessions_and_name_what_is_missing(evaluation):
