@@ -1,6 +1,6 @@
 //! User commands in a program that contains the daemon: no socket, no terminal, no standard input or output.
 
-#[path = "../../control/tests/common/mod.rs"]
+#[path = "../../control/tests/it/common/mod.rs"]
 mod common;
 
 use common::{Running, start};

@@ -2,6 +2,7 @@
 //!
 //! The compiler is a script that counts its runs and then runs this program again, which compiles.
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use common::{Running, start_compiling};

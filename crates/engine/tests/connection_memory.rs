@@ -1,6 +1,7 @@
 //! What a connection takes: what is promised as its most holds, with all that can hang on it.
 
 mod counting;
+#[path = "it/host/mod.rs"]
 mod host;
 
 use counting::{LIVE, PEAK};

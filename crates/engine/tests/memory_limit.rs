@@ -4,6 +4,7 @@
 //! A test runs its program again, which limits its own address space (as `ulimit -v` does): an allocation that fails and is not expected
 //! to aborts it.
 
+#[path = "it/host/mod.rs"]
 mod host;
 
 use host::engine;

@@ -3,6 +3,7 @@
 //! The only unsafe code of this room: a global allocator cannot be written without it. This one hands every call to
 //! the system's and counts those of the thread that asks.
 
+#[path = "it/host/mod.rs"]
 mod host;
 
 use host::{engine, pass, policy};

@@ -1,6 +1,7 @@
 //! What an idle stream takes beside its connection: counted by the allocator, and the state of its search in the pool that is got once.
 
 mod counting;
+#[path = "it/host/mod.rs"]
 mod host;
 
 use counting::{LIVE, PEAK};

@@ -1,0 +1,19 @@
+//! The tests of this crate from outside, in one program: each is linked once.
+
+mod adopted;
+mod ahead;
+mod clients;
+mod commands;
+mod common;
+mod compiling;
+mod confirm;
+mod connection_answers;
+mod counters;
+mod documents;
+mod history;
+mod listing;
+mod memory;
+mod offload;
+mod packet_answers;
+mod servers;
+mod state;
