@@ -13,6 +13,7 @@ import struct
 import time
 from pathlib import Path
 
+from . import sock_diag
 from .process import Background, run
 
 # The errors of a kernel that lacks a type of link.
@@ -67,6 +68,10 @@ class Namespace:
     def ip(self, *words, check=True):
         return run(["ip", "-n", self.name, *words], check=check)
 
+    def ip_batch(self, *lines):
+        """Runs commands of `ip`, each a line, in one process, until one fails."""
+        run(["ip", "-n", self.name, "-batch", "-"], input="".join(f"{line}\n" for line in lines))
+
     def command(self, words):
         return ["ip", "netns", "exec", self.name, *words]
 
@@ -83,12 +88,12 @@ class Namespace:
     def end_connections(self):
         """Ends all TCP connections inside, also those that ended programs have left to the kernel, which would send for them again."""
         with self.entered():
-            # A kernel without CONFIG_INET_DIAG_DESTROY refuses.
-            run(["ss", "--kill", "--tcp", "state", "connected"], check=False)
+            sock_diag.destroy_connections()
 
     def sysctl(self, **values):
-        for key, value in values.items():
-            self.run("sysctl", "-qw", f"{key.replace('__', '.')}={value}")
+        with self.entered():
+            for key, value in values.items():
+                Path("/proc/sys", *key.split("__")).write_text(f"{value}\n", encoding="ascii")
 
     @contextlib.contextmanager
     def entered(self):
@@ -115,10 +120,9 @@ def veth(one, one_name, other, other_name, mtu=None, queues=None):
     shape = [] if queues is None else ["numtxqueues", queues, "numrxqueues", queues]
     peer = ["type", "veth", "peer", "name", other_name, "netns", other.name]
     one.ip("link", "add", one_name, *shape, *peer, *shape)
+    sized = f" mtu {mtu}" if mtu else ""
     for namespace, name in ((one, one_name), (other, other_name)):
-        if mtu:
-            namespace.ip("link", "set", name, "mtu", mtu)
-        namespace.ip("link", "set", name, "up")
+        namespace.ip("link", "set", name, *sized.split(), "up")
 
 
 def link_drops(namespace, interface):

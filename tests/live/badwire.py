@@ -38,8 +38,7 @@ class BadWire(WithMmb):
                 words = (word for offload in OFFLOADS for word in (offload, "off"))
                 namespace.run("ethtool", "-K", name, *words)
             for host, v4, v6 in ((self.client, CLIENT4, CLIENT6), (self.server, SERVER4, SERVER6)):
-                host.ip("addr", "add", f"{v4}/24", "dev", "eth0")
-                host.ip("addr", "add", f"{v6}/64", "dev", "eth0", "nodad")
+                host.ip_batch(f"addr add {v4}/24 dev eth0", f"addr add {v6}/64 dev eth0 nodad")
             fate = [f"{name}={value}" for name, value in (relay or BAD).items()]
             words = [sys.executable, "-m", "lab.relay", "one=rl", "other=rr", *fate]
             self.relay = self.relayed.start(words, self.folder / "relay.log", cwd=REPOSITORY)

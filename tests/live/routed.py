@@ -76,18 +76,18 @@ class Routed(WithMmb):
             (self.client, INSIDE4, INSIDE6),
             (self.server, OUTSIDE4, OUTSIDE6),
         ):
-            for address in v4:
-                host.ip("addr", "add", f"{address}/24", "dev", "eth0")
-            for address in reversed(v6):  # the kernel prefers the one that was added last
-                host.ip("addr", "add", f"{address}/64", "dev", "eth0", "nodad")
+            host.ip_batch(
+                *(f"addr add {address}/24 dev eth0" for address in v4),
+                # The kernel prefers the one that was added last.
+                *(f"addr add {address}/64 dev eth0 nodad" for address in reversed(v6)),
+            )
         for router, device, v4, v6 in (
             (self.inner, "near", "10.0.0.254", "fd00:a::fe"),
             (self.inner, "mid", INNER4, INNER6),
             (self.outer, "mid", OUTER4, OUTER6),
             (self.outer, "far", "198.51.100.254", "2001:db8:1::fe"),
         ):
-            router.ip("addr", "add", f"{v4}/24", "dev", device)
-            router.ip("addr", "add", f"{v6}/64", "dev", device, "nodad")
+            router.ip_batch(f"addr add {v4}/24 dev {device}", f"addr add {v6}/64 dev {device} nodad")
         self._route("10.0.0.254", "fd00:a::fe", self.client, "default", "default")
         self._route("198.51.100.254", "2001:db8:1::fe", self.server, "default", "default")
         # A packet that mmb does not translate would circulate between the routers until its time to live is over.

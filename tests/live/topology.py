@@ -67,8 +67,7 @@ class Site(WithMmb):
             veth(self.middle, "vl", self.client, "eth0", mtu, queues)
             veth(self.middle, "vr", self.server, "eth0", mtu, queues)
             for host, v4, v6 in ((self.client, CLIENT4, CLIENT6), (self.server, SERVER4, SERVER6)):
-                host.ip("addr", "add", f"{v4}/24", "dev", "eth0")
-                host.ip("addr", "add", f"{v6}/64", "dev", "eth0", "nodad")
+                host.ip_batch(f"addr add {v4}/24 dev eth0", f"addr add {v6}/64 dev eth0 nodad")
 
     def links(self):
         return (self.client, "eth0"), (self.middle, "vl"), (self.middle, "vr"), (self.server, "eth0")

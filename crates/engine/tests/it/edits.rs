@@ -1,15 +1,15 @@
 //! Rules that edit streams, from outside: the packets that go on and those that are made. Expected packets are built anew.
 
 use crate::host::Middlebox;
+use crate::tcp_ends::{
+    A, ACK, B, CLIENT, End, FIN, FORWARD, PSH, REPLY, Read, SERVER, SYN, all, connect, request, segment, sent,
+};
 use mmb_engine::{DropReason, MadeKind, NoCycles, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_rewrite::NotApplied;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::net::Ipv4Addr;
-use crate::tcp_ends::{
-    A, ACK, B, CLIENT, End, FIN, FORWARD, PSH, REPLY, Read, SERVER, SYN, all, connect, request, segment, sent,
-};
 
 /// What the middlebox does when time has passed.
 fn later(mmb: &mut Middlebox, ms: u64) -> Vec<(Verdict, Vec<u8>)> {

@@ -2,10 +2,12 @@
 //! connection's state, since nobody can verify its checksum alone.
 
 use crate::host::Middlebox;
+use crate::one_connection::{
+    A, ACK, B, FIN, INSIDE, REFLEXIVE, RST, SERVER, SYN, echo, ip4, segment, tcp, udp,
+};
+use crate::witnessed::Witnessed;
 use mmb_engine::{DropReason, Verdict};
 use mmb_testkit::{Ip4, Upper};
-use crate::one_connection::{A, ACK, B, FIN, INSIDE, REFLEXIVE, RST, SERVER, SYN, echo, ip4, segment, tcp, udp};
-use crate::witnessed::Witnessed;
 
 /// The frame of a fragment that begins at a byte behind the IP header.
 fn piece(forward: bool, proto: u8, bytes: &[u8], start: usize, more: bool) -> Vec<u8> {

@@ -251,7 +251,10 @@ fn other_rules_that_change_leave_a_body_alone() {
     site.send(0, REQUEST, SIZE);
     let (head, body) = RESPONSE.split_at(RESPONSE.len() - 20);
     site.send(1, head, SIZE);
-    site.mmb.engine.publish(&crate::host::policy(&format!("{rule}\nadd id 9 udp-dport 53 drop"))).expect("a policy");
+    site.mmb
+        .engine
+        .publish(&crate::host::policy(&format!("{rule}\nadd id 9 udp-dport 53 drop")))
+        .expect("a policy");
     site.send(1, body, SIZE);
     site.later(200);
     assert!(site.text(0).contains("hello hello"), "{}", site.text(0));

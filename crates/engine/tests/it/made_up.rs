@@ -1,9 +1,9 @@
 //! Connections that one end makes up of others, of which its peer sees a single one: no guard misses what is cut in two by them.
 
 use crate::host::Middlebox;
+use crate::tcp_ends::{A, ACK, B, CLIENT, FIN, RST, SERVER, SYN, one, segment};
 use mmb_engine::{DropReason, Verdict};
 use mmb_packet::PortId;
-use crate::tcp_ends::{A, ACK, B, CLIENT, FIN, RST, SERVER, SYN, one, segment};
 
 /// The first numbers of both ends.
 const OURS: u32 = 1000;

@@ -289,7 +289,10 @@ fn an_invalid_packet_matches_per_packet_rules() {
         assert_eq!(mmb.dropped(A, &out_of_window(1)), DropReason::Rule);
         assert_eq!(mmb.through(A, &segment(A, ACK, 1))[DSCP] >> 2, 8);
     }
-    assert_eq!((mmb.matched_and_dropped(2), mmb.matched_and_dropped(3), mmb.matched_and_dropped(4)), ((2, 2), (2, 0), (4, 0)));
+    assert_eq!(
+        (mmb.matched_and_dropped(2), mmb.matched_and_dropped(3), mmb.matched_and_dropped(4)),
+        ((2, 2), (2, 0), (4, 0))
+    );
 }
 
 #[test]

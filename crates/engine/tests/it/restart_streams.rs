@@ -1,11 +1,11 @@
 //! Connections with rules on streams from one engine to another: those that cannot go on there are ended, and not passed on.
 
 use crate::host::Middlebox;
+use crate::tcp_ends::{A, ACK, B, CLIENT, FORWARD, REPLY, RST, SERVER, SYN, connect, one, request, segment};
 use mmb_engine::{DropReason, SavedState, StateWriter, Verdict};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_testkit::{Ip4, Udp, Upper};
-use crate::tcp_ends::{A, ACK, B, CLIENT, FORWARD, REPLY, RST, SERVER, SYN, connect, one, request, segment};
 
 /// The flags, the sequence and the acknowledgment number of a frame.
 fn read(frame: &[u8]) -> (u8, u32, u32) {

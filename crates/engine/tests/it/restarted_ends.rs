@@ -2,10 +2,10 @@
 //! pass, and change nothing by themselves.
 
 use crate::host::Middlebox;
+use crate::tcp_ends::{A, ACK, B, CLIENT, FIN, RST, Read, SERVER, SYN, all, segment, sent};
 use mmb_engine::{DropReason, Verdict};
 use mmb_packet::PortId;
 use std::net::Ipv4Addr;
-use crate::tcp_ends::{A, ACK, B, CLIENT, FIN, RST, Read, SERVER, SYN, all, segment, sent};
 
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
 

@@ -1,9 +1,9 @@
 //! Connections whose ends and ports are those of one before: each has its own stream.
 
 use crate::host::Middlebox;
+use crate::tcp_ends::{A, ACK, B, CLIENT, End, FIN, Read, SERVER, SYN, all, connect, segment, sent};
 use mmb_engine::{DropReason, Verdict};
 use mmb_packet::PortId;
-use crate::tcp_ends::{A, ACK, B, CLIENT, End, FIN, Read, SERVER, SYN, all, connect, segment, sent};
 
 const RULE: &str = "add-stateful tcp-dport 80 stream \"ATTACK\" mod stream \"(gone)(gone)\"";
 

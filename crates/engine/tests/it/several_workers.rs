@@ -15,7 +15,8 @@ fn pass_any(workers: &mut [Worker], first: usize, port: u16, frame: &[u8]) -> (V
 
 #[test]
 fn several_workers_share_connections_and_outside_ends() {
-    let (mut engine, mut workers) = mmb_engine::Engine::new(crate::host::ports(), 3, &SeedTree::repeatable(1));
+    let (mut engine, mut workers) =
+        mmb_engine::Engine::new(crate::host::ports(), 3, &SeedTree::repeatable(1));
     let rules = "add-stateful ip-saddr 10.0.0.0/8 ip-proto udp accept map ip-saddr 200.0.0.1 map udp-sport 1000-1999\nadd in b drop";
     engine.publish(&policy(rules)).expect("it can be put in force");
     let mut outside = std::collections::HashSet::new();
@@ -42,7 +43,8 @@ fn several_workers_share_connections_and_outside_ends() {
 
 #[test]
 fn packets_find_another_workers_connection_though_no_rule_is_stateful_any_more() {
-    let (mut engine, mut workers) = mmb_engine::Engine::new(crate::host::ports(), 2, &SeedTree::repeatable(1));
+    let (mut engine, mut workers) =
+        mmb_engine::Engine::new(crate::host::ports(), 2, &SeedTree::repeatable(1));
     engine
         .publish(&policy("add-stateful ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"))
         .expect("it can be put in force");
@@ -60,7 +62,8 @@ fn packets_find_another_workers_connection_though_no_rule_is_stateful_any_more()
 fn what_one_worker_translates_is_answered_with_nothing_that_another_one_translates() {
     let gre = |source, destination| ip4(source, destination, Upper::Raw(47, vec![3; 12]));
     for host in 1..=16 {
-        let (mut engine, mut workers) = mmb_engine::Engine::new(crate::host::ports(), 2, &SeedTree::repeatable(1));
+        let (mut engine, mut workers) =
+            mmb_engine::Engine::new(crate::host::ports(), 2, &SeedTree::repeatable(1));
         engine
             .publish(&policy("add-stateful ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"))
             .expect("it can be put in force");

@@ -1,10 +1,10 @@
 //! Rules that ask for the state of a packet in connection tracking (`ct`). Expectations are those of Linux's conntrack.
 
 use crate::host::Middlebox;
-use mmb_engine::{DropReason, Verdict};
-use mmb_testkit::{Icmp, Upper};
 use crate::one_connection::{A, ACK, B, FIN, RST, SYN, corrupted, echo, ip4, ip6, segment, udp};
 use crate::witnessed::Witnessed;
+use mmb_engine::{DropReason, Verdict};
+use mmb_testkit::{Icmp, Upper};
 
 /// As Linux's `ctstate` and `ctdir` say of the same packets. Rules that rewrite more than the ends have each packet classified; else what
 /// was decided for a connection goes for its later packets.

@@ -1,12 +1,12 @@
 //! Rules on streams from outside: which packets go on, which packets are made, and what is counted. Expected packets are built anew.
 
 use crate::host::{Middlebox, engine, pass_among, policy, released};
+use crate::tcp_ends::{A, ACK, B, CLIENT, End, FIN, FORWARD, REPLY, RST, SERVER, SYN, one, request, segment};
 use mmb_engine::{DropReason, Level, MadeKind, StreamEvent, StreamEventKind, Verdict, WatchedEvent};
 use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::net::Ipv4Addr;
-use crate::tcp_ends::{A, ACK, B, CLIENT, End, FIN, FORWARD, REPLY, RST, SERVER, SYN, one, request, segment};
 
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
 /// The handshake between two ends; `seen` is the client as the server sees it.

@@ -2,11 +2,11 @@
 //! what is said otherwise.
 
 use crate::host::{Middlebox, policy};
-use mmb_engine::{DropReason, Verdict};
-use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use crate::one_connection::{
     A, ACK, B, FIN, INSIDE, REFLEXIVE, RST, SERVER, SYN, corrupted, echo, ip4, ip6, segment, tcp, udp,
 };
+use mmb_engine::{DropReason, Verdict};
+use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 
 /// The first column of Linux's table of TCP states.
 #[test]

@@ -3,10 +3,10 @@
 // For the object of all settings.
 
 use crate::common::Site;
+use crate::talk::{CommandOutput, STATEFUL, Talk, dns};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use crate::talk::{CommandOutput, STATEFUL, Talk, dns};
 
 #[test]
 fn a_rule_may_come_in_many_words_or_few_with_options_anywhere() {

@@ -1,10 +1,10 @@
 //! Files and pipes of the client's commands: policies, lists of patterns, states of connections.
 
 use crate::common::Site;
+use crate::talk::{CommandOutput, STATEFUL, Talk, dns};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Command;
-use crate::talk::{CommandOutput, STATEFUL, Talk, dns};
 
 #[test]
 fn the_state_of_connections_is_saved_and_loaded() {

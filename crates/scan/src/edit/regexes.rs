@@ -181,7 +181,7 @@ mod tests {
         RegexGroup::new(&parse(sources)).expect("regexes").expect("few states")
     }
 
-    /// tests/edits.rs has them too.
+    /// tests/it/edits.rs has them too.
     #[test]
     fn regexes_that_are_too_large_together_come_in_groups() {
         let regex = |letter: u8| format!("[^{0}xy]{{1,90}}{0}{{2}}[xy]?", char::from(letter));

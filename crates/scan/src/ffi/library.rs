@@ -135,7 +135,7 @@ pub(super) type CloseStream =
 /// The library's functions on streams, of one of the instruction sets that it has them for.
 ///
 /// Vectorscan 5.4.9 misses matches near the end of a piece where it searches with AVX-512 (texts and regexes) or AVX2 (regexes); the functions
-/// for SSE4.2 find them (tests/matches.rs has such cases). From ten patterns on they cost the same.
+/// for SSE4.2 find them (tests/it/matches.rs has such cases). From ten patterns on they cost the same.
 pub(super) struct RunTime {
     pub(super) open: OpenStream,
     pub(super) scan: ScanStream,

@@ -1,7 +1,7 @@
 //! Patterns match in streams of pieces where the oracles find them in whole streams.
 
-use mmb_scan::{Pattern, PatternKind, PatternSet, ScanEnd, Scanner};
 use crate::oracle::{Matches, matches};
+use mmb_scan::{Pattern, PatternKind, PatternSet, ScanEnd, Scanner};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! Many streams, several sets, several threads; bounds; what callers may do wrong.
 
-use mmb_scan::{POOL_PAGE, Pattern, PatternSet, PreparedSet, ScanEnd, ScanState, Scanner};
 use crate::oracle::{Matches, matches};
+use mmb_scan::{POOL_PAGE, Pattern, PatternSet, PreparedSet, ScanEnd, ScanState, Scanner};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::ops::ControlFlow;
