@@ -9,7 +9,8 @@ pub(crate) mod stats;
 
 use crate::batch::Placed;
 use crate::flat;
-use crate::ids::{KeyRules, ListId};
+use crate::ids::ListId;
+use crate::key_rules::KeyRules;
 use crate::lane_mask::{LaneMask, lane_set, union};
 use crate::list::ListIndex;
 use crate::relax::RelaxedRule;

@@ -31,6 +31,7 @@ mod extract;
 mod flat;
 mod flow_cache;
 mod ids;
+mod key_rules;
 mod lane_fields;
 mod lane_mask;
 mod list;

@@ -10,7 +10,8 @@
 //! id.
 
 use crate::check::{OptionTest, RuleCheck};
-use crate::ids::{KeyRules, ListId, RangedId, RuleSlot, ShortId};
+use crate::ids::{ListId, RangedId, RuleSlot, ShortId};
+use crate::key_rules::KeyRules;
 use crate::option_key::{OptionKey, OptionKinds};
 use crate::ranged::{FewRules, ListShape, Ranged, RangedRule, ShortLists};
 use crate::set_question::SetQuestion;

@@ -1,7 +1,8 @@
 //! The rules that a vector's packets matched, and the scratch memory of the search. One worker owns and writes it.
 
 use crate::VECTOR;
-use crate::ids::{Found, KeyRules, RuleSlot};
+use crate::ids::RuleSlot;
+use crate::key_rules::{Found, KeyRules};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
 use crate::ranged::{LazyOptions, ListShape};

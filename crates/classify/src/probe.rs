@@ -8,7 +8,7 @@
 //! One worker owns a [`ProbeColumns`].
 
 use crate::VECTOR;
-use crate::ids::Found;
+use crate::key_rules::Found;
 use crate::segment::{NONE, SegmentShape};
 use crate::simd::Hashes;
 use crate::table::TupleTable;

@@ -3,7 +3,8 @@
 use crate::VECTOR;
 use crate::check::CheckedPacket;
 use crate::flat::Flat;
-use crate::ids::{Found, KeyRules, ListId, RangedId, RuleSlot};
+use crate::ids::{ListId, RangedId, RuleSlot};
+use crate::key_rules::{Found, KeyRules};
 use crate::list::{KeyedRules, RuleList};
 use crate::matches::{FOUND_AT_ONCE, FoundKinds, Log, MatchParts, Scratch};
 use crate::option_key::OptionKinds;

@@ -8,62 +8,18 @@
 //! The only unsafe code of this crate: calls of functions that need instructions whose presence [`SimdLevel::detect`] has
 //! checked.
 
+mod hashes;
 mod scalar;
+mod terms;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+
+pub(crate) use hashes::{Hashes, Seeds};
+pub(crate) use terms::{Bits, Equal, Term};
 
 use crate::VECTOR;
 use mmb_base::simd::SimdLevel;
 use mmb_packet::columns::Column;
-
-/// A lane and the bits of it that count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Term {
-    pub(crate) lane: u8,
-    pub(crate) mask: u32,
-}
-
-/// A lane, the bits of it that count, and what they are to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Equal {
-    pub(crate) lane: u8,
-    pub(crate) mask: u32,
-    pub(crate) value: u32,
-}
-
-/// The random words of a keyed hash: one a term, and those that the sum is folded with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seeds {
-    pub(crate) terms: [u32; Seeds::TERMS],
-    /// Odd.
-    pub(crate) fold: [u32; 2],
-}
-
-impl Seeds {
-    /// One for each lane of the longer key.
-    pub(crate) const TERMS: usize = 20;
-
-    /// Seeds from a generator of random numbers.
-    pub(crate) fn draw(mut random: impl FnMut() -> u64) -> Seeds {
-        Seeds {
-            terms: std::array::from_fn(|_| random() as u32),
-            fold: std::array::from_fn(|_| random() as u32 | 1),
-        }
-    }
-}
-
-/// Hashes of a vector's keys: where to look, and which bits of the filter to look for.
-#[derive(Clone, Debug)]
-pub(crate) struct Hashes {
-    pub(crate) hashes: Box<[u32; VECTOR]>,
-    pub(crate) marks: Box<[u32; VECTOR]>,
-}
-
-impl Default for Hashes {
-    fn default() -> Self {
-        Hashes { hashes: Box::new([0; VECTOR]), marks: Box::new([0; VECTOR]) }
-    }
-}
 
 impl Hashes {
     /// Hashes the first `len` keys: the terms of each, masked, under the seeds. What lies behind them is left or
@@ -73,9 +29,6 @@ impl Hashes {
         scalar::hash(lanes, len, terms, seeds, self);
     }
 }
-
-/// A bit for each key of a vector.
-pub(crate) type Bits = [u64; VECTOR / 64];
 
 /// The hash of one key's terms, given as masked lanes, and its marks.
 pub(crate) fn hash_one(seeds: &Seeds, masked: impl Iterator<Item = u32>) -> (u32, u32) {

@@ -1,6 +1,7 @@
 //! The kernels in plain code.
 
-use super::{Bits, Equal, Hashes, Seeds, Term};
+use super::hashes::{Hashes, Seeds};
+use super::terms::{Bits, Equal, Term};
 use crate::VECTOR;
 use mmb_packet::columns::Column;
 

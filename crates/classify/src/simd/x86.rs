@@ -1,6 +1,6 @@
 //! The kernels for AVX2 and AVX-512.
 
-use super::{Bits, Equal};
+use super::terms::{Bits, Equal};
 use crate::VECTOR;
 use mmb_packet::columns::Column;
 use std::arch::x86_64::*;
