@@ -1,32 +1,8 @@
 //! A connection as it is listed, saved and ended. Tables keep it as a record (`record`).
 
-use crate::nat::LeaseId;
 use crate::timeouts::LONGEST_S;
-use crate::{ConnState, Direction, TcpTracker, Tuple};
-use mmb_base::id_types;
+use crate::{ConnId, ConnState, Direction, ResourceIds, TcpTracker, Tuple};
 use mmb_packet::PortId;
-
-id_types! {
-    /// A connection of a table; valid until the connection ends.
-    pub struct ConnId;
-
-    /// A set of stateful rules, which the table's owner keeps and connections share.
-    pub struct RuleSetId;
-
-    /// State of a connection that the table's owner keeps beside the record.
-    pub struct ExtensionId;
-}
-
-/// The ids of what a connection refers to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResourceIds {
-    /// The stateful rules that it has.
-    pub rule_set: Option<RuleSetId>,
-    /// Its NAT lease.
-    pub lease: Option<LeaseId>,
-    /// Its extension: sequence offsets, MAC addresses.
-    pub extension: Option<ExtensionId>,
-}
 
 /// Packets of a connection that were not yet added to its rules' counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

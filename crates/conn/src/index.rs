@@ -8,7 +8,7 @@
 //! never end: such entries go to a small stash that is searched last, and if that is full too, the entry is refused. It is also refused if
 //! there is no memory to split a segment.
 
-use crate::slab::AllocError;
+use crate::alloc_error::AllocError;
 use mmb_base::simd::equal_lanes;
 use mmb_base::{Chunks, SlabStorage};
 

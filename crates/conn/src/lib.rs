@@ -8,11 +8,13 @@
 //! clock in here: the time comes with every call, in milliseconds that never decrease.
 #![forbid(unsafe_code)]
 
+mod alloc_error;
 mod connection;
 mod ends;
 pub mod fragment;
 mod ghosts;
 mod hash;
+mod ids;
 mod index;
 mod links;
 mod lost_ends;
@@ -32,11 +34,11 @@ mod tracked;
 mod tuple;
 mod unseen;
 mod wheel;
+mod wide;
 
-pub use connection::{
-    ConnId, Connection, ConnectionSnapshot, ExtensionId, IngressPorts, ResourceIds, RuleSetId, Unfolded,
-};
+pub use connection::{Connection, ConnectionSnapshot, IngressPorts, Unfolded};
 pub use hash::TupleHasher;
+pub use ids::{ConnId, ExtensionId, ResourceIds, RuleSetId};
 pub use mmb_packet::proto;
 pub use owner::{TOGETHER, TableOwner};
 pub use queue::FOLDED;

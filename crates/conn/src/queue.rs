@@ -1,7 +1,7 @@
 //! A first-in first-out queue of connections, in blocks: growing copies none of them.
 
 use crate::ConnId;
-use crate::slab::AllocError;
+use crate::alloc_error::AllocError;
 use std::collections::VecDeque;
 
 /// Connections that are folded together.

@@ -6,17 +6,14 @@
 //! An established connection's packets are counted in its flow line (`table/quick.rs`). Folding moves these counts to the totals in the cold
 //! line; the table's owner adds them to the counters of the connection's rules.
 
-use crate::connection::{Connection, IngressPorts, NO_PORT, ResourceIds, Unfolded};
+use crate::connection::{Connection, IngressPorts, NO_PORT, Unfolded};
 use crate::ends::Ends;
+use crate::ids::WideId;
 use crate::links::QueueLinks;
 use crate::tuple::has_common_ports;
-use crate::{ConnId, ConnState, Direction, Side, TcpTracker, Tuple, Vlans, Wire};
-use mmb_base::{Id, id_types};
-
-id_types! {
-    /// The addresses of a connection that has them outside of its flow line.
-    pub(crate) struct WideId;
-}
+use crate::wide::{WideTuples, changed_end};
+use crate::{ConnId, ConnState, Direction, ResourceIds, Side, TcpTracker, Tuple, Vlans, Wire};
+use mmb_base::Id;
 
 /// What each packet of a connection needs.
 #[derive(Clone, Copy, Debug)]
@@ -118,11 +115,6 @@ mod mark {
     pub(super) const LEFT_SERVER: u8 = 128;
 }
 
-/// The addresses of both tuples of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(64))]
-pub(crate) struct WideTuples([[u128; 2]; 2]);
-
 /// The value of a slab's unused place.
 impl Default for FlowLine {
     #[inline]
@@ -162,44 +154,8 @@ impl Default for ColdLine {
     }
 }
 
-/// The index of the end that NAT changes in a connection with these tuples: none, the initiator's (0) or the responder's (1). `Err` if it
-/// changes both.
-fn changed_end([forward, reply]: &[Tuple; 2]) -> Result<Option<usize>, ()> {
-    let plain = forward.hairpinned();
-    let common = has_common_ports(forward.proto);
-    let changes = |end: usize| {
-        let port = if common { end } else { 1 - end };
-        plain.addresses[1 - end] != reply.addresses[1 - end] || plain.ports[port] != reply.ports[port]
-    };
-    match [changes(0), changes(1)] {
-        [false, false] => Ok(None),
-        [true, false] => Ok(Some(0)),
-        [false, true] => Ok(Some(1)),
-        [true, true] => Err(()),
-    }
-}
-
-/// Whether an address is one of IPv4.
-fn is_short(address: u128) -> bool {
-    address <= u128::from(u32::MAX)
-}
-
-/// The addresses of a connection if its flow line has no room for them.
-pub(crate) fn wide_tuples(connection: &Connection) -> Option<WideTuples> {
-    let tuples = connection.tuples();
-    let addresses = tuples.map(|tuple| tuple.addresses);
-    let is_short = tuples[0].family == 4 && addresses.as_flattened().iter().all(|address| is_short(*address));
-    let fits = is_short
-        && match changed_end(&tuples) {
-            Ok(None) => true,
-            Ok(Some(_)) => !has_common_ports(tuples[0].proto),
-            Err(()) => false,
-        };
-    (!fits).then_some(WideTuples(addresses))
-}
-
 impl FlowLine {
-    /// The flow line of a new connection; `wide` is the place of its [`wide_tuples`].
+    /// The flow line of a new connection; `wide` is the place of its [`wide_tuples`](crate::wide::wide_tuples).
     pub(crate) fn of(connection: &Connection, wide: Option<WideId>) -> FlowLine {
         let tuples = connection.tuples();
         let [forward, reply] = &tuples;
@@ -558,7 +514,7 @@ impl Record<'_> {
             Direction::Forward => line.ports,
             Direction::Reply => line.changed_address,
         };
-        Tuple { addresses: wide.0[direction as usize], ..Ends { addresses: 0, ports }.tuple(&others) }
+        Tuple { addresses: wide.addresses(direction), ..Ends { addresses: 0, ports }.tuple(&others) }
     }
 
     /// Whether a tuple is that of this direction.

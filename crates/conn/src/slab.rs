@@ -1,27 +1,19 @@
 //! Storage for a table's records, with a mark on those that are free.
 
+use crate::alloc_error::AllocError;
 use crate::connection::age_ms;
-use crate::record::{ColdLine, FlowLine, Record, WideId, WideTuples, wide_tuples};
+use crate::ids::WideId;
+use crate::record::{ColdLine, FlowLine, Record};
 use crate::timeouts::StateTimeouts;
+use crate::wide::{WideTuples, wide_tuples};
 use crate::{ConnId, Connection, Direction, Tuple};
 use mmb_base::{Chunks, Id, Slab, SlabStorage, prefetch};
-use std::collections::TryReserveError;
 
 /// Records in a chunk: 4 MiB of each line, of which only used parts take memory.
 const CHUNK: usize = 1 << 16;
 
 /// The queue of a free record.
 const FREE: u8 = u8::MAX;
-
-/// There is no memory for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AllocError;
-
-impl From<TryReserveError> for AllocError {
-    fn from(_: TryReserveError) -> AllocError {
-        AllocError
-    }
-}
 
 /// Records by id, in parts.
 #[derive(Debug, Default)]

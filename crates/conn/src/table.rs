@@ -15,6 +15,7 @@ mod room;
 mod unseen;
 
 use self::epochs::Epochs;
+use crate::alloc_error::AllocError;
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, IndexKeys, TupleIndex};
@@ -22,7 +23,7 @@ use crate::links;
 use crate::lost_ends::LostEnds;
 use crate::owner::TableOwner;
 use crate::queue::IdQueue;
-use crate::slab::{AllocError, ConnectionSlab};
+use crate::slab::ConnectionSlab;
 use crate::timeouts::StateTimeouts;
 use crate::wheel::ExpiryQueues;
 use crate::{

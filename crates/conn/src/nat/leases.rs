@@ -4,6 +4,7 @@ use super::bindings::{BindingId, CHUNK, Kind, NatKey};
 use super::destinations::CountedServer;
 use crate::Wire;
 use crate::hash::TupleHasher;
+use crate::ids::LeaseId;
 use mmb_base::{Chunks, Id, ShardedIndex, Slab, SlabStorage, id_types, prefetch};
 
 /// The resources of one connection.
@@ -25,10 +26,6 @@ pub(super) enum Peer {
 }
 
 id_types! {
-    /// What a connection holds of the NAT, to be released when it ends; valid until then. A lease that is a single source binding, as most
-    /// are, with its first peer or without, is not stored: it has the binding's number.
-    pub struct LeaseId;
-
     /// A lease that is stored.
     struct StoredLeaseId;
 }
@@ -38,22 +35,26 @@ id_types! {
 const STORED: u32 = 1 << 31;
 const FIRST_PEER: u32 = 1 << 30;
 
+/// Where a lease is. A lease that is a single source binding, as most are, with or without its first peer, is not stored: its id has the
+/// binding's number.
 enum LeasePlace {
     Binding(BindingId, Option<Peer>),
     Stored(StoredLeaseId),
 }
 
-impl LeaseId {
-    fn of_binding(binding: BindingId, peer: Option<Peer>) -> Option<LeaseId> {
-        LeaseId::new(binding.number() | if peer.is_some() { FIRST_PEER } else { 0 })
+impl LeasePlace {
+    /// The id of the lease.
+    fn id(&self) -> Option<LeaseId> {
+        LeaseId::new(match self {
+            LeasePlace::Binding(binding, None) => binding.number(),
+            LeasePlace::Binding(binding, Some(_)) => binding.number() | FIRST_PEER,
+            LeasePlace::Stored(stored) => stored.number() | STORED,
+        })
     }
 
-    fn of_stored(stored: StoredLeaseId) -> Option<LeaseId> {
-        LeaseId::new(STORED | stored.number())
-    }
-
-    fn place(self) -> Option<LeasePlace> {
-        match self.number() {
+    /// Reverses [`LeasePlace::id`].
+    fn of(id: LeaseId) -> Option<LeasePlace> {
+        match id.number() {
             binding if binding < STORED => {
                 let peer = (binding & FIRST_PEER != 0).then_some(Peer::First);
                 BindingId::new(binding & !FIRST_PEER).map(|binding| LeasePlace::Binding(binding, peer))
@@ -87,15 +88,15 @@ impl LeaseTable {
     pub(super) fn keep(&mut self, lease: Lease) -> Option<LeaseId> {
         match lease {
             Lease { bindings: [source, None], counted: None, peer: peer @ (None | Some(Peer::First)) } => {
-                source.and_then(|source| LeaseId::of_binding(source, peer))
+                source.and_then(|source| LeasePlace::Binding(source, peer).id())
             }
-            _ => LeaseId::of_stored(self.0.insert(lease)),
+            _ => LeasePlace::Stored(self.0.insert(lease)).id(),
         }
     }
 
     /// The source binding of a lease.
     pub(super) fn source(&self, id: LeaseId) -> Option<BindingId> {
-        match id.place()? {
+        match LeasePlace::of(id)? {
             LeasePlace::Binding(binding, _) => Some(binding),
             LeasePlace::Stored(stored) => self.0[stored].bindings[0],
         }
@@ -104,7 +105,7 @@ impl LeaseTable {
     /// The source binding of a lease, if that needs no look-up.
     #[inline]
     pub(super) fn likely_source(&self, id: LeaseId) -> Option<BindingId> {
-        match id.place()? {
+        match LeasePlace::of(id)? {
             LeasePlace::Binding(binding, _) => Some(binding),
             LeasePlace::Stored(_) => None,
         }
@@ -112,7 +113,7 @@ impl LeaseTable {
 
     /// Removes and returns the server that a lease's connection is counted for.
     pub(super) fn take_counted(&mut self, id: LeaseId) -> Option<CountedServer> {
-        match id.place()? {
+        match LeasePlace::of(id)? {
             LeasePlace::Binding(..) => None,
             LeasePlace::Stored(stored) => self.0[stored].counted.take(),
         }
@@ -120,7 +121,7 @@ impl LeaseTable {
 
     /// Removes and returns a lease; an empty one for `None`.
     pub(super) fn take(&mut self, id: Option<LeaseId>) -> Lease {
-        match id.and_then(LeaseId::place) {
+        match id.and_then(LeasePlace::of) {
             None => Lease::default(),
             Some(LeasePlace::Binding(binding, peer)) => {
                 Lease { bindings: [Some(binding), None], counted: None, peer }

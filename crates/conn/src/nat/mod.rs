@@ -36,9 +36,9 @@ mod shortage;
 mod tests;
 mod translate;
 
+pub use crate::ids::LeaseId;
 pub use addresses::ValueSet;
 pub use balance::Balance;
-pub use leases::LeaseId;
 pub use mapping::{BalancedPart, Balancing, Mapping, NatError, RuleVersion};
 pub use open_servers::OpenServers;
 pub use ports::PortMapping;

@@ -5,11 +5,11 @@
 
 use super::addresses::ValueSet;
 use super::inside_host::host_of;
-use super::leases::LeaseId;
 use super::mapping::{CLASSES, Mapping, NatError, class};
 use super::paired_address::column;
 use super::ports::within;
 use super::translate::Nat;
+use crate::ids::LeaseId;
 use crate::{Tuple, Wire};
 use mmb_policy::settings::PortsPerHost;
 

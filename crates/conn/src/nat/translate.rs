@@ -3,13 +3,14 @@
 use super::addresses::ValueSet;
 use super::bindings::{BindingId, BindingTable, InsideEnd, OutsideAddress, OutsideEnd};
 use super::destinations::{CountedServer, DestinationTable};
-use super::leases::{BindingPeers, Lease, LeaseId, LeaseTable};
+use super::leases::{BindingPeers, Lease, LeaseTable};
 use super::mapping::{CLASSES, Mapping, NatError, RuleVersion, class, maps_destination_port};
 use super::open_servers::OpenServers;
 use super::pools::{NatPools, PoolExhausted, SourceTarget};
 use super::ports::{PortMapping, PortRanges, PortRequest};
 use super::random::NatRandom;
 use crate::hash::TupleHasher;
+use crate::ids::LeaseId;
 use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
 use arrayvec::ArrayVec;
 use mmb_policy::settings::{ConnectionSettings, NatFiltering};

@@ -1,0 +1,31 @@
+//! Ids of connections and of what they refer to.
+
+use mmb_base::id_types;
+
+id_types! {
+    /// A connection of a table; valid until the connection ends.
+    pub struct ConnId;
+
+    /// A set of stateful rules, which the table's owner keeps and connections share.
+    pub struct RuleSetId;
+
+    /// State of a connection that the table's owner keeps beside the record.
+    pub struct ExtensionId;
+
+    /// What a connection holds of the NAT, to be released when it ends; valid until then.
+    pub struct LeaseId;
+
+    /// The addresses of a connection that has them outside of its flow line.
+    pub(crate) struct WideId;
+}
+
+/// The ids of what a connection refers to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceIds {
+    /// The stateful rules that it has.
+    pub rule_set: Option<RuleSetId>,
+    /// Its NAT lease.
+    pub lease: Option<LeaseId>,
+    /// Its extension: sequence offsets, MAC addresses.
+    pub extension: Option<ExtensionId>,
+}
