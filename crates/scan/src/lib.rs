@@ -31,6 +31,7 @@ mod filter;
 mod job;
 mod pattern;
 mod pool;
+mod scan_end;
 mod scanner;
 mod set;
 mod texts;
@@ -45,7 +46,8 @@ pub use job::{
 };
 pub use pattern::{Pattern, PatternKind};
 pub use pool::POOL_PAGE;
-pub use scanner::{PreparedSet, ScanEnd, ScanState, Scanner};
+pub use scan_end::ScanEnd;
+pub use scanner::{PreparedSet, ScanState, Scanner};
 pub use set::{PatternSet, SetDigest};
 
 /// The most patterns of a set.

@@ -1,10 +1,10 @@
 //! Scanning streams: a worker's memory and the states in it.
 
-use crate::PatternSet;
 use crate::error::PatternError;
 use crate::ffi::{Scratch, Stream, StreamMemory};
 use crate::pool::{POOL_PAGE, Pool};
 use crate::texts::{Pending, TextScan, TextSet};
+use crate::{PatternSet, ScanEnd};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -35,18 +35,6 @@ pub struct PreparedSet {
 #[derive(Debug)]
 pub struct ScanState {
     stream: Stream,
-}
-
-/// How a scan ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum ScanEnd {
-    /// All bytes were scanned.
-    AllScanned,
-    /// The caller said stop, now or before: this state finds nothing any more.
-    Stopped,
-    /// Nothing was scanned: the set of the state is not prepared in this scanner.
-    NotPrepared,
 }
 
 impl PreparedSet {

@@ -4,9 +4,10 @@
 //! ones sampled as if they were short. The costs below are measured (`examples/cycles.rs`), and need not be right: what they decide is
 //! which way is taken, not what is found.
 
+use super::number::number_of;
 use super::samples::{Samples, SamplesBuilder};
-use super::table::number_of;
-use super::{LONGEST, MOST_ALIKE, Sampling, Text, TextFinder, TextSet, WholeTexts};
+use super::sampling::Sampling;
+use super::{LONGEST, MOST_ALIKE, Text, TextFinder, TextSet, WholeTexts};
 use memchr::memmem::Finder;
 use std::collections::HashMap;
 

@@ -13,11 +13,13 @@
 //! whose samples too many others have. [`search`] scans a piece of a stream, and merges its matches with those of Vectorscan. The state of a stream is
 //! the number of its bytes, and the last of them.
 //!
-//! What it costs at most, in bytes that are made for that: for each *s* bytes a look into the table of samples, [`MOST_A_SAMPLE`] looks into that of texts,
-//! and [`MOST_ALIKE`] comparisons for each.
+//! The most that adversarial bytes cost: for each *s* bytes a look-up in the table of samples,
+//! [`MOST_A_SAMPLE`](samples::MOST_A_SAMPLE) look-ups in that of texts, and [`MOST_ALIKE`] comparisons for each.
 
 mod division;
+mod number;
 mod samples;
+mod sampling;
 mod search;
 mod table;
 #[cfg(test)]
@@ -26,17 +28,15 @@ mod tests;
 pub(crate) use division::{DividedPattern, Division};
 pub(crate) use search::{Pending, TextScan};
 
-use crate::filter::StringKey;
 use memchr::memmem::Finder;
+use number::number_of;
 use samples::Samples;
 use std::collections::HashMap;
 use std::ops::Range;
-use table::{Table, number_of};
+use table::Table;
 
 /// The most bytes of a text that is found here: with the number before them, the last bytes of a stream fill two lines of memory.
 const LONGEST: usize = 121;
-/// The most lengths and offsets of the texts that have a sample.
-const MOST_A_SAMPLE: usize = 8;
 /// The most texts that are alike but for case.
 const MOST_ALIKE: usize = 4;
 /// Bytes of the number in front of a stream's last bytes.
@@ -93,55 +93,6 @@ impl WholeTexts {
     fn alike(&self, bytes: &[u8]) -> &[u32] {
         let place = self.places.get(number_of(bytes));
         place.and_then(|(first, end)| self.list.get(*first as usize..*end as usize)).unwrap_or_default()
-    }
-}
-
-/// How places are sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sampling {
-    /// Bytes from one sample to the next: 1, 2, 4 or 8.
-    step: usize,
-    /// Bytes of a sample.
-    len: usize,
-    /// Of 8 bytes, those of a sample.
-    mask: u64,
-}
-
-impl Sampling {
-    /// For texts of at least `shortest` bytes, which is 4 at least.
-    fn of(shortest: usize) -> Sampling {
-        let step = match shortest {
-            0..=4 => 1,
-            5..=6 => 2,
-            7..=11 => 4,
-            _ => 8,
-        };
-        let len = (shortest + 1 - step).min(8);
-        Sampling { step, len, mask: u64::MAX >> (64 - 8 * len) }
-    }
-
-    #[inline]
-    fn key(self, first_8: u64) -> StringKey {
-        StringKey::masked(first_8, self.mask)
-    }
-
-    /// The samples that begin at `step` places from `window` on.
-    fn keys(self, text: &[u8], window: usize) -> impl Iterator<Item = StringKey> + '_ {
-        text[window..].windows(self.len).take(self.step).map(move |sample| self.key(first_8(sample)))
-    }
-
-    /// The places at which a window can begin in a text of that many bytes.
-    fn windows(self, len: usize) -> Range<usize> {
-        0..len + 2 - self.step - self.len
-    }
-}
-
-/// The first 8 bytes, the first one lowest; of fewer bytes these, with zeros above.
-#[inline]
-fn first_8(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(first) => u64::from_le_bytes(*first),
-        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 

@@ -1,13 +1,17 @@
 //! Samples of texts, and where texts have them.
 
+use super::number::first_8;
+use super::sampling::Sampling;
 use super::table::Table;
-use super::{MOST_A_SAMPLE, Sampling, first_8};
 use crate::filter::{BLOCK, StringFilter, StringKey, block_bytes, place_of_bit};
 use mmb_base::simd::SimdLevel;
 use std::collections::HashMap;
 
 /// Blocks of places that are searched before what is found there is looked at: a segment at a step of 4.
 pub(super) const STRETCH: usize = 8;
+
+/// The most lengths and offsets of the texts that have a sample.
+pub(super) const MOST_A_SAMPLE: usize = 8;
 
 /// The samples of texts.
 #[derive(Debug)]

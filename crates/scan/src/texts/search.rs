@@ -3,8 +3,8 @@
 //! A match that begins before the piece is found in the last bytes of the stream with the first of the piece behind them, every other one in the piece.
 //! Samples are met in the order of their places, matches told in that of their ends: those that wait for it are [`Pending`].
 
-use super::samples::STRETCH;
-use super::{LONGEST, MOST_A_SAMPLE, MOST_ALIKE, NUMBER, TextFinder, TextSet};
+use super::samples::{MOST_A_SAMPLE, STRETCH};
+use super::{LONGEST, MOST_ALIKE, NUMBER, TextFinder, TextSet};
 use crate::filter::BLOCK;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

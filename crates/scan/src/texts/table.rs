@@ -1,7 +1,6 @@
-//! A table of numbers.
+//! A hash table with numbers as keys.
 
-use super::first_8;
-use crate::filter::{FOLD, MULTIPLIER};
+use crate::filter::MULTIPLIER;
 use mmb_base::{Block, prefetch};
 use std::fmt;
 
@@ -63,13 +62,4 @@ impl<T: Copy + Default + fmt::Debug> Table<T> {
         }
         place
     }
-}
-
-/// The number of a text, by which it is found as a whole: the same for letters of either case, and mostly others for other bytes. Never zero.
-#[inline]
-pub(super) fn number_of(text: &[u8]) -> u64 {
-    let mixed = text.chunks(8).fold(text.len() as u64, |mixed, eight| {
-        ((mixed ^ (first_8(eight) | FOLD)).wrapping_mul(MULTIPLIER)).rotate_left(29)
-    });
-    mixed | 1
 }

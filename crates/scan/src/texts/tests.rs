@@ -1,7 +1,8 @@
 //! Texts by samples, whatever a division would do with them, against a comparison at every place.
 
 use super::division::{DividedPattern, Division};
-use super::{LONGEST, MOST_A_SAMPLE, Pending, TextScan, TextSet};
+use super::samples::MOST_A_SAMPLE;
+use super::{LONGEST, Pending, TextScan, TextSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::ops::ControlFlow;
