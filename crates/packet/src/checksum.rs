@@ -9,7 +9,7 @@
 
 use crate::crc::sctp_is_sound;
 use crate::flow::header_len;
-use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
+use crate::layout::{Class, IP4_HEADER, IP6_HEADER, Layout};
 use crate::proto::{DCCP, ICMP, ICMP6, SCTP, TCP, UDP, UDP_LITE};
 use mmb_base::simd::{Kernel, SimdLevel};
 

@@ -5,7 +5,7 @@
 //! branches. Only where 20 bytes behind `l4` would pass the packet's end are its bytes copied one run at a time.
 
 use crate::key::{HeaderKey, IP, Key4, Key6, L4, LANE, Lanes, PAYLOAD_LEN};
-use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
+use crate::layout::{Class, IP4_HEADER, IP6_HEADER, Layout};
 use crate::proto::TCP;
 use crate::view::{Packet, PortId};
 

@@ -12,7 +12,7 @@
 
 use crate::checksum::{self, ChecksumSum, field_offset};
 use crate::crc::crc32c;
-use crate::parse::Layout;
+use crate::layout::Layout;
 use crate::proto::SCTP;
 use crate::proto::{TCP, UDP};
 use crate::tunnel::{self, MOST_TUNNELS};

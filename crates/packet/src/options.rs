@@ -9,7 +9,7 @@
 //! option constraint looks at. Filling does not clear its 256 entries: they count only where the bit of
 //! their kind is set.
 
-use crate::parse::Layout;
+use crate::layout::Layout;
 use crate::view::Packet;
 
 /// Kind of end-of-list.

@@ -9,7 +9,7 @@
 //! Nothing is allocated.
 
 use crate::checksum::{self, ChecksumSum};
-use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout, TCP_HEADER};
+use crate::layout::{Class, IP4_HEADER, IP6_HEADER, Layout, TCP_HEADER};
 use crate::proto::{GRE, TCP, UDP};
 use crate::seq::Seq;
 use crate::tunnel::{Tunnels, has_gre_checksum};

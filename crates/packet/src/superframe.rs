@@ -13,8 +13,8 @@
 //! Life-cycle: a value on the stack of the sender, who sends its headers and then the payload of each frame. Nothing is allocated or changed.
 
 use crate::checksum::{ChecksumSum, header_is_sound};
-use crate::layout::{ETHER_IP4, ETHER_IP6, ParserLimits};
-use crate::parse::{IP4_HEADER, IP6_HEADER, TCP_HEADER, parse_ip};
+use crate::layout::{ETHER_IP4, ETHER_IP6, IP4_HEADER, IP6_HEADER, ParserLimits, TCP_HEADER};
+use crate::parse::parse_ip;
 use crate::proto::{GRE, IP_IN_IP, IP6_IN_IP, TCP, UDP};
 use crate::seq::Seq;
 use crate::tunnel;
