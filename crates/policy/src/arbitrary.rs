@@ -5,7 +5,7 @@
 //! take it. The witness may be drawn too ([`witness`]) or be made from a packet at hand.
 
 use crate::field::{
-    BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable, ones,
+    BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable,
 };
 use crate::limit::{Limit, LimitKey, LimitPeriod, LimitUnit};
 use crate::rule::{
@@ -16,46 +16,13 @@ use mmb_packet::key::{self, flags};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+mod draw;
 mod packet;
 mod stream;
 
+pub use draw::RuleOptions;
+use draw::{Draw, draw};
 pub use packet::{PacketSpec, witness};
-
-/// The content that drawn rules may have.
-#[derive(Clone, Debug)]
-pub struct RuleOptions {
-    /// `add-stateful` and its targets.
-    pub stateful: bool,
-    /// Constraints on streams and their targets, of stateful rules.
-    pub streams: bool,
-    /// Beside them also constraints on HTTP, and targets that edit streams and HTTP.
-    pub edits: bool,
-    /// Rates, which depend on the time.
-    pub limits: bool,
-    /// The lists that patterns may be of; none: no such patterns.
-    pub lists: Vec<String>,
-    /// `in` and `out`, with these names and no others; none: no such constraints.
-    pub ports: Vec<String>,
-    /// Most constraints.
-    pub max_matches: usize,
-    /// Most targets.
-    pub max_targets: usize,
-}
-
-impl Default for RuleOptions {
-    fn default() -> Self {
-        RuleOptions {
-            stateful: false,
-            streams: false,
-            edits: false,
-            limits: false,
-            lists: Vec::new(),
-            ports: vec!["a".to_owned(), "b".to_owned()],
-            max_matches: 5,
-            max_targets: 4,
-        }
-    }
-}
 
 /// Rules that a packet such as the drawn witness matches.
 pub fn rule(options: RuleOptions) -> impl Strategy<Value = Rule> {
@@ -67,17 +34,6 @@ pub fn rule_for(witness: PacketSpec, options: RuleOptions) -> impl Strategy<Valu
     draws(&options).prop_map(move |draws| draws.rule(&witness, &options))
 }
 
-/// The dice of one constraint or target.
-#[derive(Clone, Debug)]
-struct Draw {
-    field: prop::sample::Index,
-    form: u8,
-    negated: bool,
-    numbers: [u128; 3],
-    small: [u8; 3],
-    bytes: Vec<u8>,
-}
-
 /// The dice of one rule.
 #[derive(Clone, Debug)]
 struct Draws {
@@ -87,19 +43,6 @@ struct Draws {
     draining: bool,
     matches: Vec<Draw>,
     targets: Vec<Draw>,
-}
-
-fn draw() -> impl Strategy<Value = Draw> {
-    let bytes = prop_oneof![vec(any::<u8>(), 0..=12), "[ -~\n\t]{0,12}".prop_map(String::into_bytes)];
-    (any::<prop::sample::Index>(), any::<u8>(), any::<bool>(), any::<[u128; 3]>(), any::<[u8; 3]>(), bytes)
-        .prop_map(|(field, form, negated, numbers, small, bytes)| Draw {
-            field,
-            form,
-            negated,
-            numbers,
-            small,
-            bytes,
-        })
 }
 
 fn draws(options: &RuleOptions) -> impl Strategy<Value = Draws> + use<> {
@@ -254,48 +197,6 @@ impl Draw {
             _ => vec![name(self.small[0])],
         };
         Test::Port(if self.negated { Equality::Ne } else { Equality::Eq }, names)
-    }
-
-    /// A comparison around the witness's value.
-    fn number_test(&self, info: &FieldInfo, value: u128) -> Test {
-        let max = info.max().unwrap_or(0);
-        let cond = [Cond::Eq, Cond::Eq, Cond::Ne, Cond::Lt, Cond::Le, Cond::Gt, Cond::Ge]
-            [usize::from(self.form) % 7];
-        let value = value.min(max);
-        let items = match cond {
-            Cond::Eq | Cond::Ne => match self.small[0] % 4 {
-                0 => (0..3).map(|i| self.item(info, value, max, i)).collect(),
-                _ => vec![self.item(info, value, max, 0)],
-            },
-            Cond::Lt | Cond::Le | Cond::Gt | Cond::Ge => vec![NumberItem::One(self.near(value, max, 0))],
-        };
-        Test::Number(cond, NumberSet(items))
-    }
-
-    /// A number at, beside or far from `value`.
-    fn near(&self, value: u128, max: u128, i: usize) -> u128 {
-        match self.small[i] / 32 {
-            0..=3 => value,
-            4 => value.saturating_add(1).min(max),
-            5 => value.saturating_sub(1),
-            6 => self.numbers[i] & max,
-            _ => max - (self.numbers[i] & max) % 3,
-        }
-    }
-
-    fn item(&self, info: &FieldInfo, value: u128, max: u128, i: usize) -> NumberItem {
-        let (a, b) = (self.near(value, max, i), self.near(value, max, (i + 1) % 3));
-        let width = info.width().unwrap_or(64);
-        let is_address = matches!(info.values, ValueKind::Ip4 | ValueKind::Ip6);
-        match self.numbers[i] % 3 {
-            0 => NumberItem::One(a),
-            1 if is_address => {
-                let len = (self.numbers[(i + 1) % 3] % (u128::from(width) + 1)) as u8;
-                NumberItem::Prefix(a & !ones(width - len), len)
-            }
-            1 => NumberItem::Range(a.min(self.numbers[i] & max), a.max(self.numbers[i] & max)),
-            _ => NumberItem::Range(a.min(b), a.max(b)),
-        }
     }
 
     /// A comparison with some of the witness's bytes.

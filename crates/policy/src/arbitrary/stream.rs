@@ -1,7 +1,7 @@
 //! Constraints on streams and on HTTP for drawn rules, and their targets. Whether a stream satisfies them is not drawn.
 
+use super::draw::{Draw, RuleOptions};
 use super::packet::compare;
-use super::{Draw, RuleOptions};
 use crate::field::{Field, FieldId, StreamPart};
 use crate::http::{HeaderName, Replacement, ReplacementPart};
 use crate::pattern::{PatternItem, Regex};
