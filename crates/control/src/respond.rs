@@ -11,6 +11,7 @@ mod packet_answers;
 mod pending;
 mod rates;
 mod server_answers;
+mod set_lines;
 mod sets;
 mod state_transfer;
 
@@ -298,7 +299,7 @@ impl Responder<'_> {
         for line in convert::changed_lists(before, after) {
             self.send(&Answer::Patterns(line))?;
         }
-        for line in sets::changes(before, after) {
+        for line in set_lines::changes(before, after) {
             self.send(&Answer::SetChanged(line))?;
         }
         Ok(count)
@@ -407,7 +408,7 @@ impl Responder<'_> {
             Command::ShowSet(name) => return self.elements(name),
             Command::Show(Show::Sets) => {
                 let policy = Arc::clone(self.daemon().policy());
-                sets::lines(&policy)
+                set_lines::all(&policy)
             }
             Command::Show(show) => {
                 if status::has_counters(*show) {

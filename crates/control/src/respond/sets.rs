@@ -1,45 +1,10 @@
-//! The answers about named sets.
+//! The answer about the elements of a named set.
 
 use super::{AnswerResult, Responder};
 use mmb_policy::sets::NEVER;
-use mmb_policy::{NamedSet, Policy};
-use mmb_protocol::answer::{Answer, ElementLine, SetChangeLine, SetLine};
+use mmb_protocol::answer::{Answer, ElementLine};
 use std::io;
 use std::sync::Arc;
-
-/// The sets of a policy.
-pub(super) fn lines(policy: &Policy) -> Vec<Answer> {
-    let uses = policy.set_uses();
-    let line = |((name, set), (_, rules)): ((&String, &Arc<NamedSet>), (&str, usize))| {
-        Answer::Set(SetLine {
-            name: name.clone(),
-            elements: set.len() as u64,
-            ip4: set.ip4().len() as u64,
-            ip6: set.ip6().len() as u64,
-            numbers: set.numbers().len() as u64,
-            bytes: set.bytes() as u64,
-            rules: rules as u64,
-        })
-    };
-    // Both are in the order of names.
-    policy.sets.iter().zip(uses).map(line).collect()
-}
-
-/// The sets that a change made, changed or deleted.
-pub(super) fn changes(before: &Policy, after: &Policy) -> Vec<SetChangeLine> {
-    let len = |policy: &Policy, name: &String| policy.sets.get(name).map(|set| set.len() as u64);
-    let line = |name: &String| SetChangeLine {
-        name: name.clone(),
-        before: len(before, name),
-        elements: len(after, name),
-    };
-    let is_same = |name: &String, set: &Arc<NamedSet>| {
-        before.sets.get(name).is_some_and(|before| Arc::ptr_eq(before, set) || before == set)
-    };
-    let removed = before.sets.keys().filter(|name| !after.sets.contains_key(*name));
-    let changed = after.sets.iter().filter(|(name, set)| !is_same(name, set)).map(|(name, _)| name);
-    removed.chain(changed).map(line).collect()
-}
 
 impl Responder<'_> {
     /// Writes the elements of a set. The set is shared until it is sent.
