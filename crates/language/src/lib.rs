@@ -43,7 +43,7 @@ pub use parse::{
     BatchCommand, FileReader, MOST_BATCH_COMMANDS, NamedFile, parse_batch_with, parse_command,
     parse_command_with, parse_policy, parse_policy_with, with_files,
 };
-pub use print::command::file_name as file_word;
+pub use print::file_name::file_name as file_word;
 pub use print::{
     Print, SetText, pattern_list, pattern_lists, port_switches, set_difference, set_lines, with_id,
 };

@@ -3,14 +3,16 @@
 //! Recursive descent, one function a production. On a mistake the parser reports it, skips to the next word
 //! that begins something (a field, a target, `!`) and goes on, so that one line can have several errors.
 
-pub(crate) mod filter;
+mod filter;
+pub(crate) mod keyword;
 pub(crate) mod look;
 mod remedy;
 pub(crate) mod rule;
 pub(crate) mod server;
-pub(crate) mod sets;
+mod sets;
 mod target;
 mod unknown;
+pub(crate) mod word_list;
 
 use crate::check::stream::{is_list_name, no_list_name};
 use crate::command::{Command, Deletion, Show};
@@ -23,19 +25,10 @@ use crate::syntax::{CommandSyntax, PatternsSyntax, RuleSyntax};
 use crate::value;
 use crate::verb;
 use crate::verb::{Argument, COMMANDS, CommandInfo, SHOWS, Verb};
+use keyword::{COUNTERS, KEEP, KILL, NAME, SET, SUMMARY, TERSE};
 use mmb_policy::rule::RuleId;
 use mmb_policy::setting_table::{self, Setting, SettingInfo};
-
-/// Follows `clear`.
-pub(crate) const COUNTERS: &str = "counters";
-/// May follow `list` and `show servers`.
-pub(crate) const TERSE: &str = "--terse";
-/// Before the name of rules.
-pub(crate) const NAME: &str = "name";
-/// May follow `del ID`.
-pub(crate) const KILL: &str = "--kill";
-/// Likewise, for `del`.
-pub(crate) const KEEP: &str = "--keep";
+use word_list::list;
 
 /// Parses the tokens of one command; `None` for an empty line, or if nothing could be made of it.
 ///
@@ -145,7 +138,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 let name = self.name()?;
                 Command::DelNamed(name, self.deletion())
             }
-            Verb::Del if self.take_word(sets::SET) => Command::DelSet(self.set_name()?.to_owned()),
+            Verb::Del if self.take_word(SET) => Command::DelSet(self.set_name()?.to_owned()),
             Verb::Del => {
                 let id = self.rule_id()?;
                 match self.deletion() {
@@ -304,7 +297,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
     }
 
     fn show(&mut self) -> Option<CommandSyntax<'t>> {
-        if self.take_word(sets::SET) {
+        if self.take_word(SET) {
             return Some(CommandSyntax::Other(Command::ShowSet(self.set_name()?.to_owned())));
         }
         let names = || SHOWS.iter().map(|(name, ..)| *name);
@@ -315,7 +308,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                     Show::Connections { .. } => self
                         .shown_connections()
                         .map(|(filter, verbose)| CommandSyntax::Connections(filter, verbose)),
-                    Show::Streams { .. } if self.take_word(filter::SUMMARY) => {
+                    Show::Streams { .. } if self.take_word(SUMMARY) => {
                         Some(CommandSyntax::Other(Command::Show(Show::StreamSummary)))
                     }
                     Show::Streams { .. } => self
@@ -339,7 +332,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 ("", _) => format!("`{word}` cannot be shown"),
                 _ => format!("`{begun} {word}` cannot be shown"),
             };
-            let set = begun.is_empty().then_some(sets::SET);
+            let set = begun.is_empty().then_some(SET);
             let words = || phrase::next_words(names(), begun).map(|(word, _)| word).chain(set);
             let (expected, nearest) = (list(words()), unknown::shown(word, words));
             self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest));
@@ -395,13 +388,4 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
 fn first_words() -> String {
     let is_of_files = |info: &&CommandInfo| matches!(info.argument, Argument::File | Argument::OptionalFile);
     list(COMMANDS.iter().filter(|info| !is_of_files(info)).map(|info| info.name))
-}
-
-/// `a, b or c`, each as code.
-pub(crate) fn list<'s>(words: impl Iterator<Item = &'s str>) -> String {
-    let words: Vec<_> = words.map(|word| format!("`{word}`")).collect();
-    match words.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => words.concat(),
-    }
 }

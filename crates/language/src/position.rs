@@ -12,14 +12,13 @@ use crate::element::TIMEOUT;
 use crate::filter;
 use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
-use crate::parser::filter::{SUMMARY, VERBOSE};
+use crate::parser::keyword::{COUNTERS, FILE, KEEP, KILL, NAME, SET, SUMMARY, TERSE, VERBOSE};
 use crate::parser::look::{CAPTURE_OPTIONS, POINTS, TRACE_OPTIONS, option_help};
 use crate::parser::server::{BECAUSE, IN, ORDERS};
-use crate::parser::sets::{FILE, SET};
+use crate::phrase;
 use crate::setting;
 use crate::verb;
 use crate::verb::{Argument, SHOWS};
-use crate::{parser, phrase};
 pub(crate) use expect::Expect;
 use mmb_policy::setting_table;
 use rule::PositionWalk;
@@ -95,7 +94,7 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             [_, rest @ ..] => replacement_expectations(rest),
         },
         Argument::Terse if rest.is_empty() => {
-            vec![Expect::Word(parser::TERSE, "rules only, without counters"), Expect::End]
+            vec![Expect::Word(TERSE, "rules only, without counters"), Expect::End]
         }
         Argument::Terse => vec![Expect::End],
         Argument::Show => show_expectations(rest),
@@ -108,9 +107,7 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             _ => Vec::new(),
         },
         Argument::Server => server_expectations(rest),
-        Argument::Counters => {
-            only(Expect::Word(parser::COUNTERS, "of rules, drops, ports, stages and connections"))
-        }
+        Argument::Counters => only(Expect::Word(COUNTERS, "of rules, drops, ports, stages and connections")),
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
         Argument::Entries if rest.is_empty() => {
@@ -160,8 +157,8 @@ fn server_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             if !has(BECAUSE) {
                 expects.push(Expect::Word(BECAUSE, "the reason, which `show servers` shows"));
             }
-            if !has(parser::KILL) {
-                expects.push(Expect::Word(parser::KILL, "ends the server's connections too"));
+            if !has(KILL) {
+                expects.push(Expect::Word(KILL, "ends the server's connections too"));
             }
             expects.push(Expect::End);
             expects
@@ -173,16 +170,16 @@ fn deletion_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     match tokens {
         [] => vec![
             Expect::RuleId,
-            Expect::Word(parser::NAME, "every rule of that name"),
+            Expect::Word(NAME, "every rule of that name"),
             Expect::Word(SET, "deletes a named set"),
         ],
         [first] if first.word() == SET => vec![Expect::Set],
         [first, ..] if first.word() == SET => vec![Expect::End],
-        [name] if name.word() == parser::NAME => vec![Expect::AttributeValue(parser::NAME)],
-        [name, _] if name.word() != parser::NAME => vec![Expect::End],
+        [name] if name.word() == NAME => vec![Expect::AttributeValue(NAME)],
+        [name, _] if name.word() != NAME => vec![Expect::End],
         [_] | [_, _] => vec![
-            Expect::Word(parser::KILL, "ends the rule's connections too"),
-            Expect::Word(parser::KEEP, "has the rule's connections keep it until they end"),
+            Expect::Word(KILL, "ends the rule's connections too"),
+            Expect::Word(KEEP, "has the rule's connections keep it until they end"),
             Expect::End,
         ],
         _ => vec![Expect::End],
@@ -196,8 +193,8 @@ fn rollback_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     }
     let number = Expect::Number("a version of the policy, as `history` shows it; without it the one before");
     let options = [
-        Expect::Word(parser::KILL, "ends the connections of rules that go"),
-        Expect::Word(parser::KEEP, "has the connections of rules that go keep them until they end"),
+        Expect::Word(KILL, "ends the connections of rules that go"),
+        Expect::Word(KEEP, "has the connections of rules that go keep them until they end"),
         Expect::End,
     ];
     let number = tokens.is_empty().then_some(number);
@@ -205,14 +202,14 @@ fn rollback_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
 }
 
 fn replacement_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
-    if tokens.last().is_some_and(|last| last.word() == parser::KILL) {
+    if tokens.last().is_some_and(|last| last.word() == KILL) {
         return vec![Expect::End];
     }
     let mut walk = PositionWalk::of_successor();
     tokens.iter().for_each(|token| walk.step(&token.kind));
     let mut expects = walk.expects();
     if expects.iter().any(|expect| matches!(expect, Expect::End)) {
-        expects.push(Expect::Word(parser::KILL, "ends the rule's connections"));
+        expects.push(Expect::Word(KILL, "ends the rule's connections"));
     }
     expects
 }
@@ -248,7 +245,7 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
                 return expects;
             }
             Some((_, Show::Servers { .. }, _)) if tokens.len() == at + 1 => {
-                return vec![Expect::Word(parser::TERSE, "without packets and bytes"), Expect::End];
+                return vec![Expect::Word(TERSE, "without packets and bytes"), Expect::End];
             }
             Some(_) => return vec![Expect::End],
         }

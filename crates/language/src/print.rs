@@ -3,12 +3,14 @@
 //! Policies of a million rules are listed: what most rules are made of is written piece by piece, without going through
 //! `format_args!`.
 
-pub(crate) mod command;
+mod command;
 mod edit;
+pub(crate) mod file_name;
 mod sets;
 pub(crate) mod value;
 
 use crate::target;
+use file_name::file_name;
 use mmb_policy::Policy;
 use mmb_policy::field::Field;
 use mmb_policy::rule::{Cond, DEFAULT_PRIO, Equality, Match, Rule, RuleId, Target, Test};
@@ -163,12 +165,12 @@ pub fn port_switches(policy: &Policy) -> impl Iterator<Item = String> + '_ {
 
 /// The command that reads a list of patterns.
 pub fn pattern_list(name: &str, list: &PatternList) -> String {
-    command::pattern_list(name, list)
+    format!("patterns {name} {}", file_name(&list.file))
 }
 
 /// The lists of patterns of a policy, as the commands that read them.
 pub fn pattern_lists(policy: &Policy) -> impl Iterator<Item = String> + '_ {
-    policy.lists.iter().map(|(name, list)| command::pattern_list(name, list))
+    policy.lists.iter().map(|(name, list)| pattern_list(name, list))
 }
 
 impl Print for Policy {

@@ -3,7 +3,10 @@
 //! [`blocks`] gives it as data, for man pages and the like; [`markdown`] as `docs/language.md`, which a test keeps
 //! current.
 
+mod block;
 mod chapters;
+
+pub use block::{Block, CodeKind};
 
 use crate::complete::fields;
 use crate::filter::{FilterTerm, TERMS, TermInfo};
@@ -19,30 +22,6 @@ use mmb_policy::http;
 use mmb_policy::setting_table::Setting;
 use mmb_policy::settings::Settings;
 use std::fmt::Write as _;
-
-/// A piece of the reference. Texts may hold `code` in backquotes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Block {
-    /// A heading, of level 1 to 3.
-    Heading(u8, String),
-    /// A paragraph.
-    Paragraph(String),
-    /// Points of a list.
-    List(Vec<String>),
-    /// Commands, or a grammar.
-    Code(CodeKind, String),
-    /// A table: its head and its rows.
-    Table(Vec<&'static str>, Vec<Vec<String>>),
-}
-
-/// The kind of a block of code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodeKind {
-    /// Commands that can be pasted.
-    Commands,
-    /// Anything else.
-    Text,
-}
 
 /// The whole reference.
 pub fn blocks() -> Vec<Block> {

@@ -4,6 +4,7 @@ use crate::diagnostic::Diagnostic;
 use crate::filter::{self, FilterError, FilterTerm, state_named};
 use crate::nearest::nearest;
 use crate::number::number_item;
+use crate::parser::word_list::list;
 use crate::report::CheckReport;
 use crate::syntax::TermSyntax;
 use crate::syntax::value::ItemKind;
@@ -54,7 +55,7 @@ fn add(
         let Some(state) = state_named(word) else {
             let names = || STATES.iter().map(|(name, _)| *name);
             let error = Diagnostic::new(syntax.value.span, format!("`{word}` is no state"));
-            report.error(error.expected(crate::parser::list(names())).suggest(nearest(word, names())));
+            report.error(error.expected(list(names())).suggest(nearest(word, names())));
             return None;
         };
         return Some(filter::set_state(filter, state));

@@ -1,6 +1,8 @@
 //! The grammar of filters: words and values, one after the other.
 
-use super::{Parser, list, unknown};
+use super::keyword::VERBOSE;
+use super::word_list::list;
+use super::{Parser, unknown};
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::filter;
 use crate::filter::{FilterTerm, TERMS, TermInfo};
@@ -11,12 +13,6 @@ use crate::syntax::{CommandSyntax, FilterSyntax, TermSyntax};
 use crate::value;
 use mmb_policy::filter::STATES;
 use mmb_policy::rule::Cond;
-
-/// Ends a filter of `show connections` and `show streams`.
-pub(crate) const VERBOSE: &str = "verbose";
-
-/// Asks for numbers instead of a list, behind `show streams`.
-pub(crate) const SUMMARY: &str = "summary";
 
 /// The words of a filter in short; there are many.
 const A_TERM: &str = "a field of the protocol, an address or a port, `state` or `rule`";
@@ -122,7 +118,7 @@ impl<'t> Parser<'t, '_, '_> {
 }
 
 /// The form of a term's values, as a text for people.
-pub(crate) fn expectation(term: &TermInfo) -> String {
+fn expectation(term: &TermInfo) -> String {
     match (term.field, term.subject) {
         (Some(id), _) => value::expectation(id.info()),
         (None, FilterTerm::State) => list(STATES.iter().map(|(name, _)| *name)),

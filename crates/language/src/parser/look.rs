@@ -1,6 +1,7 @@
 //! The grammar of `trace` and `capture`: constraints as those of a rule, then options.
 
-use super::{Parser, list, unknown};
+use super::word_list::list;
+use super::{Parser, unknown};
 use crate::command::CapturePoints;
 use crate::diagnostic::Diagnostic;
 use crate::lexer::TokenKind;

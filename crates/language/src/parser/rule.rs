@@ -1,7 +1,9 @@
 //! The grammar of rules: number, priority, name, constraints, targets, values.
 
+use super::keyword::{KEEP, KILL};
 use super::target::is_digit_like;
-use super::{KEEP, KILL, Parser, list, remedy, unknown};
+use super::word_list::list;
+use super::{Parser, remedy, unknown};
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::lexer::TokenKind;
 use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax, WeightSyntax};

@@ -1,6 +1,8 @@
 //! The grammar of `server`: `ORDER VALUE [in RULE] [because "TEXT"] [--kill]`.
 
-use super::{KILL, Parser, list};
+use super::Parser;
+use super::keyword::KILL;
+use super::word_list::list;
 use crate::command::Command;
 use crate::diagnostic::Diagnostic;
 use crate::lexer::TokenKind;

@@ -1,6 +1,7 @@
 //! The grammar of named sets: `set NAME {…}`, `set NAME += {…}`, `set NAME -= {…}`, and the same with `file FILE` in place of the braces.
 
 use super::Parser;
+use super::keyword::FILE;
 use crate::check::stream::is_list_name;
 use crate::diagnostic::{Diagnostic, Note, TextSpan};
 use crate::element::{self, DURATION, ELEMENT, TIMEOUT};
@@ -9,11 +10,6 @@ use crate::phrase;
 use crate::setting;
 use crate::syntax::{ElementsSyntax, SetSyntax};
 use mmb_policy::sets::{ElementList, NEVER, SetOperation};
-
-/// Stands before the name of a file of elements.
-pub(crate) const FILE: &str = "file";
-/// May follow `del` and `show`, before the name of a set.
-pub(crate) const SET: &str = "set";
 
 impl<'t> Parser<'t, '_, '_> {
     /// Whether what follows `set` is the name of a set and what becomes of it, and not a setting.

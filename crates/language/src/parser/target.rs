@@ -1,6 +1,7 @@
 //! The arguments of targets, as [`Slot`]s say them.
 
-use super::{Parser, list, remedy, unknown};
+use super::word_list::list;
+use super::{Parser, remedy, unknown};
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::lexer::TokenKind;
 use crate::nearest::nearest;

@@ -1,11 +1,10 @@
 //! Commands back to their text.
 
-use super::value::{Printed, bytes};
-use super::{Print, sets, with_id};
+use super::value::bytes;
+use super::{Print, pattern_list, sets, with_id};
 use crate::command::{CapturePoints, Command, Deletion, Replacement, Show};
-use crate::lexer::is_word;
 use crate::verb::SHOWS;
-use mmb_policy::{ConnectionFilter, PacketFilter, PatternList};
+use mmb_policy::{ConnectionFilter, PacketFilter};
 
 impl std::fmt::Display for Command {
     /// The canonical text, which parses to the same command.
@@ -101,19 +100,6 @@ fn option(
     value: Option<&impl std::fmt::Display>,
 ) -> std::fmt::Result {
     value.map_or(Ok(()), |value| write!(f, " {name} {value}"))
-}
-
-/// The command that reads a list.
-pub(super) fn pattern_list(name: &str, list: &PatternList) -> String {
-    format!("patterns {name} {}", file_name(&list.file))
-}
-
-/// The name of a file as `patterns` takes it: a word, or in quotes.
-pub fn file_name(file: &str) -> String {
-    if is_word(file) {
-        return file.to_owned();
-    }
-    Printed(|f: &mut std::fmt::Formatter<'_>| bytes(f, file.as_bytes())).to_string()
 }
 
 impl Show {

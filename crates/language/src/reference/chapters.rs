@@ -3,7 +3,7 @@
 //! A chapter is plain text: paragraphs parted by empty lines, `## ` and `### ` before headings, `- ` before points of
 //! lists, fences around code as in Markdown.
 
-use super::{Block, CodeKind};
+use super::block::{Block, CodeKind};
 
 /// Adds the blocks of a chapter.
 pub(super) fn push(blocks: &mut Vec<Block>, chapter: &str) {
