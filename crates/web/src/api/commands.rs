@@ -1,8 +1,9 @@
 //! Commands of the language, all of them or none.
 
 use super::connections::error_line;
+use super::context::Context;
 use super::input::{Body, Files, GivenFiles};
-use super::{Context, Json};
+use super::json::Json;
 use crate::problem::Problem;
 use axum::extract::State;
 use mmb_language::{Command, parse_command_with};

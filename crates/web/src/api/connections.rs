@@ -1,7 +1,8 @@
 //! Connections: the first ones that a filter selects, and ending them.
 
+use super::context::Context;
 use super::input::{Body, Params, behind};
-use super::{Context, Json};
+use super::json::Json;
 use crate::problem::Problem;
 use axum::extract::State;
 use mmb_language::{Command, Diagnostic, parse_command};

@@ -1,8 +1,9 @@
 //! What the policy in force does to a packet, and why.
 
+use super::context::Context;
 use super::input::{Body, GivenFiles};
+use super::json::Json;
 use super::policy::saved;
-use super::{Context, Json};
 use crate::problem::Problem;
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,8 +1,9 @@
 //! Versions of the policy: listing and comparing them, going back to one, and keeping a change that waits for its confirmation.
 
+use super::context::Context;
 use super::input::{Body, Params};
+use super::json::Json;
 use super::policy::PolicyChange;
-use super::{Context, Json};
 use crate::problem::Problem;
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,6 +1,7 @@
 //! What clients send: parameters and bodies, within limits.
 
-use super::Context;
+use super::context::Context;
+use super::limits::LARGEST_BODY;
 use crate::problem::Problem;
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -18,14 +19,8 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-/// The largest body: a policy of some 400,000 rules.
-pub(crate) const LARGEST_BODY: usize = 64 << 20;
-
 /// A body of so many bytes needs no share of the budget.
 const SMALL_BODY: usize = 64 << 10;
-
-/// The bytes of all larger bodies that are received or worked on at once; a request that finds no room waits for it.
-pub(super) const BODY_BUDGET: usize = 2 * LARGEST_BODY;
 
 /// The time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);

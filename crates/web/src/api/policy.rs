@@ -1,8 +1,9 @@
 //! The policy in force as a text: reading, checking, trying and replacing it.
 
 use super::connections::error_line;
+use super::context::Context;
 use super::input::{Body, Files, GivenFiles, Params};
-use super::{Context, Json};
+use super::json::Json;
 use crate::daemon::Reply;
 use crate::problem::Problem;
 use axum::extract::State;

@@ -1,6 +1,6 @@
 //! Metrics for Prometheus.
 
-use super::Context;
+use super::context::Context;
 use crate::metrics;
 use crate::problem::Problem;
 use axum::extract::State;

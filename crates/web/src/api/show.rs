@@ -1,7 +1,8 @@
 //! What is: ports, workers, counters, rules, settings.
 
+use super::context::Context;
 use super::input::Params;
-use super::{Context, Json};
+use super::json::Json;
 use crate::problem::Problem;
 use crate::rules::{RulePage, RuleQuery};
 use crate::state::{DropCount, State as DaemonState};
