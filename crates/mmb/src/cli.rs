@@ -15,9 +15,11 @@ pub(crate) use import::{
 pub(crate) use web::WebArgs;
 
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use mmb_language::verb::COMMANDS;
 use mmb_log::SinkSpec;
+use mmb_policy::printable::printable_lines;
 use std::path::PathBuf;
 
 const STYLES: Styles = Styles::styled()
@@ -150,6 +152,11 @@ pub(crate) fn command() -> clap::Command {
             sub.about(capitalised(info.help)).override_usage(usage)
         })
     })
+}
+
+/// Ends the program for a wrong usage that the definitions of the command line cannot express.
+pub(crate) fn bad_usage(message: &str) -> ! {
+    command().error(ErrorKind::InvalidValue, printable_lines(message)).exit()
 }
 
 fn capitalised(text: &str) -> String {

@@ -23,7 +23,6 @@ mod web;
 
 use clap::FromArgMatches;
 use clap::builder::Styles;
-use clap::error::ErrorKind;
 use cli::{ApplyArgs, BatchArgs, CheckArgs, Cli, CliCommand, Global, LanguageLine, LoadStateArgs};
 use client::ClientOptions;
 use mmb_policy::printable::{is_hidden, printable_lines};
@@ -102,18 +101,13 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
             ("load-state", vec![file, "--verbose".to_owned()])
         }
     };
-    let line = LanguageLine::new(name, words, global).unwrap_or_else(|message| bad_usage(message));
+    let line = LanguageLine::new(name, words, global).unwrap_or_else(|message| cli::bad_usage(message));
     Ok(client::main(line.words, client_options(line.global)))
 }
 
 /// The option that a change has to be confirmed, as it was typed.
 fn confirm_words(seconds: Option<u32>) -> impl Iterator<Item = String> {
     seconds.into_iter().flat_map(|seconds| ["--confirm".to_owned(), seconds.to_string()])
-}
-
-/// Ends the program for a wrong usage that the definitions of the command line cannot express.
-pub(crate) fn bad_usage(message: &str) -> ! {
-    cli::command().error(ErrorKind::InvalidValue, printable_lines(message)).exit()
 }
 
 /// Ends the program for a wrong command line, or prints the help that the command line asks for.

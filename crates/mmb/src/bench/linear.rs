@@ -210,7 +210,8 @@ mod tests {
             for mut frame in traffic.frames(100, workload.rules(), 300).frames {
                 let received =
                     OraclePacket { bytes: &frame, headroom: 0, port: PortId(0), link: LinkType::Ethernet };
-                let expected = evaluate(&policy, &super::super::wire(), &received, &mut || 0).matched.len();
+                let expected =
+                    evaluate(&policy, &super::super::setup::wire(), &received, &mut || 0).matched.len();
                 let before = linear.matches;
                 let len = frame.len();
                 let packet = Packet::new(&mut frame, 0, len, PortId(0), LinkType::Ethernet).expect("fits");

@@ -376,7 +376,7 @@ mod tests {
             establish(&mut frame);
             arena.push(&frame, LinkType::Ethernet);
         }
-        let (mut engine, workers) = Engine::new(super::super::wire(), 1, &SeedTree::repeatable(3));
+        let (mut engine, workers) = Engine::new(super::super::setup::wire(), 1, &SeedTree::repeatable(3));
         engine.publish(&policy).expect("a valid policy");
         let worker = workers.into_iter().next().expect("one worker");
         let pipeline = MeasuredPipeline::new(&engine, worker, Duration::from_millis(10));

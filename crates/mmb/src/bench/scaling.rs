@@ -6,8 +6,8 @@
 
 use super::arena::Arena;
 use super::report::{BenchOutput, rounded, to_thousands};
+use super::setup::{pattern, started, step};
 use super::source::BenchSet;
-use super::{pattern, started, step};
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;

@@ -45,7 +45,7 @@ impl BenchSet {
             let policy = filters(path).with_context(|| name.clone())?;
             (name, policy, Background::Uniform, 1.0)
         } else {
-            let workload = args.workload().unwrap_or_else(|unfit| crate::bad_usage(&unfit.to_string()));
+            let workload = args.workload().unwrap_or_else(|unfit| crate::cli::bad_usage(&unfit.to_string()));
             let workload = workload.context("there is no set to measure")?;
             let kind = workload.kind();
             (kind.name().to_owned(), workload.policy()?, workload.background(), kind.hit())
@@ -135,8 +135,8 @@ fn add(policy: &mut Policy, text: &str) -> anyhow::Result<RuleId> {
     let line = if is_command { text.to_owned() } else { format!("add {text}") };
     match parse_command(&line) {
         Ok((Command::Add(rule), _)) => policy.add(&rule).with_context(|| line),
-        Ok(_) => crate::bad_usage(&format!("--with takes a rule, which `{text}` is not")),
-        Err(errors) => crate::bad_usage(&format!("--with '{text}': {}", errors[0].message)),
+        Ok(_) => crate::cli::bad_usage(&format!("--with takes a rule, which `{text}` is not")),
+        Err(errors) => crate::cli::bad_usage(&format!("--with '{text}': {}", errors[0].message)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The prompt: line editing, history, completion, and help on `?`.
 
-use super::SHELL_WORDS;
+use super::runner::SHELL_WORDS;
 use crate::output;
 use mmb_base::lock;
 use mmb_client::{daemon_names, help};

@@ -2,7 +2,7 @@
 //! otherwise.
 
 use super::editor::{LineEditor, PromptInput};
-use super::{ClientOptions, failure, run, runner};
+use super::runner::{ClientOptions, failure, run, runner};
 use crate::output;
 use mmb_client::{CommandAction, CommandFailed, UsageError, UserCommand};
 use mmb_protocol::answer::Answer;

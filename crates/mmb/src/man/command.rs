@@ -1,6 +1,6 @@
 //! mmb(1).
 
-use super::{begin, code, finish, inline, option_name, see_also, term};
+use super::page::{begin, code, finish, inline, option_name, see_also, term};
 use crate::cli;
 use clap::{Arg, Command};
 use clap_mangen::roff::{Roff, bold, italic, roman};

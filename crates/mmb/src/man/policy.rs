@@ -1,7 +1,7 @@
 //! mmb-policy(5).
 
-use super::{begin, bold, code, finish, inline, italic, see_also};
-use clap_mangen::roff::{Inline, Roff, roman};
+use super::page::{begin, code, finish, inline, see_also};
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use mmb_language::reference::{Block, blocks};
 
 /// Returns the page.

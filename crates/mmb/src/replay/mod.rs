@@ -33,7 +33,7 @@ use wiring::ReplayWiring;
 /// # Errors
 /// A policy or a capture cannot be used at all, or an output cannot be written.
 pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let wiring = ReplayWiring::from_args(args).unwrap_or_else(|message| crate::bad_usage(&message));
+    let wiring = ReplayWiring::from_args(args).unwrap_or_else(|message| crate::cli::bad_usage(&message));
     let Some(mut policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };

@@ -16,6 +16,7 @@ mod notify;
 mod offload;
 mod orders;
 mod packets;
+mod policy;
 mod reload;
 mod state;
 mod summary;
@@ -23,14 +24,13 @@ mod taking_over;
 mod trimming;
 mod wiring;
 
-use crate::cli::{Global, PollArg, RunArgs};
+use crate::cli::{Global, RunArgs};
 use crate::output;
 use anyhow::Context;
 use exchange::HandoverRings;
 use host::LiveHost;
 use links::{LinkInbox, PortMonitor};
 use mmb_base::lock;
-use mmb_client::policy_file;
 use mmb_compile::PatternCompiler;
 use mmb_control::{
     BindError, Daemon, History, HistoryLimits, Housekeeper, OpenHistoryError, Server, ServerOptions, memory,
@@ -38,11 +38,11 @@ use mmb_control::{
 use mmb_engine::{Engine, Worker};
 use mmb_io::{LinkWatch, OpenOptions, OpenPorts, PortError, kernel};
 use mmb_log::{EventLog, LogHandle, WorkerClock};
-use mmb_policy::Policy;
-use mmb_policy::settings::{Offload, Poll};
+use mmb_policy::settings::Offload;
 use offload::{FlowInterfaces, KernelEpoch};
 use orders::ThreadOrders;
 use packets::PacketThread;
+use policy::{policy, with_options};
 use state::{ParkedWorkers, StateFile};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -178,28 +178,6 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     drop(ports);
     verdict?;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Returns the initial policy with the settings of the command line; `None` if it has errors, which were reported.
-fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
-    let policy = match &args.policy {
-        Some(path) => match policy_file::load(path, global.json, &output::Terminal)? {
-            Some(policy) => policy,
-            None => return Ok(None),
-        },
-        None => Policy::default(),
-    };
-    Ok(Some(with_options(policy, args)))
-}
-
-/// The policy with the settings of the command line.
-fn with_options(mut policy: Policy, args: &RunArgs) -> Policy {
-    match args.poll {
-        Some(PollArg::Adaptive) => policy.settings.poll = Poll::Adaptive,
-        Some(PollArg::Spin) => policy.settings.poll = Poll::Spin,
-        None => {}
-    }
-    policy
 }
 
 /// Reports that memory suffices for fewer connections than the policy allows.

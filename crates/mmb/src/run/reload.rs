@@ -1,6 +1,6 @@
 //! SIGHUP: the policy file is applied again.
 
-use super::policy;
+use super::policy::policy;
 use crate::cli::{Global, RunArgs};
 use crate::output;
 use mmb_base::lock;

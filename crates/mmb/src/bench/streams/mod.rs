@@ -5,19 +5,16 @@
 //! connections of its own ([`workers`]). What the figures exclude is what [`super`] excludes.
 
 mod chain;
+mod plan;
 mod report;
 mod traffic;
 mod workers;
 
-use super::measure::{Effort, Measured, MeasuredPipeline, Recorder, Stages};
-use super::{BETWEEN_ROUNDS, effort, memory, wire};
+use super::setup::effort;
 use crate::cli::{BenchArgs, ClassifierArg, Global};
 use anyhow::Context;
-use chain::Chain;
-use mmb_engine::{Engine, Worker};
-use mmb_random::SeedTree;
-use report::{IdleMemory, MeasuredChain, StreamReport};
-use traffic::{Flow, Round, SEGMENT, TRAINS, Trains};
+use plan::Plan;
+use report::{MeasuredChain, StreamReport};
 
 /// Connections, unless the command line says how many.
 const FLOWS: u32 = 1000;
@@ -25,11 +22,6 @@ const FLOWS: u32 = 1000;
 const IDLE: usize = 100;
 /// The most idle connections.
 const MOST_IDLE: usize = 100_000;
-/// What an idle connection has sent before. Its bytes are all acknowledged.
-const BEFORE_IDLE: Trains = Trains { segments: 2, in_flight: 0 };
-/// Connections that are made at a time before they idle.
-const AT_ONCE: usize = 1000;
-
 /// Measures every policy.
 ///
 /// # Errors
@@ -46,7 +38,7 @@ pub(super) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<()> {
     }
     let is_known = |name: &str| name.contains(only);
     if !report::IDLE.contains(only) && !chain::CHAINS.iter().any(|chain| is_known(chain.name)) {
-        crate::bad_usage(&format!("no row has '{only}' in its name"));
+        crate::cli::bad_usage(&format!("no row has '{only}' in its name"));
     }
     let mut chains = Vec::new();
     let mut instructions = "";
@@ -89,106 +81,8 @@ fn refuse_others(args: &BenchArgs) {
         (args.write_pcap.is_some(), "--write-pcap"),
     ];
     if let Some((_, name)) = others.into_iter().find(|(is_given, _)| *is_given) {
-        crate::bad_usage(&format!("--workload streams has rules and packets of its own: leave out {name}"));
-    }
-}
-
-/// What all policies have in common.
-struct Plan {
-    flows: Vec<Flow>,
-    /// The payload of a round.
-    text: Vec<u8>,
-    literals: Vec<Vec<u8>>,
-    seed: u64,
-}
-
-impl Plan {
-    fn new(count: usize, seed: u64) -> Plan {
-        let text = traffic::text(count * TRAINS.segments, seed);
-        let most = chain::CHAINS.iter().map(|chain| chain.literals).max().unwrap_or_default();
-        let literals = chain::literals(most, &text, TRAINS.segments * SEGMENT, seed);
-        Plan { flows: traffic::flows(count, seed), text, literals, seed }
-    }
-
-    /// An engine with a policy in force, and its workers.
-    fn start(
-        &self,
-        chain: &Chain,
-        connections: usize,
-        workers: usize,
-    ) -> anyhow::Result<(Engine, Vec<Worker>)> {
-        let policy = chain.policy(&self.literals, connections)?;
-        let (mut engine, workers) = Engine::new(wire(), workers, &SeedTree::repeatable(self.seed));
-        engine.publish(&policy).context(chain.name)?;
-        Ok((engine, workers))
-    }
-
-    /// The same with one worker.
-    fn start_alone(&self, chain: &Chain, connections: usize) -> anyhow::Result<(Engine, Worker)> {
-        let (engine, workers) = self.start(chain, connections, 1)?;
-        Ok((engine, workers.into_iter().next().context("the engine has no worker")?))
-    }
-
-    /// Measures rounds of all connections.
-    fn measure(
-        &self,
-        chain: &Chain,
-        engine: &Engine,
-        worker: Worker,
-        effort: Effort,
-    ) -> anyhow::Result<Measured> {
-        let mut pipeline = MeasuredPipeline::new(engine, worker, BETWEEN_ROUNDS);
-        let mut flows = self.flows.clone();
-        traffic::establish(&mut flows, &mut pipeline)?;
-        let mut round = Round::new(&flows, TRAINS, &chain.text(&self.text));
-        traffic::pass(&mut pipeline, &mut round.arena, |_, _, _| ())?;
-        let mut recorder = Recorder::new(pipeline.names(), round.arena.len());
-        while recorder.goes_on(effort) {
-            if chain.changes_payload() {
-                round.arena.restore();
-            }
-            round.advance();
-            let note = |vector, spent: &[u64], whole| recorder.note(vector, spent, whole);
-            traffic::pass(&mut pipeline, &mut round.arena, note)?;
-            recorder.rounds += 1;
-        }
-        Ok(recorder.finish())
-    }
-
-    /// Measures the memory of streams that have sent and are idle: that of connections with streams, without that of the same connections
-    /// alone.
-    fn idle(&self, count: usize) -> anyhow::Result<IdleMemory> {
-        // What the process needs once must not count.
-        let (engine, worker) = self.start_alone(&chain::WITHOUT_STREAMS, AT_ONCE)?;
-        self.grow(&engine, worker, AT_ONCE.min(count))?;
-        let (engine, worker) = self.start_alone(&chain::WITHOUT_STREAMS, count)?;
-        let (alone, _without) = self.grow(&engine, worker, count)?;
-        let (engine, worker) = self.start_alone(&chain::WITH_STREAMS, count)?;
-        let (with, _with) = self.grow(&engine, worker, count)?;
-        Ok(IdleMemory {
-            streams: count,
-            bytes: with.saturating_sub(alone) as f64 / count as f64,
-            connection_bytes: alone as f64 / count as f64,
-        })
-    }
-
-    /// Makes connections that are idle afterwards, and returns the growth of the process in bytes, and what holds the memory: while it lives,
-    /// the next measurement reuses none of it.
-    fn grow<'e>(
-        &self,
-        engine: &'e Engine,
-        worker: Worker,
-        count: usize,
-    ) -> anyhow::Result<(u64, MeasuredPipeline<'e>)> {
-        let mut flows = traffic::flows(count, self.seed);
-        let before = memory::resident();
-        let mut pipeline = MeasuredPipeline::new(engine, worker, BETWEEN_ROUNDS);
-        let at_once = AT_ONCE.min(self.text.len() / (BEFORE_IDLE.segments * SEGMENT));
-        for flows in flows.chunks_mut(at_once) {
-            traffic::establish(flows, &mut pipeline)?;
-            let mut round = Round::new(flows, BEFORE_IDLE, &self.text);
-            traffic::pass(&mut pipeline, &mut round.arena, |_, _, _| ())?;
-        }
-        Ok((memory::resident().saturating_sub(before), pipeline))
+        crate::cli::bad_usage(&format!(
+            "--workload streams has rules and packets of its own: leave out {name}"
+        ));
     }
 }

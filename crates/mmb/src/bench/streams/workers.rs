@@ -6,9 +6,10 @@
 use super::super::bench_worker::BenchWorker;
 use super::super::measure::{Effort, Measured, Recorder, Stages};
 use super::super::report::{BenchOutput, rounded};
+use super::super::setup::BETWEEN_ROUNDS;
 use super::chain::{self, Chain};
+use super::plan::Plan;
 use super::traffic::{self, Flow, Round, StreamStages, TRAINS};
-use super::{BETWEEN_ROUNDS, Plan};
 use anyhow::{Context, ensure};
 use mmb_engine::{VECTOR, Verdict, Worker};
 use mmb_io::kernel;
