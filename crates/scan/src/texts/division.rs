@@ -7,7 +7,7 @@
 use super::number::number_of;
 use super::samples::{Samples, SamplesBuilder};
 use super::sampling::Sampling;
-use super::{LONGEST, MOST_ALIKE, Text, TextFinder, TextSet, WholeTexts};
+use super::set::{LONGEST, MOST_ALIKE, Text, TextFinder, TextSet, WholeTexts};
 use memchr::memmem::Finder;
 use std::collections::HashMap;
 

@@ -4,7 +4,7 @@
 //! Samples are met in the order of their places, matches told in that of their ends: those that wait for it are [`Pending`].
 
 use super::samples::{MOST_A_SAMPLE, STRETCH};
-use super::{LONGEST, MOST_ALIKE, NUMBER, TextFinder, TextSet};
+use super::set::{LONGEST, MOST_ALIKE, NUMBER, TextFinder, TextSet};
 use crate::filter::BLOCK;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

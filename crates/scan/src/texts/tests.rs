@@ -2,7 +2,8 @@
 
 use super::division::{DividedPattern, Division};
 use super::samples::MOST_A_SAMPLE;
-use super::{LONGEST, Pending, TextScan, TextSet};
+use super::set::LONGEST;
+use super::{Pending, TextScan, TextSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::ops::ControlFlow;
