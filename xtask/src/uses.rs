@@ -152,6 +152,10 @@ impl Collector {
 
     fn use_tokens(&mut self, tokens: &TokenStream) {
         for TokenPath { path, line } in macros::paths(tokens) {
+            // In a module in which a macro makes items, any unknown name may be one of these.
+            if let [first, _, ..] = &path.segments[..] {
+                self.uses.external.insert(first.clone());
+            }
             self.use_path(&path, line, Kind::Any);
         }
     }

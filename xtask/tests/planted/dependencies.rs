@@ -106,3 +106,11 @@ fn unused_dependency_of_the_workspace() {
     let found = plant.with_crate("a", manifest, &[("src/lib.rs", "use serde::X;\n")]).dependencies();
     assert_eq!(found, ["Cargo.toml:8: no crate has the dependency gone-away"]);
 }
+
+/// As in fuzz targets: the macro may make items of any name.
+#[test]
+fn dependency_in_the_arguments_of_a_macro_that_makes_items() {
+    let manifest = "[dependencies]\nfuzzer = \"1\"\nbodies = \"1\"\n";
+    let target = "fuzzer::target!(|data: &[u8]| bodies::parse(data));\n";
+    assert_eq!(faults(manifest, &[("src/lib.rs", target)]), [""; 0]);
+}
