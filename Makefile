@@ -6,11 +6,15 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PYTHON ?= /usr/bin/python3
 MMB := target/release/mmb
+# The program that the tests run.
+CHECKED := target/debug/mmb
+# Tests of several files at once, on four processes: most of their time they wait.
+SPREAD := -n 4 --dist loadfile
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install uninstall deb release demo test test-rust test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench lint bench evaluate evaluate-quick evaluate-list
-.PHONY: evaluation-tools fuzz instructions tsan audit fmt doc clean
+.PHONY: help setup build checked vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live live-tests live-alone test-evaluation test-package test-vpp test-long vpp-test vpp-bench
+.PHONY: lint bench evaluate evaluate-quick evaluate-list evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -45,37 +49,58 @@ release: ## make the artifacts of a release in target/release-artifacts: package
 demo: setup build ## run mmb between two namespaces on live traffic and show its effect; ends by itself
 	@scripts/demo $(MMB)
 
-test: setup lint test-rust test-replay test-live test-evaluation test-package test-vpp ## run every check
+check: ## after each change: formatting, structure, clippy, Rust tests, captures; four minutes after a small one
+	@scripts/setup
+	@scripts/part "formatting, structure, clippy" $(MAKE) --no-print-directory lint
+	@scripts/part "Rust tests" $(MAKE) --no-print-directory test-rust
+	@scripts/part "captures and imports" $(MAKE) --no-print-directory test-replay
+	@echo "make check: every check passed; 'make test' has those with live traffic, of documents and packages, too"
+
+test: ## run every check that README and the documents promise; needs root
+	@scripts/setup
+	@scripts/test
 	@echo "make test: every check passed"
 
-lint: setup ## check formatting, clippy, documentation without warnings, the structure of the code, unused dependencies
+lint: setup ## check formatting, the structure of the code, unused dependencies, clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --locked --target-dir target/fuzz -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
-	$(CARGO) run --quiet --locked -p xtask
 	@scripts/check-portable aarch64-unknown-linux-gnu
+	$(CARGO) run --quiet --locked -p xtask
+
+test-doc: setup ## build the documentation of all crates, without warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
 
 test-rust: setup ## run unit, property and golden tests and the fuzz corpora; no root, no DPDK device
 	$(CARGO) test --workspace --locked
 
-test-replay: setup build ## check mmb replay and mmb import with scapy
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/replay tests/import
+checked: setup ## build the program that the tests run, target/debug/mmb: with checks of overflows and assertions, without LTO
+	$(CARGO) build --locked -p mmb
 
-test-live: setup build ## test live ports between network namespaces, with real programs; needs root
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/live
+test-replay: checked ## check mmb replay and mmb import with scapy
+	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/replay tests/import
 
-test-evaluation: setup build ## test the parts of the evaluation, and a tiny run of it (which needs root)
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/evaluation
+test-live: checked live-tests live-alone ## test live ports between network namespaces, with real programs; needs root
 
-test-package: setup build ## make the Debian package, install it in a clean Debian, run it there, remove it; needs root
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
+# Without a build: scripts/test builds other things beside the first one.
+live-tests:
+	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) -m "not alone" tests/live
 
-test-vpp: setup build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
-	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
+live-alone:
+	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider -m alone tests/live
 
-test-long: setup build ## the long tier, which 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N); half an hour; needs root
+test-evaluation: checked ## test the parts of the evaluation, and a tiny run of it (which needs root)
+	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/evaluation
+
+test-package: checked ## make a Debian package, install it in a clean Debian, run it there, remove it; needs root
+	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
+
+test-vpp: checked ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
+	MMB=$(CHECKED) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
+
+test-long: setup build ## what 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N), fuzz minutes, a small evaluation; two hours, needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider tests/long
+	@scripts/fuzz $(or $(SECONDS_EACH),60)
+	@$(MAKE) --no-print-directory evaluate-quick OUT=target/evaluation
 
 vpp-test: vpp test-vpp ## build the plugin and test it in the VPP of VPP_PREFIX=/usr
 

@@ -3,7 +3,8 @@
 All tests of one backend share `site`: namespaces, veth pairs, a web server and an iperf3 server, and a daemon that `mmb` provides
 to each test without rules. Tests that stop, kill or break the daemon create a site of their own with `fresh`.
 
-A failure shows the output of the daemon; its files stay in pytest's temporary folder.
+A failure shows the output of the daemon; its files stay in pytest's temporary folder. `make test-live` runs several files at once, each
+process of pytest with sites of its own, then those tests that are marked `alone`.
 """
 
 import os
@@ -49,6 +50,7 @@ def _lacking():
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs_no_root: runs without root and namespaces")
+    config.addinivalue_line("markers", "alone: measures rates, times or memory, and runs when no other test does")
 
 
 @pytest.hookimpl(hookwrapper=True)

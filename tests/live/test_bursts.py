@@ -14,6 +14,9 @@ from lab.process import wait_until
 from .frames import MAC, data, ether, expect, ip4, ip6, pass_through, tcp, udp
 from .programs import without_programs
 
+# Measures rates, times or memory of the machine.
+pytestmark = pytest.mark.alone
+
 # Slots of a ring at an MTU of 1,500 (crates/io/src/packet/ring.rs).
 SLOTS = 2048
 CLASSIFIER = 3

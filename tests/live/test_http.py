@@ -208,6 +208,7 @@ def test_a_body_without_its_length_that_the_server_leaves_incomplete(web):
     assert status == 56 and shown == "<MATCH>", "CURLE_RECV_ERROR"
 
 
+@pytest.mark.alone
 def test_messages_that_are_held_whole_do_not_wait(web):
     """A sender may have sent no more than ten segments before the first acknowledgment (RFC 6928): what is held is acknowledged to it."""
     before = not_applied(web)
@@ -225,6 +226,7 @@ def test_messages_that_are_held_whole_do_not_wait(web):
     assert not_applied(web) == before
 
 
+@pytest.mark.alone
 def test_long_heads_do_not_wait(web):
     """Almost `http head` of 16 KiB, in segments so small that it is far more than a sender sends without an acknowledgment."""
     rules(web, f'{HTTP} http add http-header "X-By" "mmb"', f'{HTTP} http mod http-header "X-Long" "<\\m>"')

@@ -228,6 +228,7 @@ def test_a_memif_joins_two_daemons(fresh):
         assert near.stop() == 0 and far.stop() == 0
 
 
+@pytest.mark.alone
 @backends
 def test_an_idle_daemon_takes_under_five_percent_of_a_core(fresh, backend_name):
     site = fresh(backend_name)

@@ -7,6 +7,9 @@ import pytest
 from .programs import fetch
 from .topology import CLIENT4, SERVER4, SERVER6
 
+# Measures rates, times or memory of the machine.
+pytestmark = pytest.mark.alone
+
 NEIGHBOUR4 = "10.0.0.9"
 CURL_TIMEOUT = 28
 # Ethernet, IPv4 and UDP headers, which iperf3 does not count.

@@ -7,6 +7,9 @@ import pytest
 from .programs import ping
 from .topology import SERVER4
 
+# Measures rates, times or memory of the machine.
+pytestmark = pytest.mark.alone
+
 # Memory beyond the daemon's use after its start.
 MORE = 300 << 20
 

@@ -12,6 +12,9 @@ from . import frames
 from .programs import ping
 from .topology import SERVER4
 
+# Measures rates, times or memory of the machine.
+pytestmark = pytest.mark.alone
+
 LIMIT = 320 << 20
 # Less than the headroom that changes leave.
 LITTLE = 24 << 20

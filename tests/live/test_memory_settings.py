@@ -15,6 +15,9 @@ from .programs import ping
 from .test_memory import status
 from .topology import SERVER4
 
+# Measures rates, times or memory of the machine.
+pytestmark = pytest.mark.alone
+
 # Memory beyond the daemon's use after its start.
 MORE = 300 << 20
 STREAMS = "add-stateful tcp-dport 80 "

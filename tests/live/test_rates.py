@@ -17,6 +17,9 @@ from lab.daemon import BINARY
 
 from .topology import SERVER4
 
+# Measures rates, times or memory of the machine.
+pytestmark = pytest.mark.alone
+
 
 @contextlib.contextmanager
 def pinging(site):

@@ -17,6 +17,9 @@ from .test_streams_edit import rest, sent_all
 from .test_streams_edit_sizes import duplex, grown, long_rule
 from .topology import CLIENT4, SERVER4, Site
 
+# Measures rates, times or memory of the machine.
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def own(namespaces, tmp_path_factory):

@@ -100,6 +100,7 @@ EDIT = f'add-stateful tcp-dport {PORT} stream "NOT IN THERE" strip stream'
 TRIES = 5
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_an_edit_without_a_match_costs_little_goodput_under_loss(over, direction, record_property):
     """Alternating transfers of six connections with the rule and without it; medians are compared, as for the guard. The design asks

@@ -87,6 +87,7 @@ GUARD = f'add-stateful tcp-dport {PORT} stream "NOT IN THERE" close'
 TRIES = 5
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_a_guard_costs_little_goodput_under_loss(over, direction, record_property):
     """Alternating transfers of six connections with the rule and without it. Loss makes each of them differ: medians are

@@ -1,7 +1,7 @@
 //! The program as a client of a daemon: one-shot commands and the interactive shell.
 //!
-//! Both read a [`UserCommand`] from what was typed, and `mmb_client`'s [`CommandRunner`] runs it. This module adds the terminal, its colours,
-//! Ctrl-C and exit statuses.
+//! Both parse what was typed as a [`UserCommand`], and a [`CommandRunner`](mmb_client::CommandRunner) runs it.
+//! This module adds the terminal, its colours, Ctrl-C and exit statuses.
 //!
 //! The words of a one-shot command come from the user's shell, to which `"`, `!`, `|`, `{` and `>` are special. This module joins the words
 //! with single spaces, so that a rule may be typed as many words or few: `mmb add tcp-dport 80 drop` and `mmb add 'tcp-dport 80 drop'` are
