@@ -129,7 +129,7 @@ class Mmb:
         assert done.returncode == 1, f"{words}: exit status {done.returncode}: {done.stdout}{done.stderr}"
         return done.stderr
 
-    def shell(self, timeout=60):
+    def shell(self):
         """The shell with a pipe as input, for commands."""
         return subprocess.Popen(
             [BINARY, "--socket", str(self.socket)],

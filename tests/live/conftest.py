@@ -21,6 +21,10 @@ from . import programs, routed, topology
 BACKENDS = ("af_xdp", "af_packet")
 AF_XDP = 44
 
+# The files that take longest, which begin first: otherwise the other processes have nothing to do at the end.
+LONGEST = ("test_streams_life", "test_life", "test_state_file", "test_streams_edit_life", "test_tunnels", "test_offloads", "test_http_odd",
+           "test_offload", "test_fragments", "test_streams_evasion", "test_compile", "test_change")
+
 _daemons = []
 
 
@@ -32,6 +36,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in Path(item.fspath).parents and "needs_no_root" not in item.keywords and lacking:
             item.add_marker(pytest.mark.skip(reason=lacking))
+    items.sort(key=lambda item: LONGEST.index(name) if (name := Path(item.fspath).stem) in LONGEST else len(LONGEST))
 
 
 def _is_of_mmb_alone(item):

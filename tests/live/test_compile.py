@@ -108,6 +108,7 @@ def test_patterns_of_the_start_and_of_a_reload_are_given_up(fresh):
 
 
 @pytest.mark.needs_no_root
+@pytest.mark.alone
 def test_the_budget_names_the_costliest_pattern(tmp_path):
     """Long texts take some 300 MB. The budget of `mmb check` is not more than its own limit."""
     draw = random.Random(1)
