@@ -8,7 +8,7 @@ PYTHON ?= /usr/bin/python3
 MMB := target/release/mmb
 # The program that the tests run.
 CHECKED := target/debug/mmb
-# Tests of several files at once, on four processes: most of their time they wait.
+# Runs the tests of four files at once: most tests spend most of their time waiting.
 SPREAD := -n 4 --dist loadfile
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
@@ -54,12 +54,12 @@ check: ## after each change: formatting, structure, clippy, Rust tests, captures
 	@scripts/part "formatting, structure, clippy" $(MAKE) --no-print-directory lint
 	@scripts/part "Rust tests" $(MAKE) --no-print-directory test-rust
 	@scripts/part "captures and imports" $(MAKE) --no-print-directory test-replay
-	@echo "make check: every check passed; 'make test' has those with live traffic, of documents and packages, too"
+	@echo "make check: passed. 'make test' also tests live traffic, documents and packages"
 
-test: ## run every check that README and the documents promise; needs root
+test: ## before a commit: 'make check', and tests of live traffic, documents, packages and VPP; needs root
 	@scripts/setup
 	@scripts/test
-	@echo "make test: every check passed"
+	@echo "make test: passed. 'make test-long' has the soak, fuzzing and a small evaluation"
 
 lint: setup ## check formatting, the structure of the code, unused dependencies, clippy
 	$(CARGO) fmt --all --check

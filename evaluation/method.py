@@ -4,8 +4,9 @@ The systems of a comparison take turns: each round runs each of them once, in a 
 affect all of them. A failed run stays in the results, with the reason; nothing is omitted.
 
 The number of runs follows the scatter. A point is complete when the 95 % confidence interval of its mean, by Student's t
-distribution, is narrow relative to the mean. This is the sequential procedure for relative precision of A. Law and W. Kelton,
-Simulation Modeling and Analysis, section 9.4.1. A. Georges, D. Buytaert and L. Eeckhout, Statistically Rigorous Java Performance
+distribution, is narrow relative to the mean. The rule follows the sequential procedure for relative precision of A. Law and W.
+Kelton, Simulation Modeling and Analysis, section 9.4.1, with two differences: they recommend ten runs before the first test, and have
+no upper limit. A. Georges, D. Buytaert and L. Eeckhout, Statistically Rigorous Java Performance
 Evaluation (OOPSLA 2007), use the same interval for few runs of a program. A distribution-free interval of the median needs six
 runs for 95 %, so it cannot end a point after three. Stopping at a narrow interval makes intervals look slightly narrower than they
 are; with three runs, t is 4.3, and only a standard deviation below 2 % of the mean meets a target of 5 %.

@@ -6,7 +6,7 @@ import struct
 
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY, SOCK_DESTROY = 20, 21
-NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 0x1, 0x4, 0x300
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 TCP_CLOSE, TCP_LISTEN = 7, 10
 # All states but these two.
@@ -24,7 +24,7 @@ def destroy_connections():
         kernel.bind((0, 0))
         for family in (socket.AF_INET, socket.AF_INET6):
             for identity in list(_connections(kernel, family)):
-                _send(kernel, SOCK_DESTROY, 0x4, family, identity)
+                _send(kernel, SOCK_DESTROY, NLM_F_ACK, family, identity)
                 for _, body in _answer(kernel):
                     (code,) = struct.unpack_from("=i", body)
                     if code and -code not in _REFUSED:
@@ -35,6 +35,8 @@ def _connections(kernel, family):
     """The `id` of each connection."""
     _send(kernel, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, family, bytes(_ID_LEN))
     for kind, body in _answer(kernel):
+        if kind == NLMSG_ERROR:
+            raise OSError(-struct.unpack_from("=i", body)[0], "SOCK_DIAG_BY_FAMILY")
         if kind == SOCK_DIAG_BY_FAMILY:
             yield body[_MESSAGE.size : _MESSAGE.size + _ID_LEN]
 

@@ -52,8 +52,7 @@ pub(crate) fn parse_inside(tokens: &TokenStream) -> Option<Parsed> {
 /// Parses the tokens of an invocation that stands where items stand.
 pub(crate) fn parse_items(tokens: &TokenStream) -> Option<Parsed> {
     let file: syn::File = syn::parse2(tokens.clone()).ok()?;
-    // Macro invocations without a delimiter are kept as tokens, which are no items.
-    Some(Parsed::Items(file.items)).filter(|_| !tokens.is_empty())
+    Some(Parsed::Items(file.items))
 }
 
 fn matched(input: ParseStream<'_>) -> syn::Result<(Expr, Pat)> {

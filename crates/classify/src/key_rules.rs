@@ -4,9 +4,9 @@ use crate::ids::{ListId, RangedId, RuleSlot, ShortId};
 use crate::ranged::ListShape;
 use mmb_base::Id;
 
-/// The kinds of rules of a key, in the upper two bits of a word: tables tell slots, rules with conditions, lists and short lists by them.
+/// The kind of a packed word (slot, rule with conditions, list or short list) is in its upper two bits.
 const KIND: u32 = 30;
-/// The shape of a short list, below its kind. Words with a number behind all shapes are none.
+/// The shape of a short list is in the bits below the kind. A number that is no shape marks a word that is no short list.
 const SHAPE: u32 = 26;
 
 /// The rules of a key.
@@ -61,13 +61,13 @@ impl KeyRules {
         word >> KIND
     }
 
-    /// The number of the slot, the rule or the list of a packed word that is none of a short list.
+    /// The number in a packed word of a slot, a rule or a list. Not for short lists.
     #[inline(always)]
     pub(crate) fn number(word: u32) -> u32 {
         word & !(3 << KIND)
     }
 
-    /// Shape and number of a packed word of a short list; none for words that are none.
+    /// Shape and number of a packed word of a short list; `None` if the word has no valid shape or number.
     fn short(word: u32) -> Option<(ListShape, ShortId)> {
         Some((
             ListShape::new(word >> SHAPE & ((1 << KeyRules::SHAPE_BITS) - 1))?,
@@ -81,7 +81,7 @@ impl KeyRules {
         (word & (KeyRules::SHORT_END - 1)) as usize
     }
 
-    /// Kind and shape of a packed word, the shape in the lower [`KeyRules::SHAPE_BITS`] bits. Of words that have no shape these may be any.
+    /// Kind and shape of a packed word, the shape in the lower [`KeyRules::SHAPE_BITS`] bits. If the kind is not `SHORT`, the shape bits are arbitrary.
     #[inline(always)]
     pub(crate) fn kind_and_shape(word: u32) -> usize {
         (word >> SHAPE) as usize

@@ -2,7 +2,7 @@
 
 use std::collections::TryReserveError;
 
-/// There is no memory for more.
+/// An allocation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AllocError;
 

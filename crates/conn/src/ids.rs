@@ -12,10 +12,10 @@ id_types! {
     /// State of a connection that the table's owner keeps beside the record.
     pub struct ExtensionId;
 
-    /// What a connection holds of the NAT, to be released when it ends; valid until then.
+    /// The NAT bindings of a connection. They are released, and the id becomes invalid, when the connection ends.
     pub struct LeaseId;
 
-    /// The addresses of a connection that has them outside of its flow line.
+    /// The entry with a connection's addresses, if they do not fit its flow line.
     pub(crate) struct WideId;
 }
 

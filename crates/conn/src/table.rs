@@ -20,7 +20,7 @@ use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, IndexKeys, TupleIndex};
 use crate::links;
-use crate::lost_ends::LostEnds;
+use crate::noted_syns::NotedSyns;
 use crate::owner::TableOwner;
 use crate::queue::IdQueue;
 use crate::slab::ConnectionSlab;
@@ -60,8 +60,8 @@ pub struct ConnectionTable {
     queues: ExpiryQueues,
     /// Half-open connections that were evicted recently.
     ghosts: Ghosts,
-    /// SYNs in connections that both ends may have lost.
-    lost_ends: LostEnds,
+    /// The last SYNs on existing connections.
+    noted_syns: NotedSyns,
     len: usize,
     max: usize,
     /// The number of connections when memory last ran out, and when allocation is tried again.
@@ -95,7 +95,7 @@ impl ConnectionTable {
             slab: ConnectionSlab::default(),
             queues: ExpiryQueues::new(),
             ghosts: Ghosts::new(),
-            lost_ends: LostEnds::default(),
+            noted_syns: NotedSyns::default(),
             len: 0,
             max: 1_000_000,
             enough: None,

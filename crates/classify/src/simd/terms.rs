@@ -2,14 +2,14 @@
 
 use crate::VECTOR;
 
-/// A lane and the bits of it that count.
+/// A lane of the key and the bits of it to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) lane: u8,
     pub(crate) mask: u32,
 }
 
-/// A lane, the bits of it that count, and what they are to be.
+/// A lane, the bits of it to compare, and their required value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Equal {
     pub(crate) lane: u8,

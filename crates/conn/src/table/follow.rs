@@ -39,7 +39,8 @@ impl ConnectionTable {
     }
 
     /// Counts a packet of a connection and tracks its state. Invalid packets, packets that reopen a connection, and packets after its
-    /// timeout are not counted and do not refresh the timeout. [`TcpOutcome::Noted`] packets are only counted.
+    /// timeout are not counted and do not refresh the timeout. [`TcpOutcome::Noted`] packets are counted, and a SYN of the initiator among them
+    /// is stored for [`ConnectionTable::accepts_noted_syn`].
     ///
     /// # Panics
     /// If the connection has ended: a caller that keeps ids across calls that may end connections must look them up again.
@@ -112,7 +113,7 @@ impl ConnectionTable {
         self.now_ms = self.now_ms.max(now_ms);
         let about = self.about(id, self.now_ms);
         let outcome = track(&mut self.slab.line_mut(id).tracker, about, direction, signal, soundness);
-        let outcome = self.with_lost_ends(id, outcome, direction, signal, self.now_ms);
+        let outcome = self.with_noted_syns(id, outcome, direction, signal, self.now_ms);
         if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = outcome {
             return outcome;
         }
@@ -120,7 +121,7 @@ impl ConnectionTable {
         if outcome == TcpOutcome::Noted {
             if let Some(syn) = noted_syn(direction, signal) {
                 let idle_ms = self.slab.line(id).idle_ms(self.now_ms);
-                self.lost_ends.note(id, syn, (self.now_ms, idle_ms));
+                self.noted_syns.note(id, syn, (self.now_ms, idle_ms));
             }
             return outcome;
         }
@@ -170,22 +171,22 @@ impl ConnectionTable {
         let now_ms = now_ms.max(self.now_ms);
         let about = self.about(id, now_ms);
         let outcome = track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness);
-        self.with_lost_ends(id, outcome, direction, signal, now_ms)
+        self.with_noted_syns(id, outcome, direction, signal, now_ms)
     }
 
-    /// Records a SYN-ACK whose outcome is [`TcpOutcome::Noted`]. Returns whether it begins a connection that this table does not have, since
-    /// it acknowledges a SYN that was noted too: both ends have lost the existing one. It must not arrive, so that the initiator sends its
-    /// SYN again, which then [reopens](TcpOutcome::Reopens) the connection.
-    pub fn answers_noted_syn(&mut self, id: ConnId, direction: Direction, segment: &TcpSegment) -> bool {
+    /// Records a SYN-ACK of the responder whose outcome is [`TcpOutcome::Noted`]. Returns true if it accepts the noted SYN: then both ends have
+    /// lost the connection. The caller treats such a SYN-ACK as invalid. If it is dropped, the initiator retransmits the SYN, which
+    /// [reopens](TcpOutcome::Reopens) the connection.
+    pub fn accepts_noted_syn(&mut self, id: ConnId, direction: Direction, segment: &TcpSegment) -> bool {
         const SYN_ACK: u8 = flags::SYN | flags::ACK;
         direction == Direction::Reply
             && segment.flags & SYN_ACK == SYN_ACK
-            && self.lost_ends.answer(id, segment.ack)
+            && self.noted_syns.record_syn_ack(id, segment.ack)
     }
 
     /// The outcome of a packet, with what is known of SYNs before it.
     #[inline]
-    fn with_lost_ends(
+    fn with_noted_syns(
         &self,
         id: ConnId,
         outcome: TcpOutcome,
@@ -196,7 +197,7 @@ impl ConnectionTable {
         let TcpOutcome::Noted = outcome else { return outcome };
         let idle_ms = self.slab.line(id).idle_ms(now_ms);
         match noted_syn(direction, signal) {
-            Some(syn) if self.lost_ends.are_shown_by(id, syn, (now_ms, idle_ms)) => TcpOutcome::Reopens,
+            Some(syn) if self.noted_syns.is_retransmission(id, syn, (now_ms, idle_ms)) => TcpOutcome::Reopens,
             _ => outcome,
         }
     }

@@ -124,7 +124,7 @@ fn a_repeated_syn_that_was_accepted_begins_anew() {
         assert_eq!(table.touch(id, Direction::Forward, 2000, 60, Some(&syn)), TcpOutcome::Noted);
         let mut answers = |direction, ack| {
             let segment = TcpSegment { flags: flags::SYN | flags::ACK, ack, ..TcpSegment::default() };
-            table.answers_noted_syn(id, direction, &segment)
+            table.accepts_noted_syn(id, direction, &segment)
         };
         assert!(!answers(Direction::Reply, 9_000_000) && !answers(Direction::Reply, 9_000_002));
         assert!(!answers(Direction::Forward, 9_000_001));

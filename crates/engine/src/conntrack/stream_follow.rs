@@ -112,7 +112,8 @@ impl Conntrack {
         };
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
         if let Some(end) = self.state.streams.followed[followed].end() {
-            // Its ends were told nothing. Whether both have lost the connection shows in the responder's answer.
+            // After a drop without a RST both ends may still use the connection. Only the responder's reply to this SYN shows whether they
+            // have lost it.
             let opens = |segment: &TcpSegment| {
                 let open = segment.flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
                 open && (direction, segment.payload) == (Direction::Forward, 0)

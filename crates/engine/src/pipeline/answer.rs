@@ -42,7 +42,7 @@ impl Pipeline {
         packets: &[Packet<'_>],
         verdicts: &[Verdict],
     ) {
-        for ((at, packet), verdict) in (0..).zip(packets).zip(verdicts) {
+        for ((at, packet), verdict) in (0..=u8::MAX).zip(packets).zip(verdicts) {
             let layout = &self.work.layouts[usize::from(at)];
             if let Verdict::Send(_) = verdict
                 && let Some((_, mtu)) = snapshot.route(packet.port).to

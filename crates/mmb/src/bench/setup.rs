@@ -1,4 +1,4 @@
-//! What measurements begin with: the engine, the order of packets, the time between rounds, the effort.
+//! Prepares a measurement: the engine, the order of packets, the time between rounds, the effort.
 
 use super::measure::{Answers, Effort, TrafficPattern};
 use super::memory;
@@ -12,11 +12,12 @@ use mmb_packet::PortId;
 use mmb_random::SeedTree;
 use std::time::{Duration, Instant};
 
-/// The engine's time between rounds: shorter than any timeout, or longer than all of them.
+/// The engine's time between two rounds: shorter than any timeout.
 pub(super) const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
+/// The same for `--new-connections`: longer than any timeout, so that each round begins new connections.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(100_000);
 
-/// Returns what follows the first round. Trains and captures have an order of their own, which is kept unless the user asks for another.
+/// Returns the order of packets, and which connections are answered, after the first round. Trains and captures have an order of their own, which is kept unless the user asks for another.
 pub(super) fn pattern(args: &BenchArgs) -> TrafficPattern {
     let own_order = args.locality || args.pcap.is_some();
     let order = args.order.unwrap_or(if own_order { OrderArg::Creation } else { OrderArg::Random });

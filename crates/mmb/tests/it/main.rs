@@ -1,4 +1,4 @@
-//! The tests of this crate from outside, in one program: each is linked once.
+//! The integration tests of this crate, in one program, so that cargo links once.
 
 #![recursion_limit = "256"]
 

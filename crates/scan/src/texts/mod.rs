@@ -1,8 +1,8 @@
 //! Texts that are found by samples of the bytes, without Vectorscan.
 //!
 //! Purpose: lists of many texts. Vectorscan looks at every byte, and where the letters of a page are like those of the texts it has much to verify
-//! (10,000 texts of 8 to 16 letters: 3.9 cycles a byte). Wherever a text of at least *m* bytes lies, one of its samples of *q* bytes begins at a
-//! multiple of *s* = *m* - *q* + 1: it is enough to look at those places.
+//! (10,000 texts of 8 to 16 letters: 3.9 cycles a byte). A text of at least *m* bytes contains a sample of *q* bytes that begins at a multiple of
+//! *s*, if *s* + *q* ≤ *m* + 1. So the search looks only at the multiples of *s* (1, 2, 4 or 8: [`sampling`]).
 //!
 //! How: of each text, the samples that begin at *s* places in turn are in a table ([`samples`]), with the offset and the text's length. Each place
 //! of the bytes that is a multiple of *s* is looked up in a filter (some 4 cycles), and few of them in the table. The bytes that a text of that length

@@ -2,7 +2,7 @@
 
 use crate::filter::{FOLD, MULTIPLIER};
 
-/// The first 8 bytes, the first one lowest; of fewer bytes these, with zeros above.
+/// The first 8 bytes as a little-endian number; missing bytes are zero.
 #[inline]
 pub(super) fn first_8(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
@@ -11,7 +11,7 @@ pub(super) fn first_8(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The number of a text, by which it is found as a whole: the same for letters of either case, and mostly others for other bytes. Never zero.
+/// A hash of a whole text. It ignores the case of letters and is never zero.
 #[inline]
 pub(super) fn number_of(text: &[u8]) -> u64 {
     let mixed = text.chunks(8).fold(text.len() as u64, |mixed, eight| {

@@ -26,7 +26,7 @@ pub(crate) struct Context {
     rules: Cached<RuleList>,
     state: Cached<State>,
     pub(super) access: Arc<Access>,
-    /// Texts that are checked and packets that are explained at once: each takes a processor.
+    /// Admits one check of a policy or one `explain` at a time: each uses a processor.
     heavy: Arc<Semaphore>,
     /// The bytes of bodies that may still arrive.
     pub(super) bodies: Arc<Semaphore>,
