@@ -146,8 +146,9 @@ class Mmb:
         return self.ask("apply", path)
 
     def reset(self):
-        """Deletes all rules, enables every port, and starts to count drops from zero."""
-        found = self.query("flush", "show ports", "show errors")
+        """Deletes all rules, ends all connections, enables every port, and starts to count drops from zero. A host may choose the port of
+        a connection of the last test again, of which mmb may not know that both ends have lost it (docs/streams.md)."""
+        found = self.query("flush", "conn kill all", "show ports", "show errors")
         for port in found["port"]:
             if not port["enabled"]:
                 self.query(f"enable {port['name']}")

@@ -130,26 +130,6 @@ def test_what_was_begun_is_found_after_other_rules_changed(shared, tmp_path):
 UNFIT = {"pass": "they go on", "close": "both ends get a RST", "drop": "silence"}
 
 
-@pytest.mark.parametrize("target", ["alert", "close", "drop", 'mod stream "longer than that"'])
-@pytest.mark.parametrize("said", [b"hello", ATTACK])
-def test_ends_that_both_lost_a_connection_connect_again(shared, target, said):
-    """With the same ports, behind a cable that was pulled meanwhile."""
-    shared.daemon("add-stateful", f'tcp-dport {PORT} stream "ATTACK"', target)
-    sport = 20_000
-    for _ in range(2):
-        with closing(listener(shared.server, SERVER4, PORT)) as (listening,):
-            near, far, _ = opened(shared.client, CLIENT4, (SERVER4, PORT), listening, sport)
-            with closing(near, far):
-                near.sendall(b"ping")
-                assert received(far, 4) == b"ping"
-                near.sendall(said)
-                for port in ("lan", "wan"):
-                    shared.daemon("disable", port)
-                shared.end_connections()
-                for port in ("lan", "wan"):
-                    shared.daemon("enable", port)
-
-
 @pytest.mark.parametrize("unfit", UNFIT)
 def test_a_killed_daemon_and_its_streams(fresh, unfit):
     """docs/streams.md: connections from before the restart are unfit. New ones are guarded at once."""

@@ -18,7 +18,6 @@ mod ids;
 mod index;
 mod links;
 pub mod nat;
-mod noted_syns;
 mod owner;
 mod queue;
 mod quick;

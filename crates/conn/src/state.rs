@@ -140,20 +140,17 @@ pub enum CloseReason {
     Finished,
     /// Its rule was deleted together with its connections.
     RuleDeleted,
-    /// Both ends had lost it, and opened another one with the same ports.
-    Lost,
 }
 
 impl CloseReason {
     /// All.
-    pub const ALL: [CloseReason; 7] = [
+    pub const ALL: [CloseReason; 6] = [
         CloseReason::Timeout,
         CloseReason::Evicted,
         CloseReason::Killed,
         CloseReason::Reset,
         CloseReason::Finished,
         CloseReason::RuleDeleted,
-        CloseReason::Lost,
     ];
 
     /// Its name for display.
@@ -165,7 +162,6 @@ impl CloseReason {
             CloseReason::Reset => "reset",
             CloseReason::Finished => "finished",
             CloseReason::RuleDeleted => "rule-deleted",
-            CloseReason::Lost => "lost",
         }
     }
 

@@ -20,7 +20,6 @@ use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, IndexKeys, TupleIndex};
 use crate::links;
-use crate::noted_syns::NotedSyns;
 use crate::owner::TableOwner;
 use crate::queue::IdQueue;
 use crate::slab::ConnectionSlab;
@@ -60,8 +59,6 @@ pub struct ConnectionTable {
     queues: ExpiryQueues,
     /// Half-open connections that were evicted recently.
     ghosts: Ghosts,
-    /// The last SYNs on existing connections.
-    noted_syns: NotedSyns,
     len: usize,
     max: usize,
     /// The number of connections when memory last ran out, and when allocation is tried again.
@@ -95,7 +92,6 @@ impl ConnectionTable {
             slab: ConnectionSlab::default(),
             queues: ExpiryQueues::new(),
             ghosts: Ghosts::new(),
-            noted_syns: NotedSyns::default(),
             len: 0,
             max: 1_000_000,
             enough: None,

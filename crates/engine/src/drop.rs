@@ -112,7 +112,7 @@ drop_reasons! {
         "late packets of closed connections; connections from before the start of mmb";
     ConnInvalid "conn-invalid":
         "a packet that is invalid for its connection, under `set conn invalid drop`; a first packet with impossible flags or a wrong checksum that a stateful rule would map",
-        "`mmb show conn summary` counts the kinds ([nat.md](nat.md)); scans, forgeries, asymmetric paths, ends that restarted";
+        "`mmb show conn summary` counts the kinds ([nat.md](nat.md)); scans, forgeries, asymmetric paths";
     NatNoAddress "nat-no-address":
         "the range of a mapping has no free address, and no closed or unanswered connection can give one up",
         "a larger range, shorter timeouts";
@@ -172,7 +172,7 @@ drop_reasons! {
         "`set stream memory`, `set stream reorder`";
     StreamOutOfWindow "stream-out-of-window":
         "a segment of a guarded stream that no receiver should accept: beyond the window, behind a FIN or a RST, with an acknowledgment of bytes that were not sent, an old timestamp or no ACK flag",
-        "segments in flight when their receiver reset the connection; ends that restarted ([nat.md](nat.md)); broken or hostile senders; packets that reach the receiver around mmb";
+        "segments in flight when their receiver reset the connection; broken or hostile senders; packets that reach the receiver around mmb";
     StreamUrgent "stream-urgent":
         "urgent data in a guarded stream, under `set stream urgent drop`",
         "`set stream urgent`";

@@ -39,8 +39,7 @@ impl ConnectionTable {
     }
 
     /// Counts a packet of a connection and tracks its state. Invalid packets, packets that reopen a connection, and packets after its
-    /// timeout are not counted and do not refresh the timeout. [`TcpOutcome::Noted`] packets are counted, and a SYN of the initiator among them
-    /// is stored for [`ConnectionTable::accepts_noted_syn`].
+    /// timeout are not counted and do not refresh the timeout. [`TcpOutcome::Noted`] packets are only counted.
     ///
     /// # Panics
     /// If the connection has ended: a caller that keeps ids across calls that may end connections must look them up again.
@@ -113,16 +112,11 @@ impl ConnectionTable {
         self.now_ms = self.now_ms.max(now_ms);
         let about = self.about(id, self.now_ms);
         let outcome = track(&mut self.slab.line_mut(id).tracker, about, direction, signal, soundness);
-        let outcome = self.with_noted_syns(id, outcome, direction, signal, self.now_ms);
         if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = outcome {
             return outcome;
         }
         self.slab.cold_mut(id).add(direction, 1, bytes as u64);
         if outcome == TcpOutcome::Noted {
-            if let Some(syn) = noted_syn(direction, signal) {
-                let idle_ms = self.slab.line(id).idle_ms(self.now_ms);
-                self.noted_syns.note(id, syn, (self.now_ms, idle_ms));
-            }
             return outcome;
         }
         self.slab.line_mut(id).last_ms = self.now_ms as u32;
@@ -168,38 +162,8 @@ impl ConnectionTable {
         signal: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
-        let now_ms = now_ms.max(self.now_ms);
-        let about = self.about(id, now_ms);
-        let outcome = track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness);
-        self.with_noted_syns(id, outcome, direction, signal, now_ms)
-    }
-
-    /// Records a SYN-ACK of the responder whose outcome is [`TcpOutcome::Noted`]. Returns true if it accepts the noted SYN: then both ends have
-    /// lost the connection. The caller treats such a SYN-ACK as invalid. If it is dropped, the initiator retransmits the SYN, which
-    /// [reopens](TcpOutcome::Reopens) the connection.
-    pub fn accepts_noted_syn(&mut self, id: ConnId, direction: Direction, segment: &TcpSegment) -> bool {
-        const SYN_ACK: u8 = flags::SYN | flags::ACK;
-        direction == Direction::Reply
-            && segment.flags & SYN_ACK == SYN_ACK
-            && self.noted_syns.record_syn_ack(id, segment.ack)
-    }
-
-    /// The outcome of a packet, with what is known of SYNs before it.
-    #[inline]
-    fn with_noted_syns(
-        &self,
-        id: ConnId,
-        outcome: TcpOutcome,
-        direction: Direction,
-        signal: Option<&TrackedHeader>,
-        now_ms: u64,
-    ) -> TcpOutcome {
-        let TcpOutcome::Noted = outcome else { return outcome };
-        let idle_ms = self.slab.line(id).idle_ms(now_ms);
-        match noted_syn(direction, signal) {
-            Some(syn) if self.noted_syns.is_retransmission(id, syn, (now_ms, idle_ms)) => TcpOutcome::Reopens,
-            _ => outcome,
-        }
+        let about = self.about(id, now_ms.max(self.now_ms));
+        track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness)
     }
 
     /// Whether the responder of a TCP connection has answered its SYN without accepting it: see [`TcpOutcome::Noted`].
@@ -266,13 +230,6 @@ fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnStat
         TrackedHeader::Tcp(segment) => TcpTracker::open(segment, pickup),
         TrackedHeader::Sctp(chunks) => TcpTracker::associate(chunks, pickup),
     }
-}
-
-/// The SYN of an initiator, among packets that are noted.
-fn noted_syn(direction: Direction, signal: Option<&TrackedHeader>) -> Option<&TcpSegment> {
-    let segment = signal?.segment()?;
-    let is_syn = segment.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN;
-    (direction == Direction::Forward && is_syn).then_some(segment)
 }
 
 /// What the outcome of a packet depends on, besides the tracker.

@@ -98,51 +98,6 @@ fn an_init_keeps_no_association_alive() {
     }
 }
 
-/// The SYN of an initiator in a live connection, the SYN-ACK that accepts it, and the SYN again: after how long, and after what else.
-#[test]
-fn a_repeated_syn_that_was_accepted_begins_anew() {
-    use crate::{TcpSegment, flags};
-    let tcp = |flags, seq, ack| {
-        TrackedHeader::Tcp(TcpSegment { flags, seq, ack, window: 64_000, ..TcpSegment::default() })
-    };
-    let (syn, accepts) = (tcp(flags::SYN, 9_000_000, 0), tcp(flags::SYN | flags::ACK, 77, 9_000_001));
-    // Milliseconds after the first SYN, and whether the SYN was accepted, and whether the responder acknowledged the old connection.
-    let cases = [
-        (1000, true, false, TcpOutcome::Reopens),
-        (500, true, false, TcpOutcome::Reopens),
-        (499, true, false, TcpOutcome::Noted),
-        (1000, false, false, TcpOutcome::Noted),
-        (1000, true, true, TcpOutcome::Noted),
-    ];
-    for (repeated_ms, is_accepted, is_alive, outcome) in cases {
-        let mut table = ConnectionTable::new(Seed::repeatable(1));
-        let forward = client(1, proto::TCP);
-        let opens = tcp(flags::SYN, 1000, 0);
-        let id = table.insert(0, forward, answer(&forward), Some(&opens), &mut nobody).unwrap();
-        table.touch(id, Direction::Reply, 10, 60, Some(&tcp(flags::SYN | flags::ACK, 5000, 1001)));
-        table.touch(id, Direction::Forward, 20, 60, Some(&tcp(flags::ACK, 1001, 5001)));
-        assert_eq!(table.touch(id, Direction::Forward, 2000, 60, Some(&syn)), TcpOutcome::Noted);
-        let mut answers = |direction, ack| {
-            let segment = TcpSegment { flags: flags::SYN | flags::ACK, ack, ..TcpSegment::default() };
-            table.accepts_noted_syn(id, direction, &segment)
-        };
-        assert!(!answers(Direction::Reply, 9_000_000) && !answers(Direction::Reply, 9_000_002));
-        assert!(!answers(Direction::Forward, 9_000_001));
-        assert!(!is_accepted || answers(Direction::Reply, 9_000_001));
-        assert_eq!(table.touch(id, Direction::Reply, 2010, 60, Some(&accepts)), TcpOutcome::Noted);
-        if is_alive {
-            table.touch(id, Direction::Reply, 2020, 60, Some(&tcp(flags::ACK, 5001, 1001)));
-        }
-        let again_ms = 2000 + repeated_ms;
-        let other = tcp(flags::SYN, 9_000_001, 0);
-        let sound = || Soundness::Right;
-        assert_eq!(table.preview(id, Direction::Forward, again_ms, Some(&other), sound), TcpOutcome::Noted);
-        assert_eq!(table.preview(id, Direction::Forward, again_ms, Some(&syn), sound), outcome);
-        assert_eq!(table.touch(id, Direction::Forward, again_ms, 60, Some(&syn)), outcome);
-        assert_eq!(table.state(id), ConnState::Established);
-    }
-}
-
 #[test]
 fn a_connection_is_found_from_both_ends_until_it_ends() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));

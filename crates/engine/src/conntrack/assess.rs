@@ -153,12 +153,8 @@ impl Conntrack {
         if !early && self.is_mid_flow(at) && self.table.expires_ms(id, self.state.now_ms) > 0 {
             return assessment(flow_state);
         }
-        let outcome = self.assess_existing((id, direction), packet, layout);
-        if outcome == TcpOutcome::Noted && self.accepts_noted_syn((id, direction), packet, layout) {
-            return Assessment { invalid: Some(Invalid::OutOfWindow), ..assessment(flow_state) };
-        }
         let begins_anew = || self.begins_behind_lost((id, direction), packet, layout);
-        match outcome {
+        match self.assess_existing((id, direction), packet, layout) {
             TcpOutcome::Stays | TcpOutcome::Moves(_) => assessment(flow_state),
             TcpOutcome::Noted if !begins_anew() => assessment(flow_state),
             TcpOutcome::Invalid(kind) if !begins_anew() => {
@@ -166,30 +162,10 @@ impl Conntrack {
             }
             // The packet is classified like one that begins a connection.
             TcpOutcome::Reopens | TcpOutcome::Noted | TcpOutcome::Invalid(_) => {
-                let reason = match self.table.is_lasting(id, self.state.now_ms) && outcome == TcpOutcome::Reopens {
-                    true => CloseReason::Lost,
-                    false => CloseReason::Finished,
-                };
                 let flow_state = self.flow_state_of_new(at, self.recheck(at), packet, layout);
-                Assessment { replaced: Some((id, reason)), ..assessment(flow_state) }
+                Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
             }
         }
-    }
-
-    /// Whether a packet shows that both ends have lost their connection: see [`ConnectionTable::accepts_noted_syn`]. The number that it
-    /// acknowledges is that of a SYN that passed unedited.
-    ///
-    /// [`ConnectionTable::accepts_noted_syn`]: mmb_conn::ConnectionTable::accepts_noted_syn
-    fn accepts_noted_syn(
-        &mut self,
-        (id, direction): (ConnId, Direction),
-        packet: &Packet<'_>,
-        layout: &Layout,
-    ) -> bool {
-        key::segment(packet, layout).is_some_and(|segment| {
-            let segment = self.shifted(id, direction, segment);
-            self.table.accepts_noted_syn(id, direction, &segment)
-        })
     }
 
     /// The outcome that [`Conntrack::touch`] would have for a packet, without a change.

@@ -70,7 +70,7 @@ impl Conntrack {
                         is_valid = true;
                         self.note_valid(at, packet, layout);
                     }
-                    Ok(Touched::Noted) => assessment.invalid.into_iter().for_each(|kind| self.count_invalid(kind)),
+                    Ok(Touched::Noted) => {}
                     // Invalid packets that must not pass were dropped before.
                     Err(_) => self.pass_invalid((id, direction), packet),
                 }

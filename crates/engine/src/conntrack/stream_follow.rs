@@ -112,15 +112,6 @@ impl Conntrack {
         };
         let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
         if let Some(end) = self.state.streams.followed[followed].end() {
-            // After a drop without a RST both ends may still use the connection. Only the responder's reply to this SYN shows whether they
-            // have lost it.
-            let opens = |segment: &TcpSegment| {
-                let open = segment.flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
-                open && (direction, segment.payload) == (Direction::Forward, 0)
-            };
-            if !end.answers && segment.as_ref().is_some_and(opens) {
-                return Ok(Followed::Passes);
-            }
             if let Some(segment) = segment.filter(|segment| end.answers && segment.flags & flag::RST == 0) {
                 self.answer_ended((of, followed), end, &segment, packet, layout);
             }
