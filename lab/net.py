@@ -36,21 +36,26 @@ TP_STATUS_VLAN_TPID_VALID = 1 << 6
 
 
 def remove_leftovers():
-    """Removes namespaces of killed runs: those whose process no longer exists."""
+    """Removes namespaces of killed runs, those whose process no longer exists, with everything that runs in them."""
     for name in run(["ip", "netns", "list"]).stdout.split("\n"):
         match = re.match(rf"{_PREFIX}-(\d+)-", name)
         if match and not Path(f"/proc/{match[1]}").exists():
-            run(["ip", "netns", "del", name.split()[0]], check=False)
+            _remove(name.split()[0])
 
 
 def remove_own():
     """Removes this process's namespaces with everything that runs in them: an interruption may leave some."""
     for name in run(["ip", "netns", "list"]).stdout.split():
         if name.startswith(f"{_PREFIX}-{os.getpid()}-"):
-            for pid in run(["ip", "netns", "pids", name], check=False).stdout.split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            run(["ip", "netns", "del", name], check=False)
+            _remove(name)
+
+
+def _remove(name):
+    """Removes a namespace, and ends what runs in it."""
+    for pid in run(["ip", "netns", "pids", name], check=False).stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    run(["ip", "netns", "del", name], check=False)
 
 
 class Namespace:

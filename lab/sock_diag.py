@@ -22,6 +22,7 @@ def destroy_connections():
     """Ends all connections, with a RST where the state has one."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.bind((0, 0))
+        kernel.settimeout(10)
         for family in (socket.AF_INET, socket.AF_INET6):
             for identity in list(_connections(kernel, family)):
                 _send(kernel, SOCK_DESTROY, NLM_F_ACK, family, identity)

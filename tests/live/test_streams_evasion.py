@@ -271,6 +271,21 @@ def test_behind_other_bytes_with_an_old_timestamp(site, mmb):
     assert (ATTACK in got, end) == (False, "reset"), got
 
 
+@pytest.mark.parametrize("other", [0, 1_000_000])
+def test_behind_a_signed_syn(site, mmb, other):
+    """The receiver drops a SYN with a signature that it does not expect (RFC 2385), and answers the next SYN: that connection is not signed."""
+    mmb.apply(site.folder, f'add-stateful id 1 tcp-dport {PORT} stream "ATTACK" close')
+    with closing(listener(site.server, SERVER4, PORT)) as (listening,), RawPort(site.client, "eth0") as wire:
+        sender = Sender(site, wire)
+        sender.packet(sender.segment(SYN, b"", sender.isn + other, 0, MD5))
+        sender.open()
+        far, _ = listening.accept()
+        with closing(far):
+            sender.send(0, ATTACK)
+            got, end = what_is_read(far, 1 << 20)
+    assert (ATTACK in got, end) == (False, "reset"), got
+
+
 @pytest.mark.parametrize("urgent", ["clear", "pass", "drop"])
 def test_without_the_timestamps_that_were_agreed_on(site, mmb, urgent):
     """Linux takes such segments."""

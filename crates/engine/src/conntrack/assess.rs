@@ -236,8 +236,8 @@ impl Conntrack {
     }
 
     /// Whether a packet repeats the first packet of an unanswered connection, and the current policy would create that
-    /// connection by other stateful rules. The packet then begins a new connection, which replaces the old one. `slots`
-    /// are the slots of the rules that the packet matches now, in order.
+    /// connection by other stateful rules, or with a stream that it lacks. The packet then begins a new connection, which
+    /// replaces the old one. `slots` are the slots of the rules that the packet matches now, in order.
     pub(crate) fn supersede<'s>(
         &self,
         snapshot: &Snapshot,
@@ -252,9 +252,13 @@ impl Conntrack {
             return;
         };
         // An expected connection was made by no rule.
-        if !self.table.is_expected(id)
-            && let Some(repeated) = self.repeated_beginning(id, packet, layout)
-            && !self.is_made_by(snapshot, (id, repeated), slots())
+        if self.table.is_expected(id) {
+            return;
+        }
+        let Some(repeated) = self.repeated_beginning(id, packet, layout) else { return };
+        let slots = slots();
+        if !self.is_made_by(snapshot, (id, repeated), slots)
+            || repeated == Repeated::Opening && self.lacks_stream(snapshot, id, slots)
         {
             *assessment = Assessment {
                 flow_state: FlowState::New,
@@ -262,6 +266,15 @@ impl Conntrack {
                 invalid: None,
             };
         }
+    }
+
+    /// Whether a connection has no stream although one of these rules looks at its bytes: its first SYN was signed, say, or there was no
+    /// room. The SYN that the responder answers need not be that one.
+    fn lacks_stream(&self, snapshot: &Snapshot, id: ConnId, slots: &[RuleSlot]) -> bool {
+        let mut rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
+        self.table.proto(id) == proto::TCP
+            && rules.any(|rule| rule.stream.is_some())
+            && self.state.stream_of(self.table.ids(id).extension).is_none()
     }
 
     /// The way in which a forward packet repeats the first packet of an unanswered connection; `None` if it does not.
