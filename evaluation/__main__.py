@@ -20,7 +20,7 @@ from lab.daemon import BINARY
 from lab.net import remove_leftovers, remove_own
 
 from . import campaign, experiments, machine, method, report, topology
-from .store import Store, hash_of, whole
+from .store import Store, hash_of, write_atomically
 
 FORMAT = 2
 OUT = "docs/evaluation"
@@ -105,7 +105,7 @@ def measure(options, plan, only):
             remove_own()
             shutil.rmtree(folder, ignore_errors=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    whole(options.out / "results.json", json.dumps(results, indent=1) + "\n")
+    write_atomically(options.out / "results.json", json.dumps(results, indent=1) + "\n")
     report.write(results, options.out)
     print(f"\n{_summary(plan, results, session)}: {options.out}/README.md, {options.out}/results.json")
     for point in session.failed:

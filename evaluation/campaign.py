@@ -41,7 +41,7 @@ def session(plan, points, store, seed):
         left = [one for one in each if not one.absent and store.usable(one.point, one.parameters) is None]
         if left:
             expected[group] = expected.get(group, 0.0) + minimum(left, plan.repeat.least, durations)
-    return Session(store, plan.repeat, seed, Budget(plan.minutes, expected), _told)
+    return Session(store, plan.repeat, seed, Budget(plan.minutes, expected), _print_point)
 
 
 def minimum(points, runs, durations):
@@ -49,7 +49,7 @@ def minimum(points, runs, durations):
     return sum(durations.setup(each) + runs * durations.run(each) for each in points if not each.missing)
 
 
-def _told(point):
+def _print_point(point):
     show = memory.line if point["experiment"] in IN_MEMORY else live.line
     print(show(point), flush=True)
 
@@ -120,11 +120,11 @@ def listing(plan, points, store):
         minutes = [minimum(left, runs, durations) / 60 for runs in (plan.repeat.least, plan.repeat.most)]
         row = [len(able), len(able) - len(left), *minutes]
         totals = [total + value for total, value in zip(totals, row)]
-        rows.append(_row(name, row, figures.labels(name) or "beyond the papers"))
+        rows.append(_row(name, row, figures.labels(name) or figures.NO_PAPER))
     least, most = totals[2:]
     repeat = plan.repeat
     lines = [
-        f"{'experiment':24}{'points':>7}{'stored':>7}{'minutes':>16}  answers",
+        f"{'experiment':24}{'points':>7}{'stored':>7}{'minutes':>16}  corresponds to",
         *rows,
         _row("all", totals, ""),
         "",
@@ -140,6 +140,6 @@ def listing(plan, points, store):
     return "\n".join(lines)
 
 
-def _row(name, values, answers):
+def _row(name, values, labels):
     points, stored, least, most = values
-    return f"{name:24}{points:>7}{stored:>7}{least:>8.1f} –{most:>6.1f}  {answers}".rstrip()
+    return f"{name:24}{points:>7}{stored:>7}{least:>8.1f} –{most:>6.1f}  {labels}".rstrip()

@@ -1,5 +1,5 @@
 """The measurements between namespaces: the experiments of section 4 of the paper (arXiv 1904.11277), those of the paper on
-MiddleClick (HPSR 2018) with chains of functions, and further ones, in two sizes. `figures` tells which figure each answers."""
+MiddleClick (HPSR 2018) with chains of functions, and further ones, in two sizes. `figures` lists the figure that each corresponds to."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The figures of the papers that the evaluation answers: what each shows, the experiments that answer it, and what is not measured."""
+"""The figures of the papers: what each shows, the experiments that correspond to it, and what is not measured."""
 
 from typing import NamedTuple
 
@@ -11,17 +11,21 @@ PAPERS = {
     FILTER: "*Learning VPP: Filtering Packets at 100GbE Line Rate* (FastNetMon, 2026)",
 }
 
+# In place of a label: the experiment corresponds to no figure.
+NO_PAPER = "in no paper"
+
 NO_FASTCLICK = "FastClick: no package in Debian"
 NO_CARD = "this evaluation has no network cards"
 
 
 class Figure(NamedTuple):
-    """`answers`: experiments with the load that answers (None: every load). `lacking`: what is not measured, and why."""
+    """`experiments`: (name, load) of each experiment that measures the figure; a load of None stands for every load. `lacking`: what is
+    not measured, and why."""
 
     paper: str
     name: str
     shows: str
-    answers: tuple
+    experiments: tuple
     lacking: str = ""
 
     @property
@@ -138,19 +142,19 @@ FIGURES = (
 )
 
 
-def answered(experiment, load=None):
-    """The figures that an experiment answers, or that it answers under one load."""
+def corresponding(experiment, load=None):
+    """The figures that an experiment corresponds to, under any load or under this one."""
     return [
         figure
         for figure in FIGURES
-        if any(name == experiment and (load is None or of_load in (None, load)) for name, of_load in figure.answers)
+        if any(name == experiment and (load is None or of_load in (None, load)) for name, of_load in figure.experiments)
     ]
 
 
 def labels(experiment, load=None):
-    """The same in words: `mmb, figures 9a and 9d; MiddleClick, figure 13`; empty if it answers none."""
+    """The same in words: `mmb, figures 9a and 9d; MiddleClick, figure 13`; empty if there are none."""
     by_paper = {}
-    for figure in answered(experiment, load):
+    for figure in corresponding(experiment, load):
         by_paper.setdefault(figure.paper, []).append(figure.name)
     return "; ".join(f"{paper}, {_joined(names)}" for paper, names in by_paper.items())
 

@@ -52,7 +52,7 @@ def _planned(plan, experiment, x, policy, load, name, first, versions):
     point = {
         "experiment": experiment.name,
         "title": experiment.title,
-        "paper": figures.labels(experiment.name, load.name) or "beyond",
+        "paper": figures.labels(experiment.name, load.name) or figures.NO_PAPER,
         "load": load.name,
         "load_title": load.title,
         "axis": experiment.axis,
@@ -205,5 +205,5 @@ def line(point):
         if found := method.values(point, metric):
             shown.append(form.format(method.spread(found)[1]))
     failed = [run["error"] for run in point["runs"] if not run["ok"]]
-    told = f", {len(failed)} of {len(point['runs'])} runs failed: {failed[-1]}" if failed else ""
-    return f"{where} {', '.join(shown)}; {method.repetitions(point)}{told}"
+    failures = f", {len(failed)} of {len(point['runs'])} runs failed: {failed[-1]}" if failed else ""
+    return f"{where} {', '.join(shown)}; {method.repetitions(point)}{failures}"

@@ -139,7 +139,7 @@ class Memory:
         for group, chosen in grouped(points):
             name = chosen[0].point["experiment"]
             if name != shown:
-                print(f"{titles[name]} ({figures.labels(name) or 'beyond'})", flush=True)
+                print(f"{titles[name]} ({figures.labels(name) or figures.NO_PAPER})", flush=True)
                 shown = name
             if pending := self.session.pending(chosen):
                 with self.session.comparison(group):
@@ -202,7 +202,7 @@ def _point(experiment, title, load, axis, x, system_title):
     return {
         "experiment": experiment,
         "title": title,
-        "paper": figures.labels(experiment, load) or "beyond",
+        "paper": figures.labels(experiment, load) or figures.NO_PAPER,
         "load": load,
         "load_title": load,
         "axis": axis,

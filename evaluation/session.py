@@ -39,10 +39,11 @@ class Unit:
 
 
 class Session:
-    """`repeat` are the `method.Repetitions` of a point; `told` prints a complete point."""
+    """`repeat` are the `method.Repetitions` of a point; `on_complete` is called with each complete point."""
 
-    def __init__(self, store, repeat, seed, budget, told=lambda point: None):
-        self.store, self.repeat, self.seed, self.budget, self.told = store, repeat, seed, budget, told
+    def __init__(self, store, repeat, seed, budget, on_complete=lambda point: None):
+        self.store, self.repeat, self.seed, self.budget = store, repeat, seed, budget
+        self.on_complete = on_complete
         self.order = 1 + max((run.get("order", 0) for point in store.all() for run in point["runs"]), default=0)
         self.measured, self.reused, self.failed = [], [], []
         # What each point of this session stores besides.
@@ -76,7 +77,7 @@ class Session:
         """A system that takes no part for a reason that only a try shows; the next session tries again."""
         planned.point["absent"] = why
         self._store(planned)
-        self.told(planned.point)
+        self.on_complete(planned.point)
 
     @contextlib.contextmanager
     def comparison(self, group):
@@ -143,7 +144,7 @@ class Session:
             }
             self._store(planned)
             (self.measured if any(run["ok"] for run in point["runs"]) else self.failed).append(point)
-            self.told(point)
+            self.on_complete(point)
 
     def _store(self, planned):
         planned.point["measured"] = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())

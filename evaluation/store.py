@@ -7,6 +7,7 @@ is measured anew. A file that cannot be read is reported and measured anew.
 Layout: FOLDER/<plan>/<experiment>/<load>-<x>-<system>.json.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -50,7 +51,7 @@ class Store:
             "parameters": parameters,
             "point": point,
         }
-        whole(path, json.dumps(record, indent=1) + "\n")
+        write_atomically(path, json.dumps(record, indent=1) + "\n")
         self._written.add(path)
         return path
 
@@ -107,14 +108,19 @@ def parsed(text):
     return record
 
 
-def whole(path, text):
-    """Writes a file that is whole or not there at all, also after a loss of power."""
-    beside = path.with_name(f".{path.name}.new")
-    with open(beside, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+def write_atomically(path, text):
+    """Writes a file that is complete or absent, also after a loss of power. Removes the temporary file if it cannot be written."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with open(temporary, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -110,7 +110,7 @@ def _point(name, work):
     return {
         "experiment": "vpp",
         "title": work.title,
-        "paper": figures.labels("vpp", work.workload) or "beyond",
+        "paper": figures.labels("vpp", work.workload) or figures.NO_PAPER,
         "load": work.workload,
         "load_title": work.workload,
         "axis": "rules",

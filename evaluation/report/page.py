@@ -120,8 +120,8 @@ def _experiment(shown, name, point, folder):
     parts += [f"![{point['title']}]({picture})\n\n{papers.caption(shown, name)}\n"] if measured else [f"{papers.caption(shown, name)}\n"]
     for load, chosen in tables.by_load(points).items():
         title = chosen[0]["load_title"] if chosen[0]["axis"] != "KB" else tables.WEB.get(load, "wrk and nginx")
-        answers = figures.labels(name, load)
-        parts.append(f"{title}{f' ({answers})' if answers else ''}:\n\n{tables.live(chosen)}")
+        labels = figures.labels(name, load)
+        parts.append(f"{title}{f' ({labels})' if labels else ''}:\n\n{tables.live(chosen)}")
     return "\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""The figures of the papers: which plot or table answers which, and what is not measured."""
+"""The figures of the papers: which plot or table corresponds to which, and what is not measured."""
 
 import re
 
@@ -17,30 +17,30 @@ SECTIONS = {
 
 def caption(results, experiment):
     """The line below a plot, or above a table without one."""
-    every = figures.answered(experiment)
+    every = figures.corresponding(experiment)
     if not every:
-        return "*In none of the papers.*"
+        return "*In no paper.*"
     found = [
         figure
         for figure in every
-        if any(_measured(results, experiment, load) for name, load in figure.answers if name == experiment)
+        if any(_measured(results, experiment, load) for name, load in figure.experiments if name == experiment)
     ]
     if not found:
-        return f"*Would answer {figures.labels(experiment)}: not measured here.*"
-    return f"*Answers {'; '.join(f'{figure.label} ({figure.shows})' for figure in found)}.*"
+        return f"*Corresponds to {figures.labels(experiment)}, but was not measured here.*"
+    return f"*Corresponds to {'; '.join(f'{figure.label} ({figure.shows})' for figure in found)}.*"
 
 
 def section(results):
-    """The list of all figures, with the sections that answer them."""
-    body = [[figure.label, figure.shows, _answers(results, figure), _lacking(results, figure)] for figure in figures.FIGURES]
+    """The list of all figures, with the sections that measure them."""
+    body = [[figure.label, figure.shows, _links(results, figure), _lacking(results, figure)] for figure in figures.FIGURES]
     papers = "\n".join(f"- {name}: {title}" for name, title in figures.PAPERS.items())
-    head = ["figure", "what it shows", "answered in", "not measured, and why"]
+    head = ["figure", "what it shows", "measured in", "not measured, and why"]
     return f"## The papers' figures\n\n{papers}\n\n{tables.rows(head, body)}"
 
 
-def _answers(results, figure):
+def _links(results, figure):
     links = []
-    for experiment, load in figure.answers:
+    for experiment, load in figure.experiments:
         if _measured(results, experiment, load):
             title = SECTIONS.get(experiment) or results.one(experiment=experiment)["title"]
             link = f"[{title}](#{anchor(title)})"
@@ -52,7 +52,7 @@ def _answers(results, figure):
 def _lacking(results, figure):
     """What no experiment measures, and experiments that these results do not have."""
     lines = [figure.lacking] if figure.lacking else []
-    for experiment, load in figure.answers:
+    for experiment, load in figure.experiments:
         if not _measured(results, experiment, load):
             points = results.find(experiment=experiment) if load is None else results.find(experiment=experiment, load=load)
             why = next((point["absent"] for point in points if point["absent"]), None)

@@ -6,7 +6,7 @@ from evaluation.method import main_metric
 from .data import cost_metric, in_order, is_rewriting, large, median, number
 
 
-# What is told of loads whose size is that of a file.
+# The titles of loads whose size is that of a file.
 WEB = {"wrk-one-page": "wrk with one connection, and nginx"}
 
 
@@ -122,13 +122,13 @@ def streams(points):
     body = []
     for name, by_cores in by_name.items():
         one, two = by_cores.get(1), by_cores.get(2)
-        told = "; ".join(found for found in (notes(point) for point in by_cores.values()) if found)
+        remarks = "; ".join(found for found in (notes(point) for point in by_cores.values()) if found)
         body.append(
             [
                 name.removeprefix("chain: "),
                 *([with_spread(one, "cycles_per_byte"), with_spread(one, "gbit_s")] if one else ["–", "–"]),
                 *([with_spread(two, "gbit_s"), number(median(two, "scaling"))] if two else ["–", "–"]),
-                told,
+                remarks,
             ]
         )
     return rows(["function", "cycles a byte", "Gbit/s, one core", "Gbit/s, two cores", "two cores / one", "notes"], body)

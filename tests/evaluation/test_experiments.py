@@ -53,17 +53,17 @@ def test_a_number_of_runs_is_exact_and_has_no_limit_of_time():
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_planned_points_differ_and_name_what_they_answer(quick):
+def test_planned_points_differ_and_cover_every_experiment(quick):
     every = campaign.planned(experiments.plan(quick))
     keys = [tuple(each.point[key] for key in ("experiment", "load", "x", "system")) for each in every]
     assert len(keys) == len(set(keys))
     assert {each.point["experiment"] for each in every} == set(campaign.names(experiments.plan(quick)))
 
 
-def test_every_answer_to_a_figure_is_planned():
+def test_every_experiment_of_a_figure_is_planned():
     planned = {(each.point["experiment"], each.point["load"]) for each in campaign.planned(experiments.plan(quick=False))}
     for figure in figures.FIGURES:
-        for experiment, load in figure.answers:
+        for experiment, load in figure.experiments:
             assert any(experiment == name and load in (None, of_load) for name, of_load in planned), figure.label
 
 

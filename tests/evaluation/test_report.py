@@ -152,16 +152,16 @@ def test_rewriting_has_its_rates_its_latency_and_its_cost(page):
     assert row in page and "Ahead: a reverse proxy ends each connection" in page
 
 
-def test_plots_and_tables_name_the_figures_that_they_answer(page):
-    assert "![title of firewall](firewall.svg)\n\n*Answers mmb, figure 9a (firewall of five-tuples under iperf, by" in page
+def test_plots_and_tables_name_the_figures_that_they_correspond_to(page):
+    assert "![title of firewall](firewall.svg)\n\n*Corresponds to mmb, figure 9a (firewall of five-tuples under iperf, by" in page
     assert "load iperf (mmb, figure 9a):" in page
-    assert "![title of rtt](rtt.svg)\n\n*Answers mmb, figure 8 (" in page
-    assert "![Cycles of a packet](cycles.svg)\n\n*Answers mmb, figure 11 (" in page
-    assert "*Answers MiddleClick, figure 13 (" in page
-    assert "![title of rewrite-http-body](rewrite-http-body.svg)\n\n*In none of the papers.*" in page
+    assert "![title of rtt](rtt.svg)\n\n*Corresponds to mmb, figure 8 (" in page
+    assert "![Cycles of a packet](cycles.svg)\n\n*Corresponds to mmb, figure 11 (" in page
+    assert "*Corresponds to MiddleClick, figure 13 (" in page
+    assert "![title of rewrite-http-body](rewrite-http-body.svg)\n\n*In no paper.*" in page
 
 
-def test_every_figure_is_listed_with_what_answers_it_or_why_nothing_does(page):
+def test_every_figure_is_listed_with_the_section_that_measures_it_or_the_reason_why_none_does(page):
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines() if line.startswith(("| mmb, ", "| Mid", "| DDoS"))}
     numbers = ("7", "8", "9a", "9b", "9c", "9d", "9e", "9f", "10", "11")
     assert {f"mmb, figure {number}" for number in numbers} <= set(rows)
@@ -218,7 +218,7 @@ def test_losing_is_shown_with_its_reason(page):
     assert "leaves the kernel for mmb and comes back" in page
 
 
-def test_the_machine_and_the_versions_are_told(page):
+def test_the_page_names_the_machine_and_the_versions(page):
     assert "a processor (family 1)" in page and "2.000 GHz" in page
     assert "| wrk | not installed here |" in page
 

@@ -11,7 +11,7 @@ import pytest
 from evaluation import budget, campaign, experiments, method, session
 from evaluation.method import Repetitions
 from evaluation.session import Planned, Session, Unit, grouped
-from evaluation.store import Store, parsed, whole
+from evaluation.store import Store, parsed, write_atomically
 
 ROOT = Path(__file__).parents[2]
 REPEAT = Repetitions(3, 6, 0.05)
@@ -110,14 +110,14 @@ def test_a_system_that_is_complete_is_kept_if_the_comparison_is_interrupted(eval
 def test_a_file_that_was_being_written_is_not_there(evaluation, monkeypatch, tmp_path):
     path = tmp_path / "nat" / "kept.json"
     path.parent.mkdir()
-    whole(path, "before")
+    write_atomically(path, "before")
 
     def power_is_lost(_):
         raise OSError("no power")
 
     monkeypatch.setattr("os.fsync", power_is_lost)
     with pytest.raises(OSError, match="no power"):
-        whole(path, "after")
+        write_atomically(path, "after")
     assert path.read_text() == "before"
     path.unlink()
     # What is left of it is no point of a later session.
