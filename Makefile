@@ -109,16 +109,16 @@ bench: setup build ## measure the table of docs/bench.md: cycles per packet besi
 	@echo
 	@$(MMB) bench --workload streams $(if $(QUICK),--seconds 0.3)
 
-EVALUATION_OPTIONS = $(if $(ONLY),--only $(ONLY)) $(if $(FRESH),--fresh) $(if $(MINUTES),--minutes $(MINUTES)) --out $(OUT)
+EVALUATION_OPTIONS = $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)") $(if $(FRESH),--fresh) $(if $(MINUTES),--minutes "$(MINUTES)") --out "$(OUT)"
 
 evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy; goes on where it was stopped (ONLY=nat,streams FRESH=1 OUT=DIR); 90 minutes, needs root
-	MMB=$(MMB) $(PYTHON) -m evaluation run $(EVALUATION_OPTIONS)
+	MMB="$(MMB)" $(PYTHON) -m evaluation run $(EVALUATION_OPTIONS)
 
 evaluate-quick: evaluation-tools ## the same in twelve minutes: fewer sizes, shorter runs
-	MMB=$(MMB) $(PYTHON) -m evaluation run --quick $(EVALUATION_OPTIONS)
+	MMB="$(MMB)" $(PYTHON) -m evaluation run --quick $(EVALUATION_OPTIONS)
 
-evaluate-list: ## list the experiments of 'make evaluate' with their points and estimated minutes
-	@MMB=$(MMB) $(PYTHON) -m evaluation list $(EVALUATION_OPTIONS)
+evaluate-list: ## list the experiments of 'make evaluate' with their points and estimated minutes (QUICK=1: of 'make evaluate-quick')
+	@MMB="$(MMB)" $(PYTHON) -m evaluation list $(EVALUATION_OPTIONS)
 
 vpp-bench: build vpp ## compare the cycles of mmb in VPP with mmb bench, the ACL plugin and NAT44-ED in one run; RUNS=5, INTO=FILE for the table
 	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m evaluation.plugin $(if $(RUNS),--runs $(RUNS)) $(if $(INTO),--into $(INTO))

@@ -1,13 +1,15 @@
 """Measures, stores each point in a file, and writes the results and the pages from the points.
 
-python3 -m evaluation run [--quick] [--only NAME,…] [--fresh] [--out DIR]   measures what is not stored yet
-python3 -m evaluation list [--quick] [--only NAME,…] [--out DIR]            lists experiments, points and minutes
-python3 -m evaluation report RESULTS [--out DIR]                            writes the pages again from results
+/usr/bin/python3 -m evaluation run [--quick] [--only NAME,…] [--fresh] [--out DIR]   measures what is not stored yet
+/usr/bin/python3 -m evaluation list [--quick] [--only NAME,…] [--out DIR]            lists experiments, points and minutes
+/usr/bin/python3 -m evaluation report RESULTS [--out DIR]                            writes the pages again from results
 """
 
 import argparse
 import contextlib
+import importlib.util
 import json
+import math
 import os
 import shutil
 import signal
@@ -19,8 +21,8 @@ from pathlib import Path
 from lab.daemon import BINARY
 from lab.net import remove_leftovers, remove_own
 
-from . import campaign, experiments, machine, method, report, topology
-from .store import Store, hash_of, write_atomically
+from . import campaign, exclusive, experiments, machine, method, report, topology
+from .store import Store, Unwritable, hash_of, probe, write_atomically, writing
 
 FORMAT = 2
 OUT = "docs/evaluation"
@@ -28,6 +30,33 @@ INTERRUPTED, FAILED = 1, 2
 
 
 def main():
+    try:
+        command()
+        sys.stdout.flush()
+    except Unwritable as error:
+        print(f"evaluation: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+    except BrokenPipeError:
+        # The reader of the output has ended, as `head` does. The interpreter flushes what is left when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(INTERRUPTED)
+
+
+def positive(kind):
+    """A number above zero, as argparse reads it."""
+
+    def number(text):
+        value = kind(text)
+        if not (value > 0 and math.isfinite(value)):
+            raise argparse.ArgumentTypeError(f"{text} is not above zero")
+        return value
+
+    # In messages of argparse: `invalid int value: 'x'`.
+    number.__name__ = kind.__name__
+    return number
+
+
+def command():
     parser = argparse.ArgumentParser(prog="evaluation", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure and report")
@@ -36,9 +65,9 @@ def main():
         command.add_argument("--quick", action="store_true", help="fewer points and shorter runs: some twelve minutes on two cores")
         command.add_argument("--only", default="", metavar="NAME,…", help="only these experiments")
         command.add_argument("--fresh", action="store_true", help="measure points anew that are stored")
-        command.add_argument("--runs", type=int, metavar="N", help="exactly N runs of each point, without a limit of time")
-        command.add_argument("--seconds", type=float, metavar="S", help="seconds of a run between namespaces")
-        command.add_argument("--minutes", type=float, metavar="M", help="the time in which the whole evaluation should fit")
+        command.add_argument("--runs", type=positive(int), metavar="N", help="exactly N runs of each point, without a limit of time")
+        command.add_argument("--seconds", type=positive(float), metavar="S", help="seconds of a run between namespaces")
+        command.add_argument("--minutes", type=positive(float), metavar="M", help="the time in which the whole evaluation should fit")
         command.add_argument("--middle-core", type=int, metavar="N", help="the core of the device under test")
     run.add_argument("--list", action="store_true", help="list the experiments instead of measuring them")
     run.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the order of runs")
@@ -48,7 +77,9 @@ def main():
         command.add_argument("--out", type=Path, default=Path(OUT), metavar="DIR", help=f"where points and pages go ({OUT})")
     options = parser.parse_args()
     if options.command == "report":
-        report.write(json.loads(options.results.read_text()), options.out)
+        need_matplotlib()
+        with writing(options.out):
+            report.write(_results(options.results), options.out)
         return
     # sudo or a shell may omit these directories.
     os.environ["PATH"] += ":/usr/sbin:/sbin"
@@ -63,8 +94,20 @@ def main():
         measure(options, plan, only)
 
 
+def need_matplotlib():
+    if importlib.util.find_spec("matplotlib") is None:
+        sys.exit(f"evaluation: {sys.executable} has no matplotlib, which draws the plots: install python3-matplotlib")
+
+
+def _results(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"evaluation: {path} cannot be read: {error}")
+
+
 def print_list(options, plan, only):
-    """Needs neither root nor mmb; without mmb no stored point counts as measured."""
+    """Needs neither root nor mmb nor matplotlib; without mmb no stored point counts as measured."""
     try:
         here = machine.describe(topology.Cores.chosen(options.middle_core))
     except ValueError:
@@ -72,7 +115,9 @@ def print_list(options, plan, only):
     usable = here is not None and os.access(BINARY, os.X_OK)
     store = _store(options, plan, here) if usable else Store(options.out / "points", plan.name, "", {}, options.fresh)
     points = campaign.planned(plan, here["versions"] if here else {}, only)
-    print(campaign.listing(plan, points, store))
+    print(campaign.listing(plan, points, store, usable))
+    if not os.access(BINARY, os.X_OK):
+        print(f"{BINARY} is missing: no stored point is compared with it")
 
 
 def _store(options, plan, here):
@@ -86,7 +131,17 @@ def measure(options, plan, only):
         sys.exit("evaluation: needs root for network namespaces: sudo make evaluate")
     if not os.access(BINARY, os.X_OK):
         sys.exit(f"evaluation: {BINARY} is missing: run 'make build', or set MMB to the program's path")
+    need_matplotlib()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with exclusive.alone():
+            probe(options.out)
+            _measure(options, plan, only)
+    except exclusive.Running as error:
+        sys.exit(f"evaluation: {error}")
+
+
+def _measure(options, plan, only):
     remove_leftovers()
     try:
         cores = topology.Cores.chosen(options.middle_core)
@@ -104,9 +159,9 @@ def measure(options, plan, only):
         with _undisturbed():
             remove_own()
             shutil.rmtree(folder, ignore_errors=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_atomically(options.out / "results.json", json.dumps(results, indent=1) + "\n")
-    report.write(results, options.out)
+    with writing(options.out):
+        write_atomically(options.out / "results.json", json.dumps(results, indent=1) + "\n")
+        report.write(results, options.out)
     print(f"\n{_summary(plan, results, session)}: {options.out}/README.md, {options.out}/results.json")
     for point in session.failed:
         where = f"{point['experiment']}, {point['load']}, {point['x']}, {point['system']}"
@@ -123,6 +178,24 @@ def _summary(plan, results, session):
     if plan.minutes and results["seconds"] > plan.minutes * 60:
         text += f", more than the {plan.minutes:.0f} min of the plan: the minimum of runs takes longer on this machine"
     return text
+
+
+def refuse_to_drop(options, every, only, store):
+    """Ends the program if a part of the evaluation would replace results that have more."""
+    path = options.out / "results.json"
+    if not options.only or not path.exists():
+        return
+    try:
+        dropped = campaign.dropped(json.loads(path.read_text()), every, only, store)
+    except (ValueError, KeyError, TypeError):
+        # Nothing is lost with a damaged file.
+        return
+    if dropped:
+        sys.exit(
+            f"evaluation: {path} has points of other experiments ({', '.join(dropped)}) that are not stored for this program,"
+            " machine, method and length of runs: ONLY= would drop them. Write to another directory with OUT=DIR, or measure all"
+            " without ONLY="
+        )
 
 
 @contextlib.contextmanager
@@ -148,18 +221,19 @@ def _measured(options, plan, only, cores, folder):
     print(f"{here['cpu']}, {here['cores']} cores, Linux {here['kernel']}, {clock}; middle: core {cores.middle}")
     store = _store(options, plan, here)
     every = campaign.planned(plan, here["versions"])
+    refuse_to_drop(options, every, only, store)
     points = [each for each in every if each.point["experiment"] in only]
     session = campaign.session(plan, points, store, options.seed)
     moment = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(begun))
     session.stamp = {"session": moment, "busy_before": idle["middle_busy"]}
-    print(f"{campaign.reuse(points, store)}\n", flush=True)
+    print("\n".join([campaign.reuse(points, store), *campaign.outdated(points, store)]), end="\n\n", flush=True)
     broken = campaign.run(folder, cores, tsc_hz, plan, session, points, _undisturbed)
     complete, missing = campaign.collected(every, store)
     results = {
         "format": FORMAT,
         "plan": plan.name,
         "only": options.only,
-        "command": f"python3 -m evaluation {' '.join(sys.argv[1:])}",
+        "command": f"{sys.executable} -m evaluation {' '.join(sys.argv[1:])}",
         "seed": options.seed,
         "repetitions": plan.repeat._asdict(),
         "minutes": plan.minutes,

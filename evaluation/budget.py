@@ -45,6 +45,11 @@ def _keys(point):
     yield point["experiment"], point["load"]
 
 
+def duration(minutes):
+    """Minutes in words; below two, in seconds."""
+    return f"{minutes * 60:.0f} seconds" if minutes < 2 else f"{minutes:.0f} minutes"
+
+
 class Budget:
     """`expected` is the minimum of each comparison in seconds, in the order of measurement. Without `minutes` all further runs fit."""
 

@@ -1,8 +1,11 @@
 """The whole evaluation: all its points, the choice among them, what they take, and their measurement one after the other."""
 
+import collections
+
 from . import figures, live, machine, memory, vpp
-from .budget import Budget, Durations
+from .budget import Budget, Durations, duration
 from .session import Session, grouped, in_a_line
+from .store import ALIKE, Unwritable
 
 IN_MEMORY = (*memory.NAMES, "vpp")
 
@@ -20,6 +23,8 @@ def chosen(plan, text):
     """The experiments that a list of names chooses; all without a list."""
     wanted = [name.strip() for name in text.split(",") if name.strip()]
     known = names(plan)
+    if text and not wanted:
+        raise UnknownName(f"'{text}' names no experiment; there are: {', '.join(known)}")
     unknown = [name for name in wanted if name not in known]
     if unknown:
         kind = "the quick evaluation" if plan.name == "quick" else "the evaluation"
@@ -63,6 +68,26 @@ def reuse(points, store):
     return text + (f"; {busy} of those that are reused are of a busy machine (FRESH=1 measures anew)" if busy else "")
 
 
+def outdated(points, store):
+    """Lines that count the stored points that are not used again, by the reason."""
+    differing = collections.Counter(store.difference(each.point, each.parameters) for each in points if not each.absent)
+    for key, text in ALIKE.items():
+        if count := differing[key]:
+            yield f"{count} stored {'point is' if count == 1 else 'points are'} {text}: measured anew"
+
+
+def dropped(results, every, only, store):
+    """The experiments that results would lose if this session replaced them: it does not measure them, and fewer of their points are
+    stored for this program. `results`: those of an earlier session."""
+    measured = collections.Counter(point["experiment"] for point in results["points"] if point["runs"])
+    stored = collections.Counter(
+        each.point["experiment"]
+        for each in every
+        if not each.absent and (point := store.listed(each.point, each.parameters)) and point["runs"]
+    )
+    return [name for name, count in measured.items() if name not in only and stored[name] < count]
+
+
 def run(folder, cores, tsc_hz, plan, session, points, undisturbed):
     """Measures the points. An error that ends one part does not end the others; returns these errors by part."""
     of = {"memory": memory.NAMES, "vpp": ("vpp",), "namespaces": [each.name for each in plan.experiments]}
@@ -86,6 +111,8 @@ def run(folder, cores, tsc_hz, plan, session, points, undisturbed):
         if parts[part]:
             try:
                 measure()
+            except Unwritable:
+                raise
             except Exception as error:  # noqa: BLE001: the other parts and the stored points must not be lost
                 broken[part] = in_a_line(error)
     return broken
@@ -106,9 +133,9 @@ def collected(every, store):
     return [point for point in found if point["experiment"] in measured], missing
 
 
-def listing(plan, points, store):
+def listing(plan, points, store, compared=True):
     """A table of the experiments: points, those that are stored, and the estimated minutes of the others, with as few runs as a point
-    can take and with as many."""
+    can take and with as many. `compared`: the store knows the program and the machine."""
     durations = Durations(store.all())
     rows, totals = [], [0, 0, 0.0, 0.0]
     by_name = {}
@@ -134,10 +161,11 @@ def listing(plan, points, store):
     if plan.minutes:
         expected = max(least, min(most, plan.minutes))
         lines.append(
-            f"Estimate: {least:.0f} minutes with the fewest runs, {most:.0f} with the most; further runs of points that scatter stop"
-            f" at {plan.minutes:.0f} minutes: at most {expected:.0f} minutes."
+            f"Estimate: {duration(least)} with the fewest runs, {duration(most)} with the most; further runs of points that scatter"
+            f" stop at {duration(plan.minutes)}: at most {duration(expected)}."
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *(outdated(points, store) if compared else ())])
+
 
 
 def _row(name, values, labels):

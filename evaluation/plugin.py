@@ -1,4 +1,4 @@
-"""Compares mmb in VPP with VPP's own features and with `mmb bench`: `python3 -m evaluation.plugin`, as `make vpp-bench` runs it.
+"""Compares mmb in VPP with VPP's own features and with `mmb bench`: `/usr/bin/python3 -m evaluation.plugin`, as `make vpp-bench` runs it.
 
 One VPP runs all rows: the packet generator sends the same packets through each feature in turn, while it is the only one on the
 interface, and `show runtime` reports the cost of a packet in its nodes. In the same rounds `mmb bench` processes the same packets
@@ -21,7 +21,7 @@ from lab.daemon import BINARY
 from lab.generator import IN, OUT, OUT_MAC, Generator
 from lab.process import run
 
-from . import filters, machine, method
+from . import exclusive, filters, machine, method
 from .answers import write as write_answers
 from .topology import Cores
 from .vpp import PACKETS, Work, acl, clocks, five_tuples, forwardable, packets_and_rules
@@ -206,6 +206,14 @@ def main():
         sys.exit("VPP not installed: name its prefix with VPP_PREFIX")
     if not vpp.PLUGIN.exists():
         sys.exit(f"{vpp.PLUGIN} is not built: 'make vpp' does it")
+    try:
+        with exclusive.alone():
+            compare(options)
+    except exclusive.Running as error:
+        sys.exit(str(error))
+
+
+def compare(options):
     cores = Cores.chosen()
     with tempfile.TemporaryDirectory(prefix="mmb-plugin-") as folder, contextlib.ExitStack() as stack:
         sections = "mmb { no-socket }"

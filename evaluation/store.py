@@ -8,6 +8,7 @@ Layout: FOLDER/<plan>/<experiment>/<load>-<x>-<system>.json.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -22,8 +23,23 @@ FORMAT = 1
 KEY = ("experiment", "load", "x", "system")
 
 
+# What must be equal for a stored point to be used again, and what a point with another value is called.
+ALIKE = {
+    "binary": "of another program",
+    "machine": "of another machine",
+    "method": "of another method",
+    "parameters": "with other parameters",
+}
+# A probe must have room for the results.
+PROBE_BYTES = 1 << 20
+
+
 class Damaged(ValueError):
     """A file that is not a whole point."""
+
+
+class Unwritable(Exception):
+    """The directory of the results cannot be written: nothing more can be measured."""
 
 
 class Store:
@@ -36,13 +52,17 @@ class Store:
         self._written = set()
         self._warned = set()
 
+    @property
+    def out(self):
+        """The directory of the results, with this store in it."""
+        return self.folder.parents[1]
+
     def path(self, key):
         return self.folder / key["experiment"] / f"{_slug(key['load'])}-{key['x']}-{_slug(key['system'])}.json"
 
     def write(self, point, parameters):
-        """Stores a point; returns the file."""
+        """Stores a point; returns the file. Raises `Unwritable`."""
         path = self.path(point)
-        path.parent.mkdir(parents=True, exist_ok=True)
         record = {
             "format": FORMAT,
             "method": method.VERSION,
@@ -51,7 +71,9 @@ class Store:
             "parameters": parameters,
             "point": point,
         }
-        write_atomically(path, json.dumps(record, indent=1) + "\n")
+        with writing(self.out):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(record, indent=1) + "\n")
         self._written.add(path)
         return path
 
@@ -71,6 +93,11 @@ class Store:
         record = self._read(self.path(template), warn=False)
         return record["point"] if record and self._same(record, parameters) else None
 
+    def difference(self, template, parameters):
+        """The first key of `ALIKE` in which the stored point differs; None if there is none."""
+        record = None if self.fresh else self._read(self.path(template), warn=False)
+        return self._difference(record, parameters) if record else None
+
     def all(self):
         """Every stored point of this plan, by any program and machine."""
         for path in sorted(self.folder.glob("*/*.json")):
@@ -78,8 +105,11 @@ class Store:
                 yield record["point"]
 
     def _same(self, record, parameters):
+        return self._difference(record, parameters) is None
+
+    def _difference(self, record, parameters):
         wanted = {"method": method.VERSION, "binary": self.binary, "machine": self.machine, "parameters": parameters}
-        return all(record[key] == json.loads(json.dumps(value)) for key, value in wanted.items())
+        return next((key for key in ALIKE if record[key] != json.loads(json.dumps(wanted[key]))), None)
 
     def _read(self, path, warn=True):
         try:
@@ -106,6 +136,33 @@ def parsed(text):
     if record["format"] != FORMAT:
         raise Damaged(f"format {record['format']} instead of {FORMAT}")
     return record
+
+
+@contextlib.contextmanager
+def writing(folder):
+    """Writes in the directory of the results: an OSError becomes `Unwritable`."""
+    try:
+        yield
+    except OSError as error:
+        raise Unwritable(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def probe(folder):
+    """Raises `Unwritable` if the directory cannot be made or written, or has no room for results. Removes temporary files of killed
+    evaluations."""
+    with writing(folder):
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        points = folder / "points"
+        points.mkdir(parents=True, exist_ok=True)
+        for left in points.rglob(".*.json.new"):
+            left.unlink()
+        for place in (folder, points):
+            path = place / ".probe"
+            try:
+                write_atomically(path, "\0" * PROBE_BYTES)
+            finally:
+                path.unlink(missing_ok=True)
 
 
 def write_atomically(path, text):

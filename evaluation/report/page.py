@@ -2,8 +2,9 @@
 
 import re
 
-from evaluation import figures
+from evaluation import budget, figures
 from evaluation.machine import QUIET
+from evaluation.store import write_atomically
 
 from . import answers, papers, plots, repetitions, tables, targets
 from .data import Results
@@ -61,7 +62,7 @@ def write(results, folder):
         if name in ABOUT:
             parts.append(_experiment(shown, name, point, folder))
     parts += [_in_memory(shown, folder), _rest(results)]
-    (folder / "README.md").write_text("\n".join(part for part in parts if part))
+    write_atomically(folder / "README.md", "\n".join(part for part in parts if part))
 
 
 def _head(results):
@@ -73,7 +74,7 @@ def _head(results):
     ends = ", ".join(map(str, here["end_cores"]))
     return f"""# What mmb does beside what would be used instead
 
-Made by `{results["command"]}` on {results["begun"]}, in {results["seconds"] / 60:.0f} minutes{earlier}.{quick}{lacking} Every figure on this
+Made by `{results["command"]}` on {results["begun"]}, in {budget.duration(results["seconds"] / 60)}{earlier}.{quick}{lacking} Every figure on this
 page is of [results.json](results.json); [method.md](method.md) describes how they are measured and their limits. Figures of
 another machine are others: run `make evaluate` on yours.
 

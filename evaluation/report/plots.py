@@ -1,15 +1,10 @@
-"""Plots, drawn by matplotlib. The same results give the same bytes."""
+"""Plots, drawn by matplotlib. The same results give the same bytes. Only drawing imports matplotlib."""
 
-import matplotlib
+from evaluation import method
+from evaluation.method import main_metric
 
-matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402
-
-from evaluation import method  # noqa: E402
-from evaluation.method import main_metric  # noqa: E402
-
-from .data import cost_metric, in_order  # noqa: E402
-from .tables import by_load  # noqa: E402
+from .data import cost_metric, in_order
+from .tables import by_load
 
 # One colour for each system, in every plot that has it. The colours are distinguishable with colour blindness (Okabe and Ito), and so are the
 # marks.
@@ -57,6 +52,11 @@ LOAD_NAMES = {
 def draw(path, shape, fill):
     """A figure with rows and columns of panels, filled by a function. The legend is above all panels, unless panels have their
     own."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
     rows, columns = shape
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.0 * rows), squeeze=False)

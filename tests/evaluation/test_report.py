@@ -197,7 +197,7 @@ def test_the_page_tells_how_many_runs_points_took_and_why(tmp_path):
     assert "3 points took 15 runs. The points were measured in 2 sessions" in page
     assert "| the most runs that a point gets; the interval is wider | 1 | 8–8 | 8 | ±12.0% |" in page
     assert "Not measured yet: nat (4 points)." in page
-    assert "in 1 minutes (2 points are of earlier sessions)." in page
+    assert "in 61 seconds (2 points are of earlier sessions)." in page
 
 
 def test_a_machine_that_was_busy_in_an_earlier_session_spoils_the_figures(tmp_path):

@@ -1,17 +1,22 @@
 """An evaluation that is stopped goes on where it was: stored points, the number of runs, the time. Measurements are made up."""
 
+import argparse
+import contextlib
+import errno
 import itertools
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from evaluation import budget, campaign, experiments, method, session
+from evaluation import __main__ as main
+from evaluation import budget, campaign, exclusive, experiments, method, session
 from evaluation.method import Repetitions
 from evaluation.session import Planned, Session, Unit, grouped
-from evaluation.store import Store, parsed, write_atomically
+from evaluation.store import Store, Unwritable, parsed, probe, write_atomically
 
 ROOT = Path(__file__).parents[2]
 REPEAT = Repetitions(3, 6, 0.05)
@@ -319,3 +324,195 @@ def test_results_have_points_of_earlier_sessions_and_name_what_is_missing(evalua
     found, missing = campaign.collected([planned("a"), planned("b"), planned("c", group="masks 1")], evaluation.store())
     assert [point["system"] for point in found] == ["a"] and missing == {"nat": 1, "masks": 1}
     assert campaign.collected([planned("a")], evaluation.store(binary="another")) == ([], {"nat": 1})
+
+
+def refused(words, status, **options):
+    """What an evaluation prints that ends with this status."""
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluation", *map(str, words)], cwd=ROOT, capture_output=True, text=True, timeout=60, **options
+    )
+    assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def as_root(monkeypatch):
+    """Runs the command in this process, as if it were root with a program; nothing may be measured."""
+    monkeypatch.setattr(main.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(main, "BINARY", sys.executable)
+    monkeypatch.setattr(main.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(main, "need_matplotlib", lambda: None)
+    monkeypatch.setattr(main, "_measure", lambda *_: pytest.fail("it measures"))
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["evaluation", "run", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        return ended.value.code
+
+    return run
+
+
+def test_a_second_evaluation_is_refused(as_root, monkeypatch, tmp_path):
+    path = tmp_path / "lock"
+    alone = exclusive.alone
+    monkeypatch.setattr(exclusive, "alone", lambda: alone(path))
+    holds = "import sys, time; from evaluation import exclusive\nwith exclusive.alone(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", holds, path], cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        assert as_root("--out", tmp_path / "out") == f"evaluation: another evaluation (process {other.pid}) is running"
+        other.kill()
+    assert not (tmp_path / "out").exists() and path.stat().st_mode & 0o777 == 0o666
+    # The file of an evaluation that was killed refuses nothing.
+    with alone(path):
+        assert path.read_text() == f"{exclusive.os.getpid()}\n"
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "file")
+    with pytest.raises(OSError), exclusive.alone(tmp_path / "lock"):
+        pass
+    assert not (tmp_path / "file").exists()
+
+
+@pytest.fixture
+def unlocked(monkeypatch):
+    monkeypatch.setattr(exclusive, "alone", contextlib.nullcontext)
+
+
+@pytest.mark.parametrize("below", ["", "results"])
+def test_a_file_in_place_of_the_directory_is_refused_before_anything_is_measured(as_root, unlocked, capsys, tmp_path, below):
+    (tmp_path / "file").write_text("kept")
+    out = tmp_path / "file" / below
+    assert as_root("--out", out) == main.FAILED
+    assert capsys.readouterr().err == f"evaluation: {out} cannot be written: Not a directory\n"
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def full_disk(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_is_found_before_anything_is_measured(as_root, unlocked, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("os.fsync", full_disk)
+    assert as_root("--out", tmp_path / "out") == main.FAILED
+    assert capsys.readouterr().err == f"evaluation: {tmp_path / 'out'} cannot be written: No space left on device\n"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_probe_leaves_no_file_and_removes_those_of_killed_evaluations(tmp_path):
+    left, kept = tmp_path / "points/full/nat/.a.json.new", tmp_path / "points/full/nat/a.json"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    kept.write_text("whole")
+    probe(tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
+
+
+def test_a_disk_that_fills_up_ends_the_session_at_once(evaluation, monkeypatch):
+    points = [planned("a", group="nat 1"), planned("b", group="nat 2")]
+    made = Session(evaluation.store(), REPEAT, 1, budget.Budget(None, {}))
+
+    class Between:
+        def __init__(self, *_):
+            pass
+
+        def run(self, points):
+            for group, (each,) in grouped(points):
+                with made.comparison(group):
+                    made.take_turns(group, {each.point["system"]: made.unit(each, evaluation._measure(each, {"a": STEADY, "b": STEADY}))})
+
+        def close(self):
+            evaluation.calls.append("closed")
+
+    monkeypatch.setattr(campaign.live, "Live", Between)
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(Unwritable, match=f"^{evaluation.folder} cannot be written: No space left on device$"):
+        campaign.run(evaluation.folder, None, 1e9, experiments.plan(quick=False), made, points, contextlib.nullcontext)
+    assert evaluation.calls == ["a"] * 3 + ["closed"] and not evaluation.files()
+
+
+@pytest.mark.parametrize(
+    ("changed", "parameters", "text"),
+    [
+        ({"binary": "another"}, {}, "2 stored points are of another program: measured anew"),
+        ({"machine": MACHINE | {"kernel": "6.2"}}, {}, "2 stored points are of another machine: measured anew"),
+        ({}, {"seconds": 2.0}, "2 stored points are with other parameters: measured anew"),
+        ({"fresh": True, "binary": "another"}, {}, None),
+        ({}, {}, None),
+    ],
+)
+def test_stored_points_that_are_not_used_are_counted_by_the_reason(evaluation, changed, parameters, text):
+    evaluation.run([planned("a"), planned("b")], {"a": STEADY, "b": STEADY})
+    points, store = [planned(name, **parameters) for name in "abc"], evaluation.store(**changed)
+    assert list(campaign.outdated(points, store)) == ([text] if text else [])
+    assert not text or campaign.listing(experiments.plan(quick=False), points, store).endswith(text)
+
+
+def test_stored_points_of_another_method_are_counted(evaluation, monkeypatch):
+    evaluation.run([planned("a")], {"a": STEADY})
+    monkeypatch.setattr(method, "VERSION", method.VERSION + 1)
+    assert list(campaign.outdated([planned("a")], evaluation.store())) == ["1 stored point is of another method: measured anew"]
+
+
+def test_a_part_does_not_replace_results_with_more(evaluation):
+    every = [planned("a"), planned("b", group="masks 1"), planned("c", group="masks 1")]
+    evaluation.run(every, {name: STEADY for name in "abc"})
+    results = {"points": campaign.collected(every, evaluation.store())[0]}
+    fresh = [planned("a"), planned("b", group="masks 1"), planned("c", group="masks 1")]
+    assert campaign.dropped(results, fresh, ["nat"], evaluation.store()) == []
+    assert campaign.dropped(results, fresh, ["nat"], evaluation.store(binary="another")) == ["masks"]
+    assert campaign.dropped(results, fresh, ["nat", "masks"], evaluation.store(binary="another")) == []
+    # Another program has measured one of the two points so far.
+    evaluation.run(fresh[:2], {"a": STEADY, "b": STEADY}, binary="another")
+    assert campaign.dropped(results, fresh, ["nat"], evaluation.store(binary="another")) == ["masks"]
+
+
+def test_the_refusal_to_drop_results_names_another_directory(evaluation):
+    (evaluation.folder / "results.json").write_text(json.dumps({"points": [planned("a").point | {"runs": [{"ok": True}]}]}))
+    options = argparse.Namespace(out=evaluation.folder, only="masks")
+    with pytest.raises(SystemExit, match=r"results.json has points of other experiments \(nat\).*OUT=DIR"):
+        main.refuse_to_drop(options, [planned("a")], ["masks"], evaluation.store())
+    options.only = ""
+    main.refuse_to_drop(options, [planned("a")], ["masks"], evaluation.store())
+    (evaluation.folder / "results.json").write_text("{")
+    options.only = "masks"
+    main.refuse_to_drop(options, [planned("a")], ["masks"], evaluation.store())
+
+
+@pytest.mark.parametrize("option", ["--seconds", "--runs", "--minutes"])
+@pytest.mark.parametrize("value", ["0", "-1", "x"])
+def test_numbers_of_options_are_above_zero(option, value):
+    text = refused(["list", f"{option}={value}"], 2)
+    assert f"argument {option}: " in text and (f"{value} is not above zero" in text or f"value: '{value}'" in text)
+
+
+@pytest.mark.parametrize("only", [",", " ", " , "])
+def test_a_list_without_names_is_an_error(only):
+    assert f"'{only}' names no experiment; there are: default-forwarding, " in refused(["list", "--only", only], 1)
+
+
+def test_estimates_below_two_minutes_are_in_seconds():
+    assert [budget.duration(minutes) for minutes in (0.2, 1.99, 2.0, 90.0)] == ["12 seconds", "119 seconds", "2 minutes", "90 minutes"]
+
+
+def test_make_quotes_its_variables_and_lists_the_quick_plan(tmp_path):
+    words = ["make", "-s", "--no-print-directory", "evaluate-list", "QUICK=1", "ONLY=nat, streams", f"OUT={tmp_path}/a b"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["nat", "streams", "all"], done.stderr
+    assert "A point takes 3 to 5 runs" in done.stdout
+
+
+def test_a_list_may_be_cut_by_its_reader():
+    """Each output is written at once, so that the pipe is closed by then."""
+    line = f"{sys.executable} -u -m evaluation list | (exec 0<&-; sleep 0.1)"
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_the_list_needs_no_matplotlib(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    words = [sys.executable, "-m", "evaluation", "list", "--out", tmp_path]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "Estimate: " in done.stdout, done.stderr
