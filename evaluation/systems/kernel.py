@@ -24,9 +24,6 @@ class Tracking(System):
     routed = True
     programs = ("conntrack",)
 
-    def install(self, policy):
-        self.site.middle.sysctl(net__netfilter__nf_conntrack_max=1 << 20)
-
     def forget(self):
         self.site.middle.run("conntrack", "-F", check=False)
 
