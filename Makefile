@@ -8,12 +8,12 @@ PYTHON ?= /usr/bin/python3
 MMB := target/release/mmb
 # The program that the tests run.
 CHECKED := target/debug/mmb
-# Runs the tests of four files at once: most tests spend most of their time waiting.
-SPREAD := -n 4 --dist loadfile
+# Runs the tests of three files at once: most tests spend most of their time waiting.
+SPREAD := -n 3 --dist loadfile
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build checked vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live live-tests live-alone test-evaluation test-package test-vpp test-long vpp-test vpp-bench
+.PHONY: help setup build checked vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench
 .PHONY: lint bench evaluate evaluate-quick evaluate-list evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -79,13 +79,8 @@ checked: setup ## build the program that the tests run, target/debug/mmb: with c
 test-replay: checked ## check mmb replay and mmb import with scapy
 	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/replay tests/import
 
-test-live: checked live-tests live-alone ## test live ports between network namespaces, with real programs; needs root
-
-# Without a build: scripts/test builds other things beside the first one.
-live-tests:
+test-live: checked ## test live ports between network namespaces, with real programs; needs root
 	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) -m "not alone" tests/live
-
-live-alone:
 	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider -m alone tests/live
 
 test-evaluation: checked ## test the parts of the evaluation, and a tiny run of it (which needs root)

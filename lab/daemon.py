@@ -162,15 +162,15 @@ class Mmb:
 
     def drops(self):
         """Drops by reason since the last reset."""
-        found = _by_reason(self.query("show errors"), "drop")
+        found = self.ask("show", "errors")["drops"]
         since = {reason: count - self._drops_before.get(reason, 0) for reason, count in found.items()}
         return {reason: count for reason, count in since.items() if count}
 
     def port(self, name):
-        return next(port for port in self.query("show ports")["port"] if port["name"] == name)
+        return next(port for port in self.ask("show", "ports")["ports"] if port["name"] == name)
 
     def rule(self, number):
-        return next(rule for rule in self.query("list")["rule"] if rule["id"] == number)
+        return next(rule for rule in self.ask("list")["rules"] if rule["id"] == number)
 
     def lost(self):
         """Packets for which the ports of mmb had no room."""
