@@ -206,8 +206,13 @@ def test_the_kernel_forwards_a_vxlan_whole(namespaces, tmp_path, place, six, por
     with running(tmp_path, place) as site, vxlan(site, six, port, checksum):
         assert transfer(site, 1 << 20)
         before = hits(site.daemon)
-        assert transfer(site, 8 << 20)
-        wait_until(lambda: hits(site.daemon) > before + (1000 if place == "tc" else 0), "the kernel forwards it")
+        enough = before + (1000 if place == "tc" else 0)
+
+        def is_forwarded():
+            assert transfer(site, 8 << 20)
+            return hits(site.daemon) > enough
+
+        wait_until(is_forwarded, "the kernel forwards it", 60)
         site.daemon.wait_until_settled()
 
 
