@@ -69,7 +69,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path):
-    listed = run(["git", "ls-files", "-z", "Cargo.*", "crates", "scripts", ".gitignore"], cwd=ROOT).stdout
+    listed = run(["git", "ls-files", "-z", "Cargo.*", "crates", "fuzz/Cargo.toml", "fuzz/fuzz_targets", "xtask", "scripts", ".gitignore"], cwd=ROOT).stdout
     for name in listed.split("\0")[:-1]:
         if (ROOT / name).exists():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
