@@ -49,7 +49,7 @@ release: ## make the artifacts of a release in target/release-artifacts: package
 demo: setup build ## run mmb between two namespaces on live traffic and show its effect; ends by itself
 	@scripts/demo $(MMB)
 
-check: ## after each change: formatting, structure, clippy, Rust tests, captures; four minutes after a small one
+check: ## after each change: formatting, structure, clippy, Rust tests, captures
 	@scripts/setup
 	@scripts/part "formatting, structure, clippy" $(MAKE) --no-print-directory lint
 	@scripts/part "Rust tests" $(MAKE) --no-print-directory test-rust
