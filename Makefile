@@ -6,14 +6,12 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PYTHON ?= /usr/bin/python3
 MMB := target/release/mmb
-# The program that the tests run.
-CHECKED := target/debug/mmb
 # Runs the tests of three files at once: most tests spend most of their time waiting.
 SPREAD := -n 3 --dist loadfile
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build checked vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench
+.PHONY: help setup build vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench
 .PHONY: lint bench evaluate evaluate-quick evaluate-list evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -73,24 +71,21 @@ test-doc: setup ## build the documentation of all crates, without warnings
 test-rust: setup ## run unit, property and golden tests and the fuzz corpora; no root, no DPDK device
 	$(CARGO) test --workspace --locked
 
-checked: setup ## build the program that the tests run, target/debug/mmb: with checks of overflows and assertions, without LTO
-	$(CARGO) build --locked -p mmb
+test-replay: setup build ## check mmb replay and mmb import with scapy
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/replay tests/import
 
-test-replay: checked ## check mmb replay and mmb import with scapy
-	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/replay tests/import
+test-live: setup build ## test live ports between network namespaces, with real programs; needs root
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) -m "not alone" tests/live
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider -m alone tests/live
 
-test-live: checked ## test live ports between network namespaces, with real programs; needs root
-	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) -m "not alone" tests/live
-	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider -m alone tests/live
+test-evaluation: setup build ## test the parts of the evaluation, and a tiny run of it (which needs root)
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/evaluation
 
-test-evaluation: checked ## test the parts of the evaluation, and a tiny run of it (which needs root)
-	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/evaluation
+test-package: setup build ## make a Debian package, install it in a clean Debian, run it there, remove it; needs root
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
 
-test-package: checked ## make a Debian package, install it in a clean Debian, run it there, remove it; needs root
-	MMB=$(CHECKED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
-
-test-vpp: checked ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
-	MMB=$(CHECKED) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
+test-vpp: setup build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
+	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
 
 test-long: setup build ## what 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N), fuzz minutes, a small evaluation; two hours, needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider tests/long
