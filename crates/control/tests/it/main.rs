@@ -11,7 +11,6 @@ mod connection_answers;
 mod counters;
 mod documents;
 mod history;
-mod listing;
 mod memory;
 mod offload;
 mod packet_answers;

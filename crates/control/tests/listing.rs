@@ -1,6 +1,9 @@
 //! A listing of many connections that no client reads. The test is a program of its own, since it measures the memory of the process.
 
-use crate::common::start;
+#[path = "it/common/mod.rs"]
+mod common;
+
+use common::start;
 use mmb_engine::Verdict;
 use mmb_packet::PortId;
 use mmb_protocol::answer::Answer;
