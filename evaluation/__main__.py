@@ -37,7 +37,7 @@ def main():
         print(f"evaluation: {error}", file=sys.stderr)
         sys.exit(FAILED)
     except BrokenPipeError:
-        # The reader of the output has ended, as `head` does. The interpreter flushes what is left when it exits.
+        # The reader of the output, such as `head`, has closed the pipe. The interpreter would flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(INTERRUPTED)
 

@@ -136,7 +136,7 @@ fn scan(tokens: &TokenStream, found: &mut Vec<TokenPath>) {
     }
 }
 
-/// Whether the name at `at` is no field, no method, no metavariable and no later segment of a path.
+/// Whether the name at `at` can be the first segment of a path: it is not a field, a method, a metavariable or a later segment.
 fn starts_path(tokens: &[TokenTree], at: usize, first: &Ident) -> bool {
     let is = |distance, char| is_punct(at.checked_sub(distance).and_then(|at| tokens.get(at)), char);
     let is_range = is(1, '.') && is(2, '.');

@@ -72,7 +72,7 @@ fn walk_use(tree: &UseTree, prefix: &CodePath, found: &mut Vec<Leaf>) {
     }
 }
 
-/// Whether a `use` item with this visibility only passes names on, and so is no use of them.
+/// Whether a `use` item with this visibility only re-exports names. Re-exports do not count as uses.
 pub(crate) fn is_reexport(visibility: &Visibility) -> bool {
     match visibility {
         Visibility::Inherited => false,
