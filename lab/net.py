@@ -125,9 +125,9 @@ def veth(one, one_name, other, other_name, mtu=None, queues=None):
     shape = [] if queues is None else ["numtxqueues", queues, "numrxqueues", queues]
     peer = ["type", "veth", "peer", "name", other_name, "netns", other.name]
     one.ip("link", "add", one_name, *shape, *peer, *shape)
-    sized = f" mtu {mtu}" if mtu else ""
+    size = ["mtu", mtu] if mtu else []
     for namespace, name in ((one, one_name), (other, other_name)):
-        namespace.ip("link", "set", name, *sized.split(), "up")
+        namespace.ip("link", "set", name, *size, "up")
 
 
 def link_drops(namespace, interface):
