@@ -48,6 +48,8 @@ class Mmb:
         self.group = None
         self.process = None
         self._drops_before = {}
+        # The settings at the first reset.
+        self._settings = None
 
     def start(self, *options):
         command = [BINARY, "run", "--socket", self.socket]
@@ -146,9 +148,16 @@ class Mmb:
         return self.ask("apply", path)
 
     def reset(self):
-        """Deletes all rules, ends all connections, enables every port, and starts to count drops from zero. A host may choose the port of
-        a connection of the last test again, of which mmb may not know that both ends have lost it (docs/streams.md)."""
-        found = self.query("flush", "conn kill all", "show ports", "show errors")
+        """Deletes all rules, ends all connections, enables every port, gives each setting the value that it had at the first reset, and starts
+        to count drops from zero. A host may choose the port of a connection of the last test again, of which mmb may not know that both ends
+        have lost it (docs/streams.md)."""
+        found = self.query("flush", "conn kill all", "show settings", "show ports", "show errors")
+        settings = {setting["name"]: setting["value"] for setting in found["setting"]}
+        if self._settings is None:
+            self._settings = settings
+        changed = [f"set {name} {value}" for name, value in self._settings.items() if settings[name] != value]
+        if changed:
+            self.query(*changed)
         for port in found["port"]:
             if not port["enabled"]:
                 self.query(f"enable {port['name']}")

@@ -30,11 +30,6 @@ class Offloading(topology.Site):
             else:
                 host.run("ethtool", "-K", "eth0", "gro", "on", "tx", "off")
 
-    def reset(self):
-        super().reset()
-        self.daemon("conn kill all")
-        self.daemon("set offload auto")
-
     def mmb(self, name="mmb"):
         daemon = super().mmb(name)
         if self.place == "tc":

@@ -193,8 +193,6 @@ class TestedMmb:
         if not self.daemon.running():
             self.daemon.start()
         self.daemon.reset()
-        self.daemon.apply(self.folder)
-        self.daemon("conn kill all")
 
     def policy(self, mmb, nftables=None):
         self.daemon.apply(self.folder, *mmb)

@@ -92,6 +92,8 @@ def test_a_hash_sends_a_connection_to_the_same_server_each_time(nat, farm):
     first = [farm.connect(CLIENTS[port % 4], port) for port in ports]
     assert min(farm.shares().values()) >= 5 and len(farm.shares()) == 3
     farm.close()
+    # The same ports connect again.
+    nat.end_connections()
     farm.__init__(nat)
     nat.tested.reset()
     balance(nat, "hash")
@@ -104,6 +106,8 @@ def test_a_consistent_hash_moves_few_connections_when_a_server_goes(of_mmb, farm
     ports = range(20000, 20120)
     before = [farm.connect(CLIENTS[port % 4], port) for port in ports]
     farm.close()
+    # The same ports connect again.
+    of_mmb.end_connections()
     farm.__init__(of_mmb)
     of_mmb.tested.reset()
     of_mmb.tested.policy(
