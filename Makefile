@@ -5,13 +5,17 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 PYTHON ?= /usr/bin/python3
-MMB := target/release/mmb
-# Runs the tests of three files at once: most tests spend most of their time waiting.
-SPREAD := -n 3 --dist loadfile
+MMB ?= target/release/mmb
+# The program that the tests run: with checks of overflows and assertions.
+TESTED ?= target/debug/mmb
+# With BUILT=1, what a target tests is there already: scripts/test has built it.
+BUILT ?=
+# Runs the tests of four files at once: most tests spend most of their time waiting.
+SPREAD := -n 4 --dist loadfile
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live test-evaluation test-package test-vpp test-long vpp-test vpp-bench
+.PHONY: help setup build build-tested build-tests vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live test-measured test-evaluation test-package test-vpp test-long vpp-test vpp-bench
 .PHONY: lint bench evaluate evaluate-quick evaluate-list evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -23,6 +27,14 @@ setup: ## install the Debian packages that building, the demo and the tests use
 build: ## build the release binary, target/release/mmb; installs the packages that building needs
 	@scripts/setup build
 	$(CARGO) build --release --locked -p mmb
+
+# With an example, cargo takes the features that the Rust tests need, too: each crate is built once.
+build-tested: ## build the program that the tests run, target/debug/mmb
+	@scripts/setup build
+	$(CARGO) build --workspace --locked --bin mmb --example memif_load
+
+build-tests: setup ## build the Rust tests
+	$(CARGO) test --workspace --locked --no-run
 
 vpp: ## build the plugin of VPP, target/release/mmb_plugin.so; needs VPP's headers and libraries (VPP_PREFIX=/usr)
 	@scripts/setup vpp
@@ -71,24 +83,27 @@ test-doc: setup ## build the documentation of all crates, without warnings
 test-rust: setup ## run unit, property and golden tests and the fuzz corpora; no root, no DPDK device
 	$(CARGO) test --workspace --locked
 
-test-replay: setup build ## check mmb replay and mmb import with scapy
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/replay tests/import
+test-replay: setup $(if $(BUILT),,build-tested) ## check mmb replay and mmb import with scapy
+	MMB=$(TESTED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/replay tests/import
 
-test-live: setup build ## test live ports between network namespaces, with real programs; needs root
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) -m "not alone" tests/live
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider -m alone tests/live
+test-live: setup $(if $(BUILT),,build-tested) ## test live ports between network namespaces, with real programs; needs root
+	MMB=$(TESTED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) -m "not alone" tests/live
 
-test-evaluation: setup build ## test the parts of the evaluation, and a tiny run of it (which needs root)
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/evaluation
+test-measured: setup $(if $(BUILT),,build-tested) ## those live tests that measure rates, times or memory, which run one at a time; needs root
+	MMB=$(TESTED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider -m alone tests/live
 
-test-package: setup build ## make a Debian package, install it in a clean Debian, run it there, remove it; needs root
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
+test-evaluation: setup $(if $(BUILT),,build-tested) ## test the parts of the evaluation, and a tiny run of it (which needs root)
+	MMB=$(TESTED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider $(SPREAD) tests/evaluation
 
-test-vpp: setup build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
-	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
+test-package: setup $(if $(BUILT),,build-tested) ## make a Debian package, install it in a clean Debian, run it there, remove it; needs root
+	MMB=$(TESTED) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/package
 
-test-long: setup build ## what 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N), fuzz minutes, a small evaluation; two hours, needs root
+test-vpp: setup $(if $(BUILT),,build-tested) ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
+	MMB=$(TESTED) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
+
+test-long: setup build ## what 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N), live tests with the release program, fuzz minutes, a small evaluation; two hours, needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider tests/long
+	@$(MAKE) --no-print-directory test-live test-measured BUILT=1 TESTED=$(MMB)
 	@scripts/fuzz $(or $(SECONDS_EACH),60)
 	@$(MAKE) --no-print-directory evaluate-quick OUT=target/evaluation
 
