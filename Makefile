@@ -5,17 +5,17 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 PYTHON ?= /usr/bin/python3
-MMB ?= target/release/mmb
+MMB := target/release/mmb
 # The program that the tests run: with checks of overflows and assertions.
-TESTED ?= target/debug/mmb
+TESTED := target/debug/mmb
 # With BUILT=1, what a target tests is there already: scripts/test has built it.
-BUILT ?=
+BUILT :=
 # Runs the tests of four files at once: most tests spend most of their time waiting.
 SPREAD := -n 4 --dist loadfile
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build build-tested build-tests vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live test-measured test-evaluation test-package test-vpp test-long vpp-test vpp-bench
+.PHONY: help setup build build-tested build-tests vpp install uninstall deb release demo check test test-rust test-doc test-replay test-live test-measured test-evaluation test-package test-vpp test-release test-long vpp-test vpp-bench
 .PHONY: lint bench evaluate evaluate-quick evaluate-list evaluation-tools fuzz instructions tsan audit fmt doc clean
 
 help: ## list the targets
@@ -101,11 +101,16 @@ test-package: setup $(if $(BUILT),,build-tested) ## make a Debian package, insta
 test-vpp: setup $(if $(BUILT),,build-tested) ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
 	MMB=$(TESTED) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
 
-test-long: setup build ## what 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N), live tests with the release program, fuzz minutes, a small evaluation; two hours, needs root
+test-long: setup build ## what 'make test' leaves out: memory over 20,000 changes of each kind (SOAK_CHANGES=N), 'make test-release', fuzz minutes, a small evaluation; two hours, needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider tests/long
-	@$(MAKE) --no-print-directory test-live test-measured BUILT=1 TESTED=$(MMB)
+	@$(MAKE) --no-print-directory test-release
 	@scripts/fuzz $(or $(SECONDS_EACH),60)
 	@$(MAKE) --no-print-directory evaluate-quick OUT=target/evaluation
+
+test-release: setup build ## repeat the tests in Python with the release program: 'make test' runs that of the dev profile; needs root
+	@for part in test-replay test-live test-measured test-package; do \
+		$(MAKE) --no-print-directory $$part BUILT=1 TESTED=$(MMB); \
+	done
 
 vpp-test: vpp test-vpp ## build the plugin and test it in the VPP of VPP_PREFIX=/usr
 

@@ -103,9 +103,9 @@ class Mmb:
     def __call__(self, *words):
         return self.client(*words).stdout
 
-    def ask(self, *words):
+    def ask(self, *words, timeout=20):
         """The answer to a one-shot command in JSON."""
-        return json.loads(self.client(*words, "--json").stdout)
+        return json.loads(self.client(*words, "--json", timeout=timeout).stdout)
 
     def query(self, *commands):
         """The answer to commands of the language, in one request on the socket: the values of its lines by kind. For what the tests
@@ -149,7 +149,7 @@ class Mmb:
 
     def reset(self):
         """Deletes all rules, ends all connections, enables every port, gives each setting the value that it had at the first reset, and starts
-        to count drops from zero. A host may choose the port of a connection of the last test again, of which mmb may not know that both ends
+        to count drops from zero. Named sets and lists of patterns stay. A host may choose the port of a connection of the last test again, of which mmb may not know that both ends
         have lost it (docs/streams.md)."""
         found = self.query("flush", "conn kill all", "show settings", "show ports", "show errors")
         settings = {setting["name"]: setting["value"] for setting in found["setting"]}

@@ -4,7 +4,7 @@ All tests of one backend share `site`: namespaces, veth pairs, a web server and 
 to each test without rules. Tests that stop, kill or break the daemon create a site of their own with `fresh`.
 
 A failure shows the output of the daemon; its files stay in pytest's temporary folder. `make test-live` runs several files at once, each
-process of pytest with sites of its own, then those tests that are marked `alone`.
+process of pytest with sites of its own. `make test-measured` runs those that are marked `alone`, one at a time.
 """
 
 import os
@@ -70,7 +70,7 @@ def pytest_runtest_makereport(item):
 def binary():
     """The program under test, built."""
     if not os.access(daemon.BINARY, os.X_OK):
-        pytest.exit(f"{daemon.BINARY} is missing: run 'make build', or set MMB to the program's path", returncode=2)
+        pytest.exit(f"{daemon.BINARY} is missing: run 'make build-tested', or set MMB to the program's path", returncode=2)
     return daemon.BINARY
 
 

@@ -50,7 +50,6 @@ def mmb(offloading):
     offloading.reset()
     yield daemon
     assert daemon.running(), "mmb ended"
-    daemon("set offload auto")
     daemon.wait_until_settled()
 
 

@@ -31,7 +31,6 @@ def own(namespaces, tmp_path_factory):
 @pytest.fixture
 def mmb(own):
     own.daemon.apply(own.folder)
-    own.daemon("conn kill all")
     own.reset()
     yield own.daemon
     assert own.daemon.running(), "mmb ended"

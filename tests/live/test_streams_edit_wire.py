@@ -65,12 +65,9 @@ def test_small_writes_cut_the_text_anywhere(over, target):
     """16 connections at once, both directions; a begun match waits for its rest longer than a lost segment takes."""
     over.daemon("set stream hold 10000")
     over.daemon("add-stateful id 1", rule(target, '"a long text to MATCH"'))
-    try:
-        with pairs(over, 16) as ends:
-            made = flows(ends, "both", 60, target, b"a long text to MATCH", pieces=small(target))
-            carry(made)
-    finally:
-        over.daemon("set stream hold 100")
+    with pairs(over, 16) as ends:
+        made = flows(ends, "both", 60, target, b"a long text to MATCH", pieces=small(target))
+        carry(made)
     assert over.daemon.rule(1)["hits"] == 2 * 16 * 60
 
 
@@ -89,11 +86,8 @@ def test_several_rules_and_regexes_at_once(over):
     rng = random.Random(5)
     pieces = (b"abcdefgh", b"abc", b"cdefgh", b"abcd", b"<", b"<a>", b"<abcdef>", b"ab", b"efgh", b">", b"<>", b"x" * 40)
     data = [b"".join(rng.choices(pieces, k=40_000)) for _ in range(4)]
-    try:
-        with pairs(over, 4) as ends:
-            carry([Flow(*end, each, edited(each, *edits), small(number)) for number, (end, each) in enumerate(zip(ends, data))])
-    finally:
-        over.daemon("set stream hold 100")
+    with pairs(over, 4) as ends:
+        carry([Flow(*end, each, edited(each, *edits), small(number)) for number, (end, each) in enumerate(zip(ends, data))])
 
 
 EDIT = f'add-stateful tcp-dport {PORT} stream "NOT IN THERE" strip stream'

@@ -40,7 +40,6 @@ def example(own):
         own.daemon("set stream hold 5000")
         return own, own.daemon
 
-    own.daemon("conn kill all")
     own.reset()
     yield force
     assert own.daemon.running(), "mmb ended"

@@ -256,7 +256,8 @@ def crowd(fresh):
 
 def streams(mmb, *filters):
     """The streams that are followed; the list also has those that rules or `stream unfit` ended, with the reason."""
-    return [listed for listed in mmb.ask("show streams", *filters)["streams"] if "ended" not in listed["stream"]]
+    # A hundred thousand take long on a busy machine.
+    return [listed for listed in mmb.ask("show streams", *filters, timeout=120)["streams"] if "ended" not in listed["stream"]]
 
 
 def ended(mmb):

@@ -1,4 +1,4 @@
-"""The Debian package: made from the release binary, installed in a clean Debian as the image's recipe does, run there between two
+"""The Debian package: made from the program under test, installed in a clean Debian as the image's recipe does, run there between two
 interfaces, upgraded, removed and purged.
 
 The clean Debian is a folder, made from the sources that this system installs packages from. Programs run in it with file systems that
