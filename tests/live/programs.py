@@ -163,7 +163,10 @@ class NumberedStream:
         missing = sorted(set(range(self.sent)) - set(self.received))
         lost = self.site.lost(self.daemon) - self.lost_before
         assert len(missing) <= lost, f"of {self.sent} packets these are missing, and only {lost} are counted: {missing}"
-        assert self.received == sorted(self.received), "packets overtook each other"
+        # The kernel puts what a thread sends into the backlog of its processor. If the scheduler moves the thread, the next packet may
+        # overtake those that still wait there.
+        overtaken = sum(earlier > later for earlier, later in zip(self.received, self.received[1:]))
+        assert overtaken <= 2 + len(self.received) // 1000, f"packets overtook each other {overtaken} times"
 
 
 def scan(site, address, ports, options=()):

@@ -12,7 +12,7 @@ import struct
 import time
 
 import pytest
-from scapy.layers.inet import IP
+from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.utils import checksum
@@ -400,15 +400,25 @@ def test_shuffled_identifiers_do_no_harm(of_mmb):
 def test_pings_with_one_identifier_do_not_mix(nat):
     """RFC 5508 REQ-1 and REQ-3: identifiers are translated like ports."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
-    words = ["ping", "-n", "-e", "77", "-i", "0.2", "-c", "10", "-W", "5"]
-    running = [
-        nat.client.start([*words, "-I", host, WEB], nat.folder / f"ping-{host}.log") for host in INSIDE4
-    ]
-    for process in running:
-        with process:
-            process.wait(30)
-            assert " 10 received" in process.output() and "DUP" not in process.output(), process.output()
-        process.log.unlink()
+    ends = [nat.client.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) for _ in INSIDE4]
+    with closing(*ends):
+        # All are bound before the first is answered: until then, they would receive the answers to others.
+        for host, end in zip(INSIDE4, ends):
+            end.bind((host, 0))
+            end.connect((WEB, 0))
+        for number in range(10):
+            for host, end in zip(INSIDE4, ends):
+                end.send(bytes(ICMP(type="echo-request", id=77, seq=number) / f"{number} of {host}".encode()))
+            time.sleep(0.05)
+        for host, end in zip(INSIDE4, ends):
+            end.settimeout(5)
+            answers = [IP(end.recv(1500))[ICMP] for _ in range(10)]
+            assert {answer.type for answer in answers} == {0}
+            expected = [(77, number, f"{number} of {host}".encode()) for number in range(10)]
+            assert sorted((answer.id, answer.seq, answer.load) for answer in answers) == expected
+            end.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                end.recv(1500)
 
 
 def test_a_mapping_ends_when_its_time_is_over(of_mmb):
