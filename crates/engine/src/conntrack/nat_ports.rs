@@ -1,11 +1,23 @@
-//! Translations for new connections, and the reclaiming of outside ports when a pool has none left.
+//! Translates new connections, and reclaims outside ports when a pool has no free port.
 //!
-//! A new connection does not wait for others' timeouts. First a closed connection gives up its port: it keeps both its tuples and goes on
-//! translating late packets, while the port may be bound to another inside endpoint for other destinations. If there is none, an unreplied
-//! connection is evicted: among those examined, one of the host that holds the most ports. A host that holds many ports takes them only
-//! from hosts that hold no fewer, and a host at its limit only from itself, unless the connection has been unreplied for [`STALE_MS`].
-//! Connections that were replied to are left alone. Only connections of this worker are examined, a limited number per packet; after a
-//! search that found nothing, packets with the same shortage back off (`backoffs`).
+//! A new connection does not wait until other connections time out. It reclaims a port in this order:
+//!
+//! - From a closed connection. The closed connection keeps both its tuples and still translates late packets.
+//!   Meanwhile its port may be bound to another inside endpoint for other destinations.
+//! - From an unreplied connection, which is evicted. Among the examined connections, it is one whose host
+//!   holds the most ports.
+//!
+//! Some hosts may not evict every unreplied connection:
+//!
+//! - A host that holds at least [`MANY`] ports evicts only connections of hosts that hold no fewer, or
+//!   connections of age [`STALE_MS`] or more.
+//! - A host at its limit evicts only its own connections, and only those of age [`STALE_MS`] or more. If the
+//!   limit depends on the ports that other hosts leave free, connections of any host that have been idle for
+//!   [`STALE_MS`] are evicted as well.
+//!
+//! Connections that were replied to are never evicted. Only connections of this worker are examined, a
+//! limited number per packet. After a search that found nothing, packets with the same shortage back off
+//! (`backoffs`).
 
 use super::flow_state::Replaced;
 use super::tracking::Conntrack;
@@ -16,15 +28,18 @@ use mmb_conn::nat::{Mapping, Nat, NatError, PortShortage, RuleVersion, Translate
 use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Direction, Tuple};
 use mmb_packet::{LinkType, Packet};
 
-/// How many ports one new connection may reclaim: a port that becomes free may still be in use towards its destination.
+/// The most ports that one new connection reclaims: a port that becomes free may still be in use towards the
+/// destination of the new connection.
 const ROUNDS: usize = 4;
-/// How many connections of each queue are examined: closed ones, until one is suitable; unreplied ones, to find the one whose host holds
-/// the most ports.
+/// How many connections of each queue are examined: closed ones until one is suitable, unreplied ones to find
+/// the one whose host holds the most ports.
 const OVER_LOOKED: usize = 256;
 const UNREPLIED_LOOKED: usize = 64;
-/// A host that holds this many ports loses one before further hosts are examined, and takes none from hosts that hold fewer.
+/// A host with this many ports gives up one without a search for a host with more. It takes no port from a
+/// host that holds fewer.
 const MANY: u32 = 64;
-/// From this age on, an unreplied connection yields to any host: TCP has sent its first packet three times by then (RFC 6298).
+/// From this age on, an unreplied connection may be evicted for any host: by then TCP has sent the first
+/// packet three times (RFC 6298).
 const STALE_MS: u64 = 5000;
 
 /// A translation for a new connection.
@@ -32,16 +47,17 @@ pub(super) struct NewTranslation {
     pub(super) translated: Translated,
     /// The MAC addresses of both ends, if its packets hairpin on Ethernet.
     pub(super) hairpin: Option<[[u8; 6]; 2]>,
-    /// Its packets go back to the side that they came from, and replies come from there too.
+    /// Packets return to the side that they came from, and replies come from that side too.
     pub(super) turns_back: bool,
 }
 
 impl Conntrack {
-    /// Translates a new connection; `first` is the version of the first of its rules. It may use the tuples of the connection `ends`, which
-    /// it replaces.
+    /// Translates a new connection. If a port is missing, reclaims one and tries again. `first` is the
+    /// version of the first rule of the connection. The translation may use the tuples of the connection
+    /// `ends`, which the new connection replaces.
     ///
     /// # Errors
-    /// Why there is no translation, even after ports were reclaimed where possible.
+    /// The reason why there is no translation, even after ports were reclaimed where possible.
     pub(super) fn translate(
         &mut self,
         snapshot: &Snapshot,
@@ -78,14 +94,15 @@ impl Conntrack {
         let (mut hairpin, mut turns_back) = (None, false);
         let mut nat = state.shared.nat();
         let mut translated = nat.translate(first, mapping, arrived, &taken)?;
-        // A host that routes knows its neighbours itself.
+        // A routing host resolves the MAC addresses of its neighbours itself.
         if mapping.saddr.is_some()
             && !arrived.wire.is_routed()
             && let Some(mac) = source_mac(packet)
         {
             nat.learn_mac(translated.lease, state.now_ms, mac);
         }
-        // A packet from inside to an outside endpoint of another binding hairpins: it goes back to the inside (RFC 4787 REQ-9).
+        // A packet from the inside to an outside endpoint of another binding hairpins: it returns to the
+        // inside (RFC 4787, REQ-9).
         if is_bound(&nat, &translated.sent) {
             let outside = translated.sent;
             if snapshot.route(packet.port).is_routed() {
@@ -103,7 +120,8 @@ impl Conntrack {
         Ok(NewTranslation { translated, hairpin, turns_back })
     }
 
-    /// Reclaims a port from another connection for one that was refused. Returns false if there is none.
+    /// After a translation failed with `why`: takes the port of a closed connection, or evicts unreplied
+    /// connections. Returns false if no port was reclaimed.
     fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: NatError) -> bool {
         let now_ms = self.state.now_ms;
         let Some(lacking) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
@@ -123,7 +141,8 @@ impl Conntrack {
         found.is_some()
     }
 
-    /// A closed connection whose port helps: preferably one whose port is not in use towards the new connection's destination.
+    /// A closed connection whose port helps, preferably one whose port is not in use towards the destination
+    /// of the new connection.
     fn find_closed(
         &mut self,
         mapping: &Mapping,
@@ -147,7 +166,7 @@ impl Conntrack {
         found
     }
 
-    /// An unreplied connection whose port helps, of the host that holds the most ports.
+    /// An unreplied connection whose port helps, of the host that holds the most ports among those examined.
     fn find_unreplied(&mut self, proto: u8, lacking: &PortShortage<'_>) -> Option<ConnId> {
         let Conntrack { table, state, cursor, reliant, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
@@ -167,8 +186,8 @@ impl Conntrack {
         found.map(|(_, id)| id)
     }
 
-    /// If a host's limit depends on the ports that other hosts leave free, evicts idle unreplied connections of these hosts. Returns how
-    /// many. Raising the limit takes more than one port.
+    /// If the limit of the host depends on the ports that other hosts leave free, evicts idle unreplied
+    /// connections of any host. Returns their number. The limit rises only after several ports become free.
     fn end_idle(&mut self, proto: u8, lacking: &PortShortage<'_>) -> usize {
         let Some(lacking) = lacking.of_pool() else { return 0 };
         let Conntrack { table, state, cursor, reliant, .. } = self;
@@ -188,7 +207,7 @@ impl Conntrack {
         idle.len()
     }
 
-    /// Releases the port of a closed connection, which goes on translating.
+    /// Releases the port of a closed connection. The connection still translates packets.
     fn detach(&mut self, id: ConnId) -> bool {
         let lease = self.table.ids_mut(id).lease.take();
         self.state.shared.release(lease);
@@ -196,11 +215,12 @@ impl Conntrack {
     }
 }
 
-/// Which connection uses the outside endpoint of a closed connection towards the destination of a new one.
+/// Which connection uses the outside endpoint of a closed connection towards the destination of a new
+/// connection.
 #[derive(Clone, Copy)]
 enum PortUse {
     None,
-    /// The connection itself.
+    /// The closed connection itself.
     Own,
     Others,
 }
@@ -220,7 +240,7 @@ fn use_of_port(table: &ConnectionTable, over: &Connection, mapping: &Mapping, ar
     if table.find(&wanted).is_some() { PortUse::Others } else { PortUse::None }
 }
 
-/// Whether a packet is addressed to a NAT binding.
+/// Whether a packet with this tuple is addressed to the outside endpoint of a NAT binding.
 fn is_bound(nat: &Nat, sent: &Tuple) -> bool {
     let Tuple { addresses, wire, proto, family, .. } = *sent;
     nat.owner(proto, family, wire, addresses[DESTINATION], sent.port(DESTINATION)).is_some()

@@ -1,4 +1,5 @@
-//! Flow offload of connections: offers their flows to the host, collects what has passed of them, and ends them.
+//! Flow offload: offers flows to the host, with or without a connection, collects their counts, and ends
+//! them.
 
 use super::cache::VerdictId;
 use super::flow_state::FlowState;
@@ -15,23 +16,26 @@ use mmb_conn::{ConnId, ConnState, Direction, UnseenPackets, proto};
 use mmb_packet::PortId;
 use mmb_policy::settings::Offload;
 
-/// The packet of a direction of a connection with which its flow is offered: shorter connections are not worth it.
+/// A direction's flow is offered with this packet or a later one. For shorter connections the offload is not
+/// worth its cost.
 const OFFERED_AFTER: u64 = 3;
 
-/// How often the walk over all places does a step, and the steps in which it visits all of them.
+/// The interval between steps of the walk over all places, and the number of steps in which the walk visits
+/// each place once.
 const STEP_MS: u64 = 10;
 const STEPS: usize = 25;
 
-/// How long flows without a connection, and prepared ones, stay without a packet; and any flow if places are few.
+/// The idle time after which the walk ends a flow: usually, and while few places are free.
 const IDLE_MS: u64 = 30_000;
 const CROWDED_IDLE_MS: u64 = 1_000;
 
-/// The ports of tunnels over UDP that the kernel makes: VXLAN (RFC 7348, and Linux's earlier one), VXLAN-GPE, GENEVE (RFC 8926), GUE, FOU, MPLS (RFC 7510), GRE
-/// (RFC 8086), L2TP, GTP-U, AMT (RFC 7450).
+/// The UDP ports of tunnels that the kernel implements: VXLAN (RFC 7348, and Linux's earlier port),
+/// VXLAN-GPE, GENEVE (RFC 8926), GUE, FOU, MPLS (RFC 7510), GRE (RFC 8086), L2TP, GTP-U, AMT (RFC 7450).
 const TUNNELS: [u16; 11] = [4789, 8472, 4790, 6081, 6080, 5555, 6635, 4754, 1701, 2152, 2268];
 
-/// Whether addresses or ports of a tunnel over UDP are rewritten. Its frames may have an unfinished checksum inside, and a program cannot tell that
-/// from one that is the outer header's.
+/// Whether the flow is a UDP tunnel whose addresses or ports are rewritten. Its frames may have an unfinished
+/// checksum in an inner header, and a BPF program cannot distinguish it from an unfinished checksum of the
+/// outer header.
 fn is_tunnel(key: &FlowKey, writes: &FlowWrites) -> bool {
     let ports = key.ports.into_iter().chain(writes.ports.into_iter().flatten());
     key.proto == proto::UDP
@@ -39,28 +43,29 @@ fn is_tunnel(key: &FlowKey, writes: &FlowWrites) -> bool {
         && ports.into_iter().any(|port| TUNNELS.contains(&port))
 }
 
-/// What a packet tells about its flow.
+/// The properties of a packet that decide whether its flow may be offloaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowSample {
-    /// Its ingress port.
+    /// The ingress port of the packet.
     pub(crate) port: PortId,
-    /// Its VLAN tag, if it has one.
+    /// The VLAN identifier, if the packet is tagged.
     pub(crate) vlan: Option<u16>,
-    /// The kernel could not tell packets of the flow from others: more tags, extension headers.
+    /// The kernel could not distinguish packets of the flow from others: the packet has tags other than one
+    /// of 802.1Q, IP options or extension headers, or is a fragment.
     pub(crate) is_odd: bool,
-    /// A rule may match it that looks at more than addresses, ports and protocol.
+    /// A rule that looks at more than addresses, ports and protocol may match a packet of the flow.
     pub(crate) is_blocked: bool,
-    /// Somebody looks at its packets.
+    /// A trace or a capture selects packets of the flow.
     pub(crate) is_tapped: bool,
 }
 
 impl Conntrack {
-    /// Gives flows to a host.
+    /// Sets the host to which flows are offered.
     pub(crate) fn set_offload(&mut self, host: Box<dyn FlowOffload>) {
         self.state.flows.set_host(host);
     }
 
-    /// Takes over the policy: flows of the one before are installed no more.
+    /// Adopts a policy. Afterwards no flow of the previous policy is installed.
     pub(crate) fn configure_offload(&mut self, snapshot: &Snapshot) {
         self.collect_flows();
         let is_on = snapshot.offload == Offload::Auto;
@@ -79,7 +84,8 @@ impl Conntrack {
         self.state.flows.is_on()
     }
 
-    /// Whether the verdict of a connection's packets may be known to the quick pass: their flow was offered first.
+    /// Whether the quick pass may learn the verdict of a direction of a connection. While flows are
+    /// offloaded, it may only after the flow was offered.
     #[inline]
     pub(super) fn was_offered(&self, (id, direction): (ConnId, Direction)) -> bool {
         !self.offloads() || self.table.packets(id)[direction as usize] > OFFERED_AFTER
@@ -100,7 +106,7 @@ impl Conntrack {
             && !(self.table.is_offloaded(id) && is_prepared())
     }
 
-    /// Offers the flow of a packet that passed by this cached verdict to the host.
+    /// Offers the flow of a packet that passed by this cached verdict.
     #[inline(never)]
     pub(crate) fn offer(
         &mut self,
@@ -141,7 +147,7 @@ impl Conntrack {
             return Err(if has_stream { KeptReason::Stream } else { KeptReason::Numbers });
         }
         if !self.table.may_be_offloaded(id) {
-            // One that is about to begin or to end is not worth a word.
+            // A connection that both ends have not confirmed yet, or that is closing, is not counted as kept.
             let is_one_way = self.table.state(id) == ConnState::Unreplied;
             return if is_one_way { Err(KeptReason::OneWay) } else { Ok(()) };
         }
@@ -179,16 +185,16 @@ impl Conntrack {
             writes,
             tcp: None,
         };
-        // One without a connection may be left from an earlier policy.
+        // A flow without a connection may remain from an earlier policy.
         let other = self.state.flows.of_key(&key);
-        // One of its own may have come in by another port, or with another tag.
+        // The direction's own flow may have used another port or another tag.
         let own = self.state.flows.of_connection(id, direction);
         let own =
             own.filter(|place| self.state.flows.get(*place).is_some_and(|placed| placed.flow.key != key));
         other.into_iter().chain(own).for_each(|place| self.end_flow(place));
         let owner = FlowOwner::Connection(id, direction, cached);
         let Some(place) = self.state.flows.prepare(flow, owner, None, self.state.now_ms) else {
-            // One of its own may have ended above.
+            // The direction's own flow may have ended above.
             self.end_flows(id);
             return Err(KeptReason::Full);
         };
@@ -203,7 +209,7 @@ impl Conntrack {
                 let flows = &self.state.flows;
                 let other =
                     flows.of_connection(id, direction.turned()).filter(|other| flows.is_prepared(*other));
-                // The other direction installs both.
+                // TCP needs both directions: the later one installs both flows.
                 let Some(other) = other else { return Ok(()) };
                 let both = self
                     .install(other, Some((numbers[direction.turned() as usize], place)))
@@ -224,8 +230,8 @@ impl Conntrack {
         Ok(())
     }
 
-    /// Offers a flow without a connection to the host: its packets match these rules, in order, and leave by `to`, or are dropped by one of
-    /// them.
+    /// Offers a flow without a connection. Its packets match `rules`, in this order. `outcome` is the egress
+    /// port with its MTU, or the rule that drops the packets.
     pub(crate) fn offer_by_rules(
         &mut self,
         snapshot: &Snapshot,
@@ -247,7 +253,7 @@ impl Conntrack {
         outcome: Result<(PortId, u32), RuleSlot>,
     ) -> Result<(), KeptReason> {
         if self.state.flows.of_key(&key).is_some_and(|place| self.state.flows.is_prepared(place)) {
-            // A packet that the host has left to the worker.
+            // The host left this packet to the worker.
             return Ok(());
         }
         let to = outcome.ok();
@@ -274,7 +280,7 @@ impl Conntrack {
         Ok(())
     }
 
-    /// Ends the flows without a connection: their packets may be of one from now on.
+    /// Ends the flows without a connection, because their packets may belong to connections from now on.
     pub(super) fn end_other_flows(&mut self) {
         for place in self.state.flows.all_places() {
             if self.state.flows.get(place).is_some_and(|placed| matches!(placed.owner, FlowOwner::Rules(_))) {
@@ -289,7 +295,8 @@ impl Conntrack {
         self.state.flows.is_worth(key)
     }
 
-    /// Takes over what has passed of the connections that were found, before their packets are looked at.
+    /// Collects the counts of the flows of all connections that the lookup found, before their packets are
+    /// processed.
     #[inline]
     pub(super) fn catch_up(&mut self) {
         if self.state.flows.is_empty() {
@@ -306,7 +313,7 @@ impl Conntrack {
         }
     }
 
-    /// Whether the quick pass left a packet of the vector, and it is of no connection.
+    /// Whether packet `at` of the vector was left by the quick pass and belongs to no connection.
     pub(crate) fn is_untracked(&self, at: usize) -> bool {
         !self.is_taken(at) && matches!(self.flow_states[at], FlowState::Untracked | FlowState::New)
     }
@@ -320,7 +327,8 @@ impl Conntrack {
         }
     }
 
-    /// Takes over what has passed of the flow in a place.
+    /// Collects the counts of a flow. For TCP, also passes sequence numbers between the flow and its
+    /// connection, both ways.
     fn collect(&mut self, place: u32) {
         let now_ms = self.state.now_ms;
         if let Some(collected) = self.state.flows.collect(place, now_ms)
@@ -345,7 +353,7 @@ impl Conntrack {
         }
     }
 
-    /// Takes over what has passed of all flows.
+    /// Collects the counts of all flows.
     pub(crate) fn collect_flows(&mut self) {
         if self.state.flows.is_empty() {
             return;
@@ -354,7 +362,7 @@ impl Conntrack {
         self.collect_late(self.state.now_ms);
     }
 
-    /// Takes over all that has passed, when no packet will come any more.
+    /// Collects all counts at the end, when no packet can arrive any more.
     pub(crate) fn collect_last_flows(&mut self) {
         self.collect_flows();
         self.collect_late(u64::MAX);
@@ -366,7 +374,7 @@ impl Conntrack {
         }
     }
 
-    /// Ends the flow in a place.
+    /// Ends a flow, and collects its last counts.
     fn end_flow(&mut self, place: u32) {
         self.state.flows.stop(place);
         self.collect(place);
@@ -379,7 +387,7 @@ impl Conntrack {
         }
     }
 
-    /// Ends the flows of a connection, if it has some.
+    /// Ends the flows of a connection, if it has any.
     #[inline]
     pub(super) fn end_flows(&mut self, id: ConnId) {
         if self.table.is_offloaded(id) {
@@ -402,7 +410,7 @@ impl Conntrack {
         self.count_flows();
     }
 
-    /// Ends the flows of a connection that one of its ends has begun to end.
+    /// Ends the flows of a connection if one of its ends has started to close it.
     #[inline]
     pub(super) fn end_flows_if_over(&mut self, id: ConnId) {
         if self.table.is_offloaded(id) && !self.table.may_be_offloaded(id) {
@@ -410,14 +418,16 @@ impl Conntrack {
         }
     }
 
-    /// Has the packets of a connection that passed a worker in numbers offered again.
+    /// If a connection may be offloaded and is not, makes the quick pass leave its packets, so that its flows
+    /// are offered again.
     pub(super) fn offer_again(&mut self, id: ConnId) {
         if self.offloads() && !self.table.is_offloaded(id) && self.table.may_be_offloaded(id) {
             Direction::ALL.iter().for_each(|direction| self.table.forget(id, *direction));
         }
     }
 
-    /// Does a step of the walk over all flows: takes over what has passed, and ends flows that are not needed.
+    /// Does a step of the walk over all flows: collects counts, and ends flows that are idle or whose
+    /// connection has expired.
     #[inline]
     pub(super) fn walk_flows(&mut self) {
         if self.state.flows.is_empty() || self.state.now_ms < self.state.flows.next_ms {
@@ -459,7 +469,7 @@ impl Conntrack {
 }
 
 impl super::shared::WorkerState {
-    /// Counts packets that the host has forwarded or dropped.
+    /// Counts packets that the host forwarded or dropped.
     fn count_offloaded(&self, from: PortId, to: Option<PortId>, count: Count) {
         self.cells.rx(usize::from(from.0), count);
         match to {
@@ -475,7 +485,7 @@ impl super::shared::WorkerState {
         }
     }
 
-    /// Adds packets of a flow to the counters of its rules.
+    /// Adds packets of a flow to the counters of the rules that it matches.
     fn credit_flow(&self, placed: &PlacedFlow, count: Count) {
         let rules = match &placed.owner {
             FlowOwner::Connection(_, _, verdict) => self.cache.rules(*verdict),

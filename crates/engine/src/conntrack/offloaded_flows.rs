@@ -1,8 +1,10 @@
-//! The flows of a worker that its host forwards by itself: which place each has, and what has been collected of its counts.
+//! The flows of a worker that the host forwards by itself: the place of each flow in the host's table, and
+//! the counts that were already collected.
 //!
-//! A flow that is *prepared* has a place and is not installed: one direction of a TCP connection waits there for the other one, and all flows do
-//! after a change of the policy, until a packet shows their new verdict. The place of a flow that has ended rests for [`REST_MS`], since packets
-//! that took it may still be counted.
+//! A *prepared* flow has a place but is not installed. One direction of a TCP connection stays prepared until
+//! the other direction has a flow too. After a change of policy every flow is only prepared, until a packet
+//! shows its new verdict. After a flow ends, its place rests for [`REST_MS`], since packets that already took
+//! the flow may still be counted there.
 
 use super::cache::VerdictId;
 use crate::counters::Count;
@@ -14,44 +16,45 @@ use mmb_packet::PortId;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-/// How long a place is not given to another flow.
+/// How long the place of an ended flow is not assigned to another flow.
 const REST_MS: u64 = 50;
 
-/// Connections whose last refusal is remembered, and for how long.
+/// The number of connections whose last refusal is remembered, and the time for which it is remembered.
 const REFUSALS: usize = 1024;
 const REFUSED_MS: u64 = 1000;
 
-/// Flows without a connection that are watched for being worth a place: buckets of two.
+/// The number of buckets of watched flows. A watched flow has no connection and is not worth a place yet. A
+/// bucket has two entries.
 const WATCHED: usize = 8192;
-/// The packet of such a flow with which it is offered.
+/// A watched flow is offered with this packet.
 const WORTH: u32 = 4;
 
-/// Whose flow it is.
+/// The owner of a flow.
 #[derive(Clone, Debug)]
 pub(crate) enum FlowOwner {
-    /// One direction of a connection, whose packets match the rules of this cached verdict.
+    /// One direction of a connection. Its packets match the rules of this cached verdict.
     Connection(ConnId, Direction, VerdictId),
-    /// None: packets match these rules.
+    /// No connection. Its packets match these rules.
     Rules(Box<[RuleSlot]>),
 }
 
-/// A flow in its place.
+/// A flow and its state in its place.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedFlow {
     pub(crate) flow: OffloadedFlow,
     pub(crate) owner: FlowOwner,
-    /// The rule that drops its packets.
+    /// The rule that drops the packets of the flow.
     pub(crate) dropped_by: Option<RuleSlot>,
     is_installed: bool,
-    /// No packet takes it any more.
+    /// Packets do not take the flow any more.
     is_stopped: bool,
-    /// What the host had counted in its place when it was collected last.
+    /// The host's count at the last collection.
     seen: Count,
-    /// When it was collected last that it had packets.
+    /// The time of the last packet, as of the last collection.
     pub(crate) used_ms: u64,
 }
 
-/// What has passed of a flow since it was collected last.
+/// The packets of a flow since the last collection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collected {
     pub(crate) count: Count,
@@ -69,7 +72,7 @@ struct RestingPlace {
     seen: Count,
 }
 
-/// Packets of a flow that were counted after its end.
+/// Packets of a flow that were counted after the flow ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LateCount {
     pub(crate) from: PortId,
@@ -86,12 +89,12 @@ pub(crate) struct OffloadedFlows {
     places: Vec<Option<PlacedFlow>>,
     free: Vec<u32>,
     resting: VecDeque<RestingPlace>,
-    /// What was counted for flows of an earlier policy after the last look at them.
+    /// Packets that the host counted for flows of an earlier policy after their last collection.
     late: Vec<LateCount>,
     connections: HashMap<(ConnId, Direction), u32>,
     others: HashMap<FlowKey, u32>,
     installed: usize,
-    /// Where the next walk over the places begins, and when.
+    /// The place where the next step of the walk starts, and the time of that step.
     next: usize,
     pub(crate) next_ms: u64,
     refused: Vec<(Option<ConnId>, u64)>,
@@ -101,7 +104,7 @@ pub(crate) struct OffloadedFlows {
 }
 
 impl OffloadedFlows {
-    /// Gives flows to a host from now on.
+    /// Sets the host that forwards flows from now on.
     pub(crate) fn set_host(&mut self, host: Box<dyn FlowOffload>) {
         let capacity = host.capacity() as usize;
         self.connections.reserve(capacity);
@@ -120,12 +123,13 @@ impl OffloadedFlows {
         self.epoch != 0
     }
 
-    /// Whether there are flows in places.
+    /// Whether no place is in use.
     pub(crate) fn is_empty(&self) -> bool {
         self.connections.is_empty() && self.others.is_empty() && self.resting.is_empty()
     }
 
-    /// Begins an epoch, or none with 0. No flow is installed then. What the flows have counted must have been collected.
+    /// Starts an epoch; 0 turns flow offload off. Afterwards no flow is installed. The caller must have
+    /// collected all counts before.
     pub(crate) fn begin_epoch(&mut self, epoch: u32) {
         if self.host.is_none() {
             return;
@@ -143,24 +147,24 @@ impl OffloadedFlows {
         self.epoch
     }
 
-    /// The number of installed flows, and of places.
+    /// The number of installed flows, and the number of places.
     pub(crate) fn sizes(&self) -> (usize, u32) {
         (self.installed, self.host.as_ref().map_or(0, |host| host.capacity()))
     }
 
-    /// Whether few places are free.
+    /// Whether fewer than a sixteenth of the places are free.
     pub(crate) fn is_crowded(&self) -> bool {
         let (_, capacity) = self.sizes();
         let unused = capacity as usize - self.places.len();
         unused + self.free.len() + self.resting.len() < capacity as usize / 16
     }
 
-    /// Whether packets may pass from a port to another without a worker.
+    /// Whether packets may pass from one port to another without a worker.
     pub(crate) fn joins(&self, from: PortId, to: Option<PortId>) -> bool {
         self.host.as_ref().is_some_and(|host| host.joins(from, to))
     }
 
-    /// Whether a flow of a connection was refused a moment ago.
+    /// Whether a flow of a connection was refused within the last [`REFUSED_MS`].
     #[inline]
     pub(crate) fn was_refused(&self, id: ConnId, now_ms: u64) -> bool {
         let (refused, at_ms) = self.refused[id.index() % REFUSALS];
@@ -171,9 +175,12 @@ impl OffloadedFlows {
         self.refused[id.index() % REFUSALS] = (Some(id), now_ms);
     }
 
-    /// Counts a packet of a flow without a connection. True if the flow is worth a place: with its fourth packet, and if it was refused, with
-    /// each that doubles its number. A flow that finds both entries of its bucket taken wears down the smaller one: a flood of flows with a packet
-    /// each keeps none from being seen that sends more than they do together there.
+    /// Counts a packet of a flow without a connection. Returns true if the flow should be offered: with its
+    /// fourth packet, and after a refusal each time that its number of packets has doubled.
+    ///
+    /// If both entries of the bucket belong to other flows, the smaller count of the two is decremented. So a
+    /// flood of flows with one packet each does not hide a flow that sends more than all of them together in
+    /// its bucket.
     #[inline]
     pub(crate) fn is_worth(&mut self, key: &FlowKey) -> bool {
         let hash = self.hasher.hash_one(key);
@@ -192,12 +199,12 @@ impl OffloadedFlows {
         false
     }
 
-    /// The place of a direction of a connection.
+    /// The place of the flow of one direction of a connection.
     pub(crate) fn of_connection(&self, id: ConnId, direction: Direction) -> Option<u32> {
         self.connections.get(&(id, direction)).copied()
     }
 
-    /// The place of the flow with a key that has no connection.
+    /// The place of the flow with this key and without a connection.
     pub(crate) fn of_key(&self, key: &FlowKey) -> Option<u32> {
         self.others.get(key).copied()
     }
@@ -206,13 +213,13 @@ impl OffloadedFlows {
         self.places.get(place as usize)?.as_ref()
     }
 
-    /// Whether the flow in a place is prepared under the policy in use, or installed.
+    /// Whether the flow in a place is prepared or installed under the policy in use.
     pub(crate) fn is_prepared(&self, place: u32) -> bool {
         self.get(place).is_some_and(|placed| placed.flow.epoch == self.epoch)
     }
 
-    /// Prepares a flow: in its place, or in a new one. `None` if all places are taken. A flow of the same owner with another key must have been
-    /// ended.
+    /// Prepares a flow, in the place that its owner already has or in a new one. Returns `None` if all places
+    /// are taken. If the owner has a flow with another key, the caller must have ended that flow before.
     pub(crate) fn prepare(
         &mut self,
         flow: OffloadedFlow,
@@ -232,7 +239,7 @@ impl OffloadedFlows {
             FlowOwner::Connection(id, direction, _) => self.connections.insert((*id, *direction), place),
             FlowOwner::Rules(_) => self.others.insert(flow.key, place),
         };
-        // The host's counts are still those of the flow that was installed there last.
+        // The host still counts for the flow that was last installed in this place.
         let seen = self.host.as_ref()?.usage(place).count;
         if let Some(former) = &self.places[place as usize] {
             let count = seen - former.seen;
@@ -263,7 +270,8 @@ impl OffloadedFlows {
         Some(place)
     }
 
-    /// Installs a prepared flow, of TCP with these numbers and the place of the other direction, to be enabled. Returns whether it is installed.
+    /// Installs a prepared flow, but does not enable it. For TCP, `tcp` has the numbers of the sender and the
+    /// place of the other direction. Returns false if the host refuses.
     pub(crate) fn install(&mut self, place: u32, tcp: Option<(EndNumbers, u32)>) -> bool {
         let (Some(host), Some(Some(placed))) = (&mut self.host, self.places.get_mut(place as usize)) else {
             return false;
@@ -280,12 +288,12 @@ impl OffloadedFlows {
         true
     }
 
-    /// Has packets take an installed flow.
+    /// Makes packets take an installed flow.
     pub(crate) fn enable(&mut self, place: u32) {
         self.host.iter_mut().for_each(|host| host.enable(place));
     }
 
-    /// Collects what has passed of an installed flow.
+    /// Returns the packets of an installed flow since the last collection; `None` if there were none.
     pub(crate) fn collect(&mut self, place: u32, now_ms: u64) -> Option<Collected> {
         let host = self.host.as_ref()?;
         let placed = self.places.get_mut(place as usize)?.as_mut().filter(|placed| placed.is_installed)?;
@@ -298,7 +306,7 @@ impl OffloadedFlows {
         Some(Collected { count, idle_ms: usage.idle_ms, numbers: usage.numbers })
     }
 
-    /// Tells an installed flow of TCP how far its sender has come.
+    /// Updates the numbers of an installed TCP flow with those of its sender, which a worker has tracked.
     pub(crate) fn follow(&mut self, place: u32, numbers: EndNumbers) {
         if let Some(host) = &mut self.host
             && self.places.get(place as usize).is_some_and(|placed| {
@@ -309,18 +317,19 @@ impl OffloadedFlows {
         }
     }
 
-    /// Has no packet take the flow in a place from now on: its last packets can be collected.
+    /// Makes packets no longer take the flow in a place. Afterwards its last packets can be collected.
     pub(crate) fn stop(&mut self, place: u32) {
         if let Some(host) = &mut self.host
             && let Some(placed) = self.places.get_mut(place as usize).and_then(Option::as_mut)
             && !std::mem::replace(&mut placed.is_stopped, true)
         {
-            // One that is not installed may be there from an epoch before.
+            // A flow that is not installed may still be in the host's table, from an earlier epoch.
             host.end(place);
         }
     }
 
-    /// Ends the flow in a place. What it has counted must have been collected, after [`OffloadedFlows::stop`].
+    /// Ends the flow in a place. The caller must have called [`OffloadedFlows::stop`] and then collected the
+    /// counts.
     pub(crate) fn end(&mut self, place: u32, now_ms: u64) {
         self.stop(place);
         let Some(placed) = self.places.get_mut(place as usize).and_then(Option::take) else { return };
@@ -334,7 +343,8 @@ impl OffloadedFlows {
         self.resting.push_back(RestingPlace { place, until_ms, from: key.port, to, seen });
     }
 
-    /// The next place that has rested, which is free then, with what was counted meanwhile.
+    /// Frees the next place that has rested long enough. Returns the packets that were counted there while it
+    /// rested.
     pub(crate) fn next_rested(&mut self, now_ms: u64) -> Option<LateCount> {
         if let Some(late) = self.late.pop() {
             return Some(late);
@@ -345,7 +355,7 @@ impl OffloadedFlows {
         Some(LateCount { from: resting.from, to: resting.to, count })
     }
 
-    /// The places that the next step of the walk over all of them visits: all are visited in so many steps.
+    /// The places that the next step of the walk visits. The walk visits all places in `steps` steps.
     pub(crate) fn next_places(&mut self, steps: usize) -> std::ops::Range<u32> {
         let all = self.places.len();
         let first = if self.next >= all { 0 } else { self.next };

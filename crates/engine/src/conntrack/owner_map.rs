@@ -1,21 +1,24 @@
-//! Maps tuples to the worker that owns their connection, where there are several workers.
+//! Maps tuples to the worker that owns their connection, if there are several workers.
 //!
-//! A connection belongs to the worker that the hash of its first packet's addresses and ports selects; the hash is the same for both
-//! directions. Replies to a translated connection hash to any worker, so the worker that creates such a connection claims its tuples here.
-//! A packet that arrives at another worker than its connection's is handed over.
+//! A connection belongs to the worker that the hash of its first packet's addresses and ports selects. The
+//! hash is the same for both directions. Replies to a translated connection may hash to any worker, so the
+//! worker that creates such a connection claims its tuples here. If a packet arrives at a worker that does
+//! not own its connection, it is handed over to the owner.
 //!
-//! The distribution of hashes to workers may change ([`OwnerMap::prepare`]) when threads of the host gain or lose input queues. Connections
-//! stay where they are: before a new distribution takes effect, every worker claims those of its connections that the distribution assigns
-//! to another worker.
+//! The distribution of hashes to workers may change ([`OwnerMap::prepare`]) when threads of the host gain or
+//! lose input queues. Connections stay with their workers. Before a new distribution takes effect, every
+//! worker claims those of its connections that the distribution assigns to another worker.
 //!
-//! An observer can tell from packet latency which worker owns a connection. The worker is chosen by a keyed function for this reason.
+//! An observer can infer from packet latency which worker owns a connection. For this reason the hash is
+//! keyed.
 //!
-//! NICs distribute a datagram's fragments by another hash than whole packets, or by none, and only the first fragment carries the ports. So
-//! all fragments go first to the worker that the hash of their datagram selects, its *home*. It knows the first fragment's ports when it
-//! hands later ones on, and holds fragments that arrive before the first.
+//! NICs distribute the fragments of a datagram by another hash than whole packets, or by no hash, and only
+//! the first fragment carries the ports. So all fragments first go to the *home* of their datagram: the
+//! worker that the hash of the datagram selects. The home knows the ports from the first fragment when it
+//! hands later fragments over. It holds fragments that arrive before the first one.
 //!
-//! Writers: any worker, when a translated connection begins or ends. A worker looks up here only packets for which its own table has no
-//! connection, and only if there are several workers.
+//! Writers: any worker, when a translated connection starts or ends. A worker looks up only packets that have
+//! no connection in its own table, and only if there are several workers.
 
 use crate::drop::DropReason;
 use hashbrown::HashTable;
@@ -27,10 +30,10 @@ use mmb_random::{Prf, Purpose, SeedTree};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
-/// Parts of the index of claims: so many that none grows for long.
+/// The number of shards of the index of claims: enough that growing a shard takes little time.
 const SHARDS: usize = 1024;
 
-/// Hash ranges, each of which is assigned to one worker.
+/// The number of hash ranges. Each range is assigned to one worker.
 const PARTS: usize = 256;
 
 /// Why a worker cannot claim a tuple.
@@ -51,8 +54,8 @@ impl From<ClaimError> for DropReason {
     }
 }
 
-/// A tuple that a worker claims, by its hash under secret keys: two tuples have the same one with a probability of 2^-64, and then the second
-/// one is refused.
+/// A tuple that a worker claims, represented by its hash under secret keys. Two tuples have the same hash
+/// with a probability of 2^-64; then the claim of the second one is refused.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     hash: u64,
@@ -62,22 +65,23 @@ struct Claim {
 /// The owners of connections, as all workers see them.
 #[derive(Debug)]
 pub(crate) struct OwnerMap {
-    /// The first `owning` workers may own connections. Those after them only hand packets over: threads of the host that seldom receive
-    /// packets, and sleep.
+    /// The number of workers that may own connections: the first ones. The others only hand packets over:
+    /// they are threads of the host that seldom receive packets, and sleep.
     owning: usize,
-    /// How many of these receive new connections.
+    /// The number of workers that receive new connections, at most `owning`.
     sharing: AtomicUsize,
-    /// The owner of each hash range: now, and once a prepared change takes effect.
+    /// The owner of each hash range: now, and after a prepared change takes effect.
     now: Box<[AtomicU16; PARTS]>,
     next: Box<[AtomicU16; PARTS]>,
-    /// Some untranslated connection may be at another worker than its hash selects.
+    /// Some untranslated connections may belong to another worker than the one that their hash selects.
     changed: AtomicBool,
     prf: Prf,
     hasher: TupleHasher,
     moved: Box<[RwLock<HashTable<Claim>>]>,
-    /// Some tuple was claimed. Not a number, which all workers would write.
+    /// Some tuple was claimed. This is a flag and not a number, because all workers would write a number.
     has_claims: AtomicBool,
-    /// Number of connections that helpers expect: each has a claim of its tuple with the source port 0, since that port is not known yet.
+    /// The number of connections that helpers expect. Each has a claim of its tuple with source port 0, since
+    /// the source port is not known yet.
     expecting: AtomicUsize,
 }
 
@@ -109,25 +113,27 @@ impl OwnerMap {
         self.sharing.load(Ordering::Relaxed)
     }
 
-    /// Prepares a distribution of new connections to these workers, which takes effect with [`OwnerMap::switch`]. Until then each worker
-    /// claims the connections that the hash [assigns elsewhere](OwnerMap::is_elsewhere). Must not be called concurrently.
+    /// Prepares a distribution of new connections to these workers, which takes effect with
+    /// [`OwnerMap::switch`]. Before that, each worker claims its connections that the hash [assigns
+    /// elsewhere](OwnerMap::is_elsewhere). Must not be called concurrently.
     pub(crate) fn prepare(&self, workers: &[u16]) {
         share_out(&self.next, workers);
         self.changed.store(true, Ordering::Release);
     }
 
-    /// Puts the prepared distribution into effect.
+    /// Makes the prepared distribution take effect.
     pub(crate) fn switch(&self, workers: &[u16]) {
         share_out(&self.now, workers);
         self.sharing.store(workers.len(), Ordering::Relaxed);
     }
 
-    /// Whether untranslated connections may be at another worker than their hash selects.
+    /// Whether untranslated connections may belong to another worker than the one that their hash selects.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Acquire)
     }
 
-    /// Whether the hash assigns a tuple to another worker than this one, now or once a prepared change takes effect.
+    /// Whether the hash assigns a tuple to another worker than this one, now or after a prepared change takes
+    /// effect.
     pub(crate) fn is_elsewhere(&self, tuple: &Tuple, worker: usize) -> bool {
         let part = part(self.hash(tuple));
         [&self.now, &self.next].iter().any(|parts| usize::from(parts[part].load(Ordering::Acquire)) != worker)
@@ -145,12 +151,13 @@ impl OwnerMap {
         claimed.unwrap_or_else(|| self.by_hash(self.hash(tuple)))
     }
 
-    /// The home of a datagram: the worker that all of its fragments go to first.
+    /// The home of a datagram: the worker to which all its fragments go first.
     pub(crate) fn home(&self, datagram: &FragmentKey) -> usize {
         self.by_hash(self.prf.hash(&datagram.packed().to_bytes()))
     }
 
-    /// Records that a connection of `worker` has packets with this tuple, which its hash may assign to another worker.
+    /// Records that a connection of `worker` receives packets with this tuple. The hash of the tuple may
+    /// select another worker.
     ///
     /// # Errors
     /// The tuple cannot be claimed. Nothing is changed.
@@ -172,7 +179,8 @@ impl OwnerMap {
         }
     }
 
-    /// Records that `worker` expects a connection with this tuple, from any source port: the port is 0.
+    /// Records that `worker` expects a connection with this tuple from any source port. The source port of
+    /// `tuple` is 0.
     ///
     /// # Errors
     /// The tuple cannot be claimed. Nothing is changed.
@@ -184,7 +192,7 @@ impl OwnerMap {
         Ok(())
     }
 
-    /// Withdraws what [`OwnerMap::expect`] has recorded.
+    /// Withdraws the claim of [`OwnerMap::expect`].
     pub(crate) fn expect_no_more(&self, tuple: &Tuple, worker: usize) {
         if self.owning > 1 {
             self.release(tuple, worker);
@@ -223,7 +231,7 @@ impl OwnerMap {
         }
     }
 
-    /// The tables themselves use the lowest and the highest seven bits.
+    /// Shards are selected by middle bits, since the hash tables use the lowest bits and the highest seven.
     fn shard(&self, hash: u64) -> &RwLock<HashTable<Claim>> {
         &self.moved[(hash >> 40) as usize % SHARDS]
     }

@@ -1,4 +1,4 @@
-//! What rules with `log` tell: packets as they arrived, and how many of them the limit suppressed.
+//! Events of rules with `log`: packets as they arrived, and how many packets the limit suppressed.
 
 use super::info::Endpoints;
 use super::key::{Ingress, addresses, ports};
@@ -10,76 +10,76 @@ use mmb_packet::{Layout, Packet, PortId};
 use mmb_policy::RuleId;
 use std::sync::Arc;
 
-/// A packet that a rule tells of.
+/// A packet that a rule logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketEvent {
-    /// When, by the clock of the worker.
+    /// The time of the worker's clock.
     pub at_ns: u64,
     /// The rule.
     pub rule: RuleId,
-    /// Its name.
+    /// The name of the rule.
     pub name: Option<Arc<str>>,
-    /// Its text.
+    /// The text of the rule.
     pub text: Option<Arc<str>>,
     /// The worker that saw the packet.
     pub worker: u16,
-    /// The port by which it came in.
+    /// The ingress port.
     pub port: PortId,
-    /// Its bytes, the link header included.
+    /// The length of the packet in bytes, with the link header.
     pub len: u32,
-    /// The identifiers of its outermost two VLAN tags, 0 for none.
+    /// The identifiers of the outermost two VLAN tags, 0 if absent.
     pub vlans: [u16; 2],
-    /// Its ether type.
+    /// The ether type.
     pub eth_type: u16,
-    /// Its IP header; none of other frames.
+    /// The IP header; `None` for frames that are not IP.
     pub ip: Option<IpHeaderInfo>,
-    /// The verdict of rules and connections. A later stage may still drop a packet that passes.
+    /// The verdict of rules and connections. A later stage may still drop the packet.
     pub verdict: Verdict,
 }
 
-/// What an event tells of the IP and transport headers of a packet, as they arrived.
+/// The IP and transport header fields of a packet as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeaderInfo {
     /// The IP protocol.
     pub proto: u8,
-    /// Addresses and ports; the ports are 0 without.
+    /// Addresses and ports; the ports are 0 if there are none.
     pub ends: Endpoints,
-    /// It is a fragment behind the first one: it has no transport header.
+    /// The packet is a fragment other than the first one: it has no transport header.
     pub is_later_fragment: bool,
-    /// The flags of TCP, from CWR to FIN.
+    /// The TCP flags, from CWR to FIN.
     pub tcp_flags: Option<u8>,
-    /// Type and code of ICMP and ICMPv6.
+    /// The type and code of ICMP or ICMPv6.
     pub icmp: Option<[u8; 2]>,
 }
 
-/// Packets that a rule did not tell of, since the limit was reached.
+/// The number of packets that a rule did not log because the limit was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuppressedEvent {
-    /// When, by the clock of the worker.
+    /// The time of the worker's clock.
     pub at_ns: u64,
     /// The rule.
     pub rule: RuleId,
-    /// Its name.
+    /// The name of the rule.
     pub name: Option<Arc<str>>,
-    /// Its text.
+    /// The text of the rule.
     pub text: Option<Arc<str>>,
-    /// The worker that saw them.
+    /// The worker that suppressed them.
     pub worker: u16,
-    /// Their number since the last such event of the rule and worker.
+    /// The number of packets since the last such event of this rule and worker.
     pub packets: u64,
 }
 
-/// The rules of which a worker has suppressed packets.
+/// The rules for which a worker has suppressed packets since the last report.
 #[derive(Debug, Default)]
 pub(crate) struct SuppressedRules {
-    /// With room for all rules that tell of packets.
+    /// Has capacity for all rules with `log`.
     pub(super) rules: Vec<Arc<LogRule>>,
-    /// When their numbers are told.
+    /// When the numbers of suppressed packets are sent.
     pub(super) due_ms: u64,
 }
 
 impl SuppressedRules {
-    /// Reserves memory for so many rules of a new policy.
+    /// Reserves memory for the rules with `log` of a new policy.
     pub(super) fn configure(&mut self, rules: usize) {
         self.rules.reserve(rules);
     }
@@ -93,7 +93,7 @@ impl IpHeaderInfo {
         let header = header.unwrap_or_default();
         let ports = match layout.l4_kind {
             TCP | UDP => ports(bytes, layout),
-            // The key of GRE is no port.
+            // The key of GRE is not a port.
             _ if layout.proto == GRE => None,
             _ => flow_ports(layout.proto, header),
         };

@@ -1,4 +1,4 @@
-//! Tells of packets for rules with `log`, and of the number of those that the limit suppressed.
+//! Sends events for rules with `log`: packets, and the number of packets that the limit suppressed.
 
 use super::packet_event::{IpHeaderInfo, PacketEvent, SuppressedEvent};
 use super::tracking::Conntrack;
@@ -10,7 +10,7 @@ use mmb_packet::flow::vlan_ids;
 use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
 
-/// The time after which the number of suppressed packets is told, in ms.
+/// The delay after which the number of suppressed packets is sent, in ms.
 const TELL_SUPPRESSED_MS: u64 = 1000;
 
 impl Conntrack {
@@ -24,7 +24,7 @@ impl Conntrack {
         self.state.now_ns
     }
 
-    /// Tells of a packet that matched the rule of a slot, within the rule's limit.
+    /// Sends an event for a packet that matched the rule of a slot, unless the rule's limit suppresses it.
     pub(crate) fn tell_packet(
         &mut self,
         snapshot: &Snapshot,
@@ -58,7 +58,7 @@ impl Conntrack {
         }
     }
 
-    /// Tells how many packets rules did not tell of, once a second.
+    /// Sends the numbers of suppressed packets, at most once a second.
     #[inline]
     pub(super) fn tell_suppressed(&mut self) {
         if !self.suppressed.rules.is_empty() && self.state.now_ms >= self.suppressed.due_ms {

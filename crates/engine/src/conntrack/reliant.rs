@@ -3,13 +3,14 @@
 use mmb_base::Id;
 use mmb_conn::ConnId;
 
-/// A superset of the unreplied connections with cached verdicts in this vector: their packets are not classified, so no other connection may
-/// take their ports before these packets were processed.
+/// A set of unreplied connections with cached verdicts in this vector, which may contain other connections
+/// too. Their packets are not classified, so no other connection may take their ports until these packets are
+/// processed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReliantConnections([u64; 4]);
 
 impl ReliantConnections {
-    /// Its word and bit.
+    /// The word and the bit of a connection.
     fn place(id: ConnId) -> (usize, u32) {
         (id.index() / 64 % 4, id.index() as u32 % 64)
     }
@@ -20,7 +21,7 @@ impl ReliantConnections {
         self.0[word] |= 1 << bit;
     }
 
-    /// Whether a connection may be one of them.
+    /// Whether a connection may be in the set. May be true for a connection that was not added.
     pub(super) fn may_have(self, id: ConnId) -> bool {
         let (word, bit) = ReliantConnections::place(id);
         self.0[word] >> bit & 1 == 1

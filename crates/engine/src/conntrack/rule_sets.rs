@@ -1,7 +1,8 @@
-//! The rule sets of connections: few, whatever the number of connections.
+//! The sets of stateful rules that connections have: few, whatever the number of connections.
 //!
-//! A set is identified by its rules' versions. It is resolved once per policy which of its rules still exist or have a successor. Unused sets are kept for a
-//! while: the next connection with the same rules reuses its set.
+//! A set is identified by the versions of its rules. The first use of a set under a policy determines which
+//! of its rules still exist or have a successor. Unused sets are kept for a while, so that the next
+//! connection with the same rules can use the set.
 
 use crate::compiled::Snapshot;
 use crate::compiled::{AffectedConnections, RuleFate, StatefulChange, StatefulRule};
@@ -16,33 +17,33 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-/// The most stateful rules that one connection has: the first in order.
+/// The most stateful rules of a connection: the first ones, in the order of application.
 pub(super) const MOST_RULES: usize = 64;
-/// Unused sets that are kept, at most.
+/// The most unused sets that are kept.
 const SPARE: usize = 1 << 16;
 
 /// Sets of stateful rules.
 #[derive(Debug, Default)]
 pub(crate) struct StatefulRuleSets {
     sets: Slab<RuleSetId, StatefulRuleSet, Chunks<StatefulRuleSet, CHUNK>>,
-    /// By slot, the set that holds only this rule: most sets hold one.
+    /// By slot: the set whose only rule is in this slot. Most sets have one rule.
     alone: SetsBySlot,
-    /// The other sets by a hash of their rules' versions.
+    /// All other sets, by a hash of the versions of their rules.
     by_hash: ShardedIndex<RuleSetId>,
-    /// Sets that lost their last user, the longest unused first; some may be in use again.
+    /// Sets that lost their last user, the longest unused first. Some of them may have users again.
     spare: VecDeque<RuleSetId>,
     /// Reserved memory for the rules of the next set.
     room: Room,
 }
 
-/// Sets are stored in chunks of this many: growing copies none of them.
+/// The number of sets in a chunk. Growth adds a chunk and copies no set.
 const CHUNK: usize = 1024;
 
 /// Sets by the slot of their only rule.
 #[derive(Debug, Default)]
 struct SetsBySlot(Vec<Vec<Option<RuleSetId>>>);
 
-/// Slots of a page, which has its memory once a set has one of them.
+/// The number of slots in a page. A page is allocated when the first slot in it is reserved.
 const PAGE: usize = 4096;
 
 impl SetsBySlot {
@@ -86,23 +87,23 @@ type Room = (Vec<(RuleSlot, Arc<StatefulRule>)>, Vec<RuleSlot>);
 struct StatefulRuleSet {
     /// In the order in which their targets are applied.
     rules: Vec<(RuleSlot, Arc<StatefulRule>)>,
-    /// The version of its rule if it holds only one: then it is found by the rule's slot.
+    /// The version of the rule, if the set has only one. Such a set is found by the slot of the rule.
     only: Option<RuleVersion>,
-    /// Number of connections that use it.
+    /// The number of connections that use the set.
     users: usize,
     is_spare: bool,
-    /// The policy for which `live` was computed.
+    /// The policy generation for which `live` was computed.
     generation: u64,
     /// Slots of the rules that still exist.
     live: Vec<RuleSlot>,
-    /// The index of the rule that balances its connections, if one does.
+    /// The index of the rule that balances the connections of this set, if there is one.
     balancer: Option<usize>,
-    /// The rules' ids, which listings and events share; computed on first use.
+    /// The ids of the rules, shared with listings and events. Computed on first use.
     ids: OnceCell<Arc<[RuleId]>>,
 }
 
 impl StatefulRuleSet {
-    /// Adds a user. Rules count the sets with users, and not the spare ones.
+    /// Adds a user. A rule counts only the sets that have users.
     #[inline]
     fn add_user(&mut self) {
         if self.users == 0 {
@@ -117,8 +118,8 @@ impl StatefulRuleSet {
 }
 
 impl StatefulRuleSets {
-    /// Reserves memory for one more set with these rules, and for releasing all sets, so that [`StatefulRuleSets::enter`] and
-    /// [`StatefulRuleSets::leave`] do not fail.
+    /// Reserves memory for one more set with these rules and for the list of unused sets, so that
+    /// [`StatefulRuleSets::enter`] and [`StatefulRuleSets::leave`] do not fail.
     pub(crate) fn reserve(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> Result<(), SetAllocError> {
         let StatefulRuleSets { sets, by_hash, spare, room, alone } = self;
         room.0.try_reserve_exact(slots.len()).map_err(|_| SetAllocError)?;
@@ -136,7 +137,8 @@ impl StatefulRuleSets {
         if is_reserved { Ok(()) } else { Err(SetAllocError) }
     }
 
-    /// The set of these rules, in the order in which their targets are applied. Adds a user.
+    /// Returns the set of these rules, which are in the order in which their targets are applied. Adds a user
+    /// to the set.
     pub(crate) fn enter(&mut self, snapshot: &Snapshot, slots: &[RuleSlot]) -> RuleSetId {
         let id = match only(snapshot, slots) {
             Some((slot, version)) => {
@@ -153,20 +155,21 @@ impl StatefulRuleSets {
         id
     }
 
-    /// Prefetches the entry by which [`StatefulRuleSets::enter`] finds the set of a single rule.
+    /// Prefetches the entry by which [`StatefulRuleSets::enter`] finds the set whose only rule is in this
+    /// slot.
     #[inline]
     pub(crate) fn fetch_place(&self, slot: RuleSlot) {
         self.alone.place(slot).into_iter().for_each(prefetch);
     }
 
-    /// Prefetches that set.
+    /// Prefetches the set whose only rule is in this slot.
     #[inline]
     pub(crate) fn fetch_set(&self, slot: RuleSlot) {
         let id = self.alone.get(slot);
         id.and_then(|id| self.sets.get(id)).into_iter().for_each(prefetch);
     }
 
-    /// Prefetches the rules of that set.
+    /// Prefetches the rules of the set whose only rule is in this slot.
     #[inline]
     pub(crate) fn fetch_rules(&self, slot: RuleSlot) {
         let id = self.alone.get(slot);
@@ -186,7 +189,7 @@ impl StatefulRuleSets {
         }
     }
 
-    /// Adds a user to a set that has some.
+    /// Adds a user to a set that already has users.
     pub(crate) fn hold(&mut self, id: RuleSetId) {
         self.sets[id].add_user();
     }
@@ -223,7 +226,7 @@ impl StatefulRuleSets {
         self.sets[id].balancer.is_some()
     }
 
-    /// The server of a connection with this set, whose replies arrive with this tuple.
+    /// The server of a connection with this set. `reply` is the tuple with which the replies arrive.
     pub(crate) fn server(&self, id: RuleSetId, reply: &Tuple) -> Option<ServerSlot> {
         let set = &self.sets[id];
         let (_, rule) = &set.rules[set.balancer?];
@@ -261,7 +264,7 @@ impl StatefulRuleSets {
         }
     }
 
-    /// The slots of those rules of a set that the policy still contains, or a successor of them.
+    /// The slots of those rules of a set that the policy still contains, or that have a successor in it.
     #[inline]
     pub(crate) fn live(&mut self, snapshot: &Snapshot, id: RuleSetId) -> &[RuleSlot] {
         let set = &mut self.sets[id];
@@ -276,8 +279,8 @@ impl StatefulRuleSets {
         &set.live
     }
 
-    /// Counts the connections that a change affects, by `most` sets from `first`. Returns where to continue. `snapshot` may be that before or
-    /// after the change.
+    /// Counts the connections that a change affects, in `most` sets from `first`. Returns the set to continue
+    /// with, and the counts. `snapshot` may be the policy before or after the change.
     pub(crate) fn affected(
         &self,
         snapshot: &Snapshot,
@@ -314,7 +317,8 @@ impl StatefulRuleSets {
         (next, affected)
     }
 
-    /// The versions of a set's rules, including removed ones, and without those that drain now.
+    /// The versions of a set's rules for which `counts` returns true, including removed rules, but without
+    /// rules that drain now.
     pub(crate) fn undrained_versions(
         &self,
         snapshot: &Snapshot,
@@ -328,13 +332,13 @@ impl StatefulRuleSets {
         rules.map(|(_, rule)| rule.version)
     }
 
-    /// The ids of a set's rules, including removed ones.
+    /// The ids of a set's rules, including removed rules.
     pub(crate) fn ids(&self, id: RuleSetId) -> Arc<[RuleId]> {
         let set = &self.sets[id];
         Arc::clone(set.ids.get_or_init(|| set.rules.iter().map(|(_, rule)| rule.id).collect()))
     }
 
-    /// The ids of those rules of a connection's set that the policy still contains, or a successor of them.
+    /// The ids of those rules of a connection's set that the policy still contains, or of their successors.
     pub(crate) fn ids_in_force(
         &self,
         snapshot: &Snapshot,
@@ -347,13 +351,14 @@ impl StatefulRuleSets {
         })
     }
 
-    /// The rules of a connection's set, including removed ones.
+    /// The rules of a connection's set, including removed rules.
     pub(crate) fn rules(&self, id: Option<RuleSetId>) -> impl Iterator<Item = &Arc<StatefulRule>> {
         id.into_iter().flat_map(|id| self.sets[id].rules.iter().map(|(_, rule)| rule))
     }
 }
 
-/// The index of the mapping by which connections with all of these are balanced, if they are: see [`Mapping::merge`].
+/// The index of the mapping that balances connections with all these mappings, if there is one: see
+/// [`Mapping::merge`].
 fn balancer<'m>(mappings: impl Iterator<Item = &'m Mapping>) -> Option<usize> {
     mappings
         .enumerate()

@@ -1,19 +1,23 @@
-//! The state of a daemon as bytes in a file: the format that `save-state` writes and `load-state` reads.
+//! The file format that `save-state` writes and `load-state` reads: the state of a daemon as bytes.
 //!
-//! A state consists of these parts; numbers are big-endian, and texts are UTF-8 behind their length.
+//! A state consists of the following parts. Numbers are big-endian. Texts are UTF-8, each after its length.
 //!
-//! | part | content |
-//! |---|---|
-//! | [`MAGIC`] | 8 bytes |
-//! | clock | 8 bytes: milliseconds since 1970 when it was saved |
-//! | ports | 2 bytes: their number; for each a name (1-byte length), the wire (2 bytes) and the side (1 byte) |
-//! | connections | records behind a two-byte length; a length of zero; 8 bytes: their number |
-//! | rules | records behind a four-byte length: id (4 bytes), matched packets and bytes, dropped ones (8 bytes each), text; a length of zero |
-//! | counters | kind (1 byte, not zero), name (1-byte length), packets and bytes (8 bytes each); a kind of zero |
+//! - [`MAGIC`]: 8 bytes.
+//! - Clock: 8 bytes, the time of saving in milliseconds since 1970.
+//! - Ports: 2 bytes, their number; for each port its name (1-byte length), its wire (2 bytes) and its side (1
+//!   byte).
+//! - Connections: records, each after a 2-byte length; a length of zero; 8 bytes, their number.
+//! - Rules: records, each after a 4-byte length, with the id (4 bytes), matched packets and bytes, dropped
+//!   packets and bytes (8 bytes each) and the text; a length of zero.
+//! - Counters: for each its kind (1 byte, not zero), its name (1-byte length), packets and bytes (8 bytes
+//!   each); a kind of zero.
 //!
-//! Connections name their rules by id and their ports by number. The texts of rules and the names of ports say which ones these were, so that
-//! another daemon can find its own. A thread checks connections while the next ones are read. Rules follow the connections: a connection of a rule that was replaced meanwhile finds the successor, under the same id.
-//! Reading fails at a record that this version does not understand.
+//! Connections refer to rules by id and to ports by number. The texts of the rules and the names of the ports
+//! identify them, so that another daemon can find its own rules and ports. Rules follow the connections: a
+//! connection whose rule was replaced meanwhile finds the successor under the same id.
+//!
+//! A thread checks connections while the next ones are read. Reading fails at a record that this version does
+//! not understand.
 
 use super::checked::{self, LARGEST_COUNT};
 use super::saved::SavedConnection;
@@ -26,7 +30,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// The first bytes of a state.
 const MAGIC: &[u8; 8] = b"MMBSTAT3";
-/// The longest text of a rule: that of a command.
+/// The longest text of a rule in bytes: that of a command.
 const LONGEST_RULE: u32 = 16 << 20;
 
 /// A port of the daemon that saved a state.
@@ -36,7 +40,7 @@ pub struct SavedPort {
     pub name: String,
     /// The number of its wire in tuples: [`Wire::port`](mmb_conn::Wire::port).
     pub wire: u16,
-    /// The side of the wire that it is.
+    /// The side of the wire.
     pub side: Side,
 }
 
@@ -56,7 +60,7 @@ pub struct SavedRule {
     pub id: RuleId,
     /// The packets that it matched.
     pub matched: Count,
-    /// Those that it dropped.
+    /// The packets that it dropped.
     pub dropped: Count,
     /// Its text, as a line of a policy file.
     pub text: String,
@@ -94,7 +98,7 @@ pub struct SavedCounter {
     pub count: Count,
 }
 
-/// Connections as records of a state, each after its length.
+/// The records of connections, each after its length.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedConnections {
     bytes: Vec<u8>,
@@ -113,14 +117,14 @@ impl EncodedConnections {
     }
 }
 
-/// Writes a state, part by part: connections, then rules, then counters.
+/// Writes a state in parts: connections, then rules, then counters.
 pub struct StateWriter<'w> {
     out: &'w mut dyn Write,
     connections: u64,
 }
 
 impl<'w> StateWriter<'w> {
-    /// Begins a state.
+    /// Starts a state: writes everything before the connections.
     ///
     /// # Errors
     /// An error of `out`.
@@ -142,7 +146,7 @@ impl<'w> StateWriter<'w> {
         self.out.write_all(&records.bytes)
     }
 
-    /// Ends the connections; returns their number.
+    /// Writes the end of the connections. Returns their number.
     pub(crate) fn end_connections(&mut self) -> io::Result<u64> {
         self.out.write_all(&[0; LENGTH])?;
         self.out.write_all(&self.connections.to_be_bytes())?;
@@ -163,7 +167,7 @@ impl<'w> StateWriter<'w> {
         self.out.write_all(rule.text.as_bytes())
     }
 
-    /// Ends the rules and the state with these counters.
+    /// Writes the end of the rules, then the counters, and ends the state.
     ///
     /// # Errors
     /// An error of the output.
@@ -179,7 +183,7 @@ impl<'w> StateWriter<'w> {
     }
 }
 
-/// Writes a name behind its length. The longest name of an interface and of a port is far shorter than 255 bytes.
+/// Writes a name after its length. Names of interfaces and ports are far shorter than the limit of 255 bytes.
 fn write_name(out: &mut dyn Write, name: &str) -> io::Result<()> {
     let name = &name.as_bytes()[..name.len().min(usize::from(u8::MAX))];
     out.write_all(&[name.len() as u8])?;
@@ -191,7 +195,7 @@ fn write_count(out: &mut dyn Write, count: Count) -> io::Result<()> {
     out.write_all(&count.bytes.to_be_bytes())
 }
 
-/// A state that was read completely and checked. Nothing is restored before all of it has arrived.
+/// A state that was read completely and checked. Nothing is restored before the whole state has arrived.
 #[derive(Debug, Default)]
 pub struct SavedState {
     /// The clock and the ports.
@@ -200,28 +204,29 @@ pub struct SavedState {
     pub rules: Vec<SavedRule>,
     /// The counters.
     pub counters: Vec<SavedCounter>,
-    /// Encoded connections, each after its length.
+    /// The records of connections, each after its length.
     chunks: Vec<Vec<u8>>,
-    /// The number of connections that were only checked, and not kept.
+    /// The number of connections that were checked and not kept.
     pub(crate) beyond: u64,
 }
 
-/// Capacity of a chunk of connections in bytes.
+/// The capacity of a chunk of connections in bytes.
 const CHUNK: usize = 1 << 20;
-/// Chunks that wait to be checked while the next one is read.
+/// The number of chunks that may wait for the checker while the next one is read.
 const WAITING: usize = 2;
 
-/// Connections that are to be checked.
+/// A chunk of connections that are not checked yet.
 struct UncheckedChunk {
-    /// Each after its length.
+    /// The records, each after its length.
     records: Vec<u8>,
-    /// The number of connections before them.
+    /// The number of connections in the state before this chunk.
     before: u64,
     is_kept: bool,
 }
 
 impl SavedState {
-    /// Reads a state and keeps its first `most` connections; the rest is only checked. A thread checks connections while the next ones are read.
+    /// Reads a state and keeps its first `most` connections. The other connections are only checked. A thread
+    /// checks connections while the next ones are read.
     ///
     /// # Errors
     /// The first fault in the state, or a lack of memory for it.
@@ -234,13 +239,14 @@ impl SavedState {
                 .map_err(|error| format!("cannot start the thread that checks the state: {error}"))?;
             let read = SavedState::read_unchecked(input, most, unchecked);
             let checked = checker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // A fault of a connection precedes what ended the reading.
+            // If a connection has a fault, that fault is before the place where reading ended, so it is
+            // reported first.
             let chunks = checked?;
             Ok(SavedState { chunks, ..read? })
         })
     }
 
-    /// Reads all but the connections, which go to the thread that checks them.
+    /// Reads everything, and sends the connections to the thread that checks them.
     fn read_unchecked(
         input: &mut dyn Read,
         most: u64,
@@ -250,7 +256,8 @@ impl SavedState {
         let header = reader.header()?;
         let mut chunk = UncheckedChunk { records: Vec::new(), before: 0, is_kept: true };
         let read = reader.connections(most, &mut chunk, &unchecked);
-        // Whatever ended the reading, the connections before it are checked. If the checker has ended, it found a fault.
+        // The connections read so far are checked, whatever ended the reading. If the checker has ended, it
+        // found a fault.
         let _ = unchecked.send(chunk);
         drop(unchecked);
         if !read? {
@@ -270,7 +277,7 @@ impl SavedState {
         Ok(state)
     }
 
-    /// The records of the connections that are closed, or of those that are not, in order.
+    /// The records of all closed connections, or of all others, in order.
     pub(crate) fn connections(&self, closed: bool) -> impl Iterator<Item = &[u8]> {
         self.records().filter(move |record| is_closed(record) == Some(closed))
     }
@@ -291,7 +298,7 @@ fn records(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Checks all chunks. Returns those that are kept.
+/// Checks all chunks. Returns the chunks to keep.
 fn checked_chunks(unchecked: &Receiver<UncheckedChunk>) -> Result<Vec<Vec<u8>>, String> {
     let (mut chunks, mut rules) = (Vec::new(), Vec::new());
     for UncheckedChunk { records: bytes, before, is_kept } in unchecked {
@@ -338,8 +345,8 @@ impl StateReader<'_> {
         Ok(StateHeader { saved_at_ms, ports: (0..ports).map(port).collect::<Result<_, _>>()? })
     }
 
-    /// Reads connections up to their end, of which the first `most` are kept. Full chunks go to the checker, and `chunk` is the last one then, also after
-    /// an error. Returns false if the checker has ended.
+    /// Reads all connections; the first `most` are to be kept. Sends full chunks to the checker and leaves
+    /// the last chunk in `chunk`, also after an error. Returns false if the checker has ended.
     fn connections(
         &mut self,
         most: u64,
@@ -390,7 +397,7 @@ impl StateReader<'_> {
         let text = length.checked_sub(4 + 32).filter(|text| *text <= LONGEST_RULE).ok_or_else(damaged)?;
         let id = RuleId(u32::from_be_bytes(self.array()?));
         let (matched, dropped) = (self.count()?, self.count()?);
-        // A length that lies takes no more memory than there are bytes.
+        // A wrong length allocates no more memory than there are bytes in the input.
         let mut bytes = Vec::new();
         let read =
             self.input.take(u64::from(text)).read_to_end(&mut bytes).map_err(|error| describe(&error))?;
@@ -427,7 +434,7 @@ impl StateReader<'_> {
         }
     }
 
-    /// Nothing follows.
+    /// Returns an error if any byte follows.
     fn expect_end(&mut self) -> Result<(), String> {
         match self.input.read(&mut [0]) {
             Ok(0) => Ok(()),
@@ -492,7 +499,7 @@ mod tests {
         };
         let mut reply = forward.reversed();
         reply.ports[1] = 9;
-        // TCP has no such state.
+        // TCP connections are never in state `Replied`.
         let states = ConnState::ALL
             .map(|state| if state == ConnState::Replied { ConnState::Established } else { state });
         SavedConnection {
@@ -535,7 +542,7 @@ mod tests {
         CounterKind::ALL.map(|kind| counter(kind, "in")).into()
     }
 
-    /// A state of so many connections.
+    /// A state with this number of connections.
     fn state(connections: u16) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = StateWriter::new(&mut bytes, &header()).expect("memory takes it");
@@ -568,14 +575,14 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
-        // The error is about the first fault, also if the state is cut behind it.
+        // The error names the first fault, even if the state is cut off after it.
         let mut damaged = bytes.clone();
         let record = first_record(&bytes);
         let first = bytes.windows(record.len()).position(|window| window == record).expect("it is there");
         damaged[first + LENGTH] = 5;
         damaged.truncate(bytes.len() / 2);
         assert_eq!(error(&damaged), "connection 1 of the state is damaged");
-        // No change of a byte makes reading panic.
+        // No changed byte makes reading panic.
         let bytes = state(5);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

@@ -1,24 +1,24 @@
-//! A connection as bytes in a state.
+//! The bytes of a connection in a state.
 
 use super::extension::ConnectionExtension;
 use super::saved::{SavedConnection, SavedEnd};
 use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
 
-/// Bits of an extension's first byte, which has no others beyond the first three: the connection [must not go on](SavedEnd), or was
-/// [expected](mmb_conn::Connection::is_expected).
+/// Bits of the first byte of an extension, of which the extension itself uses only the first three. The
+/// connection [must not continue](SavedEnd), or was [expected](mmb_conn::Connection::is_expected).
 const ENDS_ANSWERED: u8 = 1 << 3;
 const ENDS_SILENT: u8 = 1 << 4;
 const EXPECTED: u8 = 1 << 5;
-/// Bytes of the length before a record.
+/// The size of the length before a record, in bytes.
 pub(super) const LENGTH: usize = 2;
-/// The place of its state in a record.
+/// The offset of the connection's state in a record.
 const STATE: usize = 4 + 9 + 2 * (5 + 32 + 4);
-/// Bytes of a record without its rules.
+/// The length of a record without rules, in bytes.
 const FIXED: usize = STATE + 1 + 22 + 32 + 16 + 27 + 1;
 
 impl SavedConnection {
-    /// Appends the record, after its length.
+    /// Appends the record of the connection, after its length.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let ConnectionSnapshot {
             tuples,
@@ -32,7 +32,7 @@ impl SavedConnection {
             idle_ms,
         } = &self.connection;
         let [forward, reply] = tuples;
-        // A connection has at most this many rules.
+        // A connection has fewer rules than this.
         let rules = &self.rules[..self.rules.len().min(usize::from(u8::MAX))];
         let length = FIXED + 4 * rules.len();
         out.reserve(LENGTH + length);
@@ -65,7 +65,7 @@ impl SavedConnection {
         rules.iter().for_each(|id| out.extend_from_slice(&id.0.to_be_bytes()));
     }
 
-    /// Reads a record. `rules` is a vector to reuse.
+    /// Decodes a record; `None` if it is damaged. `rules` is a vector to reuse.
     pub(crate) fn decode(bytes: &[u8], mut rules: Vec<RuleId>) -> Option<SavedConnection> {
         let mut left = ByteCursor(bytes);
         let [family, proto] = left.array()?;
@@ -124,13 +124,13 @@ impl SavedConnection {
     }
 }
 
-/// Whether the connection with these bytes is closed, if it is one.
+/// Whether the connection of a record is closed; `None` if the record has no valid state.
 pub(super) fn is_closed(bytes: &[u8]) -> Option<bool> {
     let state = ConnState::ALL.get(usize::from(*bytes.get(STATE)?))?;
     Some(state.is_closed())
 }
 
-/// Bytes still to be read.
+/// The bytes that are still to be read.
 struct ByteCursor<'a>(&'a [u8]);
 
 impl ByteCursor<'_> {

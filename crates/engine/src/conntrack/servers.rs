@@ -1,8 +1,9 @@
-//! The servers of connections. Each connection is counted for the server that a rule chose, as an open connection until
-//! it is closed or reset. A connection in time-wait is kept for late packets only, and does not count.
+//! The servers of balanced connections. Each connection counts as an open connection of the server that a
+//! rule chose for it, until the connection is closed or reset. A connection in time-wait exists only for late
+//! packets and does not count.
 //!
-//! A connection does not store its server. The rules that it was made with, which its rule set keeps, and its tuples tell it, the same from its
-//! first packet to its end.
+//! A connection does not store its server. The server follows from the rules with which the connection was
+//! created, which its rule set keeps, and from its tuples. It is the same from the first packet to the end.
 
 use super::shared::WorkerState;
 use super::tracking::Conntrack;
@@ -17,7 +18,7 @@ impl WorkerState {
         self.sets.server(set, &connection.tuple(Direction::Reply))
     }
 
-    /// Counts a connection that ended for its server.
+    /// Counts the end of a connection for its server.
     pub(super) fn leave_server(&self, connection: &Connection) {
         if let Some(slot) = self.server(connection) {
             if !connection.has_left_server {
@@ -29,7 +30,7 @@ impl WorkerState {
 }
 
 impl Conntrack {
-    /// Counts a connection that has begun for its server.
+    /// Counts a new connection for its server.
     pub(super) fn enter_server(&mut self, id: ConnId) {
         let Conntrack { table, state, .. } = self;
         if let Some(set) = table.ids(id).rule_set.filter(|set| state.sets.balances(*set)) {
@@ -39,7 +40,7 @@ impl Conntrack {
         }
     }
 
-    /// Removes a connection that is over from the open connections of its server.
+    /// Removes a connection from the open connections of its server, because it is closed or reset.
     #[cold]
     pub(super) fn close_at_server(&mut self, id: ConnId) {
         let Conntrack { table, state, .. } = self;
@@ -52,7 +53,8 @@ impl Conntrack {
         lease.into_iter().for_each(|lease| state.shared.nat().leave_server(lease));
     }
 
-    /// The packets of connections of servers, of `most` slots from `first`.
+    /// The packets of connections by server, in `most` slots of the table from `first`. Also returns where to
+    /// continue.
     pub(crate) fn server_traffic(&self, first: ConnId, most: usize) -> (Option<ConnId>, ServerTraffic) {
         let mut found = ServerTraffic::default();
         let next = self.table.scan(first, most, &mut |_, connection| {
@@ -63,7 +65,8 @@ impl Conntrack {
         (next, found)
     }
 
-    /// Ends the connections of a server, of `most` slots from `first`; returns their number too.
+    /// Ends the connections of the servers `of`, in `most` slots of the table from `first`. Returns where to
+    /// continue, and the number of ended connections.
     pub(crate) fn kill_of_server(
         &mut self,
         of: &ServerConnections,

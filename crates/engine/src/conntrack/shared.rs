@@ -1,4 +1,4 @@
-//! State that connections refer to: the part that all workers share, and the part of each worker.
+//! The state to which connections refer: the part that all workers share, and the part of each worker.
 
 use super::cache::FlowCache;
 use super::extension::Extensions;
@@ -27,29 +27,30 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// State that an engine's workers share. It is locked when a connection with a translation begins or ends, and for packets of another
-/// worker's connections; never for packets of a worker's own connections.
+/// State that the workers of an engine share. A worker locks it when a translated connection starts or ends,
+/// and for packets without a connection in its own table. It is never locked for packets of the worker's own
+/// connections.
 pub(crate) struct SharedState {
     pub(super) nat: Mutex<Nat>,
     /// Whether there are NAT bindings.
     has_bindings: AtomicBool,
-    /// Number of workers that have connections.
+    /// The number of workers that have connections.
     pub(super) busy: AtomicUsize,
     pub(crate) owners: OwnerMap,
-    /// The connection limit that the available memory sets, whatever policies say.
+    /// The limit of connections that the available memory imposes, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: SourceCounts,
-    /// By worker that owns connections: the exchange of memory for its streams with the control side.
+    /// By worker that owns connections: the exchange of stream memory with the control side.
     pub(crate) pools: Box<[PoolExchange]>,
-    /// The answers of all workers, each kind with a rate of its own: rejects, RSTs of connections that rules on streams
-    /// end, and errors about MTUs.
+    /// The rates of the answers of all workers, one for each kind: rejects, RSTs of connections that stream
+    /// rules end, and ICMP errors about the MTU.
     pub(crate) rejected: RateCell,
     pub(super) reset: RateCell,
     pub(crate) mtu_told: RateCell,
 }
 
 impl SharedState {
-    /// Shared state for workers of which the first `owning` ones own connections.
+    /// Creates the state. The first `owning` workers own connections.
     pub(crate) fn new(owning: usize, seeds: &SeedTree) -> SharedState {
         SharedState {
             nat: Mutex::new(Nat::new(seeds)),
@@ -74,7 +75,7 @@ impl SharedState {
         lock_soon(&self.nat)
     }
 
-    /// Releases what a connection holds of the NAT.
+    /// Releases the lease of a connection at the NAT.
     pub(super) fn release(&self, lease: Option<LeaseId>) {
         if lease.is_some() {
             let mut nat = self.nat();
@@ -83,7 +84,8 @@ impl SharedState {
         }
     }
 
-    /// Publishes whether there are bindings now. Workers read it for each new connection, so it is written only if it changes.
+    /// Publishes whether there are bindings now. Workers read this flag for each new connection, so it is
+    /// written only if it changes.
     pub(super) fn note_bindings(&self, nat: &Nat) {
         let has_bindings = !nat.is_empty();
         if self.has_bindings() != has_bindings {
@@ -97,7 +99,8 @@ impl SharedState {
         self.has_bindings.load(Ordering::Relaxed)
     }
 
-    /// Publishes to all workers which worker owns a connection, if the hash of its tuples does not determine it.
+    /// Publishes the owner of a connection to all workers, if the hash of its tuples does not determine the
+    /// owner.
     ///
     /// # Errors
     /// The owner cannot be published. Nothing is changed.
@@ -114,15 +117,17 @@ impl SharedState {
         self.owners.claim(&reply, worker).inspect_err(|_| self.owners.release(&forward, worker))
     }
 
-    /// Withdraws the tuples of a connection that ended.
+    /// Withdraws the claims of a connection that ended.
     fn release_tuples(&self, connection: &Connection, worker: usize) {
         if self.is_shared_tuple(connection.is_translated() || connection.is_expected) {
             connection.tuples().iter().for_each(|tuple| self.owners.release(tuple, worker));
         }
     }
 
-    /// Whether packets of a connection may arrive at a worker that does not own it: one that is translated, or that a helper expected. Its forward tuple is claimed too: replies of another
-    /// worker's connection must not have the same tuple.
+    /// Whether packets of a connection may arrive at a worker that does not own it. They may if the
+    /// connection is translated, if a helper expected it (`is_elsewhere`), or if the distribution of hashes
+    /// has changed. The forward tuple is claimed too: replies of another worker's connection must not have
+    /// the same tuple.
     fn is_shared_tuple(&self, is_elsewhere: bool) -> bool {
         self.owners.owning() > 1 && (is_elsewhere || self.owners.has_changed())
     }
@@ -132,7 +137,7 @@ impl SharedState {
         self.owners.of(tuple)
     }
 
-    /// Tells which servers of rules take new connections; `None`: all.
+    /// Sets which servers of rules accept new connections; `None` means all.
     pub(crate) fn set_open_servers(&self, changes: Vec<(RuleVersion, Option<OpenServers>)>) {
         if !changes.is_empty() {
             let mut nat = self.nat();
@@ -140,13 +145,13 @@ impl SharedState {
         }
     }
 
-    /// Forgets the NAT state of a rule that was removed.
+    /// Deletes the NAT state of a rule that was removed.
     pub(crate) fn forget(&self, version: RuleVersion) {
         self.nat().forget(version);
     }
 }
 
-/// A worker's state that connections refer to, and release when they end.
+/// A worker's state to which connections refer, and which they release when they end.
 pub(crate) struct WorkerState {
     pub(crate) worker: usize,
     pub(crate) sets: StatefulRuleSets,
@@ -162,16 +167,17 @@ pub(crate) struct WorkerState {
     pub(super) streams: Streams,
     /// The flows that the host forwards by itself.
     pub(super) flows: OffloadedFlows,
-    /// The most connections that a source may begin.
+    /// The most connections that a source may open.
     pub(super) per_source: Option<u32>,
     /// The time of the last call, which never goes back.
     pub(crate) now_ns: u64,
-    /// The same in ms.
+    /// The same time in ms.
     pub(crate) now_ms: u64,
 }
 
 impl WorkerState {
-    /// Reserves memory for the state of one more connection with these rules, so that creating it cannot fail for memory.
+    /// Reserves memory for the state of one more connection with these rules, so that creating the connection
+    /// cannot fail for lack of memory.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -180,7 +186,8 @@ impl WorkerState {
         self.extensions.reserve().map_err(|_| DropReason::ConnNoMemory)
     }
 
-    /// Counts a new connection for the source of its first packet, if sources are counted. The connection `ends` is replaced by it.
+    /// Counts a new connection for the source of its first packet, if sources are counted. The new connection
+    /// replaces the connection `ends`.
     ///
     /// # Errors
     /// The source has reached its limit, or there is no memory to count it.
@@ -197,8 +204,8 @@ impl WorkerState {
         })
     }
 
-    /// Confirms the count of [`WorkerState::reserve_source`] if a connection was created, otherwise takes it back. Returns whether the
-    /// connection is counted.
+    /// After [`WorkerState::reserve_source`]: keeps the count if the connection was created, otherwise
+    /// reverts it. Returns whether the connection is counted.
     pub(super) fn commit_source(&self, arrived: &Tuple, is_created: bool) -> bool {
         let is_counted = self.per_source.is_some();
         if is_counted && !is_created {
@@ -207,14 +214,14 @@ impl WorkerState {
         is_counted && is_created
     }
 
-    /// Takes a connection out of the count of its source, if it is counted.
+    /// Removes a connection from the count of its source, if it is counted.
     pub(super) fn end_source(&self, connection: &Connection) {
         if let Some(source) = sources::counted(connection) {
             self.shared.sources.end(&source);
         }
     }
 
-    /// Adds packets of a connection that were folded to the counters of its rules.
+    /// Adds packets of a connection to the counters of its rules, after folding.
     #[inline]
     pub(super) fn credit(&self, unfolded: Option<Unfolded>) {
         unfolded.into_iter().for_each(|unfolded| self.cache.credit(&self.rule_cells, unfolded));
@@ -226,7 +233,8 @@ impl WorkerState {
         !self.watchers.is_empty()
     }
 
-    /// Sends an event to all watchers. `expires_ms` is the time that the connection still has without a packet.
+    /// Sends an event about a connection to all watchers. `expires_ms` is the time after which the connection
+    /// ends without a packet.
     pub(super) fn notify(&mut self, connection: &Connection, expires_ms: u64, closed: Option<CloseReason>) {
         let event = ConnectionEvent {
             at_ns: self.now_ns,
@@ -249,7 +257,7 @@ impl WorkerState {
         }
     }
 
-    /// A connection as listings show it.
+    /// A connection as shown in listings.
     pub(crate) fn info(
         &self,
         id: Option<ConnId>,
@@ -286,7 +294,7 @@ impl TableOwner for WorkerState {
         self.shared.release(connection.ids.lease);
     }
 
-    /// Locks the NAT once for all of them.
+    /// Locks the NAT once for all connections.
     fn closed_together(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>) {
         let mut leases = ArrayVec::<LeaseId, TOGETHER>::new();
         for (connection, reason) in ended {
@@ -302,7 +310,7 @@ impl TableOwner for WorkerState {
 }
 
 impl WorkerState {
-    /// Releases the state of a connection that has ended, other than that of NAT.
+    /// Releases the worker's own state of a connection that has ended; the lease at the NAT remains.
     fn release_own(&mut self, connection: &Connection, reason: CloseReason) {
         self.end_source(connection);
         self.credit(connection.unfolded);

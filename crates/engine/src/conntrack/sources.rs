@@ -1,8 +1,9 @@
-//! Counts the connections that each source address has begun, for `set conn per-source`.
+//! Counts the connections that each source address has opened, for `set conn per-source`.
 //!
-//! Several workers own the connections of one source, so all workers count here: a shard is locked when a connection begins or ends while
-//! the setting is on. A connection's record notes that it was counted; connections older than the setting are not counted. An
-//! IPv6 host may use 2^64 addresses, so IPv6 sources are counted by their first 64 bits.
+//! Several workers may own connections of one source, so all workers count here. While the setting is on, a
+//! shard is locked when a connection starts or ends. The record of a connection notes whether it was counted;
+//! connections older than the setting are not counted. An IPv6 host may use 2^64 addresses, so IPv6 sources
+//! are counted by the first 64 bits of their address.
 
 use mmb_base::lock;
 use mmb_conn::{Connection, Direction, Tuple, Wire};
@@ -27,7 +28,7 @@ impl SourceKey {
     }
 }
 
-/// Why a connection is refused a count.
+/// Why a connection is not counted, and must not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceRefusal {
     /// Its source has reached the limit.
@@ -36,7 +37,7 @@ pub(super) enum SourceRefusal {
     NoMemory,
 }
 
-/// Connections by the source that began them.
+/// The number of connections by source.
 #[derive(Debug)]
 pub(super) struct SourceCounts {
     hasher: RandomState,
@@ -51,7 +52,7 @@ impl SourceCounts {
     /// Counts one more connection, if the source has fewer than `most`.
     ///
     /// # Errors
-    /// It is not counted, and nothing is changed.
+    /// The connection is not counted, and nothing is changed.
     pub(super) fn begin(&self, tuple: &Tuple, most: u32) -> Result<(), SourceRefusal> {
         let source = SourceKey::of(tuple);
         let mut shard = self.shard(&source);
@@ -65,7 +66,7 @@ impl SourceCounts {
         Ok(())
     }
 
-    /// Counts one connection less.
+    /// Removes one connection from the count of its source.
     pub(super) fn end(&self, tuple: &Tuple) {
         let source = SourceKey::of(tuple);
         let mut shard = self.shard(&source);
@@ -74,7 +75,7 @@ impl SourceCounts {
         if *count == 0 {
             shard.remove(&source);
             if shard.is_empty() {
-                // Frees the capacity that a flood of sources took.
+                // Frees the capacity that a flood of sources has used.
                 *shard = HashMap::new();
             }
         }
@@ -91,7 +92,7 @@ impl SourceCounts {
     }
 }
 
-/// The tuple whose source a connection is counted for, if it is counted.
+/// The tuple with the source for which a connection is counted; `None` if it is not counted.
 pub(super) fn counted(connection: &Connection) -> Option<Tuple> {
     connection.is_counted.then(|| connection.tuple(Direction::Forward))
 }

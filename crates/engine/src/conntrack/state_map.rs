@@ -1,4 +1,4 @@
-//! The counterparts of a state's ports, rules and clock in the daemon that loads it.
+//! Finds the ports, rules and clock values of this daemon that correspond to those of a loaded state.
 
 use super::save::{SavedPort, StateHeader};
 use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS};
@@ -9,25 +9,25 @@ use mmb_packet::PortId;
 use mmb_policy::RuleId;
 use std::collections::{BTreeMap, HashMap};
 
-/// The ingress of a tuple: the number of a wire, and the side.
+/// The ingress of a tuple: the number of the wire, and the side.
 type Ingress = (u16, Side);
 
-/// Translates the connections of a state to this daemon's ports, rules and clock.
+/// Converts the connections of a state to the ports, rules and clock of this daemon.
 #[derive(Clone, Debug, Default)]
 pub struct StateMap {
-    /// The ids of the stateful rules in the policy in force, by their ids in the state.
+    /// By rule id in the state: the id of the corresponding stateful rule in the policy in force.
     pub rules: HashMap<RuleId, RuleId>,
     /// Milliseconds since the state was saved.
     gap_ms: u64,
-    /// The numbers of the ports, by their numbers in the state.
+    /// By port number in the state: the port of this daemon, if it has one of this name.
     ports: Vec<Option<PortId>>,
-    /// The ingress of each port, by that in the state.
+    /// By ingress in the state: the ingress of the same port in this daemon.
     ingress: BTreeMap<Ingress, Ingress>,
 }
 
 impl StateMap {
-    /// The map for a state with this header, `now_ms` after 1970. Ports are the same if they have the same name. A clock that was set back
-    /// counts as no time.
+    /// The map for a state with this header. `now_ms` is the time in milliseconds since 1970. Ports
+    /// correspond if they have the same name. If the clock was set back, no time has passed.
     pub(crate) fn new(
         header: &StateHeader,
         now_ms: u64,
@@ -47,8 +47,8 @@ impl StateMap {
         map
     }
 
-    /// Changes a connection of the state to what this daemon would have. Returns false, and leaves it as it is, if one of its ports is gone, or
-    /// its ports are no longer those of one wire.
+    /// Converts a connection of the state to this daemon. Returns false and does not change the connection if
+    /// one of its ports does not exist any more, or if its ports are no longer on one wire.
     pub(crate) fn translate(&self, connection: &mut ConnectionSnapshot) -> bool {
         let [forward, reply] = connection.tuples.map(|tuple| self.tuple(tuple));
         let arrivals = connection.arrivals.renumbered(|port| self.port(port));
@@ -73,7 +73,7 @@ impl StateMap {
     }
 }
 
-/// The ports of a daemon as a state has them.
+/// The ports of a daemon as a state saves them.
 pub(crate) fn saved_ports(ports: &PortTable, routes: &[Route]) -> Vec<SavedPort> {
     let port = |(port, route): (&crate::PortSpec, &Route)| SavedPort {
         name: port.name.clone(),

@@ -1,8 +1,11 @@
-//! Edits of streams: decides what becomes of undecided bytes, by the rules of their connection.
+//! Edits of streams: decides about undecided bytes by the rules of their connection.
 //!
-//! Of all matches of a connection's rules the leftmost is edited; of those that start there the longest; of these the one of the rule that comes
-//! first by (priority, id). A match that is only begun, or that more bytes could make longer, is waited for. The patterns of edits are in the one set of patterns
-//! too, so that one pass tells whether there is any match, which there mostly is not: then only what is begun is looked for.
+//! Of all matches of a connection's rules, the leftmost is edited. Of several that start at the same byte,
+//! the longest is edited. Of rules with the same match, the first by (priority, id) applies. Bytes are held
+//! back while more bytes could complete a match or make it longer.
+//!
+//! The patterns of edits are also in the one set of all patterns, so one pass finds out whether there is any
+//! match. Usually there is none, and then only the beginnings of matches are searched for.
 
 use super::rule_sets::MOST_RULES;
 use super::stream_search::{Fired, StreamSearch};
@@ -17,16 +20,16 @@ use mmb_scan::EditStep;
 use mmb_stream::{EditPatience, EditSink, InOrder, LONG_MS, Passes, StreamReader, Undecided};
 use std::ops::ControlFlow;
 
-/// What the rules of one connection that edit a direction find.
+/// The results of all rules that edit a direction of one connection.
 type EditSearches<'r> = ArrayVec<EditSearch<'r>, MOST_RULES>;
 
-/// A rule that edits a direction, and what it has found first.
+/// A rule that edits a direction, and the first place that it has found.
 struct EditSearch<'r> {
     rule: &'r StreamEditRule,
     step: Option<EditStep>,
 }
 
-/// Bytes that are replaced.
+/// Bytes to replace.
 #[derive(Clone, Copy)]
 struct Found<'r> {
     start: usize,
@@ -34,17 +37,17 @@ struct Found<'r> {
     by: Replacer<'r>,
 }
 
-/// What replaces bytes.
+/// The source of a replacement.
 #[derive(Clone, Copy)]
 enum Replacer<'r> {
-    /// A rule, its match.
+    /// A rule: replaces its match.
     Rule(&'r StreamEditRule),
-    /// A helper, the argument of a command.
+    /// A helper: replaces the argument of a command.
     Helper(FtpEnd, FtpForm),
 }
 
 impl Replacer<'_> {
-    /// Of two that replace the same bytes, the one with the lower order does.
+    /// If two replace the same bytes, the one with the lower order applies.
     fn order(&self) -> Option<(Prio, RuleId)> {
         match self {
             Replacer::Rule(rule) => Some(rule.order),
@@ -97,7 +100,8 @@ impl StreamReader for StreamSearch<'_> {
         let is_over = waited_ms.is_some();
         let closes = is_over && settings.hold_over == StreamHoldOver::Close;
         let is_final = is_end || settings.hold_ms == 0 || is_over && !closes;
-        // Without a match in the new bytes there is one only in those that were begun.
+        // Nothing can be edited without a match in the new bytes, bytes that were held back before, or a
+        // helper.
         let at = match self.has_edits_found || known > 0 || self.has_helper(direction) {
             true => self.edit_matches(undecided, is_final, sink),
             false => {
@@ -123,27 +127,28 @@ impl StreamReader for StreamSearch<'_> {
 }
 
 impl<'s> StreamSearch<'s> {
-    /// The connection's rules that edit a direction.
+    /// The rules of the connection that edit a direction.
     fn edits(&self, direction: usize) -> impl Iterator<Item = &'s StreamEditRule> + use<'s> {
         let patterns = &self.snapshot().streams;
         let edits = self.live().iter().filter_map(|slot| patterns.edit(*slot));
         edits.filter(move |edit| edit.directions[direction])
     }
 
-    /// The first place at which a match is begun, in bytes without one.
+    /// In bytes without a match: the first place where a match may have begun.
     fn first_begun(&mut self, direction: usize, bytes: &[u8]) -> Option<usize> {
         let (edits, before) = (self.edits(direction), self.last(direction));
         let scratch = &mut self.tools().edit_scratch;
         edits.filter_map(|edit| edit.patterns.begun(scratch, bytes, 0, before)).min()
     }
 
-    /// Replaces the matches in undecided bytes, and the arguments of commands. Returns where the begun ones start, or the end.
+    /// Replaces the matches in undecided bytes, and the arguments of commands. Returns the offset of the
+    /// first byte that stays undecided, or the number of bytes.
     fn edit_matches(&mut self, undecided: Undecided<'_>, is_final: bool, sink: &mut EditSink<'_>) -> usize {
         let Undecided { direction, offset, bytes, is_end, waited_ms, .. } = undecided;
         let mut searches: EditSearches<'s> = ArrayVec::new();
-        // A connection has no more rules.
+        // All rules fit: a connection has at most `MOST_RULES`.
         self.edits(direction).for_each(|rule| drop(searches.try_push(EditSearch { rule, step: None })));
-        // A command that is begun has as much time as a head of HTTP.
+        // An incomplete command may be held back as long as the head of an HTTP message.
         let is_complete = is_end || waited_ms.is_some_and(|waited_ms| waited_ms >= LONG_MS);
         let mut command = None;
         let mut at = 0;
@@ -184,7 +189,7 @@ impl<'s> StreamSearch<'s> {
         at
     }
 
-    /// Puts the text of a rule in the place of a match.
+    /// Replaces a match by the text of a rule.
     fn replace_match(
         &mut self,
         rule: &StreamEditRule,
@@ -205,7 +210,7 @@ impl<'s> StreamSearch<'s> {
         self.count_edit(Fired { slot: rule.slot, direction, end: offset + matched.len() as u64 });
     }
 
-    /// Puts the end that the responder is told in the place of the one that the initiator announces.
+    /// Replaces the address and port that the initiator announces by those that the responder has to use.
     fn replace_argument(
         &mut self,
         (announced, form): (FtpEnd, FtpForm),
@@ -226,7 +231,7 @@ impl<'s> StreamSearch<'s> {
         self.count_edit(Fired { slot: command.rule, direction, end: offset + matched.len() as u64 });
     }
 
-    /// The command that comes first at or behind a place. What was found before holds until the place is behind it.
+    /// The first command at or after an offset. `known` caches the result until the offset has passed it.
     fn command<'c>(
         &mut self,
         known: &'c mut Option<FtpStep>,
@@ -250,8 +255,9 @@ impl<'s> StreamSearch<'s> {
         known.get_or_insert(FtpStep::Nothing)
     }
 
-    /// The match that is edited first at or behind a place, and the first place at which one is begun. What each rule found before holds until
-    /// the place is behind it: else many matches of one rule would make all others search the same bytes as often.
+    /// The first match to edit at or after an offset, and the first place where a match may have begun. The
+    /// result of each rule is cached until the offset has passed it. Otherwise, for each match of one rule,
+    /// all other rules would search the same bytes again.
     fn first(
         &mut self,
         searches: &mut EditSearches<'s>,
@@ -282,7 +288,8 @@ impl<'s> StreamSearch<'s> {
     }
 }
 
-/// The one of two that replaces its bytes: that which starts first, of those that start there the longer one.
+/// The one of two replacements that applies: the one that starts first, then the longer one, then the one
+/// with the lower order.
 fn earlier<'r>(one: Option<Found<'r>>, other: Found<'r>) -> Found<'r> {
     let key = |found: &Found<'_>| (found.start, usize::MAX - found.end, found.by.order());
     one.filter(|one| key(one) <= key(&other)).unwrap_or(other)

@@ -1,7 +1,8 @@
-//! Packets of streams with edits: those at hand, those that are made, and bytes that were held back for long enough.
+//! Packets of edited streams: changes packets, generates packets, and decides about bytes that were held back
+//! for the maximum time.
 //!
-//! A packet that a stream makes has the headers that the last packets of its end had when they came in ([`EditedConnection`]), and the numbers
-//! and bytes that the stream gives it.
+//! A generated packet has the headers that the last packet of the same end had on arrival
+//! ([`EditedConnection`]). The stream provides its numbers and bytes.
 
 use super::edited::EditedConnection;
 use super::helper_control::ControlConnection;
@@ -28,7 +29,8 @@ impl Conntrack {
         self.state.streams.table.set_ack_space(acks);
     }
 
-    /// Changes a packet as its stream demands.
+    /// Writes the numbers and the payload that its stream provides into a packet. If a TCP payload does not
+    /// fit, the packet is absorbed and the stream generates packets instead.
     pub(super) fn edit_packet(
         &mut self,
         of: StreamPacket,
@@ -55,7 +57,7 @@ impl Conntrack {
             return Followed::Passes;
         }
         if layout.l4_kind != proto::TCP {
-            // A datagram cannot be cut: it passes as it came.
+            // A datagram cannot be split, so it passes unchanged.
             self.state.cells.count_not_applied(NotApplied::NoRoom);
             return Followed::Passes;
         }
@@ -65,12 +67,13 @@ impl Conntrack {
         Followed::Absorbed
     }
 
-    /// What is added to the acknowledgment numbers of a direction, and its SACK edges, to have those of the end that sent the bytes.
+    /// The number to add to the acknowledgment numbers and SACK edges of a direction, to convert them to the
+    /// sequence space of the end that sent the acknowledged bytes. Does not consider edits.
     pub(super) fn ack_shift(&self, id: ConnId, direction: Direction) -> u32 {
         self.table.ids(id).extension.map_or(0, |id| self.state.extensions.get(id).ack(direction))
     }
 
-    /// Remembers the headers of a packet of a stream with edits.
+    /// Stores the headers of a packet as the template for packets that an edited stream generates.
     #[inline]
     pub(super) fn note_headers(
         &mut self,
@@ -86,8 +89,9 @@ impl Conntrack {
         HeaderTemplate::keep(&mut edited.headers[direction as usize], packet, layout);
     }
 
-    /// Gives out the next packet that a stream makes; `None` if there are none. `out` returns false without a free buffer: the packet is lost
-    /// as if the network had lost it, and not counted.
+    /// Passes the next packet that a stream generates to `out`. Returns `None` if there is none, and
+    /// `Some(None)` if a packet was generated and not sent. `out` returns false if no buffer is free: the
+    /// packet is then lost as if the network had lost it, and not counted.
     pub(crate) fn give_segment(
         &mut self,
         out: &mut impl FnMut(ReturnedPacket<'_>) -> bool,
@@ -106,7 +110,7 @@ impl Conntrack {
         else {
             return Some(None);
         };
-        // Both ends have sent something before anything is made.
+        // Streams generate packets only after both ends have sent something.
         let Some(headers) = headers[direction as usize] else { return Some(None) };
         let ports = table.tuples(member)[direction as usize].ports;
         let shift = table.ids(member).extension.map_or(0, |id| state.extensions.get(id).ack(direction));
@@ -116,23 +120,25 @@ impl Conntrack {
         Some(out(returned).then_some(kind))
     }
 
-    /// Asks about the bytes that streams have held back for long enough.
+    /// Decides again about the bytes that streams have held back for the maximum time. Queues retransmissions
+    /// that are due, and ends connections whose receiver no longer answers.
     pub(crate) fn release_streams(&mut self, snapshot: &Snapshot) {
         self.trace_packet(None);
         while let Some((stream, direction)) = self.state.streams.table.next_due(self.state.now_ms) {
             let id = FollowedId::new(self.state.streams.table.owner(stream));
             self.release_stream(snapshot, stream, direction);
-            // What waits for the end of a message in this direction may go on.
+            // The other direction may wait for the end of a message in this direction.
             id.into_iter().for_each(|id| self.release_other(snapshot, id, direction));
         }
     }
 
-    /// When [`Conntrack::release_streams`] has something to do.
+    /// The time at which [`Conntrack::release_streams`] has something to do.
     pub(crate) fn streams_due_ms(&self) -> Option<u64> {
         self.state.streams.table.due_ms()
     }
 
-    /// Keeps the quick pass, which compares numbers as they come, from a connection whose ends count differently.
+    /// If edits have changed a length, makes the quick pass leave the packets of the connection: the quick
+    /// pass compares numbers as they arrive.
     pub(super) fn forget_numbers(&mut self, member: ConnId, stream: StreamId) {
         if !self.state.streams.table.is_unshifted(stream) {
             [Direction::Forward, Direction::Reply]
@@ -141,7 +147,8 @@ impl Conntrack {
         }
     }
 
-    /// Asks about the other direction of a packet again, if it waits for what this one brings.
+    /// Decides again about the bytes of the other direction, if they wait for what a packet of this direction
+    /// has brought.
     pub(super) fn release_other(&mut self, snapshot: &Snapshot, id: FollowedId, direction: usize) {
         let Streams { followed, tools, .. } = &self.state.streams;
         let Some(stream) = followed[id].stream else { return };
@@ -202,7 +209,8 @@ impl Conntrack {
         self.state.streams.stop(id, end);
     }
 
-    /// Makes a RST for each end, with the headers that are known of its packets.
+    /// Makes a RST for each end, with the stored headers of the connection's packets. Returns the sequence
+    /// numbers of the RSTs, by direction.
     pub(super) fn reset_both_by_headers(&mut self, member: ConnId, id: FollowedId) -> [Option<u32>; 2] {
         let mut targets = [None; 2];
         let FollowedStream { stream: Some(stream), edited: Some(edited), .. } =
@@ -229,8 +237,8 @@ impl Conntrack {
         targets.map(|target| Some(target?.1.seq))
     }
 
-    /// Ends a connection; closes it if an edit has changed a length, since its ends do not understand each other without its stream. Then it stays as long
-    /// as others that were reset.
+    /// Ends a connection. If an edit has changed a length, resets the connection instead: its ends do not
+    /// understand each other without the stream. It then stays as long as other connections that were reset.
     pub(super) fn end_or_close(&mut self, member: ConnId, reason: CloseReason) {
         let streams = &self.state.streams;
         let stream = self.state.stream_of(self.table.ids(member).extension);

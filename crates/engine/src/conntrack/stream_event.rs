@@ -1,44 +1,45 @@
-//! What streams tell watchers: matches, connections that rules end, messages of HTTP that are not read, checksums. Bounded in number.
+//! Events of streams for watchers: matches, connections that rules end, messages that are not read as HTTP,
+//! and checksums. The number of events per second is limited.
 
 use super::info::Endpoints;
 use mmb_http::HttpUnfit;
 use mmb_policy::RuleId;
 use std::sync::Arc;
 
-/// The most events of one worker in a second; further ones are only counted.
+/// The most events of one worker in a second. Further events are only counted.
 const A_SECOND: u32 = 1000;
 
-/// What a stream tells.
+/// The kind of a stream event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEventKind {
     /// A rule with `alert` has matched.
     Alert {
-        /// The rule's text; may be empty.
+        /// The text of the rule; may be empty.
         text: Arc<str>,
     },
     /// A rule has closed the connection.
     Close,
-    /// A rule has silenced the connection.
+    /// A rule has silenced the connection: all its packets are dropped.
     Drop,
-    /// A message is not read as HTTP/1.x, for this reason: the connection is closed, or passes unedited from there on.
+    /// A message is not read as HTTP/1.x. The connection is closed, or passes unedited from there on.
     HttpUnfit {
-        /// Why.
+        /// The reason.
         reason: HttpUnfit,
-        /// It passes.
+        /// The connection passes.
         passes: bool,
     },
-    /// A connection with a rule that asks for checksums has ended: for the initiator's and the responder's bytes, how many were in order, and their
-    /// CRC-32C.
+    /// A connection with a rule that asks for checksums has ended. The values are those of the initiator's
+    /// and of the responder's bytes.
     Digest {
-        /// Bytes.
+        /// The number of bytes that were in order.
         bytes: [u64; 2],
-        /// Checksums.
+        /// Their CRC-32C.
         crc32c: [u32; 2],
     },
 }
 
 impl StreamEventKind {
-    /// Its name: stable.
+    /// The event's name in output: stable.
     pub fn name(&self) -> &'static str {
         match self {
             StreamEventKind::Alert { .. } => "alert",
@@ -54,11 +55,11 @@ impl StreamEventKind {
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEvent {
-    /// When, by the clock of the worker.
+    /// The time of the worker's clock.
     pub at_ns: u64,
     /// What happened.
     pub kind: StreamEventKind,
-    /// The rule; none for messages that are not read.
+    /// The rule; `None` for messages that are not read as HTTP.
     pub rule: Option<RuleId>,
     /// The worker that owns the connection.
     pub worker: u16,
@@ -66,26 +67,27 @@ pub struct StreamEvent {
     pub proto: u8,
     /// 4 or 6.
     pub family: u8,
-    /// The initiator's packets as they arrive.
+    /// The addresses and ports of the initiator's packets as they arrive.
     pub arrived: Endpoints,
-    /// The bytes are the responder's.
+    /// The bytes are those of the responder.
     pub is_reply: bool,
-    /// How many bytes of this direction end with the match; of messages that are not read, with those that were looked at last; 0 for checksums.
+    /// The number of bytes of this direction up to the end of the match. For a message that is not read as
+    /// HTTP, up to the end of the last bytes that were examined. 0 for checksums.
     pub offset: u64,
 }
 
-/// A message that is not read.
+/// A message that is not read as HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnfitMessage {
     pub(super) direction: usize,
-    /// Bytes of the direction up to the end of those that were looked at.
+    /// The number of bytes of the direction up to the end of those that were examined.
     pub(super) end: u64,
     pub(super) reason: HttpUnfit,
-    /// Its connection passes unedited.
+    /// The connection passes unedited.
     pub(super) passes: bool,
 }
 
-/// Limits the events of a worker.
+/// Limits the stream events of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct StreamEvents {
     second: u64,
@@ -93,7 +95,7 @@ pub(crate) struct StreamEvents {
 }
 
 impl StreamEvents {
-    /// Whether one more event may be told now.
+    /// Counts an event. Returns false if it exceeds the limit of this second.
     pub(crate) fn admits(&mut self, now_ms: u64) -> bool {
         let second = now_ms / 1000;
         if second != self.second {

@@ -1,7 +1,10 @@
-//! Streams of connections that are over: they are given up while their connections stay in time-wait, or reset, for minutes.
+//! Frees the streams of connections that are closed or reset. The connections themselves stay in state
+//! time-wait or reset for minutes.
 //!
-//! What may still come of a connection that both ends have closed are retransmissions of what both have. A constant that edits have added to numbers
-//! becomes the connection's own; [`FinishedEnds`](mmb_stream::FinishedEnds) tells what passes. Of one that was reset nothing passes any more, if it was guarded.
+//! After both ends have closed a connection, only retransmissions of bytes that their receiver already has
+//! may still arrive. If edits have shifted sequence numbers by a constant, the shift becomes part of the
+//! connection's own translation. [`FinishedEnds`](mmb_stream::FinishedEnds) decides which packets pass. After
+//! a reset, nothing passes any more if the connection was guarded.
 
 use super::stream_ref::StreamRef;
 use super::tracking::Conntrack;
@@ -9,7 +12,7 @@ use mmb_conn::{ConnId, ConnState, Direction};
 use mmb_stream::FinishedStream;
 
 impl Conntrack {
-    /// Notes that the stream of a connection may be over with a packet of this vector.
+    /// Notes the stream of a connection that may have closed with a packet of this vector.
     #[inline]
     pub(super) fn note_closed(&mut self, member: ConnId, stream: StreamRef) {
         let closed = &mut self.state.streams.closed;
@@ -19,7 +22,8 @@ impl Conntrack {
         }
     }
 
-    /// Gives up the streams that are over, between two vectors: the packets of one were translated by what was true at its begin.
+    /// Frees the streams of closed connections. Runs between two vectors, because the packets of one vector
+    /// are translated with the state at its start.
     pub(super) fn finish_streams(&mut self) {
         while let Some((member, stream)) = self.state.streams.closed.pop() {
             if self.table.is_live(member) {

@@ -1,9 +1,11 @@
-//! Packets of connections with streams: gives each packet that passes to the stream, and carries out what the rules that match demand.
+//! Packets of connections with streams: passes each packet to its stream, and does what the rules that match
+//! demand.
 //!
-//! `close` drops the packet that completes the match and sends a RST to both ends, which look as if the other end had sent them. Each later
-//! packet that is no RST is dropped and answered with a RST that its sender accepts (RFC 5961 section 3.2): one of the first two may be
-//! lost, or its number may not be the one that the other end expects. RSTs count against `answer rate`. If the rate is
-//! used up, no RST is sent, and the next packet of the connection is answered.
+//! `close` drops the packet that completes the match and sends a RST to each end. Each RST looks as if the
+//! other end had sent it. Every later packet other than a RST is dropped and answered with a RST that its
+//! sender accepts (RFC 5961, section 3.2). This covers the loss of one of the first two RSTs, and the case
+//! that a RST does not have the number that its receiver expects. RSTs count against `answer rate`. If the
+//! rate is used up, no RST is sent, and the next packet of the connection is answered.
 
 use super::helper_control::ControlConnection;
 use super::key;
@@ -31,16 +33,16 @@ use mmb_stream::{Level, Outcome, ResetTarget, Segment, StreamDrop, StreamVerdict
 pub(crate) struct StreamPacket {
     pub(crate) stream: StreamRef,
     pub(crate) member: (ConnId, Direction),
-    /// The port that it would be sent by.
+    /// The egress port of the packet.
     pub(crate) out: PortId,
 }
 
-/// What becomes of a packet of a stream that is not dropped.
+/// What happens to a packet of a stream that is not dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
-    /// It goes on.
+    /// It is forwarded.
     Passes,
-    /// What it says lives on in the stream.
+    /// It is not forwarded, because the stream has taken over its bytes.
     Absorbed,
 }
 
@@ -65,7 +67,7 @@ impl From<StreamEnd> for StreamRefusal {
 }
 
 impl Conntrack {
-    /// The packets of streams that the quick pass took, with the ports that they would be sent by.
+    /// The packets that the quick pass processed and that belong to streams, with their egress ports.
     pub(crate) fn quick_streams(&self, verdicts: &[Verdict]) -> impl Iterator<Item = (u8, StreamPacket)> {
         self.quick.followed.iter().filter_map(|&(packet, id, direction)| {
             let stream = self.state.stream_of(self.table.ids(id).extension)?;
@@ -80,13 +82,13 @@ impl Conntrack {
         self.state.streams.prefetch(of.stream);
     }
 
-    /// Prefetches what [`Conntrack::follow_stream`] reads next, of a stream whose first record is at hand.
+    /// Prefetches what [`Conntrack::follow_stream`] reads next, after [`Conntrack::prefetch_stream`].
     #[inline]
     pub(crate) fn prefetch_records(&self, of: &StreamPacket) {
         self.state.streams.prefetch_records(of.stream);
     }
 
-    /// Prefetches what edits need, of a stream whose other records are at hand.
+    /// Prefetches what edits need, after [`Conntrack::prefetch_records`].
     #[inline]
     pub(crate) fn prefetch_edit(&self, of: &StreamPacket) {
         if of.stream.is_edited {
@@ -94,10 +96,11 @@ impl Conntrack {
         }
     }
 
-    /// Takes a packet that passes, as part of its stream. May change its payload and its TCP header, and with these its layout.
+    /// Passes a packet to its stream. May change the packet's payload and TCP header, and then updates
+    /// `layout`.
     ///
     /// # Errors
-    /// Why it must not go on.
+    /// The packet must be dropped, for this reason.
     pub(crate) fn follow_stream(
         &mut self,
         snapshot: &Snapshot,
@@ -106,7 +109,7 @@ impl Conntrack {
         layout: &mut Layout,
     ) -> Result<Followed, StreamRefusal> {
         let (id, direction) = of.member;
-        // A later packet of the vector may have ended its connection.
+        // The verdict on a later packet of the vector may have ended the connection.
         let Some(followed) = self.state.streams.live(of.stream) else {
             return Err(StreamRefusal::of(DropReason::ConnInvalid));
         };
@@ -125,7 +128,7 @@ impl Conntrack {
                 Some(TcpSegment { seq, flags, payload, .. }) => {
                     ends.pass(direction as usize, &Segment { seq, flags, payload, ..Segment::default() })
                 }
-                // Of a fragment it is not known.
+                // A later fragment has no TCP header to check.
                 None => !ends.are_guarded(),
             };
             return match passes {
@@ -166,7 +169,7 @@ impl Conntrack {
         Ok(Followed::Passes)
     }
 
-    /// Gives a packet to its stream, and searches the bytes that are in order now.
+    /// Passes a packet to its stream, which searches the bytes that are in order now.
     fn take_in(
         &mut self,
         snapshot: &Snapshot,
@@ -212,7 +215,8 @@ impl Conntrack {
             StreamVerdict::Drop(StreamDrop::OutOfWindow) => DropReason::StreamOutOfWindow,
             StreamVerdict::Drop(StreamDrop::Urgent) => DropReason::StreamUrgent,
             StreamVerdict::Drop(StreamDrop::NoRoom) => {
-                // A sender with too many ranges, say, is no reason to end others.
+                // Other streams are ended only if memory is short: the cause may also be one sender, for
+                // example one with too many ranges out of order.
                 if self.state.streams.table.is_short() {
                     self.give_up_idle();
                 }
@@ -231,7 +235,8 @@ impl Conntrack {
                 return Err(end.into());
             }
             StreamVerdict::Drop(StreamDrop::Stopped) if found.has_no_room => DropReason::StreamNoRoom,
-            // What is begun may wait no longer (`set stream hold-over close`).
+            // Bytes that may be the beginning of a match were held back for too long (`set stream hold-over
+            // close`).
             StreamVerdict::Drop(StreamDrop::Stopped) if found.decided.is_none() && of.stream.is_edited => {
                 let end = self.give_up(of, id, DropReason::StreamHeld, packet, layout);
                 return Err(end.into());
@@ -245,7 +250,7 @@ impl Conntrack {
         Err(StreamRefusal::of(reason))
     }
 
-    /// Tells what was found, and what was edited, in the bytes of a connection.
+    /// Reports what was found and edited in the bytes of a connection.
     #[cold]
     pub(super) fn tell_found(&mut self, snapshot: &Snapshot, member: ConnId, found: &FoundInBytes) {
         self.settle_edits(snapshot, member);
@@ -256,7 +261,7 @@ impl Conntrack {
         found.fired.iter().for_each(|fired| self.tell_alert(snapshot, member, *fired));
     }
 
-    /// Tells that a rule with `alert` has matched.
+    /// Sends an event for a match of a rule with `alert`.
     fn tell_alert(&mut self, snapshot: &Snapshot, member: ConnId, fired: Fired) {
         let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
         let Some(text) = rule.stream.as_ref().and_then(|stream| stream.alert.clone()) else { return };
@@ -265,7 +270,7 @@ impl Conntrack {
         self.state.tell_stream(&connection, Some(rule.id), place, StreamEventKind::Alert { text });
     }
 
-    /// Tells that a message is not read as HTTP/1.x.
+    /// Sends an event for a message that is not read as HTTP/1.x.
     #[cold]
     fn tell_unfit(&mut self, member: ConnId, message: UnfitMessage) {
         let UnfitMessage { direction, end, reason, passes } = message;
@@ -274,7 +279,7 @@ impl Conntrack {
         self.state.tell_stream(&connection, None, (direction == 1, end), kind);
     }
 
-    /// Ends a connection for a rule that has matched.
+    /// Ends a connection because of a rule that has matched.
     fn decide(
         &mut self,
         snapshot: &Snapshot,
@@ -294,7 +299,7 @@ impl Conntrack {
         end
     }
 
-    /// Tells that a rule ends a connection.
+    /// Sends an event for a connection that a rule ends.
     pub(super) fn tell_end(&mut self, snapshot: &Snapshot, member: ConnId, decided: Decided) {
         let Decided { fired, closes } = decided;
         let Some(rule) = snapshot.stateful(fired.slot).filter(|_| self.state.is_watched()) else { return };
@@ -303,7 +308,7 @@ impl Conntrack {
         self.state.tell_stream(&connection, Some(rule.id), (fired.direction == 1, fired.end), kind);
     }
 
-    /// Ends a connection whose stream cannot go on.
+    /// Ends a connection whose stream cannot continue.
     #[cold]
     fn give_up(
         &mut self,
@@ -319,7 +324,8 @@ impl Conntrack {
         end
     }
 
-    /// Makes a RST for each end of a connection. Returns their sequence numbers, by direction.
+    /// Makes a RST for each end of a connection, with the headers of a packet of either end. Returns the
+    /// sequence numbers of the RSTs, by direction.
     fn reset_both(
         &mut self,
         of: StreamPacket,
@@ -331,7 +337,7 @@ impl Conntrack {
         let Some(stream) = self.state.streams.followed[id].stream else { return [None; 2] };
         let directions = [Direction::Forward, Direction::Reply];
         for direction in directions {
-            // It looks as if the other end had sent it.
+            // A RST of this direction goes to the end that receives the direction.
             let end = direction.turned() as usize;
             targets[direction as usize] = self.state.streams.table.reset_target(stream, end);
         }
@@ -346,8 +352,8 @@ impl Conntrack {
         targets.map(|target| Some(target?.seq))
     }
 
-    /// Whether `answer rate` allows this many RSTs for one packet now. If not, the connection has ended all the same: each
-    /// end that still sends is answered when the rate allows it.
+    /// Whether `answer rate` allows `count` RSTs for one packet now. If not, the connection has ended
+    /// nevertheless: each end that still sends is answered as soon as the rate allows it.
     pub(super) fn may_reset(&mut self, count: usize) -> bool {
         let Some(limit) = self.reset_limit.filter(|_| count > 0) else { return true };
         let now = Ticks::of_ns(self.state.now_ns);
@@ -358,7 +364,8 @@ impl Conntrack {
         may
     }
 
-    /// Answers a packet of a connection that has ended, and makes RSTs for its receiver.
+    /// Answers a packet of an ended connection with a RST. Also makes RSTs for the packet's receiver, as
+    /// `end.tells` demands.
     fn answer_ended(
         &mut self,
         (of, id): (StreamPacket, FollowedId),
@@ -371,13 +378,13 @@ impl Conntrack {
         let behind = segment.seq.wrapping_add(segment.payload);
         let seqs = match end.tells {
             ReceiverReset::Never => [None; 2],
-            // The receiver may send nothing by itself. It answers a RST in its window with the number that it expects
-            // (RFC 5961 section 3.2), and then gets a RST with that number.
+            // The receiver may not send anything by itself. It answers a RST in its window with the number
+            // that it expects (RFC 5961, section 3.2), and then gets a RST with that number.
             ReceiverReset::Unknown(answered) => {
                 let is_needed = !answered[direction.turned() as usize] && segment.payload > 0;
                 [is_needed.then_some(segment.seq), None]
             }
-            // The receiver expects the segment, or has received it and expects the next one.
+            // The receiver expects the segment, or has already received it and expects the next one.
             ReceiverReset::Once => [Some(segment.seq), (segment.payload > 0).then_some(behind)],
             ReceiverReset::Each(seqs) => {
                 let occupies = segment.payload > 0 || segment.flags & (flag::SYN | flag::FIN) != 0;
@@ -405,7 +412,8 @@ impl Conntrack {
         }
     }
 
-    /// Answers a packet of a connection that was closed with a RST that its sender accepts: RFC 9293 section 3.10.7.1.
+    /// Answers a packet of an ended connection with a RST that the packet's sender accepts: RFC 9293, section
+    /// 3.10.7.1.
     fn answer(&mut self, of: StreamPacket, segment: &TcpSegment, packet: &Packet<'_>, layout: &Layout) {
         let target = match segment.flags & flag::ACK != 0 {
             true => ResetTarget { seq: segment.ack, ack: None },
@@ -418,7 +426,8 @@ impl Conntrack {
         self.make_reset(of, of.member.1.turned(), target, packet, layout);
     }
 
-    /// Whether a packet is the SYN of an end that was told that its connection is over.
+    /// Whether a packet is a SYN with which an end replaces a restored connection that must not continue. The
+    /// end was answered with a RST before.
     pub(super) fn begins_behind_lost(
         &self,
         (id, direction): (ConnId, Direction),
@@ -432,7 +441,7 @@ impl Conntrack {
             && key::begins_connection(packet, layout)
     }
 
-    /// Makes a RST that looks like a packet of a direction, from a packet of one direction.
+    /// Makes a RST of a direction, with the headers of `packet`, which may be of either direction.
     fn make_reset(
         &mut self,
         of: StreamPacket,
@@ -451,13 +460,14 @@ impl Conntrack {
                 headers.reversed(port, tuple.addresses)
             }
         };
-        // As that end counts the numbers of the other one.
+        // Translation adds the shift to the acknowledgment number later.
         let shift = self.ack_shift(id, direction);
         let numbers = ResetNumbers { seq: target.seq, ack: target.ack.map(|ack| ack.wrapping_sub(shift)) };
         self.made.push(headers.reset(tuple.ports, numbers));
     }
 
-    /// Gives up a stream that was idle for long, for its memory: its connection ends, and the next packet of it is answered with a RST.
+    /// Ends a stream that was idle for long, to free its memory. The next packet of its connection is
+    /// answered with a RST.
     #[cold]
     fn give_up_idle(&mut self) {
         let streams = &mut self.state.streams;
@@ -465,7 +475,7 @@ impl Conntrack {
         if let Some(id) = FollowedId::new(streams.table.owner(stream)) {
             let edited = streams.followed[id].edited.and_then(|edited| streams.edited[edited].member());
             let tells = match edited {
-                // Only the stream knows the numbers of its receivers.
+                // Only the stream knows the numbers that its receivers expect, so the RSTs are made now.
                 Some(member) => ReceiverReset::Each(self.reset_both_by_headers(member, id)),
                 None => ReceiverReset::Once,
             };
@@ -475,7 +485,8 @@ impl Conntrack {
     }
 }
 
-/// The most bytes of payload of a packet with these headers on the link that it leaves by, if the policy knows that.
+/// The most bytes of payload of a packet with these headers on its egress link. `None` if the policy does not
+/// know the MTU.
 fn most_payload(snapshot: &Snapshot, packet: &Packet<'_>, layout: &Layout) -> Option<u16> {
     let (_, mtu) = snapshot.route(packet.port).to?;
     u16::try_from(mtu.saturating_sub(u32::from(layout.payload - layout.ip))).ok()

@@ -1,4 +1,4 @@
-//! TCP headers as streams read and change them, and the payloads of those that are edited.
+//! Reads and changes the TCP headers of packets of streams, and replaces the payloads of edited packets.
 
 use mmb_conn::TcpSegment;
 use mmb_packet::checksum::{ChecksumDelta, field_offset, transport_sum};
@@ -18,14 +18,14 @@ const MULTIPATH: u8 = 30;
 /// The subtype of MP_CAPABLE (RFC 8684 section 3.1).
 const MP_CAPABLE: u8 = 0;
 
-/// The header of a segment as streams need it.
+/// The header fields of a segment that streams need.
 pub(super) fn stream_segment(segment: &TcpSegment, packet: &Packet<'_>, layout: &Layout) -> Segment {
     let TcpSegment { seq, ack, flags, window, .. } = *segment;
     let mut read =
         Segment { seq, ack, flags, window, is_marked: is_marked(packet, layout), ..Segment::default() };
     let area = options::area(packet, layout);
     read.options = area.len() as u8;
-    // Nearly all segments have nothing but timestamps, aligned (RFC 7323 appendix A).
+    // Nearly all segments have only aligned timestamps (RFC 7323, appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, data @ ..] = area
         && let Some(data) = data.first_chunk::<8>()
         && area.len() == 12
@@ -74,7 +74,7 @@ const WINDOW: usize = 14;
 const CHECKSUM: usize = 16;
 const URGENT: usize = 18;
 
-/// Changes a segment as its stream demands.
+/// Applies the outcome of a stream without edits to the header of a segment, and updates the checksum.
 pub(super) fn change_segment(outcome: &Outcome, packet: &mut Packet<'_>, layout: &Layout) {
     if !outcome.is_changed && outcome.window.is_none() && !outcome.clear_urgent && !outcome.blank_multipath {
         return;
@@ -96,7 +96,8 @@ fn apply(delta: ChecksumDelta, packet: &mut Packet<'_>, layout: &Layout) {
     }
 }
 
-/// Changes the fields of a header. Returns what that does to the checksum, but for blanked options.
+/// Changes the fields of a header. Returns the change of the checksum, without that of options that were
+/// overwritten.
 fn change_header(outcome: &Outcome, packet: &mut Packet<'_>, layout: &Layout) -> ChecksumDelta {
     let mut delta = ChecksumDelta::default();
     if outcome.blank_multipath {
@@ -121,12 +122,12 @@ fn change_header(outcome: &Outcome, packet: &mut Packet<'_>, layout: &Layout) ->
     delta
 }
 
-/// Computes the transport checksum anew.
+/// Computes the transport checksum of the whole packet.
 fn mend_checksum(packet: &mut Packet<'_>, layout: &Layout) {
     let Some(field) = field_offset(layout.l4_kind) else { return };
     let at = usize::from(layout.l4) + field;
     let Some(place) = packet.bytes_mut().get_mut(at..at + 2) else { return };
-    // A datagram without a checksum keeps none (RFC 768).
+    // A UDP datagram without a checksum is sent without one (RFC 768).
     if layout.l4_kind == proto::UDP && *place == [0; 2] {
         return;
     }
@@ -139,9 +140,9 @@ fn mend_checksum(packet: &mut Packet<'_>, layout: &Layout) {
     packet.bytes_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Changes a segment or datagram of a stream with edits: its numbers, its payload, its FIN. `shift` is added to acknowledgment numbers and SACK edges to have
-/// those that the sender of the bytes gets. `copy` writes the bytes of the stream from an offset on, `sack` maps a SACK block. Returns false
-/// if the packet has no room for the payload.
+/// Applies the outcome of a stream with edits to a segment or datagram: its numbers, its payload and its FIN.
+/// `shift` is the value of `Conntrack::ack_shift`. `copy` writes the bytes of the stream from an offset on;
+/// `sack` maps a SACK block. Returns false if the packet has no room for the payload.
 pub(super) fn edit_segment(
     (outcome, shift): (&Outcome, u32),
     packet: &mut Packet<'_>,
@@ -179,7 +180,7 @@ pub(super) fn edit_segment(
     true
 }
 
-/// Changes the numbers and the FIN of a TCP header. Returns what that does to the checksum.
+/// Changes the numbers and the FIN of a TCP header. Returns the change of the checksum.
 fn change_numbers(
     (edited, shift): (&EditedSegment, u32),
     packet: &mut Packet<'_>,
@@ -205,8 +206,8 @@ fn change_numbers(
     delta
 }
 
-/// Maps the SACK blocks of a segment, and returns whether it has some. Blocks without a partner go: the option becomes shorter, and NOPs
-/// take its place.
+/// Maps the SACK blocks of a segment, and returns whether it has the option. A block for which `map` returns
+/// `None` is removed: the option becomes shorter, and NOPs fill the rest.
 fn map_sack(packet: &mut Packet<'_>, layout: &Layout, map: impl Fn([u32; 2]) -> Option<[u32; 2]>) -> bool {
     let range = layout.tcp_options();
     let Some(area) = packet.bytes_mut().get_mut(range) else { return false };
@@ -233,7 +234,7 @@ fn map_sack(packet: &mut Packet<'_>, layout: &Layout, map: impl Fn([u32; 2]) -> 
     true
 }
 
-/// Overwrites the options MP_CAPABLE of a SYN with NOPs.
+/// Overwrites the MP_CAPABLE options of a SYN with NOPs.
 #[cold]
 fn blank_multipath(packet: &mut Packet<'_>, layout: &Layout) {
     let range = layout.tcp_options();

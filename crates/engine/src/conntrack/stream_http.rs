@@ -1,7 +1,7 @@
-//! Rules on HTTP in the life of streams: each connection with such rules has an editor, which decides about all of its bytes.
+//! HTTP in streams: each connection with rules on HTTP has an editor, which decides about all of its bytes.
 //!
-//! Messages keep the rules that they began with: after a change, a connection goes on with the rules that it has until no message is under way
-//! ([`HttpGenerations`]).
+//! A message keeps the rules with which it began. After a change of policy, a connection keeps its rules
+//! until no message is in progress ([`HttpGenerations`]).
 
 use super::http_generations::{HttpGenerations, InForce};
 use super::info::HTTP_RECORD_BYTES;
@@ -17,26 +17,26 @@ use std::collections::TryReserveError;
 use std::sync::Arc;
 
 id_types! {
-    /// The messages of a connection with rules on HTTP.
+    /// The HTTP state of a connection with rules on HTTP.
     pub(super) struct HttpId;
 }
 
 const _: () = assert!(size_of::<HttpMessages>() as u64 <= HTTP_RECORD_BYTES);
 
-/// The messages of one connection.
+/// The HTTP state of one connection.
 #[derive(Debug, Default)]
 pub(super) struct HttpMessages {
     pub(super) editor: Option<HttpEditor>,
-    /// The rules that it has: their generation, and which of these.
+    /// The generation of its rules, and the indexes of its rules in that generation.
     generation: u32,
     own: ArrayVec<u32, MOST_RULES>,
-    /// What each direction is held for.
+    /// By direction: the reason for which bytes are held back.
     pub(super) held: [Option<Held>; 2],
-    /// The borders of messages when that was found.
+    /// By direction: the editor's count of message borders when `held` was set.
     borders: [u32; 2],
 }
 
-/// What the connections of a worker share.
+/// What all connections of a worker share.
 #[derive(Debug, Default)]
 pub(super) struct HttpWork {
     messages: Slab<HttpId, HttpMessages, Chunks<HttpMessages, 16>>,
@@ -54,12 +54,12 @@ pub(super) struct HttpTurn<'w> {
     pub(super) own: &'w [u32],
     pub(super) scanner: &'w mut Scanner,
     pub(super) memory: &'w mut HttpMemory,
-    /// Messages that were under way have lost their rules.
+    /// Messages in progress have lost their rules.
     pub(super) has_lost_rules: bool,
 }
 
 impl HttpWork {
-    /// Adopts what the rules of a policy need.
+    /// Adopts the rules of a policy, and the memory for them.
     pub(super) fn configure(
         &mut self,
         rules: Option<&Arc<HttpRules>>,
@@ -72,22 +72,22 @@ impl HttpWork {
         self.generations.configure(rules, !self.messages.is_empty(), generation, exchanged);
     }
 
-    /// Bytes of the pools of its scanners that were used.
+    /// The used bytes of the pools of its scanners.
     pub(super) fn touched(&self) -> u64 {
         self.generations.touched()
     }
 
-    /// Gets the memory for one more connection.
+    /// Reserves memory for one more connection.
     pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.messages.try_reserve()
     }
 
-    /// Begins with a connection; memory was reserved.
+    /// Adds a connection. The memory must have been reserved.
     pub(super) fn open(&mut self) -> HttpId {
         self.messages.insert(HttpMessages::default())
     }
 
-    /// Ends with a connection.
+    /// Removes a connection.
     pub(super) fn close(&mut self, id: HttpId) {
         let messages = self.messages.remove(id);
         if let Some(mut editor) = messages.editor {
@@ -95,13 +95,14 @@ impl HttpWork {
         }
     }
 
-    /// Whether there are, or were, rules.
+    /// Whether the policy has rules on HTTP, or connections still use rules on HTTP of an earlier policy.
     pub(super) fn has_rules(&self) -> bool {
         self.generations.has_rules()
     }
 
-    /// What a connection works with that has these rules of the policy. `must_decide` says that no byte may be held for other messages. `None` without
-    /// memory.
+    /// What a call of a connection's editor works with. `live` are the rules of the policy that the
+    /// connection has. With `must_decide`, no byte may be held back until other messages end. Returns `None`
+    /// if there is no memory.
     pub(super) fn turn(&mut self, id: HttpId, live: &[RuleSlot], must_decide: bool) -> Option<HttpTurn<'_>> {
         let HttpWork { messages, generations, memory } = self;
         let messages = &mut messages[id];
@@ -142,12 +143,12 @@ impl HttpWork {
         Some(HttpTurn { editor, held, borders, rules, own, scanner, memory, has_lost_rules })
     }
 
-    /// Whether a message leaves in another framing than it came in.
+    /// Whether a message leaves in another framing than it arrived.
     pub(super) fn is_within_message(&self, id: HttpId) -> bool {
         self.messages[id].editor.as_ref().is_some_and(HttpEditor::has_own_framing)
     }
 
-    /// Whether a direction waits for what the other one brings, and that has brought a border of messages since.
+    /// Whether a direction waits for the other one, and a message border in the other one has passed since.
     pub(super) fn may_go_on(&self, id: HttpId, direction: usize) -> bool {
         let HttpMessages { editor, held, borders, .. } = &self.messages[id];
         held[direction] == Some(Held::Other)
@@ -155,7 +156,7 @@ impl HttpWork {
     }
 }
 
-/// How a note is counted.
+/// The counter of a note.
 pub(super) fn not_applied(note: HttpNote) -> NotApplied {
     match note {
         HttpNote::UnfitPassed(_) => NotApplied::HttpUnfit,

@@ -1,4 +1,4 @@
-//! Decisions about the messages of a connection with rules on HTTP.
+//! Decides about the messages of a connection with rules on HTTP.
 
 use super::stream_event::UnfitMessage;
 use super::stream_http::{HttpId, HttpTurn, not_applied};
@@ -16,7 +16,7 @@ use mmb_stream::{EditPatience, EditSink, LONG_MS, Undecided};
 use std::ops::ControlFlow;
 
 impl StreamSearch<'_> {
-    /// Decides about bytes of a connection with rules on HTTP.
+    /// Decides about undecided bytes of a connection with rules on HTTP. Breaks if the connection must end.
     pub(super) fn edit_messages(
         &mut self,
         id: HttpId,
@@ -39,13 +39,14 @@ impl StreamSearch<'_> {
         };
         let HttpTurn { editor, held, borders, rules, own, scanner, memory, has_lost_rules } = turn;
         let limit_ms = match held[direction] {
-            // A head, or a message whose length must be known before it leaves.
+            // A head, or a message whose length must be known before it is forwarded.
             Some(Held::Head | Held::Whole) => LONG_MS,
             Some(Held::Match | Held::Last) | None => hold_ms,
             Some(Held::Other) => u32::MAX,
         };
         let is_over = waited_ms.is_some_and(|waited_ms| waited_ms >= limit_ms);
-        // What may be the beginning of a match ends the connection instead.
+        // With `set stream hold-over close`, bytes that may be the beginning of a match end the connection
+        // instead.
         let is_match_over = is_over && held[direction] == Some(Held::Match);
         let closes = is_strict && is_match_over;
         if is_match_over && !closes {
@@ -73,7 +74,7 @@ impl StreamSearch<'_> {
         if let HttpProgress::Held(held) = progress
             && must_decide
         {
-            // Bytes are not held any longer. Unread bytes must not pass, unless the rules only report.
+            // Bytes are not held back any longer. Unread bytes must not pass, unless the rules only report.
             let reason = held_too_long(held, is_end);
             progress = match editor.stop_looking(&http, (input.direction, reason), &mut out) {
                 true => {
@@ -116,14 +117,14 @@ impl StreamSearch<'_> {
 }
 
 impl StreamSearch<'_> {
-    /// A message must not go on.
+    /// Ends the connection because of a message.
     fn refuse_message(&mut self, message: UnfitMessage) -> ControlFlow<()> {
         self.unfit_message = Some(message);
         ControlFlow::Break(())
     }
 }
 
-/// Why mmb stops reading a connection whose bytes cannot be held any longer.
+/// Why mmb stops reading a connection whose bytes cannot be held back any longer.
 fn held_too_long(held: Held, is_end: bool) -> HttpUnfit {
     match held {
         Held::Other => HttpUnfit::TooManyRequests,
@@ -132,16 +133,17 @@ fn held_too_long(held: Held, is_end: bool) -> HttpUnfit {
     }
 }
 
-/// Gives decisions to a stream, and counts and tells them.
+/// Passes the editor's decisions to the stream, and counts and reports them.
 struct HttpSink<'h, 's, 'r> {
     sink: &'h mut EditSink<'s>,
     rules: &'h mut Rules<'r>,
     counters: &'h WorkerCells,
     unfit_message: &'h mut Option<UnfitMessage>,
-    /// The direction, and the offsets of the undecided bytes and of their end.
+    /// The direction, the offset of the first undecided byte, and the offset of the end of the undecided
+    /// bytes.
     place: (usize, u64, u64),
     trace: Option<&'h mut EditTrace>,
-    /// The rules of the next replacement, if edits are traced.
+    /// If edits are traced: the rules of the next replacement.
     by: ArrayVec<u32, MOST_NAMED>,
 }
 

@@ -1,16 +1,17 @@
 //! The memory for the streams of workers. The control side allocates it and hands it over.
 //!
-//! Purpose: a policy sizes the pools for payload and for search states, and its patterns need working memory. Packets
-//! must not wait for an allocation, and the process must not abort if one fails. Therefore the control side allocates
-//! what the workers lack before it publishes a policy ([`StreamPools::make`]), and refuses the policy if it cannot.
+//! Purpose: a policy sizes the pools for payload and for search states, and its patterns need working memory.
+//! Packets must not wait for an allocation, and the process must not abort if an allocation fails. Therefore
+//! the control side allocates what the workers lack before it publishes a policy ([`StreamPools::make`]). If
+//! an allocation fails, it refuses the policy.
 //!
 //! Life-cycle: just before a policy is published, the control side puts the new pools into each worker's
-//! [`PoolExchange`]. The worker adopts them when it picks the policy up, without calling the allocator, and puts the
-//! pools that it no longer uses into the exchange. The control side frees those ([`StreamPools::reclaim`]). After an
-//! offer, a worker may still pick up an older snapshot; so each set of patterns carries the generation of the snapshot
-//! that first uses it.
+//! [`PoolExchange`]. When the worker picks the policy up, it adopts the pools without calling the allocator,
+//! and puts the pools that it no longer uses into the exchange. The control side frees those
+//! ([`StreamPools::reclaim`]). After an offer, a worker may still pick up an older snapshot. So each set of
+//! patterns carries the generation of the first snapshot that uses it.
 //!
-//! Who writes: both sides. Each locks the exchange while it moves values, and for nothing else.
+//! Who writes: both sides. Each side locks the exchange only while it moves values.
 
 use super::stream_sizes::StreamSizes;
 use crate::compiled::StreamPatterns;
@@ -20,7 +21,7 @@ use mmb_scan::{EditScratch, PatternError, PatternSet, PreparedSet, Scanner};
 use mmb_stream::{ChunkPool, StreamTable};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The most retired pools in an exchange. A worker frees further ones itself.
+/// The most retired pools in an exchange. A worker frees any further pools itself.
 const MOST_RETIRED: usize = 64;
 
 /// Where the control side and a worker exchange memory for streams.
@@ -40,13 +41,13 @@ pub(super) struct StreamOffer {
     pub(super) payload: Option<ChunkPool>,
     pub(super) bytes: ScanOffer,
     pub(super) http: ScanOffer,
-    /// Scanners for server names, by generation. Each has its set and room for one search state.
+    /// Scanners for server names, by generation. Each has its set of patterns, and room for one search state.
     names: Vec<(u64, NameScanner)>,
     pub(super) http_memory: Option<Box<HttpMemory>>,
     pub(super) edit_scratch: Option<EditScratch>,
 }
 
-/// A scanner for server names, and its set.
+/// A scanner for server names, and its set of patterns.
 pub(super) type NameScanner = (Scanner, PatternSet);
 
 /// A scanner with a larger pool, and prepared sets of patterns with their generations.
@@ -75,7 +76,8 @@ enum RetiredPool {
 }
 
 impl PoolExchange {
-    /// Locks the exchange for a worker. The worker spins: the control side holds the lock for some moves only.
+    /// Locks the exchange for a worker. The worker spins, because the control side holds the lock only for a
+    /// few moves.
     pub(super) fn open(&self) -> MutexGuard<'_, Exchanged> {
         lock_soon(&self.0)
     }
@@ -83,7 +85,7 @@ impl PoolExchange {
 
 impl RetiredPools {
     fn push(&mut self, pool: RetiredPool) {
-        // Without room here, the pool is dropped and so freed by the worker.
+        // If the list is full, the worker drops the pool here and so frees it.
         if self.pools.len() < self.pools.capacity() {
             self.pools.push(pool);
         }
@@ -111,8 +113,8 @@ impl RetiredPools {
 }
 
 impl StreamOffer {
-    /// Takes a scanner for server names up to a generation that has the wanted set. Retires the others up to that
-    /// generation.
+    /// From the scanners for server names that were offered for snapshots up to `generation`: takes one with
+    /// the wanted set, and retires all others.
     pub(super) fn take_names(
         &mut self,
         generation: u64,
@@ -131,8 +133,9 @@ impl StreamOffer {
         taken
     }
 
-    /// Keeps the memory of an earlier offer that the worker has not adopted and this offer does not replace. Sets
-    /// before generation `oldest` are for snapshots that no worker can pick up any more. Returns what is not kept.
+    /// Adds the memory of an earlier offer that the worker has not adopted, unless this offer replaces it. No
+    /// worker can pick up a snapshot before generation `oldest` any more, so sets for such snapshots are not
+    /// added. Returns what was not added.
     fn keep(&mut self, earlier: StreamOffer, oldest: u64) -> StreamOffer {
         let StreamOffer { payload, bytes, http, mut names, http_memory, edit_scratch } = earlier;
         let mut unused = StreamOffer::default();
@@ -148,7 +151,7 @@ impl StreamOffer {
     }
 }
 
-/// Keeps the earlier value if nothing newer is offered. Otherwise returns it.
+/// Keeps the earlier value if no newer one is offered. Otherwise returns the earlier value.
 fn kept<T>(offered: &mut Option<T>, earlier: Option<T>) -> Option<T> {
     match offered {
         Some(_) => earlier,
@@ -165,7 +168,8 @@ impl ScanOffer {
         self.scanner.is_some()
     }
 
-    /// Takes the offered scanner if its pool is larger than the pool of the worker's own scanner. Otherwise retires it.
+    /// Takes the offered scanner if its pool is larger than the pool of the worker's own scanner. Otherwise
+    /// retires it.
     pub(super) fn take_larger(
         &mut self,
         own: Option<&Scanner>,
@@ -179,7 +183,8 @@ impl ScanOffer {
         Some(offered)
     }
 
-    /// Passes the sets up to a generation to `adopt`, and retires the sets that `adopt` returns.
+    /// Passes the sets that were offered for snapshots up to `generation` to `adopt`, and retires the sets
+    /// that `adopt` returns.
     pub(super) fn take_sets(
         &mut self,
         generation: u64,
@@ -200,7 +205,7 @@ impl ScanOffer {
     }
 }
 
-/// The scanner pool and the sets that each worker has, or was offered.
+/// The size of the scanner pool, and the sets, that each worker has or was offered.
 #[derive(Clone, Debug, Default)]
 struct WorkerScanner {
     pool_bytes: usize,
@@ -208,7 +213,8 @@ struct WorkerScanner {
 }
 
 impl WorkerScanner {
-    /// Allocates what a worker lacks for these sets and a pool of `pool_bytes`. A new scanner needs all sets anew.
+    /// Allocates what a worker lacks for these sets and a pool of `pool_bytes`. For a new scanner, all sets
+    /// are prepared again.
     fn make(
         &self,
         pool_bytes: usize,
@@ -240,10 +246,10 @@ struct WorkerPools {
     edit_scratch: usize,
 }
 
-/// Pools that were allocated, to be offered with the snapshot of their policy.
+/// Allocated pools, to be offered with the snapshot of their policy.
 #[derive(Debug)]
 pub(crate) struct MadePools {
-    /// One for each worker.
+    /// One offer for each worker.
     offers: Vec<StreamOffer>,
     given: WorkerPools,
 }
@@ -252,13 +258,13 @@ pub(crate) struct MadePools {
 #[derive(Debug, Default)]
 pub(crate) struct StreamPools {
     given: WorkerPools,
-    /// Scanners that workers have given back while search states in their pools are still open.
+    /// Scanners that workers have returned, but whose pools still contain open search states.
     still_used: Vec<Scanner>,
 }
 
 impl StreamPools {
-    /// Allocates what `workers` workers lack for the streams of a policy. `wanted` is `None` for a policy without rules
-    /// on streams.
+    /// Allocates what `workers` workers lack for the streams of a policy. `wanted` is `None` for a policy
+    /// without rules on streams.
     ///
     /// # Errors
     /// An allocation failed.
@@ -270,7 +276,7 @@ impl StreamPools {
     ) -> Result<MadePools, PatternError> {
         let Some((sizes, patterns)) = wanted else {
             let offers = (0..workers).map(|_| StreamOffer::default()).collect();
-            // A worker that has no streams gives its pools back.
+            // A worker without streams returns its pools.
             return Ok(MadePools { offers, given: WorkerPools::default() });
         };
         let sets = |set: &Option<PatternSet>| set.iter().cloned().collect::<Vec<_>>();
@@ -282,7 +288,7 @@ impl StreamPools {
             bytes: self.given.bytes.after(sizes.byte_states, bytes),
             http: match &patterns.http {
                 Some(_) => self.given.http.after(sizes.http_states, http),
-                // Workers without messages give their scanners back.
+                // Workers without HTTP rules return their scanners.
                 None => WorkerScanner::default(),
             },
             names: patterns.names.clone(),
@@ -344,7 +350,7 @@ impl StreamPools {
         }
     }
 
-    /// Frees the memory that workers have given back, except scanners with open search states.
+    /// Frees the memory that workers have returned, except scanners with open search states.
     pub(crate) fn reclaim<'e>(&mut self, exchanges: impl Iterator<Item = &'e PoolExchange>) {
         for PoolExchange(exchange) in exchanges {
             if lock(exchange).retired.is_empty() {
@@ -362,7 +368,7 @@ impl StreamPools {
         self.still_used.retain(Scanner::has_states);
     }
 
-    /// Bytes that a policy with these sizes makes one worker's pools reserve beyond those that it has.
+    /// The bytes that one worker's pools lack for a policy with these sizes.
     pub(crate) fn lacking(&self, sizes: &StreamSizes) -> u64 {
         let WorkerPools { payload, bytes, http, .. } = &self.given;
         let mut lacking = 0;

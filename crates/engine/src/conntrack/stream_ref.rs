@@ -1,17 +1,17 @@
-//! How a connection refers to its stream.
+//! The reference from a connection to its stream.
 
 use mmb_base::id_types;
 
 id_types! {
-    /// What the engine knows of a worker's stream.
+    /// The engine's record of a stream.
     pub(crate) struct FollowedId;
 }
 
-/// A connection's stream. Its number alone may belong to a later one.
+/// The stream of a connection. `serial` distinguishes it from later streams with the same `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRef {
     pub(crate) id: FollowedId,
     pub(super) serial: u32,
-    /// Some direction is edited.
+    /// Some direction is at level edit.
     pub(super) is_edited: bool,
 }

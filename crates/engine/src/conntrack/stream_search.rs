@@ -1,7 +1,8 @@
-//! What matches in a stream mean for the rules of its connection.
+//! Applies matches in a stream to the rules of its connection.
 //!
-//! A match counts only for rules that the connection has. A rule with one constraint fires with each match; one with several fires once, when
-//! all of them were met. Of rules that end the connection, the one whose match ends first decides.
+//! A match counts only for rules that the connection has. A rule with one constraint fires at each match. A
+//! rule with several constraints fires once, when all of them have been met. Of the rules that end the
+//! connection, the one whose match ends first decides.
 
 use super::helper::HelperId;
 use super::helper_control::ControlConnection;
@@ -17,7 +18,7 @@ use mmb_scan::{PatternSet, Scanner};
 use mmb_stream::InOrder;
 use std::ops::ControlFlow;
 
-/// Events of one packet; more are only counted as hits.
+/// The most events for the bytes of one packet. Further ones are only counted as hits.
 const FIRED: usize = 8;
 
 /// A rule that has fired.
@@ -25,7 +26,7 @@ const FIRED: usize = 8;
 pub(super) struct Fired {
     pub(super) slot: RuleSlot,
     pub(super) direction: usize,
-    /// Bytes of the direction up to the end of the match.
+    /// The number of bytes of the direction up to the end of the match.
     pub(super) end: u64,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Fired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decided {
     pub(super) fired: Fired,
-    /// Both ends are told.
+    /// The rule closes the connection: both ends of a TCP connection get a RST.
     pub(super) closes: bool,
 }
 
@@ -44,43 +45,44 @@ pub(super) struct StreamSearch<'s> {
     /// Whether the bytes of each direction are searched.
     searches: [bool; 2],
     pub(super) tools: &'s mut SearchTools,
-    /// There was no memory for a search: the bytes must not go on.
+    /// There was no memory for a search: the bytes must not pass.
     pub(super) has_no_room: bool,
-    /// A pattern of a rule that edits was found in the bytes that were searched last.
+    /// The last search has found a pattern of a rule that edits.
     pub(super) has_edits_found: bool,
-    /// The bytes that it is asked to edit next were searched; where a match is begun in them, if none is found.
+    /// `Some` if the next bytes to edit were searched already. Contains the place where a match may have
+    /// begun in them, if any.
     pub(super) read: Option<Option<usize>>,
-    /// The last message of HTTP that is not understood, whether the connection goes on or not.
+    /// The last message that is not read as HTTP, whether its connection passes or not.
     pub(super) unfit_message: Option<UnfitMessage>,
     pub(super) counters: &'s WorkerCells,
     pub(super) control: ControlConnection<'s>,
-    /// Connections that a helper expects since now.
+    /// The number of connections that a helper newly expects.
     pub(super) expected: u32,
 }
 
-/// What the search of one packet's bytes has found.
+/// The findings in the bytes of one packet.
 pub(super) struct FoundInBytes {
     /// The rules with `alert` that fired.
     pub(super) fired: ArrayVec<Fired, FIRED>,
     pub(super) decided: Option<Decided>,
     pub(super) unfit_message: Option<UnfitMessage>,
     pub(super) has_no_room: bool,
-    /// Connections that a helper expects since now: each uses the rules of this one.
+    /// The number of connections that a helper newly expects. Each uses the rules of this connection.
     pub(super) expected: u32,
 }
 
 impl FoundInBytes {
-    /// Whether a message of HTTP is not understood, so that the connection must not go on.
+    /// Whether the connection must end because of a message that is not read as HTTP.
     pub(super) fn is_unfit(&self) -> bool {
         self.unfit_message.is_some_and(|message| !message.passes)
     }
 }
 
-/// The rules of a connection, and what they have found.
+/// The rules of a connection, and those that have fired.
 pub(super) struct Rules<'s> {
     snapshot: &'s Snapshot,
     cells: &'s RuleCells,
-    /// The connection's rules.
+    /// The connection's rules that the policy still contains.
     live: &'s [RuleSlot],
     fired: ArrayVec<Fired, FIRED>,
     decided: Option<Decided>,
@@ -114,17 +116,17 @@ impl<'s> StreamSearch<'s> {
         self.rules.snapshot
     }
 
-    /// The messages of the connection, if it has rules on HTTP.
+    /// The HTTP messages of the connection, if it has rules on HTTP.
     pub(super) fn http(&self) -> Option<HttpId> {
         self.search.http
     }
 
-    /// What a helper knows of the connection, if it has one.
+    /// The helper's state for the connection, if it has one.
     pub(super) fn helper_id(&self) -> Option<HelperId> {
         self.search.helper
     }
 
-    /// A rule ends the connection.
+    /// Records that a rule ends the connection. The first such rule decides.
     pub(super) fn decide_for(&mut self, decided: Decided) {
         self.rules.decided.get_or_insert(decided);
     }
@@ -134,29 +136,29 @@ impl<'s> StreamSearch<'s> {
         self.rules.live
     }
 
-    /// The memory of searches and edits.
+    /// The working memory of searches and edits.
     pub(super) fn tools(&mut self) -> &mut SearchTools {
         self.tools
     }
 
-    /// The byte before the undecided ones of a direction.
+    /// The byte before the undecided bytes of a direction.
     pub(super) fn last(&self, direction: usize) -> Option<u8> {
         self.search.last[direction]
     }
 
-    /// Records the last byte that was decided on.
+    /// Records the last byte that was decided.
     pub(super) fn note_last(&mut self, direction: usize, decided: &[u8]) {
         if let Some(last) = decided.last() {
             self.search.last[direction] = Some(*last);
         }
     }
 
-    /// Counts an edit, and fires the rule if it tells of its matches.
+    /// Counts an edit as a hit, and records an event if the rule has `alert`.
     pub(super) fn count_edit(&mut self, fired: Fired) {
         self.rules.count_edit(fired);
     }
 
-    /// Whether there is something to tell, or the bytes must not go on.
+    /// Whether there is something to report, or the bytes must not pass.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
         let Rules { fired, decided, .. } = &self.rules;
@@ -168,14 +170,14 @@ impl<'s> StreamSearch<'s> {
             || self.tools.trace.is_some()
     }
 
-    /// What was found.
+    /// Returns the findings.
     pub(super) fn into_found(self) -> FoundInBytes {
         let StreamSearch { rules, unfit_message, has_no_room, expected, .. } = self;
         let Rules { fired, decided, .. } = rules;
         FoundInBytes { fired, decided, unfit_message, has_no_room, expected }
     }
 
-    /// Searches bytes that are in order. Breaks if they must not go on.
+    /// Searches bytes that are in order. Breaks if they must not pass.
     pub(super) fn search(&mut self, in_order: InOrder<'_>) -> ControlFlow<()> {
         let direction = in_order.direction;
         if self.search.helper.is_some() {
@@ -188,7 +190,7 @@ impl<'s> StreamSearch<'s> {
             return ControlFlow::Continue(());
         }
         if self.search.set != self.tools.set_number {
-            // Other patterns are in force: what was begun of the ones before is forgotten.
+            // Other patterns are in force now: incomplete matches of the earlier ones are dropped.
             self.search.set = self.tools.set_number;
             self.search.scans = [None, None];
         }
@@ -239,7 +241,7 @@ impl<'s> StreamSearch<'s> {
         result
     }
 
-    /// Reads on in the hello of TLS, and decides on constraints on the server's name when it is known.
+    /// Continues to read the TLS hello. When the server name is known, decides the constraints on it.
     fn read_hello(&mut self, InOrder { offset, is_behind_gap, bytes, .. }: InOrder<'_>) -> ControlFlow<()> {
         let StreamSearch { rules, search, tools, .. } = self;
         let Some(id) = search.hello else { return ControlFlow::Continue(()) };
@@ -264,7 +266,8 @@ impl<'s> StreamSearch<'s> {
                 let holds = match (progress, name) {
                     (_, Some(name)) => is_met(name) != constraint.negated,
                     (HelloProgress::Nameless, _) => constraint.negated,
-                    // Servers may read another name in it than mmb: a rule that ends connections ends this one.
+                    // A server may read another name in an invalid hello than mmb does: a rule that ends
+                    // connections ends this one.
                     (HelloProgress::Invalid, _) => constraint.negated || stream.ends(),
                     _ => false,
                 };
@@ -281,7 +284,7 @@ impl<'s> StreamSearch<'s> {
     }
 }
 
-/// The constraints of a connection's rules that a server name meets by regexes.
+/// The constraints of a connection's rules that a server name meets by a regex.
 fn regexes(
     rules: &Rules<'_>,
     names: Option<&mut (Scanner, PatternSet)>,
@@ -295,7 +298,8 @@ fn regexes(
         for of in uses.filter(|of| rules.live.contains(&of.slot)) {
             let one = (of.slot, of.constraint);
             if !met.contains(&one) {
-                // A connection has at most 64 rules; further constraints of one rule do not fit.
+                // A connection has at most 64 rules. Of rules with several constraints, some constraints may
+                // not fit.
                 let _ = met.try_push(one);
             }
         }
@@ -317,7 +321,8 @@ struct FoundPlace<'f> {
 }
 
 impl FoundPlace<'_> {
-    /// Records that a constraint of a rule is met. Returns whether that was the last one.
+    /// Records that a constraint of a rule is met. Returns whether now, for the first time, all constraints
+    /// of the rule are met.
     fn completes(&mut self, rule: &StatefulRule, stream: &StreamRule, constraint: u8) -> bool {
         let id = match *self.found_of {
             Some(id) => id,
@@ -332,7 +337,7 @@ impl FoundPlace<'_> {
         };
         let found = &mut self.found[id];
         let place = found.iter().position(|(version, _)| *version == rule.version);
-        // Rules that were replaced may take the places.
+        // Rules that were replaced may occupy the places.
         if place.is_none() && found.try_push((rule.version, 0)).is_err() {
             return false;
         }
@@ -350,7 +355,7 @@ impl<'s> Rules<'s> {
         snapshot.stateful(slot).map(std::convert::AsRef::as_ref)
     }
 
-    /// Counts an edit, and fires the rule if it tells of its matches.
+    /// Counts an edit as a hit, and records an event if the rule has `alert`.
     pub(super) fn count_edit(&mut self, fired: Fired) {
         self.cells.hits(fired.slot).into_iter().for_each(|hits| hits.add(1));
         let rule = self.rule(fired.slot).and_then(|rule| rule.stream.as_deref());
@@ -359,7 +364,7 @@ impl<'s> Rules<'s> {
         }
     }
 
-    /// A constraint of a rule is met. Breaks if that ends the connection.
+    /// Processes a match of a constraint of a rule. Breaks if the rule ends the connection.
     fn hit(&mut self, fired: Fired, constraint: u8, found: &mut FoundPlace<'_>) -> ControlFlow<()> {
         if !self.live.contains(&fired.slot) {
             return ControlFlow::Continue(());

@@ -1,8 +1,8 @@
 //! Counts the streams of each source, so that one host cannot take all places (`set stream per-source`).
 //!
-//! Each worker counts the streams of its own table by source. A source is the address that began the connection (for
-//! IPv6, the first 64 bits) and the wire that it is on. It is identified by a keyed 64-bit hash. The counts are in many
-//! small hash tables, so that a packet never waits long while one of them grows.
+//! Each worker counts the streams of its own table by source. A source is the address that opened the
+//! connection (for IPv6, its first 64 bits), on its wire. It is identified by a keyed 64-bit hash. The counts
+//! are in many small hash tables, so that a packet never waits long while one of them grows.
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashTable, TryReserveError};
@@ -11,7 +11,8 @@ use mmb_policy::settings::StreamsPerSource;
 use std::hash::{BuildHasher, RandomState};
 
 const SHARDS: usize = 256;
-/// Every source may have `LEAST` streams, or one in `PART` of all places: see [`StreamsPerSource::Share`].
+/// Every source may have at least `LEAST` streams or one in `PART` of all places, whichever is more: see
+/// [`StreamsPerSource::Share`].
 const LEAST: usize = 64;
 const PART: usize = 256;
 
@@ -36,7 +37,7 @@ impl StreamShares {
         }
     }
 
-    /// Sets the limit. Each of `workers` workers applies an equal part of a fixed number.
+    /// Sets the limit. If it is a fixed number, each of `workers` workers applies an equal part of it.
     pub(super) fn configure(&mut self, most: StreamsPerSource, workers: usize) {
         self.most = match most {
             StreamsPerSource::Share => StreamsPerSource::Share,
@@ -52,8 +53,8 @@ impl StreamShares {
         StreamSource(self.hasher.hash_one(key))
     }
 
-    /// Whether a source may have one more stream, if the table has `places` places and `free` of them are free. Reserves
-    /// the memory for its count, so that [`StreamShares::begin`] does not allocate.
+    /// Whether a source may have one more stream, if `free` of the table's `places` places are free. Reserves
+    /// memory for the count, so that [`StreamShares::begin`] does not allocate.
     ///
     /// # Errors
     /// The allocation failed.
@@ -111,7 +112,7 @@ mod tests {
         Tuple { addresses: [address, 9], ports: [1, 2], proto: 6, family, ..Tuple::default() }
     }
 
-    /// Begins as many streams of a source as are admitted. `taken` of `places` places are taken before.
+    /// Opens as many streams of a source as are admitted. `taken` of `places` places are taken before.
     fn fill(shares: &mut StreamShares, address: u128, places: usize, taken: &mut usize) -> usize {
         let source = shares.source(&tuple(address, 4));
         let before = *taken;
@@ -127,7 +128,8 @@ mod tests {
         let (mut shares, mut taken) = (StreamShares::new(), 0);
         assert_eq!(fill(&mut shares, 1, 100_000, &mut taken), 50_000);
         assert_eq!(fill(&mut shares, 2, 100_000, &mut taken), 25_000);
-        // Each takes half of what is left, until that is a share.
+        // Each host takes half of the free places, until half of them is less than the share that every host
+        // may have.
         assert!((3..9).map(|host| fill(&mut shares, host, 100_000, &mut taken)).all(|own| own >= 390));
         for (address, count) in [(1, 50_000), (2, 25_000)] {
             let source = shares.source(&tuple(address, 4));

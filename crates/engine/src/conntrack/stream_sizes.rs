@@ -1,4 +1,5 @@
-//! The memory for the streams of a policy: the sizes of each worker's pools, and an upper bound for all workers.
+//! The memory for the streams of a policy: the sizes of each worker's pools, and an upper bound for all
+//! workers.
 
 use super::info::{EDIT_RECORD_BYTES, EDITED_STREAM_BYTES, HTTP_RECORD_BYTES, STREAM_BYTES};
 use crate::compiled::StreamPatterns;
@@ -23,24 +24,24 @@ pub(crate) struct StreamSizes {
 /// An upper bound of the memory that the streams of all workers take under a policy, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamNeed {
-    /// The policy has rules on streams. Without them, streams take no memory.
+    /// The policy has rules on streams. Without such rules, streams use no memory.
     pub is_used: bool,
     /// The pools for payload.
     pub payload: u64,
-    /// The most streams.
+    /// The maximum number of streams.
     pub streams: u64,
     /// Bytes of each stream: its record, and the states of its searches.
     pub each: u64,
     /// The part of `each` that is the record.
     pub record: u64,
-    /// Bytes that depend neither on the payload nor on the number of streams.
+    /// Bytes that depend neither on the payload pools nor on the number of streams.
     pub fixed: u64,
-    /// Bytes of the pools that a change to the policy allocates. They take address space at once, and memory as they
-    /// are used.
+    /// Bytes of the pools that a change to the policy allocates. They use address space immediately, and
+    /// memory as they are used.
     pub new_pools: u64,
 }
 
-/// The memory that the streams of all workers have taken so far, in bytes.
+/// The memory that the streams of all workers have used so far, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTaken {
     /// The records of streams.
@@ -53,7 +54,7 @@ impl StreamSizes {
     /// The sizes for one of `workers` workers.
     pub(crate) fn new(settings: &StreamSettings, patterns: &StreamPatterns, workers: usize) -> StreamSizes {
         let StreamLimits { streams, memory, .. } = stream_limits(settings, workers);
-        // Each direction of a stream is searched.
+        // Both directions of a stream are searched.
         let states = |set: &PatternSet| set.pool_bytes(2 * streams);
         StreamSizes {
             payload: memory,
@@ -68,8 +69,8 @@ impl StreamSizes {
 }
 
 impl StreamNeed {
-    /// The bound for `owning` workers. `sharing` workers share the limits of the policy. `new_pools` are the bytes of new
-    /// pools for each worker. `is_used` is false: the caller sets it.
+    /// The bound for `owning` workers. `sharing` workers share the limits of the policy. `new_pools` are the
+    /// bytes of new pools for each worker. `is_used` is false: the caller sets it.
     pub(crate) fn new(
         settings: &StreamSettings,
         patterns: &StreamPatterns,
@@ -96,17 +97,17 @@ impl StreamNeed {
         }
     }
 
-    /// Bytes in all.
+    /// The total in bytes.
     pub fn total(&self) -> u64 {
         self.payload + self.streams * self.each + self.fixed
     }
 
-    /// Bytes of memory that streams may take beyond `taken`.
+    /// The bytes of memory that streams may use beyond `taken`.
     pub fn beyond(&self, taken: StreamTaken) -> u64 {
         self.total().saturating_sub(taken.records + taken.pools)
     }
 
-    /// Bytes of address space that streams may take beyond `taken`.
+    /// The bytes of address space that streams may use beyond `taken`.
     pub fn space_beyond(&self, taken: StreamTaken) -> u64 {
         self.new_pools + self.fixed + (self.streams * self.record).saturating_sub(taken.records)
     }

@@ -1,4 +1,5 @@
-//! Streams in the life of connections: they begin and end with them, listings and events show them.
+//! Streams as part of connections: opens and ends the stream of a connection, and shows streams in listings
+//! and events.
 
 use super::info::{ConnectionStream, Endpoints};
 use super::key;
@@ -17,10 +18,12 @@ use mmb_stream::{Predecessor, Segment, StreamInfo};
 use std::sync::Arc;
 
 impl WorkerState {
-    /// Begins the stream of a connection with these rules, if they want one; `arrived` is the tuple of its first packet. `before` is that of a connection of the same ends, which it replaces.
+    /// Opens the stream of a connection with these rules, if they need one. `arrived` is the tuple of the
+    /// connection's first packet. `before` describes the stream of the connection between the same ends that
+    /// the new one replaces.
     ///
     /// # Errors
-    /// There is no memory for its record, or it must not follow that.
+    /// There is no memory for the record, or the connection must not follow the one that it replaces.
     pub(super) fn begin_stream<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
@@ -33,10 +36,10 @@ impl WorkerState {
         self.begin_wanted(&wanted, arrived, (first.as_ref(), before))
     }
 
-    /// Begins the stream of a connection that was saved: its bytes so far are not known.
+    /// Opens the stream of a connection that is restored. The bytes before are unknown.
     ///
     /// # Errors
-    /// There is no memory for its record.
+    /// There is no memory for the record.
     pub(super) fn resume_stream<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
@@ -62,13 +65,13 @@ impl WorkerState {
         }
     }
 
-    /// Frees the extension of a connection, and its stream.
+    /// Frees an extension of a connection and the stream that it refers to.
     pub(super) fn free_extension(&mut self, id: Option<ExtensionId>) {
         self.stream_of(id).into_iter().for_each(|stream| self.streams.remove(stream));
         self.extensions.free(id);
     }
 
-    /// What a connection that replaces another one has to know of its stream.
+    /// What a connection that replaces another one must know of the other one's stream.
     pub(super) fn predecessor(&self, extension: Option<ExtensionId>) -> Predecessor {
         self.stream_of(extension).map_or(Predecessor::default(), |stream| self.streams.predecessor(stream))
     }
@@ -79,18 +82,19 @@ impl WorkerState {
         self.extensions.get(extension?).stream
     }
 
-    /// Whether a connection has a stream, or had one until its ends closed or reset it.
+    /// Whether a connection has a record of a stream. The record remains after the ends have closed or reset
+    /// the connection.
     pub(super) fn has_stream(&self, connection: &Connection) -> bool {
         self.stream_of(connection.ids.extension).is_some_and(|stream| self.streams.live(stream).is_some())
     }
 
-    /// What is known of the stream of a connection.
+    /// The stream of a connection as shown in listings.
     pub(super) fn stream_info(&self, connection: &Connection) -> Option<ConnectionStream> {
         let (info, end) = self.streams.info(self.stream_of(connection.ids.extension)?)?;
         Some(ConnectionStream::new(info, end.map(|end| end.reason)))
     }
 
-    /// Tells the checksums of the streams of a connection that ends, for the rules that ask for them.
+    /// When a connection ends, sends the checksums of its stream for the rules that ask for them.
     pub(super) fn tell_digests(&mut self, connection: &Connection) {
         if !self.is_watched() {
             return;
@@ -109,7 +113,8 @@ impl WorkerState {
         }
     }
 
-    /// Tells an event of a connection's stream: the bytes are the responder's or not, and end at an offset.
+    /// Sends an event about the stream of a connection. The bytes are those of the responder if `is_reply`,
+    /// and end at `offset`.
     pub(super) fn tell_stream(
         &mut self,
         connection: &Connection,

@@ -1,4 +1,4 @@
-//! A worker's streams in numbers.
+//! Totals over a worker's streams.
 
 use super::expectations::ExpectedCounts;
 use super::info::ConnectionStream;
@@ -8,33 +8,35 @@ use mmb_conn::{ConnId, Connection};
 use mmb_stream::{Level, StreamInfo, StreamUsage};
 use std::collections::BTreeMap;
 
-/// The streams of a worker in numbers; not of one moment, since packets are processed while they are counted.
+/// Totals over a worker's streams. They do not describe one moment, since packets are processed while streams
+/// are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamSummary {
-    /// Streams and memory, and their limits.
+    /// The number of streams and the memory in use, with their limits.
     pub usage: StreamUsage,
-    /// Streams that are followed, by the name of the higher of the levels of their directions.
+    /// The number of followed streams by level; the higher level of both directions counts.
     pub levels: BTreeMap<&'static str, u64>,
-    /// The same by the state of their connections.
+    /// The number of followed streams by the state of their connections.
     pub states: BTreeMap<&'static str, u64>,
-    /// Connections whose packets are all dropped, by the name of the reason.
+    /// The number of connections whose packets are all dropped, by the name of the reason.
     pub ended: BTreeMap<&'static str, u64>,
-    /// Connections that pass although they have rules on streams: they cannot be followed.
+    /// The number of connections that have rules on streams, but pass because they cannot be followed.
     pub unfit: u64,
-    /// Bytes that are kept until the receiver acknowledges them.
+    /// Bytes that are buffered until the receiver acknowledges them.
     pub kept: u64,
-    /// Bytes behind a hole that are kept.
+    /// Bytes that arrived out of order and are buffered.
     pub waiting: u64,
-    /// Bytes that are held back since they may be the beginning of a match, or of a message's head.
+    /// Bytes that are held back because they may be the beginning of a match or of a message's head.
     pub held: u64,
     /// Edited bytes that wait until the receiver's window has room for them.
     pub unsent: u64,
-    /// The connections that helpers expect.
+    /// The numbers of connections that helpers expect.
     pub expected: ExpectedCounts,
 }
 
 impl StreamSummary {
-    /// Adds what was counted in more connections of the worker; usage and expected connections are the latest.
+    /// Adds the counts of further connections of the worker. `usage` and `expected` are replaced by the newer
+    /// values.
     pub fn add(&mut self, other: StreamSummary) {
         (self.usage, self.expected) = (other.usage, other.expected);
         for (sums, counts) in [
@@ -68,7 +70,7 @@ impl StreamSummary {
 }
 
 impl Conntrack {
-    /// Counts the streams of `most` slots of connections from `first`.
+    /// Counts the streams of the connections in `most` slots from `first`. Also returns where to continue.
     pub(crate) fn count_streams(&self, first: ConnId, most: usize) -> (Option<ConnId>, StreamSummary) {
         let streams = &self.state.streams;
         let mut summary = StreamSummary {
@@ -79,7 +81,7 @@ impl Conntrack {
         let next =
             self.table.scan(first, most, &mut |_, connection| match self.state.stream_info(connection) {
                 Some(stream) => summary.count(connection.state.name(), &stream),
-                // It had one, and has closed.
+                // The connection had a stream, which its ends have closed or reset.
                 None if self.state.has_stream(connection) => {}
                 None => summary.unfit += u64::from(self.has_stream_rules(connection)),
             });

@@ -1,7 +1,9 @@
-//! What edits have changed, one by one: for a host that explains a run, as replays of captures do. Other hosts keep it off, since it allocates.
+//! A trace of single edits, for a host that explains a run, such as a replay of a capture. Other hosts keep
+//! it off, since it allocates memory.
 //!
-//! Life-cycle: [`Worker::trace_edits`](crate::Worker::trace_edits) begins it. While a packet is taken, an editor notes its edits; then they get the
-//! connection and the rules' ids, and wait until the host takes them ([`Worker::take_edits`](crate::Worker::take_edits)).
+//! Life-cycle: [`Worker::trace_edits`](crate::Worker::trace_edits) starts it. While a packet is processed, an
+//! editor notes its edits. Then the connection and the ids of the rules are added, and the edits wait until
+//! the host takes them ([`Worker::take_edits`](crate::Worker::take_edits)).
 
 use super::info::Endpoints;
 use arrayvec::ArrayVec;
@@ -9,15 +11,15 @@ use mmb_classify::RuleSlot;
 use mmb_httpedit::MOST_NAMED;
 use mmb_policy::RuleId;
 
-/// The bytes that are kept of what an edit removes, and of what it puts in.
+/// The most bytes that are kept of what an edit removes, and of its replacement.
 const MOST_SHOWN: usize = 128;
 
-/// Bytes of an edit.
+/// The bytes that an edit removes or inserts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EditedBytes {
-    /// The first of them, at most 128.
+    /// The first bytes, at most 128.
     pub shown: Vec<u8>,
-    /// Number of all.
+    /// The number of all bytes.
     pub len: u64,
 }
 
@@ -30,37 +32,38 @@ impl EditedBytes {
 /// One edit of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedEdit {
-    /// The rules that ask for it; none for what only frames messages of HTTP, or keeps them readable. Of one edit of a message's head or body, at
-    /// most eight are named.
+    /// The rules that demand the edit. Empty if the edit only frames HTTP messages or keeps them readable. Of
+    /// an edit of a message's head or body, at most eight rules are named.
     pub rules: Vec<RuleId>,
     /// The IP protocol.
     pub proto: u8,
-    /// The initiator's packets as they arrive.
+    /// The addresses and ports of the initiator's packets as they arrive.
     pub arrived: Endpoints,
-    /// The bytes are the responder's.
+    /// The bytes are those of the responder.
     pub is_reply: bool,
-    /// The place of the first byte that is removed, in the bytes that its end sent.
+    /// The offset of the first removed byte, in the bytes that the sender sent.
     pub offset: u64,
-    /// What its end sent.
+    /// The bytes that the sender sent.
     pub removed: EditedBytes,
-    /// What the other end gets in its place.
+    /// The bytes that the receiver gets instead.
     pub put: EditedBytes,
-    /// The place of the packet at which it was decided, in the last call; `None` if time has decided it.
+    /// The index of the packet at which the edit was decided, in the last call. `None` if it was decided by
+    /// time.
     pub packet: Option<usize>,
 }
 
-/// Edits of a run.
+/// Totals of the edits of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EditTotals {
-    /// Edits.
+    /// The number of edits.
     pub edits: u64,
-    /// Bytes that they removed.
+    /// The bytes that they removed.
     pub removed: u64,
-    /// Bytes that they put in.
+    /// The bytes that they inserted.
     pub put: u64,
 }
 
-/// An edit of the connection at hand.
+/// An edit that is not yet assigned to a connection.
 #[derive(Debug)]
 pub(super) struct FreshEdit {
     pub(super) rules: ArrayVec<RuleSlot, MOST_NAMED>,
@@ -70,13 +73,13 @@ pub(super) struct FreshEdit {
     pub(super) put: EditedBytes,
 }
 
-/// The edits of a worker that the host has not taken.
+/// The edits of a worker that the host has not taken yet.
 #[derive(Debug)]
 pub(super) struct EditTrace {
-    /// Edits that may still be told.
+    /// The number of edits that may still be recorded.
     left: usize,
     pub(super) totals: EditTotals,
-    /// The place of the vector's first packet in the call.
+    /// The index of the vector's first packet in the call.
     pub(super) vector: usize,
     pub(super) packet: Option<usize>,
     pub(super) fresh: Vec<FreshEdit>,
@@ -84,7 +87,7 @@ pub(super) struct EditTrace {
 }
 
 impl EditTrace {
-    /// A trace that tells so many edits.
+    /// A trace that records at most `most` edits. Totals include all edits.
     pub(super) fn new(most: usize) -> EditTrace {
         EditTrace {
             left: most,
@@ -96,7 +99,8 @@ impl EditTrace {
         }
     }
 
-    /// Notes an edit of the connection at hand: at an offset of a direction, some bytes are replaced by others.
+    /// Records an edit in the bytes that are being processed: at an offset of a direction, `removed` is
+    /// replaced by `put`.
     #[cold]
     pub(super) fn note(
         &mut self,

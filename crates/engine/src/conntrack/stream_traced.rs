@@ -1,4 +1,4 @@
-//! The trace of edits of a worker: where it is in its packets, and whose connections the edits were.
+//! The trace of edits of a worker: adds the packet and the connection to each edit.
 
 use super::info::Endpoints;
 use super::stream_trace::{EditTotals, EditTrace, FreshEdit, TracedEdit};
@@ -23,7 +23,7 @@ impl Conntrack {
         self.state.streams.tools.trace.as_ref().map_or(EditTotals::default(), |trace| trace.totals)
     }
 
-    /// The next vector's first packet has this place in the call.
+    /// Sets the index of the next vector's first packet in the call.
     #[inline]
     pub(crate) fn trace_vector(&mut self, first: usize) {
         if let Some(trace) = &mut self.state.streams.tools.trace {
@@ -31,7 +31,7 @@ impl Conntrack {
         }
     }
 
-    /// The next edits are decided at a packet of the vector, or by time.
+    /// Sets the packet of the vector at which the next edits are decided; `None` if they are decided by time.
     #[inline]
     pub(crate) fn trace_packet(&mut self, packet: Option<usize>) {
         if let Some(trace) = &mut self.state.streams.tools.trace {
@@ -39,7 +39,8 @@ impl Conntrack {
         }
     }
 
-    /// The edits that were noted are those of a connection.
+    /// Adds the connection and the ids of the rules to the edits that were noted, and makes them available to
+    /// the host.
     pub(super) fn settle_edits(&mut self, snapshot: &Snapshot, member: ConnId) {
         let trace = self.state.streams.tools.trace.as_deref_mut();
         let Some(EditTrace { packet, fresh, edits, .. }) = trace else { return };

@@ -1,12 +1,15 @@
 //! Streams: the bytes of connections that have rules on them.
 //!
-//! Purpose: [`Streams`] has a worker's streams, and for each what the engine adds to it: the states of its searches, and what its rules have
-//! found. [`stream_follow`](super::stream_follow) takes the packets; [`stream_search`](super::stream_search) decides what matches mean.
+//! Purpose: [`Streams`] contains a worker's streams. For each stream, the engine adds the states of its
+//! searches, and what its rules have found. [`stream_follow`](super::stream_follow) processes packets;
+//! [`stream_search`](super::stream_search) decides what matches mean.
 //!
-//! Life-cycle: a stream begins with the connection, if one of its rules is on streams, and ends with it. A connection refers to it by its
-//! extension. Packets that take the quick pass come here too.
+//! Life-cycle: if a connection has a rule on streams, the connection's stream is opened with the connection
+//! and ends with it. The extension of the connection refers to the stream. Packets of the quick pass are
+//! processed here too.
 //!
-//! Once a rule has closed or silenced a connection, the record stays until the connection times out: all later packets are dropped.
+//! After a rule has closed or silenced a connection, its record stays until the connection times out, and all
+//! later packets are dropped.
 
 use super::edited::{EditedConnection, EditedConnections, EditedId};
 use super::helper::{HelperId, Helpers};
@@ -38,63 +41,68 @@ use mmb_stream::{
 use std::sync::Arc;
 
 id_types! {
-    /// A hello of TLS that is being read.
+    /// A TLS hello that is being read.
     pub(super) struct HelloId;
-    /// The constraints that a connection has met of rules with several.
+    /// For rules with several constraints: the constraints that a connection has met.
     pub(super) struct FoundId;
 }
 
-/// How a rule, or the lack of a stream, has ended a connection.
+/// How the packets of a connection are treated after a rule, or the lack of a stream, has ended the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamEnd {
-    /// Why its packets are dropped.
+    /// The reason for which its packets are dropped.
     pub(super) reason: DropReason,
-    /// The rule that ended it.
+    /// The rule that ended the connection.
     pub(super) by: Option<RuleSlot>,
-    /// Packets are answered with a RST.
+    /// Packets other than RSTs are answered with a RST.
     pub(super) answers: bool,
-    /// How the receiver of such a packet is told.
+    /// Whether the receiver of such a packet gets a RST too.
     pub(super) tells: ReceiverReset,
 }
 
-/// Whether the end that no longer gets packets of a connection gets a RST for them.
+/// Which packets of an ended connection also cause a RST to their receiver, since the receiver no longer gets
+/// the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiverReset {
-    /// It does not.
+    /// None.
     Never,
-    /// For the next packet, with its number: no other is known.
+    /// The next packet. The RSTs have the sequence numbers before and after its payload, because no others
+    /// are known.
     Once,
-    /// It does not: no numbers are known. Tells which ends have had an answer to a packet of theirs.
+    /// Every packet with payload, until its receiver has been answered itself. The RST has the sequence
+    /// number of the packet, because no others are known. By direction: whether the sender has been answered.
     Unknown([bool; 2]),
-    /// For each packet with data, SYN or FIN, since the network may lose a RST: the number that the receiver expects, a direction.
+    /// Every packet with data, SYN or FIN, since the network may lose a RST. By direction: the sequence
+    /// number that the receiver expects.
     Each([Option<u32>; 2]),
 }
 
-/// A stream as the engine follows it.
+/// The engine's record of a stream.
 #[derive(Debug, Default)]
 pub(super) struct FollowedStream {
     serial: u32,
     pub(super) stream: Option<StreamId>,
-    /// The source that `stream` is counted for.
+    /// The source for which `stream` is counted.
     source: StreamSource,
     pub(super) phase: StreamPhase,
     pub(super) digests: bool,
     /// Whether the bytes of each direction are searched.
     pub(super) searches: [bool; 2],
-    /// What made packets need, of a stream with edits.
+    /// Header templates for the packets that mmb generates on an edited stream.
     pub(super) edited: Option<EditedId>,
 }
 
-/// What the engine does with the packets of a stream.
+/// How the engine treats the packets of a stream.
 #[derive(Debug)]
 pub(super) enum StreamPhase {
-    /// It searches them.
+    /// The engine searches their bytes.
     Searched(SearchState),
-    /// It drops them.
+    /// The engine drops all of them.
     Ended(StreamEnd),
-    /// Both ends have closed. It drops those that bring what their receiver cannot have.
+    /// Both ends have closed. The engine drops packets with data that their receiver does not have.
     Finished(FinishedEnds),
-    /// An end has reset the connection, of which a direction was guarded. It drops what else comes.
+    /// An end has reset the connection, and a direction was guarded. The engine drops all packets.
     Reset(Predecessor),
 }
 
@@ -105,7 +113,7 @@ impl Default for StreamPhase {
 }
 
 impl FollowedStream {
-    /// How it has ended.
+    /// How the connection was ended, if all its packets are dropped.
     #[inline]
     pub(super) fn end(&self) -> Option<StreamEnd> {
         match self.phase {
@@ -120,7 +128,7 @@ impl FollowedStream {
         }
     }
 
-    /// Its messages, if it has rules on HTTP.
+    /// The HTTP messages of the stream, if it has rules on HTTP.
     pub(super) fn http(&self) -> Option<HttpId> {
         match &self.phase {
             StreamPhase::Searched(search) => search.http,
@@ -129,23 +137,23 @@ impl FollowedStream {
     }
 }
 
-/// Where the searches of a stream are.
+/// The states of the searches of a stream.
 #[derive(Debug, Default)]
 pub(super) struct SearchState {
-    /// The set that `scans` are of, by its number.
+    /// The number of the set to which `scans` belong.
     pub(super) set: u32,
     pub(super) scans: [Option<ScanState>; 2],
-    /// The offsets at which they began.
+    /// The offsets at which `scans` started.
     pub(super) begun: [u64; 2],
     pub(super) hello: Option<HelloId>,
     pub(super) found: Option<FoundId>,
     pub(super) http: Option<HttpId>,
     pub(super) helper: Option<HelperId>,
-    /// The byte before those that are undecided, of each direction with edits.
+    /// For each direction with edits: the byte before the undecided bytes.
     pub(super) last: [Option<u8>; 2],
 }
 
-/// Which constraints of rules with several constraints a connection has met: one bit each.
+/// Which constraints of rules with several constraints a connection has met: one bit for each constraint.
 pub(super) type FoundConstraints = ArrayVec<(RuleVersion, u16), MOST_RULES>;
 
 /// The streams of a worker.
@@ -155,45 +163,45 @@ pub(crate) struct Streams {
     pub(super) followed: Slab<FollowedId, FollowedStream, Chunks<FollowedStream, 256>>,
     pub(super) edited: EditedConnections,
     pub(super) tools: SearchTools,
-    /// The streams of each source.
+    /// The number of streams of each source.
     shares: StreamShares,
     serials: u32,
     unfit: StreamUnfit,
     /// The worker has adopted pools for a policy with rules on streams.
     pub(super) has_pools: bool,
-    /// A pool for payload is offered. It cannot be adopted while streams keep payload in the old pool.
+    /// A pool for payload is offered. It cannot be adopted while streams buffer payload in the old pool.
     awaits_payload: bool,
     pub(super) acks: AckSpace,
     pub(super) events: StreamEvents,
-    /// Streams whose connection has closed with a packet of this vector: at most one each.
+    /// Streams whose connection has closed with a packet of this vector. At most one entry per packet.
     pub(super) closed: Vec<(ConnId, StreamRef)>,
 }
 
-/// What searches use: one set of patterns, and the memory of all searches.
+/// What all searches share: the set of patterns in force, and working memory.
 #[derive(Debug)]
 pub(super) struct SearchTools {
     pub(super) scanner: Option<Scanner>,
     pub(super) set: Option<PatternSet>,
-    /// Grows when the set changes.
+    /// Is incremented when the set changes.
     pub(super) set_number: u32,
-    /// For regexes of server names.
+    /// The scanner and patterns for regexes of server names.
     pub(super) names: Option<(Scanner, PatternSet)>,
     pub(super) hellos: Slab<HelloId, ClientHello, Chunks<ClientHello, 64>>,
     pub(super) found: Slab<FoundId, FoundConstraints, Chunks<FoundConstraints, 64>>,
     pub(super) http: HttpWork,
     pub(super) edit_scratch: EditScratch,
-    /// What stands in the place of a match.
+    /// The replacement of the current match.
     pub(super) replaced: Vec<u8>,
-    /// For hosts that explain what edits do.
+    /// The trace of edits, for hosts that explain what edits change.
     pub(super) trace: Option<Box<EditTrace>>,
     pub(super) helpers: Helpers,
 }
 
-/// Whether the bytes of a new connection are followed.
+/// Whether the stream of a new connection is followed.
 pub(super) enum BegunStream {
-    /// The stream is followed, or the packets of the connection are dropped.
+    /// The stream is followed, or all packets of the connection are dropped.
     Followed(StreamRef),
-    /// The connection passes without its rules on bytes, for this reason.
+    /// The connection passes without its rules on streams, for this reason.
     Passes(NotApplied),
 }
 
@@ -201,11 +209,11 @@ pub(super) enum BegunStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refused {
     Unfit,
-    /// The source of the connection has its share of streams already.
+    /// The source of the connection already has its share of streams.
     Share,
 }
 
-/// What the rules of a new connection ask of its stream.
+/// What the rules of a new connection need of its stream.
 #[derive(Default)]
 pub(super) struct Wanted {
     levels: [Level; 2],
@@ -217,7 +225,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// What the rules of a connection of this protocol ask; `None` if nothing.
+    /// What the rules of a connection of this protocol need; `None` if they need no stream.
     pub(super) fn of<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>, proto: u8) -> Option<Wanted> {
         let mut wanted: Option<Wanted> = None;
         for rule in rules.filter_map(|rule| rule.stream.as_deref()) {
@@ -257,8 +265,8 @@ impl Streams {
         }
     }
 
-    /// Applies the settings and patterns of a policy, whose limits `workers` workers share. Adopts the memory for them
-    /// from `exchanged`, and retires the memory that is no longer used into it.
+    /// Applies the settings and patterns of a policy, whose limits `workers` workers share. Adopts the memory
+    /// for them from `exchanged`, and retires there the memory that is no longer used.
     pub(super) fn configure(&mut self, snapshot: &Snapshot, workers: usize, exchanged: &mut Exchanged) {
         let settings = &snapshot.stream_settings;
         self.unfit = settings.unfit;
@@ -281,7 +289,7 @@ impl Streams {
         }
     }
 
-    /// Retires the pools. The policy has no rules on streams, and no stream exists.
+    /// Retires the pools, after the last stream has ended under a policy without rules on streams.
     fn give_up(&mut self, retired: &mut RetiredPools) {
         if let Ok(payload) = self.table.adopt(ChunkPool::default()) {
             retired.payload(payload);
@@ -293,7 +301,7 @@ impl Streams {
         self.has_pools = false;
     }
 
-    /// Adopts the offered pool for payload, unless streams keep payload in the old pool.
+    /// Adopts the offered pool for payload, unless streams buffer payload in the old pool.
     pub(super) fn adopt_payload(&mut self, Exchanged { offer, retired }: &mut Exchanged) {
         self.awaits_payload = false;
         let Some(offered) = offer.payload.take() else { return };
@@ -306,19 +314,19 @@ impl Streams {
         }
     }
 
-    /// Whether a pool for payload is offered and can be adopted now.
+    /// Whether a pool for payload is offered and no stream buffers payload in the old pool.
     #[inline]
     pub(super) fn can_adopt_payload(&self) -> bool {
         self.awaits_payload && self.table.payload_memory() == 0
     }
 
-    /// The highest number of simultaneous streams, and the used bytes of the pools.
+    /// The highest number of simultaneous streams so far, and the used bytes of the pools.
     pub(super) fn taken(&self) -> [u64; 2] {
         let states = self.tools.scanner.as_ref().map_or(0, Scanner::touched) + self.tools.http.touched();
         [u64::from(self.table.most_at_once()), self.table.payload_pool().touched() + states]
     }
 
-    /// Gives up the searches with sets that are not in force any more, for the memory of a new one.
+    /// Drops all open searches, which use earlier sets of patterns, and adopts the set in force.
     fn close_old_scans(&mut self, generation: u64, exchanged: &mut Exchanged) {
         for number in 1..=self.followed.highest() {
             if let Some(id) = FollowedId::new(number).filter(|id| self.followed.get(*id).is_some())
@@ -330,7 +338,9 @@ impl Streams {
         self.tools.adopt_set(generation, exchanged);
     }
 
-    /// Begins the stream of a new connection, whose first packet has the tuple `arrived`.
+    /// Opens the stream of a new connection. `arrived` is the tuple of its first packet, `first` the TCP
+    /// segment of that packet. `before` describes the stream of the connection between the same ends that the
+    /// new one replaces.
     pub(super) fn begin(
         &mut self,
         wanted: &Wanted,
@@ -397,27 +407,29 @@ impl Streams {
         Ok(BegunStream::Followed(StreamRef { id, serial, is_edited }))
     }
 
-    /// The record of a stream that has not ended.
+    /// The record of a stream; `None` if the record has been removed.
     #[inline]
     pub(super) fn live(&self, StreamRef { id, serial, .. }: StreamRef) -> Option<FollowedId> {
         self.followed.get(id).filter(|followed| followed.serial == serial).map(|_| id)
     }
 
-    /// The stream of bytes of a connection, if it has not ended.
+    /// The stream in the table of streams; `None` if it has ended.
     pub(super) fn edited(&self, stream: StreamRef) -> Option<StreamId> {
         self.followed[self.live(stream)?].stream
     }
 
-    /// Whether tracking sees the numbers that both ends have.
+    /// Whether both ends count the same sequence numbers, so that tracking may use numbers as they arrive.
     pub(super) fn is_unshifted(&self, stream: StreamRef) -> bool {
         let stream = if stream.is_edited { self.edited(stream) } else { None };
         stream.is_none_or(|stream| self.table.is_unshifted(stream))
     }
 
-    /// What a stream adds to the numbers of each direction of a connection.
+    /// What a stream adds to the sequence numbers of each direction, for a connection that is saved.
     ///
     /// # Errors
-    /// That is no constant, or a rule has ended the connection: how it must not go on elsewhere.
+    /// The connection must not continue elsewhere: what is added is not a constant, a message leaves in
+    /// another framing than it arrived, or the connection was ended. Returns how its packets are to be
+    /// treated.
     pub(super) fn shifts(&self, stream: StreamRef, proto: u8) -> Result<[u32; 2], SavedEnd> {
         let Some(id) = self.live(stream) else { return Ok([0; 2]) };
         let followed = &self.followed[id];
@@ -441,7 +453,7 @@ impl Streams {
         end.is_some_and(|end| end.by.is_some())
     }
 
-    /// Begins the record of a connection that must not go on.
+    /// Creates the record of a restored connection that must not continue.
     pub(super) fn begin_over(&mut self, over: SavedEnd) -> Result<StreamRef, DropReason> {
         self.followed.try_reserve().map_err(|_| DropReason::ConnNoMemory)?;
         self.serials = self.serials.wrapping_add(1);
@@ -458,14 +470,14 @@ impl Streams {
         self.followed.get(stream.id).into_iter().for_each(prefetch_all);
     }
 
-    /// Prefetches what the record of a stream refers to.
+    /// Prefetches the entry in the table of streams to which the record of a stream refers.
     #[inline]
     pub(super) fn prefetch_records(&self, stream: StreamRef) {
         let followed = self.followed.get(stream.id).and_then(|followed| followed.stream);
         followed.into_iter().for_each(|stream| self.table.prefetch(stream));
     }
 
-    /// Prefetches what edits need of a stream, and the headers of a direction.
+    /// Prefetches what edits need of a stream, and the header template of a direction.
     #[inline]
     pub(super) fn prefetch_edit(&self, stream: StreamRef, direction: usize) {
         let Some(followed) = self.followed.get(stream.id) else { return };
@@ -474,19 +486,20 @@ impl Streams {
         edited.into_iter().for_each(|edited| prefetch_all(&edited.headers[direction]));
     }
 
-    /// Ends the following of a stream, and keeps its record: all later packets are dropped.
+    /// Frees the stream of a record and keeps the record. All later packets are dropped.
     pub(super) fn stop(&mut self, id: FollowedId, end: StreamEnd) {
         self.release(id);
         self.followed[id].phase = StreamPhase::Ended(end);
     }
 
-    /// Ends the following of a stream of which no more than its ends is left.
+    /// Frees a stream whose directions have both ended. The record keeps only where they ended.
     pub(super) fn finish(&mut self, id: FollowedId, ends: FinishedEnds) {
         self.release(id);
         self.followed[id].phase = StreamPhase::Finished(ends);
     }
 
-    /// Gives up the stream of a connection that an end has reset.
+    /// Frees the stream of a connection that an end has reset. If a direction was guarded, all later packets
+    /// are dropped.
     pub(super) fn reset(&mut self, id: FollowedId, of: StreamId) {
         let levels = self.table.levels(of);
         let before = self.table.predecessor(of);
@@ -497,7 +510,7 @@ impl Streams {
         };
     }
 
-    /// What a stream that takes the place of another one has to know of it.
+    /// What a new stream between the same ends must know of this stream.
     pub(super) fn predecessor(&self, stream: StreamRef) -> Predecessor {
         let Some(id) = self.live(stream) else { return Predecessor::default() };
         match (self.followed[id].stream, &self.followed[id].phase) {
@@ -507,8 +520,8 @@ impl Streams {
         }
     }
 
-    /// Opens a stream of a source. If all places are taken, replaces a half-open stream; if the source has its share, one
-    /// of the source.
+    /// Opens a stream for a source. If all places are taken, replaces a half-open stream. If the source has
+    /// its share, replaces a half-open stream of the same source.
     fn open(
         &mut self,
         wanted: &Wanted,
@@ -520,7 +533,7 @@ impl Streams {
         let free = places.saturating_sub(self.table.len());
         if !self.shares.admits(source, (places, free)).map_err(|_| Refused::Unfit)? {
             let is_replaced = self.replace_half_open(now_ms, DropReason::StreamPerSource, Some(source));
-            // Memory for the count was reserved when the source's other streams began.
+            // The memory for the count was reserved when the other streams of the source were opened.
             if !is_replaced || self.shares.admits(source, (places, free + 1)) != Ok(true) {
                 return Err(Refused::Share);
             }
@@ -536,7 +549,8 @@ impl Streams {
         self.table.open(wanted.levels, wanted.digests, first, now_ms).map_err(unfit)
     }
 
-    /// Gives up a stream whose SYN has no answer, of one source or of any; false if none was found.
+    /// Ends a stream whose SYN has no answer yet, of `source` or of any source. Returns false if none was
+    /// found.
     fn replace_half_open(&mut self, now_ms: u64, reason: DropReason, source: Option<StreamSource>) -> bool {
         let followed = &self.followed;
         let is_meant = |owner| match (FollowedId::new(owner), source) {
@@ -550,7 +564,7 @@ impl Streams {
         true
     }
 
-    /// Gives back what a record holds.
+    /// Frees what a record refers to.
     fn release(&mut self, id: FollowedId) {
         let followed = &mut self.followed[id];
         if followed.stream.is_some() {
@@ -564,7 +578,7 @@ impl Streams {
         }
     }
 
-    /// Removes the record of a connection that has ended.
+    /// Removes the record of a connection that has ended, and frees its stream.
     pub(super) fn remove(&mut self, stream: StreamRef) {
         if let Some(id) = self.live(stream) {
             self.release(id);
@@ -572,7 +586,8 @@ impl Streams {
         }
     }
 
-    /// What is known of a stream, or how it was ended; `None` if its own ends have closed or reset it.
+    /// The state of a stream, or how it was ended. `None` if the ends of the connection have closed or reset
+    /// it.
     pub(super) fn info(&self, stream: StreamRef) -> Option<(Option<StreamInfo>, Option<StreamEnd>)> {
         let FollowedStream { stream, phase, .. } = &self.followed[self.live(stream)?];
         match phase {
@@ -600,8 +615,8 @@ impl SearchTools {
         }
     }
 
-    /// Adopts the sets and the scanner for the patterns of a policy. Returns false if too many sets of earlier policies
-    /// still have open states.
+    /// Adopts the sets and scanners for the patterns of a policy. Returns false if the set in force could not
+    /// be adopted, because earlier sets still have open states.
     fn configure(&mut self, patterns: &StreamPatterns, generation: u64, exchanged: &mut Exchanged) -> bool {
         let digest = |set: &PatternSet| set.digest();
         let Exchanged { offer, retired } = &mut *exchanged;
@@ -630,8 +645,8 @@ impl SearchTools {
         self.adopt_set(generation, exchanged)
     }
 
-    /// Adopts the offered set that is in force, and releases earlier sets that no stream uses. Returns false if the set
-    /// in force is not prepared.
+    /// Adopts the offered set that is in force, and releases earlier sets that no stream uses. Returns false
+    /// if the scanner lacks the set in force.
     fn adopt_set(&mut self, generation: u64, Exchanged { offer, retired }: &mut Exchanged) -> bool {
         let (Some(scanner), Some(set)) = (&mut self.scanner, &mut self.set) else {
             offer.bytes.take_sets(generation, retired, Some);
@@ -643,7 +658,7 @@ impl SearchTools {
             return false;
         }
         offer.bytes.take_sets(generation, retired, |prepared| {
-            // The scanner may have an equal set already.
+            // The scanner may already have an equal set.
             let is_lacking = scanner.sets().all(|known| known.digest() != digest);
             match is_lacking && prepared.set().digest() == digest {
                 true => scanner.adopt(prepared).err(),
@@ -659,7 +674,7 @@ impl SearchTools {
         }
     }
 
-    /// Frees what the searches of a stream hold.
+    /// Frees the memory of the searches of a stream.
     fn close(&mut self, search: SearchState) {
         if let Some(scanner) = &mut self.scanner {
             search.scans.into_iter().flatten().for_each(|scan| scanner.close(scan));

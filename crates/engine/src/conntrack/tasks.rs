@@ -1,5 +1,5 @@
-//! Tasks of the control thread on a worker's connections. Each task visits a limited number of table slots between two
-//! vectors, and returns where the next one continues.
+//! Tasks of the control thread on a worker's connections. Each task visits a limited number of table slots
+//! between two vectors, and returns where the next task continues.
 
 use super::info::ConnectionInfo;
 use super::save::EncodedConnections;
@@ -21,9 +21,9 @@ pub(crate) type RestoreRequest = (SavedConnection, Vec<RuleLineage>);
 /// The number of connections of a state that were restored, and of those that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadSummary {
-    /// Connections that were restored and still exist at the end.
+    /// Connections that were restored and still exist at the end of the restore.
     pub connections: u64,
-    /// Those of them that have lost a rule, which the policy does not have.
+    /// Restored connections with rules that the policy does not have: the connections have lost these rules.
     pub lost_rules: u64,
     /// Connections that were left out, by the name of the [reason](LeftOutConnection::reason).
     pub left_out: BTreeMap<&'static str, u64>,
@@ -46,7 +46,7 @@ impl LoadSummary {
 }
 
 impl Conntrack {
-    /// The connections that a filter matches, of `most` slots from `first`.
+    /// The connections that a filter matches, in `most` slots from `first`.
     pub(crate) fn list(
         &self,
         filter: &ConnectionFilter,
@@ -63,7 +63,7 @@ impl Conntrack {
         (next, found)
     }
 
-    /// Ends the connections that a filter matches, of `most` slots from `first`; returns their number too.
+    /// Ends the connections that a filter matches, in `most` slots from `first`. Also returns their number.
     pub(crate) fn kill(
         &mut self,
         filter: &ConnectionFilter,
@@ -81,7 +81,8 @@ impl Conntrack {
         (next, ended.len() as u64)
     }
 
-    /// Ends the connections with a rule that a change removes, of `most` slots from `first`; returns their number too.
+    /// Ends the connections with a rule that a change removes, in `most` slots from `first`. Also returns
+    /// their number.
     pub(crate) fn kill_removed(
         &mut self,
         change: &StatefulChange,
@@ -99,7 +100,7 @@ impl Conntrack {
         (next, ended.len() as u64)
     }
 
-    /// The numbers of connections that a change of the policy affects, of `most` rule sets from `first`.
+    /// The numbers of connections that a change of the policy affects, in `most` rule sets from `first`.
     pub(crate) fn affected(
         &self,
         snapshot: &Snapshot,
@@ -110,8 +111,8 @@ impl Conntrack {
         self.state.sets.affected(snapshot, change, first, most)
     }
 
-    /// Replaces the content of `found` by the connections in `most` slots from `first`, as they are saved to a file. Returns the next
-    /// slot, and how many of these connections are over.
+    /// Replaces the content of `found` by the connections in `most` slots from `first`, encoded for a file.
+    /// Returns the next slot, and how many of these connections must not continue.
     pub(crate) fn save(
         &self,
         snapshot: &Snapshot,
@@ -124,7 +125,7 @@ impl Conntrack {
         let next = self.table.scan(first, most, &mut |_, connection| {
             let saved = self.saved(snapshot, connection, std::mem::take(&mut rules));
             found.push(&saved);
-            // One that its ends have closed has nothing left to lose.
+            // A connection that its own ends have closed loses nothing, so it is not counted.
             let is_closed = saved.connection.state.is_closed() && !self.is_ended_by_rule(connection);
             over += u64::from(saved.over.is_some() && !is_closed);
             rules = saved.rules;
@@ -132,20 +133,23 @@ impl Conntrack {
         (next, over)
     }
 
-    /// Records that packets of all connections may have been missed until now; some came just before.
+    /// Records that packets of any connection may have been missed until now. The time is one millisecond
+    /// ahead, so that it includes connections with a packet in the current millisecond.
     pub(crate) fn resync(&mut self) {
         self.table.resync(self.state.now_ms + 1);
     }
 
-    /// Restores connections that another daemon saved, with those of their rules that the policy still has. Returns also those that were
-    /// left out; connections that a full table evicts for others are only counted.
+    /// Restores connections that another daemon saved, with those of their rules that the policy still has.
+    /// Also returns the connections that were left out. Connections that a full table evicts are only
+    /// counted.
     pub(crate) fn restore_all(
         &mut self,
         snapshot: &Snapshot,
         requests: &[RestoreRequest],
     ) -> (LoadSummary, Vec<LeftOutConnection>) {
         let (mut summary, mut left_out) = (LoadSummary::default(), Vec::new());
-        // Their packets were missed since they were saved; some had their last one just before that.
+        // Packets were missed since the connections were saved, and some connections had a packet just before
+        // that.
         self.resync();
         self.end_other_flows();
         let (before, mut made) = (self.table.len(), 0);
@@ -172,15 +176,15 @@ impl Conntrack {
                 }
             }
         }
-        // A full table evicts some of them, or connections that existed before, for others.
+        // A full table evicts some of the restored connections, or some that existed before.
         let evicted = (before + made).saturating_sub(self.table.len());
         summary.connections = made.saturating_sub(evicted) as u64;
         summary.leave_out(DropReason::ConnFull.name(), evicted as u64);
         (summary, left_out)
     }
 
-    /// Prefetches the places of connections that will be restored, the index buckets of their tuples, and what NAT reads under the mapping that they
-    /// likely get: that of the first rule.
+    /// Prefetches the slots of connections that will be restored, the index buckets of their tuples, and what
+    /// NAT reads. The mapping is assumed to be that of the first rule.
     fn prefetch_restored(&self, snapshot: &Snapshot, requests: &[RestoreRequest]) {
         self.table.prefetch_places(requests.len(), &self.state).for_each(|id| self.state.cache.prefetch(id));
         for (saved, _) in requests {
@@ -200,12 +204,13 @@ impl Conntrack {
         }
     }
 
-    /// Publishes to all workers which of this worker's connections a prepared change of the hash distribution would assign to others. Scans
-    /// at most `most` slots from `first`, and returns where to continue.
+    /// Claims those of this worker's connections that a prepared change of the hash distribution would assign
+    /// to other workers. Visits `most` slots from `first`, and returns where to continue.
     pub(crate) fn claim_moved(&mut self, first: ConnId, most: usize) -> Option<ConnId> {
         let Conntrack { table, state, .. } = self;
         table.scan(first, most, &mut |id, _| {
-            // If another worker has created a connection with this tuple meanwhile, the tuple stays with that worker.
+            // If another worker has meanwhile created a connection with this tuple, the tuple stays with that
+            // worker.
             let _ = state.shared.claim(table, id, state.worker);
         })
     }
@@ -215,32 +220,33 @@ impl Conntrack {
         self.state.watchers.push(watcher);
     }
 
-    /// Sends no more events to the watcher with this counter of lost events.
+    /// Stops sending events to the watcher with this counter of lost events.
     pub(crate) fn unwatch(&mut self, lost: &Arc<AtomicU64>) {
         self.state.watchers.retain(|watcher| !Arc::ptr_eq(&watcher.lost, lost));
     }
 
-    /// A connection as listings show it.
+    /// A connection as shown in listings.
     fn info(&self, id: ConnId, connection: &Connection) -> ConnectionInfo {
         self.state.info(Some(id), connection, self.table.expires_ms(id, self.state.now_ms))
     }
 
-    /// Whether a rule on its bytes has ended a connection.
+    /// Whether a rule on streams has ended a connection.
     fn is_ended_by_rule(&self, connection: &Connection) -> bool {
         let extension = connection.ids.extension.map(|id| self.state.extensions.get(id));
         let stream = extension.and_then(|extension| extension.stream);
         stream.is_some_and(|stream| self.state.streams.is_ended_by_rule(stream))
     }
 
-    /// A connection as it is saved, without its rules that were removed: another rule may have the id of one of them. It is over if its ends
-    /// count the bytes differently, and not by a constant, or if a rule has ended it. `rules` is a vector to reuse.
+    /// A connection as it is saved. Rules that were removed are left out, because another rule may have the
+    /// id of a removed one. The connection must not continue if its ends count different sequence numbers and
+    /// the difference is not constant, or if a rule has ended it. `rules` is a vector to reuse.
     fn saved(&self, snapshot: &Snapshot, connection: &Connection, mut rules: Vec<RuleId>) -> SavedConnection {
         rules.clear();
         rules.extend(self.state.sets.ids_in_force(snapshot, connection.ids.rule_set));
         let mut extension =
             connection.ids.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
         let mut over = None;
-        // Streams are not saved; what they added to the numbers is.
+        // Streams are not saved, but what they add to the sequence numbers is.
         if let Some(stream) = extension.stream.take() {
             match self.state.streams.shifts(stream, connection.tuples()[0].proto) {
                 Ok(shifts) => extension.shift(shifts),

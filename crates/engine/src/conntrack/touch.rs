@@ -1,4 +1,4 @@
-//! Packets that pass update their connection: TCP state, windows, counters, timeouts.
+//! Updates connections for packets that pass: TCP state, windows, counters, timeouts.
 
 use super::flow_state::NatTransform;
 use super::key;
@@ -11,9 +11,9 @@ use mmb_packet::{Layout, Packet};
 /// The effect of a valid packet on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touched {
-    /// The connection follows the packet.
+    /// The packet updated the state of the connection.
     Tracked,
-    /// The packet was only counted: see [`TcpOutcome::Noted`]. An off-path sender may have chosen its numbers.
+    /// The packet was only counted: see [`TcpOutcome::Noted`]. An off-path sender may have forged it.
     Noted,
 }
 
@@ -21,7 +21,8 @@ impl Conntrack {
     /// Updates a connection for a packet that passes.
     ///
     /// # Errors
-    /// The packet is out of window or otherwise invalid. It changed no state and is counted by kind only: see [`Conntrack::pass_invalid`].
+    /// The packet is out of window or otherwise invalid. It changed no state and is only counted by kind: see
+    /// [`Conntrack::pass_invalid`].
     #[inline]
     pub(super) fn touch(
         &mut self,
@@ -66,17 +67,17 @@ impl Conntrack {
         }
     }
 
-    /// Called after a packet of this direction has moved a connection to state `next`. If that state is over, the
-    /// connection no longer counts as open.
+    /// Must be called after a packet of this direction has moved a connection to state `next`. If the
+    /// connection is closed or reset in that state, it no longer counts as open.
     fn note_move(&mut self, (id, direction): (ConnId, Direction), next: ConnState) {
-        // The initiator's RST may be lost; the connection may then go on.
+        // The initiator's RST may be lost, and then the connection may continue.
         if next == ConnState::TimeWait || next == ConnState::Reset && direction == Direction::Reply {
             self.close_at_server(id);
             self.uncount(id);
         }
     }
 
-    /// Records that a connection was reset by packets that mmb made, if it is one of TCP.
+    /// Records that RSTs from mmb have reset a connection. Has no effect for protocols other than TCP.
     pub(super) fn reset(&mut self, id: ConnId) {
         self.table.reset(id);
         if self.table.state(id).is_closed() {
@@ -85,7 +86,8 @@ impl Conntrack {
         }
     }
 
-    /// Takes a connection that is over out of the count of its source: it is only kept for late packets, and makes room for others.
+    /// Removes a closed connection from the count of its source. The connection is kept only for late
+    /// packets, so it must not block new ones.
     #[cold]
     fn uncount(&mut self, id: ConnId) {
         if self.table.is_counted(id) {
@@ -99,9 +101,13 @@ impl Conntrack {
         self.table.count_invalid(id, direction, packet.len());
     }
 
-    /// Records that a fragment without a transport header passes; it may complete its datagram. A fragment of TCP or SCTP is only counted: it
-    /// has no sequence number or tag to check. A complete TCP datagram tells how far its sender came, if its header was valid. Fragments of
-    /// other protocols keep their connection alive, but do not count as a reply: their checksum is that of the datagram.
+    /// Updates a connection for a fragment without a transport header that passes. The fragment may complete
+    /// its datagram.
+    ///
+    /// A fragment of TCP or SCTP is only counted, because it has no sequence number or tag to check. If it
+    /// completes a TCP datagram with a valid header, the datagram advances the highest sequence number of its
+    /// sender. Fragments of other protocols keep their connection alive but do not count as a reply, because
+    /// the checksum covers the whole datagram.
     pub(super) fn touch_fragment(
         &mut self,
         (id, direction): (ConnId, Direction),
@@ -123,7 +129,8 @@ impl Conntrack {
         self.table.touch_if_sound(id, direction, now, None, || Soundness::Unknown);
     }
 
-    /// The header that tracking inspects. TCP numbers are as the sender of the bytes counts them.
+    /// The header that connection tracking inspects. The acknowledgment number of TCP is in the sequence
+    /// space of the end that sent the acknowledged bytes.
     pub(super) fn signal(
         &self,
         id: ConnId,
@@ -137,7 +144,8 @@ impl Conntrack {
         })
     }
 
-    /// A TCP header with the numbers that both ends count by: the acknowledgment is shifted back if the connection shifts sequence numbers.
+    /// Adds the shift of a connection that shifts sequence numbers to the acknowledgment number of a segment.
+    /// The result is in the sequence space of the end that sent the acknowledged bytes, apart from edits.
     #[inline(always)]
     pub(super) fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
         if let Some(extension) = self.table.ids(id).extension {
@@ -146,7 +154,8 @@ impl Conntrack {
         segment
     }
 
-    /// A TCP header as tracking has it: numbers are those of the end that has sent the bytes, also if these are edited on their way.
+    /// A segment as connection tracking needs it: its acknowledgment number is in the sequence space of the
+    /// end that sent the acknowledged bytes, even if these were edited.
     #[inline(always)]
     fn in_input(&self, id: ConnId, direction: Direction, segment: TcpSegment) -> TcpSegment {
         let mut shifted = self.shifted(id, direction, segment);
@@ -154,7 +163,8 @@ impl Conntrack {
         shifted
     }
 
-    /// The number that the sender of edited bytes has for one that packets of the other `direction` acknowledge.
+    /// Converts an acknowledgment number of `direction` from the output of an edited stream to its input: the
+    /// sequence space of the end that sent the acknowledged bytes.
     #[inline(always)]
     pub(super) fn input_of(&self, id: ConnId, direction: Direction, number: u32) -> u32 {
         let stream = self.state.stream_of(self.table.ids(id).extension);
@@ -166,13 +176,13 @@ impl Conntrack {
         number
     }
 
-    /// Whether packets of a connection are rewritten, or followed as a stream.
+    /// Whether packets of a connection are rewritten, or belong to a stream.
     #[inline]
     pub(crate) fn translates(&self, id: ConnId) -> bool {
         self.table.is_translated(id) || self.table.ids(id).extension.is_some()
     }
 
-    /// What a connection does with packets of one direction.
+    /// How a connection changes packets of one direction, and their stream.
     #[inline]
     pub(crate) fn transform(&self, (id, direction): (ConnId, Direction)) -> NatTransform {
         let mut transform = NatTransform::default();

@@ -1,6 +1,7 @@
 //! A worker's connection tracking: its parts, its settings, its clock.
 //!
-//! Life-cycle: owned by one worker, which alone accesses it. The control thread sends it tasks, which run between vectors (`control`).
+//! Life-cycle: one worker owns it and alone accesses it. The control thread sends tasks, which run between
+//! vectors (`control`).
 
 use super::backoff::SearchBackoffs;
 use super::cache::{FlowCache, VerdictId};
@@ -32,14 +33,16 @@ use mmb_random::{Purpose, Seed, SeedTree};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Datagrams whose fragments are tracked at once, and the longest time that each is tracked (RFC 8200 section 4.5 has a host wait a minute;
-/// fragments that separate on one path arrive within seconds).
+/// The most datagrams whose fragments are tracked at once, and the longest time for which each is tracked.
+/// RFC 8200, section 4.5, lets a host wait a minute; fragments that separate on one path arrive within
+/// seconds.
 const DATAGRAMS: usize = 4096;
 const FRAGMENT_AGE_MS: u64 = 15_000;
-/// Fragments that may wait for their first one at once, and the bytes of all of them.
+/// The most fragments that may wait for the first fragment of their datagram, and the most bytes of all of
+/// them.
 const HELD: u16 = 4096;
 const HELD_BYTES: usize = 4 << 20;
-/// Bytes of the largest packet that a stream makes.
+/// The size of the largest packet that a stream generates, in bytes.
 const MOST_MADE: usize = 66 << 10;
 
 /// A worker's connections.
@@ -47,7 +50,7 @@ pub(crate) struct Conntrack {
     pub(super) table: ConnectionTable,
     pub(super) state: WorkerState,
     pub(super) fragments: FragmentTable,
-    /// Fragments that came before the first one of their datagram.
+    /// Fragments that arrived before the first fragment of their datagram.
     pub(super) held: HeldFragments,
     pub(super) lookups: Lookups,
     pub(super) flow_states: Box<[FlowState; VECTOR]>,
@@ -55,18 +58,19 @@ pub(crate) struct Conntrack {
     pub(super) ct_states: Box<[CtState; VECTOR]>,
     /// What the quick pass did with the vector's packets.
     pub(super) quick: QuickResult,
-    /// By port: how the quick pass looks up its packets.
+    /// By port: how the quick pass looks up packets that arrive there.
     pub(super) quick_ports: Vec<QuickPort>,
     pub(super) folding: FoldRounds,
     /// The cached verdict of each packet.
     pub(super) cached: Box<[Option<VerdictId>; VECTOR]>,
     /// The lookup result of each entry of `lookups`.
     pub(super) found: Vec<Option<(ConnId, Direction)>>,
-    /// A connection was created or ended since the vector was looked up: results in `found` may be out of date.
+    /// A connection was created or ended since the vector was looked up: results in `found` may be outdated.
     pub(super) stale: bool,
     /// Datagrams whose first fragment arrived in this vector and was dropped.
     pub(super) refused: Vec<FragmentKey>,
-    /// TCP datagrams whose first fragment was valid in this vector, with the sequence number of the byte at offset 0.
+    /// TCP datagrams whose first fragment was valid in this vector, with the sequence number of the byte at
+    /// offset 0.
     pub(super) noted_seqs: Vec<(FragmentKey, u32)>,
     /// Held packets that were lost since the host last read these counts.
     pub(super) lost: HeldLosses,
@@ -76,21 +80,21 @@ pub(crate) struct Conntrack {
     pub(super) some_cached: bool,
     /// Back-off after searches that found no port to reclaim from another connection.
     pub(super) backoffs: SearchBackoffs,
-    /// Where the last such search stopped.
+    /// Where the last such search ended.
     pub(super) cursor: ReclaimCursor,
     /// This worker is counted in `SharedState::busy`.
     pub(super) busy: bool,
     /// [`Snapshot::enabled_at`] of the last snapshot.
     enabled_at: u64,
-    /// Packets that were made and wait for buffers of the host.
+    /// Packets that mmb generated and that wait for buffers of the host.
     pub(super) made: MadePackets,
-    /// The limit of the RSTs of streams, which all workers share.
+    /// The limit for RSTs of streams, which all workers share.
     pub(super) reset_limit: Option<RateLimit>,
-    /// The packet of a stream that is given out.
+    /// A buffer for the packet that a stream generates.
     pub(super) made_bytes: Vec<u8>,
     /// `set conn invalid drop`.
     pub(super) drops_invalid: bool,
-    /// The rules of which packets were not told.
+    /// The rules whose events were suppressed.
     pub(super) suppressed: SuppressedRules,
 }
 
@@ -151,7 +155,7 @@ impl Conntrack {
         }
     }
 
-    /// Applies the settings of a policy, which follows another one.
+    /// Applies the settings of a policy. `before` is the previous policy.
     pub(crate) fn configure(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
         self.configure_offload(snapshot);
         self.begin_epoch(snapshot, before);
@@ -171,7 +175,7 @@ impl Conntrack {
         if snapshot.stateful_rules > 0 {
             self.held.prepare();
         } else {
-            // No rule needs their ports any more.
+            // No rule needs the ports of held fragments any more.
             self.held.release_all();
         }
     }
@@ -193,11 +197,12 @@ impl Conntrack {
         self.table.configure(max, settings.timeouts, settings.pickup);
     }
 
-    /// Advances the clock: ends connections that timed out and drops fragments that were held for too long. A call without packets ends more.
+    /// Advances the clock: ends connections that have timed out, drops fragments that were held too long, and
+    /// does other work that is due. A call without packets ends more connections.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64, is_idle: bool) {
         self.state.extensions.numbers.advance(now_ns);
-        // Several threads may read the host's clock; ours never goes back.
+        // Several threads may read the host's clock. The clock of this worker never goes back.
         self.state.now_ns = self.state.now_ns.max(now_ns);
         self.state.now_ms = self.state.now_ns / 1_000_000;
         self.tell_suppressed();
@@ -244,8 +249,8 @@ impl Conntrack {
         }
     }
 
-    /// Whether packets must be looked up under a policy. They must as long as any worker has connections: a packet may belong to one of
-    /// them.
+    /// Whether packets must be looked up under a policy. They must be looked up as long as any worker has
+    /// connections, because a packet may belong to one of them.
     #[inline]
     pub(crate) fn is_needed(&self, snapshot: &Snapshot) -> bool {
         snapshot.stateful_rules > 0
@@ -262,7 +267,7 @@ impl Conntrack {
         self.count();
     }
 
-    /// Takes the oldest of the made packets.
+    /// Takes the oldest generated packet.
     #[inline]
     pub(crate) fn take_made(&mut self) -> Option<MadePacket> {
         self.made.pop()
@@ -273,13 +278,13 @@ impl Conntrack {
         self.state.extensions.reseed(fresh);
     }
 
-    /// Whether connections may have timed out that the last [`Conntrack::advance`] did not process.
+    /// Whether connections may have timed out that the last [`Conntrack::advance`] did not visit.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.table.is_behind()
     }
 
-    /// Held packets that were lost since the last call.
+    /// The counts of held packets that were lost since the last call.
     pub(crate) fn take_lost(&mut self) -> HeldLosses {
         std::mem::take(&mut self.lost)
     }

@@ -1,4 +1,4 @@
-//! What watches tell: events of connections, of streams and of packets.
+//! Events for watchers: of connections, streams and packets.
 
 use super::info::ConnectionInfo;
 use super::packet_event::{PacketEvent, SuppressedEvent};
@@ -10,31 +10,31 @@ use std::sync::mpsc::SyncSender;
 /// The creation or the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionEvent {
-    /// When, by the clock of the worker.
+    /// The time of the worker's clock.
     pub at_ns: u64,
-    /// It was created; otherwise it has ended.
+    /// The connection was created; otherwise it has ended.
     pub created: bool,
-    /// Why it ended.
+    /// The reason for which it ended.
     pub reason: Option<&'static str>,
-    /// Its state at that moment; `id` is meaningless.
+    /// The state of the connection at that moment; `id` is meaningless.
     pub info: ConnectionInfo,
 }
 
-/// What a watch tells.
+/// An event for watchers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchedEvent {
-    /// A connection begins or ends.
+    /// A connection was created or has ended.
     Connection(ConnectionEvent),
     /// Something happened in a stream.
     Stream(StreamEvent),
-    /// A rule tells of a packet.
+    /// A rule has logged a packet.
     Packet(PacketEvent),
-    /// A rule did not tell of packets.
+    /// A rule has suppressed packets instead of logging them.
     Suppressed(SuppressedEvent),
 }
 
 impl WatchedEvent {
-    /// When it happened, by the clock of its worker.
+    /// The time of the event, by the clock of its worker.
     pub fn at_ns(&self) -> u64 {
         match self {
             WatchedEvent::Connection(event) => event.at_ns,
@@ -48,6 +48,6 @@ impl WatchedEvent {
 /// A subscriber to events.
 pub(crate) struct Watcher {
     pub(crate) events: SyncSender<WatchedEvent>,
-    /// Events lost because its queue was full. The pointer also identifies the watcher.
+    /// The number of events lost because the queue was full. The pointer also identifies the watcher.
     pub(crate) lost: Arc<AtomicU64>,
 }
