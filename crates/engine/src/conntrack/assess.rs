@@ -1,4 +1,5 @@
-//! Assesses packets: what each is to its connection, whether it is valid, and whether it may begin one.
+//! Assesses packets: determines the flow state of a packet, whether the packet is valid for its connection,
+//! and whether it may create one.
 
 use super::flow_state::{FlowState, Replaced};
 use super::key;
@@ -21,27 +22,28 @@ pub(crate) struct Assessment {
     pub(crate) flow_state: FlowState,
     /// The connection that ends if the packet begins a new one.
     pub(crate) replaced: Replaced,
-    /// Why the packet is invalid for its connection. `None` for mid-flow packets that were not assessed early, valid or not.
+    /// Why the packet is invalid for its connection. Always `None` for a mid-flow packet that was not
+    /// assessed early, even if it is invalid.
     pub(crate) invalid: Option<Invalid>,
 }
 
-/// The way in which a packet repeats the first packet of its connection.
+/// How a packet repeats the first packet of its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeated {
     /// A SYN or an INIT. It matches the same rules as the first packet.
     Opening,
-    /// A packet of another protocol. It may differ from the first packet in fields that vary within a connection, so
-    /// rules on such fields say nothing about the first packet.
+    /// A packet of a protocol without a handshake. It may differ from the first packet in fields that vary
+    /// within a connection, so a match on such a field says nothing about the first packet.
     Datagram,
 }
 
 impl Assessment {
-    /// A valid packet of a connection and direction.
+    /// The assessment of a valid packet of an existing connection.
     pub(crate) fn of_valid((id, direction): (ConnId, Direction)) -> Assessment {
         Assessment { flow_state: FlowState::Existing(id, direction), replaced: None, invalid: None }
     }
 
-    /// The connection of the packet.
+    /// The existing connection of the packet.
     pub(crate) fn connection(&self) -> Option<ConnId> {
         match self.flow_state {
             FlowState::Existing(id, _) | FlowState::Fragment(id, ..) | FlowState::Error(id, ..) => Some(id),
@@ -65,14 +67,15 @@ impl Assessment {
         matches!(self.flow_state, FlowState::Expected)
     }
 
-    /// Whether the packet is of no connection and creates none.
+    /// Whether the packet belongs to no connection and creates none.
     pub(crate) fn is_untracked(&self) -> bool {
         matches!(self.flow_state, FlowState::Untracked)
     }
 
-    /// Whether the packet is of no connection and creates none, and matched a stateful rule that maps. It must not leave then: it would
-    /// reveal the addresses that the rule hides. Link-scope messages are exempt: the link has the same addresses on both sides.
-    /// `candidates` are the slots of the rules that it matched.
+    /// Whether an untracked packet matched a stateful rule that maps addresses or ports. Such a packet must
+    /// be dropped: it would reveal the addresses that the rule hides. Link-scope messages are exempt, because
+    /// the link has the same addresses on both sides. `candidates` are the slots of all rules that the packet
+    /// matched.
     pub(crate) fn is_unsolicited(
         &self,
         snapshot: &Snapshot,
@@ -80,7 +83,7 @@ impl Assessment {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> bool {
-        // Only the slots of stateful rules are within this table.
+        // [`Snapshot::stateful`] accepts only the slots of stateful rules.
         let maps = |slot: &RuleSlot| {
             snapshot.actions.at(slot.index()).is_stateful()
                 && snapshot.stateful(*slot).is_some_and(|rule| rule.maps)
@@ -90,10 +93,10 @@ impl Assessment {
 }
 
 impl Conntrack {
-    /// Assesses a packet against its connection, when its verdict is decided.
+    /// Assesses a packet just before its rules decide.
     ///
     /// # Errors
-    /// Its verdict, if no rule can change it.
+    /// The final verdict of the packet, if no rule can change it.
     pub(crate) fn assess(
         &mut self,
         snapshot: &Snapshot,
@@ -105,7 +108,7 @@ impl Conntrack {
             return Err(Verdict::Drop(DropReason::FragmentRefused));
         }
         let mut assessment = self.assess_flow(at, packet, layout, self.assesses_early(snapshot));
-        // What rules have announced that are gone is not let in.
+        // The rules of the control connection no longer exist, so its expectation admits no connection.
         if assessment.is_expected() && self.expected_rules(snapshot, at).is_empty() {
             assessment.flow_state = FlowState::New;
         }
@@ -136,14 +139,15 @@ impl Conntrack {
         }
     }
 
-    /// Whether packets must be assessed before their rules apply.
+    /// Whether packets must be assessed before their rules apply: either invalid packets are dropped, or some
+    /// rules match on `ct` states.
     #[inline]
     pub(super) fn assesses_early(&self, snapshot: &Snapshot) -> bool {
         self.drops_invalid || snapshot.ct_rules > 0
     }
 
-    /// The flow state of a packet, and whether it is valid. Mid-flow packets of a live connection are assessed only if `early`; otherwise
-    /// [`Conntrack::touch`] assesses them.
+    /// The flow state of a packet, and whether it is valid. Without `early`, mid-flow packets of a connection
+    /// that has not timed out are not checked here: [`Conntrack::touch`] checks them.
     fn assess_flow(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout, early: bool) -> Assessment {
         let flow_state = self.flow_state(at, packet.port);
         let assessment = |flow_state| Assessment { flow_state, replaced: None, invalid: None };
@@ -160,7 +164,7 @@ impl Conntrack {
             TcpOutcome::Invalid(kind) if !begins_anew() => {
                 Assessment { invalid: Some(kind), ..assessment(flow_state) }
             }
-            // The packet is classified like one that begins a connection.
+            // The packet begins a new connection, which replaces the old one.
             TcpOutcome::Reopens | TcpOutcome::Noted | TcpOutcome::Invalid(_) => {
                 let flow_state = self.flow_state_of_new(at, self.recheck(at), packet, layout);
                 Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
@@ -168,7 +172,7 @@ impl Conntrack {
         }
     }
 
-    /// The outcome that [`Conntrack::touch`] would have for a packet, without a change.
+    /// The outcome that [`Conntrack::touch`] would have for a packet. Changes nothing.
     pub(super) fn assess_existing(
         &self,
         (id, direction): (ConnId, Direction),
@@ -180,7 +184,9 @@ impl Conntrack {
         self.table.preview(id, direction, self.state.now_ms, signal.as_ref(), soundness)
     }
 
-    /// The flow state of a packet without a connection: TCP and SCTP connections begin only with certain packets.
+    /// Completes the flow state of a packet without a connection. TCP and SCTP connections begin only with
+    /// certain packets: any other packet is [`FlowState::Invalid`]. A packet whose connection a helper
+    /// expects is [`FlowState::Expected`].
     fn flow_state_of_new(
         &mut self,
         at: usize,
@@ -200,21 +206,22 @@ impl Conntrack {
         flow_state
     }
 
-    /// Notes for the trace of a packet what it is, after the packets before it in the vector.
+    /// Records the flow state of a packet for its trace. Earlier packets of the vector may have changed it
+    /// since the lookup.
     pub(crate) fn note_flow_state(&mut self, at: usize, assessment: &Assessment) {
         self.flow_states[at] = assessment.flow_state;
     }
 
-    /// Notes that a packet cannot create a connection.
+    /// Records that a packet cannot create a connection, and why.
     pub(super) fn mark_invalid(&mut self, at: usize, kind: Invalid) -> FlowState {
         self.flow_states[at] = FlowState::Invalid(kind);
         self.flow_states[at]
     }
 
-    /// Checks a packet against its connection although it is dropped for another reason.
+    /// Checks a packet against its connection without updating the connection.
     ///
     /// # Errors
-    /// The packet is invalid, which is counted.
+    /// Why the packet is invalid. The packet is counted as such.
     pub(super) fn check_window(
         &self,
         member: (ConnId, Direction),
@@ -230,14 +237,16 @@ impl Conntrack {
         }
     }
 
-    /// Whether all mid-flow packets of a connection are alike to rules: both ends were seen, and the connection is not closed.
+    /// Whether rules on `ct` states treat all mid-flow packets of a connection alike: both ends have
+    /// confirmed it, and it is neither closed nor timed out.
     pub(super) fn is_lasting(&self, id: ConnId) -> bool {
         self.table.is_lasting(id, self.state.now_ms)
     }
 
-    /// Whether a packet repeats the first packet of an unanswered connection, and the current policy would create that
-    /// connection by other stateful rules, or with a stream that it lacks. The packet then begins a new connection, which
-    /// replaces the old one. `slots` are the slots of the rules that the packet matches now, in order.
+    /// Turns a packet that repeats the first packet of an unanswered connection into the first packet of a
+    /// new connection, which replaces the old one. This happens if the current policy would create the
+    /// connection by other stateful rules, or with a stream that the old connection lacks. `slots` returns
+    /// the slots of the stateful rules that the packet matches now, in order.
     pub(crate) fn supersede<'s>(
         &self,
         snapshot: &Snapshot,
@@ -251,7 +260,7 @@ impl Conntrack {
         else {
             return;
         };
-        // An expected connection was made by no rule.
+        // No rule has created an expected connection.
         if self.table.is_expected(id) {
             return;
         }
@@ -268,8 +277,9 @@ impl Conntrack {
         }
     }
 
-    /// Whether a connection has no stream although one of these rules looks at its bytes: its first SYN was signed, say, or there was no
-    /// room. The SYN that the responder answers need not be that one.
+    /// Whether a TCP connection has no stream although one of these rules inspects its bytes. For example,
+    /// its first SYN was signed (TCP-AO, MD5), or the stream table was full. The responder may answer a later
+    /// SYN instead, with which a stream can begin.
     fn lacks_stream(&self, snapshot: &Snapshot, id: ConnId, slots: &[RuleSlot]) -> bool {
         let mut rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
         self.table.proto(id) == proto::TCP
@@ -277,12 +287,12 @@ impl Conntrack {
             && self.state.stream_of(self.table.ids(id).extension).is_none()
     }
 
-    /// The way in which a forward packet repeats the first packet of an unanswered connection; `None` if it does not.
+    /// How a forward packet repeats the first packet of an unanswered connection; `None` if it does not.
     fn repeated_beginning(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> Option<Repeated> {
         match self.table.state(id) {
             ConnState::SynSent => key::begins_connection(packet, layout).then_some(Repeated::Opening),
-            // Without a handshake, each packet is like the first one. It must arrive on the same port: on a host that
-            // routes, rules may match on the port.
+            // Without a handshake, every packet may be the first one. On a host that routes it must come in
+            // by the same port as the first packet, because rules may match on the port.
             ConnState::Unreplied if !matches!(self.table.proto(id), proto::TCP | proto::SCTP) => {
                 let first = self.table.arrival_port(id, Direction::Forward);
                 first.is_none_or(|first| first == packet.port).then_some(Repeated::Datagram)
@@ -298,8 +308,9 @@ impl Conntrack {
         }
     }
 
-    /// Whether a connection was created by these stateful rules, given by slot in order. Its rules that drain do not count: it keeps them, and
-    /// its packets do not match them.
+    /// Whether these stateful rules, given by slot in order, have created a connection. Rules that drain are
+    /// not compared: the connection keeps them, but its packets no longer match them. For a
+    /// [`Repeated::Datagram`], only rules that match all packets of a direction or none are compared.
     fn is_made_by(
         &self,
         snapshot: &Snapshot,
@@ -315,7 +326,8 @@ impl Conntrack {
         }
     }
 
-    /// Marks a packet invalid that would create a connection, if its checksum is wrong. Returns whether it is.
+    /// Marks a packet as invalid if it would create a connection and its checksum is wrong. Returns whether
+    /// it did.
     pub(crate) fn check_beginning(
         &mut self,
         at: usize,
@@ -331,7 +343,7 @@ impl Conntrack {
         is_wrong
     }
 
-    /// The `ct` state of a packet, which rules match on.
+    /// Determines and records the `ct` state of a packet, on which rules match.
     pub(crate) fn ct_state(
         &mut self,
         at: usize,
@@ -349,7 +361,8 @@ impl Conntrack {
                 let new = if connection.is_expected { CtState::Related } else { CtState::New };
                 let opens = || key::signal(packet, layout).is_some_and(|signal| signal.opens());
                 match connection.state {
-                    // The RST that ends the old connection of a responder (RFC 9293 section 3.5.1): as in Linux, an answer was seen.
+                    // The initiator's RST ends the responder's old connection (RFC 9293 section 3.5.1). The
+                    // responder has answered, so the state is established, as in Linux.
                     ConnState::SynSent if self.table.is_challenged(id) && !opens() => CtState::Established,
                     ConnState::SynSent | ConnState::Unreplied => new,
                     _ if connection.packets[Direction::Reply as usize] == 0 => new,
@@ -373,13 +386,15 @@ impl Conntrack {
         self.state.cells.count_invalid(kind);
     }
 
-    /// Whether a packet without a connection is addressed to the outside endpoint of a NAT binding whose filtering admits its sender.
+    /// Whether a packet without a connection is addressed to the outside endpoint of a NAT binding, and the
+    /// binding's filtering admits its sender.
     pub(super) fn is_admitted(&self, arrived: Tuple) -> bool {
         let common = &self.state.shared;
         if !common.has_bindings() {
             return false;
         }
-        // If the peer cannot be recorded for lack of memory, the packet is dropped when it would create its connection.
+        // Without memory to record the peer, the packet counts as admitted, so that it does not pass
+        // untranslated.
         let Ok(entered) = common.nat().enter(Translated { sent: arrived, lease: None }) else { return true };
         common.release(entered.lease);
         entered.sent != arrived

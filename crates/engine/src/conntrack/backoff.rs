@@ -1,17 +1,20 @@
 //! Back-off between searches for outside ports that could be reclaimed, after searches that found none.
 //!
-//! A search looks at hundreds of connections, and packets that need one may come in a flood. So after a search that found nothing, packets
-//! with the same shortage wait before the next search: a millisecond, and twice as long after each further failure, up to [`LONGEST_MS`].
-//! The shortage (the ports of one host, or those of a pool for hosts with about the same number of ports) selects one of [`PLACES`] entries
-//! by a keyed hash: a host that keeps asking delays only hosts of the same entry. Entries are assigned anew every [`EPOCH_MS`], so that no
-//! host shares one with a flood for longer. However many hosts ask, each entry has one search per [`LONGEST_MS`], after a few at the
-//! beginning of an epoch.
+//! A search examines hundreds of connections, and a flood of packets may ask for searches. After a search
+//! that found nothing, packets with the same shortage therefore start no search for some time: a millisecond,
+//! then twice as long after each further failure, up to [`LONGEST_MS`].
+//!
+//! The shortage is either the ports of one host, or the ports of a pool for hosts with about the same number
+//! of ports. A keyed hash of the shortage selects one of [`PLACES`] entries. A host whose searches fail
+//! delays only the hosts of the same entry. The hash assigns entries anew every [`EPOCH_MS`], so no host
+//! shares an entry with a flood for longer. Each entry allows a few searches at the beginning of an epoch,
+//! and then one per [`LONGEST_MS`], however many hosts ask.
 
 const PLACES: usize = 256;
 const LONGEST_MS: u64 = 128;
 const EPOCH_MS: u64 = 1024;
 
-/// Failed searches, by the hash of their shortage.
+/// The back-offs of failed searches, by the hash of the shortage.
 #[derive(Debug)]
 pub(super) struct SearchBackoffs(Box<[SearchBackoff; PLACES]>);
 
@@ -27,9 +30,10 @@ impl SearchBackoffs {
         SearchBackoffs(Box::new([SearchBackoff::default(); PLACES]))
     }
 
-    /// The entry of a keyed hash.
+    /// The entry of a shortage; `hash` is its keyed hash.
     pub(super) fn of(&mut self, hash: u32, now_ms: u64) -> &mut SearchBackoff {
-        // Two rounds of an odd multiplier and a fold: two hashes that share an entry do not tend to share one in the next epoch.
+        // Two rounds of a fold and an odd multiplier: two hashes that share an entry seldom share one in the
+        // next epoch.
         let seed = u64::from(hash) << 32 | u64::from((now_ms / EPOCH_MS) as u32);
         let spread = |number: u64| (number ^ number >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &mut self.0[(spread(spread(seed)) >> 56) as usize % PLACES]
@@ -37,12 +41,12 @@ impl SearchBackoffs {
 }
 
 impl SearchBackoff {
-    /// Whether nothing is to be searched for yet.
+    /// Whether the back-off lasts: no search may start yet.
     pub(super) fn holds(self, now_ms: u64) -> bool {
         now_ms < self.until_ms
     }
 
-    /// Notes that a search found nothing.
+    /// Starts or lengthens the back-off, after a search that found nothing.
     pub(super) fn begin(&mut self, now_ms: u64) {
         let is_long_ago = now_ms >= self.until_ms + LONGEST_MS;
         self.length_ms = if is_long_ago { 1 } else { (2 * self.length_ms).clamp(1, LONGEST_MS) };

@@ -1,8 +1,9 @@
-//! Caches the verdict for packets of a connection, so that they need no classification.
+//! Caches the verdicts of connections, so that most of their packets need no classification.
 //!
-//! All packets of one direction of a connection match the same rules, except per-packet rules, which are found for each packet. A connection
-//! thus has a cached verdict for each direction: the id of a [`CachedVerdict`] that many connections may share. Ids belong to one policy:
-//! they only grow, and those below the first id of the current policy are out of date.
+//! All packets of one direction of a connection match the same rules, except per-packet rules, which are
+//! found for each packet. A connection therefore has one cached verdict for each direction: the id of a
+//! [`CachedVerdict`], which many connections may share. Each id belongs to one policy. Ids only grow: those
+//! below the first id of the current policy are out of date.
 
 use super::rule_sets::SetAllocError;
 use crate::cells::RuleCells;
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Verdicts cached for one policy, at most; further packets are classified.
+/// The most verdicts that are cached for one policy. Packets with further verdicts are classified.
 const MOST: usize = 8 << 20;
 /// Rules that a verdict stores inline.
 const INLINE: usize = 4;
@@ -32,33 +33,36 @@ id_types! {
 }
 
 impl VerdictId {
-    /// The id that comes this many after this one, if there is one.
+    /// The id that is `more` after this one; `None` if ids are used up.
     fn plus(self, more: usize) -> Option<VerdictId> {
         self.0.checked_add(u32::try_from(more).ok()?).map(VerdictId)
     }
 
-    /// How many ids this one comes after `first`; out of range for an id before it.
+    /// The distance of this id from `first`. For an id before `first`, the distance wraps and is out of
+    /// range.
     #[inline]
     fn after(self, first: VerdictId) -> usize {
         self.number().wrapping_sub(first.number()) as usize
     }
 }
 
-/// The verdicts of a connection's two directions.
+/// The cached verdicts of a connection, by direction.
 type OfConnection = [Option<VerdictId>; 2];
 
 /// The verdict for packets of some connections in one direction.
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct CachedVerdict {
-    /// The first rules.
+    /// The first rules, or the first candidates after them.
     inline: [RuleSlot; INLINE],
     len: u32,
-    /// Number of rules after those: rules that invalid packets match, or packets of the connection in another `ct` state.
+    /// Number of candidates, which follow the rules: all rules that match if `ct` conditions are ignored. The
+    /// rules of invalid packets, and of packets in another `ct` state, are among them.
     candidates: u32,
-    /// The index in [`CachedVerdicts::more`] where all of them are stored, if there are more than [`INLINE`].
+    /// If there are more than [`INLINE`] rules and candidates: the index in [`CachedVerdicts::more`] of all
+    /// of them.
     more: u32,
-    /// The ingress port: rules may match on it, and it is not part of a connection.
+    /// The ingress port. It is not part of a connection, but rules may match on it.
     pub(crate) port: PortId,
     /// The packets are dropped.
     pub(crate) drops: bool,
@@ -67,7 +71,7 @@ pub(crate) struct CachedVerdict {
 }
 
 impl CachedVerdict {
-    /// The rules, and the candidates after them.
+    /// The rules, and the candidates. `more` is that of the verdict's policy.
     fn parts<'s>(&'s self, more: &'s [RuleSlot]) -> (&'s [RuleSlot], &'s [RuleSlot]) {
         let count = (self.len + self.candidates) as usize;
         let behind = || more.get(self.more as usize..)?.get(..count);
@@ -76,7 +80,7 @@ impl CachedVerdict {
     }
 }
 
-/// A chunk of connections without cached verdicts, if there is memory.
+/// A chunk of connections without cached verdicts; `None` without memory.
 fn chunk() -> Option<Box<[OfConnection; CHUNK]>> {
     let mut chunk = Vec::new();
     chunk.try_reserve_exact(CHUNK).ok()?;
@@ -84,7 +88,7 @@ fn chunk() -> Option<Box<[OfConnection; CHUNK]>> {
     chunk.into_boxed_slice().try_into().ok()
 }
 
-/// Slots are assigned by the engine, never by a sender, so the hash needs no key.
+/// The hash of a verdict. It needs no key: the engine assigns slots, never a sender.
 fn hash(port: PortId, rules: (&[RuleSlot], &[RuleSlot])) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let words =
@@ -98,10 +102,10 @@ fn hash(port: PortId, rules: (&[RuleSlot], &[RuleSlot])) -> u64 {
 /// The verdicts that were cached for one policy.
 #[derive(Debug)]
 struct CachedVerdicts {
-    /// The id of the first one.
+    /// The id of the first verdict.
     first: VerdictId,
     list: Chunks<CachedVerdict, VERDICTS>,
-    /// The rules of verdicts that cannot store them inline, concatenated.
+    /// The rules and candidates of verdicts that cannot store them inline, concatenated.
     more: Vec<RuleSlot>,
 }
 
@@ -110,14 +114,15 @@ impl CachedVerdicts {
         CachedVerdicts { first, list: Chunks::small(), more: Vec::new() }
     }
 
-    /// The verdict with an id, if it is one of these.
+    /// The verdict with an id, if it belongs to this policy.
     #[inline]
     fn get(&self, id: VerdictId) -> Option<&CachedVerdict> {
         let at = id.after(self.first);
         (at < self.list.count()).then(|| self.list.at(at))
     }
 
-    /// The slots of a verdict's rules, in the order in which they are applied; none if it is another policy's.
+    /// The slots of a verdict's rules, in the order in which they are applied. None if the verdict belongs to
+    /// another policy.
     #[inline]
     fn rules(&self, id: VerdictId) -> &[RuleSlot] {
         match self.get(id) {
@@ -134,9 +139,9 @@ impl CachedVerdicts {
 #[derive(Debug)]
 struct FormerVerdicts {
     verdicts: CachedVerdicts,
-    /// Keeps the slots of its rules.
+    /// Keeps the slots of that policy's rules from being reused.
     snapshot: Arc<Snapshot>,
-    /// They are needed until so many connections have been folded.
+    /// The verdicts are needed until this number of connections has been folded.
     until: u64,
 }
 
@@ -145,7 +150,7 @@ struct FormerVerdicts {
 pub(crate) struct FlowCache {
     /// The current policy.
     snapshot: Option<Arc<Snapshot>>,
-    /// Those of the current policy.
+    /// The verdicts of the current policy.
     verdicts: CachedVerdicts,
     former: VecDeque<FormerVerdicts>,
     /// Ids of verdicts by a hash of their port and rules.
@@ -167,8 +172,9 @@ impl Default for FlowCache {
 }
 
 impl FlowCache {
-    /// Starts with an empty cache for a policy; returns false if it has already. The verdicts of the policy before, which is `kept`, are kept
-    /// until this number of connections has been folded.
+    /// Starts an empty cache for a policy. Returns false if the policy is already the current one. `kept` is
+    /// the previous policy, and the number of folded connections up to which its verdicts are kept. Without
+    /// it, these verdicts are freed.
     pub(crate) fn begin_epoch(
         &mut self,
         snapshot: &Arc<Snapshot>,
@@ -183,7 +189,7 @@ impl FlowCache {
     }
 
     fn renew(&mut self, kept: Option<(Arc<Snapshot>, u64)>) {
-        // After four thousand million verdicts ids would repeat: from then on nothing is cached.
+        // Ids must not repeat: after 2^32 verdicts, nothing more is cached.
         let next = self.verdicts.first.plus(self.verdicts.list.count()).unwrap_or(VerdictId(NonZeroU32::MAX));
         match kept.filter(|_| self.verdicts.list.count() > 0) {
             Some((snapshot, until)) => {
@@ -199,14 +205,15 @@ impl FlowCache {
         self.ids.clear();
     }
 
-    /// Frees the verdicts of earlier policies that are not needed once this number of connections has been folded.
+    /// Frees the verdicts of earlier policies that are not needed after this number of connections has been
+    /// folded.
     pub(crate) fn free_former(&mut self, folded: u64) {
         while self.former.front().is_some_and(|former| former.until <= folded) {
             self.former.pop_front();
         }
     }
 
-    /// Adds packets of a connection to the counters of its rules.
+    /// Adds folded packets of a connection to the counters of its rules.
     pub(crate) fn credit(&self, cells: &RuleCells, Unfolded { id, packets, bytes }: Unfolded) {
         for direction in Direction::ALL {
             let side = direction as usize;
@@ -223,7 +230,8 @@ impl FlowCache {
         }
     }
 
-    /// Adds packets that were counted under an earlier policy to the counters of those of its rules that have no successor.
+    /// Adds packets that were counted under an earlier policy to the counters of its rules. Stateful rules
+    /// that the current policy has removed or replaced are not credited.
     #[cold]
     fn credit_former(&self, cells: &RuleCells, verdict: VerdictId, count: Count) {
         let after = self.former.partition_point(|former| former.verdicts.first <= verdict);
@@ -281,19 +289,22 @@ impl FlowCache {
         self.verdicts.get(id)
     }
 
-    /// The slots of a verdict's rules, in the order in which they are applied; none if it belongs to another policy.
+    /// The slots of a verdict's rules, in the order in which they are applied. None if the verdict belongs to
+    /// another policy.
     #[inline]
     pub(crate) fn rules(&self, id: VerdictId) -> &[RuleSlot] {
         self.verdicts.rules(id)
     }
 
-    /// The slots of rules that the packets match if their `ct` conditions are ignored, if some rule has one.
+    /// The slots of the rules that the packets match if `ct` conditions are ignored. None if no rule has such
+    /// a condition.
     pub(crate) fn candidates(&self, id: VerdictId) -> &[RuleSlot] {
         self.verdict(id).map_or(&[], |verdict| verdict.parts(&self.verdicts.more).1)
     }
 
-    /// Caches a verdict for a connection's packets that come in by a port: the rules that they match, in the order in which they are
-    /// applied, and the candidates.
+    /// Caches the verdict for packets of a connection and direction that come in by `port`. `rules` are the
+    /// slots of the rules that these packets match, in the order in which they are applied, and of the
+    /// candidates. Without memory, or beyond [`MOST`] verdicts, nothing is cached.
     pub(crate) fn set(
         &mut self,
         (id, direction): (ConnId, Direction),
@@ -302,7 +313,8 @@ impl FlowCache {
         drops: bool,
         edits: bool,
     ) {
-        // A connection that may not last is classified again each time.
+        // The packets of a connection that may still be evicted are classified each time, mostly with the
+        // same result.
         if self.of(id, direction).and_then(|cached| self.verdict(cached)).is_some_and(|known| {
             (known.port, known.drops, known.edits) == (port, drops, edits)
                 && known.parts(&self.verdicts.more) == rules
@@ -398,7 +410,7 @@ mod tests {
         cache.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
         assert_eq!(cache.of(ids[1], Forward), None);
         assert!(cache.rules(cache.of(ids[0], Forward).expect("a verdict")).is_empty());
-        // Another connection in the same place.
+        // Another connection with the same id.
         cache.begin(ids[0]);
         assert_eq!(cache.of(ids[0], Forward), None);
     }

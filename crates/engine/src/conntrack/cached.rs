@@ -1,4 +1,5 @@
-//! Cached verdicts in the pipeline: finds them for a vector, applies them packet by packet, and caches new ones.
+//! Cached verdicts in the pipeline: finds them for a vector, applies them packet by packet, and caches new
+//! ones.
 
 use super::assess::Assessment;
 use super::cache::VerdictId;
@@ -26,18 +27,20 @@ pub(crate) enum CachedOutcome {
     Refused(DropReason),
     /// Rules drop the packet.
     Drop(VerdictId),
-    /// The packet passes as one of this connection; `edits` tells that some of its rules rewrite.
+    /// The packet passes as a packet of the connection and direction in `member`. With `edits`, some of its
+    /// rules rewrite it.
     Pass { cached: VerdictId, member: (ConnId, Direction), edits: bool },
-    /// The packet is invalid for its connection, and rules match on that.
+    /// The packet is invalid for its connection, and some rules match on `ct` states.
     Invalid(VerdictId, (ConnId, Direction)),
 }
 
 impl Conntrack {
-    /// Looks up the cached verdicts of packets, if the policy allows caching, and prefetches what they will touch. Returns whether some
-    /// packets need no classification ([`Conntrack::needs_no_rules`]).
+    /// Looks up the cached verdicts of packets, if the policy allows caching, and prefetches what applying
+    /// them reads. Returns whether some packets need no classification ([`Conntrack::needs_no_rules`]).
     ///
-    /// The connection of such a packet exists when the vector is looked up, but an earlier packet of the vector may still end it: a RST
-    /// followed by a SYN, or a RST while the table is full. [`Conntrack::apply_cached`] checks this when the packet is processed.
+    /// The connection of such a packet exists when the vector is looked up, but an earlier packet of the
+    /// vector may still end it: a RST followed by a SYN, or a RST while the table is full.
+    /// [`Conntrack::apply_cached`] checks this when the packet is processed.
     pub(super) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
         self.cached[..packets.len()].fill(None);
         if !snapshot.caches_verdicts() {
@@ -69,8 +72,10 @@ impl Conntrack {
         self.some_cached
     }
 
-    /// Whether the verdicts of a connection that exists now hold for all of the vector's mid-flow packets. Rules on `ct` states see a difference
-    /// when an unreplied connection gets its first reply.
+    /// Whether the cached verdicts of a connection hold for all mid-flow packets of the vector. They hold if
+    /// the connection is lasting. They also hold if it is unreplied and will not be evicted within the
+    /// vector, unless rules match on `ct` states: its first reply changes the state. In the second case the
+    /// connection is added to `reliant`, so that its port is not reclaimed.
     #[inline]
     fn outlasts_vector(&self, snapshot: &Snapshot, id: ConnId, reliant: &mut ReliantConnections) -> bool {
         if self.table.is_lasting(id, self.state.now_ms) {
@@ -83,7 +88,8 @@ impl Conntrack {
         outlasts
     }
 
-    /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
+    /// Whether a packet needs no classification: the quick pass took it, it has a cached verdict, it belongs
+    /// to another worker, or it is refused or held.
     #[inline]
     pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
         self.is_taken(at)
@@ -94,8 +100,8 @@ impl Conntrack {
             )
     }
 
-    /// Applies a packet's cached verdict: a packet that passes updates its connection. The rules to count are
-    /// [`Conntrack::cached_rules`].
+    /// Applies the cached verdict of a packet. A packet that passes updates its connection. The caller counts
+    /// the packet for [`Conntrack::cached_rules`].
     #[inline(always)]
     pub(crate) fn apply_cached(
         &mut self,
@@ -110,7 +116,9 @@ impl Conntrack {
         self.apply_verdict(snapshot, at, (packet, layout), member, rules)
     }
 
-    /// [`Conntrack::apply_cached`] with these rules of a cached verdict, or with others: whether they drop the packet, and whether some rewrite.
+    /// Like [`Conntrack::apply_cached`], for a packet that may also match per-packet rules besides those of
+    /// the verdict `cached`. `drops` is whether its rules drop the packet, and `edits` whether some of them
+    /// rewrite it.
     #[inline(always)]
     pub(crate) fn apply_verdict(
         &mut self,
@@ -121,7 +129,8 @@ impl Conntrack {
         (cached, drops, edits): (VerdictId, bool, bool),
     ) -> CachedOutcome {
         if !self.is_cache_current(at, member, packet.port) {
-            // An earlier packet of this vector ended its connection, and this packet was not classified: it is a late segment.
+            // An earlier packet of this vector has ended the connection. This packet was not classified: it
+            // is a late segment.
             return CachedOutcome::Refused(DropReason::ConnInvalid);
         }
         let validity = match drops {
@@ -146,7 +155,8 @@ impl Conntrack {
         if drops { CachedOutcome::Drop(cached) } else { CachedOutcome::Pass { cached, member, edits } }
     }
 
-    /// The outcome of an invalid packet with a cached verdict, where packets are assessed before the limits of rules count them; `None` for others.
+    /// Checks a packet with a cached verdict before the limits of rules count it. Returns the outcome if the
+    /// packet is invalid and packets are assessed early; otherwise `None`.
     pub(crate) fn assess_cached(
         &self,
         snapshot: &Snapshot,
@@ -174,7 +184,8 @@ impl Conntrack {
         self.state.cache.candidates(cached)
     }
 
-    /// The connection and direction of a packet, if its verdict holds for other packets of that direction.
+    /// The connection and direction of a packet, if its verdict also holds for other packets of that
+    /// direction.
     pub(crate) fn cacheable(
         &self,
         snapshot: &Snapshot,
@@ -189,7 +200,7 @@ impl Conntrack {
         is_alike.then_some((id, direction))
     }
 
-    /// Caches a packet's verdict for others of its connection and direction.
+    /// Caches the verdict of a packet for other packets of its connection and direction.
     pub(crate) fn cache_verdict(
         &mut self,
         snapshot: &Snapshot,
@@ -199,7 +210,7 @@ impl Conntrack {
         drops: bool,
     ) {
         let candidates = if snapshot.ct_rules > 0 { rules.candidates } else { &[] };
-        // Counted under the verdict that this one replaces.
+        // The quick pass counted these packets under the verdict that this one replaces.
         let unfolded = self.table.fold(member.0);
         self.state.credit(unfolded);
         self.table.forget(member.0, member.1);
@@ -207,13 +218,15 @@ impl Conntrack {
         self.state.cache.set(member, port, (rules.applied, candidates), drops, edits);
     }
 
-    /// Whether a packet matches the same rules as others of its connection and direction, if rules match on nothing but tuple and ports.
+    /// Whether a packet matches the same rules as the other mid-flow packets of its connection and direction,
+    /// as long as rules match only on the tuple and ports.
     #[inline]
     pub(super) fn is_mid_flow(&self, at: usize) -> bool {
         self.lookups.kind_of(at).is_some_and(PacketKind::is_mid_flow)
     }
 
-    /// Whether packets of a connection with a cached verdict pass without other changes than its translation.
+    /// Whether packets of a connection pass with a cached verdict, and only the translation of addresses and
+    /// ports changes them.
     #[inline]
     fn is_plain(&self, id: ConnId, cached: VerdictId) -> bool {
         let passes = self.state.cache.verdict(cached).is_some_and(|verdict| !verdict.drops && !verdict.edits);
@@ -235,7 +248,8 @@ impl Conntrack {
         }
     }
 
-    /// Whether the connection of a packet's cached verdict still exists after the packets before it in the vector were processed.
+    /// Whether a packet still has the connection and the cached verdict of its lookup, after earlier packets
+    /// of the vector were processed.
     #[inline]
     pub(crate) fn is_cache_current(&self, at: usize, member: (ConnId, Direction), port: PortId) -> bool {
         !self.stale
@@ -243,7 +257,7 @@ impl Conntrack {
                 && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))
     }
 
-    /// The connection and direction of a packet, if it is of one that exists.
+    /// The existing connection of a packet, and the direction of the packet.
     pub(crate) fn member(&self, at: usize, packet: &Packet<'_>) -> Option<(ConnId, Direction)> {
         match self.flow_state(at, packet.port) {
             FlowState::Existing(id, direction) => Some((id, direction)),
@@ -251,16 +265,17 @@ impl Conntrack {
         }
     }
 
-    /// The ends of a connection, as its first packet has them; of one that a helper expects, as its control connection has them.
+    /// The tuple of a connection's first packet. For a connection that a helper expected, this tuple
+    /// reversed, so that source and destination are those of the control connection.
     pub(crate) fn first_ends(&self, id: ConnId) -> Tuple {
         let tuple = self.table.get(id).tuple(Direction::Forward);
         if self.table.is_expected(id) { tuple.reversed() } else { tuple }
     }
 
-    /// The trace of a packet of the vector that was decided on last.
+    /// The trace of a packet of the vector that was processed last.
     pub(crate) fn traced(&self, at: usize) -> Traced<'_> {
         let flow_state = self.flow_states[at];
-        // The packet may have created a connection.
+        // Looked up only now, because the packet may have created its connection.
         let found = match flow_state {
             FlowState::Untracked
             | FlowState::Invalid(_)
@@ -285,7 +300,7 @@ impl Conntrack {
 /// The trace of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traced<'c> {
-    /// Its assessment when the vector was looked up.
+    /// Its last recorded flow state; the other fields are not filled in.
     pub(crate) assessment: Assessment,
     /// Its `ct` state when its verdict was decided.
     pub(crate) ct_state: CtState,

@@ -1,12 +1,14 @@
-//! Checks of saved connections, so that the table accepts nothing from a file that it could not have created itself.
+//! Checks saved connections, so that the table accepts nothing from a file that it could not have created
+//! itself.
 //!
-//! Structure is checked here, entry by entry, without a table: [`fault`] is a function of the entry alone. Conflicts with other connections
-//! (a tuple or binding in use) and missing rules are detected when the entry is restored.
+//! [`fault`] checks one entry by itself, without a table. Conflicts with other connections (a tuple or a
+//! binding in use) and missing rules are detected when the entry is restored.
 
 use super::saved::{LONGEST_AGE_MS, LONGEST_IDLE_MS, SavedConnection};
 use mmb_conn::{ConnState, Tuple, icmp_query, proto};
 
-/// The largest packet and byte count: no traffic reaches it, and it leaves room to count on.
+/// The largest packet or byte count. No real traffic reaches it, and counters can grow beyond it without
+/// overflow.
 pub(super) const LARGEST_COUNT: u64 = 1 << 62;
 
 /// The fault in an entry, if there is one.
@@ -50,7 +52,8 @@ fn has_wrong_addresses(tuple: &Tuple) -> bool {
     tuple.family == 4 && tuple.addresses.iter().any(|address| *address > u128::from(u32::MAX))
 }
 
-/// Whether forward and reply tuples have the same endpoints. Legitimate only for a packet from an endpoint to itself.
+/// Whether the reply tuple has the endpoints of the forward tuple, not reversed. That is legitimate only for
+/// a packet from an endpoint to itself.
 fn is_own_reply(forward: &Tuple, reply: &Tuple) -> bool {
     let ends = |tuple: &Tuple| (tuple.addresses, tuple.ports);
     ends(forward) != ends(&forward.hairpinned()) && ends(forward) == ends(reply)
@@ -68,7 +71,7 @@ fn has_wrong_ports(tuple: &Tuple) -> bool {
     }
 }
 
-/// Whether ports are mapped in a protocol whose ports cannot be.
+/// Whether ports are mapped although NAT does not map the ports of the protocol.
 fn has_mapped_ports(forward: &Tuple, reply: &Tuple) -> bool {
     !forward.may_map_ports() && forward.reversed().ports != reply.ports
 }
@@ -82,14 +85,14 @@ fn may_be_in(state: ConnState, is_tracked: bool) -> bool {
         | ConnState::Closing
         | ConnState::TimeWait
         | ConnState::Reset => is_tracked,
-        // A TCP connection that was picked up in mid-flow.
+        // In TCP, a connection that was picked up in mid-flow.
         ConnState::Unreplied => true,
         ConnState::Replied => !is_tracked,
     }
 }
 
-/// Whether an untracked connection has left `Unreplied` without a reply. Not every reply changes the state: its checksum may be wrong or
-/// unknown.
+/// Whether a connection without a state machine has left `Unreplied` without a reply. A reply in `Unreplied`
+/// is valid: if its checksum is wrong or unknown, it does not change the state.
 fn has_unlikely_replies(saved: &SavedConnection) -> bool {
     saved.connection.state != ConnState::Unreplied && saved.connection.packets[1] == 0
 }

@@ -1,5 +1,5 @@
-//! Takes over packets once their rules have decided: a packet that passes updates its connection or creates one, a packet that is dropped
-//! may end one.
+//! Updates connections after the rules have decided on a packet. A packet that passes updates its connection
+//! or creates one. A packet that is dropped may end one.
 
 use super::assess::Assessment;
 use super::flow_state::{FlowState, NatTransform, QuotedOffsets, Replaced};
@@ -15,23 +15,23 @@ use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::settings::Pickup;
 
-/// The rules of a packet, by slot.
+/// The rules of a packet, as slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRules<'s> {
-    /// All rules that it matched, whatever their `ct` states.
+    /// All rules that the packet matches if `ct` conditions are ignored.
     pub(crate) candidates: &'s [RuleSlot],
-    /// The rules that apply to it, in order.
+    /// The rules that apply to the packet, in order.
     pub(crate) applied: &'s [RuleSlot],
 }
 
-/// A packet that passes.
+/// The result for a packet that passes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Committed {
     /// Its connection and direction.
     pub(crate) member: Option<(ConnId, Direction)>,
-    /// Its translation, and the offsets of the packet that it quotes if that one is translated.
+    /// Its translation. For an ICMP error, also the offsets of the quoted packet, which is translated too.
     pub(crate) transform: Option<(NatTransform, Option<QuotedOffsets>)>,
-    /// It is a valid packet of a connection that existed before, and more than [noted](Touched::Noted).
+    /// The packet is valid, its connection existed before, and it was not only [noted](Touched::Noted).
     pub(crate) is_valid: bool,
 }
 
@@ -41,8 +41,9 @@ impl Committed {
 }
 
 impl Conntrack {
-    /// Takes over a packet that its rules let pass: updates its connection, or creates one if it matched stateful rules or a NAT binding
-    /// admits it, and returns its translation.
+    /// Updates the connection of a packet that its rules let pass. Creates the connection if the packet
+    /// matched stateful rules, if a helper expects the connection, or if a NAT binding admits the packet.
+    /// Returns the translation of the packet.
     ///
     /// # Errors
     /// Why the packet must be dropped after all.
@@ -101,7 +102,8 @@ impl Conntrack {
         Ok(Committed { member: Some(member), transform, is_valid })
     }
 
-    /// Takes over a packet that a rule drops.
+    /// Records that a rule drops a packet. If the packet would have replaced an unanswered connection, that
+    /// connection ends.
     pub(crate) fn dropped_by_rule(
         &mut self,
         at: usize,
@@ -118,7 +120,7 @@ impl Conntrack {
         self.refuse(at, packet, layout);
     }
 
-    /// Takes over a packet that is invalid for its connection, and that passes. Returns its translation.
+    /// Counts a packet that passes although it is invalid for its connection. Returns its translation.
     pub(crate) fn commit_invalid(
         &mut self,
         member: (ConnId, Direction),
@@ -128,7 +130,7 @@ impl Conntrack {
         self.translates(member.0).then(|| self.transform(member))
     }
 
-    /// Ends the connection that a new one would replace, if it has timed out anyway.
+    /// Ends the connection that a new one would replace if it has timed out. Returns it otherwise.
     fn end_if_expired(&mut self, replaced: Replaced) -> Replaced {
         let (id, reason) = replaced?;
         if self.table.expires_ms(id, self.state.now_ms) > 0 {
@@ -157,15 +159,21 @@ impl Conntrack {
         if let (None, Some((id, reason))) = (admitted, replaced)
             && (reason == CloseReason::Evicted || !self.table.is_translated(id))
         {
-            // The rules that created it are gone, and it is over or unreplied: the answer to this packet is none of its. A translation keeps its
-            // port for stragglers, and has no answer of a packet that passes as it came.
+            // The rules that created the old connection are gone, and it is closed or unreplied. The old
+            // connection must not claim the replies to this packet. A closed connection with a translation
+            // stays, because late packets need its port. It cannot claim these replies: this packet passes
+            // untranslated, so they have another tuple.
             self.end(id, reason);
         }
         Ok(admitted)
     }
 
-    /// Drops a packet that cannot create a connection, if it would otherwise pass untranslated: one that a rule would map must not leave
-    /// with its original address, nor may one for an inside endpoint go to the outside address.
+    /// Counts a packet that cannot create a connection, if rules or a NAT binding require one. Such a packet
+    /// must not pass untranslated: a packet that a rule would map must not leave with its original address,
+    /// and a packet for an inside endpoint must not be sent to the outside address.
+    ///
+    /// # Errors
+    /// Why the packet must be dropped.
     fn refuse_invalid(
         &self,
         snapshot: &Snapshot,
@@ -184,8 +192,11 @@ impl Conntrack {
         self.refuse_beginning(kind, maps, strict)
     }
 
-    /// Counts a packet that cannot create a connection although rules require one. An error is the reason to drop it; `maps` tells that a
-    /// connection would have translated it.
+    /// Counts a packet that cannot create a connection although one is required. With `maps`, the connection
+    /// would have translated it. With `strict`, connections are not picked up in mid-flow.
+    ///
+    /// # Errors
+    /// Why the packet must be dropped: it would pass untranslated, or the policy drops such packets.
     fn refuse_beginning(&self, kind: Invalid, maps: bool, strict: bool) -> Result<(), DropReason> {
         self.state.cells.count_invalid(kind);
         match kind {

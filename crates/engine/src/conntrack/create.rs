@@ -1,4 +1,4 @@
-//! Creating connections: from packets, and from a state that another daemon saved.
+//! Creates connections: from packets, and from a state that another daemon saved.
 
 use super::flow_state::Replaced;
 use super::key;
@@ -29,8 +29,9 @@ pub(super) struct Resources {
 }
 
 impl Conntrack {
-    /// Creates a connection from a packet that matched these stateful rules, given by slot in the order in which their targets are applied.
-    /// `arrived` is the packet's tuple. The connection `ends`, if any, is replaced by the new one.
+    /// Creates a connection from a packet that matched stateful rules. `slots` are the slots of these rules,
+    /// in the order in which their targets are applied. `arrived` is the tuple of the packet. The new
+    /// connection replaces the connection `ends`, if any.
     ///
     /// # Errors
     /// Why no connection was created; the packet must be dropped then.
@@ -114,9 +115,9 @@ impl Conntrack {
         )
     }
 
-    /// Creates a connection from a packet that matched no stateful rule, but is addressed to an outside endpoint of a NAT binding by a
-    /// sender that the binding's filtering admits (RFC 4787 REQ-8). Returns `None` if it is not. The connection `ends`, if any, is replaced
-    /// by the new one.
+    /// Creates a connection from a packet that matched no stateful rule, if it is addressed to an outside
+    /// endpoint of a NAT binding and the binding's filtering admits its sender (RFC 4787 REQ-8). Returns
+    /// `None` for other packets. The new connection replaces the connection `ends`, if any.
     ///
     /// # Errors
     /// Why no connection was created although the packet is admitted; the packet must be dropped then.
@@ -161,8 +162,10 @@ impl Conntrack {
         entered.map(Some)
     }
 
-    /// Inserts a connection with its first packet into the table; `resources` are what it refers to. Its tuples may be those of the
-    /// connection that `ends`. From here on only the table itself can refuse it, and it has room then.
+    /// Inserts a connection into the table, and counts its first packet. `resources` is the state that the
+    /// connection refers to. The new connection may have the tuples of the connection `ends`, which ends
+    /// first. After that, only the table and the owner map can refuse the new connection, and the table has
+    /// room for it.
     pub(super) fn insert(
         &mut self,
         ends: Replaced,
@@ -172,7 +175,7 @@ impl Conntrack {
         arrivals: IngressPorts,
         resources: Resources,
     ) -> Result<(ConnId, Direction), DropReason> {
-        // It may have ended already, to free a port of a pool.
+        // It may have ended already: its port was reclaimed for the new connection.
         if let Some((id, reason)) = ends
             && self.table.is_live(id)
         {
@@ -191,10 +194,8 @@ impl Conntrack {
         Ok((id, Direction::Forward))
     }
 
-    /// Restores a connection that another daemon saved. `slots` are those of its rules that this policy has.
-    ///
-    /// # Errors
-    /// Why it cannot be restored.
+    /// Restores a connection that another daemon saved. `slots` are the slots of those of its rules that this
+    /// policy has.
     pub(super) fn restore(
         &mut self,
         snapshot: &Snapshot,
@@ -229,7 +230,7 @@ impl Conntrack {
         let [before, after] = saved.translated();
         let held = nat.restore(mapping, &before, after);
         let restored = match held {
-            // Its port was reassigned to another connection already, or has to be now.
+            // A closed connection is restored without a lease: another connection may already have its port.
             Err(_) if saved.connection.state.is_closed() => {
                 Translated { sent: reply.reversed(), lease: None }
             }
@@ -252,7 +253,8 @@ impl Conntrack {
         self.attach(made, Resources { set, lease: restored.lease, extension, is_expected })
     }
 
-    /// Attaches its resources to a connection that was created; releases them if it was not.
+    /// Attaches resources to a connection that was created, and claims its tuples. Releases the resources if
+    /// the connection was not created, or if a tuple cannot be claimed.
     fn attach(
         &mut self,
         made: Result<ConnId, mmb_conn::InsertError>,
@@ -297,8 +299,9 @@ impl Conntrack {
     }
 }
 
-/// The ports by which a connection's packets come in, if its first packet came to a host that routes. Replies come in by another port
-/// unless the connection hairpins, or the policy says that all of them use the same port.
+/// The ingress ports of a new connection on a host that routes; none on a wire. Replies come in by another
+/// port than the first packet, unless the connection hairpins (`turns_back`) or the policy accepts replies on
+/// the same port.
 pub(super) fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> IngressPorts {
     match snapshot.route(packet.port).is_routed() {
         true => IngressPorts::new(packet.port, turns_back || snapshot.connections.same_port),

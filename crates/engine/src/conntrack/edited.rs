@@ -1,25 +1,25 @@
-//! What the packets that streams make need of their connections.
+//! Connections with edited streams: header templates for the packets that mmb generates on them.
 
 use crate::made::HeaderTemplate;
 use mmb_base::{Chunks, Slab, id_types};
 use mmb_conn::ConnId;
 
 id_types! {
-    /// What made packets need of a connection.
+    /// The id of an [`EditedConnection`].
     pub(super) struct EditedId;
 }
 
-/// What made packets need of a connection with an edited stream.
+/// A connection with an edited stream, and header templates for the packets that mmb generates on the stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EditedConnection {
-    /// The connection, known from its first packet of a stream on.
+    /// The connection; `None` before its first packet reaches the stream.
     pub(super) member: Option<ConnId>,
-    /// The headers of the packets of each direction when they come in.
+    /// By direction: the headers of the last packet, as it came in.
     pub(super) headers: [Option<HeaderTemplate>; 2],
 }
 
 impl EditedConnection {
-    /// The connection, if a packet of it was seen.
+    /// The connection; `None` before its first packet reaches the stream.
     pub(super) fn member(&self) -> Option<ConnId> {
         self.member
     }

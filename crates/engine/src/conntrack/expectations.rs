@@ -1,13 +1,16 @@
 //! The connections that a worker's helpers expect.
 //!
-//! Purpose: a control connection has announced that its responder will begin a connection; which source port that has is not known. The first SYN that
-//! fits makes the connection, and the expectation is over.
+//! Purpose: a control connection has announced that its responder will begin a connection, whose source port
+//! is not known. The first SYN that matches creates the connection and uses up the expectation.
 //!
-//! Life-cycle: [`Expectations::insert`] when a command was read, [`Expectations::take`] with the SYN, otherwise [`Expectations::take_expired`] after
-//! [`LIFETIME_MS`], or soon after [`Expectations::cancel`], with the control connection at the latest. Whoever takes one has what it holds, and
-//! passes it on or releases it: a NAT lease, a use of the rule set, the claim of its tuple among workers.
+//! Life-cycle: [`Expectations::insert`] adds an expectation when a command was read. [`Expectations::take`]
+//! removes it when the SYN arrives. Otherwise [`Expectations::take_expired`] removes it after
+//! [`LIFETIME_MS`], or soon after [`Expectations::cancel`]. An expectation is cancelled at the latest when
+//! its control connection ends. The caller that removes an expectation owns its resources, and passes them on
+//! or releases them: a NAT lease, a use of the rule set, and the claim of its tuple among workers.
 //!
-//! The table belongs to one worker, that of the control connections. Its memory is got when a policy with helpers comes into force.
+//! The table belongs to one worker, which also owns the control connections. Its memory is allocated once,
+//! when the worker is created.
 
 use arrayvec::ArrayVec;
 use hashbrown::HashTable;
@@ -15,42 +18,43 @@ use mmb_conn::nat::LeaseId;
 use mmb_conn::{DESTINATION, RuleSetId, Tuple, TupleHasher};
 use mmb_random::Seed;
 
-/// How long a connection is expected: a server connects when the next command asks it to.
+/// How long a connection is expected, in milliseconds. A server connects when the client's next command
+/// requests a transfer.
 pub(super) const LIFETIME_MS: u64 = 60_000;
-/// Expected connections of a worker.
+/// The most expected connections of a worker.
 pub(super) const MOST_EXPECTED: usize = 1024;
-/// Of these, those of one client.
+/// The most expected connections of one client.
 const MOST_OF_CLIENT: usize = 128;
-/// How often expired ones are looked for, and how many of them are given up at once.
+/// The interval of the search for expired expectations, in milliseconds, and how many are removed at once.
 const SWEEP_MS: u64 = 1000;
 const TOGETHER: usize = 32;
 
-/// A connection that is expected.
+/// An expected connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expectation {
-    /// The tuple of its packets as they arrive, from any port.
+    /// The tuple of its first packet as it arrives, with source port 0: the source port is not known.
     pub(super) arrives: Tuple,
-    /// The same as they leave.
+    /// The same tuple as the packet leaves.
     pub(super) leaves: Tuple,
-    /// The outside port that it has.
+    /// The lease of its outside port, if the control connection is translated.
     pub(super) lease: Option<LeaseId>,
     /// The rules of the control connection.
     pub(super) rule_set: Option<RuleSetId>,
 }
 
-/// An expectation, as long as it is there.
+/// A reference to an expectation. It is no longer valid after the expectation was removed or refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExpectedRef {
     hash: u64,
     serial: u32,
 }
 
-/// What became of expected connections.
+/// Counts of expected connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpectedCounts {
     /// Expected now.
     pub now: u64,
-    /// Ever expected.
+    /// All that were expected since the start.
     pub made: u64,
     /// Of these, those that began.
     pub used: u64,
@@ -58,12 +62,12 @@ pub struct ExpectedCounts {
     pub expired: u64,
 }
 
-/// Why an expectation is not recorded.
+/// Why an expectation is not inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occupied {
-    /// The same one is there, and has its whole time again.
+    /// The same expectation exists. Its lifetime starts again.
     Same(ExpectedRef),
-    /// Another one has its tuple, or there are too many.
+    /// Another expectation has the tuple, or there are too many expectations.
     Other,
 }
 
@@ -89,7 +93,7 @@ pub(super) struct Expectations {
     entries: HashTable<Entry>,
     hasher: TupleHasher,
     serials: u32,
-    /// When to look for expired ones again.
+    /// The time of the next search for expired expectations.
     sweep_ms: u64,
     counts: ExpectedCounts,
 }
@@ -105,26 +109,27 @@ impl Expectations {
         }
     }
 
-    /// What became of them.
+    /// The counts of this worker's expected connections.
     pub(super) fn counts(&self) -> ExpectedCounts {
         ExpectedCounts { now: self.entries.len() as u64, ..self.counts }
     }
 
-    /// Whether there are none.
+    /// Whether no connection is expected.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether another one has room.
+    /// Whether there is room for another expectation.
     pub(super) fn has_room(&self) -> bool {
         self.entries.len() < MOST_EXPECTED.min(self.entries.capacity())
     }
 
-    /// Whether one may be recorded. One that is there already has its whole time again.
+    /// Checks whether an expectation may be inserted. If the same expectation exists, its lifetime starts
+    /// again.
     ///
     /// # Errors
-    /// It is there already, or it has no place.
+    /// The same expectation exists, or this one must not be inserted.
     pub(super) fn admit_or_refresh(&mut self, new: &Expectation, now_ms: u64) -> Result<(), Occupied> {
         let hash = self.hasher.hash(&new.arrives);
         let same = |entry: &Entry| entry.expectation.arrives == new.arrives;
@@ -143,7 +148,7 @@ impl Expectations {
         Err(Occupied::Same(ExpectedRef { hash, serial: self.serials }))
     }
 
-    /// Records an expectation that [is admitted](Expectations::admit_or_refresh).
+    /// Inserts an expectation that [was admitted](Expectations::admit_or_refresh).
     pub(super) fn insert(&mut self, expectation: Expectation, now_ms: u64) -> ExpectedRef {
         let hash = self.hasher.hash(&expectation.arrives);
         self.serials = self.serials.wrapping_add(1);
@@ -164,7 +169,7 @@ impl Expectations {
         self.entries.find(self.hasher.hash(&arrives), same).map(|entry| &entry.expectation)
     }
 
-    /// Takes the expectation of a connection that begins with this tuple.
+    /// Removes the expectation of a connection whose first packet arrives with this tuple, and returns it.
     pub(super) fn take(&mut self, arrived: &Tuple, now_ms: u64) -> Option<Expectation> {
         let arrives = arrived.from_any_port();
         let same = |entry: &Entry| entry.expectation.arrives == arrives && entry.expires_ms > now_ms;
@@ -173,20 +178,21 @@ impl Expectations {
         Some(entry.expectation)
     }
 
-    /// Ends an expectation, if it is still there: it is given up with the next ones that expire.
+    /// Cancels an expectation if it still exists. It is removed at the next search for expired ones.
     pub(super) fn cancel(&mut self, of: ExpectedRef) {
         if let Some(entry) = self.entries.find_mut(of.hash, |entry| entry.is(of)) {
             (entry.expires_ms, self.sweep_ms) = (0, 0);
         }
     }
 
-    /// Whether some may have expired.
+    /// Whether it is time to search for expired expectations.
     #[inline]
     pub(super) fn is_due(&self, now_ms: u64) -> bool {
         !self.entries.is_empty() && now_ms >= self.sweep_ms
     }
 
-    /// Takes some of those that have expired; none if there are no more.
+    /// Removes and returns some of the expired expectations, at most [`TOGETHER`]. Returns none if there are
+    /// no more.
     pub(super) fn take_expired(&mut self, now_ms: u64) -> ArrayVec<Expectation, TOGETHER> {
         let is_over = |entry: &mut Entry| entry.expires_ms <= now_ms;
         let expired: ArrayVec<Expectation, TOGETHER> =

@@ -1,7 +1,10 @@
-//! Connections that helpers expect: the first packet of one makes it, however the rules are that it matches itself.
+//! Connections that helpers expect. The first packet of such a connection creates it, whichever rules the
+//! packet itself matches.
 //!
-//! It has the rules of its control connection, and so passes where the replies of that one do. To rules that match on `ct` its first packet is
-//! *related*. It does not count for `conn per-source`: its source is the server of many clients, and a control connection announces few. The connection is no control connection, whatever rules it has: its bytes are not followed.
+//! The connection has the rules of its control connection, so it passes where the replies of the control
+//! connection pass. Rules on `ct` see its first packet as *related*. It does not count towards `conn
+//! per-source`: its source is the server of many clients, and a control connection announces few connections.
+//! It is never a control connection, whichever rules it has: its bytes are not followed.
 
 use super::create::{Resources, arrivals};
 use super::expectations::Expectation;
@@ -15,7 +18,7 @@ use mmb_conn::{ConnId, Direction, Tuple};
 use mmb_packet::{Layout, Packet};
 
 impl Conntrack {
-    /// Whether a packet without a connection begins one that is expected.
+    /// Whether a packet without a connection is the first packet of an expected one.
     #[inline]
     pub(super) fn is_expected(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
         let expected = &self.state.streams.tools.helpers.expected;
@@ -24,7 +27,8 @@ impl Conntrack {
             && self.tuple(at).is_some_and(|arrived| expected.find(&arrived, self.state.now_ms).is_some())
     }
 
-    /// The rules of the connection that a packet begins, which is expected.
+    /// The slots of the rules of the expected connection that a packet would create, as far as the policy
+    /// still contains them.
     pub(crate) fn expected_rules(&mut self, snapshot: &Snapshot, at: usize) -> &[RuleSlot] {
         let Some(arrived) = self.tuple(at) else { return &[] };
         let expected = &self.state.streams.tools.helpers.expected;
@@ -32,7 +36,7 @@ impl Conntrack {
         set.map_or(&[], |set| self.state.sets.live(snapshot, set))
     }
 
-    /// Creates a connection that is expected from its first packet. The connection that `ends`, if any, is replaced by it.
+    /// Creates an expected connection from its first packet. It replaces the connection `ends`, if any.
     ///
     /// # Errors
     /// Why it is not created; the packet must be dropped then.
@@ -51,7 +55,7 @@ impl Conntrack {
         state.shared.owners.expect_no_more(&arrives, state.worker);
         let set = match rule_set {
             Some(set) => set,
-            // A control connection has the rule of its helper.
+            // Not reached: a control connection has the rule of its helper.
             None => state.sets.enter(snapshot, &[]),
         };
         let sent = Tuple { ports: [arrived.ports[0], leaves.ports[1]], ..leaves };
@@ -66,7 +70,7 @@ impl Conntrack {
         )
     }
 
-    /// Gives up expected connections that did not begin in time, or whose control connection has ended.
+    /// Removes the expectations that have expired or were cancelled, and releases their resources.
     #[cold]
     pub(super) fn give_up_expected(&mut self) {
         let state = &mut self.state;

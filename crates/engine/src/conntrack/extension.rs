@@ -1,5 +1,6 @@
-//! The state of connections beyond their tuples: offsets of sequence numbers, chosen identifications and flow labels, for hairpinned
-//! connections the MAC addresses of both ends, and the stream of those that rules follow.
+//! The state of connections beyond their tuples: offsets of sequence numbers, chosen IP identifications and
+//! flow labels, the MAC addresses of both ends of a hairpinned connection, and the stream of a connection
+//! that rules follow.
 
 use super::isn::SequenceNumbers;
 use super::stream_ref::StreamRef;
@@ -12,12 +13,13 @@ use std::collections::TryReserveError;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// A flow label of IPv6, or a larger number, which no packet can have. Not 0, so that an option of it takes four bytes.
+/// A flow label of IPv6. A saved state may contain a larger number, which [`ConnectionExtension::suits`]
+/// refuses. Stored as the number plus one, so that an option of it takes four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FlowLabel(NonZeroU32);
 
 impl FlowLabel {
-    /// The largest.
+    /// The largest label: 20 bits.
     const MOST: u32 = (1 << 20) - 1;
 
     fn new(label: u32) -> FlowLabel {
@@ -38,7 +40,7 @@ pub(crate) struct ConnectionExtension {
     ack: u32,
     ip_id: Option<u16>,
     flow_label: Option<FlowLabel>,
-    /// If its packets hairpin: the MAC addresses that forward packets and replies are sent to.
+    /// If its packets hairpin: the destination MAC addresses of forward packets and of replies.
     pub(crate) hairpin: Option<[[u8; 6]; 2]>,
     /// Its stream, if rules follow it.
     pub(crate) stream: Option<StreamRef>,
@@ -54,13 +56,14 @@ impl ConnectionExtension {
         }
     }
 
-    /// Whether it has a stream, and changes nothing of packets beside what a guard changes.
+    /// Whether the extension contains at most a stream, so that it translates nothing.
     #[inline]
     pub(crate) fn is_only_stream(&self) -> bool {
         *self == ConnectionExtension { stream: self.stream, ..ConnectionExtension::default() }
     }
 
-    /// Adds a constant to the sequence numbers of each direction, as its receiver counts them.
+    /// Adds a constant to the sequence numbers of each direction, as the receiver of that direction sees
+    /// them.
     pub(crate) fn shift(&mut self, [forward, reply]: [u32; 2]) {
         self.seq = self.seq.wrapping_add(forward);
         self.ack = self.ack.wrapping_sub(reply);
@@ -82,7 +85,7 @@ impl ConnectionExtension {
 }
 
 impl ConnectionExtension {
-    /// The extension as bytes in a file.
+    /// The extension as bytes of a saved state, without the stream.
     pub(crate) fn to_bytes(self) -> [u8; 27] {
         let mut bytes = [0; 27];
         let given = [self.ip_id.is_some(), self.flow_label.is_some(), self.hairpin.is_some()];
@@ -95,7 +98,7 @@ impl ConnectionExtension {
         bytes
     }
 
-    /// Reverses [`ConnectionExtension::to_bytes`]; `None` for other bytes.
+    /// Reverses [`ConnectionExtension::to_bytes`]; `None` if a flag is unknown.
     pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<ConnectionExtension> {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let macs = [0, 6].map(|at| std::array::from_fn(|byte| bytes[15 + at + byte]));
@@ -112,8 +115,8 @@ impl ConnectionExtension {
 }
 
 impl ConnectionExtension {
-    /// Whether a connection with these tuples can have this extension: fields that its packets do not have cannot be rewritten, and only
-    /// translated packets hairpin.
+    /// Whether a connection with these tuples can have this extension: fields that its packets do not have
+    /// cannot be rewritten, and only translated packets hairpin.
     pub(crate) fn suits(&self, forward: &Tuple, reply: &Tuple) -> bool {
         let shifts = self.seq != 0 || self.ack != 0;
         let back = forward.reversed();
@@ -148,13 +151,13 @@ impl Extensions {
         &self.extensions[id]
     }
 
-    /// Adds a constant to the numbers of a connection: see [`ConnectionExtension::shift`].
+    /// Adds constants to the sequence numbers of a connection: see [`ConnectionExtension::shift`].
     pub(crate) fn shift(&mut self, id: ExtensionId, shifts: [u32; 2]) {
         self.extensions[id].shift(shifts);
     }
 
-    /// Creates the extension of a new connection with these rules, of which later ones take precedence; `None` if it needs none. The tuples are
-    /// those of its first packet as it arrived, and as it is sent.
+    /// Creates the extension of a new connection with these rules; `None` if it needs none. Later rules take
+    /// precedence. The tuples are those of the first packet as it arrived and as it is sent.
     pub(crate) fn make<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
@@ -163,7 +166,8 @@ impl Extensions {
         (hairpin, stream): (Option<[[u8; 6]; 2]>, Option<StreamRef>),
     ) -> Option<ExtensionId> {
         let mut extension = ConnectionExtension { hairpin, stream, ..ConnectionExtension::default() };
-        // In a stream that was picked up, both ends know their numbers already.
+        // If the connection was picked up in mid-flow, both ends already use their numbers, which must not be
+        // shifted.
         let begins = signal.filter(|signal| signal.opens()).and_then(TrackedHeader::segment);
         for rule in rules {
             if let Some(choice) = &rule.ip_id

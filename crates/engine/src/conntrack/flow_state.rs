@@ -1,4 +1,5 @@
-//! The state of a packet relative to connections, as conntrack's `ctinfo`, and what follows from it for the packet.
+//! The state of a packet relative to connections, like conntrack's `ctinfo`, and the transform that follows
+//! from it.
 
 use super::stream_ref::StreamRef;
 use crate::drop::DropReason;
@@ -12,17 +13,17 @@ pub(crate) type Replaced = Option<(ConnId, CloseReason)>;
 /// The state of a packet relative to the connection table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlowState {
-    /// Of no connection, and creates none.
+    /// Belongs to no connection and creates none.
     Untracked,
-    /// Of no connection, but may create one.
+    /// Belongs to no connection, but may create one.
     New,
-    /// Of no connection, and creates one that a helper expects.
+    /// Belongs to no connection, and creates one that a helper expects.
     Expected,
-    /// Of no connection, and unable to create one.
+    /// Belongs to no connection, and cannot create one.
     Invalid(Invalid),
     /// A packet of this connection.
     Existing(ConnId, Direction),
-    /// A fragment without a transport header of this connection; the last field is that of
+    /// A fragment of this connection without a transport header. The last field is that of
     /// [`PacketKind::Fragment`](super::key::PacketKind::Fragment).
     Fragment(ConnId, Direction, Option<Complete>),
     /// An ICMP error about a packet of this connection that went the other way.
@@ -43,18 +44,18 @@ pub(crate) struct QuotedOffsets {
     pub(crate) l4: u16,
 }
 
-/// What a connection does with a packet: the changes of NAT, and the stream that it belongs to.
+/// What a connection does to a packet: the translation, and the stream to which the packet belongs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NatTransform {
     pub(crate) translation: Translation,
-    /// The packet leaves by the port that it came in by, for this destination MAC address.
+    /// The packet hairpins: it leaves by its ingress port, to this destination MAC address.
     pub(crate) hairpin: Option<[u8; 6]>,
-    /// The stream that the packet belongs to.
+    /// The stream to which the packet belongs.
     pub(crate) stream: Option<StreamRef>,
 }
 
 impl NatTransform {
-    /// Whether it changes the packet.
+    /// Whether the translation or the hairpin changes the packet. The stream may also change it.
     #[inline]
     pub(crate) fn changes(&self) -> bool {
         self.hairpin.is_some() || self.translation != Translation::default()

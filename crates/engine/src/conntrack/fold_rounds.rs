@@ -1,9 +1,10 @@
-//! The rounds of folding: what was listed when a round began is folded in it.
+//! The rounds of folding. A round folds the connections that were listed when it began.
 
-/// How long counts wait under load, in milliseconds.
+/// How long counts wait under load at most, in milliseconds.
 pub(super) const LAG_MS: u64 = 900;
 
-/// How long a round of folding takes: the connections that are listed when it begins are folded in it.
+/// How long a round takes, in milliseconds. A connection that is listed during a round is folded by the end
+/// of the next one.
 const ROUND_MS: u64 = LAG_MS / 2;
 
 /// The rounds of folding.
@@ -13,13 +14,13 @@ pub(super) struct FoldRounds {
     at_ms: u64,
     /// Number of connections that were folded since the start.
     pub(super) done: u64,
-    /// This number will be reached in this round, which ends at this time.
+    /// `done` reaches this number by the end of the round, at `ends_ms`.
     until: u64,
     ends_ms: u64,
 }
 
 impl FoldRounds {
-    /// Number of connections that are due now.
+    /// Number of connections to fold now, so that the round ends in time.
     pub(super) fn due(&mut self, now_ms: u64) -> u64 {
         let passed_ms = now_ms - std::mem::replace(&mut self.at_ms, now_ms);
         let left_ms = self.ends_ms.saturating_sub(now_ms);
@@ -27,7 +28,7 @@ impl FoldRounds {
         left.saturating_mul(passed_ms).div_ceil((left_ms + passed_ms).max(1))
     }
 
-    /// Begins a round for the connections that are listed, if the last one is over.
+    /// Begins a round for the connections that are listed, if the last round is over.
     pub(super) fn begin_if_over(&mut self, now_ms: u64, listed: u64) {
         if self.done >= self.until {
             self.until = self.done + listed;

@@ -1,12 +1,13 @@
-//! Folding: the packets that the quick pass counted for connections are added to the counters of their rules.
+//! Folding: adds the packets that the quick pass counted for connections to the counters of their rules.
 //!
-//! A call of the worker with few packets folds some connections, so that on a quiet link counters are exact after each vector. Under load
-//! connections are folded in the order of their first packet, at a rate that takes each one's turn within [`LAG_MS`](super::fold_rounds::LAG_MS). The control thread
-//! asks for the rest before it reads counters (`control`).
+//! A call of the worker with few packets folds some connections, so that counters are exact after each vector
+//! on a quiet link. Under load, connections are folded in the order of their first unfolded packet, each
+//! within [`LAG_MS`](super::fold_rounds::LAG_MS). Before the control thread reads counters, it asks the
+//! worker to fold the rest (`control`).
 //!
-//! Verdicts and snapshots of earlier policies are kept until the packets that were counted under them are folded, so that no other rule
-//! takes the slot of a rule that is still to be credited. A rule that took over the slot of its predecessor counts from zero: the
-//! predecessor's packets are not credited any more.
+//! Verdicts and snapshots of earlier policies are kept until the packets that were counted under them are
+//! folded. Until then, no other rule gets the slot of a rule that is still to be credited. A successor of a
+//! rule takes over its slot and counts from zero: remaining packets of the predecessor are not credited.
 
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
@@ -21,14 +22,15 @@ const FOLDED_WHEN_QUIET: usize = 64;
 /// Connections that a call without packets folds.
 const FOLDED_WHEN_IDLE: usize = 1024;
 
-/// A connection with so many packets since it was folded last is worth being offloaded.
+/// A connection with at least this number of packets since it was folded last is worth offloading.
 const MANY: u16 = 64;
 
-/// Connections that a call folds at most.
+/// The most connections that a call folds.
 const MOST_FOLDED: u64 = 1 << 12;
 
 impl Conntrack {
-    /// Begins to cache verdicts for a policy.
+    /// Starts to cache verdicts for a policy, and configures the quick pass for its ports. `before` is the
+    /// previous policy.
     pub(super) fn begin_epoch(&mut self, snapshot: &Arc<Snapshot>, before: Option<Arc<Snapshot>>) {
         let listed = self.table.listed() as u64;
         let kept = before.filter(|_| listed > 0).map(|before| (before, self.folding.done + listed));
@@ -71,7 +73,8 @@ impl Conntrack {
         self.state.cells.unfolded(0);
     }
 
-    /// Folds at most this number of connections. Returns how many were folded since the start, and how many are still to be folded.
+    /// Folds at most this number of connections. Returns how many were folded since the start, and how many
+    /// are still to be folded.
     pub(crate) fn fold_chunk(&mut self, most: usize) -> (u64, usize) {
         self.fold_most(most);
         self.state.cells.unfolded(self.table.listed() as u64);
@@ -99,7 +102,7 @@ impl Conntrack {
         self.state.cache.free_former(self.folding.done);
     }
 
-    /// Number of connections that were folded, and of those that are still to be folded.
+    /// Number of connections that were folded since the start, and of those that are still to be folded.
     pub(crate) fn folding(&self) -> (u64, usize) {
         (self.folding.done, self.table.listed())
     }

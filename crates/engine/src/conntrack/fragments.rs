@@ -1,5 +1,5 @@
-//! Fragments: the worker that collects a datagram's fragments, the ports that later fragments take from the first, and holding fragments
-//! that come before it.
+//! Fragments: selects the worker that collects the fragments of a datagram, gives the ports of the first
+//! fragment to later ones, and holds fragments that arrive before the first one.
 
 use super::flow_state::FlowState;
 use super::key::{self, Ingress, LookupKey, PacketKind};
@@ -17,7 +17,8 @@ use mmb_packet::{Layout, Malformed, Packet};
 const UNKNOWN: FlowState = FlowState::Refused(DropReason::Malformed(Malformed::Ip6HeaderTruncated));
 
 impl Conntrack {
-    /// Whether this worker is the home of a datagram's fragments; if not, its home has sent this fragment here.
+    /// Whether this worker is the home of a datagram: the worker that gets all fragments first. If it is not,
+    /// the home has handed this fragment over.
     ///
     /// # Errors
     /// The fragment must go to its home first.
@@ -33,7 +34,7 @@ impl Conntrack {
         }
     }
 
-    /// Whether a packet with this tuple is a fragment whose datagram has its home here.
+    /// Whether a packet with this tuple is a fragment, and this worker is the home of its datagram.
     pub(super) fn is_at_home(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple) -> bool {
         layout.is_fragment()
             && key::fragment_key(packet.bytes(), layout, Ingress::of(tuple))
@@ -43,7 +44,7 @@ impl Conntrack {
     /// Records the ports of a first fragment and releases the fragments that were held for it.
     ///
     /// # Errors
-    /// Its flow state, if it is not to be looked up.
+    /// The flow state of the fragment, if the fragment must not be looked up.
     pub(super) fn first_fragment(
         &mut self,
         packet: &Packet<'_>,
@@ -67,9 +68,10 @@ impl Conntrack {
         }
     }
 
-    /// Notes that a packet is valid for its connection, or created it. The first fragment of a TCP segment then tells the sequence numbers of
-    /// the data in the other fragments. An invalid one does not: a sender that knows no sequence numbers could otherwise move the window of the
-    /// connection by the other fragments, which have no acknowledgment number to check.
+    /// Records that a packet is valid for its connection, or created it. If the packet is the first fragment
+    /// of a TCP segment, its header gives the sequence numbers of the data in later fragments. An invalid
+    /// first fragment is not recorded. Later fragments have no acknowledgment number to check, so a sender
+    /// who does not know the sequence numbers could otherwise move the window of the connection.
     pub(super) fn note_valid(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if !layout.is_fragment() || layout.is_later_fragment() {
             return;
@@ -80,7 +82,7 @@ impl Conntrack {
             && let Some(key) = self.datagram(at, packet, layout)
         {
             let headers = len.saturating_sub(segment.payload);
-            // A FIN takes the sequence number behind the data, wherever they end.
+            // A FIN takes one sequence number after the data, so the end of the datagram moves by one.
             let fin = u32::from(segment.flags & flags::FIN != 0);
             let seq = segment.seq.wrapping_sub(headers).wrapping_add(fin);
             self.fragments.note_seq(&key, seq);
@@ -88,13 +90,14 @@ impl Conntrack {
         }
     }
 
-    /// The sequence number that [`Conntrack::note_valid`] noted for a fragment's datagram in this vector.
+    /// The sequence number that [`Conntrack::note_valid`] recorded in this vector for the datagram of a
+    /// fragment.
     pub(super) fn seq_of(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<u32> {
         let key = self.datagram(at, packet, layout).filter(|_| !self.noted_seqs.is_empty())?.packed();
         self.noted_seqs.iter().rev().find(|(noted, _)| noted.packed() == key).map(|(_, seq)| *seq)
     }
 
-    /// The datagram of a fragment.
+    /// The key of a fragment's datagram.
     fn datagram(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<FragmentKey> {
         key::fragment_key(packet.bytes(), layout, Ingress::of(&self.tuple(at)?))
     }
@@ -102,7 +105,7 @@ impl Conntrack {
     /// The lookup key of a later fragment; `None` if no rule needs its ports.
     ///
     /// # Errors
-    /// Its flow state, if it is not to be looked up.
+    /// The flow state of the fragment, if the fragment must not be looked up.
     pub(super) fn later_fragment(
         &mut self,
         packet: &Packet<'_>,
@@ -127,7 +130,8 @@ impl Conntrack {
         }
     }
 
-    /// Notes that a packet of the vector is dropped. If it is a first fragment, the others of its datagram must not pass untranslated.
+    /// Records that a packet of the vector is dropped. If the packet is a fragment, later fragments of its
+    /// datagram are dropped too: they must not pass untranslated.
     pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
             && let Some(key) = self.datagram(at, packet, layout)
@@ -137,7 +141,8 @@ impl Conntrack {
         }
     }
 
-    /// Whether a packet is a later fragment of a datagram whose first one was dropped in this vector, after the lookup.
+    /// Whether a packet is a later fragment of a datagram of which a fragment was dropped in this vector,
+    /// after the lookup.
     #[inline]
     pub(super) fn is_refused(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
         !self.refused.is_empty()
@@ -164,7 +169,7 @@ impl Conntrack {
         self.held.released() > 0
     }
 
-    /// Gives out one of the released packets. False if there is none.
+    /// Passes one of the released packets to `out`. Returns false if there is none.
     pub(crate) fn take_released(&mut self, out: impl FnOnce(Released<'_>)) -> bool {
         let taken = self.held.take(out);
         self.count_held();

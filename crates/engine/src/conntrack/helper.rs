@@ -1,28 +1,35 @@
-//! Helpers: control connections that announce data connections.
+//! Helpers: they follow control connections that announce data connections.
 //!
 //! # How it works
 //!
-//! A rule with `helper NAME` has the bytes of its connections followed, as rules on streams do, and so edited if need be: `stream_search` passes
-//! all bytes by, in order and once each, `stream_editor` asks for the next command among those that are undecided, and holds a line back
-//! that may become one. `helper_ftp` says what is a command of FTP. `helper_control` turns what a command announces into an expected connection
-//! (`expectations`), with an outside port where the control connection is translated, and gives the end that the command has to say then. The
-//! first packet that fits makes the connection (`expected`), which has the rules of the control connection and the inverse translation. It
-//! is owned by the worker of its control connection, whatever its hash; `owner_map` leads its packets there.
+//! A rule with `helper NAME` has the bytes of its connections followed, like a rule on streams, and edited
+//! where necessary. `stream_search` sees all bytes in order, each once. `stream_editor` asks for the next
+//! command in the undecided bytes, and holds back a line that may become one. `helper_ftp` recognizes the
+//! commands of FTP. `helper_control` turns an announcement into an expected connection (`expectations`). If
+//! the control connection is translated, it also allocates an outside port and returns the address and port
+//! that the command must contain instead. The first packet that matches creates the connection (`expected`),
+//! which has the rules of the control connection and the inverse translation. The worker of the control
+//! connection owns it, whatever its hash; `owner_map` leads its packets there.
 //!
-//! # How another helper follows
+//! # How to add a helper
 //!
-//! 1. A variant of `mmb_policy::rule::Helper` and its word in `language/src/target/helper.rs`.
-//! 2. A parser of its messages beside [`FtpStep`](mmb_http::FtpStep) in the room `http`: where a message begins, is begun, and what it announces,
-//!    bounded in bytes, with the address and the port as a place that can be rewritten. It owns no state beyond what the bytes at hand tell.
-//! 3. The directions that it follows and edits: `StreamRule::levels_of`.
-//! 4. A file beside `helper_ftp` that gives the editor its steps. Whatever it reads, what it lets in must be bound to the ends of the control
-//!    connection: only the end that announces, only ports that clients choose, only from the other end.
-//! 5. Where the protocol differs in what is expected: SIP announces connections of UDP in both directions and from any address; PPTP GRE
-//!    with the call identifier as key; TFTP has no control connection but a first datagram, whose answer comes from another port. These
-//!    need another [`Expectation`](super::expectations::Expectation) than "TCP from the responder to a port of the initiator": more that is not
-//!    known than the source port, and the protocol in its tuples.
+//! 1. Add a variant of `mmb_policy::rule::Helper`, and its word in `language/src/target/helper.rs`.
+//! 2. Add a parser of its messages beside [`FtpStep`](mmb_http::FtpStep) in the crate `http`. It finds where
+//!    a message starts, where one may start, and what it announces. It bounds the bytes of a message, and
+//!    returns the address and the port as a range that can be rewritten. It has no state beyond the bytes
+//!    that it is given.
+//! 3. Add the directions that it follows and edits to `StreamRule::levels_of`.
+//! 4. Add a file beside `helper_ftp` that gives the editor its steps. Whatever the helper reads, the
+//!    connections that it admits must be bound to the ends of the control connection: only the end that
+//!    announces, only ports that clients choose, only from the other end.
+//! 5. Where the protocol expects other connections than "TCP from the responder to a port of the initiator",
+//!    extend [`Expectation`](super::expectations::Expectation): more unknown fields than the source port, and
+//!    the protocol in its tuples. SIP announces UDP connections in both directions and from any address. PPTP
+//!    announces GRE with the call identifier as key. TFTP has no control connection, but a first datagram
+//!    whose answer comes from another port.
 //!
-//! Life-cycle of a [`HelperState`]: with the stream of its control connection. What it has announced ends with it.
+//! Life-cycle of a [`HelperState`]: that of the stream of its control connection. Its expectations are
+//! cancelled when it ends.
 
 use super::expectations::{Expectations, ExpectedRef};
 use arrayvec::ArrayVec;
@@ -31,7 +38,8 @@ use mmb_http::MOST_FIRST_LINE;
 use mmb_random::Seed;
 use std::collections::TryReserveError;
 
-/// Connections that a control connection announces and that have not begun, at most: the next one takes the place of the first.
+/// The most announcements of a control connection that are kept. A further one replaces the oldest, whose
+/// connection is no longer expected.
 const MOST_ANNOUNCED: usize = 8;
 
 id_types! {
@@ -39,12 +47,12 @@ id_types! {
     pub(super) struct HelperId;
 }
 
-/// What a helper knows of one control connection.
+/// The state of a helper for one control connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HelperState {
-    /// The first bytes of the initiator, by which a connection of another protocol is known.
+    /// The first bytes of the initiator. They show whether the connection has the protocol of the helper.
     pub(super) first: ArrayVec<u8, MOST_FIRST_LINE>,
-    /// What it has announced last; some of it has begun or expired.
+    /// The latest announcements. The connections of some have begun or expired.
     announced: ArrayVec<ExpectedRef, MOST_ANNOUNCED>,
 }
 
@@ -65,18 +73,18 @@ impl Helpers {
         self.states.try_reserve()
     }
 
-    /// Begins with a control connection; memory was reserved.
+    /// Adds the state of a control connection. Memory must be reserved.
     pub(super) fn begin(&mut self) -> HelperId {
         self.states.insert(HelperState::default())
     }
 
-    /// Ends with a control connection, and with what it has announced.
+    /// Removes the state of a control connection, and cancels its expectations.
     pub(super) fn end(&mut self, id: HelperId) {
         let HelperState { announced, .. } = self.states.remove(id);
         announced.into_iter().for_each(|of| self.expected.cancel(of));
     }
 
-    /// Notes what a control connection has announced.
+    /// Records an announcement of a control connection.
     pub(super) fn note(&mut self, id: HelperId, of: ExpectedRef) {
         let announced = &mut self.states[id].announced;
         if announced.is_full() {

@@ -1,4 +1,5 @@
-//! What the announcements of a control connection mean: which connection is expected, and which end the responder is told.
+//! Evaluates the announcements of a control connection: which connection is expected, and which address and
+//! port the responder must get.
 
 use super::expectations::{Expectation, Expectations, ExpectedRef, Occupied};
 use super::shared::SharedState;
@@ -9,7 +10,7 @@ use mmb_conn::{ConnId, ConnectionTable, DESTINATION, SOURCE, Side, Tuple};
 use mmb_rewrite::NotApplied;
 use std::net::IpAddr;
 
-/// The first port that a client may announce: servers of its host have those below (RFC 2577, section 3).
+/// The lowest port that a client may announce: servers on its host have those below (RFC 2577, section 3).
 const FIRST_PORT: u16 = 1024;
 
 /// A control connection, while its bytes are read.
@@ -25,16 +26,18 @@ pub(super) struct ControlConnection<'c> {
 /// An announcement that was accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced {
-    /// The end that the responder is told.
+    /// The address and port that the responder must get.
     pub(super) told: (IpAddr, u16),
     pub(super) of: ExpectedRef,
-    /// It was not expected before: it uses the rules of the control connection.
+    /// The connection was not expected before. Its expectation is a new user of the control connection's rule
+    /// set.
     pub(super) is_new: bool,
 }
 
 impl ControlConnection<'_> {
-    /// The initiator announces that it listens at an end for a connection from the responder. Its own end is the only one that it may
-    /// announce: else a client has a server connect to others (RFC 2577, section 3), or a server reaches hosts behind mmb.
+    /// Evaluates an announcement of the initiator that it listens at an address and port for a connection
+    /// from the responder. The initiator may announce only its own address. Otherwise a client could have a
+    /// server connect to other hosts (RFC 2577, section 3), or a server could reach hosts behind mmb.
     ///
     /// # Errors
     /// Why no connection is expected.
@@ -48,7 +51,8 @@ impl ControlConnection<'_> {
         if address != forward.address(SOURCE) || port < FIRST_PORT {
             return Err(NotApplied::HelperRefused);
         }
-        // Both ends are on one side of a wire: the responder reaches the initiator only through it.
+        // Both ends are on one side of a wire, so the expected connection would have to hairpin, which is not
+        // supported.
         if reply.side == forward.side && reply.side != Side::Any {
             return Err(NotApplied::HelperRefused);
         }
@@ -81,7 +85,8 @@ impl ControlConnection<'_> {
         Ok(Announced { told: (reply.address(DESTINATION), outside), of, is_new })
     }
 
-    /// An outside port for a port of the initiator, at the outside address that its control connection has.
+    /// Allocates an outside port for a port of the initiator, at the outside address of its control
+    /// connection. Returns the port and its lease.
     fn outside_port(
         &self,
         port: u16,
@@ -95,13 +100,14 @@ impl ControlConnection<'_> {
             mapping.sport = sport.clone().or(mapping.sport);
         }
         if mapping == Mapping::default() {
-            // The rules that translated it are gone.
+            // The rules that translated the control connection are gone.
             return None;
         }
-        // At the address that the control connection has, also when its rule has others now: a server may refuse another one (RFC 2577, section 3).
+        // The outside address stays that of the control connection, even if the rule has other addresses now:
+        // a server may refuse another one (RFC 2577, section 3).
         let outside = reply.addresses[DESTINATION];
         mapping.saddr = mapping.saddr.map(|_| ValueSet::new(vec![(outside, outside)]));
-        // Servers connect from the port below that of their control connections, if they can (RFC 959, section 5.2).
+        // Servers connect from the port below their control port, if they can (RFC 959, section 5.2).
         let inside = Tuple {
             addresses: [forward.addresses[SOURCE], reply.addresses[SOURCE]],
             ports: [port, reply.ports[SOURCE].wrapping_sub(1)],
@@ -111,7 +117,7 @@ impl ControlConnection<'_> {
         let elsewhere = |tuple: &Tuple| owners.owning() > 1 && owners.is_taken(tuple, self.worker);
         let taken = |tuple: &Tuple| self.connections.find(tuple).is_some() || elsewhere(tuple);
         let mut nat = self.shared.nat();
-        // No destination is chosen, so that it does not matter for which rule.
+        // The mapping chooses no destination, so the version of the rule does not matter.
         let translated = nat.translate(RuleVersion(0), &mapping, &inside, &taken);
         let outside = translated.ok().and_then(|Translated { sent, lease }| {
             if sent.addresses[SOURCE] == reply.addresses[DESTINATION] {

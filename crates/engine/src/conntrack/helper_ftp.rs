@@ -1,7 +1,8 @@
-//! The commands of active FTP in the bytes of a control connection.
+//! Finds the commands of active FTP in the bytes of a control connection.
 //!
-//! A connection whose client's first line is no command of FTP is left alone: a browser that is told to send a form to port 21 would write
-//! commands for whoever made the form ("NAT slipstreaming"). What comes behind AUTH TLS (RFC 4217) is encrypted, and announces nothing.
+//! If the first line of the client is not a command of FTP, the connection is ignored. Otherwise a web page
+//! could have a browser send a form to port 21, with commands of the page's author in it ("NAT
+//! slipstreaming"). Bytes after AUTH TLS (RFC 4217) are encrypted, so they announce nothing.
 
 use super::helper::HelperId;
 use super::helper_control::Announced;
@@ -11,11 +12,11 @@ use mmb_http::{FtpEnd, FtpForm, FtpStep, MOST_FTP_END, begins_ftp};
 use mmb_policy::rule::Helper;
 use mmb_stream::InOrder;
 
-/// The command as the responder gets it.
+/// The argument of a command, as the responder gets it.
 pub(super) struct FtpCommand {
     buffer: [u8; MOST_FTP_END],
     len: usize,
-    /// The rule by which it was read.
+    /// The rule of the helper that read the command.
     pub(super) rule: RuleSlot,
 }
 
@@ -44,7 +45,7 @@ impl<'s> StreamSearch<'s> {
         self.helper(direction).is_some()
     }
 
-    /// Notes the first bytes of a control connection, of those that are in order.
+    /// Records the first bytes of the initiator of a control connection.
     pub(super) fn note_first_bytes(&mut self, InOrder { direction, bytes, .. }: InOrder<'_>) {
         if let Some(id) = self.helper_id().filter(|_| direction == 0) {
             let first = &mut self.tools().helpers.states[id].first;
@@ -53,7 +54,8 @@ impl<'s> StreamSearch<'s> {
         }
     }
 
-    /// The next command at or behind a place in undecided bytes, or where one is begun.
+    /// The next command at or after the index `at` in undecided bytes, or the start of a line that may become
+    /// one.
     pub(super) fn next_command(&mut self, direction: usize, bytes: &[u8], at: usize) -> FtpStep {
         let Some((id, _)) = self.helper(direction) else { return FtpStep::Nothing };
         if !begins_ftp(&self.tools().helpers.states[id].first) {
@@ -62,13 +64,15 @@ impl<'s> StreamSearch<'s> {
         FtpStep::next(bytes, at, self.last(direction))
     }
 
-    /// Takes a command. Returns how it goes on; `None` if as it came.
+    /// Evaluates a command. Returns the argument to forward instead; `None` if the command is forwarded
+    /// unchanged.
     pub(super) fn take_command(&mut self, announced: FtpEnd, form: FtpForm) -> Option<FtpCommand> {
         let (id, rule) = self.helper(0)?;
         let rules = (self.snapshot(), self.live());
         let control = self.control;
         let FtpEnd { address, port } = announced;
-        // Address families do not mix in a connection; PORT has room for IPv4 only.
+        // Both addresses of a connection have the same family, so an IPv4-only PORT always has room for the
+        // new address.
         let expected = &mut self.tools().helpers.expected;
         match control.announce((address, port), rules, expected) {
             Ok(Announced { told: (address, port), of, is_new }) => {

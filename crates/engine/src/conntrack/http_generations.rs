@@ -1,14 +1,15 @@
-//! The rules on HTTP of the policy, and those of policies before that messages still have.
+//! The HTTP rules of the current policy, and those of earlier policies that messages still use.
 //!
-//! Purpose: a message that has begun goes on with the rules that it began with, so that it is edited as a whole or not at all. Rules are therefore
-//! kept in *generations*, each with the number of connections that have it.
+//! Purpose: a message keeps the rules with which it began, so that it is edited as a whole or not at all.
+//! Rules are therefore kept in *generations*. Each generation counts the connections that use it.
 //!
-//! Life-cycle: [`HttpGenerations::configure`] begins a generation with each change of the rules on HTTP, off the packet path, and frees those
-//! that no connection has. At most [`MOST_OLD`] are kept beside the current one; of more, the oldest is given up, and its messages lose their
-//! rules.
+//! Life-cycle: [`HttpGenerations::configure`] adds a generation with each change of the HTTP rules, off the
+//! packet path, and removes generations that no connection uses. At most [`MOST_OLD`] are kept besides the
+//! current one. Beyond that the oldest is removed, and its messages lose their rules.
 //!
-//! All generations use one scanner. Where a new one needs a larger pool, it gets another scanner; the states of those before stay valid in the
-//! old one, which lives as long as they do.
+//! All generations share one scanner. If a new generation needs a larger pool, it gets another scanner. The
+//! search states of earlier generations stay in the old scanner, which is kept as long as these generations
+//! are.
 
 use super::rule_sets::MOST_RULES;
 use super::stream_pools::{Exchanged, RetiredPools};
@@ -19,38 +20,41 @@ use mmb_httpedit::HttpRules;
 use mmb_scan::Scanner;
 use std::sync::Arc;
 
-/// The most generations before the current one. With two sets of patterns each, all have room in a scanner.
+/// The most generations before the current one. With two sets of patterns each, all sets fit in a scanner.
 pub(super) const MOST_OLD: usize = 4;
 
-/// The rules of one policy.
+/// The HTTP rules of one policy.
 #[derive(Debug)]
 struct Generation {
     number: u32,
     rules: Arc<HttpRules>,
-    /// Connections that have them.
+    /// Number of connections that use these rules.
     users: usize,
-    /// The scanner of this one and those before; without, that of the next one.
+    /// The scanner of this generation and of earlier ones that have none. A generation without a scanner uses
+    /// that of the next later one.
     scanner: Option<Scanner>,
 }
 
-/// All rules that are in use; the current ones last.
+/// All generations in use, the current one last.
 #[derive(Debug, Default)]
 pub(super) struct HttpGenerations {
     generations: ArrayVec<Generation, { MOST_OLD + 1 }>,
     number: u32,
-    /// The policy has no rules: the current ones only serve to read on.
+    /// The policy has no HTTP rules. The current generation only serves to parse the messages of existing
+    /// connections.
     matches_nothing: bool,
 }
 
-/// What connections of a generation work with.
+/// The rules and the scanner that connections of a generation use.
 pub(super) struct InForce<'g> {
     pub(super) rules: &'g HttpRules,
     pub(super) scanner: &'g mut Scanner,
 }
 
 impl HttpGenerations {
-    /// Begins a generation if the rules are others. Without rules, connections that there are read on: a body that leaves in other framing
-    /// goes on so. The memory for the rules was offered with the snapshot of generation `since`.
+    /// Adds a generation if the rules have changed. If there are none any more and connections are in use,
+    /// these connections are still parsed: a body that leaves in another framing must continue in it. The
+    /// memory for the rules was offered with the snapshot of generation `since`.
     pub(super) fn configure(
         &mut self,
         rules: Option<&Arc<HttpRules>>,
@@ -62,7 +66,7 @@ impl HttpGenerations {
         let rules = match rules {
             Some(rules) => {
                 let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, rules));
-                // A larger pool begins a generation: open states stay in the old pool.
+                // A larger pool needs a new generation: open search states stay in the old pool.
                 if is_same && !self.matches_nothing && !exchanged.offer.http.has_scanner() {
                     return self.prepare(since, exchanged);
                 }
@@ -97,7 +101,7 @@ impl HttpGenerations {
         self.prepare(since, exchanged);
     }
 
-    /// Removes the generations that no connection has. If these are all, returns the last one's scanner.
+    /// Removes the generations that no connection uses. If no generation is left, returns a scanner to reuse.
     fn free_unused(&mut self, retired: &mut RetiredPools) -> Option<Scanner> {
         let mut spare: Option<Scanner> = None;
         for at in (0..self.generations.len()).rev() {
@@ -117,7 +121,8 @@ impl HttpGenerations {
         }
     }
 
-    /// Removes a generation. Its scanner goes to the one before, if that needs it; else it is returned.
+    /// Removes a generation. Its scanner passes to the generation before it, if that has none. Otherwise the
+    /// scanner is returned.
     fn remove(&mut self, at: usize, retired: &mut RetiredPools) -> Option<Scanner> {
         let Generation { rules, scanner, .. } = self.generations.remove(at);
         retired.rules(rules);
@@ -131,8 +136,8 @@ impl HttpGenerations {
         }
     }
 
-    /// The scanner of a generation that begins. It is the offered scanner if its pool is larger than that of the last
-    /// generation's scanner or the spare scanner; otherwise it is that one.
+    /// The scanner of a new generation. It is the offered scanner if that has a larger pool than the existing
+    /// one, which belongs to the last generation or is `spare`. Otherwise it is the existing one.
     fn next_scanner(&mut self, spare: Option<Scanner>, exchanged: &mut Exchanged) -> Option<Scanner> {
         let Exchanged { offer, retired } = exchanged;
         let last = self.generations.last_mut().and_then(|last| last.scanner.take());
@@ -145,7 +150,8 @@ impl HttpGenerations {
         Some(larger)
     }
 
-    /// Prepares the sets of the current generation, and gives up those that none has.
+    /// Installs the pattern sets of the current generation in its scanner, and retires the sets that no
+    /// generation uses.
     fn prepare(&mut self, since: u64, Exchanged { offer, retired }: &mut Exchanged) {
         let Some(mut scanner) = self.generations.last_mut().and_then(|current| current.scanner.take()) else {
             return;
@@ -174,12 +180,12 @@ impl HttpGenerations {
             .sum()
     }
 
-    /// Whether there are, or were, rules.
+    /// Whether the policy has HTTP rules, or connections still use earlier ones.
     pub(super) fn has_rules(&self) -> bool {
         !self.generations.is_empty()
     }
 
-    /// Whether a generation is that of the policy.
+    /// Whether a generation is the current one.
     pub(super) fn is_current(&self, number: u32) -> bool {
         number == self.number
     }
@@ -193,7 +199,8 @@ impl HttpGenerations {
         Some(&self.generations[self.place(number)?].rules)
     }
 
-    /// A connection that has these rules of the policy takes the current generation: its number, and which rules of it these are, in their order.
+    /// Adds a connection to the current generation. `live` are its rules under the current policy. Returns
+    /// the number of the generation, and the indices of the connection's rules in it, in ascending order.
     pub(super) fn enter(&mut self, live: &[RuleSlot]) -> Option<(u32, ArrayVec<u32, MOST_RULES>)> {
         let matches_nothing = self.matches_nothing;
         let current = self.generations.last_mut()?;
@@ -207,7 +214,7 @@ impl HttpGenerations {
         Some((current.number, own))
     }
 
-    /// A connection leaves a generation. Returns the scanner that it had.
+    /// Removes a connection from a generation. Returns the scanner that the connection used.
     pub(super) fn leave(&mut self, number: u32) -> Option<&mut Scanner> {
         let at = self.place(number)?;
         let generation = &mut self.generations[at];
@@ -215,7 +222,7 @@ impl HttpGenerations {
         self.of(number).map(|of| of.scanner)
     }
 
-    /// What connections of a generation work with.
+    /// The rules and the scanner of a generation.
     pub(super) fn of(&mut self, number: u32) -> Option<InForce<'_>> {
         let at = self.place(number)?;
         let (generation, behind) = self.generations[at..].split_first_mut()?;

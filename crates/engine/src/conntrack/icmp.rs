@@ -1,16 +1,23 @@
 //! Decides which ICMP errors are related to the connection whose tuple they quote.
 //!
-//! A sender who knows that two hosts communicate can forge an error that quotes their tuple. A connection's rules let errors in, and its
-//! translation forwards them to an inside host, so an error is related to the connection only if it agrees with all that is known (RFC 5927
-//! section 4): it goes to the source of the quoted packet (CVE-2019-5598), its own checksum is right (RFC 5508 REQ-3), and the quoted
-//! packet may have been sent: a TCP segment in flight, or an echo request from the initiator. Errors that do not agree are dropped as
-//! `icmp-unrelated`.
+//! A sender who knows that two hosts communicate can forge an error that quotes their tuple. The rules of the
+//! connection would let the error pass, and its translation would forward it to an inside host. So an error
+//! is related to the connection only if all of these hold (RFC 5927 section 4):
 //!
-//! Addresses are compared as they are on the wire where the error arrives. There the error's destination equals the quoted packet's source,
-//! translated or not: a router that translated that packet later reverses both.
+//! - It goes to the source of the quoted packet (CVE-2019-5598).
+//! - Its own checksum is right (RFC 5508 REQ-3).
+//! - It has no source route or routing header with hops left.
+//! - The connection may have sent the quoted packet: a TCP segment in flight, or an echo request from the
+//!   initiator.
 //!
-//! The checksum of a fragmented error cannot be verified, and routers send none: RFC 1812 section 4.3.2.3 and RFC 4443 section 2.4 keep
-//! errors below every link's MTU. A fragmented error is never related.
+//! Other errors are dropped as `icmp-unrelated`.
+//!
+//! Addresses are compared as they are on the wire where the error arrives. There the destination of the error
+//! equals the source of the quoted packet, translated or not: a router that translated the quoted packet
+//! after that wire has reversed both.
+//!
+//! A fragmented error is never related. Its checksum cannot be verified, and routers send no fragmented
+//! errors: RFC 1812 section 4.3.2.3 and RFC 4443 section 2.4 keep errors below the MTU of every link.
 
 use super::flow_state::QuotedOffsets;
 use super::key;
@@ -22,7 +29,7 @@ use mmb_packet::{Layout, Packet, checksum};
 const TCP_SEQ: usize = 4;
 
 impl Conntrack {
-    /// Whether the ICMP error `at` this index of the vector quotes a packet that the connection sent the other way. `direction` is the
+    /// Whether the ICMP error at the index `at` of the vector is related to a connection. `direction` is the
     /// direction of the error.
     pub(super) fn is_related(
         &self,
@@ -43,8 +50,8 @@ impl Conntrack {
             && checksum::transport_sum(bytes, layout).is_some_and(|sum| sum.fold() == 0xffff)
     }
 
-    /// What is added to the sequence number of a quoted packet, beside the connection's offset, if the bytes of its direction are edited. `direction` is that
-    /// of the error.
+    /// The number to add to the sequence number of a quoted packet, besides the connection's offset, if the
+    /// bytes of the quoted packet's direction are edited; otherwise 0. `direction` is that of the error.
     pub(crate) fn quoted_shift(
         &self,
         (id, direction): (ConnId, Direction),
@@ -62,7 +69,8 @@ impl Conntrack {
         }
     }
 
-    /// Lets the stream of a connection make no packets that the path has no room for, if an error says so: `direction` is that of the error.
+    /// Bounds the packets that mmb generates on an edited stream if an ICMP error reports the MTU of the
+    /// path. `direction` is that of the error.
     pub(crate) fn note_mtu(
         &mut self,
         (id, direction): (ConnId, Direction),
@@ -83,14 +91,15 @@ impl Conntrack {
             (proto::ICMP6, Some([2, _, _, _, mtu @ ..])) => u32::from_be_bytes(*mtu),
             _ => return,
         };
-        // Below what every path carries it is an old router's (RFC 1191 section 5), or a forgery that would make many packets of one.
+        // Every path carries at least this MTU. A smaller value comes from an old router (RFC 1191 section
+        // 5), or is forged to split one packet into many.
         let mtu = mtu.max(if layout.l4_kind == proto::ICMP6 { 1280 } else { 576 });
         let headers = u32::from(quoted.l4 - quoted.ip) + TCP_HEADER;
         let most = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
         self.state.streams.table.bound_payload(stream, direction.turned() as usize, most);
     }
 
-    /// Whether the quoted packet can be one of the connection's; `None` if too little of it is quoted.
+    /// Whether the connection may have sent the quoted packet; `None` if too little of it is quoted.
     fn was_sent(
         &self,
         (id, direction): (ConnId, Direction),
@@ -103,7 +112,8 @@ impl Conntrack {
         Some(match quoted.proto {
             proto::TCP => {
                 let seq = u32::from_be_bytes(*header[TCP_SEQ..].first_chunk()?);
-                // In the sender's numbers, as the other direction's acknowledgments are.
+                // Converts the number to the sender's sequence space, like the acknowledgments of the other
+                // direction.
                 let seq = seq.wrapping_add(self.ack_shift(id, direction));
                 let seq = self.input_of(id, direction, seq);
                 connection.tracker().is_in_flight(connection.state, sender, seq)

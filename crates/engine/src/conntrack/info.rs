@@ -8,23 +8,26 @@ use mmb_stream::StreamInfo;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The most memory in bytes that a connection takes with everything that belongs to it: its record, its index entries while tables grow, a
-/// NAT binding of a host that has no other, a peer, an owner entry among several workers, a counted source. Measured
-/// (`connection_memory.rs` of the tests): 280 without translation, up to 1,015 with it.
+/// The most memory in bytes that a connection takes with everything that belongs to it: its record, its index
+/// entries while tables grow, the NAT binding of a host that has no other, a peer, an owner entry if there
+/// are several workers, and a counted source. Measured (`connection_memory.rs` of the tests): 280 without
+/// translation, up to 1,015 with it.
 pub const CONNECTION_BYTES: u64 = 1024;
 
-/// The most memory in bytes that an idle stream without edits takes beside its connection, with a search for a hundred texts in one direction:
-/// its record, what the engine adds to it, the extension of its connection, free ids, the state of the search, and the count of its source. A
-/// search in the other direction too takes another state, 64 bytes for as many texts. `stream_memory.rs` of the tests measures it.
+/// The most memory in bytes that an idle stream without edits takes besides its connection, with a search for
+/// a hundred texts in one direction: its record, the engine's record of it, the extension of its connection,
+/// free ids, the state of the search, and the count of its source. A search in the other direction takes a
+/// second state: 64 bytes for a hundred texts. Measured by `stream_memory.rs` of the tests.
 pub const STREAM_BYTES: u64 = 576;
 
-/// The same of an idle stream that is edited in the direction that is searched, as long as nothing was edited.
+/// The same for an idle stream with edits in the searched direction, before the first edit.
 pub const EDITED_STREAM_BYTES: u64 = 832;
 
-/// The most memory in bytes that a stream takes beyond that when something in it was edited, and all of it is acknowledged. Measured: 720.
+/// The most additional memory in bytes that a stream takes after an edit, when all of its bytes are
+/// acknowledged. Measured: 720.
 pub const EDIT_RECORD_BYTES: u64 = 768;
 
-/// The most memory in bytes that the messages of a stream with rules on HTTP take beyond that.
+/// The most additional memory in bytes that the messages of a stream with HTTP rules take.
 pub(super) const HTTP_RECORD_BYTES: u64 = 1280;
 
 /// Source and destination of a packet.
@@ -55,7 +58,7 @@ impl Endpoints {
 pub struct ConnectionInfo {
     /// The worker that owns it.
     pub worker: u16,
-    /// Its number there, valid while it exists.
+    /// Its id at that worker, valid while the connection exists.
     pub id: u32,
     /// The IP protocol.
     pub proto: u8,
@@ -69,9 +72,9 @@ pub struct ConnectionInfo {
     pub wire: Wire,
     /// The sides of the wire where the initiator's and the responder's packets come in.
     pub sides: [Side; 2],
-    /// The initiator's packets as they arrive.
+    /// Endpoints of the initiator's packets as they arrive.
     pub arrived: Endpoints,
-    /// The initiator's packets as they leave.
+    /// Endpoints of the initiator's packets as they leave.
     pub sent: Endpoints,
     /// The name of its state.
     pub state: &'static str,
@@ -94,9 +97,9 @@ pub struct ConnectionInfo {
 /// The stream of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionStream {
-    /// What is known of it; none once it was ended.
+    /// The state of the stream; `None` after it was ended.
     pub info: Option<StreamInfo>,
-    /// Why its packets are dropped, by the name of the drop reason.
+    /// The name of the drop reason of its packets, if they are dropped.
     pub ended: Option<&'static str>,
 }
 
@@ -139,7 +142,7 @@ impl ConnectionInfo {
         }
     }
 
-    /// A connection that is in no table.
+    /// A connection that is in no table: its worker, id and expiry are 0.
     pub(crate) fn of_saved(saved: &ConnectionSnapshot, rules: Arc<[RuleId]>) -> ConnectionInfo {
         let [forward, reply] = &saved.tuples;
         let [high, low] = if forward.proto == proto::GRE { forward.ports } else { [0; 2] };

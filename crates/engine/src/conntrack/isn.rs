@@ -1,9 +1,10 @@
-//! Initial sequence numbers of TCP connections (RFC 6528): a clock that ticks every 4 µs plus a keyed function of the connection's
-//! addresses and ports.
+//! Initial sequence numbers of TCP connections (RFC 6528): a clock that ticks every 4 µs plus a keyed
+//! function of the connection's addresses and ports.
 //!
-//! The numbers of some connections reveal nothing about those of others, since their tuples differ. The same tuple gets growing numbers, so
-//! that an end in TIME-WAIT can tell a new connection from segments of the old one (RFC 9293, section 3.6.1). All workers use the same key,
-//! which stays for the engine's lifetime: under another key, numbers of the same tuple would not grow.
+//! The numbers of one connection reveal nothing about those of another, because their tuples differ. The
+//! numbers of one tuple grow, so that an end in TIME-WAIT can distinguish a new connection from segments of
+//! the old one (RFC 9293, section 3.6.1). All workers use the same key for the lifetime of the engine: with
+//! another key, the numbers of a tuple would not grow.
 
 use mmb_conn::Tuple;
 use mmb_random::{Prf, Seed};
@@ -18,7 +19,7 @@ pub(crate) struct SequenceNumbers {
     ticks: u64,
 }
 
-/// The end whose number it is.
+/// The end whose sequence numbers are chosen.
 #[derive(Clone, Copy)]
 enum IsnSide {
     Initiator,
@@ -30,19 +31,20 @@ impl SequenceNumbers {
         SequenceNumbers { prf: Prf::new(seed), ticks: 0 }
     }
 
-    /// Advances the clock.
+    /// Advances the clock, which never goes back.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
         self.ticks = self.ticks.max(now_ns / TICK_NS);
     }
 
-    /// The initial sequence number of a connection, by the tuple that its responder sees.
+    /// The initial sequence number of a connection's initiator, by the tuple that the responder sees.
     pub(crate) fn initial(&self, sent: &Tuple) -> u32 {
         self.keyed(sent, IsnSide::Initiator).wrapping_add(self.ticks as u32)
     }
 
-    /// The offset that is added to the responder's sequence numbers, by the tuple that its initiator sees. The responder's own initial
-    /// number is not known yet; whatever it is, the number that the initiator sees grows at least as fast.
+    /// The offset that is added to the responder's sequence numbers, by the tuple that the initiator sees.
+    /// The responder's own initial number is not known yet. Whatever it is, the number that the initiator
+    /// sees grows at least as fast.
     pub(crate) fn responder_shift(&self, arrived: &Tuple) -> u32 {
         self.keyed(arrived, IsnSide::Responder).wrapping_add(self.ticks as u32)
     }
@@ -99,7 +101,8 @@ mod tests {
         assert_eq!(numbers.initial(&tuple(5000)), later);
     }
 
-    /// With the clock alone, anyone who opens a connection would learn the next number of every other: the keyed function separates them.
+    /// With the clock alone, anyone who opens a connection would learn the next number of every other one.
+    /// The keyed function separates them.
     #[test]
     fn other_ends_and_other_keys_get_unrelated_numbers() {
         let (one, other) = (numbers(1), numbers(2));

@@ -16,7 +16,7 @@ use mmb_policy::CtState;
 /// The key by which a packet is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookupKey {
-    /// The tuple, as the connection table knows it.
+    /// The tuple as it is in the connection table.
     pub(crate) tuple: Tuple,
     pub(crate) kind: PacketKind,
 }
@@ -24,8 +24,9 @@ pub(crate) struct LookupKey {
 /// The role of a packet in the connection that it may belong to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PacketKind {
-    /// A packet that is neither a fragment nor a TCP or SCTP packet that may begin a connection. If rules match on nothing but the tuple
-    /// and ports, it matches the same rules as all such packets of its direction.
+    /// A packet that is neither a fragment nor a TCP or SCTP packet that may begin a connection. As long as
+    /// rules match only on the tuple and ports, it matches the same rules as all such packets of its
+    /// direction.
     MidFlow,
     /// Any other packet of a connection.
     Packet,
@@ -40,24 +41,24 @@ pub(crate) enum PacketKind {
 }
 
 impl PacketKind {
-    /// Whether a verdict for another packet of its connection and direction holds for this one too.
+    /// Whether a verdict for another such packet of its connection and direction also holds for this packet.
     #[inline]
     pub(crate) fn is_mid_flow(self) -> bool {
         matches!(self, PacketKind::MidFlow)
     }
 }
 
-/// Where a packet came in, as far as it is part of the tuple.
+/// The ingress of a packet, as far as it is part of the tuple.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ingress {
     pub(crate) wire: Wire,
     pub(crate) side: Side,
-    /// The VLAN tags must be read from the packet.
+    /// VLAN tags are part of the tuple and must be read from the packet.
     pub(crate) tagged: bool,
 }
 
 impl Ingress {
-    /// No place is told apart from others.
+    /// The same ingress for all packets.
     pub(crate) const ANYWHERE: Ingress = Ingress { wire: Wire::ROUTED, side: Side::Any, tagged: false };
 
     /// The ingress of a packet with this tuple.
@@ -69,13 +70,13 @@ impl Ingress {
 /// The result of extracting a key from a packet's own bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExtractedKey {
-    /// Of no connection, and creates none.
+    /// Belongs to no connection and creates none.
     None,
     /// May belong to a connection.
     Key(LookupKey),
     /// A later fragment, which has no ports of its own.
     Fragment(FragmentKey),
-    /// Must be dropped: its connection cannot be determined, or its receiver would attribute it to none.
+    /// Must be dropped: its connection cannot be determined, or its receiver would drop it.
     Malformed(Malformed),
 }
 
@@ -90,7 +91,8 @@ const ICMP_HEADER: usize = 8;
 /// The TCP option of the window scale (RFC 7323).
 const WINDOW_SCALE: u8 = 3;
 
-/// The key of an unfragmented TCP or UDP packet, the common case. `None` for others, which [`extract`] handles.
+/// The key of an unfragmented TCP or UDP packet, the common case. `None` for others, which [`extract`]
+/// handles.
 #[inline(always)]
 pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> Option<LookupKey> {
     if layout.is_fragment() || !matches!(layout.l4_kind, TCP | UDP) {
@@ -155,7 +157,7 @@ fn other_ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
     flow_ports(layout.proto, bytes.get(usize::from(layout.l4)..layout.end as usize)?)
 }
 
-/// The tuple and the kind of an ICMP message with these addresses; `None` for one that is of no connection.
+/// The tuple and the kind of an ICMP message with these addresses; `None` if it belongs to no connection.
 fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, PacketKind)> {
     let at = usize::from(layout.l4);
     let &[number, _, _, _, a, b, ..] = bytes.get(at..)?.first_chunk::<ICMP_HEADER>()?;
@@ -176,9 +178,12 @@ fn errors(proto: u8) -> [u8; 4] {
     if proto == ICMP { ERRORS } else { ERRORS6 }
 }
 
-/// Whether a packet is a link-scope ICMPv6 message, which no router forwards: neighbour and router discovery and redirects (RFC 4861, RFC
-/// 3122, RFC 3971; their receivers require hop limit 255, which no router preserves), and multicast listener and router discovery (RFC
-/// 2710, RFC 3810, RFC 4286; from or to an address that is valid only on the link).
+/// Whether a packet is a link-scope ICMPv6 message, which no router forwards:
+///
+/// - Neighbour and router discovery and redirects (RFC 4861, RFC 3122, RFC 3971). Their receivers require hop
+///   limit 255, which no router preserves.
+/// - Multicast listener and router discovery (RFC 2710, RFC 3810, RFC 4286), from or to an address that is
+///   valid only on the link.
 pub(crate) fn is_link_scope(bytes: &[u8], layout: &Layout) -> bool {
     const HOP_LIMIT: usize = 7;
     let header: Option<&[u8; IP6_HEADER]> = bytes.get(usize::from(layout.ip)..).and_then(<[u8]>::first_chunk);
@@ -198,11 +203,11 @@ pub(crate) fn is_link_scope(bytes: &[u8], layout: &Layout) -> bool {
     }
 }
 
-/// The `ct` state of a packet that is of no connection and creates none.
+/// The `ct` state of a packet that belongs to no connection and creates none.
 pub(crate) fn untracked_ct_state(bytes: &[u8], layout: &Layout) -> CtState {
     match layout.l4_kind {
         _ if layout.class == Class::Other => return CtState::Untracked,
-        // Its datagram's first fragment passed and created no connection.
+        // The first fragment of its datagram passed and created no connection.
         _ if layout.is_later_fragment() => return CtState::New,
         ICMP | ICMP6 => {}
         _ => return CtState::Untracked,
@@ -214,7 +219,7 @@ pub(crate) fn untracked_ct_state(bytes: &[u8], layout: &Layout) -> CtState {
     }
 }
 
-/// The tuple without ports.
+/// The tuple of a packet, without ports.
 #[inline]
 pub(crate) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<Tuple> {
     let header = bytes.get(usize::from(layout.ip)..)?;
@@ -240,7 +245,7 @@ pub(crate) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option
 
 /// The key that identifies a fragment's datagram (RFC 791 section 3.2, RFC 8200 section 4.5).
 pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<FragmentKey> {
-    // The packet's own addresses: an ICMP error is looked up by those that it quotes.
+    // The packet's own addresses. An ICMP error is looked up by the addresses that it quotes instead.
     let tuple = addresses(bytes, layout, place)?;
     let id = match layout.class {
         Class::Ip4 => {
@@ -283,7 +288,7 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
     const FRAGMENT: u8 = 44;
     let mut next = *bytes.get(usize::from(layout.ip) + 6)?;
     let mut at = usize::from(layout.ip) + IP6_HEADER;
-    // No more headers than the parser walked.
+    // The parser has walked all headers before `l4`.
     while at < usize::from(layout.l4) {
         if next == FRAGMENT {
             return Some(at);
@@ -294,7 +299,7 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
     None
 }
 
-/// Whether a packet would begin a connection: it opens one, and its checksum is not wrong.
+/// Whether a packet begins a connection: it is a SYN or an INIT, and its checksum is not wrong.
 pub(super) fn begins_connection(packet: &Packet<'_>, layout: &Layout) -> bool {
     signal(packet, layout).is_some_and(|signal| signal.opens())
         && transport_soundness(packet.bytes(), layout) != Soundness::Wrong

@@ -16,12 +16,13 @@ use mmb_packet::key::LANES4;
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::settings::Zone;
 
-/// Packets that are decided on after one [`Conntrack::prefetch_new`].
+/// The most packets for which one call of [`Conntrack::prefetch_new`] prefetches.
 pub(crate) const BLOCK: usize = AHEAD;
 
 impl Conntrack {
-    /// Looks up the flow states of a vector's packets, and the cached verdicts of those that are in the middle of a connection. Returns
-    /// whether some packets [need no classification](Conntrack::needs_no_rules).
+    /// Looks up the flow states of a vector's packets, and the cached verdicts of mid-flow packets. The quick
+    /// pass leaves the packets in `matched`, which match per-packet rules. Returns whether some packets [need
+    /// no classification](Conntrack::needs_no_rules).
     pub(crate) fn lookup(
         &mut self,
         snapshot: &Snapshot,
@@ -31,13 +32,14 @@ impl Conntrack {
         verdicts: &[Verdict],
         (origin, is_traced): (Origin, bool),
     ) -> bool {
-        // Rules and connections do not count made packets.
+        // Neither rules nor connections count generated packets, so the quick pass must not take them.
         self.pass_quickly(packets, (keys, layouts), matched, is_traced || origin == Origin::Made);
         self.lookup_flow_states(snapshot, packets, layouts, verdicts, origin);
         self.lookup_cache(snapshot, packets) | (self.quick.count() > 0)
     }
 
-    /// Has the table take the packets in the middle of connections with known verdicts, unless the packets are traced.
+    /// Runs the quick pass: the table takes mid-flow packets of connections with known verdicts. Traced
+    /// packets are not taken.
     fn pass_quickly(
         &mut self,
         packets: &[Packet<'_>],
@@ -149,7 +151,8 @@ impl Conntrack {
         }
     }
 
-    /// The lookup key of a packet that is not plain, if it has one. An error is its flow state if that is already known.
+    /// The lookup key of a packet for which [`extract_plain`] returns none; `None` if the packet is not
+    /// looked up. An error is the flow state of the packet, which is then already known.
     fn lookup_key(
         &mut self,
         packet: &Packet<'_>,
@@ -161,7 +164,8 @@ impl Conntrack {
             ExtractedKey::None => Ok(None),
             ExtractedKey::Malformed(why) => Err(FlowState::Refused(DropReason::Malformed(why))),
             ExtractedKey::Key(key) => {
-                // A fragmented ICMP error refers to no connection (`icmp`): it has no ports to pass on to later fragments.
+                // A fragmented ICMP error is related to no connection (`icmp`). It has no ports for later
+                // fragments.
                 if layout.is_fragment() && !matches!(key.kind, PacketKind::IcmpError(_)) {
                     self.first_fragment(packet, layout, &key.tuple, origin)?;
                 }
@@ -171,9 +175,9 @@ impl Conntrack {
         }
     }
 
-    /// Prefetches what packets need that create connections: for the slots of the rules that they match, the stateful rules and their sets; the
-    /// index buckets of the expected reply tuples; the places of the connections; what NAT reads. Each step prefetches what the next one
-    /// reads.
+    /// Prefetches what is read for the packets of `block` that create connections: the stateful rules that
+    /// they match and the sets of these rules, the places of the new connections, the index buckets of the
+    /// expected reply tuples, and what NAT reads. Each step prefetches what the next one reads.
     pub(crate) fn prefetch_new<'s>(
         &self,
         snapshot: &Snapshot,
@@ -235,7 +239,7 @@ impl Conntrack {
         }
     }
 
-    /// The flow state of a packet that came in by a port, after the packets before it in the vector were processed.
+    /// The flow state of a packet that came in by a port, after earlier packets of the vector were processed.
     #[inline]
     pub(super) fn flow_state(&self, at: usize, port: PortId) -> FlowState {
         match self.flow_states[at] {
@@ -246,7 +250,8 @@ impl Conntrack {
                 }
                 None => known,
             },
-            // An earlier packet may have taken the last ingress port that this direction of the connection may learn.
+            // An earlier packet may have used the last ingress port that this direction of the connection may
+            // learn.
             FlowState::Existing(id, direction)
             | FlowState::Fragment(id, direction, _)
             | FlowState::Error(id, direction, _)
@@ -258,19 +263,19 @@ impl Conntrack {
         }
     }
 
-    /// The flow state of a packet once its connection is closed.
+    /// The flow state of a packet as if no connection had its tuple.
     pub(super) fn recheck(&self, at: usize) -> FlowState {
         self.lookups.of_packet(at).map_or(FlowState::Untracked, |LookupKey { kind, .. }| state_of(None, kind))
     }
 
-    /// The tuple by which a packet is looked up, if it is.
+    /// The tuple by which a packet is looked up; `None` if it is not looked up.
     pub(super) fn tuple(&self, at: usize) -> Option<Tuple> {
         self.lookups.of_packet(at).map(|key| key.tuple)
     }
 }
 
-/// The flow state of a packet that came in by a port, from the lookup result of its tuple. On a host that routes, the tuple does not tell
-/// whether the packet came from the right side.
+/// The flow state of a packet that came in by a port, from the lookup result of its tuple. On a host that
+/// routes, the tuple does not contain the ingress port, so the port is checked here.
 #[inline]
 fn flow_state(
     table: &ConnectionTable,
@@ -292,8 +297,8 @@ fn state_of(found: Option<(ConnId, Direction)>, kind: PacketKind) -> FlowState {
             FlowState::Existing(id, direction)
         }
         (PacketKind::MidFlow | PacketKind::Packet, None) => FlowState::New,
-        // Both ends may send queries with the same identifier: a request is never the reply to another one, and a reply creates no
-        // connection.
+        // Both ends may send queries with the same identifier. A request is therefore never the reply to
+        // another request, and a reply creates no connection.
         (PacketKind::IcmpRequest, Some((id, direction @ Direction::Forward)))
         | (PacketKind::IcmpReply, Some((id, direction @ Direction::Reply))) => {
             FlowState::Existing(id, direction)

@@ -16,7 +16,7 @@ pub(super) struct Lookups {
     indices: Box<[u16; VECTOR]>,
 }
 
-/// The packet is not looked up: an index behind all keys.
+/// Marks a packet that is not looked up. Larger than the index of any key.
 const NO_KEY: u16 = u16::MAX;
 
 impl Lookups {
@@ -39,7 +39,7 @@ impl Lookups {
     #[inline]
     pub(super) fn push(&mut self, at: usize, LookupKey { tuple, kind }: LookupKey) {
         self.tuples.push(tuple);
-        // A vector's packets are numbered in a byte.
+        // A vector has at most 256 packets, so the index fits in a byte.
         self.of.push((at as u8, kind));
         self.indices[at] = (self.of.len() - 1) as u16;
     }

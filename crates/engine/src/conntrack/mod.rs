@@ -1,24 +1,28 @@
-//! Connection tracking: finds the connection of each packet, creates, updates and ends connections, and tells how to translate packets.
+//! Connection tracking: finds the connection of each packet, creates, updates and ends connections, and
+//! determines how packets are translated.
 //!
-//! Purpose: [`Conntrack`] is a worker's connection table and the state that belongs to it. Its calls, in the order of a vector's way:
+//! Purpose: [`Conntrack`] is a worker's connection table and the state that belongs to it. A vector passes
+//! its calls in this order:
 //!
-//! - [`Conntrack::advance`] moves the clock: connections time out, held fragments expire.
-//! - [`Conntrack::lookup`] determines the flow state of each packet of a vector, and finds cached verdicts: these packets are not
-//!   classified.
-//! - [`Conntrack::apply_cached`] applies a packet's cached verdict if it is still valid; [`Conntrack::assess`] returns the flow state and the
-//!   validity of a packet without one, and [`Conntrack::ct_state`] the state that rules match on.
-//! - [`Conntrack::commit`] updates or creates the connection of a packet that passes, and returns its translation.
-//!   [`Conntrack::refuse`] records a packet that is dropped.
+//! - [`Conntrack::advance`] advances the clock: connections time out, held fragments expire.
+//! - [`Conntrack::lookup`] determines the flow state of each packet of a vector, and finds cached verdicts.
+//!   Packets with a cached verdict are not classified.
+//! - [`Conntrack::apply_cached`] applies a packet's cached verdict if it is still valid. For a packet without
+//!   one, [`Conntrack::assess`] returns the flow state and the validity, and [`Conntrack::ct_state`] the
+//!   state on which rules match.
+//! - [`Conntrack::commit`] updates or creates the connection of a packet that passes, and returns its
+//!   translation. [`Conntrack::refuse`] records a packet that is dropped.
 //!
 //! Between vectors, tasks of the control thread list, end, save and restore connections (`tasks`).
 //!
-//! A connection refers to the stateful rules that its first packet matched (`rule_sets`). Its translation follows from them: the reply tuple
-//! differs from the reversed forward tuple, and changes outside the tuples (sequence numbers, identification, flow label) are in an
-//! extension. A later policy may take rules away from connections, but never a translation: without it the two ends could not communicate
-//! any more.
+//! A connection refers to the stateful rules that its first packet matched (`rule_sets`). These rules
+//! determine its translation. Translated addresses and ports are in the reply tuple, which then differs from
+//! the reversed forward tuple. Other changes (sequence numbers, IP identification, flow label) are in an
+//! extension. A later policy may remove rules from connections, but never a translation: without it, the two
+//! ends could no longer communicate.
 //!
-//! Ownership: a [`Conntrack`] belongs to one worker. What workers share ([`SharedState`]) is locked when a connection with a translation
-//! begins or ends, and when a packet has no connection here.
+//! Ownership: a [`Conntrack`] belongs to one worker. The state that workers share ([`SharedState`]) is locked
+//! when a translated connection begins or ends, and when a packet has no connection at this worker.
 
 mod assess;
 mod backoff;
