@@ -1,13 +1,13 @@
-//! Bytes beyond a hole: they came before the ones in front of them.
+//! Out-of-order bytes: they arrived before the bytes in front of them.
 
 use crate::rope::{ChunkPool, Rope};
 use arrayvec::ArrayVec;
 use std::ops::Range;
 
-/// The most ranges of one direction.
+/// The most ranges in one direction.
 pub(crate) const RANGES: usize = 64;
 
-/// Consecutive bytes.
+/// Contiguous bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct EarlyRange {
     at: u64,
@@ -20,7 +20,7 @@ impl EarlyRange {
     }
 }
 
-/// The early bytes of one direction: ranges in order, which do not overlap.
+/// The out-of-order bytes of one direction: ranges in order, which do not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyBytes {
     ranges: ArrayVec<EarlyRange, RANGES>,
@@ -37,7 +37,7 @@ impl EarlyBytes {
         self.bytes
     }
 
-    /// The first range that ends behind an offset: where it lies.
+    /// The bounds of the first range that ends after `offset`.
     pub(crate) fn first_behind(&self, offset: u64) -> Option<Range<u64>> {
         let range = self.ranges.iter().find(|range| range.end() > offset)?;
         Some(range.at..range.end())
@@ -48,7 +48,7 @@ impl EarlyBytes {
         self.ranges.iter().map(|range| range.at..range.end())
     }
 
-    /// The bytes of one range from an offset in it on, at most `count`.
+    /// The bytes of the range at `offset`, from `offset` on, at most `count`.
     pub(crate) fn slices<'p>(
         &'p self,
         pool: &'p ChunkPool,
@@ -59,7 +59,8 @@ impl EarlyBytes {
         range.into_iter().flat_map(move |range| range.bytes.slices(pool, (offset - range.at) as usize, count))
     }
 
-    /// Adds those bytes that are not there yet; the first copy wins. False if some of them found no room: those in front of them were added.
+    /// Adds the bytes that are not buffered yet; the first copy wins. `most` bounds the bytes of all ranges.
+    /// Returns false if some bytes found no room; the bytes in front of them were added.
     pub(crate) fn add(&mut self, pool: &mut ChunkPool, at: u64, bytes: &[u8], most: usize) -> bool {
         let (mut offset, end) = (at, at + bytes.len() as u64);
         while offset < end {
@@ -79,7 +80,7 @@ impl EarlyBytes {
         true
     }
 
-    /// Adds bytes that overlap with none: to the end of a range, or as a range.
+    /// Adds bytes that overlap no range: at the end of a range, or as a new range.
     fn insert(&mut self, pool: &mut ChunkPool, at: u64, bytes: &[u8]) -> bool {
         let place = self.ranges.iter().position(|range| range.at > at).unwrap_or(self.ranges.len());
         if let Some(before) = place.checked_sub(1).map(|before| &mut self.ranges[before])

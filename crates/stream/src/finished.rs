@@ -1,4 +1,4 @@
-//! Streams of which both directions have ended: what is left of them are constants.
+//! Streams whose directions have both ended: only constants are left of them.
 
 use crate::edit::side::EditSide;
 use crate::id::StreamId;
@@ -8,17 +8,17 @@ use crate::side::{Level, Side};
 use crate::table::StreamTable;
 use crate::tcp::MOST_WINDOW;
 
-/// What is left of a stream whose ends have acknowledged each other's FIN.
+/// What remains of a stream after its ends have acknowledged each other's FIN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FinishedStream {
-    /// What has to be added to the numbers of each direction to have those that its receiver counts.
+    /// For each direction: what to add to the sender's sequence numbers to get the receiver's.
     pub shifts: [u32; 2],
-    /// Where its directions end.
+    /// Where the directions end.
     pub ends: FinishedEnds,
 }
 
-/// The number behind the FIN of each direction that is guarded or edited, as its sender counts: its receiver takes nothing from there on, and has all
-/// before it.
+/// The number after the FIN of each guarded or edited direction, in the sender's sequence space. The receiver
+/// has all bytes before this number and accepts nothing from it on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FinishedEnds([Option<u32>; 2]);
 
@@ -28,26 +28,27 @@ impl FinishedEnds {
         self.0.iter().any(Option::is_some)
     }
 
-    /// Whether a segment of a direction brings nothing that its receiver does not have.
+    /// Whether a segment of a direction carries nothing that its receiver does not have.
     pub fn pass(&self, direction: usize, segment: &Segment) -> bool {
         if !self.are_guarded() || segment.has(flag::RST) {
             return true;
         }
         if segment.has(flag::SYN) {
-            // A receiver that is closed answers it, and one that still waits says what it expects (RFC 5961 section 4). An answer would begin a
-            // connection that nobody guards.
+            // A bare SYN passes: a closed receiver answers it, and one that still waits acknowledges what it
+            // expects (RFC 5961 section 4). A SYN-ACK would start a connection that nobody guards.
             return !segment.has(flag::ACK) && segment.payload == 0;
         }
         let Some(end) = self.0[direction & 1] else { return true };
         let occupied = segment.payload + u32::from(segment.has(flag::FIN));
-        // Nothing that is sent again lies farther before the end than a window.
+        // A retransmission lies at most one window before the end.
         u64::from(end.wrapping_sub(segment.seq.wrapping_add(occupied))) <= MOST_WINDOW
     }
 }
 
 impl StreamTable {
-    /// What is left of a stream of TCP of which nothing is kept, held or to be made, and whose directions that are guarded or edited have ended and are
-    /// acknowledged to their end; `None` for others. A direction that is watched may be anywhere.
+    /// Returns what remains of a TCP stream, or `None` while the stream itself is needed. A stream is needed
+    /// while something is buffered, held or left to generate. It is also needed until each guarded or edited
+    /// direction has ended and is acknowledged up to its end. A watched direction may be in any state.
     pub fn finished(&self, id: StreamId) -> Option<FinishedStream> {
         let stream = &self.streams[id];
         if self.acks != AckSpace::Wire {
@@ -75,7 +76,7 @@ impl StreamTable {
 }
 
 impl EditSide {
-    /// Whether the receiver has acknowledged all output and the FIN, and there is nothing to be made.
+    /// Whether the receiver has acknowledged all output and the FIN, and no packet is left to generate.
     fn is_done(&self, own: &Side, (other, receiver_mss): (&Side, Option<u16>)) -> bool {
         self.acked > self.out_next
             && own.told().is_some()

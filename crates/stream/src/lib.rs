@@ -1,21 +1,27 @@
-//! Streams: the bytes of TCP and UDP connections in order.
+//! Streams: the bytes of TCP and UDP connections, in order.
 //!
-//! Purpose: a [`StreamTable`] follows connections at three levels, which differ by direction. *Watch* gives the bytes to a scanner and never
-//! changes or delays anything. *Guard* also holds the receiver to one version of the bytes, the one that was scanned: the first copy of each
-//! byte wins, and is kept until the receiver has acknowledged it; whatever the sender sends again for the same numbers, carries the same
-//! bytes. The window that the receiver advertises is clamped to what is kept, so that memory is bounded. *Edit* gives the receiver what an editor
-//! makes of the bytes, of any length, and maps the numbers of both ends (see `edit`).
+//! Purpose: a [`StreamTable`] follows the bytes of connections. Each direction has one of three levels:
 //!
-//! Life-cycle: [`StreamTable::open`] with a connection's first packet, [`StreamTable::take`] for each packet that would pass, in the order in
-//! which they pass, and [`StreamTable::end`]. `take` changes the payload where a guard has other bytes, and returns what else is to be changed or
-//! done: for a direction that is edited another payload, too. [`StreamTable::make`] gives the packets that are made, [`StreamTable::next_due`] and
-//! [`StreamTable::release`] what was held back for long enough.
+//! - *Watch* passes the bytes to a scanner. It never changes or delays a packet.
+//! - *Guard* ensures that the receiver gets exactly the bytes that were scanned. The first copy of each byte
+//!   wins. It is buffered until the receiver acknowledges it, and every later copy is overwritten with it.
+//!   The window that the receiver advertises is clamped to the size of this buffer, which bounds the memory.
+//! - *Edit* sends the receiver the output of an editor, of any length. It translates sequence numbers between
+//!   the two ends (module `edit`).
 //!
-//! Numbers: an offset counts the bytes of a direction from the one behind its SYN, or from the first one that was seen. Sequence numbers are as
-//! both ends count them; where bytes are edited, each end has its own.
+//! Life-cycle: call [`StreamTable::open`] for the first packet of a connection. Call [`StreamTable::take`]
+//! for each packet that would pass, in the order in which they pass, and [`StreamTable::end`] at the end.
+//! `take` overwrites bytes of the payload where the guard has a different first copy. It returns the other
+//! changes and actions for the packet, such as a new payload in an edited direction. [`StreamTable::make`]
+//! returns packets that the stream generates. [`StreamTable::next_due`] and [`StreamTable::release`] ask the
+//! editor again about bytes that were held for long enough.
 //!
-//! The table belongs to one worker. It knows no clock, no port and no rule. The memory for payload ([`ChunkPool`]) is made
-//! elsewhere and adopted; the records of streams grow in chunks.
+//! Numbers: an offset counts the bytes of a direction. Offset 0 is the byte after the SYN, or the first byte
+//! that was seen. Sequence numbers are those of the packets. In an edited direction, sender and receiver use
+//! different ones.
+//!
+//! One worker owns a table. The table knows no clock, port or rule. The memory for payload ([`ChunkPool`]) is
+//! allocated elsewhere and adopted. The records of streams grow in chunks.
 #![forbid(unsafe_code)]
 
 mod early;

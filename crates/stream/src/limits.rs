@@ -1,41 +1,42 @@
 //! Limits and settings of a table.
 
-/// What becomes of urgent data under guard.
+/// How urgent data are treated in a guarded or edited direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Urgent {
-    /// The flag is cleared: all receivers find the bytes in their place in the stream.
+    /// The URG flag is cleared: every receiver finds the bytes in their place in the stream.
     #[default]
     Clear,
-    /// It stays: receivers may take a byte out of the stream.
+    /// The URG flag stays: a receiver may take a byte out of the stream.
     Pass,
     /// Segments with urgent data are dropped.
     Drop,
 }
 
-/// Which bytes the receivers of edited bytes acknowledge.
+/// The sequence space in which the receivers of edited bytes acknowledge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckSpace {
-    /// Those that they get: receivers on a wire.
+    /// Output, the bytes that they receive: receivers on a live wire.
     #[default]
     Wire,
-    /// Those that were sent: the packets of a capture answer what was sent then.
+    /// Input, the bytes that were sent: receivers in a capture acknowledge what was sent when it was
+    /// recorded.
     Original,
 }
 
 /// Limits of one worker's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Streams.
+    /// Number of streams.
     pub streams: usize,
-    /// Bytes for payload, of all streams.
+    /// Bytes of payload memory for all streams.
     pub memory: usize,
-    /// Unacknowledged bytes that are kept in a direction; windows are clamped to it.
+    /// Unacknowledged bytes to buffer in each direction. Advertised windows are clamped to it.
     pub window: u64,
-    /// Early bytes that are kept in a direction.
+    /// Out-of-order bytes to buffer in each direction.
     pub reorder: usize,
-    /// What becomes of urgent data.
+    /// How urgent data are treated.
     pub urgent: Urgent,
-    /// For how many milliseconds bytes are held back before the editor is asked again.
+    /// Milliseconds for which undecided bytes are held before the editor is asked again.
     pub hold_ms: u32,
 }
 

@@ -1,20 +1,21 @@
-//! Connections of the same two ends that follow each other.
+//! Consecutive connections of the same two ends.
 
 use crate::id::StreamId;
 use crate::table::StreamTable;
 
-/// What is known of the connection before, when the same ends begin another one: whoever makes the two of them up must not have the receiver of one
-/// take bytes of both.
+/// What is known of the previous connection when the same ends start another one. A sender who forges both
+/// connections must not make the receiver of one take bytes of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Predecessor {
-    /// The sequence number of the responder's first byte: a SYN-ACK with it answers the connection before.
+    /// The sequence number of the responder's first byte. A SYN-ACK with this number answers the previous
+    /// connection.
     responder: Option<u32>,
-    /// The initiator's SYN had data, and no answer was seen: the responder may have them.
+    /// The initiator's SYN had data, and no answer was seen: the responder may have these data.
     pub has_unanswered_data: bool,
 }
 
 impl StreamTable {
-    /// What a stream of the same ends that follows has to know, if a direction is guarded.
+    /// What the next stream of the same ends needs to know about this one, if a direction is guarded.
     pub fn predecessor(&self, id: StreamId) -> Predecessor {
         let [initiator, responder] = &self.streams[id].sides;
         if !(initiator.is_guarded() || responder.is_guarded()) {
@@ -24,7 +25,7 @@ impl StreamTable {
         Predecessor { responder: responder.known_base(), has_unanswered_data }
     }
 
-    /// A new stream follows another one of the same ends.
+    /// Gives a new stream what is known of the previous stream of the same ends.
     pub fn succeed(&mut self, id: StreamId, before: Predecessor) {
         let [initiator, responder] = &mut self.streams[id].sides;
         if initiator.is_guarded() || responder.is_guarded() {

@@ -1,33 +1,37 @@
-//! What reads and changes the bytes of a stream.
+//! The interface to the code that scans and edits the bytes of a stream.
 
 use crate::edit::sink::{EditSink, Undecided};
 use crate::segment::InOrder;
 use std::ops::ControlFlow;
 
-/// What a reader says of new bytes before it is asked to edit them.
+/// The answer of a reader to new bytes, before it is asked to edit them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
-    /// All of them are decided: they go on as they are.
+    /// All bytes are decided: they pass unchanged.
     All,
-    /// It has read them, and is to be asked to edit them.
+    /// The reader has read the bytes and must be asked to edit them.
     Asks,
-    /// It has not read them, and never tells before it is asked: the stream is not to be plain again.
+    /// The reader has not read the bytes. It never answers before it is asked to edit, so the stream must not
+    /// become plain again.
     Never,
 }
 
-/// Reads the bytes of a stream.
+/// Scans or edits the bytes of a stream.
 pub trait StreamReader {
-    /// Reads bytes that are in order, of a direction that is not edited. If it breaks, the packet is dropped, and the caller should end the connection.
+    /// Scans in-order bytes of a direction that is not edited. If it breaks, the packet is dropped, and the
+    /// caller of the table should end the connection.
     fn scan(&mut self, in_order: InOrder<'_>) -> ControlFlow<()>;
 
-    /// Reads new bytes of a direction that is edited, while nothing was edited in the stream and no byte is undecided. If it breaks, the packet
-    /// is dropped, and the caller should end the connection. After [`Passes::Asks`], [`StreamReader::edit`] comes next, with these bytes alone.
+    /// Reads new bytes of an edited direction, while nothing was edited in the stream and no byte is
+    /// undecided. If it breaks, the packet is dropped, and the caller of the table should end the connection.
+    /// After [`Passes::Asks`], [`StreamReader::edit`] is called next, with only these bytes.
     fn passes(&mut self, _new: InOrder<'_>) -> ControlFlow<(), Passes> {
         ControlFlow::Continue(Passes::Never)
     }
 
-    /// Decides about bytes of a direction that is edited: all of them or some, from the first one on. If it breaks, the packet is dropped, and the
-    /// caller should end the connection. Without an implementation all go on as they are.
+    /// Decides about undecided bytes of an edited direction: all of them, or some from the first one on. If
+    /// it breaks, the packet is dropped, and the caller of the table should end the connection. The default
+    /// passes all bytes unchanged.
     fn edit(&mut self, undecided: Undecided<'_>, sink: &mut EditSink<'_>) -> ControlFlow<()> {
         sink.pass(undecided.bytes.len());
         ControlFlow::Continue(())

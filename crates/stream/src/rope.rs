@@ -1,31 +1,31 @@
-//! Bytes in chunks of a pool.
+//! Queues of bytes in chunks of a pool.
 //!
-//! A pool reserves all its memory when it is made, and touches a chunk only when the chunk is first used. So a large pool
-//! is made as fast as a small one.
+//! A pool reserves all its memory when it is created, and touches a chunk only when the chunk is first used.
+//! Therefore a large pool is created as fast as a small one.
 
-/// Bytes of a chunk.
+/// Bytes in a chunk.
 pub(crate) const CHUNK: usize = 2048;
 
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
-/// The memory for the payload of a table's streams, in chunks of 2 KiB.
+/// The payload memory of a table's streams, in chunks of 2 KiB.
 #[derive(Debug, Default)]
 pub struct ChunkPool {
-    /// The chunks that were used before. The memory of all chunks is reserved.
+    /// The chunks that were used before. Memory for all chunks is reserved.
     bytes: Vec<u8>,
-    /// Of each of them: the next one of its rope, or the next free one.
+    /// For each of these chunks: the next chunk of its rope, or the next free chunk.
     next: Vec<u32>,
     /// The first free chunk among those that were used before.
     free: Option<u32>,
-    /// All chunks.
+    /// Number of chunks.
     chunks: usize,
     taken: usize,
 }
 
 impl ChunkPool {
-    /// A pool of that many bytes, in whole chunks. Returns `None` if the allocation fails. The kernel provides the memory
-    /// as it is used.
+    /// Creates a pool of `bytes` bytes, in whole chunks. Returns `None` if the allocation fails. The kernel
+    /// provides the memory as it is used.
     pub fn new(bytes: usize) -> Option<ChunkPool> {
         let chunks = ChunkPool::chunks_of(bytes);
         let mut pool = ChunkPool { chunks, ..ChunkPool::default() };
@@ -34,17 +34,17 @@ impl ChunkPool {
         Some(pool)
     }
 
-    /// Bytes of memory that a pool for that many bytes of payload reserves.
+    /// Bytes of memory that a pool for `bytes` bytes of payload reserves.
     pub fn memory_of(bytes: usize) -> u64 {
         ChunkPool::chunks_of(bytes) as u64 * (CHUNK + size_of::<u32>()) as u64
     }
 
-    /// Bytes of its memory that were used.
+    /// Bytes of memory that were used so far.
     pub fn touched(&self) -> u64 {
         self.next.len() as u64 * (CHUNK + size_of::<u32>()) as u64
     }
 
-    /// Whether it is a pool for that many bytes.
+    /// Whether the pool was created for `bytes` bytes.
     pub(crate) fn is_for(&self, bytes: usize) -> bool {
         self.chunks == ChunkPool::chunks_of(bytes)
     }
@@ -53,12 +53,12 @@ impl ChunkPool {
         (bytes / CHUNK).min(NONE as usize - 1)
     }
 
-    /// All chunks.
+    /// Number of chunks.
     pub(crate) fn chunks(&self) -> usize {
         self.chunks
     }
 
-    /// Chunks in use.
+    /// Number of chunks in use.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
@@ -70,7 +70,7 @@ impl ChunkPool {
                 chunk
             }
             None if self.next.len() < self.chunks => {
-                // Within the memory that is reserved.
+                // This does not allocate: the memory is reserved.
                 self.bytes.resize(self.bytes.len() + CHUNK, 0);
                 self.next.push(NONE);
                 (self.next.len() - 1) as u32
@@ -97,12 +97,12 @@ impl ChunkPool {
     }
 }
 
-/// A sequence of bytes in chunks of a pool, which must be given back with [`Rope::clear`].
+/// A queue of bytes in chunks of a pool. Its owner returns the chunks with [`Rope::clear`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rope {
     first: u32,
     last: u32,
-    /// Bytes of the first chunk that are gone.
+    /// Bytes of the first chunk that were removed.
     start: u32,
     len: u32,
 }
@@ -112,7 +112,7 @@ impl Rope {
         self.len as usize
     }
 
-    /// Appends bytes; false, and nothing else, if the pool has no room for all of them.
+    /// Appends bytes. Returns false and changes nothing if the pool has no room for all of them.
     pub(crate) fn push(&mut self, pool: &mut ChunkPool, mut bytes: &[u8]) -> bool {
         let end = self.start as usize + self.len as usize;
         let room = if self.len == 0 { 0 } else { (CHUNK - end % CHUNK) % CHUNK };
@@ -170,7 +170,7 @@ impl Rope {
         self.pop(pool, self.len());
     }
 
-    /// The bytes from an offset on, at most `count`, in slices.
+    /// The bytes from `offset` on, at most `count`, in slices.
     pub(crate) fn slices<'p>(
         &self,
         pool: &'p ChunkPool,

@@ -1,4 +1,4 @@
-//! What a table gets of a segment, and what it answers.
+//! The input and the result of [`StreamTable::take`](crate::StreamTable::take).
 
 /// TCP flags.
 pub mod flag {
@@ -14,12 +14,12 @@ pub mod flag {
     pub const URG: u8 = 0x20;
 }
 
-/// The header of a TCP segment; of a UDP datagram the default.
+/// The header of a TCP segment. For a UDP datagram, most fields keep their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Sequence number.
     pub seq: u32,
-    /// Acknowledgment number; meaningless without the flag.
+    /// Acknowledgment number; undefined without the ACK flag.
     pub ack: u32,
     /// The bits of [`flag`].
     pub flags: u8,
@@ -31,134 +31,135 @@ pub struct Segment {
     pub timestamps: Option<[u32; 2]>,
     /// The SYN has the option MP_CAPABLE of Multipath TCP (RFC 8684).
     pub is_multipath: bool,
-    /// It has the option of TCP-AO (RFC 5925) or of MD5 signatures (RFC 2385).
+    /// The segment has the option of TCP-AO (RFC 5925) or of MD5 signatures (RFC 2385).
     pub is_signed: bool,
-    /// Its checksum is wrong: no receiver takes it.
+    /// The checksum is wrong: no receiver accepts the segment.
     pub is_corrupt: bool,
-    /// The option maximum segment size of a SYN.
+    /// The maximum segment size option of a SYN.
     pub mss: Option<u16>,
     /// The SYN has the option SACK-permitted (RFC 2018).
     pub knows_sack: bool,
-    /// It has SACK blocks.
+    /// The segment has SACK blocks.
     pub has_sack: bool,
-    /// Its packet has the congestion mark CE (RFC 3168).
+    /// The packet has the ECN mark CE (RFC 3168).
     pub is_marked: bool,
-    /// Bytes of its TCP options.
+    /// Bytes of TCP options.
     pub options: u8,
-    /// The most bytes of payload with these headers on the link that it leaves by, if that is known.
+    /// The most bytes of payload that fit beside these headers on the outgoing link, if known.
     pub most_payload: Option<u16>,
-    /// Bytes of its payload.
+    /// Bytes of payload.
     pub payload: u32,
 }
 
 impl Segment {
-    /// Whether it has a flag.
+    /// Whether the segment has a flag, or at least one of several.
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 }
 
-/// Bytes that are in order, for the scanner.
+/// In-order bytes for the scanner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InOrder<'b> {
     /// 0 for the initiator's bytes, 1 for the responder's.
     pub direction: usize,
-    /// Bytes of the direction before them.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Between them and the bytes before are others that were never seen.
+    /// Bytes that were never seen lie between these bytes and those before.
     pub is_behind_gap: bool,
     /// The bytes.
     pub bytes: &'b [u8],
 }
 
-/// The numbers of a RST that one end accepts (RFC 5961 section 3.2, RFC 9293 section 3.10.7.3).
+/// The numbers of a RST that an end accepts (RFC 5961 section 3.2, RFC 9293 section 3.10.7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetTarget {
-    /// Sequence number: the one that the receiver expects next.
+    /// Sequence number: the one that the end expects next (`rcv_nxt`).
     pub seq: u32,
-    /// Acknowledgment number, if the other end has sent one or the receiver needs one.
+    /// Acknowledgment number, if the other end has sent one or the end requires one.
     pub ack: Option<u32>,
 }
 
-/// Why a segment must not go on.
+/// Why a segment is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamDrop {
-    /// Its checksum is wrong.
+    /// The checksum is wrong.
     BadChecksum,
-    /// There is no room to keep its bytes.
+    /// There is no room to buffer the bytes.
     NoRoom,
-    /// It is no segment that its receiver could accept now: beyond the window or behind a FIN, acknowledges what was not sent, is too old by
-    /// its timestamp, has no ACK flag.
+    /// Its receiver cannot accept it now: it lies beyond the window or after a FIN, acknowledges bytes that
+    /// were not sent, has a timestamp that is too old, or has no ACK flag.
     OutOfWindow,
     /// It has urgent data, which are not allowed.
     Urgent,
-    /// The scanner or the editor said stop.
+    /// The scanner or the editor has stopped the stream, or the receiver did not acknowledge promised bytes
+    /// in time.
     Stopped,
-    /// There is no memory to go on with a stream that is edited: the caller ends its connection.
+    /// There is no memory to continue an edited stream. The caller ends its connection.
     Broken,
 }
 
-/// Whether a segment goes on.
+/// What to do with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamVerdict {
-    /// It does.
+    /// Forward the segment, with the changes in [`Outcome`].
     Pass,
-    /// It is dropped.
+    /// Drop the segment.
     Drop(StreamDrop),
-    /// Its bytes live on in the stream, and it says nothing else.
+    /// Do not forward the segment: the stream has its bytes, and nothing else in it is new.
     Absorb,
 }
 
-/// What becomes of a segment.
+/// The result of taking a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it goes on.
+    /// What to do with the segment.
     pub verdict: StreamVerdict,
     /// Bytes of the payload were changed.
     pub is_changed: bool,
-    /// The new value of the window field.
+    /// New value of the window field.
     pub window: Option<u16>,
-    /// The URG flag and the urgent pointer are to be cleared.
+    /// The caller must clear the URG flag and the urgent pointer.
     pub clear_urgent: bool,
-    /// The option MP_CAPABLE is to be overwritten with NOPs.
+    /// The caller must overwrite the MP_CAPABLE option with NOPs.
     pub blank_multipath: bool,
-    /// The numbers and the payload of a segment of a stream with edits.
+    /// Numbers and payload of the segment to forward, if the stream has edits.
     pub edited: Option<EditedSegment>,
 }
 
-/// How a segment of a stream with edits goes on.
+/// The segment to forward on a stream with edits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EditedSegment {
-    /// Its sequence number.
+    /// Sequence number.
     pub seq: u32,
-    /// Its acknowledgment number.
+    /// Acknowledgment number.
     pub ack: u32,
-    /// Its payload.
+    /// Payload.
     pub payload: EditedPayload,
-    /// Whether it has a FIN.
+    /// Whether the segment has a FIN.
     pub has_fin: bool,
-    /// It only asks the receiver for an acknowledgment.
+    /// The segment only asks the receiver for an acknowledgment.
     pub(crate) is_probe: bool,
 }
 
-/// The payload of a segment of a stream with edits.
+/// The payload of a segment to forward on a stream with edits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EditedPayload {
-    /// The one that it has.
+    /// The original payload.
     #[default]
     Same,
-    /// Bytes that the stream keeps: see [`StreamTable::copy_kept`](crate::StreamTable::copy_kept).
+    /// Bytes that the stream has buffered: see [`StreamTable::copy_kept`](crate::StreamTable::copy_kept).
     Kept {
-        /// Where they begin.
+        /// Output offset of the first byte.
         offset: u64,
-        /// Their number.
+        /// Number of bytes.
         len: usize,
     },
 }
 
 impl EditedSegment {
-    /// The numbers and the payload that a segment has.
+    /// The original numbers and payload of a segment.
     #[inline]
     pub(crate) fn same(segment: &Segment) -> EditedSegment {
         let (seq, ack, has_fin) = (segment.seq, segment.ack, segment.has(flag::FIN));
@@ -167,7 +168,7 @@ impl EditedSegment {
 }
 
 impl Outcome {
-    /// The segment goes on as it is.
+    /// The segment passes unchanged.
     pub const PASS: Outcome = Outcome {
         verdict: StreamVerdict::Pass,
         is_changed: false,
@@ -177,12 +178,12 @@ impl Outcome {
         edited: None,
     };
 
-    /// How a segment that passes goes on: as its stream says, or as it came.
+    /// The segment to forward, if `segment` passes: the stream's version, or `segment` itself.
     pub fn edited(&self, segment: &Segment) -> EditedSegment {
         self.edited.unwrap_or(EditedSegment::same(segment))
     }
 
-    /// Whether a segment, which passes, goes on just as it came.
+    /// Whether `segment`, which passes, is forwarded unchanged.
     #[inline]
     pub fn keeps(&self, segment: &Segment) -> bool {
         let is_same = |edited: &EditedSegment| *edited == EditedSegment::same(segment) && !segment.has_sack;

@@ -1,4 +1,4 @@
-//! One direction of a stream.
+//! The state of one direction of a stream.
 
 use crate::early::EarlyBytes;
 use crate::reader::StreamReader;
@@ -8,22 +8,22 @@ use crc_fast::{CrcAlgorithm, Digest};
 use mmb_base::{Chunks, Slab, id_types};
 use std::ops::ControlFlow;
 
-/// How closely the bytes of a direction are followed.
+/// How closely a direction is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Not at all.
     #[default]
     None,
-    /// They are scanned; nothing is changed.
+    /// The bytes are scanned; nothing is changed.
     Watch,
-    /// What is scanned is what the receiver gets.
+    /// The receiver gets exactly the bytes that were scanned.
     Guard,
-    /// The receiver gets what an editor makes of it.
+    /// The receiver gets the output of an editor.
     Edit,
 }
 
 impl Level {
-    /// Its name: stable.
+    /// The stable name of the level.
     pub const fn name(self) -> &'static str {
         match self {
             Level::None => "none",
@@ -45,11 +45,11 @@ pub enum StreamProto {
 }
 
 id_types! {
-    /// The early bytes of a direction; valid while there are some.
+    /// The out-of-order bytes of a direction; valid while there are any.
     pub(crate) struct EarlyId;
 }
 
-/// The early bytes of directions that have some.
+/// The out-of-order bytes of all directions that have any.
 pub(crate) type EarlyTable = Slab<EarlyId, EarlyBytes, Chunks<EarlyBytes, 64>>;
 
 /// The counters of one direction.
@@ -57,60 +57,61 @@ pub(crate) type EarlyTable = Slab<EarlyId, EarlyBytes, Chunks<EarlyBytes, 64>>;
 pub struct SideStats {
     /// Bytes that were scanned: in order, each once.
     pub bytes: u64,
-    /// Bytes that were sent again.
+    /// Bytes that were retransmitted.
     pub repeated: u64,
-    /// Segments that came before the bytes in front of them.
+    /// Segments that arrived before the bytes preceding them.
     pub early: u32,
     /// Holes that were never filled: their bytes were not scanned.
     pub gaps: u32,
-    /// Their bytes.
+    /// Bytes in these holes.
     pub gap_bytes: u64,
-    /// Bytes that differed from the first copy, and were overwritten.
+    /// Bytes that differed from the first copy and were overwritten.
     pub overwritten: u64,
 }
 
-/// One direction. Offsets count its bytes; sequence number `base` has the offset 0.
+/// One direction. Offsets count its bytes: the byte with sequence number `base` has offset 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) level: Level,
-    /// That of the stream, the same in both directions: here it takes no room.
+    /// The protocol of the stream, the same in both directions. It adds nothing to the size of this record.
     proto: StreamProto,
     /// 0 for the initiator's bytes, 1 for the responder's.
     direction: u8,
-    /// A segment of it was seen.
+    /// A segment was seen, so `base` is known.
     pub(crate) has_begun: bool,
     pub(crate) digests: bool,
-    /// Its SYN was seen.
+    /// The SYN was seen.
     pub(crate) has_syn: bool,
-    /// No SYN begins it with the sequence number `base`: that is one of a connection before.
+    /// A SYN whose first byte has sequence number `base` belongs to the previous connection and is refused.
     refuses_base: bool,
-    /// Its SYNs had different sequence numbers.
+    /// SYNs with different sequence numbers were seen.
     pub(crate) has_renumbered: bool,
-    /// The next bytes come behind a gap.
+    /// The next bytes follow a gap.
     is_behind_gap: bool,
-    /// `told` and `timestamp` are known.
+    /// `told` is valid, and `timestamp` is valid.
     has_told: bool,
     has_timestamp: bool,
-    /// The scale of the windows that this end advertises, if its SYN had one.
+    /// The window scale that this end announced, if its SYN had one.
     pub(crate) scale: Option<u8>,
     base: u32,
-    /// The next byte to be scanned.
+    /// Offset of the next byte to scan.
     pub(crate) next: u64,
-    /// The end of the bytes in order that went on.
+    /// End of the in-order bytes that were forwarded.
     pub(crate) passed: u64,
-    /// The highest end of a segment that went on.
+    /// Highest end of a forwarded segment, its FIN included.
     pub(crate) sent: u64,
-    /// What the receiver has acknowledged.
+    /// End of the bytes that the receiver has acknowledged.
     pub(crate) acked: u64,
-    /// The end of the widest window that the sender was told.
+    /// Right edge of the widest window that was advertised to the sender.
     pub(crate) edge: u64,
-    /// The offset behind its FIN; 0 without.
+    /// Offset after the FIN; 0 if there is none.
     fin_end: u64,
     /// The highest acknowledgment number that this end has sent.
     told: u32,
-    /// The timestamp of the last segment in order, and the time in seconds.
+    /// TSval of the last in-order segment, and the time of its arrival in seconds.
     timestamp: (u32, u32),
-    /// The bytes from `acked` to `next`, if they are kept: of a direction that is edited, while its stream is plain.
+    /// The bytes from `acked` to `next`, buffered until they are acknowledged. Used in guarded directions,
+    /// and in edited ones while their stream is plain.
     kept: Rope,
     pub(crate) early: Option<EarlyId>,
     pub(crate) crc32c: u32,
@@ -127,7 +128,7 @@ pub(crate) struct SideCounts {
     pub(crate) gaps: u32,
 }
 
-/// A reader of bytes that are in order.
+/// A reader of in-order bytes.
 pub(crate) type Scan<'s> = dyn StreamReader + 's;
 
 /// Why bytes were not taken.
@@ -137,7 +138,7 @@ pub(crate) enum NotTaken {
     Stopped,
 }
 
-/// The time for which a timestamp is comparable (RFC 7323 section 5.5: 24 days).
+/// For how long a timestamp is comparable (RFC 7323 section 5.5: 24 days).
 const TIMESTAMP_AGE_S: u32 = 24 * 24 * 60 * 60;
 
 impl Side {
@@ -149,7 +150,7 @@ impl Side {
         self.proto
     }
 
-    /// Whether what no receiver would take must not go on.
+    /// Whether segments that no receiver would accept must be dropped.
     pub(crate) fn is_guarded(&self) -> bool {
         self.level >= Level::Guard
     }
@@ -159,12 +160,12 @@ impl Side {
         usize::from(self.direction)
     }
 
-    /// TSval of the last segment in order.
+    /// TSval of the last in-order segment.
     pub(crate) fn timestamp_value(&self) -> Option<u32> {
         self.has_timestamp.then_some(self.timestamp.0)
     }
 
-    /// Takes the next bytes of a direction that is edited; the editor has seen them.
+    /// Records the next input bytes of an edited direction, which the editor has seen.
     pub(crate) fn take_input(&mut self, bytes: &[u8]) {
         if self.digests {
             self.crc32c = crc32c(self.crc32c, bytes);
@@ -172,27 +173,27 @@ impl Side {
         self.next += bytes.len() as u64;
     }
 
-    /// Begins with the byte of a sequence number.
+    /// Starts the direction: the byte with sequence number `base` gets offset 0.
     pub(crate) fn begin(&mut self, base: u32) {
         (self.base, self.has_begun) = (base, true);
     }
 
-    /// Refuses a SYN whose first byte has this sequence number.
+    /// Refuses a SYN whose first byte has sequence number `base`.
     pub(crate) fn refuse(&mut self, base: u32) {
         (self.base, self.refuses_base) = (base, true);
     }
 
-    /// Whether a SYN whose first byte has this sequence number is one of a connection before.
+    /// Whether a SYN whose first byte has sequence number `base` belongs to the previous connection.
     pub(crate) fn refuses(&self, base: u32) -> bool {
         self.refuses_base && !self.has_begun && self.base == base
     }
 
-    /// The sequence number of its first byte, or the one that it refuses.
+    /// The sequence number of the first byte, or the number that is refused.
     pub(crate) fn known_base(&self) -> Option<u32> {
         (self.has_begun || self.refuses_base).then_some(self.base)
     }
 
-    /// Begins anew with the byte of a sequence number.
+    /// Discards the state of the direction and starts it with sequence number `base`.
     pub(crate) fn begin_anew(&mut self, pool: &mut ChunkPool, base: u32) {
         self.kept.clear(pool);
         let Side { level, proto, direction, digests, early, .. } = *self;
@@ -200,12 +201,12 @@ impl Side {
         self.begin(base);
     }
 
-    /// The offset of its FIN.
+    /// The offset of the FIN.
     pub(crate) fn fin(&self) -> Option<u64> {
         self.fin_end.checked_sub(1)
     }
 
-    /// Records where its FIN is, or that it has none.
+    /// Records the offset of the FIN, or that there is none.
     pub(crate) fn set_fin(&mut self, fin: Option<u64>) {
         self.fin_end = fin.map_or(0, |fin| fin + 1);
     }
@@ -215,21 +216,21 @@ impl Side {
         self.has_told.then_some(self.told)
     }
 
-    /// Records an acknowledgment number that this end has sent.
+    /// Records an acknowledgment number that this end has sent, if it is the highest so far.
     pub(crate) fn tell(&mut self, ack: u32) {
         if !self.has_told || ack.wrapping_sub(self.told).cast_signed() > 0 {
             (self.told, self.has_told) = (ack, true);
         }
     }
 
-    /// What was counted.
+    /// The counters.
     pub(crate) fn stats(&self) -> SideStats {
         let SideCounts { repeated, gap_bytes, overwritten, early, gaps } = self.counts;
         let bytes = if self.level == Level::None { 0 } else { self.next.saturating_sub(gap_bytes) };
         SideStats { bytes, repeated, early, gaps, gap_bytes, overwritten }
     }
 
-    /// The offset of a sequence number, near the next one; below 0 for what lies before the first byte.
+    /// The offset of a sequence number within 2^31 of `next`. Negative for numbers before the first byte.
     pub(crate) fn offset(&self, seq: u32) -> i64 {
         let next = self.base.wrapping_add(self.next as u32);
         self.next.cast_signed() + i64::from(seq.wrapping_sub(next).cast_signed())
@@ -240,34 +241,35 @@ impl Side {
         self.base.wrapping_add(offset as u32)
     }
 
-    /// The end of what was sent, its FIN included.
+    /// End of the in-order bytes, including the FIN if it follows them directly.
     pub(crate) fn end(&self) -> u64 {
         if self.fin_end == self.next + 1 { self.fin_end } else { self.next }
     }
 
-    /// The sequence number that the receiver expects next, as far as is known.
+    /// The sequence number that the receiver expects next (`rcv_nxt`), as far as is known.
     pub(crate) fn expected(&self) -> u32 {
         let passed = self.passed.max(self.acked);
         self.seq(passed + u64::from(self.fin_end == passed + 1 && self.sent > passed))
     }
 
-    /// Keeps bytes until the receiver acknowledges them. False if there is no room.
+    /// Buffers bytes until the receiver acknowledges them. Returns false if there is no room.
     pub(crate) fn keep(&mut self, pool: &mut ChunkPool, bytes: &[u8]) -> bool {
         self.kept.push(pool, bytes)
     }
 
-    /// Gives the bytes that are kept to edits, which keep the output in their place.
+    /// Returns the buffered bytes to the edit state when the stream becomes edited. The edit state buffers
+    /// output instead.
     pub(crate) fn end_guard(&mut self) -> Rope {
         std::mem::take(&mut self.kept)
     }
 
-    /// Takes them back.
+    /// Takes the buffered bytes back when the stream becomes plain.
     pub(crate) fn resume_guard(&mut self, kept: Rope) {
         debug_assert_eq!(kept.len() as u64, self.next - self.acked);
         self.kept = kept;
     }
 
-    /// The bytes that are kept, and the offset of the first one.
+    /// The buffered bytes, and the offset of the first one.
     pub(crate) fn guarded(&self) -> (&Rope, u64) {
         (&self.kept, self.acked)
     }
@@ -284,14 +286,14 @@ impl Side {
         value.wrapping_sub(last).cast_signed() < 0 && age_s < TIMESTAMP_AGE_S
     }
 
-    /// Records the timestamp of a segment that is in order.
+    /// Records the timestamp of an in-order segment.
     pub(crate) fn note_timestamp(&mut self, timestamps: Option<[u32; 2]>, now_ms: u64) {
         if let Some([value, _]) = timestamps {
             (self.timestamp, self.has_timestamp) = ((value, (now_ms / 1000) as u32), true);
         }
     }
 
-    /// The receiver acknowledges the bytes before an offset.
+    /// Records that the receiver has acknowledged the bytes before `offset`, and frees them.
     pub(crate) fn acknowledge(&mut self, pool: &mut ChunkPool, offset: u64) {
         if offset > self.acked {
             self.kept.pop(pool, (offset - self.acked) as usize);
@@ -299,8 +301,9 @@ impl Side {
         }
     }
 
-    /// Watch: the receiver has all bytes before an offset. Those that were not seen in order are taken from the early ones, or passed over.
-    /// `goes_on` takes the early bytes that follow, too.
+    /// At level watch: the receiver has all bytes before `offset`. Scans those that were buffered out of
+    /// order, and skips the others as gaps. With `goes_on`, also scans buffered bytes that continue after
+    /// `offset`.
     pub(crate) fn catch_up(
         &mut self,
         pool: &mut ChunkPool,
@@ -322,7 +325,7 @@ impl Side {
         }
     }
 
-    /// Goes on behind bytes that were never seen.
+    /// Skips bytes that were never seen.
     fn skip(&mut self, offset: u64) {
         self.is_behind_gap = true;
         self.counts.gaps += 1;
@@ -330,7 +333,8 @@ impl Side {
         self.next = offset;
     }
 
-    /// Gives a payload the bytes of the first copies of them, which the guard keeps.
+    /// Overwrites a payload at offset `at` with the first copies of its bytes that the guard has buffered.
+    /// Returns whether a byte changed.
     pub(crate) fn overwrite(
         &mut self,
         pool: &ChunkPool,
@@ -377,8 +381,8 @@ impl Side {
         changed > 0
     }
 
-    /// Takes the bytes of a payload from `next` on, and the early ones that follow. The payload reaches from an offset at or before `next`
-    /// beyond it.
+    /// Takes the bytes of a payload from `next` on, and the out-of-order bytes that follow. The payload
+    /// begins at offset `at`, at or before `next`, and ends after `next`.
     pub(crate) fn take(
         &mut self,
         pool: &mut ChunkPool,
@@ -409,7 +413,7 @@ impl Side {
         Ok(())
     }
 
-    /// Takes early bytes up to an offset.
+    /// Takes out-of-order bytes up to offset `end`.
     fn pass_on_early(
         &mut self,
         pool: &mut ChunkPool,
@@ -426,13 +430,13 @@ impl Side {
                 filled += bytes.len();
             }
             self.pass_on(pool, &copy[..filled], scan)?;
-            // Makes room for the copies that are kept.
+            // Frees chunks for the bytes that a guard buffers.
             early.remove_before(pool, self.next);
         }
         Ok(())
     }
 
-    /// Scans the next bytes, and keeps them under guard.
+    /// Scans the next bytes. A guard also buffers them.
     fn pass_on(&mut self, pool: &mut ChunkPool, bytes: &[u8], scan: &mut Scan<'_>) -> Result<(), NotTaken> {
         if self.is_guarded() && !self.keep(pool, bytes) {
             return Err(NotTaken::NoRoom);
@@ -440,7 +444,7 @@ impl Side {
         self.scan(bytes, scan)
     }
 
-    /// A datagram: its bytes follow those of the one before.
+    /// Takes a datagram. Its bytes follow those of the datagram before.
     pub(crate) fn take_datagram(&mut self, bytes: &[u8], scan: &mut Scan<'_>) -> Result<(), NotTaken> {
         self.has_begun = true;
         self.scan(bytes, scan)
@@ -460,19 +464,19 @@ impl Side {
         }
     }
 
-    /// The end of the widest window that the receiver may advertise when it acknowledges the bytes before an offset. What was offered once is
-    /// not taken back (RFC 9293 section 3.8.6).
+    /// Right edge of the widest window that the receiver may advertise, for a window of `window` bytes after
+    /// what it has acknowledged. An edge that was advertised is not taken back (RFC 9293 section 3.8.6).
     pub(crate) fn widest(&self, window: u64) -> u64 {
         self.edge.max(self.acked + window)
     }
 
-    /// Gives all memory back.
+    /// Frees the buffered bytes.
     pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
         self.kept.clear(pool);
     }
 }
 
-/// The CRC-32C of bytes behind others that have this one (RFC 3720 appendix B.4).
+/// The CRC-32C of bytes that follow bytes with the CRC-32C `before` (RFC 3720 appendix B.4).
 fn crc32c(before: u32, bytes: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
     digest.update(bytes);

@@ -1,7 +1,8 @@
 //! The streams of a worker.
 //!
-//! Life-cycle of the table: [`StreamTable::set_limits`], and [`StreamTable::adopt`] of the memory for payload, again when the limits change and
-//! no stream keeps bytes. Life-cycle of a stream: see the crate.
+//! Life-cycle of the table: call [`StreamTable::set_limits`], and [`StreamTable::adopt`] with the payload
+//! memory. Call `adopt` again when the limits have changed and no stream buffers bytes. The crate
+//! documentation has the life-cycle of a stream.
 
 use crate::edit::links::EditId;
 use crate::edit::pair::PlainTake;
@@ -19,56 +20,56 @@ use mmb_base::{Chunks, Slab, prefetch_all};
 /// Why a connection cannot be guarded, or not even watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// There are too many streams, or there is too little memory.
+    /// There are too many streams or too little memory.
     NoRoom,
-    /// Its begin was not seen.
+    /// The start of the connection was not seen.
     Midway,
-    /// Its segments are signed (TCP-AO, MD5), so that none may be changed.
+    /// The segments are signed (TCP-AO, MD5), so none of them may be changed.
     Signed,
 }
 
-/// What is known of a stream.
+/// The state and the counters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// By direction.
+    /// Level of each direction.
     pub levels: [Level; 2],
-    /// By direction.
+    /// Counters of each direction.
     pub stats: [SideStats; 2],
-    /// Bytes that are kept until the receiver acknowledges them, by direction.
+    /// Bytes in each direction that are buffered until the receiver acknowledges them.
     pub kept: [usize; 2],
-    /// Early bytes by direction.
+    /// Out-of-order bytes that are buffered in each direction.
     pub early: [usize; 2],
-    /// CRC-32C of the scanned bytes by direction, if it was asked for.
+    /// CRC-32C of the scanned bytes of each direction, if requested.
     pub crc32c: [u32; 2],
-    /// What was edited, by direction.
+    /// Edits in each direction.
     pub edits: [EditStats; 2],
 }
 
-/// What of a table's limits is in use.
+/// How much of a table's limits is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamUsage {
-    /// Streams.
+    /// Number of streams.
     pub streams: usize,
-    /// Their limit.
+    /// Limit of `streams`.
     pub most_streams: usize,
-    /// Bytes of payload that are kept, in whole chunks.
+    /// Bytes of payload memory in use, in whole chunks.
     pub memory: usize,
-    /// Their limit.
+    /// Limit of `memory`.
     pub most_memory: usize,
-    /// So little memory is left that no stream is guarded any more.
+    /// So little memory is left that no further stream is guarded.
     pub is_short: bool,
 }
 
-/// A connection's stream.
+/// The stream of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) sides: [Side; 2],
-    /// Its record of edits, if it has edits and is not plain.
+    /// The edit state, if the stream has edits and is not plain.
     pub(crate) edit: Option<EditId>,
-    /// What is noted of it, if it has edits.
+    /// Header values of both ends, if the stream has edits.
     pub(crate) notes: Option<NotesId>,
     pub(crate) owner: u32,
-    /// When its last segment was taken.
+    /// When the last segment was taken, in seconds.
     pub(crate) last_s: u32,
 }
 
@@ -81,7 +82,7 @@ impl Stream {
 /// The records of streams.
 pub(crate) type StreamSlab = Slab<StreamId, Stream, Chunks<Stream, 256>>;
 
-/// The streams of one worker; see the crate.
+/// The streams of one worker. The crate documentation has an overview.
 #[derive(Debug, Default)]
 pub struct StreamTable {
     pub(crate) limits: StreamLimits,
@@ -90,22 +91,23 @@ pub struct StreamTable {
     pub(crate) early: EarlyTable,
     pub(crate) edit: EditTable,
     pub(crate) acks: AckSpace,
-    /// The time of the last call that had one.
+    /// The time of the last call that had a time.
     pub(crate) now_ms: u64,
-    /// Where the search for a stream that may be given up goes on.
+    /// Where the next search for a stream to evict starts.
     pub(crate) hand: u32,
 }
 
 impl StreamTable {
-    /// Sets the limits. The memory for payload stays as it is: see [`StreamTable::adopt`].
+    /// Sets the limits. The payload memory stays: see [`StreamTable::adopt`].
     pub fn set_limits(&mut self, limits: StreamLimits) {
         self.limits = limits;
     }
 
-    /// Replaces the memory for payload by memory that was made elsewhere; returns the one before. Calls no allocator.
+    /// Replaces the payload memory with memory that was allocated elsewhere. Returns the old memory. Calls no
+    /// allocator.
     ///
     /// # Errors
-    /// Streams keep payload: returns the new memory.
+    /// Returns the new memory if a stream has buffered payload.
     pub fn adopt(&mut self, pool: ChunkPool) -> Result<ChunkPool, ChunkPool> {
         match self.pool.taken() {
             0 => Ok(std::mem::replace(&mut self.pool, pool)),
@@ -113,8 +115,9 @@ impl StreamTable {
         }
     }
 
-    /// Sets the limits and allocates the memory for payload, if no stream keeps any: for callers without a control side, which makes that
-    /// memory for [`StreamTable::adopt`]. Returns false if the allocation fails.
+    /// Sets the limits. Allocates the payload memory if no stream has buffered payload. This is for callers
+    /// without a control side, which allocates the memory for [`StreamTable::adopt`]. Returns false if the
+    /// allocation fails.
     pub fn configure(&mut self, limits: StreamLimits) -> bool {
         if !self.pool.is_for(limits.memory) && self.pool.taken() == 0 {
             let Some(pool) = ChunkPool::new(limits.memory) else { return false };
@@ -124,27 +127,27 @@ impl StreamTable {
         true
     }
 
-    /// Whether the table has these limits, and the memory that they ask for.
+    /// Whether the table has these limits and the payload memory that they require.
     pub fn is_configured(&self, limits: &StreamLimits) -> bool {
         self.limits == *limits && self.pool.is_for(limits.memory)
     }
 
-    /// The memory for payload.
+    /// The payload memory.
     pub fn payload_pool(&self) -> &ChunkPool {
         &self.pool
     }
 
-    /// The highest number of simultaneous streams.
+    /// The highest number of simultaneous streams so far.
     pub fn most_at_once(&self) -> u32 {
         self.streams.highest()
     }
 
-    /// Sets which bytes acknowledgments are about.
+    /// Sets the sequence space of acknowledgments from receivers of edited bytes.
     pub fn set_ack_space(&mut self, acks: AckSpace) {
         self.acks = acks;
     }
 
-    /// The most streams that its limits allow.
+    /// The most streams that the limits allow.
     pub fn places(&self) -> usize {
         self.limits.streams
     }
@@ -154,12 +157,12 @@ impl StreamTable {
         self.streams.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no streams.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
-    /// Bytes of payload that are kept, in whole chunks.
+    /// Bytes of payload memory in use, in whole chunks.
     pub fn payload_memory(&self) -> usize {
         self.pool.taken() * crate::rope::CHUNK
     }
@@ -169,7 +172,7 @@ impl StreamTable {
         self.streams.memory() + self.early.memory() + self.edit.memory()
     }
 
-    /// What of the limits is in use.
+    /// How much of the limits is in use.
     pub fn usage(&self) -> StreamUsage {
         StreamUsage {
             streams: self.len(),
@@ -180,16 +183,17 @@ impl StreamTable {
         }
     }
 
-    /// Whether less than an eighth of the memory for payload is left: no window grows, and no stream is guarded any more.
+    /// Whether at most an eighth of the payload memory is left. If so, no window grows, and no further stream
+    /// is guarded.
     pub fn is_short(&self) -> bool {
         self.pool.taken() >= self.pool.chunks() - self.pool.chunks() / 8
     }
 
-    /// Begins a stream with the first packet of a connection: with a segment of the initiator, or for UDP with none. [`StreamTable::take`] takes
-    /// that packet too.
+    /// Opens a stream with the first packet of a connection: with a segment of the initiator, or with `None`
+    /// for UDP. [`StreamTable::take`] must take that packet too.
     ///
     /// # Errors
-    /// Nothing of it can be followed ([`Unfit::NoRoom`]), or it cannot be guarded.
+    /// The stream cannot be followed at all ([`Unfit::NoRoom`]), or it cannot be guarded.
     pub fn open(
         &mut self,
         levels: [Level; 2],
@@ -208,7 +212,7 @@ impl StreamTable {
                 return Err(Unfit::Signed);
             }
         }
-        // Datagrams are kept only where they are edited.
+        // Datagrams are buffered only in edited directions.
         let keeps = guards && first.is_some() || levels.contains(&Level::Edit);
         let is_full = self.streams.len() >= self.limits.streams || keeps && self.is_short();
         if is_full || self.streams.try_reserve().is_err() {
@@ -231,9 +235,10 @@ impl StreamTable {
         Ok(id)
     }
 
-    /// Takes a packet of a connection that would pass. `reader` gets bytes that are in order; if it breaks, the packet is dropped, and the caller
-    /// should end the connection. Of the `segment` of UDP only [`Segment::is_corrupt`] and [`Segment::most_payload`]
-    /// are looked at. The checksum of a changed payload is the caller's to mend.
+    /// Takes a packet of a connection that would pass. `reader` gets the in-order bytes. If `reader` breaks,
+    /// the packet is dropped, and the caller should end the connection. For UDP, only [`Segment::is_corrupt`]
+    /// and [`Segment::most_payload`] of `segment` are read. The caller must update the checksum of a changed
+    /// payload.
     pub fn take(
         &mut self,
         id: StreamId,
@@ -271,7 +276,7 @@ impl StreamTable {
             let window = limits.window;
             PlainTake { table, edit: edit_id, stream: id, notes, window, acks: *acks }
         });
-        // Without memory nothing of the segment is taken: it may come again.
+        // Without memory, nothing of the segment is taken: the sender may retransmit it.
         let Ok((edit, plain)) = PlainTake::begin(plain, ours, theirs, &segment) else {
             return Outcome::drop(StreamDrop::NoRoom);
         };
@@ -306,7 +311,8 @@ impl StreamTable {
         outcome
     }
 
-    /// The numbers of a RST that an end accepts: 0 for the initiator, 1 for the responder. `None` if the end has nothing to reset.
+    /// The numbers of a RST that an end accepts: `end` is 0 for the initiator, 1 for the responder. `None` if
+    /// the end has nothing to reset.
     pub fn reset_target(&self, id: StreamId, end: usize) -> Option<ResetTarget> {
         let stream = &self.streams[id];
         if stream.proto() == StreamProto::Udp {
@@ -320,11 +326,11 @@ impl StreamTable {
         if other.has_begun {
             return Some(ResetTarget { seq: other.expected(), ack: other.told() });
         }
-        // The end waits for an answer to its SYN: the acknowledgment of that is what makes a RST valid.
+        // The end waits for an answer to its SYN: a RST is valid only if it acknowledges that SYN.
         own.has_begun.then(|| ResetTarget { seq: 0, ack: Some(own.seq(0)) })
     }
 
-    /// Ends a stream and gives back its memory.
+    /// Ends a stream and frees its memory.
     pub fn end(&mut self, id: StreamId) {
         let mut stream = self.streams.remove(id);
         if let Some(edit) = stream.edit {
@@ -348,7 +354,7 @@ impl StreamTable {
         prefetch_all(&self.streams[id]);
     }
 
-    /// Prefetches what edits need of a stream, whose record is at hand.
+    /// Prefetches the edit state of a stream whose record is already in the cache.
     #[inline]
     pub fn prefetch_edit(&self, id: StreamId) {
         let Stream { edit, notes, .. } = self.streams[id];
@@ -359,24 +365,24 @@ impl StreamTable {
         }
     }
 
-    /// Records what the caller knows a stream by.
+    /// Records the caller's identifier of a stream.
     pub fn set_owner(&mut self, id: StreamId, owner: u32) {
         self.streams[id].owner = owner;
     }
 
-    /// What the caller knows a stream by.
+    /// The caller's identifier of a stream.
     pub fn owner(&self, id: StreamId) -> u32 {
         self.streams[id].owner
     }
 
-    /// How closely each direction is followed.
+    /// The level of each direction.
     #[inline]
     pub fn levels(&self, id: StreamId) -> [Level; 2] {
         let sides = &self.streams[id].sides;
         [sides[0].level, sides[1].level]
     }
 
-    /// What is known of a stream.
+    /// The state and the counters of a stream.
     pub fn info(&self, id: StreamId) -> StreamInfo {
         let sides = &self.streams[id].sides;
         let edits = self.streams[id].edit.map(|edit| &self.edit.streams[edit]);

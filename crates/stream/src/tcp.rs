@@ -1,7 +1,7 @@
-//! One segment of a TCP connection.
+//! Takes one segment of a TCP connection.
 //!
-//! The order of the checks is that of RFC 9293 section 3.10.7.4 and RFC 7323 section 5.3, as far as they concern one who stands between the ends:
-//! a segment that no receiver would take must not become the first copy of its bytes.
+//! The checks have the order of RFC 9293 section 3.10.7.4 and RFC 7323 section 5.3, as far as they apply to a
+//! middlebox. A segment that no receiver would accept must not become the first copy of its bytes.
 
 use crate::edit::pair::{EditTake, PlainTake};
 use crate::limits::{AckSpace, StreamLimits, Urgent};
@@ -14,30 +14,30 @@ const MOST_SCALE: u8 = 14;
 
 /// The largest window (RFC 7323 section 2.3).
 pub(crate) const MOST_WINDOW: u64 = 1 << 30;
-/// Acknowledgments of so many bytes before the last one are not too old, however small the window is.
+/// Acknowledgments up to this many bytes before the last one are not too old, however small the window is.
 const LEAST_WINDOW: u64 = 1 << 16;
 
-/// What taking a segment needs: the sender's direction is `ours`, the receiver's `theirs`.
+/// The state for taking a segment. The sender's direction is `ours`, the receiver's is `theirs`.
 pub(crate) struct TcpTake<'t> {
     pub(crate) limits: &'t StreamLimits,
     pub(crate) pool: &'t mut ChunkPool,
     pub(crate) early: &'t mut EarlyTable,
     pub(crate) ours: &'t mut Side,
     pub(crate) theirs: &'t mut Side,
-    /// What edits need, of a stream with edits.
+    /// The edit state of a stream with edits that is not plain.
     pub(crate) edit: Option<EditTake<'t>>,
-    /// What makes an edited stream of a plain one.
+    /// Converts a plain stream to an edited one.
     pub(crate) plain: Option<PlainTake<'t>>,
-    /// There is little memory for payload left.
+    /// Little payload memory is left.
     pub(crate) is_short: bool,
     pub(crate) now_ms: u64,
-    /// The output that the segment acknowledges, if the other direction is edited.
+    /// The output offset that the segment acknowledges, if the other direction is edited.
     pub(crate) acked_output: Option<i64>,
-    /// It acknowledges some output, and no more input than before.
+    /// The segment acknowledges more output than before, but no more input.
     pub(crate) is_partial: bool,
 }
 
-/// Where a segment's bytes lie, by offset.
+/// The offsets of a segment's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) at: i64,
@@ -49,7 +49,8 @@ impl Place {
         self.at == self.end
     }
 
-    /// Whether this is the byte of a window probe (RFC 9293 section 3.8.6.1), which may lie beyond the edge.
+    /// Whether this is the byte of a window probe (RFC 9293 section 3.8.6.1), which may lie beyond the window
+    /// edge.
     fn is_probe(self, edge: i64) -> bool {
         self.end - self.at == 1 && self.at <= edge
     }
@@ -73,7 +74,8 @@ impl TcpTake<'_> {
         }
         match outcome.verdict {
             StreamVerdict::Pass | StreamVerdict::Absorb => self.note_segment(&mapped, outcome.window),
-            // Its acknowledgment was taken: what is made from now on has that, and so its window.
+            // The acknowledgment of the dropped segment was taken. Packets that are generated from now on
+            // carry that acknowledgment, so they need its window too.
             StreamVerdict::Drop(StreamDrop::NoRoom) => {
                 let window = self.clamp_window(&mapped);
                 self.note_segment(&mapped, window);
@@ -83,7 +85,8 @@ impl TcpTake<'_> {
         outcome
     }
 
-    /// Takes a segment whose checksum is right. An acknowledgment is one of input. Of a direction that is edited, `edited` tells how it goes on.
+    /// Takes a segment whose checksum is right. `segment.ack` is in input sequence space. For an edited
+    /// direction, `edited` receives the segment to send.
     fn take_sound(
         &mut self,
         segment: &Segment,
@@ -102,9 +105,10 @@ impl TcpTake<'_> {
             return self.refuse(StreamDrop::OutOfWindow);
         }
         if !self.ours.has_begun {
-            // If a direction is guarded, only a SYN begins this one: otherwise an end that still has the previous connection could answer for the
-            // new one. It may acknowledge the SYN with a number of the previous connection, which the other end answers with a RST (RFC 9293
-            // section 3.5.1).
+            // If either direction is guarded, tracking starts only at a SYN. Otherwise a host that still uses
+            // the previous connection could answer for the new one. A bare acknowledgment passes: the host
+            // may answer the SYN with a number of the previous connection, and the other end answers that
+            // with a RST (RFC 9293 section 3.5.1).
             if self.ours.is_guarded() || self.theirs.is_guarded() {
                 let brings = !payload.is_empty() || segment.has(flag::FIN | flag::URG);
                 return if brings { Outcome::drop(StreamDrop::OutOfWindow) } else { Outcome::PASS };
@@ -114,7 +118,8 @@ impl TcpTake<'_> {
         let at = self.ours.offset(segment.seq);
         let place = Place { at, end: at + payload.len() as i64 };
         let is_old = self.ours.is_old(segment.timestamps, self.now_ms);
-        // An old duplicate brings nothing. Its receiver tells the sender that it came (RFC 2883), who so learns that the wire reorders.
+        // An old duplicate carries no new data, but the receiver's D-SACK (RFC 2883) reports the reordering
+        // to the sender.
         let is_duplicate =
             self.ours.is_guarded() && !place.is_empty() && place.end <= self.ours.next.cast_signed();
         if is_old && !is_duplicate || !self.acknowledges_what_was_sent(segment) {
@@ -127,8 +132,9 @@ impl TcpTake<'_> {
             return Outcome::drop(StreamDrop::Urgent);
         }
         let mut outcome = Outcome { clear_urgent: self.is_urgent(segment, Urgent::Clear), ..Outcome::PASS };
-        // Only what begins at or before the last acknowledgment sets the timestamp, and nothing that lies before the window (RFC 7323 section
-        // 4.3): segments behind it may come in another order.
+        // A segment updates the timestamp only if it begins at or before the last acknowledgment and does not
+        // lie before the window (RFC 7323 section 4.3). Segments after the last acknowledgment may arrive in
+        // another order.
         let is_new = place.end + i64::from(place.is_empty()) > self.ours.next.cast_signed();
         let acked = self.edit.as_ref().map_or(self.ours.acked, |edit| edit.ours.told_acked(self.ours));
         let is_due = is_new && place.at <= acked.cast_signed();
@@ -160,14 +166,15 @@ impl TcpTake<'_> {
         outcome
     }
 
-    /// Drops a segment that no receiver takes if one direction is guarded; else it passes, and nothing is taken of it.
+    /// Drops a segment that no receiver accepts, if either direction is guarded. Otherwise the segment
+    /// passes, and nothing of it is taken.
     fn refuse(&self, why: StreamDrop) -> Outcome {
         let is_guarded = self.ours.is_guarded() || self.theirs.is_guarded();
         if is_guarded { Outcome::drop(why) } else { Outcome::PASS }
     }
 
-    /// A SYN, perhaps with data (RFC 7413). A guard takes the data at once: if the responder refuses them, the initiator sends the same again. A
-    /// watcher waits for what the SYN-ACK says.
+    /// Takes a SYN, perhaps with data (RFC 7413). A guard takes the data at once: if the responder refuses
+    /// the data, the initiator retransmits the same bytes. A watcher waits for what the SYN-ACK acknowledges.
     fn take_syn(
         &mut self,
         segment: &Segment,
@@ -184,9 +191,11 @@ impl TcpTake<'_> {
         }
         let is_other = self.ours.has_begun && self.ours.offset(base) != 0;
         if is_other {
-            // Another initial sequence number: the connection begins anew, or somebody guesses. An end that has a connection answers a SYN with
-            // its acknowledgment, and takes nothing (RFC 5961 section 4): so an end that has lost the connection gets to know. An end that has
-            // not answered yet may begin with this SYN, behind bytes of another one that were scanned and that it never got.
+            // The initial sequence number differs: the connection restarts, or an attacker guesses. An end
+            // that has a connection answers a SYN with its acknowledgment and takes nothing of the SYN (RFC
+            // 5961 section 4). The answer informs an end that has lost the connection, so a SYN without data
+            // passes. An end that has not answered yet may accept this SYN. If bytes of another SYN were
+            // already scanned, that end would never get those bytes, so this SYN is refused.
             if self.ours.next > 0 || self.theirs.has_begun {
                 let is_harmless = self.theirs.has_begun && payload.is_empty() && !segment.has(flag::ACK);
                 return if is_harmless { Outcome::PASS } else { self.refuse(StreamDrop::OutOfWindow) };
@@ -196,7 +205,7 @@ impl TcpTake<'_> {
             self.begin_edit_anew();
         }
         let place = Place { at: 0, end: payload.len() as i64 };
-        // With bytes, the SYN-ACK would not tell which of the SYNs it answers.
+        // With data, the SYN-ACK would not show which of the SYNs it answers.
         let is_unclear = self.ours.has_renumbered && !payload.is_empty();
         if self.ours.is_guarded() && (is_unclear || !self.agrees_with_fin(segment, place)) {
             return Outcome::drop(StreamDrop::OutOfWindow);
@@ -204,14 +213,14 @@ impl TcpTake<'_> {
         let is_first = !self.ours.has_begun;
         if segment.has(flag::ACK) && !self.answers_syn(segment) {
             if is_first && payload.is_empty() && !segment.has(flag::FIN) && !self.theirs.has_renumbered {
-                // The initiator answers such a SYN-ACK with a RST (RFC 9293 section 3.10.7.3) and keeps its state. Filters
-                // against SYN floods use this to verify the source address.
+                // The initiator answers such a SYN-ACK with a RST (RFC 9293 section 3.10.7.3) and keeps its
+                // state. Filters against SYN floods use this to verify the source address.
                 return Outcome::PASS;
             }
             if !is_first || self.ours.is_guarded() || self.theirs.is_guarded() {
                 return self.refuse(StreamDrop::OutOfWindow);
             }
-            // The responder got another SYN than the watcher.
+            // The responder answers a different SYN than the one that the watcher saw.
             clear_early(self.pool, self.early, self.theirs);
             self.theirs.begin_anew(self.pool, segment.ack);
         }
@@ -231,14 +240,14 @@ impl TcpTake<'_> {
             if self.take_acknowledgment(segment, scan).is_err() {
                 return Outcome::drop(StreamDrop::Stopped);
             }
-            // What the SYN carried and the SYN-ACK does not cover, was not taken.
+            // Data of the SYN that the SYN-ACK does not acknowledge were not accepted.
             if is_first && !self.theirs.is_guarded() {
                 clear_early(self.pool, self.early, self.theirs);
             }
         }
         outcome.window = self.clamp_window(segment);
         let taken = match self.ours.level {
-            // Behind the handshake no SYN's data are taken.
+            // After the handshake, data of a SYN are not taken.
             Level::Watch if is_first || is_other || !self.theirs.has_begun => {
                 self.add_early(place, payload);
                 Ok(false)
@@ -258,24 +267,25 @@ impl TcpTake<'_> {
         outcome
     }
 
-    /// Whether a segment has urgent data with which the guard deals so.
+    /// Whether a segment of a guarded direction has urgent data, and `setting` is the configured treatment.
     fn is_urgent(&self, segment: &Segment, setting: Urgent) -> bool {
         segment.has(flag::URG) && self.ours.is_guarded() && self.limits.urgent == setting
     }
 
-    /// Whether a SYN-ACK answers the SYN that was seen last: else the ends count the bytes from another one.
+    /// Whether a SYN-ACK answers the SYN that was seen last. If not, the ends count the bytes from another
+    /// number.
     fn answers_syn(&self, segment: &Segment) -> bool {
         let answered = self.theirs.offset(segment.ack);
         let most = self.theirs.end().max(self.theirs.sent).cast_signed();
         !self.theirs.has_begun || (0..=most).contains(&answered) && self.acknowledges_what_was_sent(segment)
     }
 
-    /// Whether a segment acknowledges only what was sent, and that not long ago (RFC 5961 section 5.2). A guard knows all that its receiver can
-    /// have.
+    /// Whether a segment acknowledges only what was sent, and is not too old (RFC 5961 section 5.2). A guard
+    /// knows all bytes that its receiver can have.
     fn acknowledges_what_was_sent(&self, segment: &Segment) -> bool {
         let theirs = &*self.theirs;
         if !theirs.has_begun {
-            // Whose begin is guarded, cannot go on before it is answered.
+            // If `ours` is guarded, its sender continues only after its SYN was answered.
             return !self.ours.is_guarded() || segment.has(flag::SYN);
         }
         let acked = theirs.offset(segment.ack);
@@ -285,7 +295,7 @@ impl TcpTake<'_> {
             Level::Edit if self.edit.is_some() => {
                 return self.acknowledges_output(self.limits.window.max(LEAST_WINDOW)).unwrap_or(true);
             }
-            // Its receiver acknowledges the original bytes, of which some may not have been seen.
+            // The receiver acknowledges the original bytes, some of which may not have been seen.
             Level::Edit if self.plain.as_ref().is_some_and(|plain| plain.acks == AckSpace::Original) => {
                 return true;
             }
@@ -294,7 +304,8 @@ impl TcpTake<'_> {
         acked <= most.cast_signed() && acked >= theirs.acked.cast_signed() - window.cast_signed()
     }
 
-    /// Whether a receiver may accept the bytes and the FIN of a segment. A watcher asks only where the bytes lie, and only if windows are known.
+    /// Whether a receiver may accept the bytes and the FIN of a segment. A watcher checks only the offsets of
+    /// the bytes, and only if the windows are known.
     fn is_in_window(&self, segment: &Segment, place: Place) -> bool {
         match self.ours.level {
             Level::None => true,
@@ -309,11 +320,12 @@ impl TcpTake<'_> {
 
     fn is_in_guarded_window(&self, segment: &Segment, place: Place) -> bool {
         let Side { edge, sent, .. } = *self.ours;
-        // Before the first byte lies only that of a keep-alive, in the place of the SYN (RFC 9293 section 3.8.4).
+        // Before the first byte, only the byte of a keep-alive is valid, with the sequence number of the SYN
+        // (RFC 9293 section 3.8.4).
         if place.at < -1 || (place.at == -1 && place.end > 0) {
             return false;
         }
-        // An acknowledgment comes behind a FIN at the edge, which may be lost.
+        // An acknowledgment may follow a FIN at the window edge, and that FIN may be lost.
         let most = if place.is_empty() { edge.max(sent) + 1 } else { edge };
         if place.end > most.cast_signed() && !place.is_probe(edge.cast_signed()) {
             return false;
@@ -321,7 +333,8 @@ impl TcpTake<'_> {
         self.agrees_with_fin(segment, place)
     }
 
-    /// Whether the bytes of a segment lie before the FIN, and its own FIN is where that is, and behind all bytes.
+    /// Whether a segment agrees with the end of the direction. Its bytes must lie before the FIN. Its own FIN
+    /// must have the offset of the known FIN, or follow all bytes if none is known.
     fn agrees_with_fin(&self, segment: &Segment, place: Place) -> bool {
         let Side { next, sent, .. } = *self.ours;
         let has_fin = segment.has(flag::FIN);
@@ -332,14 +345,15 @@ impl TcpTake<'_> {
         }
     }
 
-    /// Whether this is a keep-alive with a byte in the place of a FIN that the receiver has.
+    /// Whether this is a keep-alive whose byte has the offset of a FIN that the receiver has acknowledged.
     pub(crate) fn is_keep_alive_behind_fin(&self, place: Place) -> bool {
         let ours = &*self.ours;
         ours.fin()
             .is_some_and(|fin| ours.acked > fin && place.at == fin.cast_signed() && place.end == place.at + 1)
     }
 
-    /// The receiver's progress: what it has acknowledged need not be kept.
+    /// Takes the acknowledgment number of a segment, and frees the acknowledged bytes. A watcher scans the
+    /// bytes that were acknowledged, and skips those that were not seen.
     fn take_acknowledgment(&mut self, segment: &Segment, scan: &mut Scan<'_>) -> Result<(), NotTaken> {
         self.ours.tell(segment.ack);
         if self.theirs.level == Level::Edit && self.edit.is_some() {
@@ -352,7 +366,7 @@ impl TcpTake<'_> {
         }
         let acked = theirs.offset(segment.ack).max(0).cast_unsigned();
         if theirs.level == Level::Watch {
-            // The receiver did not take a FIN behind which it acknowledges bytes.
+            // If the receiver acknowledges bytes after a FIN, it has not accepted that FIN.
             theirs.set_fin(theirs.fin().filter(|fin| acked <= fin + 1));
             let end = acked.min(theirs.fin().unwrap_or(u64::MAX));
             if end > theirs.next {
@@ -366,7 +380,8 @@ impl TcpTake<'_> {
         Ok(())
     }
 
-    /// Clamps the window that the receiver advertises to what is kept. Returns the new field if it changes.
+    /// Clamps the window that the receiver advertises to the bytes that mmb buffers. Returns the new window
+    /// field if it changes.
     fn clamp_window(&mut self, segment: &Segment) -> Option<u16> {
         let scale = match (self.ours.scale, self.theirs.scale) {
             (Some(scale), Some(_)) if !segment.has(flag::SYN) => scale,
@@ -380,7 +395,7 @@ impl TcpTake<'_> {
         };
         let most = theirs.widest(if self.is_short { 0 } else { self.limits.window });
         if let Some(room) = edited_edge {
-            // Rounded down, as by every end whose windows are scaled (RFC 7323 section 2.4).
+            // Rounded down, as by every end that scales its windows (RFC 7323 section 2.4).
             theirs.edge = theirs.edge.max(room.min(most));
             return Some((theirs.edge.saturating_sub(acked) >> scale).min(u64::from(u16::MAX)) as u16);
         }
@@ -390,9 +405,10 @@ impl TcpTake<'_> {
             theirs.edge = told.max(offered);
             return None;
         }
-        // What was told is rounded up, so that the edge does not move left; under guard that is not more than what was offered. The sender ignores the
-        // window of an acknowledgment that others have overtaken (RFC 9293 section 3.10.7.4): if it were rounded up too, each one could move
-        // the edge on.
+        // The advertised edge is rounded up, so that it does not move left. Under guard, that is not more
+        // than the receiver has offered. An acknowledgment that others have overtaken is rounded down: the
+        // sender ignores its window (RFC 9293 section 3.10.7.4). If it were rounded up too, each one could
+        // move the edge to the right.
         let told_by_this = told.saturating_sub(acked);
         let before = match acked < theirs.acked {
             true => told_by_this >> scale,
@@ -403,7 +419,7 @@ impl TcpTake<'_> {
         Some(window as u16)
     }
 
-    /// Takes the payload. Returns whether it was changed.
+    /// Takes the payload of a direction that is not edited. Returns whether the payload was changed.
     fn take_payload(
         &mut self,
         Place { at, end }: Place,
@@ -448,12 +464,13 @@ impl TcpTake<'_> {
         }
     }
 
-    /// Keeps bytes beyond a hole. Returns whether all found room.
+    /// Buffers bytes after a hole. Returns whether all of them found room.
     pub(crate) fn add_early(&mut self, Place { at, .. }: Place, payload: &[u8]) -> bool {
         if payload.is_empty() {
             return true;
         }
-        // The last eighth of the memory is for the bytes that fill holes: without it early bytes of which none can go on would keep it all.
+        // The last eighth of the memory is reserved for bytes that fill holes. Otherwise out-of-order bytes
+        // could fill all memory, and none of them could ever become in order.
         if self.is_short {
             return false;
         }
@@ -478,7 +495,7 @@ impl TcpTake<'_> {
         clear_early(self.pool, self.early, self.ours);
     }
 
-    /// Records that a segment went on.
+    /// Records that a segment is forwarded.
     fn pass(&mut self, segment: &Segment, Place { at, end }: Place) {
         let ours = &mut *self.ours;
         let end = end.max(0).cast_unsigned();
@@ -486,7 +503,7 @@ impl TcpTake<'_> {
         if has_fin && ours.fin().is_none() {
             ours.set_fin(Some(end));
         }
-        // The number of an acknowledgment may be behind a FIN that was lost.
+        // A segment without bytes does not count: its number may lie after a FIN that was lost.
         if segment.has(flag::SYN) || has_fin || at < end.cast_signed() {
             ours.sent = ours.sent.max(end + u64::from(has_fin));
         }
@@ -496,7 +513,7 @@ impl TcpTake<'_> {
     }
 }
 
-/// Frees the record of early bytes when there are none any more.
+/// Frees the record of out-of-order bytes if it is empty.
 pub(crate) fn free_early(table: &mut EarlyTable, side: &mut Side) {
     if let Some(early) = side.early.filter(|early| table[*early].is_empty()) {
         table.free(early);
@@ -504,7 +521,7 @@ pub(crate) fn free_early(table: &mut EarlyTable, side: &mut Side) {
     }
 }
 
-/// Gives up the early bytes of a direction.
+/// Discards the out-of-order bytes of a direction.
 fn clear_early(pool: &mut ChunkPool, table: &mut EarlyTable, side: &mut Side) {
     if let Some(early) = side.early {
         table[early].clear(pool);

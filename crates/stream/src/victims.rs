@@ -1,21 +1,23 @@
-//! Which stream is given up for others.
+//! Selection of a stream to evict for others.
 //!
-//! A few streams are looked at, each time the next ones; the caller ends the connection of the one that is found.
+//! Each call examines a few streams, starting after the last one that was examined. The caller ends the
+//! connection of the selected stream.
 
 use crate::edit::side::EditStream;
 use crate::id::StreamId;
 use crate::side::StreamProto;
 use crate::table::{Stream, StreamTable};
 
-/// Streams that are looked at.
+/// Number of streams that one call examines.
 const LOOKS: u32 = 64;
-/// One that keeps bytes is given up only if it was idle for as long.
+/// A stream with buffered bytes is evicted only after it was idle for this time.
 const IDLE_S: u32 = 10;
-/// One whose SYN has no answer is given up only if it has waited for as long.
+/// A stream whose SYN has no answer is evicted only after it has waited for this time.
 const HALF_OPEN_S: u32 = 1;
 
 impl StreamTable {
-    /// A stream that may be given up for memory: of some that keep bytes, the one that was idle for longest. The caller resets its connection.
+    /// Selects a stream to evict for memory: among some streams with buffered bytes, the one that was idle
+    /// for longest. The caller resets its connection.
     pub fn longest_idle(&mut self, now_ms: u64) -> Option<StreamId> {
         self.victim((now_ms, IDLE_S), |table, stream| {
             let edit = stream.edit.map(|edit| &table.edit.streams[edit]);
@@ -24,10 +26,11 @@ impl StreamTable {
         })
     }
 
-    /// Of some streams whose initiator's SYN has no answer yet and whose owner is meant, the one that has waited for longest. The caller gives its
-    /// connection up, so that others find room.
+    /// Selects a stream to evict among some streams whose initiator's SYN has no answer yet, and whose owner
+    /// satisfies `is_meant`: the one that has waited for longest. The caller ends its connection to make room
+    /// for others.
     pub fn half_open(&mut self, now_ms: u64, is_meant: impl Fn(u32) -> bool) -> Option<StreamId> {
-        // The record of a stream that is over has no owner.
+        // The record of a stream that has ended has no owner.
         self.victim((now_ms, HALF_OPEN_S), |_, stream| {
             let Stream { sides: [initiator, responder], owner, .. } = stream;
             let is_tcp = stream.proto() == StreamProto::Tcp;
@@ -35,7 +38,8 @@ impl StreamTable {
         })
     }
 
-    /// Of the next streams that are meant, the one that was idle for longest, and for at least so many seconds.
+    /// Among the next streams that satisfy `is_meant`, the one that was idle for longest, and for at least
+    /// `least_s` seconds.
     fn victim(
         &mut self,
         (now_ms, least_s): (u64, u32),

@@ -1,8 +1,15 @@
-//! Two TCP ends over a bad link with a table between them that edits what they send.
+//! Two TCP ends over a bad link, with a table between them that edits what they send.
 //!
-//! Held: each end receives the edited bytes of the other one; whatever goes on for a number of the output, has the same bytes; no acknowledgment
-//! goes on for input whose output the receiver does not have; both ends close; nothing is kept at the end. `MMB_STREAM_SCRIPTS` is the number
-//! of scripts for each test, `MMB_STREAM_FIRST` the first one; with `MMB_STREAM_TRACE` each packet is shown.
+//! The tests check these properties:
+//!
+//! - Each end receives the edited bytes of the other end.
+//! - All packets that are forwarded for a number of the output have the same byte there.
+//! - No acknowledgment of input is forwarded whose output the receiver does not have.
+//! - Both ends close.
+//! - At the end, nothing is buffered.
+//!
+//! `MMB_STREAM_SCRIPTS` is the number of scripts of each test, `MMB_STREAM_FIRST` the first script. With
+//! `MMB_STREAM_TRACE`, each packet is shown.
 
 mod editor;
 mod goodput;
@@ -21,8 +28,8 @@ use mmb_stream::{Level, StreamLimits};
 const MOST_MS: u64 = 30_000_000;
 /// Scripts for each test, if nothing else is asked for.
 const SCRIPTS: u64 = 150;
-/// Of so many scripts one may not end, and two more: smoltcp does not always probe a closed window or send again what is lost while its peer
-/// probes, whoever stands between its ends.
+/// One stall is allowed per this many scripts, plus two. smoltcp does not always probe a closed window, or
+/// retransmit what is lost while its peer probes, whatever is between its ends.
 const SCRIPTS_TO_A_STALL: u64 = 100;
 
 /// What a script chooses.
@@ -55,8 +62,9 @@ impl Script {
     }
 }
 
-/// Lets two ends talk until both are closed. Returns when that is; `None` if it never is, or an end was given up. Packets are made behind those
-/// that arrive together if these are `vectors`, else behind each.
+/// Lets two ends talk until both are closed. Returns the time at which they are; `None` if they never are, or
+/// if mmb ended the connection because a receiver did not answer. With `vectors`, packets are generated after
+/// all packets that arrive together, otherwise after each packet.
 fn play(ends: &mut [End; 2], middle: &mut Middle, link: &mut Link, vectors: bool) -> Option<u64> {
     let traces = std::env::var_os("MMB_STREAM_TRACE").is_some();
     let mut now_ms = 0;
@@ -144,8 +152,8 @@ fn run_all(name: &str, levels: [Level; 2], hold_ms: u32, numbers: std::ops::Rang
     }
 }
 
-/// So long that nearly nothing is let go for time: only where Nagle's algorithm (RFC 9293 section 3.7.4) waits for the acknowledgment of what is
-/// held.
+/// So long that hardly any held bytes are sent because of time. The exception is where Nagle's algorithm (RFC
+/// 9293 section 3.7.4) waits for the acknowledgment of held bytes.
 const LONG_MS: u32 = 5000;
 
 #[test]
@@ -164,7 +172,8 @@ fn ends_receive_what_is_released() {
     runs("released", [Level::Edit; 2], 20);
 }
 
-/// Scripts that found defects which hardly any other finds: probes behind a promise, a window with an acknowledgment that is not its own.
+/// Scripts that found defects which hardly any other script finds: probes after a promise, a window with an
+/// acknowledgment that does not belong to it.
 #[test]
 fn ends_receive_what_is_made_of_rare_scripts() {
     for (name, levels, hold_ms, number) in [

@@ -1,6 +1,7 @@
-//! Geneva's strategies of evasion, applied to a client whose request has a pattern.
+//! Geneva's evasion strategies, applied to a client whose request has a pattern.
 //!
-//! Held: under guard, and at level edit, no receiver gets the pattern, whatever a strategy does; without the middle most do.
+//! The tests check that under guard and at level edit, no receiver gets the pattern, whatever a strategy
+//! does. Without mmb, most receivers get it.
 
 mod strategy;
 
@@ -19,7 +20,8 @@ const REQUEST: &[u8] = b"GET /?q=ATTACK HTTP/1.1\r\n\r\n";
 /// Random strategies, if nothing else is asked for.
 const SCRIPTS: u64 = 4000;
 
-/// The library of strategies that the authors publish with Geneva (`strategies.md`): all 24 of the client's side, without the `\/`.
+/// The strategies that the authors publish with Geneva (`strategies.md`): all 24 of the client's side,
+/// without the `\/`.
 const PUBLISHED: [&str; 24] = [
     "[TCP:flags:PA]-duplicate(tamper{TCP:dataofs:replace:10}(tamper{TCP:chksum:corrupt},),)-|",
     "[TCP:flags:PA]-duplicate(tamper{TCP:dataofs:replace:10}(tamper{IP:ttl:replace:10},),)-|",
@@ -112,7 +114,8 @@ fn fit<T>(opened: Result<T, Unfit>) -> Option<T> {
     opened.map_err(|why| assert!(matches!(why, Unfit::Midway | Unfit::Signed))).ok()
 }
 
-/// A client's request by a strategy, to a receiver. Returns what the receiver got, and what it may have got at most.
+/// Sends a client's request by a strategy to a receiver. Returns what the receiver got, and the most that it
+/// may have got.
 fn run(strategy: &Strategy, habits: Habits, mut middle: Middle, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let mut random = RepeatableRandom::for_purpose(seed, "strategy");
     let mut receiver = Receiver::new(habits);

@@ -1,8 +1,10 @@
 //! Hostile senders against models of receivers.
 //!
-//! A sender sends bytes of several texts for the same numbers, in any order, with false headers, and again. What the guard passes may be lost
-//! behind it. Held, for every receiver: it never gets the whole pattern, and what it gets is what the scanner saw. `MMB_STREAM_SCRIPTS` is the
-//! number of scripts, `MMB_STREAM_FIRST` the first one's seed. At level edit, the same senders: `edited/hostile.rs`.
+//! A sender sends bytes of several texts for the same sequence numbers: in any order, with false headers, and
+//! repeatedly. Packets that the guard passes may be lost after it. The tests check two properties for every
+//! receiver: it never gets the whole pattern, and it gets exactly what the scanner saw. `MMB_STREAM_SCRIPTS`
+//! is the number of scripts, `MMB_STREAM_FIRST` the seed of the first script. `edited/hostile.rs` uses the
+//! same senders at level edit.
 
 use crate::support::receiver::{Habits, OVERLAPS, Overlap, Receiver};
 use crate::support::{Conn, LIMITS, Seg, contains, seeds, seg, syn, syn_ack};

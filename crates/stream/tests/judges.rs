@@ -1,4 +1,4 @@
-//! The tests of streams: scripts of segments, two TCP ends, hostile senders, and strategies of evasion.
+//! The tests of streams: scripts of segments, two TCP ends, hostile senders, and evasion strategies.
 
 mod edited;
 mod geneva;

@@ -1,4 +1,4 @@
-//! What happens to each kind of segment, by level: one test for each case of the design.
+//! The treatment of each kind of segment at each level: one test for each case of the design.
 
 mod bytes;
 mod handshakes;

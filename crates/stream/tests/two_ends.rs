@@ -1,8 +1,15 @@
-//! Two TCP ends, smoltcp's, whose segments go through a table over a bad link.
+//! Two TCP ends of smoltcp, whose segments pass a table over a bad link.
 //!
-//! Held: each end receives what the other one sent; the scanner gets the same, in order and once; no acknowledgment goes on for bytes that the
-//! receiver does not have; both ends close; the table keeps no more than its limits, and nothing at the end. `MMB_STREAM_SCRIPTS` is the
-//! number of scripts for each pair of levels, `MMB_STREAM_FIRST` the first one's seed.
+//! The tests check these properties:
+//!
+//! - Each end receives what the other end sent.
+//! - The scanner gets the same bytes, in order and once.
+//! - No acknowledgment is forwarded for bytes that the receiver does not have.
+//! - Both ends close.
+//! - The table buffers no more than its limits, and nothing at the end.
+//!
+//! `MMB_STREAM_SCRIPTS` is the number of scripts for each pair of levels, `MMB_STREAM_FIRST` the seed of the
+//! first script.
 
 pub(crate) mod end;
 pub(crate) mod link;
@@ -29,7 +36,8 @@ pub(crate) const ADDRESSES: [Ipv4Address; 2] = [Ipv4Address::new(10, 0, 0, 1), I
 const SCRIPTS: u64 = 100;
 /// A script that is not over by then never ends.
 const MOST_MS: u64 = 3_000_000;
-/// Of so many scripts one may not end: smoltcp does not always probe a closed window, whoever stands between its ends.
+/// One stall is allowed per this many scripts: smoltcp does not always probe a closed window, whatever is
+/// between its ends.
 const SCRIPTS_TO_A_STALL: u64 = 200;
 
 /// What a script chooses.

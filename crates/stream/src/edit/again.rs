@@ -1,11 +1,11 @@
-//! Output that a sender has sent again, and that is still to be let go again.
+//! Output that is still to be retransmitted.
 
 use arrayvec::ArrayVec;
 
-/// The most ranges. Those that are left are let go before the next packets come, nearly always.
+/// The most ranges. Nearly always, all of them are retransmitted before the next packet arrives.
 const RANGES: usize = 4;
 
-/// Ranges of output, in order, which do not touch each other.
+/// Ranges of output, in order, which neither overlap nor touch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AgainRanges {
     ranges: [(u64, u64); RANGES],
@@ -13,7 +13,7 @@ pub(crate) struct AgainRanges {
 }
 
 impl AgainRanges {
-    /// Adds a range. If there are too many, the two with the smallest gap become one.
+    /// Adds a range. If there are too many, the two ranges with the smallest gap are merged.
     pub(crate) fn add(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
@@ -50,7 +50,7 @@ impl AgainRanges {
         self.ranges().first().copied()
     }
 
-    /// Removes all before an offset.
+    /// Removes everything before `offset`.
     pub(crate) fn remove_before(&mut self, offset: u64) {
         if self.first().is_none_or(|(from, _)| from >= offset) {
             return;

@@ -1,10 +1,15 @@
-//! Datagrams whose bytes are changed.
+//! Datagrams whose bytes are edited.
 //!
-//! A match may begin in one datagram and end in the next: then what it becomes is in the first, or, if it is as long as the match, in both. A
-//! datagram at whose end a match is begun *waits*: its packet is absorbed, and it is made into a packet when the next datagram of its sender has
-//! come, or after the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms). So that datagrams keep their order, those that come behind
-//! one that is not made yet are absorbed and made too. A match lies in two datagrams at most: one that is begun in a datagram and is not
-//! complete in the next is given up.
+//! A match may begin in one datagram and end in the next. Its replacement goes into the first datagram, or
+//! into both if it is as long as the match.
+//!
+//! A datagram at whose end a match begins *waits*: its packet is absorbed. A packet is generated for it when
+//! the next datagram of its sender has arrived, or after
+//! [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms). To keep the order, datagrams that arrive before
+//! that packet is generated are absorbed and generated too.
+//!
+//! A match spans at most two datagrams. If a match begins in one datagram and is not complete in the next,
+//! mmb abandons it.
 
 use super::decide::Decider;
 use super::map::EditLists;
@@ -15,7 +20,8 @@ use crate::rope::{CHUNK, ChunkPool};
 use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamDrop, StreamVerdict};
 use crate::side::Side;
 
-/// Edits a datagram. If its packet goes on changed, its output is kept until [`Decider::forget_output`]. None waits if memory is short.
+/// Edits a datagram. If its packet is forwarded with another payload, the output is buffered until
+/// [`Decider::forget_output`]. If memory is short, no datagram waits.
 pub(crate) fn edit_datagram(
     mut decider: Decider<'_>,
     (segment, payload): (&Segment, &[u8]),
@@ -26,7 +32,7 @@ pub(crate) fn edit_datagram(
         return Outcome::drop(StreamDrop::BadChecksum);
     }
     decider.edit.noted.room = segment.most_payload;
-    // It may be held and kept. Without room it is lost, and nothing else.
+    // The datagram may be held and buffered. Without room, only this datagram is lost.
     let most = decider.edit.held.len() + payload.len() + usize::from(decider.edit.most_datagram());
     if decider.pool.chunks() - decider.pool.taken() < 2 * most.div_ceil(CHUNK) {
         return Outcome::drop(StreamDrop::NoRoom);
@@ -49,7 +55,8 @@ pub(crate) fn edit_datagram(
     }
 }
 
-/// Decides about a datagram, and at last about the one that waits. Returns whether it is to be made, now or later.
+/// Decides about a datagram, and finally about the one that waits. Returns whether the new datagram is to be
+/// generated, now or later.
 fn decide(
     decider: &mut Decider<'_>,
     payload: &[u8],
@@ -70,7 +77,7 @@ fn decide(
     }
     let held = decider.edit.held.len();
     if is_short && held > 0 {
-        // None waits in the memory that others need.
+        // If memory is short, no datagram waits.
         decider.decide_first(held, reader)?;
     }
     let waits = decider.edit.held.len() > 0;
@@ -80,7 +87,7 @@ fn decide(
     Ok(is_behind || waits)
 }
 
-/// All about a datagram is decided: it is to be made.
+/// Records that a datagram is decided and is to be generated.
 pub(crate) fn end_datagram(decider: &mut Decider<'_>) -> Result<(), StreamDrop> {
     push_end(decider, decider.edit.out_next)
 }
@@ -90,7 +97,7 @@ fn push_end(decider: &mut Decider<'_>, end: u64) -> Result<(), StreamDrop> {
     if edit.ends.push(pool, end) { Ok(()) } else { Err(StreamDrop::Broken) }
 }
 
-/// Moves the output of the first datagram that is to be made into a buffer.
+/// Moves the output of the first datagram in the queue into a buffer.
 pub(crate) fn pop_datagram(
     (side, edit): (&mut Side, &mut EditSide),
     pool: &mut ChunkPool,
@@ -108,7 +115,7 @@ pub(crate) fn pop_datagram(
 const MOST_PAYLOAD: u16 = u16::MAX - 20 - 8;
 
 impl Decider<'_> {
-    /// Notes which datagrams are undecided: the one that waits, and a new one of so many bytes.
+    /// Records which datagrams are undecided: the waiting one, and a new one of `new` bytes.
     pub(crate) fn note_datagrams(&mut self, new: usize) {
         let Decider { side, edit, pool, .. } = self;
         let is_waiting = edit.held.len() > 0;
@@ -124,7 +131,7 @@ impl Decider<'_> {
         });
     }
 
-    /// Gives back the memory of all output, which was sent.
+    /// Frees all output, which was sent.
     pub(crate) fn forget_output(self) {
         let Decider { side, edit, pool, lists, .. } = self;
         let end = edit.out_next;
@@ -133,19 +140,19 @@ impl Decider<'_> {
 }
 
 impl EditSide {
-    /// The most bytes that a datagram may have.
+    /// The most payload that a datagram may have.
     fn most_datagram(&self) -> u16 {
         let room = self.noted.room.into_iter().chain(self.noted.path).min();
         room.unwrap_or(MOST_PAYLOAD).min(MOST_PAYLOAD)
     }
 
-    /// How many datagrams are to be made, or wait.
+    /// Number of datagrams that are to be generated or wait.
     pub(crate) fn datagrams_behind(&self) -> usize {
         self.ends.len() + usize::from(self.held.len() > 0)
     }
 }
 
-/// Gives back the memory of output that was sent.
+/// Frees the output before `end`, which was sent.
 fn forget_output(
     (side, edit): (&mut Side, &mut EditSide),
     pool: &mut ChunkPool,

@@ -1,4 +1,4 @@
-//! The editor is asked about bytes that are in order.
+//! Asks the editor about in-order bytes.
 
 use super::map::EditLists;
 use super::patience::EditPatience;
@@ -11,37 +11,39 @@ use crate::segment::StreamDrop;
 use crate::side::Side;
 use std::ops::ControlFlow;
 
-/// The early bytes that are decided at once: between them is asked whether there is room for more output. As many as are held, if these are more,
-/// since they are copied each time.
+/// Out-of-order bytes to decide at once. Between two such parts, mmb checks whether there is room for more
+/// output. A part is as large as the held bytes if these are more, because the held bytes are copied each
+/// time.
 const EARLY: usize = 4 << 10;
 
-/// Bytes that the editor is asked about at once: those that are held, and new ones.
+/// The most bytes in one question to the editor: held bytes and new ones.
 pub(crate) const MOST_UNDECIDED: usize = MOST_HELD + MOST_AT_ONCE;
 
-/// The most new bytes: those of a packet.
+/// The most new bytes in one question: those of a packet.
 const MOST_AT_ONCE: usize = 64 << 10;
 
-/// One direction, while its bytes are decided.
+/// The state of one direction while its bytes are decided.
 pub(crate) struct Decider<'d> {
     pub(crate) side: &'d mut Side,
     pub(crate) edit: &'d mut EditSide,
     pub(crate) pool: &'d mut ChunkPool,
     pub(crate) lists: &'d mut EditLists,
-    /// For undecided bytes in one piece.
+    /// Buffer for undecided bytes in one piece.
     pub(crate) scratch: &'d mut Vec<u8>,
     pub(crate) now_ms: u64,
-    /// Of a direction of datagrams.
+    /// Only for directions of datagrams.
     pub(crate) datagrams: Option<Datagrams>,
 }
 
 impl Decider<'_> {
-    /// A question of a direction without its bytes.
+    /// A question about the direction, without bytes.
     pub(crate) fn question(&self) -> Undecided<'static> {
         let direction = self.side.direction();
         Undecided { direction, offset: 0, bytes: &[], known: 0, is_end: false, waited_ms: None }
     }
 
-    /// Takes new bytes, and asks the editor about all undecided ones. `asked` is the question without the bytes.
+    /// Takes new bytes, and asks the editor about all undecided bytes. `asked` is the question without the
+    /// bytes.
     pub(crate) fn decide(
         &mut self,
         new: &[u8],
@@ -52,7 +54,7 @@ impl Decider<'_> {
         if known == 0 {
             return self.decide_all(new, Undecided { known, ..asked }, reader);
         }
-        // Moved out while it is borrowed.
+        // The buffer is moved out while its bytes are borrowed.
         let mut scratch = self.held_bytes();
         scratch.extend_from_slice(new);
         let decided = self.decide_all(&scratch, Undecided { known, ..asked }, reader);
@@ -60,7 +62,7 @@ impl Decider<'_> {
         decided
     }
 
-    /// Has the first of the held bytes decided, so many of them, as if none followed.
+    /// Makes the editor decide the first `count` held bytes, as if no bytes followed.
     pub(crate) fn decide_first(
         &mut self,
         count: usize,
@@ -76,7 +78,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Takes the early bytes that are in order now, some of them at a time. Returns whether there were any.
+    /// Takes some of the out-of-order bytes that are in order now. Returns whether there were any.
     pub(crate) fn decide_early(
         &mut self,
         early: &mut EarlyBytes,
@@ -91,14 +93,14 @@ impl Decider<'_> {
         let count = ((range.end - next) as usize).min(known.clamp(EARLY, MOST_AT_ONCE));
         let mut scratch = self.held_bytes();
         early.slices(self.pool, next, count).for_each(|slice| scratch.extend_from_slice(slice));
-        // Makes room for the copies that are kept.
+        // Frees chunks for the output.
         early.remove_before(self.pool, next + count as u64);
         let decided = self.decide_all(&scratch, Undecided { known, ..self.question() }, reader);
         *self.scratch = scratch;
         decided.map(|()| true)
     }
 
-    /// The bytes that are held, in the memory of `scratch`.
+    /// Copies the held bytes to the memory of `scratch`.
     fn held_bytes(&mut self) -> Vec<u8> {
         let mut scratch = std::mem::take(self.scratch);
         scratch.clear();
@@ -107,7 +109,7 @@ impl Decider<'_> {
         scratch
     }
 
-    /// Asks the editor about all undecided bytes, of which the first ones are known.
+    /// Asks the editor about all undecided bytes. The first `asked.known` of them were asked about before.
     fn decide_all(
         &mut self,
         bytes: &[u8],
@@ -124,7 +126,7 @@ impl Decider<'_> {
         self.hold(count, bytes, known)
     }
 
-    /// Asks the editor. Returns the number of bytes about which it has decided.
+    /// Asks the editor. Returns the number of bytes that it has decided.
     fn ask(&mut self, asked: Undecided<'_>, reader: &mut dyn StreamReader) -> Result<usize, StreamDrop> {
         let Decider { edit, pool, lists, datagrams, .. } = self;
         let undecided = Undecided { offset: edit.decided, ..asked };
@@ -144,7 +146,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Holds what is not decided: of `bytes`, of which the first `known` were held before, all behind the first `count`.
+    /// Holds the undecided bytes: those of `bytes` after the first `count`. The first `known` of `bytes` were
+    /// held before.
     fn hold(&mut self, count: usize, bytes: &[u8], known: usize) -> Result<(), StreamDrop> {
         let Decider { side, edit, pool, now_ms, .. } = self;
         edit.held.pop(pool, count.min(known));
@@ -152,7 +155,8 @@ impl Decider<'_> {
         if !edit.held.push(pool, fresh) {
             return Err(StreamDrop::Broken);
         }
-        // What began before goes on to wait; what is undecided behind decided bytes begins to.
+        // If no byte was decided, the bytes that were held before continue to wait. Otherwise, the wait
+        // starts now.
         if known == 0 || count > 0 {
             edit.held_since_ms = *now_ms;
         }
@@ -160,7 +164,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Ends the input: all is decided, and the FIN follows.
+    /// Ends the input: the editor decides all bytes, and the FIN follows.
     pub(crate) fn end(&mut self, reader: &mut dyn StreamReader) -> Result<(), StreamDrop> {
         let asked = Undecided { is_end: true, ..self.question() };
         self.decide(&[], asked, reader)?;

@@ -1,8 +1,8 @@
-//! Where datagrams end that are to be made.
+//! The ends of datagrams that are to be generated.
 
 use crate::rope::{ChunkPool, Rope};
 
-/// Where datagrams end in the output of their direction, of those that are to be made.
+/// The ends of the datagrams that are to be generated, as offsets in the output of their direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DatagramEnds(Rope);
 
@@ -15,12 +15,12 @@ impl DatagramEnds {
         self.0.len() / size_of::<u64>()
     }
 
-    /// Adds one behind the others. False if there is no memory.
+    /// Appends an end. Returns false if there is no memory.
     pub(super) fn push(&mut self, pool: &mut ChunkPool, end: u64) -> bool {
         self.0.push(pool, &end.to_le_bytes())
     }
 
-    /// The last one.
+    /// The last end.
     pub(super) fn last(&self, pool: &ChunkPool) -> Option<u64> {
         self.at(pool, self.0.len().checked_sub(size_of::<u64>())?)
     }
@@ -32,7 +32,7 @@ impl DatagramEnds {
         (count == end.len()).then_some(u64::from_le_bytes(end))
     }
 
-    /// Takes the first one.
+    /// Removes and returns the first end.
     pub(super) fn pop(&mut self, pool: &mut ChunkPool) -> Option<u64> {
         let end = self.at(pool, 0)?;
         self.0.pop(pool, size_of::<u64>());

@@ -1,4 +1,4 @@
-//! What the packet at hand carries on.
+//! Output that the current packet carries.
 
 use super::map::EditLists;
 use super::pair::EditTake;
@@ -8,18 +8,20 @@ use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamVerdi
 use crate::side::Side;
 use crate::tcp::{Place, TcpTake};
 
-/// Output that the packet at hand carries.
+/// Output that the current packet carries.
 #[derive(Clone, Copy)]
 struct Carried {
     from: u64,
     to: u64,
-    /// Some of its bytes were sent before.
+    /// The packet is a retransmission.
     is_again: bool,
 }
 
 impl EditSide {
-    /// Decides what a packet carries whose bytes lie at `place`, of which those before `before` were taken before: what its sender sends
-    /// again, from where the receiver is, or else what comes next. No more than `most` bytes, none beyond `limit`; packets are made for the rest.
+    /// Selects the output for a packet whose bytes lie at `place`. Bytes before `before` were taken earlier.
+    /// For a retransmission, that is the output of the same bytes, from the first one that the receiver has
+    /// not acknowledged. Otherwise, it is the next output. The packet carries at most `most` bytes, and none
+    /// after `limit`. Packets are generated for the rest.
     fn carry(
         &mut self,
         side: &Side,
@@ -35,7 +37,7 @@ impl EditSide {
                 let end = place.end.max(0).cast_unsigned().min(self.decided);
                 let from = self.map.output_floor(lists, at.min(self.decided)).max(self.acked).min(sent);
                 let until = self.map.output_ceil(lists, end).max(from);
-                // With the end of what was let go goes what comes behind it.
+                // A retransmission of the last output also carries the output after it.
                 (from, if until >= sent { self.out_next } else { until })
             }
             false => (sent, self.out_next),
@@ -48,8 +50,8 @@ impl EditSide {
         Carried { from, to, is_again }
     }
 
-    /// Whether a segment that carries output up to `to` carries the FIN, which counts as let go then. Without bytes it repeats no FIN that its
-    /// sender does not repeat, and none that the receiver has.
+    /// Whether a segment with output up to `to` carries the FIN, which then counts as sent. A segment without
+    /// bytes repeats a FIN only if its sender repeats it, and never one that the receiver has.
     fn let_fin_go(&mut self, segment: &Segment, to: u64, len: u64) -> bool {
         let is_due = !self.has_sent_fin() || len > 0 || segment.has(flag::FIN);
         let is_new = self.acked <= self.out_next && to == self.out_next && self.sent_data() == to;
@@ -62,7 +64,7 @@ impl EditSide {
 }
 
 impl TcpTake<'_> {
-    /// Decides what the packet at hand carries, and what is to be made.
+    /// Selects what the current packet carries. Packets are generated for the rest.
     pub(crate) fn let_go(
         &mut self,
         segment: &Segment,
@@ -80,19 +82,20 @@ impl TcpTake<'_> {
             let len = u64::from(segment.payload);
             return EditedSegment { has_fin: edit.let_fin_go(segment, edit.out_next, len), ..edited };
         }
-        // A SYN carries the first bytes or none, and none that its sender does not put into it.
+        // A SYN carries the first output or none. It carries none if its sender puts no data into it.
         let is_syn = segment.has(flag::SYN);
         if is_syn && (place.is_empty() || edit.acked > 0) {
             let payload = EditedPayload::Kept { offset: edit.acked, len: 0 };
             return EditedSegment { payload, has_fin: edit.let_fin_go(segment, 0, 0), ..edited };
         }
-        // Before the receiver's SYN nothing is known of its window.
+        // Before the receiver's SYN, its window is unknown.
         let limit = if is_open { edit.limit() } else { edit.out_next };
         let most = edit.noted.most_payload_of(segment, theirs.noted.mss);
         let Carried { from, to, is_again } = edit.carry(self.ours, lists, (place, before), (limit, most));
         let len = to - from;
         let has_fin = edit.let_fin_go(segment, to, len);
-        // What the receiver has, what is undecided and what finds no room makes it tell what it expects and what its window is.
+        // Bytes that the receiver has, that are undecided or that find no room bring no output. The packet
+        // then only makes the receiver send its acknowledgment and window.
         let brought = !place.is_empty() || segment.has(flag::FIN);
         let is_shut = brought && place.at <= before.cast_signed() && edit.sent_data() < edit.out_next;
         let is_known = place.at < acked && place.end <= acked;
@@ -112,7 +115,8 @@ impl TcpTake<'_> {
         }
     }
 
-    /// The outcome for a segment of a stream with edits: which numbers it carries, and whether it goes on at all.
+    /// The outcome for a segment of a stream with edits: its numbers, and whether it is forwarded at all.
+    /// `told` is the highest acknowledgment number that its sender had sent before.
     pub(crate) fn finish_edited(
         &mut self,
         (segment, mapped): (&Segment, &Segment),
@@ -131,7 +135,9 @@ impl TcpTake<'_> {
         let is_news = self.ours.told() != told
             || outcome.window.unwrap_or(segment.window) != ours.noted.window
             || segment.has_sack;
-        // What an end sends without bytes says something only if it is an acknowledgment that says something new, or one that repeats the last.
+        // A segment without output is forwarded if its acknowledgment or window is new, or if it is a
+        // duplicate acknowledgment. It is absorbed if the stream has taken its bytes, or if it acknowledges
+        // more output but no more input.
         let brought = segment.payload > 0 || segment.has(flag::FIN);
         let is_empty = !carries && !is_news && (brought && is_edited || self.is_partial);
         if is_empty && !segment.has(flag::RST) {

@@ -1,10 +1,10 @@
-//! Where directions are in the queues.
+//! Positions of directions in the queues.
 
 use mmb_base::{Id, id_types};
 use std::num::NonZeroU32;
 
 id_types! {
-    /// What edits need of a stream; valid until the stream ends or is plain.
+    /// The edit state of a stream; valid until the stream ends or becomes plain.
     pub(crate) struct EditId;
 }
 
@@ -13,7 +13,7 @@ id_types! {
 pub(crate) struct DirectionId(NonZeroU32);
 
 impl DirectionId {
-    /// A direction of a stream: ids of streams are below 2^31, as each takes some hundred bytes.
+    /// The id of a direction. Ids of streams are below 2^31, because each stream takes some hundred bytes.
     pub(crate) fn new(edit: EditId, direction: usize) -> Option<DirectionId> {
         NonZeroU32::new(edit.number() << 1 | (direction & 1) as u32).map(DirectionId)
     }
@@ -27,7 +27,7 @@ impl DirectionId {
     }
 }
 
-/// Where a direction is in a queue.
+/// The position of a direction in a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Links {
     pub(super) before: Option<DirectionId>,

@@ -1,12 +1,19 @@
-//! Packets that a stream with edits makes: output that the packet at hand could not carry, and acknowledgments to senders.
+//! Packets that mmb generates on a stream with edits: output that the current packet could not carry, and
+//! acknowledgments to senders.
 //!
-//! They are made when they are asked for, from what the stream then knows: the queue has directions, not packets. A packet that is lost on its way
-//! is sent again when its sender sends again.
+//! A packet is generated when the caller asks for it, from the state that the stream has then: the queue
+//! holds directions, not packets. If a generated packet is lost, its output is retransmitted when the sender
+//! retransmits.
 //!
-//! How many: datagrams are made one for one. A packet of TCP that comes lets at most [`CREDIT`](super::side::CREDIT) bytes of output of each
-//! direction go in packets that are made, and one packet more; what is left waits for the next packet, which is the receiver's acknowledgment of
-//! these, or the sender's retransmission. Beside them there is at most one acknowledgment for it, and one duplicate for each early packet. No made
-//! packet comes back.
+//! The number of generated packets is bounded:
+//!
+//! - Each absorbed datagram becomes one generated datagram.
+//! - For each TCP packet that arrives, each direction sends at most [`CREDIT`](super::side::CREDIT) bytes of
+//!   output in generated packets, and one packet more. The rest waits for the next packet. That is the
+//!   receiver's acknowledgment of these packets, or the sender's retransmission.
+//! - For each TCP packet that arrives, there is at most one other generated acknowledgment, and one duplicate
+//!   acknowledgment for each out-of-order packet.
+//! - A generated packet does not pass through the table again.
 
 use super::datagram::pop_datagram;
 use super::map::EditLists;
@@ -22,72 +29,73 @@ use arrayvec::ArrayVec;
 /// PSH
 const PSH: u8 = 0x08;
 
-/// SACK blocks of a packet with timestamps (RFC 2018 section 3).
+/// The most SACK blocks in a packet with timestamps (RFC 2018 section 3).
 const BLOCKS: usize = 3;
 
-/// What a packet takes of a direction's credit at least, so that small ones are not many.
+/// The least credit that a packet uses up, so that the number of small packets is bounded.
 const LEAST_COST: u32 = 512;
 
-/// What a made packet is for.
+/// The purpose of a generated packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeFor {
-    /// It carries bytes or a FIN, or asks the receiver for its window.
+    /// The packet carries bytes or a FIN, or probes the receiver's window.
     Data,
-    /// It acknowledges.
+    /// The packet is an acknowledgment.
     Acknowledgment,
-    /// It is a datagram of UDP: it has no numbers.
+    /// The packet is a UDP datagram, which has no numbers.
     Datagram {
-        /// How many have come behind it and are to be made too.
+        /// Number of later datagrams that are still to be generated.
         behind: usize,
     },
 }
 
-/// A segment or a datagram that a stream makes, as if an end had sent it. Numbers are as its receiver counts them.
+/// A segment or a datagram that mmb generates as if an end had sent it. Numbers are in the receiver's
+/// sequence space.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MadeSegment<'b> {
     /// The stream.
     pub stream: StreamId,
-    /// What the caller knows it by.
+    /// The caller's identifier of the stream.
     pub owner: u32,
-    /// Whose segment it seems to be: 0 for the initiator's.
+    /// The end that seems to have sent it: 0 for the initiator, 1 for the responder.
     pub direction: usize,
-    /// Its purpose.
+    /// The purpose.
     pub purpose: MadeFor,
     /// Sequence number.
     pub seq: u32,
     /// Acknowledgment number.
     pub ack: u32,
-    /// Flags, ACK among them.
+    /// Flags, including ACK.
     pub flags: u8,
     /// The window field.
     pub window: u16,
-    /// TSval and TSecr, if its end uses them.
+    /// TSval and TSecr, if the end uses timestamps.
     pub timestamps: Option<[u32; 2]>,
     /// SACK blocks: left and right edges.
     pub sack: ArrayVec<[u32; 2], BLOCKS>,
-    /// Its packet gets the congestion mark CE.
+    /// The packet gets the ECN mark CE.
     pub is_marked: bool,
-    /// Its bytes.
+    /// The payload.
     pub payload: &'b [u8],
 }
 
-/// What packets are made of: the direction whose bytes are sent or acknowledged, and the other one.
+/// The state to generate a packet from. `direction` is the direction whose bytes are sent or acknowledged.
 pub(crate) struct Maker<'m> {
     pub(crate) pool: &'m mut ChunkPool,
     pub(crate) lists: &'m mut EditLists,
     pub(crate) early: &'m EarlyTable,
     pub(crate) sides: &'m mut [Side; 2],
     pub(crate) edits: &'m mut [EditSide; 2],
-    /// The stream, and what the caller knows it by.
+    /// The stream, and the caller's identifier of it.
     pub(crate) stream: (StreamId, u32),
     pub(crate) direction: usize,
-    /// The most bytes that are kept of a direction.
+    /// The most bytes to buffer in a direction.
     pub(crate) window: u64,
     pub(crate) buffer: &'m mut Vec<u8>,
 }
 
 impl<'m> Maker<'m> {
-    /// Makes a packet.
+    /// Generates a packet.
     pub(crate) fn make(mut self, work: Work) -> MadeSegment<'m> {
         match work {
             Work::Acknowledgment => self.acknowledgment(),
@@ -103,7 +111,7 @@ impl<'m> Maker<'m> {
         }
     }
 
-    /// An acknowledgment to the sender of the direction.
+    /// Generates an acknowledgment to the sender of the direction.
     fn acknowledgment(&mut self) -> MadeSegment<'m> {
         let [own, other] = split(self.sides, self.direction);
         let [edit, from] = split(self.edits, self.direction);
@@ -122,7 +130,7 @@ impl<'m> Maker<'m> {
         let told = edit.told_acked(own);
         let ack = own.seq(told);
         other.tell(ack);
-        // Bytes that became fewer have left their room to others.
+        // If edits have shortened the bytes, there is room for more input.
         own.edge = own.edge.max(edit.room_edge().min(own.widest(self.window)));
         let scale = other.scale.filter(|_| own.scale.is_some()).unwrap_or(0);
         from.noted.window = (own.edge.saturating_sub(told) >> scale).min(u64::from(u16::MAX)) as u16;
@@ -145,7 +153,8 @@ impl<'m> Maker<'m> {
         }
     }
 
-    /// A segment without bytes, with a number that the receiver has: it answers with its window (RFC 9293 section 3.8.6.1, as Linux does it).
+    /// Generates a window probe: a segment without bytes, with a number that the receiver has already
+    /// acknowledged. The receiver answers with its window (RFC 9293 section 3.8.6.1, as Linux does it).
     fn probe(&mut self) -> MadeSegment<'m> {
         let [own, other] = split(self.sides, self.direction);
         let [edit, _] = split(self.edits, self.direction);
@@ -166,7 +175,7 @@ impl<'m> Maker<'m> {
         }
     }
 
-    /// The first datagram that is to be made.
+    /// Generates the first datagram in the queue.
     fn datagram(&mut self) -> MadeSegment<'m> {
         let own = (&mut self.sides[self.direction], &mut self.edits[self.direction]);
         pop_datagram(own, self.pool, self.lists, self.buffer);
@@ -186,7 +195,7 @@ impl<'m> Maker<'m> {
         }
     }
 
-    /// Output, in the place of the sender of the direction.
+    /// Generates a segment with output, as if the sender of the direction had sent it.
     fn data(&mut self, from: u64, to: u64) -> MadeSegment<'m> {
         let [own, other] = split(self.sides, self.direction);
         let [edit, _] = split(self.edits, self.direction);
@@ -225,7 +234,7 @@ impl<'m> Maker<'m> {
     }
 }
 
-/// The number of the next byte of a direction, as its receiver counts.
+/// The next sequence number of a direction, in the receiver's sequence space.
 fn next_number(side: &Side, edit: &EditSide) -> u32 {
     match side.level {
         Level::Edit => side.seq(edit.sent),
@@ -233,13 +242,14 @@ fn next_number(side: &Side, edit: &EditSide) -> u32 {
     }
 }
 
-/// One of two, and the other.
+/// The element with index `which`, and the other one.
 fn split<T>(both: &mut [T; 2], which: usize) -> [&mut T; 2] {
     let [first, second] = both;
     if which == 0 { [first, second] } else { [second, first] }
 }
 
-/// The SACK blocks of early bytes: the one with the latest first (RFC 2018 section 4).
+/// The SACK blocks of the out-of-order bytes. The block with the latest bytes comes first (RFC 2018 section
+/// 4).
 fn blocks(side: &Side, early: &EarlyBytes, latest: u64) -> ArrayVec<[u32; 2], BLOCKS> {
     let is_latest = |range: &std::ops::Range<u64>| range.contains(&latest);
     let first = early.ranges().find(is_latest);

@@ -1,30 +1,33 @@
-//! Which bytes of the output belong to which bytes of the input, while the receiver has not acknowledged them.
+//! Maps output bytes to input bytes, until the receiver has acknowledged them.
 //!
-//! Two number spaces: *input* offsets count the sender's bytes, *output* offsets those that the receiver gets. Between edits they differ by a
-//! constant. An [`Edit`] replaces at least one byte of input by any number of bytes of output. Numbers inside an edit have no partner: they
-//! are rounded so that no byte of input counts as acknowledged before all of its output is.
+//! There are two number spaces. *Input* offsets count the sender's bytes, *output* offsets count the bytes
+//! that the receiver gets. Between edits they differ by a constant. An [`Edit`] replaces at least one byte of
+//! input by any number of bytes of output. An offset inside an edit has no counterpart in the other space. It
+//! is rounded so that no byte of input counts as acknowledged before all of its output is acknowledged.
 //!
-//! Only edits whose output is not acknowledged are recorded, at most [`EDITS`]. If there are more, two neighbours become one, those which then
-//! span the fewest bytes: acknowledgments between them are rounded down to the first one's start, what is sent again from between them begins
-//! there, and nothing else changes. So the sender of a full window with many edits still learns every few percent of it what has arrived.
+//! Only edits whose output is not acknowledged are recorded, at most [`EDITS`]. If there are more, two
+//! neighbours are merged: the two that together span the fewest bytes. An acknowledgment inside a merged edit
+//! is rounded down to its start, and a retransmission from inside it begins at its start. Nothing else
+//! changes. So even with many edits in a full window, the sender learns of progress every few percent of the
+//! window.
 
 use arrayvec::ArrayVec;
 use mmb_base::{Chunks, Slab, id_types};
 
-/// The most edits of a direction that are recorded.
+/// The most recorded edits in a direction.
 pub(crate) const EDITS: usize = 64;
 
 id_types! {
-    /// The recorded edits of a direction; valid while there are some.
+    /// The recorded edits of a direction; valid while there are any.
     pub(crate) struct EditListId;
 }
 
-/// Bytes of input that were replaced, or between two such places.
+/// Input bytes that were replaced, or several such places with the bytes between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
-    /// The first byte of input.
+    /// Offset of the first byte of input.
     at: u64,
-    /// Where its output begins.
+    /// Offset of the first byte of output.
     out: u64,
     /// Bytes of input, at least one.
     len: u32,
@@ -45,13 +48,13 @@ impl Edit {
 /// The edits of one direction, in order.
 type EditList = ArrayVec<Edit, EDITS>;
 
-/// The edits of directions that have some.
+/// The edits of all directions that have any.
 pub(crate) type EditLists = Slab<EditListId, EditList, Chunks<EditList, 16>>;
 
-/// How far the output is ahead of the input, and the edits that are not acknowledged.
+/// The difference between output and input offsets, and the unacknowledged edits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EditMap {
-    /// Output less input, before the first recorded edit; wraps around.
+    /// Output offset minus input offset, before the first recorded edit; wraps around.
     shift: u64,
     list: Option<EditListId>,
 }
@@ -62,18 +65,18 @@ impl EditMap {
         self.list.map_or(&[], |list| lists[list].as_slice())
     }
 
-    /// Output less input, if no edit is recorded; wraps around.
+    /// Output offset minus input offset, if no edit is recorded; wraps around.
     pub(crate) fn constant(&self) -> Option<u64> {
         self.list.is_none().then_some(self.shift)
     }
 
-    /// Gets the memory for one more edit. False if there is none.
+    /// Reserves the memory for one more edit. Returns false if there is none.
     pub(crate) fn reserve(&self, lists: &mut EditLists) -> bool {
         self.list.is_some() || lists.try_reserve().is_ok()
     }
 
-    /// Records that `len` bytes of input from `at` on, which begin behind all others that were recorded, become `out_len` bytes of output at
-    /// `out`. Memory was reserved.
+    /// Records that `len` bytes of input at `at` become `out_len` bytes of output at `out`. They begin after
+    /// all recorded edits. [`EditMap::reserve`] must have succeeded before.
     pub(crate) fn add(&mut self, lists: &mut EditLists, (at, len): (u64, u32), (out, out_len): (u64, u32)) {
         let edit = Edit { at, out, len, out_len };
         let list = *self.list.get_or_insert_with(|| {
@@ -89,7 +92,7 @@ impl EditMap {
         edits.push(edit);
     }
 
-    /// Forgets the edits whose output lies before an acknowledged offset of the output.
+    /// Removes the edits whose output lies before `acked`, an offset of output that was acknowledged.
     #[inline]
     pub(crate) fn acknowledge(&mut self, lists: &mut EditLists, acked: u64) {
         if let Some(list) = self.list {
@@ -109,14 +112,14 @@ impl EditMap {
         }
     }
 
-    /// Gives up all edits.
+    /// Removes all edits.
     pub(crate) fn clear(&mut self, lists: &mut EditLists) {
         if let Some(list) = self.list.take() {
             lists.free(list);
         }
     }
 
-    /// What holds at all times: the edits are in order, and lie in what is decided.
+    /// Asserts that the edits are in order, and lie in what is decided.
     pub(crate) fn assert_sound(&self, lists: &EditLists, decided: u64, out_next: u64) {
         let edits = self.edits(lists);
         let ordered = |pair: &[Edit]| pair[0].end() <= pair[1].at && pair[0].out_end() <= pair[1].out;
@@ -124,7 +127,7 @@ impl EditMap {
         debug_assert!(edits.last().is_none_or(|last| last.end() <= decided && last.out_end() <= out_next));
     }
 
-    /// The last edit that begins at or before an offset of the input, and the shift behind all edits before it.
+    /// The last edit for which `begins_by` is true, and the shift after that edit.
     #[inline]
     fn before(&self, edits: &[Edit], begins_by: impl Fn(&Edit) -> bool) -> (Option<Edit>, u64) {
         let count = edits.partition_point(begins_by);
@@ -133,7 +136,8 @@ impl EditMap {
         (last, shift)
     }
 
-    /// The offset of the output at which the output of the byte at `at` begins; of one inside an edit, that of the edit.
+    /// The output offset at which the output of the byte at `at` begins. If the byte lies inside an edit, the
+    /// start of the edit's output.
     pub(crate) fn output_floor(&self, lists: &EditLists, at: u64) -> u64 {
         match self.before(self.edits(lists), |edit| edit.at <= at) {
             (Some(edit), _) if at < edit.end() => edit.out,
@@ -141,7 +145,7 @@ impl EditMap {
         }
     }
 
-    /// The offset of the output that lies behind the output of all bytes before `at`; `None` inside an edit.
+    /// The output offset after the output of all bytes before `at`; `None` inside an edit.
     pub(crate) fn output_at(&self, lists: &EditLists, at: u64) -> Option<u64> {
         match self.before(self.edits(lists), |edit| edit.at < at) {
             (Some(edit), _) if at < edit.end() => None,
@@ -149,7 +153,8 @@ impl EditMap {
         }
     }
 
-    /// The offset of the output at which the output of all bytes before `at` ends; with one inside an edit, the whole edit.
+    /// The output offset at which the output of all bytes before `at` ends. If `at` lies inside an edit, the
+    /// end of the whole edit's output.
     pub(crate) fn output_ceil(&self, lists: &EditLists, at: u64) -> u64 {
         match self.before(self.edits(lists), |edit| edit.at < at) {
             (Some(edit), _) if at < edit.end() => edit.out_end(),
@@ -157,7 +162,8 @@ impl EditMap {
         }
     }
 
-    /// How many bytes of input have all of their output before `out`: what an acknowledgment of `out` acknowledges.
+    /// Number of input bytes whose output lies before `out` completely: what an acknowledgment of `out`
+    /// acknowledges.
     #[inline]
     pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
         match self.before(self.edits(lists), |edit| edit.out <= out) {
@@ -166,7 +172,7 @@ impl EditMap {
         }
     }
 
-    /// The first byte of input whose output begins at or behind `out`: the left edge of a SACK block.
+    /// The first byte of input whose output begins at or after `out`: the left edge of a SACK block.
     pub(crate) fn input_ceil(&self, lists: &EditLists, out: u64) -> u64 {
         match self.before(self.edits(lists), |edit| edit.out < out) {
             (Some(edit), _) if out < edit.out_end() => edit.end(),
@@ -175,7 +181,8 @@ impl EditMap {
     }
 }
 
-/// Makes one of the two neighbours that span the fewest bytes of input. What lies between belongs to it.
+/// Merges the two neighbours that span the fewest bytes of input. The bytes between them belong to the merged
+/// edit.
 fn merge_shortest(edits: &mut EditList) {
     let span = |pair: &[Edit]| pair[1].end() - pair[0].at;
     let Some((first, _)) = edits.windows(2).enumerate().min_by_key(|(_, pair)| span(pair)) else { return };
@@ -190,9 +197,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The plain model: for each byte of input, where its output begins and ends.
+    /// The reference model: for each byte of input, where its output begins and ends.
     struct Model {
-        /// Start and end of the output of the edit or byte that each byte of input belongs to, and the input's bounds.
+        /// For each byte of input, bounds of the edit or byte that it belongs to: in the input, then in the
+        /// output.
         bytes: Vec<([u64; 2], [u64; 2])>,
         out: u64,
     }
@@ -206,7 +214,7 @@ mod tests {
             self.out += out_len;
         }
 
-        /// Bytes of input, from the first on, whose output ends by `out`.
+        /// Number of input bytes, from the first on, whose output ends at or before `out`.
         fn acknowledged(&self, out: u64) -> u64 {
             self.bytes.iter().take_while(|(_, [_, end])| *end <= out).count() as u64
         }
@@ -233,7 +241,7 @@ mod tests {
                 let at = at as u64;
                 prop_assert_eq!(map.output_floor(&lists, at), *start);
                 if at > first {
-                    // All before `at`: its own edit is whole if it lies inside.
+                    // If `at` lies inside an edit, all output of that edit counts as before `at`.
                     let before = if at > bounds[0] { *end } else { *start };
                     prop_assert_eq!(map.output_ceil(&lists, at), before);
                 }

@@ -1,19 +1,33 @@
-//! Directions whose bytes are changed.
+//! Directions whose bytes are edited.
 //!
-//! Purpose: the receiver gets the output of an editor instead of what the sender sent, and both ends still talk to each other: TCP is not ended
-//! here. Numbers are mapped ([`map`], [`numbers`]), the output is kept until the receiver has acknowledged it, and what the sender sends again is
-//! sent again from there, however it is cut. No byte of input is acknowledged to the sender before the receiver has acknowledged all of its
-//! output, but for those that are held ([`promise`]): the sender stays responsible for what is lost, and there is no other timer for
-//! retransmissions here.
+//! Purpose: the receiver gets the output of an editor instead of the sender's bytes. The two ends still talk
+//! TCP with each other: mmb does not terminate the connection. [`map`] and [`numbers`] translate sequence
+//! numbers. Output is buffered until the receiver acknowledges it. When the sender retransmits, mmb
+//! retransmits from this buffer, however the sender has cut its segments.
 //!
-//! Life-cycle of a byte: it arrives, early bytes wait for those in front of them ([`take`]); in order it is *undecided*, and the editor is asked
-//! ([`decide`]); as long as the editor does not decide it is *held*, for a bounded time; then its output is *kept*, and let go as far as the
-//! receiver's window allows: in the packet that is at hand ([`let_go`]), or in packets that are made ([`made`]).
+//! No byte of input is acknowledged to the sender before the receiver has acknowledged all of its output. The
+//! only exception is held bytes ([`promise`]). The sender stays responsible for lost packets, so there is no
+//! other retransmission timer here.
 //!
-//! A stream in which nothing was edited and nothing is held is [`plain`]: it has the record of a guarded one, and what is [`noted`].
+//! Life-cycle of a byte:
 //!
-//! Bounds of a direction: [`side::MOST_HELD`] bytes are held; output is kept for twice [`StreamLimits::window`](crate::StreamLimits::window) at
-//! most, and the output of one packet more; [`map::EDITS`] edits are recorded; a packet that comes makes others for [`side::CREDIT`] bytes.
+//! 1. The byte arrives. If it is out of order, it is buffered until the bytes before it arrive ([`take`]).
+//! 2. In order, the byte is *undecided*: the editor is asked about it ([`decide`]).
+//! 3. While the editor does not decide, the byte is *held*, for a bounded time.
+//! 4. After the decision, its output is *kept*: buffered until the receiver acknowledges it. Output is sent
+//!    as far as the receiver's window allows, in the current packet ([`let_go`]) or in generated packets
+//!    ([`made`]).
+//!
+//! A stream in which nothing was edited and nothing is held is [`plain`]. It has the record of a guarded
+//! stream, and recorded header values ([`noted`]).
+//!
+//! Bounds of a direction:
+//!
+//! - At most [`side::MOST_HELD`] bytes are held.
+//! - At most twice [`StreamLimits::window`](crate::StreamLimits::window) bytes of output are buffered, plus
+//!   the output of one packet.
+//! - At most [`map::EDITS`] edits are recorded.
+//! - A packet that arrives causes generated packets with at most [`side::CREDIT`] bytes, plus one packet.
 
 pub(crate) mod again;
 pub(crate) mod datagram;

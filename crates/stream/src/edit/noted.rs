@@ -1,52 +1,54 @@
-//! What is noted of the packets of an end, for packets that are made in its place.
+//! Header values of an end's packets, for packets that are generated in its name.
 
 use crate::segment::Segment;
 
-/// The payload that any path carries (RFC 9293 section 3.7.1: 576 bytes without headers), without options.
+/// The payload that any path carries: 576 bytes less the headers (RFC 9293 section 3.7.1) and options.
 pub(super) const LEAST_PAYLOAD: u16 = 500;
 
-/// No segment is cut into smaller ones, whatever a receiver's SYN says: that would make many packets of one.
+/// Lower bound of `Noted::most_payload`, whatever a receiver's SYN says. Smaller segments would turn one
+/// packet into many.
 const FLOOR: u16 = 64;
 
 /// The bytes of the timestamps option in a segment (RFC 7323 appendix A).
 const TIMESTAMPS: u16 = 12;
 
-/// What is noted of one end, and of the windows that it gets: what edits need of a direction for as long as its stream lives.
+/// Header values of one end's packets, and the windows that the end is offered. Edits need them for as long
+/// as the stream lives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Noted {
     /// The end's SYN allowed SACK.
     pub(crate) knows_sack: bool,
-    /// The largest segment that its SYN allows, if it says so.
+    /// The MSS option of the end's SYN, if there was one.
     pub(crate) mss: Option<u16>,
-    /// The largest payload that it has sent.
+    /// The largest payload that the end has sent.
     pub(crate) largest: u16,
-    /// The end of the widest window that its receiver has offered, in output.
+    /// Right edge of the widest window that the receiver has offered, as an offset of output.
     pub(crate) edge: u64,
     /// The largest payload that the path carries, as far as is known.
     pub(crate) path: Option<u16>,
-    /// The largest payload that the link has room for, if that is known.
+    /// The largest payload that fits on the outgoing link, if known.
     pub(crate) room: Option<u16>,
-    /// The window field of its last packet that went on.
+    /// The window field of the end's last packet that was forwarded.
     pub(crate) window: u16,
-    /// TSval and TSecr of its last segment, if it uses timestamps.
+    /// TSval and TSecr of the end's last segment, if it uses timestamps.
     pub(crate) timestamps: Option<[u32; 2]>,
 }
 
 impl Noted {
-    /// Notes the end of a window that the receiver offers.
+    /// Records the right edge of a window that the receiver offers.
     #[inline]
     pub(crate) fn note_edge(&mut self, edge: u64) {
         self.edge = self.edge.max(edge);
     }
 
-    /// Notes how much payload the end puts into a segment.
+    /// Records the payload length of a segment.
     #[inline]
     pub(crate) fn note_payload(&mut self, len: usize) {
         self.largest = self.largest.max(len.min(usize::from(u16::MAX)) as u16);
     }
 
-    /// The most payload of a segment that is let go: no more than the sender has put into one, or what any path carries; and no more than the
-    /// receiver's SYN and the path allow.
+    /// The most payload of a segment with output. It is at most the largest payload that the sender has sent,
+    /// or what any path carries if that is more. The receiver's SYN, the path and the link bound it too.
     pub(crate) fn most_payload(&self, receiver_mss: Option<u16>) -> u64 {
         let options = if self.timestamps.is_some() { TIMESTAMPS } else { 0 };
         let receiver = receiver_mss.map_or(u16::MAX, |mss| mss.saturating_sub(options));
@@ -55,7 +57,8 @@ impl Noted {
         u64::from(most.min(self.room.unwrap_or(u16::MAX)).max(1))
     }
 
-    /// The same for the packet at hand: what options it has beyond those of all packets, such as SACK blocks, take from its payload (RFC 6691).
+    /// The same for the current packet. Options that other packets do not have, such as SACK blocks, reduce
+    /// its payload (RFC 6691).
     pub(crate) fn most_payload_of(&self, segment: &Segment, receiver_mss: Option<u16>) -> u64 {
         let usual = if segment.timestamps.is_some() { TIMESTAMPS } else { 0 };
         let more = u64::from(u16::from(segment.options).saturating_sub(usual));

@@ -1,7 +1,8 @@
-//! Acknowledgments, windows and resets of directions that are edited: numbers of output for those of input, and back.
+//! Acknowledgments, windows and RSTs of edited directions: translation between input and output numbers.
 //!
-//! What lies before or behind what is in flight does so in the other numbers too. An old acknowledgment is old for the sender, and repeats no other
-//! one; a RST with a number that nobody would believe (RFC 5961) does not get one that somebody does.
+//! A number before or after the bytes in flight stays before or after them in the other number space. An old
+//! acknowledgment stays old for the sender and is no duplicate of another one. A RST with a number that no
+//! receiver accepts (RFC 5961) does not get a number that a receiver accepts.
 
 use super::map::EditLists;
 use super::pair::{EditTake, PlainTake};
@@ -12,21 +13,22 @@ use crate::side::{Level, Side};
 use crate::tcp::TcpTake;
 
 impl EditSide {
-    /// Up to where input has room: the output of the last byte has its place in the receiver's window.
+    /// Right edge of the window for input: the output of the last byte is inside the receiver's window.
     pub(crate) fn room_edge(&self) -> u64 {
-        // What is held takes no room yet: it may become nothing.
+        // Held bytes do not use up the window yet: their output may be empty.
         let held = if self.is_shut() { 0 } else { self.held.len() as u64 };
         (self.decided + held + self.noted.edge).saturating_sub(self.out_next)
     }
 
-    /// The offset of a number of output.
+    /// The offset of an output sequence number.
     #[inline]
     pub(crate) fn output_offset(&self, side: &Side, number: u32) -> i64 {
         let ahead = number.wrapping_sub(side.seq(self.sent)).cast_signed();
         self.sent.cast_signed() + i64::from(ahead)
     }
 
-    /// The output that a receiver of the bytes that were sent acknowledges: no more than was let go.
+    /// The output offset for an acknowledgment number in input sequence space. At most the output that was
+    /// sent.
     fn original_output(&self, side: &Side, lists: &EditLists, number: u32) -> i64 {
         let at = side.offset(number).max(side.acked.cast_signed()).cast_unsigned();
         let out = match side.fin() {
@@ -36,7 +38,8 @@ impl EditSide {
         out.clamp(self.acked, self.sent).cast_signed()
     }
 
-    /// How many bytes of input a receiver acknowledges that acknowledges output up to `out`: never fewer than before. The FIN counts as a byte.
+    /// Number of input bytes that an acknowledgment of output up to `out` acknowledges. It is never lower
+    /// than before. The FIN counts as a byte.
     #[inline]
     pub(crate) fn acked_input(&self, side: &Side, lists: &EditLists, out: u64) -> u64 {
         let out = out.max(self.acked);
@@ -46,17 +49,18 @@ impl EditSide {
         self.input_floor(lists, out.min(self.out_next)).max(side.acked)
     }
 
-    /// How many bytes of input have all of their output before `out`.
+    /// Number of decided input bytes whose output lies before `out` completely.
     #[inline]
     pub(crate) fn input_floor(&self, lists: &EditLists, out: u64) -> u64 {
         self.map.input_floor(lists, out).min(self.decided)
     }
 
-    /// The number of input for an offset of output that its receiver tells.
+    /// Translates the output offset `out` to an input sequence number.
     pub(crate) fn told_input(&self, side: &Side, lists: &EditLists, out: i64) -> u32 {
         let (acked, sent) = (self.acked.cast_signed(), self.sent.cast_signed());
         let offset = match out {
-            // The segment is of an earlier connection: its sender must find its own number (RFC 9293 section 3.5.1).
+            // The segment belongs to an earlier connection. Its number must not change: the end that used it
+            // must recognize it (RFC 9293 section 3.5.1).
             _ if out < 0 && acked == 0 => out,
             _ if out < acked => side.acked.cast_signed() - 1,
             _ if out > sent => side.end().cast_signed() + (out - sent),
@@ -65,7 +69,8 @@ impl EditSide {
         side.seq(offset.cast_unsigned())
     }
 
-    /// The number of output for the number of a RST at an offset of input. Its sender has sent all input, its receiver no more than what was let go.
+    /// The output sequence number of a RST at input offset `at`. The sender has sent all input. The receiver
+    /// has no more than the output that was sent.
     fn reset_output(&self, side: &Side, lists: &EditLists, at: i64) -> u32 {
         let (acked, decided) = (side.acked.cast_signed(), self.decided.cast_signed());
         let out = match at {
@@ -74,7 +79,7 @@ impl EditSide {
             _ if at < acked => self.acked.cast_signed() - (acked - at),
             _ if at < decided => match self.map.output_at(lists, at.cast_unsigned()) {
                 Some(out) => out.max(self.acked).cast_signed(),
-                // No end has told such a number.
+                // No end uses a number inside an edit, so the RST gets one that its receiver does not expect.
                 None => self.sent.cast_signed() + 1,
             },
             _ => self.sent.cast_signed() + (at - decided),
@@ -84,7 +89,7 @@ impl EditSide {
 }
 
 impl TcpTake<'_> {
-    /// The output offset that a segment acknowledges, of a direction that is edited.
+    /// The output offset that a segment acknowledges, if the acknowledged direction is edited.
     fn acked_output(&self, segment: &Segment) -> Option<i64> {
         let edit = self.edit.as_ref()?;
         if self.theirs.level != Level::Edit || !segment.has(flag::ACK) || !self.theirs.has_begun {
@@ -96,7 +101,8 @@ impl TcpTake<'_> {
         })
     }
 
-    /// The segment with an acknowledgment of the sender's own bytes, if these are edited.
+    /// The segment with its acknowledgment number in input sequence space, if the acknowledged direction is
+    /// edited.
     pub(crate) fn in_input(&mut self, segment: &Segment) -> Segment {
         let mut mapped = *segment;
         self.acked_output = self.acked_output(segment);
@@ -108,7 +114,7 @@ impl TcpTake<'_> {
         mapped
     }
 
-    /// Whether an acknowledgment is one of what was let go, and not too old.
+    /// Whether an acknowledgment covers only output that was sent, and is not too old.
     pub(crate) fn acknowledges_output(&self, window: u64) -> Option<bool> {
         let out = self.acked_output?;
         let edit = self.edit.as_ref()?;
@@ -116,7 +122,7 @@ impl TcpTake<'_> {
         Some(out <= sent && out >= acked - window.cast_signed())
     }
 
-    /// Takes the acknowledgment of output.
+    /// Takes an acknowledgment of output.
     pub(crate) fn take_output_acknowledgment(&mut self) {
         let (Some(out), Some(edit)) = (self.acked_output, &mut self.edit) else { return };
         let out = out.max(0).cast_unsigned();
@@ -133,7 +139,8 @@ impl TcpTake<'_> {
         }
     }
 
-    /// The window that the sender of edited bytes may be told: where the output of the last byte has its place in the receiver's window.
+    /// Right edge of the window to advertise to the sender of edited bytes: the output of the last byte is
+    /// inside the receiver's window.
     pub(crate) fn window_edge(&mut self, segment: &Segment, scale: u8) -> Option<u64> {
         if self.theirs.level != Level::Edit {
             return None;
@@ -154,7 +161,7 @@ impl TcpTake<'_> {
         Some(theirs.room_edge())
     }
 
-    /// The numbers of a RST. What is held or waits goes with the connection.
+    /// The numbers of a RST. Bytes that are held or wait are lost with the connection.
     pub(crate) fn reset_edited(&self, segment: &Segment) -> Option<EditedSegment> {
         let edit = self.edit.as_ref().filter(|_| self.ours.level == Level::Edit && self.ours.has_begun)?;
         let at = self.ours.offset(segment.seq);

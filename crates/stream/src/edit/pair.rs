@@ -1,4 +1,4 @@
-//! Both directions of a stream with edits, as seen from a segment, and what it shares with other streams.
+//! Borrowed edit state for taking one segment: both directions of its stream, and memory that streams share.
 
 use super::links::EditId;
 use super::map::EditLists;
@@ -9,20 +9,20 @@ use crate::limits::AckSpace;
 use crate::segment::StreamDrop;
 use crate::side::Side;
 
-/// What a segment needs of a stream with edits.
+/// The edit state for taking a segment.
 pub(crate) struct EditTake<'t> {
     pub(crate) lists: &'t mut EditLists,
     pub(crate) ours: &'t mut EditSide,
     pub(crate) theirs: &'t mut EditSide,
-    /// For undecided bytes in one piece.
+    /// Buffer for undecided bytes in one piece.
     pub(crate) scratch: &'t mut Vec<u8>,
     pub(crate) acks: AckSpace,
-    /// The stream is not to become plain.
+    /// The stream must not become plain.
     pub(crate) stays: &'t mut bool,
 }
 
 impl<'t> EditTake<'t> {
-    /// For a segment of a direction.
+    /// The state for a segment of `direction`.
     pub(crate) fn new(
         table: &'t mut EditTable,
         id: EditId,
@@ -36,7 +36,7 @@ impl<'t> EditTake<'t> {
     }
 }
 
-/// What a segment of a plain stream needs, which any stream with edits may be.
+/// The state for taking a segment of a stream with edits that may be plain.
 pub(crate) struct PlainTake<'t> {
     pub(crate) table: &'t mut EditTable,
     pub(crate) edit: &'t mut Option<EditId>,
@@ -47,7 +47,7 @@ pub(crate) struct PlainTake<'t> {
 }
 
 impl<'t> PlainTake<'t> {
-    /// Makes an edited stream of it; `ours` is the direction of the segment.
+    /// Converts the stream to an edited one. `ours` is the direction of the segment.
     pub(crate) fn make_edited(self, ours: &mut Side, theirs: &mut Side) -> Result<EditTake<'t>, StreamDrop> {
         let PlainTake { table, edit, stream, notes, window, acks } = self;
         let direction = ours.direction();

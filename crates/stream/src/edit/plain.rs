@@ -1,12 +1,18 @@
-//! Streams with edits in which nothing was edited yet, and nothing is held or owed: they are *plain*.
+//! *Plain* streams: streams with edits in which nothing was edited yet, and nothing is held or owed.
 //!
-//! Most streams never have a match. As long as the output of each direction is its input, and all of it was let go, a direction that is edited is
-//! followed as a guarded one is: the numbers of both ends are the same, and the bytes that are not acknowledged are kept there. Nothing else of edits
-//! is needed but what is [noted](super::noted), so that the record of the stream is smaller and a packet costs less.
+//! Most streams never have a match. While the output of each direction is its input and all of it was sent,
+//! an edited direction is followed like a guarded one. Both ends use the same numbers, and
+//! `crate::side::Side` buffers the unacknowledged bytes. Edits then need only
+//! [recorded header values](super::noted). So the record of the stream is smaller, and a packet costs less.
 //!
-//! A plain stream becomes edited, and gets an [`EditStream`], with a packet that is not plain ([`is_plain`]), or whose bytes the reader does not
-//! [let pass](crate::StreamReader::passes), or that finds no room as it goes on. It becomes plain again with the first packet behind which nothing is held
-//! or owed, unless its reader is one that never lets bytes pass.
+//! A plain stream becomes edited, and gets an [`EditStream`], in one of three cases:
+//!
+//! - A packet arrives that is not plain ([`is_plain`]).
+//! - The reader does not [pass](crate::StreamReader::passes) the bytes of a packet.
+//! - A packet finds no room.
+//!
+//! It becomes plain again with the first packet that leaves nothing held or owed, unless its reader never
+//! lets bytes pass.
 
 use super::links::EditId;
 use super::pair::{EditTake, PlainTake};
@@ -20,7 +26,8 @@ use crate::side::{Level, Side};
 use crate::tcp::{Place, TcpTake};
 use std::ops::ControlFlow;
 
-/// Whether a segment may leave a plain stream plain: it neither begins nor ends anything, and its bytes are in order and in the window.
+/// Whether a segment may leave a plain stream plain: it neither opens nor closes the connection, and its
+/// bytes are in order and in the window.
 fn is_plain(own: &Side, segment: &Segment) -> bool {
     let is_ordinary =
         segment.flags & (flag::SYN | flag::FIN | flag::RST | flag::URG | flag::ACK) == flag::ACK;
@@ -29,7 +36,8 @@ fn is_plain(own: &Side, segment: &Segment) -> bool {
 }
 
 impl<'t> PlainTake<'t> {
-    /// What a segment of a stream needs: nothing without edits, one for an edited stream, the other for one that is plain and stays so for now.
+    /// The state for taking a segment. Both are `None` for a stream without edits. The first is set for an
+    /// edited stream, the second for a stream that is plain and stays plain for now.
     pub(crate) fn begin(
         of: Option<PlainTake<'t>>,
         ours: &mut Side,
@@ -46,7 +54,7 @@ impl<'t> PlainTake<'t> {
 }
 
 impl TcpTake<'_> {
-    /// Makes an edited stream of a plain one, before the payload of the segment is taken.
+    /// Converts a plain stream to an edited one, before the payload of the segment is taken.
     pub(crate) fn make_edited(&mut self) -> Result<(), StreamDrop> {
         if let Some(plain) = self.plain.take() {
             self.edit = Some(plain.make_edited(self.ours, self.theirs)?);
@@ -54,7 +62,8 @@ impl TcpTake<'_> {
         Ok(())
     }
 
-    /// Takes the payload of a plain stream's direction that is edited. Returns how it goes on, if not as it came.
+    /// Takes the payload of an edited direction of a plain stream. Returns the segment to send, or `None` if
+    /// the segment passes unchanged.
     pub(crate) fn take_plain(
         &mut self,
         segment: &Segment,
@@ -76,7 +85,7 @@ impl TcpTake<'_> {
                     }
                     return Ok(None);
                 }
-                // The record of edits has why the stream is over.
+                // The edit state records why the stream cannot continue.
                 ControlFlow::Continue(Passes::All) => {
                     return Err(self.make_edited().err().unwrap_or(StreamDrop::Broken));
                 }
@@ -95,7 +104,7 @@ impl TcpTake<'_> {
         self.take_edited(segment, place, payload, reader).map(Some)
     }
 
-    /// Whether the stream, for which nothing is due, may be plain.
+    /// Whether the stream may become plain, if nothing is due for it.
     pub(crate) fn may_be_plain(&self) -> bool {
         let Some(EditTake { ours, theirs, stays, .. }) = &self.edit else { return false };
         !**stays && ours.is_plain(self.ours) && theirs.is_plain(self.theirs)
@@ -103,7 +112,7 @@ impl TcpTake<'_> {
 }
 
 impl EditTable {
-    /// Makes an edited stream of a plain one.
+    /// Converts a plain stream to an edited one.
     pub(super) fn make_edited(
         &mut self,
         (stream, notes): (StreamId, NotesId),
@@ -122,7 +131,7 @@ impl EditTable {
         Ok(self.streams.insert(EditStream { sides: edits, stream: Some(stream), ..EditStream::default() }))
     }
 
-    /// Makes a plain stream of one that may be plain.
+    /// Converts a stream that may be plain to a plain one.
     #[cold]
     pub(crate) fn make_plain(&mut self, id: EditId, notes: NotesId, sides: &mut [Side; 2]) {
         let EditStream { sides: edits, .. } = self.streams.remove(id);
@@ -136,7 +145,7 @@ impl EditTable {
 }
 
 impl EditSide {
-    /// Goes on where a plain direction is.
+    /// Takes over the state of a direction of a plain stream.
     fn resume(&mut self, side: &mut Side) {
         (self.decided, self.out_next, self.sent) = (side.next, side.next, side.next);
         self.acked = side.acked;
@@ -144,7 +153,7 @@ impl EditSide {
         self.credit = CREDIT;
     }
 
-    /// Whether a direction for which nothing is due is one of a plain stream.
+    /// Whether a direction may belong to a plain stream, if nothing is due for it.
     fn is_plain(&self, side: &Side) -> bool {
         if side.level != Level::Edit {
             return side.has_begun;

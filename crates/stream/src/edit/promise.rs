@@ -1,56 +1,67 @@
-//! Held bytes are acknowledged to their sender.
+//! Promises: mmb acknowledges held bytes to their sender.
 //!
-//! A sender that gets no acknowledgment for what is held may have no leave to send the rest of a match: Nagle's algorithm waits for it (RFC 9293
-//! section 3.7.4), a retransmission timeout leaves one segment in flight (RFC 5681 section 3.1), and the ten segments of a slow start are soon
-//! sent. So, when the receiver has acknowledged all output before them, held bytes are acknowledged: they are *promised*. They are in order, so that
-//! SACK does not come into it, and at most [`MOST_HELD`](super::side::MOST_HELD).
+//! Without an acknowledgment of held bytes, the sender may not be allowed to send the rest of a match:
 //!
-//! What was promised its sender does not send again. As long as its receiver has not acknowledged the output of it, it is sent again from here:
-//! when [`RETRY_MS`] have passed without progress, and after twice the time each time, up to [`LONGEST`]. A receiver without room is asked for it
-//! every [`ANSWERED`] polls. After [`MOST_POLLS`] the connection is over: both ends are to be reset.
+//! - Nagle's algorithm waits for the acknowledgment (RFC 9293 section 3.7.4).
+//! - After a retransmission timeout, only one segment is in flight (RFC 5681 section 3.1).
+//! - The ten segments of a slow start are soon sent.
 //!
-//! Nothing is promised where acknowledgments are those of the original bytes (`AckSpace::Original`): there nobody waits for them.
+//! Therefore mmb acknowledges held bytes once the receiver has acknowledged all output before them. These
+//! bytes are *promised*. They are in order, so SACK does not apply, and there are at most
+//! [`MOST_HELD`](super::side::MOST_HELD) of them.
+//!
+//! The sender does not retransmit promised bytes. mmb retransmits their output until the receiver
+//! acknowledges it: after [`RETRY_MS`] without progress, then after twice the time each time, up to
+//! [`LONGEST`] polls. A receiver without room gets a window probe every [`ANSWERED`] polls. After
+//! [`MOST_POLLS`] the connection is over: both ends are to be reset.
+//!
+//! Nothing is promised if receivers acknowledge the original bytes (`AckSpace::Original`): no sender waits
+//! for an acknowledgment there.
 
 use super::map::EditLists;
 use super::side::EditSide;
 use crate::side::Side;
 
-/// The least time between two packets that are sent again for a promise.
+/// The least time between two retransmissions for a promise.
 pub(crate) const RETRY_MS: u64 = 200;
 
-/// So often a direction is looked at, [`RETRY_MS`] apart, before its receiver is given up: for 100 s (RFC 9293 section 3.8.3), with 35 packets.
+/// The most polls of a direction, [`RETRY_MS`] apart, before the connection is over: 100 s (RFC 9293 section
+/// 3.8.3), with 35 packets.
 const MOST_POLLS: u16 = 500;
 
-/// The most polls between two packets that are sent again: 3.2 s.
+/// The most polls between two retransmissions: 3.2 s.
 const LONGEST: u16 = 16;
 
-/// A receiver that answers that it has no room is not given up, and asked again when it was looked at as often once more: after 3 s.
+/// A receiver that answers that it has no room does not end the connection. The count of polls returns to
+/// this value, so the next probe follows after as many polls: after 3 s.
 const ANSWERED: u16 = LONGEST;
 
 impl EditSide {
-    /// Whether the receiver has not acknowledged all that was acknowledged to the sender.
+    /// Whether input was acknowledged to the sender that the receiver has not acknowledged.
     pub(crate) fn is_promising(&self, side: &Side) -> bool {
         self.promised > side.acked
     }
 
-    /// Whether there is output that is promised and not acknowledged: nothing is to be sent again of what is held.
+    /// Whether promised bytes have output that is not acknowledged. Held bytes have no output to retransmit
+    /// yet.
     pub(crate) fn owes_promised(&self, side: &Side) -> bool {
         self.is_promising(side) && self.acked < self.out_next
     }
 
-    /// The input that is acknowledged to the sender.
+    /// End of the input that is acknowledged to the sender.
     pub(crate) fn told_acked(&self, side: &Side) -> u64 {
         side.acked.max(self.promised)
     }
 
-    /// The input that may be acknowledged to the sender when the receiver has acknowledged output up to `out`.
+    /// End of the input that may be acknowledged to the sender when the receiver has acknowledged output up
+    /// to `out`.
     pub(crate) fn promised_at(&self, side: &Side, lists: &EditLists, out: u64) -> u64 {
         let is_all = out == self.out_next && self.sent == out && !self.has_ended && self.promises;
         let held = if is_all && self.held.len() > 0 { side.next } else { 0 };
         self.acked_input(side, lists, out).max(self.promised).max(held)
     }
 
-    /// Promises what is held, if the receiver has acknowledged all before it.
+    /// Promises the held bytes, if the receiver has acknowledged all output before them.
     pub(crate) fn promise(&mut self, side: &Side, lists: &EditLists) {
         let told = self.promised_at(side, lists, self.acked);
         if told > side.acked {
@@ -58,7 +69,7 @@ impl EditSide {
         }
     }
 
-    /// The receiver has made progress, or has told that it has no room.
+    /// Records that the receiver has made progress, or has answered that it has no room.
     pub(crate) fn note_answer(&mut self, is_progress: bool) {
         if is_progress {
             self.polls = 0;
@@ -67,10 +78,11 @@ impl EditSide {
         }
     }
 
-    /// Queues what a receiver has not acknowledged for so long. Returns whether the promise holds still.
+    /// Queues a retransmission or a window probe, if the receiver has not acknowledged output for long
+    /// enough. Returns false after [`MOST_POLLS`] polls without an answer.
     pub(crate) fn poll(&mut self, receiver_mss: Option<u16>) -> bool {
         if self.acked >= self.out_next {
-            // What was promised is held.
+            // The promised bytes are held.
             self.polls = 0;
             return true;
         }

@@ -1,18 +1,18 @@
-//! Queues of directions: two of those that hold bytes back, one of those that have packets to make, one of those that have promised something.
+//! Queues of directions: two for held bytes, one for packets to generate, one for promises.
 //!
-//! The links are in the records of the directions. So a queue needs no memory of its own, a direction is in it once at most, and leaves it from
-//! any place when its stream ends.
+//! The links are in the records of the directions. So a queue needs no memory of its own. A direction is in a
+//! queue at most once, and can leave it from any position when its stream ends.
 
 use super::links::{DirectionId, Links};
 use super::side::{EditSide, EditStreams};
 
-/// The queue of directions that hold bytes back, in the order in which they are due.
+/// Directions with held bytes, in the order in which they are due.
 pub(crate) const WAITING: usize = 0;
-/// The queue of directions that have packets to make.
+/// Directions with packets to generate.
 pub(crate) const READY: usize = 1;
-/// The queue of directions whose receivers have not acknowledged all that was promised, in the order in which they are due.
+/// Directions whose receivers have not acknowledged all promised bytes, in the order in which they are due.
 pub(crate) const PROMISING: usize = 2;
-/// The queue of directions that hold bytes back with long patience, in the order in which they are due.
+/// Directions with held bytes and long patience, in the order in which they are due.
 pub(crate) const PATIENT: usize = 3;
 
 /// One of the queues.
@@ -28,12 +28,12 @@ fn links<const QUEUE: usize>(streams: &mut EditStreams, id: DirectionId) -> &mut
 }
 
 impl<const QUEUE: usize> DirectionQueue<QUEUE> {
-    /// The first one.
+    /// The first direction.
     pub(crate) fn first(&self) -> Option<DirectionId> {
         self.first
     }
 
-    /// Adds a direction at the end, if it is not in the queue. Returns whether it was not.
+    /// Appends a direction if it is not in the queue. Returns whether the direction was appended.
     pub(crate) fn push(&mut self, streams: &mut EditStreams, id: DirectionId) -> bool {
         if links::<QUEUE>(streams, id).is_in {
             return false;

@@ -1,53 +1,56 @@
-//! What an editor is asked, and what it answers.
+//! Questions to an editor, and its answers.
 
 use super::map::EditLists;
 use super::patience::EditPatience;
 use super::side::EditSide;
 use crate::rope::ChunkPool;
 
-/// Bytes of a direction that are in order and about which nothing is decided.
+/// In-order bytes of a direction that are undecided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecided<'b> {
     /// 0 for the initiator's bytes, 1 for the responder's.
     pub direction: usize,
-    /// Bytes of the direction before them.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// The bytes: those that were left undecided before, and new ones behind them.
+    /// The bytes: first those that were left undecided before, then new ones.
     pub bytes: &'b [u8],
-    /// Number of the former.
+    /// Number of bytes that were left undecided before.
     pub known: usize,
-    /// No bytes follow: nothing may be left undecided.
+    /// No bytes follow: the editor must decide all bytes.
     pub is_end: bool,
-    /// For how long the first byte has been undecided, if the question is asked again because time has passed. [`u32::MAX`] if nothing may be left: there are too
-    /// many undecided bytes, or a match reaches beyond the next datagram.
+    /// Milliseconds for which the first byte has been undecided, if the editor is asked again because time
+    /// has passed. [`u32::MAX`] if the editor must decide all bytes: there are too many, or a match reaches
+    /// beyond the next datagram.
     pub waited_ms: Option<u32>,
 }
 
-/// The datagrams whose bytes are undecided: the one that waits, if one does, and a new one. What a match over both becomes is in the first, unless it is as
-/// long as the match: then both keep their lengths.
+/// The datagrams whose bytes are undecided: the waiting one, if there is one, and a new one. The replacement
+/// of a match over both goes into the first one. If the replacement is as long as the match, both datagrams
+/// keep their lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagrams {
-    /// Where the one that waits ends in the input.
+    /// End of the waiting datagram in the input.
     pub(crate) border: Option<u64>,
-    /// The same in the output, when it is decided.
+    /// End of the waiting datagram in the output, once it is decided.
     pub(crate) border_out: Option<u64>,
-    /// Where the new one ends in the input.
+    /// End of the new datagram in the input.
     pub(crate) end: u64,
-    /// Where the output of the first one begins that is not decided to its end.
+    /// Start of the output of the first datagram that is not fully decided.
     pub(crate) from: u64,
-    /// The most bytes that one may have.
+    /// The most bytes in a datagram.
     pub(crate) most: u64,
 }
 
 impl Datagrams {
-    /// Whether the next bytes may become longer, by so many: all behind them in their datagram goes on as it is.
+    /// Whether the next `count` bytes may become `by` bytes, if the rest of their datagram passes unchanged.
     fn have_room(&self, side: &EditSide, count: usize, by: usize) -> bool {
         let end = self.border.filter(|_| self.border_out.is_none()).unwrap_or(self.end);
         let behind = end.saturating_sub(side.decided + count as u64);
         by <= count || side.out_next - self.from + by as u64 + behind <= self.most
     }
 
-    /// Notes where the border is in the output, if what was decided now reaches it: of bytes `beyond` it, and the end of the output.
+    /// Records the border in the output, if it is decided now. `output` gets the number of bytes decided
+    /// after the border, and the end of the output.
     fn note_border(&mut self, side: &EditSide, output: impl FnOnce(u64, u64) -> u64) {
         if let (Some(border), None) = (self.border, self.border_out)
             && side.decided >= border
@@ -58,23 +61,24 @@ impl Datagrams {
     }
 }
 
-/// Takes what an editor decides about undecided bytes, from the first one on. What it leaves is undecided still.
+/// Receives what an editor decides about undecided bytes, from the first one on. The other bytes stay
+/// undecided.
 #[derive(Debug)]
 pub struct EditSink<'t> {
     pub(crate) pool: &'t mut ChunkPool,
     pub(crate) lists: &'t mut EditLists,
     pub(crate) side: &'t mut EditSide,
-    /// Of a direction of datagrams.
+    /// Only for directions of datagrams.
     pub(crate) datagrams: &'t mut Option<Datagrams>,
     pub(crate) bytes: &'t [u8],
-    /// Bytes that are decided.
+    /// Number of bytes that are decided.
     pub(crate) count: usize,
-    /// There was no room for output: the stream cannot go on.
+    /// There was no room for output: the stream cannot continue.
     pub(crate) is_broken: bool,
 }
 
 impl<'t> EditSink<'t> {
-    /// The next `count` bytes go on as they are.
+    /// Passes the next `count` bytes unchanged.
     pub fn pass(&mut self, count: usize) {
         let bytes = self.take(count);
         if !self.side.kept.push(self.pool, bytes) {
@@ -86,7 +90,8 @@ impl<'t> EditSink<'t> {
         }
     }
 
-    /// The next `count` bytes, at least one, are replaced by others. False if they go on as they are, since their datagram would become too long.
+    /// Replaces the next `count` bytes, at least one, with `by`. Returns false if the bytes pass unchanged
+    /// instead, because their datagram would become too long.
     pub fn replace(&mut self, count: usize, by: &[u8]) -> bool {
         if self.datagrams.is_some_and(|datagrams| !datagrams.have_room(self.side, count, by.len())) {
             self.pass(count);
@@ -103,7 +108,8 @@ impl<'t> EditSink<'t> {
             self.is_broken = true;
             return true;
         }
-        // A list of edits ends with the bytes that one packet or a few bring.
+        // Both lengths fit in 32 bits: these are bytes of one packet or a few. The list is freed once the
+        // receiver has acknowledged them.
         self.side.map.add(self.lists, (at, replaced as u32), (out, by.len() as u32));
         self.side.out_next += by.len() as u64;
         self.side.edits += 1;
@@ -120,7 +126,7 @@ impl<'t> EditSink<'t> {
         true
     }
 
-    /// What is left undecided waits for so long.
+    /// Sets how long the bytes that stay undecided may wait.
     pub fn wait(&mut self, patience: EditPatience) {
         self.side.hold_patience = patience;
     }

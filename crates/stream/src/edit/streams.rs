@@ -1,4 +1,4 @@
-//! What a table does for its streams with edits.
+//! The methods of a table for its streams with edits.
 
 use super::datagram::{edit_datagram, end_datagram};
 use super::decide::Decider;
@@ -17,11 +17,11 @@ use crate::segment::{EditedPayload, EditedSegment, Outcome, Segment, StreamDrop,
 use crate::side::{Level, Side, StreamProto};
 use crate::table::{Stream, StreamSlab, StreamTable};
 
-/// Packets that a direction makes before others have their turn.
+/// Packets that a direction generates before other directions have their turn.
 const TURN: u32 = 16;
 
 impl StreamTable {
-    /// Takes a datagram of a direction that is edited.
+    /// Takes a datagram of an edited direction.
     pub(crate) fn take_edited_datagram(
         &mut self,
         (id, direction): (StreamId, usize),
@@ -46,7 +46,7 @@ impl StreamTable {
         outcome
     }
 
-    /// Gives back the memory of the last datagram's output.
+    /// Frees the output of the last datagram.
     pub(crate) fn forget_last_datagram(&mut self) {
         if let Some((id, direction)) = self.edit.datagram.take()
             && let Some((decider, _)) = self.decider(id, direction.direction(), 0)
@@ -55,7 +55,7 @@ impl StreamTable {
         }
     }
 
-    /// What deciding about a direction needs, and its other one.
+    /// The state to decide about a direction, and the other direction.
     fn decider(&mut self, id: StreamId, direction: usize, now_ms: u64) -> Option<(Decider<'_>, &Side)> {
         let StreamTable { pool, streams, edit, .. } = self;
         let Stream { sides: [first, second], edit: edit_id, .. } = &mut streams[id];
@@ -65,7 +65,8 @@ impl StreamTable {
         Some((Decider { side, edit, pool, lists, scratch, now_ms, datagrams: None }, other))
     }
 
-    /// A packet of a stream was taken, or held bytes were asked about; or that has failed.
+    /// Updates the queues after a packet was taken or the editor was asked about held bytes. Stops the stream
+    /// if that has failed.
     pub(crate) fn note_edit(&mut self, id: StreamId, failed: Option<StreamDrop>) {
         let Stream { sides, edit: Some(edit_id), .. } = &self.streams[id] else { return };
         if let Some(why) = failed {
@@ -79,9 +80,13 @@ impl StreamTable {
         self.edit.queue_due(*edit_id, sides, (self.limits.hold_ms, self.now_ms));
     }
 
-    /// A direction that has held bytes back for the time of [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms), or for it once more:
-    /// [`StreamTable::release`] asks about them again. Or one that cannot keep what it has promised, which `release` tells. Queues what is to be
-    /// sent again.
+    /// The next direction that needs [`StreamTable::release`], for one of two reasons:
+    ///
+    /// - Its held bytes have waited for [`StreamLimits::hold_ms`](crate::StreamLimits::hold_ms), or for the
+    ///   same time since the editor was asked last. `release` asks the editor again.
+    /// - Its receiver does not acknowledge promised bytes. `release` returns the error.
+    ///
+    /// Also queues promised output that is to be retransmitted.
     pub fn next_due(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
         self.forget_last_datagram();
         self.now_ms = now_ms;
@@ -93,7 +98,7 @@ impl StreamTable {
         })
     }
 
-    /// Looks at the directions whose promises are due. Returns one whose receiver does not answer.
+    /// Polls the directions whose promises are due. Returns a direction whose receiver does not answer.
     fn next_broken(&mut self, now_ms: u64) -> Option<(StreamId, usize)> {
         while let Some(id) = self.edit.promising.first() {
             let StreamTable { streams, edit: EditTable { streams: edits, promising, ready, .. }, .. } = self;
@@ -125,7 +130,7 @@ impl StreamTable {
         None
     }
 
-    /// When [`StreamTable::next_due`] has something; `None` while nothing is held or promised.
+    /// The time at which [`StreamTable::next_due`] has something; `None` while nothing is held or promised.
     pub fn due_ms(&self) -> Option<u64> {
         let EditTable { streams, waiting, patient, promising, .. } = &self.edit;
         let side = |id: DirectionId| &streams[id.edit()].sides[id.direction()];
@@ -133,10 +138,10 @@ impl StreamTable {
         held.chain(promising.first().map(|id| side(id).poll_ms)).min()
     }
 
-    /// Asks again about the bytes that a direction holds back.
+    /// Asks the editor again about the held bytes of a direction.
     ///
     /// # Errors
-    /// The reader breaks, or there is no memory: the caller ends the connection.
+    /// The reader breaks, or there is no memory. The caller ends the connection.
     pub fn release(
         &mut self,
         id: StreamId,
@@ -170,7 +175,7 @@ impl StreamTable {
             edit.settle(side, lists, told);
         }
         self.note_edit(id, released.err());
-        // It is asked about once more when it has waited for as long again.
+        // The editor is asked again after the same time.
         if let Some(edit) = self.streams[id].edit {
             let edit = &mut self.edit.streams[edit].sides[direction & 1];
             if edit.hold_patience == EditPatience::Hold || edit.due_ms <= now_ms {
@@ -180,7 +185,8 @@ impl StreamTable {
         released
     }
 
-    /// Makes the next packet of the streams that have some to make. It is the caller's to send it as if its end had sent it.
+    /// Generates the next packet; `None` if no stream has a packet to generate. The caller sends the packet
+    /// as if one of the two ends had sent it.
     pub fn make(&mut self) -> Option<MadeSegment<'_>> {
         let window = if self.is_short() { 0 } else { self.limits.window };
         let StreamTable { pool, streams, early, edit: table, .. } = self;
@@ -217,7 +223,8 @@ impl StreamTable {
         )
     }
 
-    /// A segment of TCP could not carry what the outcome said: packets are made for it.
+    /// Takes back the contents of `edited`, because a TCP segment could not carry them. Packets are generated
+    /// for these contents.
     pub fn take_back(&mut self, id: StreamId, direction: usize, edited: &EditedSegment) {
         let Some(edit_id) = self.make_edited(id).filter(|edit| self.edit.over(Some(*edit)).is_none()) else {
             return;
@@ -232,7 +239,8 @@ impl StreamTable {
         self.note_edit(id, None);
     }
 
-    /// Copies the payload of a packet that goes on changed: as many bytes as the outcome said, before the next packet is taken.
+    /// Copies the payload of a forwarded packet that has changed. `offset` and the length of `into` are those
+    /// of the outcome. Must be called before the next packet is taken.
     pub fn copy_kept(&self, id: StreamId, direction: usize, offset: u64, into: &mut [u8]) {
         let Stream { sides, edit, .. } = &self.streams[id];
         let (kept, acked) = match edit {
@@ -250,7 +258,8 @@ impl StreamTable {
         debug_assert_eq!(filled, into.len());
     }
 
-    /// Bounds the payload of the packets that are made of a direction: what is longer does not pass the path, as an ICMP error has told.
+    /// Bounds the payload of packets that are generated for a direction. An ICMP error has reported that
+    /// longer packets do not fit the path.
     pub fn bound_payload(&mut self, id: StreamId, direction: usize, most: u16) {
         let Stream { edit, notes, .. } = self.streams[id];
         let noted = match (edit, notes) {
@@ -261,8 +270,8 @@ impl StreamTable {
         noted.path = Some(noted.path.map_or(most, |path| path.min(most)));
     }
 
-    /// The number of input that stands for one of output: of an acknowledgment that the receiver of a direction has sent, or of a packet of the
-    /// direction that an ICMP error quotes.
+    /// Translates an output sequence number to input. The number comes from an acknowledgment of the
+    /// direction's receiver, or from a packet of the direction that an ICMP error quotes.
     pub fn input_of(&self, id: StreamId, direction: usize, number: u32) -> u32 {
         match self.edited(id, direction) {
             Some((side, edit)) => edit.told_input(side, &self.edit.lists, edit.output_offset(side, number)),
@@ -270,24 +279,27 @@ impl StreamTable {
         }
     }
 
-    /// A SACK block of input for one of output; `None` if it holds no whole byte of input.
+    /// Translates a SACK block from output to input. `None` if the block has no whole byte of input, or
+    /// begins in bytes that are promised.
     pub fn sack_of(&self, id: StreamId, direction: usize, [left, right]: [u32; 2]) -> Option<[u32; 2]> {
         let Some((side, edit)) = self.edited(id, direction) else { return Some([left, right]) };
         let lists = &self.edit.lists;
         let offset = |number| edit.output_offset(side, number).max(0).cast_unsigned().min(edit.out_next);
         let (left, right) = (offset(left), offset(right));
         let [left, right] = [edit.map.input_ceil(lists, left), edit.input_floor(lists, right)];
-        // To the sender a block that begins where its acknowledgment ends would say that its receiver has thrown bytes away.
+        // The sender would take a block that begins where its acknowledgment ends as a sign that its receiver
+        // has discarded bytes.
         let is_promised = edit.is_promising(side) && left <= edit.promised;
         (left < right && !is_promised).then(|| [side.seq(left), side.seq(right)])
     }
 
-    /// The states of a direction that is edited, if acknowledgments are about its output; `None` for one of a plain stream.
+    /// The states of an edited direction whose receiver acknowledges output; `None` for a direction of a
+    /// plain stream.
     fn edited(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
         self.states(id, direction).filter(|_| self.acks == AckSpace::Wire)
     }
 
-    /// The states of a direction that is edited; `None` for one of a plain stream.
+    /// The states of an edited direction; `None` for a direction of a plain stream.
     pub(crate) fn states(&self, id: StreamId, direction: usize) -> Option<(&Side, &EditSide)> {
         let stream = &self.streams[id];
         let side = &stream.sides[direction & 1];
@@ -295,8 +307,10 @@ impl StreamTable {
         Some((side, &self.edit.streams[edit].sides[direction & 1]))
     }
 
-    /// What has to be added to the numbers of each direction to have those that its receiver counts, if that is a constant: nothing is held, kept or
-    /// early, and no edit is unacknowledged. From then on a connection needs nothing else of a stream that no rule edits any more.
+    /// For each direction: what to add to the sender's sequence numbers to get the receiver's, if that is
+    /// constant. It is constant if nothing is held, buffered or out of order, and no edit is unacknowledged.
+    /// Once it is constant and no rule edits the stream any more, a connection needs nothing else of the
+    /// stream.
     pub fn constant_shifts(&self, id: StreamId) -> Option<[u32; 2]> {
         let stream = &self.streams[id];
         let edits = stream.edit.map(|edit| &self.edit.streams[edit].sides);
@@ -317,7 +331,8 @@ impl StreamTable {
         Some(shifts)
     }
 
-    /// Whether the numbers of a stream are those of its ends in both directions: it has no edits, or none that changed a length; or it has no numbers.
+    /// Whether sender and receiver use the same sequence numbers in both directions: the stream has no edits,
+    /// or no edit changed a length, or the protocol is UDP.
     #[inline]
     pub fn is_unshifted(&self, id: StreamId) -> bool {
         let stream = &self.streams[id];
@@ -325,18 +340,18 @@ impl StreamTable {
         stream.proto() == StreamProto::Udp || !stream.edit.is_some_and(is_shifted)
     }
 
-    /// Whether some direction of a stream is edited.
+    /// Whether a direction of a stream is edited.
     pub fn is_edited(&self, id: StreamId) -> bool {
         self.streams[id].notes.is_some()
     }
 
-    /// Records of edits: one of each stream with edits, another one of each that is not plain, and one of each direction with edits that are not
-    /// acknowledged.
+    /// Number of records for edits: one for each stream with edits, another one for each stream that is not
+    /// plain, and one for each direction with unacknowledged edits.
     pub fn edit_records(&self) -> usize {
         self.edit.streams.len() + self.edit.notes.len() + self.edit.lists.len()
     }
 
-    /// Makes an edited stream of a plain one. `None` if it has no edits, or there is no memory.
+    /// Converts a plain stream to an edited one. `None` if the stream has no edits, or there is no memory.
     fn make_edited(&mut self, id: StreamId) -> Option<EditId> {
         let StreamTable { streams, edit: table, limits, acks, .. } = self;
         let Stream { sides, edit, notes, .. } = &mut streams[id];
@@ -347,7 +362,7 @@ impl StreamTable {
         *edit
     }
 
-    /// Gives back what edits need of a stream that may be plain.
+    /// Converts a stream that may be plain to a plain one, and frees its edit state.
     pub(crate) fn make_plain(&mut self, id: StreamId) {
         let Stream { sides, edit, notes, .. } = &mut self.streams[id];
         if let (Some(edit), Some(notes)) = (edit.take(), *notes) {
@@ -355,13 +370,13 @@ impl StreamTable {
         }
     }
 
-    /// Gives back what edits need of a stream.
+    /// Frees the edit state of a stream.
     pub(crate) fn end_edit(&mut self, edit: EditId) {
         self.edit.close(edit, &mut self.pool);
     }
 }
 
-/// The next direction of a queue that has held bytes back for long enough: for `hold_ms`, or so many times as long.
+/// The next direction of a queue whose bytes were held for long enough: for `hold_ms`, multiplied by `times`.
 fn next_held<const QUEUE: usize>(
     (queue, streams): (&mut DirectionQueue<QUEUE>, &mut EditStreams),
     table: &StreamSlab,
@@ -375,7 +390,7 @@ fn next_held<const QUEUE: usize>(
         if edit.due_ms > now_ms {
             return None;
         }
-        // The rest may have come, and waits for what was lost before it.
+        // The missing bytes may already be buffered out of order, after bytes that were lost.
         let is_early = stream.is_some_and(|stream| table[stream].sides[id.direction()].early.is_some());
         let due_ms = match is_early || edit.is_shut() {
             true => now_ms + hold_ms,
@@ -385,7 +400,7 @@ fn next_held<const QUEUE: usize>(
         if let Some(stream) = stream.filter(|_| due_ms <= now_ms) {
             return Some((stream, id.direction()));
         }
-        // Bytes before these were decided meanwhile, or the sender cannot have sent the rest.
+        // Earlier bytes were decided in the meantime, or the sender cannot have sent the missing bytes.
         queue.push(streams, id);
         streams[id.edit()].sides[id.direction()].due_ms = due_ms;
     }

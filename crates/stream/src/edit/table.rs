@@ -1,8 +1,12 @@
-//! What a table has for its streams with edits.
+//! The state of a table for its streams with edits.
 //!
-//! Four queues have directions of such streams: two of those that hold bytes back, for a short and for a long time, and one of those whose promises
-//! are to be looked at, each in the order in which they are due; and one of those that have packets to make. Of the latter each makes some packets in
-//! its turn, so that none waits for all of another's.
+//! Four queues have directions of such streams:
+//!
+//! - Two queues have directions with held bytes: one for a short wait and one for a long wait, in the order
+//!   in which they are due.
+//! - One queue has directions whose promises are to be polled, in the order in which they are due.
+//! - One queue has directions with packets to generate. Each direction generates some packets in its turn, so
+//!   that none waits for all packets of another.
 
 use super::decide::MOST_UNDECIDED;
 use super::links::{DirectionId, EditId};
@@ -19,40 +23,41 @@ use crate::side::Side;
 use mmb_base::{Chunks, Slab, id_types};
 use std::collections::TryReserveError;
 
-/// How much more than the bytes that it keeps otherwise a packet's output may be.
+/// Bytes by which the output of one packet may exceed the usual bound of buffered output.
 const MOST_GROWN: usize = 2 << 20;
 
 id_types! {
-    /// What is noted of a stream; valid while the stream lives.
+    /// The header values of a stream; valid while the stream lives.
     pub(crate) struct NotesId;
 }
 
-/// What is noted of both directions of a stream.
+/// The header values of both ends of a stream.
 pub(crate) type Notes = [Noted; 2];
 
-/// What a table has for streams with edits.
+/// The state of a table for streams with edits.
 #[derive(Debug, Default)]
 pub(crate) struct EditTable {
-    /// Of streams that are not plain.
+    /// The edit states of streams that are not plain.
     pub(crate) streams: EditStreams,
-    /// What is noted of streams, from their begin to their end. Of one that is not plain it is in `streams`, and here it is out of date.
+    /// The header values of streams, from their start to their end. For a stream that is not plain, the
+    /// current values are in `streams`, and those here are out of date.
     pub(crate) notes: Slab<NotesId, Notes, Chunks<Notes, 256>>,
     pub(crate) lists: EditLists,
     pub(super) waiting: DirectionQueue<WAITING>,
     pub(super) patient: DirectionQueue<PATIENT>,
     pub(super) ready: DirectionQueue<READY>,
     pub(super) promising: DirectionQueue<PROMISING>,
-    /// Packets that the first one of `ready` has made in its turn.
+    /// Packets that the first direction of `ready` has generated in its turn.
     pub(super) made: u32,
-    /// The direction of datagrams that keeps the output of one, until the next packet comes.
+    /// The direction whose datagram's output is buffered until the next packet arrives.
     pub(super) datagram: Option<(StreamId, DirectionId)>,
-    /// Undecided bytes in one piece, and the payload of the packet that is made.
+    /// Buffers for undecided bytes in one piece, and for the payload of a generated packet.
     pub(crate) scratch: Vec<u8>,
     pub(super) payload: Vec<u8>,
 }
 
 impl EditTable {
-    /// Gets what edits need of a stream.
+    /// Allocates the edit state and the header values of a stream.
     pub(crate) fn open(&mut self, window: u64, promises: bool) -> Result<(EditId, NotesId), TryReserveError> {
         self.streams.try_reserve()?;
         self.notes.try_reserve()?;
@@ -64,19 +69,19 @@ impl EditTable {
         Ok((self.streams.insert(stream), self.notes.insert(Notes::default())))
     }
 
-    /// Both directions of a stream of which nothing was taken.
+    /// Both directions of a stream before its first packet.
     pub(super) fn sides(window: u64, promises: bool) -> [EditSide; 2] {
-        // Twice the window, and what the edits of a packet may make of it.
+        // Twice the window, and what the edits of one packet may add.
         let most_kept = 2 * window as usize + MOST_GROWN;
         [EditSide { most_kept, promises, ..EditSide::default() }; 2]
     }
 
-    /// Bytes of records.
+    /// Bytes of all records.
     pub(crate) fn memory(&self) -> usize {
         self.streams.memory() + self.notes.memory() + self.lists.memory()
     }
 
-    /// Gives up what edits need of a stream.
+    /// Frees the edit state of a stream.
     pub(super) fn close(&mut self, id: EditId, pool: &mut ChunkPool) {
         self.stop(id, StreamDrop::Stopped);
         self.datagram = self.datagram.filter(|(_, direction)| direction.edit() != id);
@@ -84,12 +89,12 @@ impl EditTable {
         sides.iter_mut().for_each(|side| side.clear(pool, &mut self.lists));
     }
 
-    /// Why a stream cannot go on, if it cannot.
+    /// Why a stream cannot continue; `None` if it can.
     pub(crate) fn over(&self, id: Option<EditId>) -> Option<StreamDrop> {
         id.and_then(|id| self.streams[id].over)
     }
 
-    /// Takes a stream that cannot go on out of the queues.
+    /// Removes a stream that cannot continue from the queues.
     pub(super) fn stop(&mut self, id: EditId, why: StreamDrop) {
         self.streams[id].over = Some(why);
         for direction in [0, 1].into_iter().filter_map(|direction| DirectionId::new(id, direction)) {
@@ -100,7 +105,7 @@ impl EditTable {
         }
     }
 
-    /// Queues a stream for what is to be made, for what it holds, and for what it has promised.
+    /// Queues the directions of a stream for packets to generate, held bytes and promises.
     pub(super) fn queue_due(&mut self, id: EditId, sides: &[Side; 2], (hold_ms, now_ms): (u32, u64)) {
         for direction in [0, 1] {
             let Some(queued) = DirectionId::new(id, direction) else { continue };
@@ -126,7 +131,7 @@ impl EditTable {
                 self.ready.push(&mut self.streams, queued);
             }
             if !holds || !is_queued {
-                // What waits now began to just now: its place is at the end.
+                // The wait of the held bytes has just begun, so the direction moves to the end of the queue.
                 self.waiting.remove(&mut self.streams, queued);
                 self.patient.remove(&mut self.streams, queued);
             }

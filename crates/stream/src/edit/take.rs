@@ -1,4 +1,4 @@
-//! Payload and FIN of segments of directions that are edited.
+//! Payload and FIN of segments of edited directions.
 
 use super::decide::Decider;
 use super::map::EditLists;
@@ -10,17 +10,17 @@ use crate::segment::{EditedSegment, Segment, StreamDrop, flag};
 use crate::side::{Level, Side};
 use crate::tcp::{Place, TcpTake, free_early};
 
-/// How the output follows from the input of one segment.
+/// How the output of a segment relates to its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Production {
-    /// The payload goes on as it is.
+    /// The payload passes unchanged.
     Same,
-    /// Otherwise.
+    /// Any other case.
     Other,
 }
 
 impl TcpTake<'_> {
-    /// Takes the payload and the FIN of a segment of a direction that is edited. Returns how it goes on.
+    /// Takes the payload and the FIN of a segment of an edited direction. Returns the segment to send.
     pub(crate) fn take_edited(
         &mut self,
         segment: &Segment,
@@ -61,9 +61,10 @@ impl TcpTake<'_> {
         if place.end <= next {
             return Ok(Production::Other);
         }
-        // Output may be longer than input: what is taken must find room for it.
+        // Output may be longer than input, so there must be room for it.
         if self.is_full() {
-            // Bytes that come again go on: without them nothing would be acknowledged, and no room made.
+            // A retransmission still passes. Otherwise nothing would be acknowledged, and no room would
+            // become free.
             return if place.at < next { Ok(Production::Other) } else { Err(StreamDrop::NoRoom) };
         }
         if place.at > next {
@@ -89,15 +90,15 @@ impl TcpTake<'_> {
         Ok(if is_same { Production::Same } else { Production::Other })
     }
 
-    /// Whether there is no room for the output of further bytes.
+    /// Whether there is no room for more output.
     pub(crate) fn is_full(&self) -> bool {
         let kept = self.edit.as_ref().map_or(self.ours.kept(), |edit| edit.ours.kept.len());
         self.pool.chunks() - self.pool.taken() < (self.pool.chunks() / 16).max(1)
             || kept as u64 >= 2 * self.limits.window
     }
 
-    /// Keeps bytes beyond a hole. The sender learns of the hole by duplicate acknowledgments: the receiver, which does not get these bytes, sends
-    /// none.
+    /// Buffers bytes after a hole. mmb reports the hole to the sender with duplicate acknowledgments: the
+    /// receiver does not get these bytes, so it sends none.
     fn take_early(&mut self, segment: &Segment, place: Place, payload: &[u8]) -> Result<(), StreamDrop> {
         self.ours.counts.early += 1;
         if !self.add_early(place, payload) {
@@ -112,11 +113,12 @@ impl TcpTake<'_> {
         Ok(())
     }
 
-    /// Takes the early bytes that are in order now.
+    /// Takes the out-of-order bytes that are in order now.
     fn take_what_was_early(&mut self, reader: &mut dyn StreamReader) -> Result<(), StreamDrop> {
         while let Some(id) = self.ours.early {
             if self.is_full() {
-                // The sender keeps what is not acknowledged, although it was told that it is there (RFC 2018 section 8).
+                // The sender keeps these bytes until they are acknowledged, although SACK has reported them
+                // (RFC 2018 section 8).
                 self.clear_early();
                 return Ok(());
             }
@@ -126,7 +128,8 @@ impl TcpTake<'_> {
                 .decide_early(&mut self.early[id], reader);
             free_early(self.early, self.ours);
             if self.ours.early.is_none() {
-                // There is no hole of which the sender would have to know, and none that what is held would wait for.
+                // The hole is filled, so the sender needs no more duplicate acknowledgments. The held bytes
+                // could wait for the hole until now, so their time starts now.
                 (edit.duplicates, edit.owed) = (0, 0);
                 edit.held_since_ms = now_ms;
             }
@@ -137,7 +140,7 @@ impl TcpTake<'_> {
         Ok(())
     }
 
-    /// Ends the output when all bytes before the FIN were taken.
+    /// Ends the output after all bytes before the FIN were taken.
     fn end_input(
         &mut self,
         segment: &Segment,
@@ -154,7 +157,7 @@ impl TcpTake<'_> {
         }
     }
 
-    /// Records what made packets need of a segment.
+    /// Records the header values of a segment, for generated packets.
     pub(crate) fn note_segment(&mut self, segment: &Segment, window: Option<u16>) {
         let window = window.unwrap_or(segment.window);
         let direction = self.ours.direction();
@@ -167,7 +170,7 @@ impl TcpTake<'_> {
         }
     }
 
-    /// Begins anew before any byte was taken: perhaps a FIN was.
+    /// Resets the edit state before any byte was taken. A FIN may have been taken.
     pub(crate) fn begin_edit_anew(&mut self) {
         if let Some(EditTake { lists, ours, .. }) = &mut self.edit {
             ours.clear(self.pool, lists);
@@ -176,7 +179,7 @@ impl TcpTake<'_> {
         }
     }
 
-    /// Checks what is due to either end, when a segment was taken. Returns whether there is nothing.
+    /// Determines what is due to either end after a segment was taken. Returns whether nothing is due.
     pub(crate) fn settle(&mut self) -> bool {
         let told = [self.theirs.told(), self.ours.told()];
         let Some(EditTake { lists, ours, theirs, .. }) = &mut self.edit else { return true };
@@ -190,15 +193,16 @@ impl TcpTake<'_> {
 }
 
 impl EditSide {
-    /// Whether the sender has nothing to be told but what its receiver has acknowledged: the usual state.
+    /// Whether the sender needs no acknowledgment other than those of its receiver: the usual state.
     #[inline]
     fn is_settled(&self, side: &Side) -> bool {
         let holds = self.held.len() > 0 || self.is_promising(side);
         !(holds | self.has_ended) && self.map.constant() == Some(self.acked.wrapping_sub(side.acked))
     }
 
-    /// Acknowledges to the sender, which was told `told`, what needs no acknowledgment of the receiver: bytes whose output is all acknowledged,
-    /// perhaps since there is none.
+    /// Determines whether mmb must acknowledge input to the sender by itself. It must if the receiver sends
+    /// no acknowledgment that covers the input: all output of the input is acknowledged already, or the input
+    /// has no output. `told` is the highest acknowledgment number that was sent to the sender.
     pub(crate) fn settle(&mut self, side: &mut Side, lists: &mut EditLists, told: Option<u32>) {
         if side.level != Level::Edit {
             return;
@@ -218,14 +222,16 @@ impl EditSide {
 }
 
 impl Noted {
-    /// Notes the last segment of an end: one that its receiver takes, as far as can be seen. `window` is the field as it goes on.
+    /// Records the header values of an end's segment, if its receiver accepts the segment as far as mmb can
+    /// see. `window` is the window field of the forwarded segment.
     fn note(&mut self, own: &Side, segment: &Segment, window: u16) {
         let is_syn = segment.has(flag::SYN);
         let is_other = is_syn && own.offset(segment.seq.wrapping_add(1)) != 0;
         if segment.has(flag::RST) || is_other {
             return;
         }
-        // An old duplicate; but a sender that was silent for weeks has any time.
+        // This is an old duplicate. The exception is a sender that was silent for weeks: its timestamp may
+        // have any value.
         if let (Some([value, _]), Some([last, _])) = (segment.timestamps, self.timestamps)
             && value.wrapping_sub(last).cast_signed() < 0
             && own.timestamp_value() != Some(value)
@@ -239,7 +245,7 @@ impl Noted {
         if is_syn {
             self.knows_sack = segment.knows_sack;
             self.mss = segment.mss.or(self.mss);
-            // A SYN's window is not scaled, those of made packets are.
+            // The window of a SYN is not scaled; the windows of generated packets are.
             self.window = window >> own.scale.unwrap_or(0);
         } else if own.told() == Some(segment.ack) {
             self.window = window;

@@ -1,24 +1,24 @@
-//! What is to be made of a direction, and what holds between its two states.
+//! The next packet to generate for a direction, and the invariants of its two states.
 
 use super::map::EditLists;
 use super::side::EditSide;
 use crate::side::{Level, Side};
 
-/// A packet that is to be made of a direction.
+/// A packet to generate for a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// An acknowledgment for its sender.
+    /// An acknowledgment to the sender.
     Acknowledgment,
-    /// Output in these bounds, or at its end the FIN alone.
+    /// Output between these offsets; at the end of the output, the FIN alone.
     Data(u64, u64),
-    /// A question for the receiver's window.
+    /// A window probe to the receiver.
     Probe,
-    /// The first datagram that is to be made.
+    /// The first datagram in the queue.
     Datagram,
 }
 
 impl EditSide {
-    /// Whether the direction is in no queue, and nothing of it belongs into one: the usual state.
+    /// Whether the direction is in no queue and does not belong in one: the usual state.
     #[inline]
     pub(crate) fn is_quiet(&self, side: &Side) -> bool {
         let owes = self.owes_ack | self.owes_probe | (self.duplicates > 0);
@@ -31,13 +31,14 @@ impl EditSide {
             && self.promised <= side.acked
     }
 
-    /// The next packet to be made of a direction: what was sent again comes before what is new. `own` is its side; `other` and `receiver_mss` are those of the
-    /// other end.
+    /// The next packet to generate for a direction: retransmissions come before new output. `own` is the
+    /// direction's side. `other` and `receiver_mss` belong to the other end.
     pub(crate) fn work(&self, own: &Side, other: &Side, receiver_mss: Option<u16>) -> Option<Work> {
         if !self.ends.is_empty() {
             return Some(Work::Datagram);
         }
-        // A packet would be the first acknowledgment of an end that has not answered yet, and perhaps never got what it acknowledges.
+        // If an end has sent no acknowledgment yet, the packet would carry its first one. The end may never
+        // have received the acknowledged bytes.
         if own.level != Level::Edit || own.told().is_none() || other.told().is_none() {
             return None;
         }
@@ -59,7 +60,7 @@ impl EditSide {
         has_fin.then_some(Work::Data(self.out_next, self.out_next))
     }
 
-    /// What holds between two packets of a stream whose editor has not broken.
+    /// Asserts what is true between two packets of a stream whose editor has not broken.
     pub(crate) fn assert_sound(&self, side: &Side, lists: &EditLists) {
         if side.level != Level::Edit || !cfg!(debug_assertions) {
             return;

@@ -1,4 +1,5 @@
-//! What a transfer over a link that loses packets takes, with a table that edits it and without: in virtual time, so that it is the same each time.
+//! How long a transfer takes over a link that loses packets, with a table that edits it and without. Time is
+//! virtual, so each run gives the same result.
 
 use super::editor::{Editor, Replacement};
 use super::middle::Middle;
@@ -29,7 +30,8 @@ const MANNER: Manner = Manner {
     bundle: 1,
 };
 
-/// The time in milliseconds that transfers take, with a word in every `distance` bytes. Half of the loss is before the middle, half behind it.
+/// The time in milliseconds that transfers take, with a word in every `distance` bytes. Half of the loss is
+/// before the table, half after it.
 fn time_ms(level: Level, distance: usize, loss: f64, manner: Manner) -> u64 {
     let transfer = |seed: u64| {
         let mut random = RepeatableRandom::for_purpose(seed, "goodput");

@@ -1,8 +1,16 @@
 //! Hostile senders and receivers at level edit.
 //!
-//! Held of senders: whatever they send, no receiver gets the text that is replaced; what it gets is the output of the editor; the bytes for one
-//! number are always the same. Held of receivers: memory is bounded, so is the number of packets that are made of one that comes; the sender is
-//! told of no byte whose output was not acknowledged, and of none that it has not sent.
+//! The tests check these properties for all senders:
+//!
+//! - No receiver gets the text that is replaced.
+//! - A receiver gets the output of the editor.
+//! - The bytes for one number are always the same.
+//!
+//! They check these properties for all receivers:
+//!
+//! - Memory is bounded, and so is the number of generated packets for each packet that arrives.
+//! - No byte is acknowledged to the sender whose output was not acknowledged.
+//! - No byte is acknowledged that the sender has not sent.
 
 use crate::hostile::{PATTERN, Sender, limits};
 use crate::support::edited::{EditedConn, Words};
@@ -18,7 +26,8 @@ use std::collections::BTreeMap;
 /// Scripts of each kind, if nothing else is asked for.
 const SCRIPTS: u64 = 2500;
 
-/// What stands for the pattern: nothing, something shorter, of the same length, longer. Some of it looks like the begin of another one.
+/// The replacements for the pattern: nothing, a shorter text, one of the same length, longer ones. Some of
+/// them look like the start of another pattern.
 const REPLACED: [&str; 5] = ["", "(-)", "ATT-CK", "BLOCKED.BY.A.RULE", "ATTATTATT"];
 
 /// The connection between a sender and a receiver.

@@ -1,4 +1,4 @@
-//! The table between the ends, and what passed it.
+//! The table between the ends, and a record of what it forwards.
 
 use super::super::two_ends::wire::Datagram;
 use super::editor::Editor;
@@ -92,7 +92,8 @@ impl Middle {
         passed
     }
 
-    /// Asks about what was held for long enough. Returns the packets that are made; `None` if a receiver was given up, which does not answer.
+    /// Asks the editor about bytes that were held for long enough. Returns the generated packets; `None` if a
+    /// receiver does not answer and the connection is over.
     pub(crate) fn release(&mut self, now_ms: u64) -> Option<Vec<Datagram>> {
         while let Some((id, direction)) = self.table.next_due(now_ms) {
             match self.table.release(id, direction, now_ms, &mut self.editor) {
@@ -140,7 +141,8 @@ impl Middle {
         if let Some(first) = self.first[direction].filter(|_| !segment.has(flag::SYN)) {
             let at = segment.seq.wrapping_sub(first).cast_signed();
             let output = self.output(direction);
-            // Before the first byte, and behind the last one, comes the byte of a keep-alive of a direction that is not edited.
+            // Before the first byte and after the last one lies the byte of a keep-alive, in a direction that
+            // is not edited.
             let is_keep_alive = at < 0 || self.levels[direction] != Level::Edit && packet.payload() == [0];
             if !packet.payload().is_empty() && !is_keep_alive && self.levels[direction] >= Level::Guard {
                 let at = at as usize;

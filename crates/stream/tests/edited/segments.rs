@@ -1,5 +1,5 @@
-//! What happens to each kind of segment at level edit: one test for each case of the design. Numbers follow from the rules of TCP and from the
-//! lengths of the words, never from what the code returned.
+//! The treatment of each kind of segment at level edit: one test for each case of the design. Numbers follow
+//! from the rules of TCP and from the lengths of the words, never from what the code returned.
 
 mod bytes;
 mod ends;

@@ -1,7 +1,8 @@
-//! Geneva's strategies as text, and what they do to a client's segments.
+//! Geneva's strategies as text, and their effect on a client's segments.
 //!
-//! Syntax and meaning follow Bock, Hughey, Qiang and Levin, "Geneva: Evolving Censorship Evasion Strategies" (CCS 2019): a trigger and a tree
-//! of actions, `[TCP:flags:PA]-duplicate(tamper{TCP:chksum:corrupt},)-|`. A missing branch sends.
+//! Syntax and meaning follow Bock, Hughey, Qiang and Levin, "Geneva: Evolving Censorship Evasion Strategies"
+//! (CCS 2019): a trigger and a tree of actions, `[TCP:flags:PA]-duplicate(tamper{TCP:chksum:corrupt},)-|`. A
+//! missing branch sends the packet.
 
 use crate::support::Seg;
 use mmb_random::RepeatableRandom;
@@ -186,7 +187,8 @@ fn tamper(packet: &mut Packet, field: &str, value: Option<&str>, random: &mut Re
             segment.header.is_corrupt |= words < 5 || options > segment.data.len();
             segment.data.drain(..options.min(segment.data.len()));
         }
-        // What is beyond the length is no part of the packet. Whether the checksum is for the rest, is the sender's choice.
+        // Bytes beyond the length are not part of the packet. The sender chooses whether the checksum covers
+        // only the rest.
         "len" => {
             segment.data.truncate((number as usize).saturating_sub(HEADERS));
             segment.header.is_corrupt |= random.chance(0.5);

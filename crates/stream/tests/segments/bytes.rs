@@ -1,4 +1,4 @@
-//! Payload: its place, its copies, what is no valid segment.
+//! Payload: its offsets, its copies, and invalid segments.
 
 use super::*;
 use mmb_stream::{StreamDrop, Urgent, flag};

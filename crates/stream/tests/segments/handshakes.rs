@@ -1,4 +1,5 @@
-//! The begin of a connection: data in SYN, options, connections that were picked up midway; and the numbers of a RST.
+//! The start of a connection: data in a SYN, options, and connections that were first seen midway. Also the
+//! numbers of a RST.
 
 use super::*;
 use mmb_stream::{StreamDrop, StreamVerdict, Unfit};
@@ -134,7 +135,8 @@ fn a_syn_ack_of_another_syn_is_not_taken() {
     }
 }
 
-/// A filter of SYN floods answers with a number that the initiator has not sent, waits for its RST, and takes the SYN when it comes again.
+/// A filter of SYN floods answers with a number that the initiator has not sent. It waits for the initiator's
+/// RST, and accepts the SYN when it is retransmitted.
 #[test]
 fn a_challenge_of_the_initiator_passes_and_brings_nothing() {
     for levels in [WATCH, GUARD] {

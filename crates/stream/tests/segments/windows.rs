@@ -80,7 +80,8 @@ fn acknowledgments_that_were_overtaken_do_not_move_the_edge() {
     conn.shake([syn(b"").scale(0), syn_ack().scale(2)]);
     conn.passes(seg(0, 0, &[b'a'; 3000]));
     conn.window(ack(1, 0, 2998));
-    // Their numbers differ by less than the scale, so that none of the edges is a multiple of it behind all of them.
+    // The acknowledgment numbers differ by less than the unit of the window field. So no edge is a whole
+    // number of units after all of them.
     for acked in [2998, 2995, 2997, 2996].into_iter().cycle().take(400) {
         let told = acked + (i64::from(conn.window(ack(1, 0, acked))) << 2);
         assert!(told <= 2998 + 5000 + 3, "{told} at {acked}");

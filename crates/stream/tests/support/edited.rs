@@ -1,8 +1,9 @@
 //! A connection whose bytes are edited, in a notation that is easy to write and to compare.
 //!
-//! Segments are those of [`Seg`]: numbers are offsets as their sender counts. What goes on is a text for each packet, with offsets as its
-//! receiver counts: `> 5 "abc" ack 0` is a segment of the initiator with three bytes from offset 5 on, which acknowledges nothing; `<` is one of the responder.
-//! `+` stands before packets that are made; `fin`, `rst`, `syn`, `ce` and `sack 3-6` stand behind.
+//! Segments are those of [`Seg`], with the offsets of their sender. A forwarded packet is shown as text, with
+//! the offsets of its receiver: `> 5 "abc" ack 0` is a segment of the initiator with three bytes from offset
+//! 5 on, which acknowledges nothing. `<` marks a segment of the responder. `+` comes before generated
+//! packets. `fin`, `rst`, `syn`, `ce` and `sack 3-6` come at the end.
 
 use super::{Seg, ack, syn, syn_ack};
 use mmb_stream::{
@@ -193,7 +194,8 @@ impl EditedConn {
         Ok(EditedConn { table, id, isn, now_ms: 0, editor, last, outcome })
     }
 
-    /// A connection behind its handshake, of which the initiator's bytes are edited. Both ends know SACK, and take 1,000 bytes in a segment.
+    /// A connection after its handshake, in which the initiator's bytes are edited. Both ends know SACK and
+    /// accept 1,000 bytes in a segment.
     pub(crate) fn established(words: &[(&str, &str)]) -> EditedConn {
         EditedConn::established_with(LIMITS, words, &|segment| segment)
     }

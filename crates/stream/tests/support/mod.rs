@@ -1,4 +1,4 @@
-//! A connection whose segments are easy to write: offsets instead of sequence numbers.
+//! A connection whose segments are written with offsets instead of sequence numbers.
 
 pub(crate) mod edited;
 pub(crate) mod receiver;
@@ -9,7 +9,8 @@ use mmb_stream::{
 };
 use std::ops::{ControlFlow, Range};
 
-/// The seeds of a judge's scripts: as many as `MMB_STREAM_SCRIPTS` says, from `MMB_STREAM_FIRST` on, so that a long run can be split.
+/// The seeds of a test's scripts: `MMB_STREAM_SCRIPTS` of them, from `MMB_STREAM_FIRST` on, so that a long
+/// run can be split.
 pub(crate) fn seeds(scripts: u64) -> Range<u64> {
     let asked = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number of scripts"));
     let first = asked("MMB_STREAM_FIRST").unwrap_or(0);

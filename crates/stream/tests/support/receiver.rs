@@ -1,6 +1,7 @@
-//! A receiver's model: how it takes bytes that overlap and that lie outside of its window.
+//! A model of a receiver: how it accepts bytes that overlap, and bytes outside of its window.
 //!
-//! The policies are those of Novak and Sturges, "Target-Based TCP Stream Reassembly" (2007), after Shankar and Paxson, "Active Mapping" (2003).
+//! The policies are those of Novak and Sturges, "Target-Based TCP Stream Reassembly" (2007), after Shankar
+//! and Paxson, "Active Mapping" (2003).
 
 use super::{Seg, ack};
 use mmb_random::RepeatableRandom;

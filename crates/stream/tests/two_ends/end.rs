@@ -1,4 +1,4 @@
-//! A TCP end, smoltcp's or our own model, with an application that sends a stream and reads what comes.
+//! A TCP end (smoltcp's or our own model) with an application that sends one stream and reads another.
 
 use super::model::ModelEnd;
 use super::wire::Datagram;
@@ -29,7 +29,8 @@ pub(crate) struct Manner {
     pub(crate) keep_alive: bool,
     /// The most bytes that the application reads at once.
     pub(crate) reads: usize,
-    /// smoltcp's end sends bytes beyond the window, as it does when it repeats a segment that seems to be lost.
+    /// smoltcp's end sends bytes beyond the window, as it does when it retransmits a segment that seems to be
+    /// lost.
     pub(crate) overshoots: bool,
     /// It is our own model: whether it knows SACK, and how many segments it puts into one packet.
     pub(crate) is_model: bool,
@@ -171,7 +172,8 @@ pub(crate) struct SmoltcpEnd {
     peer_window: u16,
     told: u16,
     overshoots: bool,
-    /// The window scales of this end's SYN and of the peer's, and the edge of the window that the peer has told.
+    /// The window scales of this end's SYN and of the peer's, and the window edge that the peer has
+    /// advertised.
     scales: [Option<u8>; 2],
     edge: Option<u32>,
 }
@@ -282,7 +284,8 @@ impl SmoltcpEnd {
         if segment.has(flag::SYN) {
             self.scales[0] = segment.scale;
         }
-        // It puts the byte of a keep-alive in front of what it sends next, also where that is no byte that the receiver has.
+        // smoltcp sends a keep-alive with the byte before its next one, even if the receiver does not have
+        // that byte.
         if payload == [0] && has_unacknowledged {
             return false;
         }
@@ -292,8 +295,8 @@ impl SmoltcpEnd {
         self.overshoots || payload.is_empty() || !is_beyond
     }
 
-    /// A probe of smoltcp tells a window that it forgets: of a segment in it, it cuts off the end, but takes the FIN. So a probe tells here what
-    /// was told before.
+    /// A probe of smoltcp advertises a window that smoltcp then forgets. It cuts off the end of a segment in
+    /// that window, but takes the FIN. So the probe gets the window that was advertised before.
     fn corrected(&mut self, mut packet: Datagram) -> Datagram {
         let is_probe = match packet.payload() {
             [0] => true,

@@ -1,4 +1,4 @@
-//! A link that loses, delays, duplicates, damages and cuts anew, by a seeded generator.
+//! A link that loses, delays, duplicates, damages and resegments packets, with a seeded generator.
 
 use super::wire::Datagram;
 use mmb_random::RepeatableRandom;

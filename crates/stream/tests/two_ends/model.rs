@@ -1,7 +1,9 @@
-//! A TCP end of our own, closer to Linux than smoltcp: SACK and fast retransmissions, delayed acknowledgments, no Nagle, timestamps, scaled
-//! windows, Reno, probes of tails and of closed windows, merged segments.
+//! Our own model of a TCP end, which is closer to Linux than smoltcp. It has SACK and fast retransmit,
+//! delayed acknowledgments, timestamps, scaled windows, Reno, tail loss probes, zero-window probes and merged
+//! segments. It does not use Nagle's algorithm.
 //!
-//! In states it is simple: an end that has got all and whose FIN is acknowledged answers what still comes, as in TIME-WAIT.
+//! Its state machine is simple. An end that has received all bytes, and whose FIN is acknowledged, answers
+//! later segments as in TIME-WAIT.
 
 mod receiver;
 mod sender;

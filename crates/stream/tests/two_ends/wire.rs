@@ -1,4 +1,4 @@
-//! IPv4 packets with a TCP segment: read, changed, cut anew.
+//! IPv4 packets with a TCP segment: parsing, changes, and resegmentation.
 
 use mmb_stream::{EditedPayload, MadeSegment, Outcome, Segment, StreamId, StreamTable, flag};
 use smoltcp::phy::ChecksumCapabilities;

@@ -1,4 +1,4 @@
-//! Bytes in order, held, early, again.
+//! Bytes that are in order, held, out of order or retransmitted.
 
 use super::*;
 use mmb_stream::{StreamDrop, StreamLimits};

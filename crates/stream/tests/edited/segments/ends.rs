@@ -1,4 +1,4 @@
-//! FIN and RST, keep-alives.
+//! FIN, RST and keep-alives.
 
 use super::*;
 use mmb_stream::{StreamDrop, flag};
@@ -72,7 +72,8 @@ fn a_fin_waits_behind_output_that_waits() {
     // Five bytes of output, for four of window.
     assert_eq!(conn.send(seg(0, 0, b"up").fin()), ["> 0 \"UPPE\" ack 0"]);
     assert_eq!(conn.info().edits[0].waiting, 1);
-    // Nothing is acknowledged: the last byte of the edit is not there. What was offered is not taken back: nothing is said.
+    // Nothing is acknowledged: the receiver does not have the last byte of the edit. An advertised window is
+    // not taken back, so nothing is forwarded.
     assert_eq!(conn.send(ack(1, 0, 4).window(0)), NOTHING);
     assert_eq!(conn.send(ack(1, 0, 4).window(9)), ["< 0 \"\" ack 0", "+> 4 \"R\" ack 0 fin"]);
     assert_eq!(conn.send(ack(1, 0, 6)), ["< 0 \"\" ack 3"]);
@@ -146,7 +147,8 @@ fn a_reset_that_is_believed_has_the_number_of_what_was_let_go() {
     // Twelve bytes of output went on. The sender has sent six.
     assert_eq!(conn.send(reset(6)), ["> 12 \"\" ack 0 rst"]);
     conn.send(seg(0, 6, b"up u"));
-    // One byte of UPPER went on; the rest and a blank wait, the last byte is held. The receiver expects 13, its sender is at 10.
+    // One byte of UPPER was sent. The rest and a blank wait, and the last byte is held. The receiver expects
+    // 13, its sender is at 10.
     assert_eq!(conn.send(reset(10)), ["> 13 \"\" ack 0 rst"]);
     // Or it answers the acknowledgment of all that is decided.
     assert_eq!(conn.send(reset(9)), ["> 13 \"\" ack 0 rst"]);
@@ -177,7 +179,8 @@ fn a_guessed_reset_does_not_get_the_right_number() {
     let mut conn = conn();
     conn.send(seg(0, 0, b"-up-up u"));
     conn.send(ack(1, 0, 7));
-    // The receiver believes what it expects next only (RFC 5961 section 3.2): 13, and 7 until all of it has arrived.
+    // The receiver accepts only the number that it expects next (RFC 5961 section 3.2): 13, and 7 until all
+    // of it has arrived.
     let believed = ["> 13 \"\" ack 0 rst", "> 7 \"\" ack 0 rst"];
     let exact = [4, 7, 8];
     let guesses = (-300..300).chain((-30..30).map(|million| million * 70_000_000));

@@ -1,4 +1,4 @@
-//! Handshakes: data of a SYN, options, urgent data.
+//! Handshakes: data in a SYN, options, urgent data.
 
 use super::*;
 use mmb_stream::{Level, StreamDrop, StreamLimits, StreamVerdict, Urgent, flag};
@@ -74,7 +74,8 @@ fn nothing_is_made_of_an_end_that_has_not_answered() {
     let mut conn = EditedConn::new([Level::Edit; 2], LIMITS, Words::new(&WORDS));
     conn.send(syn(b""));
     conn.send(syn_ack());
-    // The responder sends at once. Its word is removed; no packet may complete the handshake in the initiator's place.
+    // The responder sends at once. Its word is removed. No generated packet may complete the handshake for
+    // the initiator.
     assert_eq!(conn.send(seg(1, 0, b"cut")), NOTHING);
     assert_eq!(conn.send(ack(0, 0, 0)), ["> 0 \"\" ack 3"]);
     conn.end();
@@ -191,7 +192,8 @@ fn the_window_of_a_made_packet_is_scaled_as_those_behind_the_handshake() {
         conn.send(scaled(segment));
     }
     assert_eq!(conn.send(seg(1, 0, b"cut").window(1600 / 16)), ["+> 0 \"\" ack 3"]);
-    // The initiator offered 1,600 bytes with its SYN, in which windows are not scaled. What is removed takes none of them.
+    // The initiator offered 1,600 bytes with its SYN, in which windows are not scaled. Removed bytes use up
+    // none of them.
     assert_eq!(conn.last.window, 1600 / 16);
     conn.end();
 }

@@ -1,4 +1,4 @@
-//! Memory, datagrams, ends of streams in any state.
+//! Memory, datagrams, and the end of streams in any state.
 
 use super::*;
 use mmb_stream::{
@@ -179,7 +179,8 @@ proptest! {
     }
 }
 
-/// Datagrams whose words are replaced: what a word over two of them becomes is in the first, or in both if it is as long.
+/// Edits datagrams. The replacement of a word over two datagrams goes into the first one, or into both if it
+/// is as long as the word.
 fn edited_by_datagram(words: &[(&str, &str)], datagrams: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
     let all: Vec<u8> = datagrams.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
     let owner: Vec<usize> = (0..).zip(datagrams).flat_map(|(i, (_, bytes))| vec![i; bytes.len()]).collect();

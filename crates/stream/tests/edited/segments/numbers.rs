@@ -1,4 +1,4 @@
-//! Acknowledgments, SACK, numbers that wrap around.
+//! Acknowledgments, SACK, and numbers that wrap around.
 
 use super::*;
 use mmb_stream::{Level, StreamLimits, flag};
@@ -47,7 +47,8 @@ fn an_acknowledgment_inside_an_edit_is_rounded_down_and_no_duplicate() {
     let mut conn = conn();
     conn.send(seg(0, 0, b"-up-"));
     assert_eq!(conn.send(ack(1, 0, 1).window(1000)), ["< 0 \"\" ack 1"]);
-    // Bytes 1 to 6 are the word. What acknowledges a part of it says nothing to the sender, and must not look like a loss.
+    // Bytes 1 to 6 are the word. An acknowledgment of a part of it is no news to the sender, and must not
+    // look like a loss.
     for acked in 2..6 {
         assert_eq!(conn.send(ack(1, 0, acked).window(1000)), NOTHING, "{acked}");
     }
@@ -136,7 +137,8 @@ fn a_left_edge_behind_removed_bytes_leaves_them_out() {
     conn.send(seg(0, 0, b"ab"));
     conn.send(seg(0, 2, b"cut"));
     conn.send(seg(0, 5, b"xy"));
-    // The receiver lacks the first two. The removed bytes belong to neither: they are acknowledged with what is before them.
+    // The receiver lacks the first two bytes. The removed bytes belong to neither block: they are
+    // acknowledged with the bytes before them.
     assert_eq!(conn.sack([2, 4]), Some([2, 7]));
     conn.end();
 }
@@ -172,7 +174,8 @@ fn a_selective_acknowledgment_is_news() {
 #[test]
 fn numbers_wrap_around() {
     let mut conn = conn();
-    // The initial number is 21 before the end of the numbers, and each round adds more to the output than to the input.
+    // The initial sequence number is 21 below the wrap, and each round adds more to the output than to the
+    // input.
     let (mut at, mut out) = (0, 0);
     for round in 0..40 {
         assert_eq!(conn.send(seg(0, at, b"a up")), [format!("> {out} \"a UPPER\" ack 0")], "{round}");
@@ -274,7 +277,8 @@ fn more_edits_than_are_recorded_are_coarse_and_never_early() {
             assert!(first + bytes >= exact(number * inputs + to), "{went:?}");
         }
     }
-    // Acknowledgments are never early, and the sender of these hears at least of each 16 that are acknowledged.
+    // Acknowledgments are never early. The sender gets an acknowledgment at least for each 16 edits that are
+    // acknowledged.
     let mut told_before = 0;
     for acked in 0..=300 * outputs {
         conn.send(ack(1, 0, acked).window(60_000 - acked as u16));

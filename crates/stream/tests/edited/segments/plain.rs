@@ -1,4 +1,4 @@
-//! Streams in which nothing was edited yet have what is noted of them, and no record of edits.
+//! Streams in which nothing was edited yet have recorded header values, and no edit state.
 
 use super::*;
 use mmb_stream::{StreamDrop, flag};

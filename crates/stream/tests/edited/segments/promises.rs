@@ -1,4 +1,4 @@
-//! Held bytes are acknowledged to their sender, who does not send them again.
+//! mmb acknowledges held bytes to their sender, which does not retransmit them.
 
 use super::*;
 use mmb_stream::{AckSpace, Level, StreamDrop, flag};
@@ -51,7 +51,8 @@ fn what_is_held_is_not_sent_again() {
     conn.end();
 }
 
-/// A sender without leave to send asks with the byte before what it was told, which its receiver may not have.
+/// A sender without window space sends a probe with the number before the last acknowledgment. The receiver
+/// may not have the byte with that number.
 #[test]
 fn a_sender_that_asks_for_room_behind_a_promise_drives_the_receiver() {
     let mut conn = conn();

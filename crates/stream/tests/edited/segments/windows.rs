@@ -1,4 +1,4 @@
-//! Windows: what waits, what is told, probes.
+//! Windows: waiting output, advertised windows, probes.
 
 use super::*;
 use mmb_stream::{Level, StreamDrop, StreamLimits, flag};
@@ -17,8 +17,8 @@ fn output_that_finds_no_room_waits() {
     // Ten bytes of output for six of window.
     assert_eq!(conn.send(seg(0, 0, b"upup")), ["> 0 \"UPPERU\" ack 0"]);
     assert_eq!((conn.info().edits[0].waiting, conn.info().kept[0]), (4, 10));
-    // The initiator's four bytes are at the receiver's byte 10, which is four beyond its window: nothing is left of the six that it was told. What was told
-    // is not taken back.
+    // The initiator's four bytes end at the receiver's byte 10, which is four beyond its window. So no window
+    // is left of the six bytes that were advertised. An advertised window is not taken back.
     assert_eq!(conn.send(ack(1, 0, 5).window(1)), ["< 0 \"\" ack 2"]);
     assert_eq!(conn.last.window, 4);
     assert_eq!(conn.send(ack(1, 0, 6).window(2)), ["+> 6 \"PP\" ack 0"]);
@@ -78,7 +78,8 @@ fn a_scaled_window_closes_when_the_receivers_does() {
         at += count;
         let own = ((65_535 - at) >> 7) as u16;
         let told = conn.window(ack(1, 0, at).window(own));
-        // Never more than there is room for, and less only by the rounding of the field (RFC 7323 section 2.4).
+        // Never more than there is room for, and less only because the field is rounded (RFC 7323 section
+        // 2.4).
         assert!(told == own, "{told} at {at}, the receiver tells {own}");
     }
     assert_eq!(conn.window(ack(1, 0, at).window(0)), 0);
@@ -118,7 +119,8 @@ fn a_probe_reaches_the_receiver_of_a_closed_window() {
     conn.send(seg(0, 0, b"abxy"));
     assert_eq!(conn.send(ack(1, 0, 4).window(0)), ["< 0 \"\" ack 4"]);
     assert_eq!(conn.last.window, 0);
-    // A byte beyond the window (RFC 9293 section 3.8.6.1): it is taken, finds no room, and the receiver is asked.
+    // A byte beyond the window (RFC 9293 section 3.8.6.1): it is taken and finds no room, and the receiver is
+    // probed.
     assert_eq!(conn.send(seg(0, 4, b"z")), ["> 3 \"\" ack 0"]);
     assert_eq!(conn.send(seg(0, 4, b"z")), ["> 3 \"\" ack 0"]);
     // Linux' form: the number before the first that is not acknowledged, and no byte.

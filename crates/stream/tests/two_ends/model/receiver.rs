@@ -1,5 +1,5 @@
-//! The receiving half of the model: delayed acknowledgments, SACK with D-SACK (RFC 2018, 2883), windows without silly sizes (RFC 9293 section
-//! 3.8.6.2.2).
+//! The receiving half of the model: delayed acknowledgments, SACK with D-SACK (RFC 2018, 2883), and windows
+//! that avoid the silly window syndrome (RFC 9293 section 3.8.6.2.2).
 
 use std::collections::BTreeMap;
 
@@ -141,7 +141,8 @@ impl Receiver {
         self.read < self.bytes.len()
     }
 
-    /// What an acknowledgment tells now: the number, the window field, and SACK blocks. Nothing is due behind it.
+    /// What an acknowledgment carries now: number, window field and SACK blocks. No acknowledgment is due
+    /// after it.
     pub(super) fn tell(&mut self, scale: u8) -> (i64, u16, Vec<(i64, i64)>) {
         let open = self.read as i64 + self.buffer;
         if open - self.edge >= self.mss.min(self.buffer / 2).max(1) {

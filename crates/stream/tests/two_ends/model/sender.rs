@@ -1,8 +1,10 @@
-//! The sending half of the model: Reno with SACK, as RFC 5681, 6298, 6582, 6675 and 8985 have it, and Linux' probes.
+//! The sending half of the model: Reno with SACK as in RFC 5681, 6298, 6582, 6675 and 8985, and the probes of
+//! Linux.
 //!
-//! Offsets count the bytes of the stream; the FIN is the one behind the last.
+//! Offsets count the bytes of the stream. The FIN has the offset after the last byte.
 
-/// The least retransmission timeout in milliseconds, Linux', and the most: two minutes would make long tests of bad links.
+/// The least retransmission timeout in milliseconds, as in Linux, and the largest one. Two minutes would make
+/// tests of bad links long.
 const LEAST_RTO_MS: u64 = 200;
 const MOST_RTO_MS: u64 = 5_000;
 /// Segments that a connection begins with (RFC 6928).
@@ -348,7 +350,7 @@ impl Sender {
         may
     }
 
-    /// Sends what comes next, if something does. `is_forced` passes over the congestion window and small windows.
+    /// Sends the next segment, if there is one. `is_forced` ignores the congestion window and small windows.
     fn send_new(&mut self, now_ms: u64, sent: &mut Vec<Sending>, is_forced: bool) -> bool {
         let start = self.next;
         if start > self.len {
