@@ -1,21 +1,21 @@
-//! A connection as it is listed, saved and ended. Tables keep it as a record (`record`).
+//! A connection as one value, for listing, saving and ending. A table stores it as a record (`record`).
 
 use crate::timeouts::LONGEST_S;
 use crate::{ConnId, ConnState, Direction, ResourceIds, TcpTracker, Tuple};
 use mmb_packet::PortId;
 
-/// Packets of a connection that were not yet added to its rules' counters.
+/// Packets of a connection that its rules' counters do not include yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfolded {
     /// The connection.
     pub id: ConnId,
     /// Packets by direction.
     pub packets: [u16; 2],
-    /// Their bytes.
+    /// Bytes by direction.
     pub bytes: [u32; 2],
 }
 
-/// A copy of a connection's record, with its parts put together.
+/// A copy of a connection's record, assembled from its parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
     pub(crate) tuples: [Tuple; 2],
@@ -23,9 +23,9 @@ pub struct Connection {
     pub packets: [u64; 2],
     /// Bytes by direction.
     pub bytes: [u64; 2],
-    /// When the last valid packet passed: milliseconds, the lower 32 bits.
+    /// The time of the last valid packet: the lower 32 bits, in milliseconds.
     pub(crate) last_ms: u32,
-    /// If the host routes, the ports by which packets of each direction came in.
+    /// On a host that routes: the ports on which packets of each direction arrived.
     pub arrivals: IngressPorts,
     /// Whether its source's count of connections includes it.
     pub is_counted: bool,
@@ -33,20 +33,20 @@ pub struct Connection {
     pub is_expected: bool,
     /// Whether the connection no longer counts as an open connection of its server.
     pub has_left_server: bool,
-    /// When it was created, in units of 16 ms, the lower 32 bits.
+    /// The time of creation: the lower 32 bits, in units of 16 ms.
     pub(crate) created: u32,
-    /// What it refers to.
+    /// The ids of its rules, its NAT lease and its extension.
     pub ids: ResourceIds,
     pub(crate) tracker: TcpTracker,
     /// Its state.
     pub state: ConnState,
-    /// Packets that were not yet added to the counters of its rules.
+    /// Packets that the counters of its rules do not include yet.
     pub unfolded: Option<Unfolded>,
-    /// Its id, if packets of it pass that the table does not see.
+    /// The connection's id, if it is offloaded: packets of it pass without the table.
     pub offloaded: Option<ConnId>,
 }
 
-/// The unit of `created`, as a shift of milliseconds: it wraps after two years.
+/// The unit of `created`, as a shift of milliseconds. `created` wraps after two years.
 const CREATED_SHIFT: u32 = 4;
 
 impl Connection {
@@ -69,7 +69,8 @@ impl Connection {
         }
     }
 
-    /// Restores a connection from a snapshot.
+    /// Restores a connection from a snapshot. A half-open or closed connection counts as used now, since its
+    /// eviction order is sorted by the last packet.
     pub(crate) fn restored(now_ms: u64, was: &ConnectionSnapshot) -> Connection {
         let [forward, reply] = &was.tuples;
         let in_order = was.state.is_half_open() || was.state.is_closed();
@@ -85,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// The part of a connection that outlives its table.
+    /// The part of a connection that another table can restore.
     pub fn snapshot(&self, now_ms: u64) -> ConnectionSnapshot {
         ConnectionSnapshot {
             tuples: self.tuples(),
@@ -133,35 +134,37 @@ impl Connection {
         u64::from((now_ms as u32).wrapping_sub(self.last_ms))
     }
 
-    /// Whether packets leave with other addresses or ports than they came with.
+    /// Whether NAT changes the addresses or ports of the connection's packets.
     pub fn is_translated(&self) -> bool {
         let [forward, reply] = &self.tuples;
         let plain = forward.hairpinned();
         (plain.addresses, plain.ports) != (reply.addresses, reply.ports)
     }
 
-    /// The tuple with which packets of a direction leave: the other direction's tuple, reversed. `None` if they are not translated.
+    /// The tuple with which packets of a direction leave: the other direction's tuple, reversed. `None` if
+    /// they are not translated.
     pub fn translated(&self, direction: Direction) -> Option<Tuple> {
         self.is_translated().then(|| self.tuple(direction.turned()).reversed())
     }
 }
 
-/// Milliseconds since a connection was created, in units of 16 ms.
+/// Milliseconds since `created`, which is in units of 16 ms.
 pub(crate) fn age_ms(created: u32, now_ms: u64) -> u64 {
     u64::from(((now_ms >> CREATED_SHIFT) as u32).wrapping_sub(created)) << CREATED_SHIFT
 }
 
-/// The ports by which packets of each direction came in, for a connection on a host that routes: at most two per direction, since packets
-/// may be rerouted once. Unused for connections on a wire, whose tuples contain the port.
+/// The ports on which packets of each direction arrived, for a connection on a host that routes. Each
+/// direction has at most two ports, since its packets may be rerouted once. A connection on a wire does not
+/// use this: its tuples contain the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct IngressPorts {
     pub(crate) ports: [[u16; 2]; 2],
-    /// Both directions may share ports.
+    /// Whether both directions may use the same port.
     pub shared: bool,
 }
 
-/// No port yet.
+/// No port.
 pub(crate) const NO_PORT: u16 = u16::MAX;
 
 impl Default for IngressPorts {
@@ -171,13 +174,15 @@ impl Default for IngressPorts {
 }
 
 impl IngressPorts {
-    /// The ports of a connection whose first packet came in by `port`. With `shared`, replies may come in there too.
+    /// The ports of a connection whose first packet arrived on `port`. If `shared`, replies may arrive on
+    /// that port too.
     pub fn new(port: PortId, shared: bool) -> IngressPorts {
         IngressPorts { ports: [[port.0, NO_PORT], [NO_PORT; 2]], shared }
     }
 
-    /// Whether packets of a direction may come in by a port: one that earlier packets came in by, or while there is room for another, one
-    /// that the other direction does not use.
+    /// Whether packets of a direction may arrive on a port. A port on which earlier packets arrived is
+    /// admitted. While the direction has fewer than two ports, so is any other port, except one that the
+    /// other direction uses if ports are not shared.
     #[inline]
     pub fn admit(&self, direction: Direction, PortId(port): PortId) -> bool {
         let [first, second] = self.ports[direction as usize];
@@ -186,13 +191,14 @@ impl IngressPorts {
             || second == NO_PORT && (self.shared || !self.ports[direction.turned() as usize].contains(&port))
     }
 
-    /// The first port by which packets of a direction came in.
+    /// The first port on which packets of a direction arrived.
     pub fn first(&self, direction: Direction) -> Option<PortId> {
         let [first, _] = self.ports[direction as usize];
         (first != NO_PORT).then_some(PortId(first))
     }
 
-    /// Records that a valid packet of a direction came in by a port, if the port [is admitted](IngressPorts::admit).
+    /// Records that a valid packet of a direction arrived on a port, if the port [is
+    /// admitted](IngressPorts::admit).
     #[inline]
     pub fn note(&mut self, direction: Direction, port: PortId) {
         // On a wire there is nothing to record.
@@ -210,7 +216,8 @@ impl IngressPorts {
         }
     }
 
-    /// The same ports under other numbers; `None` if one of them has none.
+    /// The ports with the numbers that `number` returns for them. `None` if `number` returns `None` for a
+    /// port.
     #[must_use]
     pub fn renumbered(mut self, number: impl Fn(PortId) -> Option<PortId>) -> Option<IngressPorts> {
         for port in self.ports.as_flattened_mut().iter_mut().filter(|port| **port != NO_PORT) {
@@ -219,7 +226,7 @@ impl IngressPorts {
         Some(self)
     }
 
-    /// The ports as bytes in a file.
+    /// The ports as bytes for a state file.
     pub fn to_bytes(self) -> [u8; 9] {
         let mut bytes = [0; 9];
         let ports = self.ports.as_flattened().iter().flat_map(|port| port.to_be_bytes());
@@ -228,7 +235,7 @@ impl IngressPorts {
         bytes
     }
 
-    /// Reverses [`IngressPorts::to_bytes`]; `None` for other bytes.
+    /// Reverses [`IngressPorts::to_bytes`]. `None` for bytes that it does not return.
     pub fn from_bytes(bytes: [u8; 9]) -> Option<IngressPorts> {
         let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let ports = [[port(0), port(2)], [port(4), port(6)]];
@@ -236,7 +243,8 @@ impl IngressPorts {
     }
 }
 
-/// A connection on its way from one table to another; [`ConnectionTable::restore`](crate::ConnectionTable::restore) restores it.
+/// The saved form of a connection, which [`ConnectionTable::restore`](crate::ConnectionTable::restore) adds
+/// to another table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionSnapshot {
     /// See [`Connection::tuples`].
@@ -286,7 +294,7 @@ mod tests {
         }
         assert!(!arrivals.admit(Reply, PortId(3)));
         let before = arrivals;
-        // It was admitted with another one when their vector was looked up.
+        // The lookup of a vector admits several new ports before the first one is recorded.
         arrivals.note(Reply, PortId(5));
         assert_eq!(arrivals, before, "a third port takes no place");
         assert_eq!(IngressPorts::from_bytes(arrivals.to_bytes()), Some(arrivals));

@@ -1,8 +1,8 @@
-//! Both ends of an IPv4 packet, as a header has them.
+//! The addresses and ports of an IPv4 packet, laid out as in its headers.
 
 use crate::{Direction, Tuple};
 
-/// Addresses and ports of an IPv4 packet as they are in memory: in network order, the source first.
+/// Addresses and ports of an IPv4 packet in network byte order, the source first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) addresses: u64,
@@ -26,20 +26,20 @@ impl Ends {
         Ends { addresses: self.addresses.rotate_left(32), ports: self.ports.rotate_left(16) }
     }
 
-    /// Source and destination exchanged for packets of the responder. Without a branch.
+    /// Exchanges source and destination if the direction is the responder's, without a branch.
     #[inline(always)]
     pub(crate) fn turned_if(self, direction: Direction) -> Ends {
         let turn = u32::from(direction as u8) * 16;
         Ends { addresses: self.addresses.rotate_left(2 * turn), ports: self.ports.rotate_left(turn) }
     }
 
-    /// With some bits changed.
+    /// The ends XOR `bits`.
     #[inline(always)]
     pub(crate) fn changed(self, bits: Ends) -> Ends {
         Ends { addresses: self.addresses ^ bits.addresses, ports: self.ports ^ bits.ports }
     }
 
-    /// The tuple of packets with these ends.
+    /// The tuple of packets with these ends. The other fields are those of `others`.
     pub(crate) fn tuple(self, others: &Tuple) -> Tuple {
         let [a, b, c, d, e, f, g, h] = self.addresses.to_ne_bytes();
         let [i, j, k, l] = self.ports.to_ne_bytes();

@@ -1,11 +1,13 @@
-//! Virtual reassembly: later fragments take the ports of their datagram's first fragment.
+//! Virtual reassembly: later fragments get the ports of their datagram's first fragment.
 //!
-//! Nothing is reassembled. Of a datagram only its header and the ranges of seen bytes are kept, so that later fragments find its connection
-//! and overlapping ones are detected (RFC 1858, RFC 5722). A later fragment that comes before the first one is [`LaterFragment::Unknown`];
+//! Nothing is reassembled. The table stores the header fields of a datagram and the ranges of bytes that were
+//! seen. With them, later fragments find their connection, and overlapping fragments are detected (RFC 1858,
+//! RFC 5722). A later fragment that arrives before the first one is [`LaterFragment::Unknown`];
 //! [`HeldFragments`] can hold it.
 //!
-//! Life-cycle: a datagram is tracked from its first fragment until its last byte was seen, or until it is too old. Their number is limited;
-//! a new one evicts the oldest. A worker owns its [`FragmentTable`].
+//! Life-cycle: a datagram is tracked from its first fragment until all its bytes were seen, or until it is
+//! too old. The number of tracked datagrams is limited: a new one evicts the oldest. Each worker owns its
+//! [`FragmentTable`].
 
 mod held;
 mod key;
@@ -21,25 +23,26 @@ use mmb_base::{Slab, id_types};
 use mmb_random::Seed;
 
 id_types! {
-    /// A tracked datagram; valid while it is tracked.
+    /// The id of a tracked datagram; valid while the datagram is tracked.
     struct DatagramId;
 }
 
-/// The data of a first fragment that later ones use.
+/// The fields of a first fragment that later fragments use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramHead {
-    /// The upper-layer protocol. In IPv6, later fragments name the header behind the fragment header, which may be another extension header.
+    /// The upper-layer protocol. The fragment header of a later IPv6 fragment may name an extension header
+    /// instead.
     pub proto: u8,
     /// The datagram's ports.
     pub ports: [u16; 2],
 }
 
-/// A datagram of which all bytes were seen.
+/// A datagram whose bytes were all seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complete {
-    /// Its length in bytes, counted from where fragment offsets are counted from.
+    /// Its length in bytes, from the origin of fragment offsets.
     pub len: u32,
-    /// The sequence number that [`FragmentTable::note_seq`] noted.
+    /// The sequence number that [`FragmentTable::note_seq`] recorded.
     pub seq: Option<u32>,
 }
 
@@ -55,17 +58,18 @@ pub enum FragmentVerdict {
 /// The verdict for a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterFragment {
-    /// It belongs to the datagram with this first fragment.
+    /// The fragment belongs to the datagram with this head. The second field is `Some` if the datagram is now
+    /// complete.
     Of(DatagramHead, Option<Complete>),
-    /// The first fragment was not seen, or too long ago.
+    /// The first fragment was not seen, or was seen too long ago.
     Unknown,
     /// It is dropped.
     Drop(FragmentDrop),
 }
 
-/// After this time, another first fragment with the same identification begins a new datagram.
+/// After this time without a fragment, a first fragment with the same identification starts a new datagram.
 const REUSED_MS: u64 = 1000;
-/// The most datagrams that one call removes for their age.
+/// The maximum number of datagrams that one call removes because of their age.
 const AGED_AT_ONCE: usize = 16;
 
 /// A datagram whose first fragment was seen.
@@ -74,9 +78,9 @@ struct Datagram {
     key: Tuple,
     head: DatagramHead,
     seq: Option<u32>,
-    /// An overlap was seen: all further fragments are dropped.
+    /// An overlap was seen, so all further fragments are dropped.
     poisoned: bool,
-    /// Its first fragment was refused: the others have no connection.
+    /// The first fragment was refused, so later fragments have no connection and are dropped.
     refused: bool,
     /// The length of the datagram, once its last fragment was seen.
     total: Option<u32>,
@@ -86,7 +90,7 @@ struct Datagram {
     pieces: Vec<(u32, u32)>,
     first_ms: u64,
     last_ms: u64,
-    /// The datagrams that came before and after it.
+    /// The neighbours in the list of datagrams, which is sorted by age.
     older: Option<DatagramId>,
     younger: Option<DatagramId>,
 }
@@ -103,7 +107,7 @@ pub struct FragmentTable {
 }
 
 impl FragmentTable {
-    /// Room for `max_datagrams` at a time, each for `max_age_ms` at most.
+    /// A table that tracks at most `max_datagrams`, each for at most `max_age_ms`.
     pub fn new(seed: Seed, max_datagrams: usize, max_age_ms: u64) -> FragmentTable {
         FragmentTable {
             hasher: TupleHasher::new(seed),
@@ -126,8 +130,9 @@ impl FragmentTable {
         self.index.is_empty()
     }
 
-    /// Checks a first fragment. `payload_end` is the number of bytes of the datagram that it covers, from the origin of offsets (after the
-    /// IPv4 header; after the IPv6 fragment header).
+    /// Checks a first fragment, and tracks its datagram if it passes. `payload_end` is the offset at which
+    /// the fragment's payload ends. Offsets count from the end of the IPv4 header, or of the IPv6 fragment
+    /// header.
     pub fn first(
         &mut self,
         now_ms: u64,
@@ -158,7 +163,8 @@ impl FragmentTable {
         FragmentVerdict::Pass
     }
 
-    /// Checks a later fragment with this offset and length; `last` tells that no fragment follows.
+    /// Checks a later fragment with this offset and length. `last` means that the more-fragments flag is
+    /// clear.
     pub fn later(
         &mut self,
         now_ms: u64,
@@ -196,14 +202,14 @@ impl FragmentTable {
         }
     }
 
-    /// Refuses a first fragment that has passed here: no other fragment of its datagram passes.
+    /// Refuses a datagram whose first fragment has passed this table: its later fragments are dropped.
     pub fn refuse(&mut self, key: &FragmentKey) {
         if let Some(id) = self.find(&key.packed()) {
             self.datagrams[id].refused = true;
         }
     }
 
-    /// Notes the sequence number of a datagram's byte at offset 0, which its first fragment told.
+    /// Records the sequence number of the datagram's byte at offset 0, which its first fragment contains.
     pub fn note_seq(&mut self, key: &FragmentKey, seq: u32) {
         if let Some(id) = self.find(&key.packed()) {
             self.datagrams[id].seq = Some(seq);
@@ -267,7 +273,7 @@ impl FragmentTable {
         }
         if let Ok(entry) = self.index.find_entry(self.hasher.hash(&key), |other| *other == id) {
             entry.remove();
-            // Keeps the memory of its pieces.
+            // The slot keeps the memory of `pieces` for the next datagram.
             self.datagrams.free(id);
         }
     }

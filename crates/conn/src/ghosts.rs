@@ -1,34 +1,38 @@
-//! Ghost entries: half-open connections that were evicted in the last seconds (after the ghost lists of 2Q, Johnson and Shasha, VLDB 1994).
+//! Ghost entries: half-open connections that were evicted in the last seconds (after the ghost lists of 2Q,
+//! Johnson and Shasha, VLDB 1994).
 //!
-//! A client whose connection was evicted retransmits its first packet: TCP after one second and after three (RFC 6298), other protocols
-//! after a similar time. A flood of made-up tuples does not retransmit. For each evicted entry, a fingerprint and the time are stored in a
-//! set-associative table, where new ones replace the oldest of their set: a lookup touches one or two cache lines, and a sender cannot
-//! choose the set, since the hash is keyed.
+//! A client whose connection was evicted retransmits its first packet: TCP after one second and after three
+//! (RFC 6298), other protocols after a similar time. A flood of made-up tuples does not retransmit. So the
+//! table records a fingerprint and the time of each evicted entry. It is set-associative: a new ghost
+//! replaces the oldest of its set. A lookup reads one or two cache lines. The hash is keyed, so a sender
+//! cannot choose the set.
 
 use mmb_base::prefetch;
 
-/// Sets, as a shift.
+/// The number of sets, as a shift.
 const SETS_SHIFT: u32 = 16;
 
-/// Fingerprints of a set. With 65,536 sets, a million in all: at 300,000 evictions a second they last three seconds.
+/// Fingerprints per set. The 65,536 sets hold a million fingerprints, which last three seconds at 300,000
+/// evictions a second.
 const WAYS: usize = 16;
 
-/// Sets that are allocated together, as a shift: 64 KiB.
+/// The number of sets that are allocated together, as a shift: 64 KiB.
 const CHUNK_SHIFT: u32 = 10;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 const CHUNKS: usize = 1 << (SETS_SHIFT - CHUNK_SHIFT);
 
-/// How long a client waits at least before it retransmits its first packet; a sender that does not wait is merely sending fast. RFC 6298
-/// starts with a second; the table's clock and queues take some of it.
+/// The minimum time after which a client retransmits its first packet. A sender that repeats a packet sooner
+/// does not count as retransmitting. RFC 6298 starts with one second, of which the table's clock and queues
+/// may take a part.
 pub(crate) const RETRANSMITTED_AFTER_MS: u64 = 500;
 
-/// How long a ghost is kept: a first packet that comes later counts as new.
+/// How long a ghost is kept. A first packet that comes later counts as new.
 const KEPT_MS: u64 = 3_500;
 
 /// The unit of time, as a shift of milliseconds.
 const TICK_SHIFT: u32 = 4;
 
-/// A fingerprint in the upper half, and the time in the lower one. Zero is none.
+/// The fingerprint in the upper half, and the time in the lower half. Zero means none.
 type Ghost = u32;
 
 type GhostSet = [Ghost; WAYS];
@@ -38,7 +42,7 @@ type GhostSet = [Ghost; WAYS];
 pub(crate) struct Ghosts {
     /// Allocated on first use.
     chunks: [Vec<GhostSet>; CHUNKS],
-    /// When the newest ghost expires: later lookups need no search.
+    /// The time at which the newest ghost expires. After it, lookups need no search.
     lasts_until_ms: u64,
 }
 
@@ -47,7 +51,7 @@ impl Ghosts {
         Ghosts { chunks: std::array::from_fn(|_| Vec::new()), lasts_until_ms: 0 }
     }
 
-    /// Whether there may be ghosts.
+    /// Whether there may be ghosts that have not expired.
     #[inline]
     pub(crate) fn are_there(&self, now_ms: u64) -> bool {
         now_ms < self.lasts_until_ms
@@ -60,12 +64,13 @@ impl Ghosts {
         self.chunks[chunk].get(set).into_iter().for_each(prefetch);
     }
 
-    /// Remembers that an entry with this hash was evicted.
+    /// Records that an entry with this hash was evicted.
     pub(crate) fn remember(&mut self, hash: u64, now_ms: u64) {
         let GhostParts { chunk, set, print } = parts(hash);
         let chunk = &mut self.chunks[chunk];
         if chunk.is_empty() {
-            // Without memory nothing is remembered, and a retransmission counts only for entries in the table.
+            // Without memory, nothing is recorded. Then a retransmission counts only for entries in the
+            // table.
             if chunk.try_reserve_exact(CHUNK).is_err() {
                 return;
             }
@@ -84,7 +89,8 @@ impl Ghosts {
         }
     }
 
-    /// Whether a first packet with this hash is a retransmission: its entry was evicted as long ago as a client waits.
+    /// Whether a first packet with this hash is a retransmission: an entry with this hash was evicted between
+    /// `RETRANSMITTED_AFTER_MS` and `KEPT_MS` ago.
     #[inline]
     pub(crate) fn is_retransmitted(&self, hash: u64, now_ms: u64) -> bool {
         self.are_there(now_ms) && self.find(hash, now_ms)
@@ -97,7 +103,7 @@ impl Ghosts {
         ways.iter().any(|ghost| is_of(*ghost, print) && again.contains(&age_ms(*ghost, now_ms)))
     }
 
-    /// Bytes in use: 4 MiB once the table has been full.
+    /// Bytes in use: 4 MiB once all chunks are allocated.
     pub(crate) fn memory(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<GhostSet>()).sum()
     }
@@ -112,7 +118,7 @@ struct GhostParts {
 
 fn parts(hash: u64) -> GhostParts {
     let set = (hash >> (64 - SETS_SHIFT)) as usize;
-    // Zero is no fingerprint, so that no ghost is zero.
+    // A fingerprint is never zero, so that a ghost is never zero.
     GhostParts { chunk: set >> CHUNK_SHIFT, set: set % CHUNK, print: u32::from(hash as u16).max(1) }
 }
 
@@ -148,7 +154,8 @@ mod tests {
         assert!(ghosts.is_retransmitted(hash, begins_ms + 1900));
     }
 
-    /// At 300,000 evictions a second, a first packet that is retransmitted after a second is recognized, and hardly any other is.
+    /// At 300,000 evictions a second, a first packet that is retransmitted after a second is recognized, and
+    /// hardly any other is.
     #[test]
     fn a_flood_does_not_wash_away_the_ghosts_of_the_last_second() {
         let mut ghosts = Ghosts::new();

@@ -2,16 +2,18 @@
 //!
 //! Senders choose the tuples of packets, and must not be able to choose their positions in the index.
 //!
-//! An IPv4 tuple is hashed with pair-multiply-shift (Thorup, High Speed Hashing for Integers and Strings, arXiv:1504.06804): the upper half
-//! of a sum modulo 2^64 of products of two 32-bit words, each added to a 64-bit key. Whatever the tuples are, two different ones collide with
-//! probability 2^-32 over the choice of the keys. Two such sums under independent keys are the halves of a hash. Sums of a vector of packets
-//! are computed side by side, and what packets of a port have in common is summed once.
+//! An IPv4 tuple is hashed with pair-multiply-shift (Thorup, High Speed Hashing for Integers and Strings,
+//! arXiv:1504.06804). Each 32-bit word is added to a 64-bit key of its own, and the sums are multiplied in
+//! pairs. The products are added modulo 2^64, and the upper half of the result is used. Two different tuples,
+//! whatever they are, collide with probability 2^-32 over the choice of the keys. The two halves of a hash
+//! are two such sums under independent keys. The sums of a vector of packets are computed side by side. The
+//! part that all packets of a port have in common is computed once.
 //!
-//! Longer records are hashed with NH (Black et al., UMAC, CRYPTO 1999) over 64-bit words, with probability 2^-64; its result is folded to 64
-//! bits under two more keys.
+//! Longer records are hashed with NH (Black et al., UMAC, CRYPTO 1999) over 64-bit words, with collision
+//! probability 2^-64. The result is folded to 64 bits under two more keys.
 //!
-//! This holds as long as hashes stay secret: a few of them reveal the keys. A choice that can be seen from outside (an address, a server, a
-//! worker) uses a [`Prf`](mmb_random::Prf) with another seed.
+//! These bounds hold only while hashes stay secret: a few of them reveal the keys. A choice that is visible
+//! from outside (an address, a server, a worker) uses a [`Prf`](mmb_random::Prf) with another seed.
 
 use crate::ends::Ends;
 use crate::{Tuple, Wire};
@@ -19,7 +21,7 @@ use mmb_base::VECTOR;
 use mmb_packet::columns::Column;
 use mmb_random::{Generator, Seed};
 
-/// A hash under keys that derive from one secret seed. Its hashes must stay secret.
+/// A hash function whose keys derive from one secret seed. Its hashes must stay secret.
 #[derive(Clone, Copy)]
 pub struct TupleHasher {
     keys: [u64; 8],
@@ -29,12 +31,12 @@ pub struct TupleHasher {
     is_weak: bool,
 }
 
-/// Two sums of products, or a part of them that is to be added to others.
+/// Two sums of products, either complete or partial. Partial sums are added to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HashSums(pub(crate) [u64; 2]);
 
 impl HashSums {
-    /// The sums of two parts.
+    /// Adds another part to these sums.
     #[inline(always)]
     pub(crate) fn plus(self, other: HashSums) -> HashSums {
         let HashSums([first, second]) = other;
@@ -43,7 +45,7 @@ impl HashSums {
 }
 
 impl TupleHasher {
-    /// Derives the keys from a seed that is used for nothing else.
+    /// Derives the keys from a seed, which must have no other use.
     pub fn new(seed: Seed) -> TupleHasher {
         let mut keys = Generator::new(seed);
         let mut words = || keys.word();
@@ -78,14 +80,14 @@ impl TupleHasher {
         self.folded(product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(rest, 4)))
     }
 
-    /// The part of the sums of an IPv4 tuple that is made of its ends and its protocol.
+    /// The partial sums of an IPv4 tuple over its ends and its protocol.
     #[inline(always)]
     fn flow_sums(&self, ends: Ends, proto: u8) -> HashSums {
         let addresses = [ends.addresses as u32, (ends.addresses >> 32) as u32];
         HashSums(self.sum_keys.map(|keys| flow_sum(&keys, addresses, ends.ports, proto.into())))
     }
 
-    /// The part of the sums of an IPv4 tuple that is made of the rest.
+    /// The partial sums of an IPv4 tuple over its wire and its side.
     pub(crate) fn place_sums(&self, tuple: &Tuple) -> HashSums {
         let Tuple { wire: Wire { port, vlans }, side, .. } = *tuple;
         let [first, second] =
@@ -93,7 +95,7 @@ impl TupleHasher {
         HashSums(self.sum_keys.map(|[.., a, b]| a.wrapping_add(first).wrapping_mul(b.wrapping_add(second))))
     }
 
-    /// [`TupleHasher::flow_sums`] of a vector of packets, which are of the protocols of `protos`.
+    /// [`TupleHasher::flow_sums`] of the first `count` packets of a vector, whose protocols are in `protos`.
     #[inline(always)]
     pub(crate) fn sum_flows(
         &self,
@@ -112,7 +114,7 @@ impl TupleHasher {
         }
     }
 
-    /// The hash of an IPv4 tuple from all of its sums; all of its bits are equally good.
+    /// The hash of an IPv4 tuple from its complete sums; all of its bits are equally good.
     #[inline(always)]
     pub(crate) fn hash_of(&self, HashSums([first, second]): HashSums) -> u64 {
         #[cfg(test)]
@@ -122,7 +124,7 @@ impl TupleHasher {
         first >> 32 | second & !u64::from(u32::MAX)
     }
 
-    /// The hash of a record of four words, of which one tells its kind.
+    /// The hash of a record of four words, which must include the kind of the record.
     #[inline]
     pub(crate) fn hash_words(&self, [first, second, third, fourth]: [u64; 4]) -> u64 {
         let keys = &self.keys;
@@ -153,13 +155,14 @@ impl std::fmt::Debug for TupleHasher {
     }
 }
 
-/// An address as two numbers.
+/// The upper and the lower half of an address.
 #[inline]
 fn halves(address: u128) -> [u64; 2] {
     [(address >> 64) as u64, address as u64]
 }
 
-/// The fields of a tuple besides its ends as two numbers, with room for the ports.
+/// The fields of a tuple other than its ends, as two numbers. The lower 32 bits of the first one are free for
+/// the ports.
 #[inline]
 fn others(tuple: &Tuple) -> [u64; 2] {
     let Tuple { wire: Wire { port, vlans }, side, proto, family, .. } = *tuple;
@@ -191,7 +194,7 @@ mod tests {
         for shift in [0, 12, 28, 54] {
             let mut seen = [0u32; 1024];
             (0..102_400).for_each(|number| seen[(hasher.hash(&tuple(number)) >> shift & 1023) as usize] += 1);
-            // A hundred each, ten of deviation.
+            // The mean is 100, and the standard deviation is 10.
             assert!(seen.iter().all(|times| (45..170).contains(times)), "bits from {shift}: {seen:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Ids of connections and of what they refer to.
+//! Ids of connections and of their resources.
 
 use mmb_base::id_types;
 
@@ -9,20 +9,21 @@ id_types! {
     /// A set of stateful rules, which the table's owner keeps and connections share.
     pub struct RuleSetId;
 
-    /// State of a connection that the table's owner keeps beside the record.
+    /// State of a connection that the table's owner stores outside the record.
     pub struct ExtensionId;
 
-    /// The NAT bindings of a connection. They are released, and the id becomes invalid, when the connection ends.
+    /// The NAT bindings of a connection. They are released, and the id becomes invalid, when the connection
+    /// ends.
     pub struct LeaseId;
 
-    /// The entry with a connection's addresses, if they do not fit its flow line.
+    /// The entry with a connection's addresses, if its flow line has no room for them.
     pub(crate) struct WideId;
 }
 
-/// The ids of what a connection refers to.
+/// The ids of a connection's resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceIds {
-    /// The stateful rules that it has.
+    /// The set of its stateful rules.
     pub rule_set: Option<RuleSetId>,
     /// Its NAT lease.
     pub lease: Option<LeaseId>,

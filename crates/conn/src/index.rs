@@ -1,36 +1,40 @@
-//! The index from hashes to entries: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
+//! The index from hashes to entries: extendible hashing (Fagin et al., TODS 1979) over segments of 64
+//! buckets. A bucket is a cache line.
 //!
-//! Some bits of a hash select a segment, others two buckets in it. An entry goes to its first bucket; if that is full, to its second; or it
-//! displaces an entry to that one's other bucket. The first bucket counts the entries that went to their second, so that most misses read
-//! one line. A full segment is split in two: at most 640 entries move, and the rest of the index is not touched.
+//! Some bits of a hash select a segment, others select two buckets in the segment. An entry goes to its first
+//! bucket or, if that is full, to its second. If both are full, it displaces an entry of one of them to that
+//! entry's other bucket. The first bucket counts its entries that are in their second bucket, so that most
+//! misses read one line. A full segment is split in two: at most 640 entries move, and the rest of the index
+//! is not touched.
 //!
-//! Hashes are keyed, so a sender cannot cause collisions by choosing tuples. If equal hashes crowd a bucket all the same, splitting would
-//! never end: such entries go to a small stash that is searched last, and if that is full too, the entry is refused. It is also refused if
-//! there is no memory to split a segment.
+//! Hashes are keyed, so a sender cannot cause collisions by its choice of tuples. If equal hashes fill a
+//! bucket nevertheless, splitting would never end. Such entries go to a small stash, which is searched last.
+//! An entry is refused if the stash is full, or if there is no memory to split a segment.
 
 use crate::alloc_error::AllocError;
 use mmb_base::simd::equal_lanes;
 use mmb_base::{Chunks, SlabStorage};
 
-/// Entries in a bucket.
+/// Entries per bucket.
 const WAYS: usize = 10;
 
-/// Buckets in a segment, as a shift.
+/// Buckets per segment, as a shift.
 const BUCKET_BITS: u32 = 6;
 const BUCKETS: usize = 1 << BUCKET_BITS;
 
-/// A segment is split only if it holds this many entries: a less full one is crowded in one place, which splitting would not help.
+/// A segment with fewer entries than this is not split: only some of its buckets are crowded, and a split
+/// would not help.
 const SPLIT_AT: u16 = (BUCKETS * WAYS / 2) as u16;
 
-/// A segment with so many entries is split although there is room: of the entries of a fuller one, more than a few in a hundred are in their
-/// second bucket, which costs each look-up a cache miss.
+/// A segment with this many entries is split although it has room. In a fuller segment, more than a few per
+/// cent of the entries would be in their second bucket, where each lookup costs a cache miss.
 const FULL: u16 = (BUCKETS * WAYS * 3 / 4) as u16;
 
-/// Segments are split at up to this many entries less. Hashes fill all segments alike: if all were split at the same number of entries, they
-/// would be within a short time.
+/// The thresholds at which segments are split are spread over this many entries below [`FULL`]. Hashes fill
+/// all segments equally: with one threshold, all segments would be split within a short time.
 const SPREAD: u16 = FULL / 4;
 
-/// How many entries before it is hashed what an entry names is prefetched.
+/// During a split, the key of an entry is prefetched this number of entries before the entry is hashed.
 const AHEAD: usize = 16;
 
 /// The number of entries at which a segment is split.
@@ -39,7 +43,7 @@ fn full(number: u32, depth: u8) -> u16 {
     FULL - scattered as u16 % SPREAD
 }
 
-/// What a [`TupleIndex`] needs to know of its entries.
+/// The access of a [`TupleIndex`] to the keys of its entries.
 pub(crate) trait IndexKeys {
     /// The hash of an entry.
     fn hash(&self, entry: u32) -> u64;
@@ -48,10 +52,10 @@ pub(crate) trait IndexKeys {
     fn prefetch(&self, entry: u32);
 }
 
-/// The most entries in the stash.
+/// The stash accepts no new entry if it has this many.
 const STASH: usize = 256;
 
-/// Segments in a chunk: 4 MB, of which only used parts take memory.
+/// Segments per chunk of 4 MB, of which only the used part takes memory.
 const CHUNK: usize = 1 << 10;
 
 /// No entry.
@@ -60,7 +64,7 @@ pub(crate) const EMPTY: u32 = 0;
 /// Why an entry was not added.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum IndexError {
-    /// Equal hashes fill all the places that it could have.
+    /// Equal hashes fill both buckets of the entry and the stash.
     Crowded,
     /// There is no memory for more segments.
     NoMemory,
@@ -72,21 +76,21 @@ pub(crate) const ABSENT: u32 = 1;
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct IndexBucket {
-    /// The fingerprints; then [`OVERFLOWED`] and [`IN_SECOND`].
+    /// The fingerprints of the entries, then the words [`OVERFLOWED`] and [`IN_SECOND`].
     head: [u16; WAYS + 2],
     entries: [u32; WAYS],
 }
 
-/// The word of a bucket's head with the number of entries whose first bucket it is, and that are in their second.
+/// The word of `head` with the number of entries that have this first bucket and are in their second one.
 const OVERFLOWED: usize = WAYS;
-/// The word with a bit for each entry in the bucket whose second bucket it is.
+/// The word of `head` with a bit for each way, set if the bucket is the second one of the way's entry.
 const IN_SECOND: usize = WAYS + 1;
-/// The ways of a bucket: a bit for each.
+/// A bit for each way of a bucket.
 const ALL_WAYS: u32 = (1 << WAYS) - 1;
 
 const _: () = assert!(size_of::<IndexBucket>() == 64);
 
-/// The ways of a bucket whose fingerprint matches: a bit for each.
+/// A bit for each way of a bucket, set if its fingerprint matches.
 #[derive(Clone, Copy)]
 struct WayMatches(u32);
 
@@ -105,19 +109,20 @@ impl WayMatches {
 impl IndexBucket {
     pub(crate) const NEW: IndexBucket = IndexBucket { head: [0; WAYS + 2], entries: [EMPTY; WAYS] };
 
-    /// The likely entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none but the second
-    /// bucket may have it, [`ABSENT`] if not.
+    /// The likely entry of a hash whose first bucket this is: the first entry with the hash's fingerprint. If
+    /// there is none, [`EMPTY`] means that the second bucket may have the entry, and [`ABSENT`] that it does
+    /// not.
     #[inline(always)]
     pub(crate) fn likely(&self, hash: u64) -> u32 {
         match self.matches(parts(hash).print).first() {
-            // The way exists: the default spares a panic.
+            // The way always exists. `unwrap_or` avoids the code of a panic.
             Some(way) => self.entries.get(way).copied().unwrap_or(EMPTY),
             None if self.overflowed() == 0 => ABSENT,
             None => EMPTY,
         }
     }
 
-    /// The ways with a fingerprint; empty ones may be among them.
+    /// The ways with a fingerprint. Empty ways may be among them.
     #[inline(always)]
     fn matches(&self, print: u16) -> WayMatches {
         WayMatches(equal_lanes(&self.head, print) & ALL_WAYS)
@@ -140,7 +145,7 @@ impl IndexBucket {
         self.head[way]
     }
 
-    /// Number of entries whose first bucket this is, and that are in their second.
+    /// Number of entries that have this first bucket and are in their second one.
     fn overflowed(&self) -> u16 {
         self.head[OVERFLOWED]
     }
@@ -172,8 +177,8 @@ fn parts(hash: u64) -> HashParts {
     HashParts { first: hash as usize % BUCKETS, print: (hash >> 16) as u16 }
 }
 
-/// An entry's second bucket from its first, and the first from the second (after cuckoo filters, Fan et al., CoNEXT 2014): entries can move
-/// to their other bucket without their hash.
+/// The other bucket of an entry: the second one from the first, and the first one from the second (after
+/// cuckoo filters, Fan et al., CoNEXT 2014). So entries can move to their other bucket without their hash.
 #[inline]
 fn other(bucket: usize, print: u16) -> usize {
     bucket ^ (1 + usize::from(print) % (BUCKETS - 1))
@@ -204,7 +209,7 @@ impl IndexSegment {
         true
     }
 
-    /// Moves an entry of a full bucket to its other bucket, if one has room there.
+    /// Frees a way of a full bucket by moving an entry to its other bucket, if one of these has room.
     fn make_room(&mut self, bucket: usize) -> Option<usize> {
         let full = &self.buckets[bucket];
         let (way, to, room) = (0..WAYS).find_map(|way| {
@@ -234,10 +239,10 @@ impl IndexSegment {
     }
 }
 
-/// A segment's data outside of its buckets.
+/// The data of a segment outside its buckets.
 #[derive(Clone, Copy, Debug)]
 struct SegmentInfo {
-    /// How many of the bits that select a segment its entries share.
+    /// How many of the bits that select a segment are equal in all its entries.
     depth: u8,
     entries: u16,
 }
@@ -245,10 +250,11 @@ struct SegmentInfo {
 /// The index. An entry is a number above [`ABSENT`] with a meaning that the caller defines.
 #[derive(Debug)]
 pub(crate) struct TupleIndex {
-    /// The segment by `depth` bits of a hash. The lowest bits come first, so that doubling is one copy.
+    /// The segment for each value of the lowest `depth` of the selecting bits. One more bit doubles the
+    /// directory, which is one copy.
     directory: Vec<u32>,
     depth: u8,
-    /// The number of its last entry.
+    /// The last index of `directory`, as a mask.
     mask: usize,
     segments: Chunks<IndexSegment, CHUNK>,
     about: Vec<SegmentInfo>,
@@ -258,12 +264,12 @@ pub(crate) struct TupleIndex {
 }
 
 impl TupleIndex {
-    /// An index that grows to some thousand entries seldom.
+    /// An index that rarely has more than some thousand entries.
     pub(crate) fn new() -> TupleIndex {
         TupleIndex::with(Chunks::small())
     }
 
-    /// An index that reads fast when it is large, and takes two megabytes at least.
+    /// An index that is fast to read when it is large. It takes at least two megabytes.
     pub(crate) fn large() -> TupleIndex {
         TupleIndex::with(Chunks::default())
     }
@@ -288,7 +294,7 @@ impl TupleIndex {
         self.segments.try_reserve()?;
         self.about.try_reserve(1)?;
         self.moving.try_reserve(BUCKETS * WAYS)?;
-        // Entries that find no place after a split add to those that were in the stash before.
+        // The stash gets the entries that find no room after a split, in addition to those that it has.
         self.stash.try_reserve(BUCKETS * WAYS)?;
         if depth > self.depth {
             self.directory.try_reserve(self.directory.len())?;
@@ -324,7 +330,7 @@ impl TupleIndex {
         &self.segment(self.segment_of(hash)).buckets[parts(hash).first]
     }
 
-    /// Whether some entries are in neither of their buckets.
+    /// Whether some entries are in the stash, in neither of their buckets.
     #[inline]
     pub(crate) fn has_stash(&self) -> bool {
         !self.stash.is_empty()
@@ -347,7 +353,7 @@ impl TupleIndex {
         found
     }
 
-    /// Adds an entry. Some others may have to move.
+    /// Adds an entry. Other entries may move.
     pub(crate) fn insert(&mut self, hash: u64, entry: u32, keys: &impl IndexKeys) -> Result<(), IndexError> {
         loop {
             let number = self.segment_of(hash);
@@ -380,7 +386,8 @@ impl TupleIndex {
         }
     }
 
-    /// Whether a segment may be split: the directory doubles only while its size is in proportion to the number of segments.
+    /// Whether a segment may be split: the directory doubles only while its size is in proportion to the
+    /// number of segments.
     fn may_split(&self, number: u32) -> bool {
         self.about[number as usize].depth < self.depth || self.directory.len() < 16 * self.about.len().max(4)
     }
@@ -405,7 +412,7 @@ impl TupleIndex {
             *hash = keys.hash(*entry);
         }
 
-        // Of the directory entries that share all but the last of `depth` bits, those with the last one set.
+        // The sibling gets those directory entries of the old segment whose index has the new bit set.
         let (any, _) = moving[0];
         let last = 1usize << (depth - 1);
         let places = (directory_index(any, depth) | last..self.directory.len()).step_by(2 * last);
@@ -416,7 +423,8 @@ impl TupleIndex {
             if self.segment_mut(goes).insert(hash, entry) {
                 self.about[goes as usize].entries += 1;
             } else {
-                // In another order of insertion they had room. This is rare, and the stash may grow by such entries.
+                // These entries had room in another order of insertion. This is rare, and the stash may
+                // exceed its limit by them.
                 self.stash.push((hash, entry));
             }
         }
@@ -440,7 +448,8 @@ impl TupleIndex {
     }
 }
 
-/// The bits of a hash that select a segment: from the upper half, since the lower one selects buckets.
+/// The bits of a hash that select a segment. They are from the upper half, since the lower half selects
+/// buckets.
 #[inline]
 fn directory_index(hash: u64, bits: u8) -> usize {
     (hash >> 32) as usize & ((1 << bits) - 1)

@@ -1,11 +1,13 @@
 //! Connection tracking and NAT: connections, their states, and their translations.
 //!
-//! Purpose: a worker's [`ConnectionTable`] finds the connection of a packet in either direction, tracks TCP and SCTP, times out idle
-//! entries, and limits their number. [`nat`] chooses addresses and ports that no other connection's replies use, [`fragment`] passes the
-//! first fragment's ports on to later ones, [`quoted`] parses the packet that an ICMP error quotes.
+//! Purpose: a worker's [`ConnectionTable`] finds the connection of a packet in either direction, tracks TCP
+//! and SCTP, times out idle connections, and limits their number. [`nat`] chooses addresses and ports that no
+//! other connection's replies use. [`fragment`] gives later fragments the ports of their datagram's first
+//! fragment. [`quoted`] parses the packet that an ICMP error quotes.
 //!
-//! Life-cycle: everything belongs to one worker, which alone reads and writes it; other threads send requests to the worker. There is no
-//! clock in here: the time comes with every call, in milliseconds that never decrease.
+//! Life-cycle: a worker owns its tables, and only that worker reads and writes them. Other threads send
+//! requests to the worker. Workers that share outside addresses share one [`nat::Nat`], under a lock. This
+//! crate reads no clock: each call receives the time, in milliseconds that never decrease.
 #![forbid(unsafe_code)]
 
 mod alloc_error;

@@ -11,7 +11,7 @@ pub(crate) struct QueueLinks {
     pub(crate) next: Option<ConnId>,
 }
 
-/// The previous record, or [`HEAD`] and the queue's number for the first record of a queue.
+/// The previous record or, for the first record of a queue, [`HEAD`] and the queue's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Previous(u32);
 
@@ -19,23 +19,23 @@ pub(crate) struct Previous(u32);
 const HEAD: u32 = 1 << 31;
 
 impl Previous {
-    /// The first record of a queue.
+    /// The value for the first record of a queue.
     pub(crate) fn head(queue: usize) -> Previous {
         Previous(HEAD | queue as u32)
     }
 
-    /// The record behind another one.
+    /// The value for a record that follows another one.
     pub(crate) fn record(id: ConnId) -> Previous {
         Previous(id.number())
     }
 
-    /// The record; `None` for the first one of a queue.
+    /// The previous record; `None` for the first record of a queue.
     #[inline]
     pub(crate) fn id(self) -> Option<ConnId> {
         ConnId::new(self.0).filter(|_| self.0 & HEAD == 0)
     }
 
-    /// The queue of which this is the first record.
+    /// The number of the queue, for its first record.
     #[inline]
     pub(crate) fn queue(self) -> usize {
         (self.0 & !HEAD) as usize

@@ -1,22 +1,23 @@
-//! What the owner of a table does for it.
+//! The interface of a table to its owner.
 
 use crate::{CloseReason, ConnId, Connection, ResourceIds};
 
-/// Connections that end together, at most.
+/// The maximum number of connections that end together.
 pub const TOGETHER: usize = 32;
 
 /// The steps of [`TableOwner::prefetch`].
 pub(crate) const STEPS: usize = 4;
 
-/// What a table tells its owner of connections that end.
+/// The calls by which a table reports to its owner that connections end.
 pub trait TableOwner {
-    /// Prefetches what [`TableOwner::closed`] will read for connections that end together: each step what the one before has prefetched leads to.
+    /// Prefetches what [`TableOwner::closed`] will read for connections that end together. Each step reads
+    /// what the step before it has prefetched.
     fn prefetch(&self, step: usize, ending: &mut dyn Iterator<Item = (ConnId, ResourceIds)>);
 
     /// A connection has ended.
     fn closed(&mut self, connection: &Connection, reason: CloseReason);
 
-    /// Some connections end together: each when the iterator returns it, at most [`TOGETHER`].
+    /// Some connections end together, at most [`TOGETHER`]. Each one ends when the iterator returns it.
     fn closed_together(&mut self, ended: impl Iterator<Item = (Connection, CloseReason)>)
     where
         Self: Sized,

@@ -1,19 +1,19 @@
-//! A first-in first-out queue of connections, in blocks: growing copies none of them.
+//! A first-in first-out queue of connections, in blocks, so that growing copies no entries.
 
 use crate::ConnId;
 use crate::alloc_error::AllocError;
 use std::collections::VecDeque;
 
-/// Connections that are folded together.
+/// The maximum number of connections that are folded together.
 pub const FOLDED: usize = 16;
 
-/// Connections in a block.
+/// Connections per block.
 const BLOCK: usize = 4096;
 
 /// The queue. Pushing needs memory that [`IdQueue::reserve`] reserved.
 #[derive(Debug, Default)]
 pub(crate) struct IdQueue {
-    /// The first block is read from `first` on, the last one is written.
+    /// The first block is read from `first` on, and the last block is written.
     blocks: VecDeque<Vec<ConnId>>,
     first: usize,
     len: usize,

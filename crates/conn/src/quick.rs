@@ -1,4 +1,4 @@
-//! What the quick pass (`table/quick.rs`) takes and returns.
+//! Arguments and results of the quick pass (`table/quick.rs`).
 
 use crate::ends::Ends;
 use crate::hash::HashSums;
@@ -9,14 +9,14 @@ use mmb_packet::columns::KeyColumns;
 use mmb_packet::key::LANES4;
 use mmb_packet::{Layout, Packet};
 
-/// Words with a bit for each packet of a vector.
+/// The number of words with a bit for each packet of a vector.
 pub(crate) const WORDS: usize = VECTOR / 64;
 
-/// How the pass looks up packets that come in by a port.
+/// How the pass looks up the packets that arrive on a port.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub struct QuickPort {
-    /// What the port adds to the sums of their tuples.
+    /// The partial hash sums over the fields that all tuples of the port have in common.
     pub(crate) sums: HashSums,
     /// Packets with one of these bits in their facts (`table/quick.rs`) are not looked up.
     pub(crate) left: u32,
@@ -25,11 +25,11 @@ pub struct QuickPort {
 }
 
 impl QuickPort {
-    /// Their packets are left to the owner.
+    /// A port whose packets are all left to the owner.
     pub const LEFT: QuickPort =
         QuickPort { sums: HashSums([0; 2]), left: u32::MAX, wire: Wire::ROUTED, side: Side::Any };
 
-    /// A tuple of its packets, without ends.
+    /// The tuple of its packets, without addresses and ports.
     pub(crate) fn tuple(&self, proto: u8) -> Tuple {
         Tuple { wire: self.wire, side: self.side, family: 4, proto, ..Tuple::default() }
     }
@@ -46,9 +46,9 @@ pub struct QuickVector<'v, 'p> {
     pub layouts: &'v [Layout; VECTOR],
     /// The keys of IPv4 packets.
     pub keys: &'v KeyColumns<LANES4>,
-    /// By number of the port by which packets come in; there is one at least.
+    /// By the number of the port on which packets arrive. There is at least one.
     pub ports: &'v [QuickPort],
-    /// Packets that are left to the owner in any case.
+    /// The indices of packets that are left to the owner in any case.
     pub left: &'v [u8],
 }
 
@@ -74,23 +74,23 @@ impl QuickTranslation {
     }
 }
 
-/// The result of a look-up by the quick pass.
+/// The result of a lookup by the quick pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuickLookup {
     /// The packet was not looked up.
     Unknown,
     /// No connection has its tuple.
     Absent,
-    /// It is of this connection.
+    /// The packet belongs to this connection.
     Found(ConnId, Direction),
 }
 
-/// What became of a vector's packets.
+/// The results of the pass for the packets of a vector.
 #[derive(Debug)]
 pub struct QuickResult {
     /// A bit for each packet that the pass took.
     pub(crate) taken: [u64; WORDS],
-    /// By packet, if it was not taken.
+    /// By packet, for packets that were not taken.
     pub(crate) lookups: Box<[QuickLookup; VECTOR]>,
     /// The translations of packets that were taken, in order.
     pub translations: Vec<QuickTranslation>,
@@ -113,7 +113,7 @@ impl Default for QuickResult {
 }
 
 impl QuickResult {
-    /// Forgets the last vector.
+    /// Clears the results of the last vector.
     pub fn clear(&mut self) {
         self.taken = [0; WORDS];
         self.lookups.fill(QuickLookup::Unknown);
@@ -134,7 +134,7 @@ impl QuickResult {
         self.taken.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The packets below `count` that it did not take, in order.
+    /// The packets below `count` that the pass did not take, in order.
     #[inline]
     pub fn others(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let taken = self.taken;
@@ -150,7 +150,7 @@ impl QuickResult {
         })
     }
 
-    /// The look-up of a packet that was not taken.
+    /// The lookup of a packet that was not taken.
     #[inline]
     pub fn lookup(&self, packet: usize) -> QuickLookup {
         self.lookups[packet % VECTOR]

@@ -1,8 +1,8 @@
 //! Parses the packet that an ICMP error quotes.
 //!
-//! A quotation may be truncated anywhere after the first 8 bytes of the transport header (RFC 792, RFC 1812 section 4.3.2.3, RFC 4443
-//! section 2.4), so its length fields may exceed it, and it may be forged: it is only used to look up a connection, whose state must
-//! confirm it.
+//! A quotation may be truncated anywhere after the first 8 bytes of the transport header (RFC 792, RFC 1812
+//! section 4.3.2.3, RFC 4443 section 2.4). Its length fields may then exceed it. It may also be forged. It is
+//! therefore only used to look up a connection, whose state must confirm it.
 
 use crate::tuple::icmp_query;
 use crate::{Tuple, proto};
@@ -24,15 +24,20 @@ pub struct QuotedPacket {
     pub l4_len: usize,
 }
 
-/// The bytes of transport header that distinguish connections.
+/// The number of transport header bytes that distinguish connections.
 const PORTS: usize = 8;
 
-/// Parses the quotation of an ICMP error: `icmp_payload` begins after the error's own 8 bytes, `family` is 4 for ICMP and 6 for ICMPv6.
-/// `None` if no connection can be found by it: the quotation is too short or not an IP packet, it is a later fragment, it quotes an ICMP
-/// message that is no query, or it ends before a GRE key.
+/// Parses the quotation of an ICMP error. `icmp_payload` begins after the error's own 8 bytes; `family` is 4
+/// for ICMP and 6 for ICMPv6.
 ///
-/// Quotations of protocols without ports have a tuple without ports. What follows the quotation in an extended error (RFC 4884) counts
-/// towards `l4_len` only within the quoted packet's own length.
+/// Returns `None` if the quotation identifies no connection:
+///
+/// - It is too short, or ends before a GRE key.
+/// - It is not an IP packet, or it is a later fragment.
+/// - It is an ICMP message that is neither a query nor a reply to one.
+///
+/// Quotations of protocols without ports have a tuple without ports. Data after the quotation in an extended
+/// error (RFC 4884) counts towards `l4_len` only within the quoted packet's own length.
 pub fn quoted(icmp_payload: &[u8], family: u8) -> Option<QuotedPacket> {
     match family {
         4 => quoted4(icmp_payload),
@@ -100,8 +105,8 @@ fn ends(
 ) -> Option<QuotedPacket> {
     let l4 = bytes.get(l4_at..)?;
     let head: &[u8; PORTS] = l4.first_chunk()?;
-    // Some hosts quote the header in host order, with the bytes of the length swapped: a length that leaves no room for the ports is
-    // ignored.
+    // Some hosts quote the header in host byte order, which swaps the bytes of the length. A length that
+    // leaves no room for the ports is ignored.
     let l4_len = total.checked_sub(l4_at).filter(|len| *len >= PORTS);
     let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let ports = match (family, proto) {

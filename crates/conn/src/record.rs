@@ -1,10 +1,14 @@
-//! The record of a connection: a flow line with what each of its packets needs, and a cold line with the rest.
+//! The record of a connection: a *flow line* with the data that each of its packets needs, and a *cold line*
+//! with the rest.
 //!
-//! Each is one cache line. A flow line has both tuples of an IPv4 connection of which NAT changes one end at most. Other connections, those
-//! of IPv6 or with two translated ends, have their addresses in [`WideTuples`]. [`Connection`] is a record as others see it.
+//! Each is one cache line. A flow line contains both tuples of an IPv4 connection of which NAT changes at
+//! most one end. Other connections have their addresses in [`WideTuples`]: those of IPv6, those with two
+//! translated ends, and translated ones of protocols with common ports. [`Connection`] is the form of a
+//! record outside the table.
 //!
-//! An established connection's packets are counted in its flow line (`table/quick.rs`). Folding moves these counts to the totals in the cold
-//! line; the table's owner adds them to the counters of the connection's rules.
+//! The quick pass (`table/quick.rs`) counts the packets of an established connection in its flow line.
+//! *Folding* moves these counts to the totals in the cold line, and the table's owner adds them to the
+//! counters of the connection's rules.
 
 use crate::connection::{Connection, IngressPorts, NO_PORT, Unfolded};
 use crate::ends::Ends;
@@ -15,29 +19,32 @@ use crate::wide::{WideTuples, changed_end};
 use crate::{ConnId, ConnState, Direction, ResourceIds, Side, TcpTracker, Tuple, Vlans, Wire};
 use mmb_base::Id;
 
-/// What each packet of a connection needs.
+/// The part of a record that each packet of the connection needs.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct FlowLine {
-    /// Addresses and ports of the initiator's packets, as they arrive. With [`WideTuples`] the number of these instead of the addresses.
+    /// Addresses and ports of the initiator's packets, as they arrive. With [`WideTuples`], `addresses` is
+    /// the id of these.
     addresses: u64,
     ports: u32,
-    /// The bits that NAT changes in the port of the end that it translates. Not used for protocols with common ports.
+    /// The bits that NAT changes in the port of the end that it translates. Not used for protocols with
+    /// common ports.
     changed_port: u16,
     /// See [`kind`].
     kind: u8,
     pub(crate) proto: u8,
-    /// The bits that NAT changes in the address of that end. With [`WideTuples`] the ports of the responder's packets.
+    /// The bits that NAT changes in the address of that end. With [`WideTuples`], the ports of the
+    /// responder's packets.
     changed_address: u32,
-    /// When the last valid packet passed: milliseconds, the lower 32 bits.
+    /// The time of the last valid packet: the lower 32 bits, in milliseconds.
     pub(crate) last_ms: u32,
     /// Packets by direction that were not folded yet.
     packets: [u16; 2],
     /// Their bytes.
     bytes: [u32; 2],
-    /// The ports by which packets of each direction come in whose verdict is known; [`NO_PORT`] if it is not.
+    /// For each direction, the ingress port for which the verdict is known; [`NO_PORT`] if there is none.
     ingress: [u16; 2],
-    /// The epoch for which verdicts are known, and in the lower four bits the connection's state.
+    /// The epoch for which verdicts are known; the lower four bits are the connection's state.
     epoch_and_state: u16,
     pub(crate) tracker: TcpTracker,
 }
@@ -52,29 +59,33 @@ mod kind {
     pub(super) const WIDE: u8 = 2;
     /// An IPv6 connection.
     pub(super) const IP6: u8 = 4;
-    /// Something else looks at its packets too: see [`ConnectionTable::set_followed`](crate::ConnectionTable::set_followed).
+    /// The quick pass lists its packets: see
+    /// [`ConnectionTable::set_followed`](crate::ConnectionTable::set_followed).
     pub(super) const FOLLOWED: u8 = 8;
-    /// Packets of it pass that the table does not see: see [`ConnectionTable::set_offloaded`](crate::ConnectionTable::set_offloaded).
+    /// Packets of it pass without the table: see
+    /// [`ConnectionTable::set_offloaded`](crate::ConnectionTable::set_offloaded).
     pub(super) const OFFLOADED: u8 = 16;
-    /// The end that NAT changes is the second one of [`Ends`](super::Ends): the number of bits by which its address is shifted there.
+    /// NAT changes the second end of [`Ends`](super::Ends). The value of this bit is the number of bits by
+    /// which the address of that end is shifted there.
     pub(super) const SECOND: u8 = 32;
-    /// The record is in the list of those to be folded. It belongs to the record's place and outlives the connection.
+    /// The record is in the list of records to be folded. This bit belongs to the slot of the record, and
+    /// outlives the connection.
     pub(super) const LISTED: u8 = 64;
 }
 
-/// Bits of the state in `epoch_and_state`.
+/// The number of bits of the state in `epoch_and_state`.
 const STATE_BITS: u32 = 4;
-/// The greatest epoch; 0 is none.
+/// The largest epoch; 0 means none.
 pub(crate) const LAST_EPOCH: u16 = u16::MAX >> STATE_BITS;
 
-/// Counts that are folded early: half of what a flow line has room for.
+/// A connection with these counts must be folded early: they are half of the maximum of a flow line.
 const MOST_PACKETS: u16 = 1 << 15;
 const MOST_BYTES: u32 = 1 << 31;
 
-/// The greatest total of packets, 48 bits.
+/// The largest total of packets: 48 bits.
 const MOST_TOTAL: u64 = (1 << 48) - 1;
 
-/// What the table needs of a connection besides its packets.
+/// The part of a record that not every packet of the connection needs.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct ColdLine {
@@ -84,14 +95,15 @@ pub(crate) struct ColdLine {
     packets: [u32; 2],
     /// Its neighbours in its expiry queue.
     pub(crate) links: QueueLinks,
-    /// When it was created, in units of 16 ms, the lower 32 bits.
+    /// The time of creation: the lower 32 bits, in units of 16 ms.
     pub(crate) created: u32,
     pub(crate) ids: ResourceIds,
     /// Packets by direction, the upper 16 bits.
     more_packets: [u16; 2],
     /// The port of its wire.
     wire: u16,
-    /// If the host routes, the ports by which packets came in; otherwise the VLAN tags of both directions.
+    /// On a host that routes: the ports on which packets arrived. Otherwise: the VLAN tags of both
+    /// directions.
     place: [[u16; 2]; 2],
     /// Its expiry queue.
     pub(crate) queue: u8,
@@ -103,9 +115,10 @@ const _: () = assert!(size_of::<ColdLine>() == 64);
 
 /// The bits of [`ColdLine::marks`].
 mod mark {
-    /// Two bits for the side of the initiator's packets; those of the responder's follow.
+    /// The number of bits for the side of the initiator's packets. The bits for the responder's packets
+    /// follow.
     pub(super) const SIDE_BITS: u32 = 2;
-    /// Both directions may share ingress ports.
+    /// Both directions may use the same ingress port.
     pub(super) const SHARED: u8 = 16;
     /// Its source's count of connections includes it.
     pub(super) const COUNTED: u8 = 32;
@@ -115,7 +128,7 @@ mod mark {
     pub(super) const LEFT_SERVER: u8 = 128;
 }
 
-/// The value of a slab's unused place.
+/// The value of an unused slot of the slab.
 impl Default for FlowLine {
     #[inline]
     fn default() -> FlowLine {
@@ -136,7 +149,7 @@ impl Default for FlowLine {
     }
 }
 
-/// The value of a slab's unused place.
+/// The value of an unused slot of the slab.
 impl Default for ColdLine {
     fn default() -> ColdLine {
         ColdLine {
@@ -155,7 +168,7 @@ impl Default for ColdLine {
 }
 
 impl FlowLine {
-    /// The flow line of a new connection; `wide` is the place of its [`wide_tuples`](crate::wide::wide_tuples).
+    /// The flow line of a new connection; `wide` is the id of its [`wide_tuples`](crate::wide::wide_tuples).
     pub(crate) fn of(connection: &Connection, wide: Option<WideId>) -> FlowLine {
         let tuples = connection.tuples();
         let [forward, reply] = &tuples;
@@ -189,14 +202,14 @@ impl FlowLine {
         line
     }
 
-    /// Its place in the table of [`WideTuples`].
+    /// The id of its [`WideTuples`], if it has them.
     #[inline]
     pub(crate) fn wide(&self) -> Option<WideId> {
         if self.kind & kind::WIDE == 0 { None } else { WideId::new(self.addresses as u32) }
     }
 
-    /// The ends of packets of a direction as they arrive; those of the initiator's packets for a protocol with common ports. Not of a
-    /// connection with [`WideTuples`].
+    /// The ends of packets of a direction as they arrive. For replies of a protocol with common ports, the
+    /// ports are exchanged, and the caller must correct that. Not for a connection with [`WideTuples`].
     #[inline]
     pub(crate) fn ends(&self, direction: Direction) -> Ends {
         let arriving = Ends { addresses: self.addresses, ports: self.ports };
@@ -206,7 +219,7 @@ impl FlowLine {
         }
     }
 
-    /// What NAT changes in packets from the initiator to the responder.
+    /// The bits that NAT changes in packets from the initiator to the responder.
     #[inline(always)]
     fn change(&self) -> Ends {
         let shift = self.kind & kind::SECOND;
@@ -216,11 +229,11 @@ impl FlowLine {
         }
     }
 
-    /// Whether packets of a direction arrive with these ends; not of a connection with [`WideTuples`]. Without a branch on the direction:
-    /// consecutive packets are of both.
+    /// Whether packets of a direction arrive with these ends. Not for a connection with [`WideTuples`]. It
+    /// does not branch on the direction, since consecutive packets are of both directions.
     #[inline(always)]
     pub(crate) fn is_of(&self, ends: Ends, direction: Direction) -> bool {
-        // As a packet of the initiator.
+        // The ends as in a packet of the initiator.
         let ours = ends.turned_if(direction);
         let (mut addresses, mut ports) = (ours.addresses ^ self.addresses, ours.ports ^ self.ports);
         if self.is_translated() {
@@ -231,13 +244,14 @@ impl FlowLine {
         addresses | u64::from(ports) == 0
     }
 
-    /// How packets of a direction leave that arrive with these ends; not of a connection with [`WideTuples`].
+    /// The ends with which packets of a direction leave that arrive with these ends. Not for a connection
+    /// with [`WideTuples`].
     #[inline(always)]
     pub(crate) fn leaving(&self, ends: Ends, direction: Direction) -> Ends {
         ends.turned_if(direction).changed(self.change()).turned_if(direction)
     }
 
-    /// Whether NAT changes its packets; not of a connection with [`WideTuples`].
+    /// Whether NAT changes its packets. Not for a connection with [`WideTuples`].
     #[inline]
     pub(crate) fn is_translated(&self) -> bool {
         self.kind & kind::TRANSLATED != 0
@@ -271,13 +285,13 @@ impl FlowLine {
         self.epoch_and_state >> STATE_BITS
     }
 
-    /// Whether packets of a direction that come in by a port have a known verdict in this epoch.
+    /// Whether the verdict is known in this epoch for packets of a direction that arrive on a port.
     #[inline]
     pub(crate) fn knows(&self, direction: Direction, port: u16, epoch: u16) -> bool {
         (self.ingress[direction as usize] == port) & (self.epoch() == epoch)
     }
 
-    /// Records that the verdict of packets of a direction which come in by a port is known in this epoch.
+    /// Records that the verdict is known in this epoch for packets of a direction that arrive on a port.
     pub(crate) fn know(&mut self, direction: Direction, port: u16, epoch: u16) {
         if self.epoch() != epoch {
             self.forget();
@@ -304,13 +318,14 @@ impl FlowLine {
         self.bytes[direction as usize] += bytes;
     }
 
-    /// Whether a packet that was just counted is the first one since counts were folded, one that fills them, or of a followed connection.
+    /// Whether a packet that was just counted needs more work: it is the first one since counts were folded,
+    /// it fills the counts, or its connection is followed.
     #[inline(always)]
     pub(crate) fn needs_care(&self, direction: Direction) -> bool {
         self.kind & (kind::LISTED | kind::FOLLOWED) != kind::LISTED || self.is_full(direction)
     }
 
-    /// Whether something else looks at its packets too.
+    /// Whether the quick pass lists its packets.
     #[inline]
     pub(crate) fn is_followed(&self) -> bool {
         self.kind & kind::FOLLOWED != 0
@@ -320,7 +335,7 @@ impl FlowLine {
         self.kind |= kind::FOLLOWED;
     }
 
-    /// Whether packets of it pass that the table does not see.
+    /// Whether packets of it pass without the table.
     #[inline]
     pub(crate) fn is_offloaded(&self) -> bool {
         self.kind & kind::OFFLOADED != 0
@@ -336,7 +351,7 @@ impl FlowLine {
         self.packets[direction as usize] >= MOST_PACKETS || self.bytes[direction as usize] >= MOST_BYTES
     }
 
-    /// Marks the record as listed for folding; whether it was already.
+    /// Marks the record as listed for folding. Returns whether it was listed already.
     #[inline]
     pub(crate) fn list(&mut self) -> bool {
         let was_listed = self.kind & kind::LISTED != 0;
@@ -349,13 +364,13 @@ impl FlowLine {
         self.kind &= !kind::LISTED;
     }
 
-    /// Puts another connection in its place.
+    /// Replaces the connection by another one. A slot that is listed for folding stays listed.
     pub(crate) fn replace(&mut self, new: FlowLine) {
         let listed = self.kind & kind::LISTED;
         *self = FlowLine { kind: new.kind | listed, ..new };
     }
 
-    /// The counts that were not folded.
+    /// The counts that are not folded yet.
     #[inline]
     pub(crate) fn unfolded(&self, id: ConnId) -> Option<Unfolded> {
         let &FlowLine { packets, bytes, .. } = self;
@@ -419,7 +434,7 @@ impl ColdLine {
         self.wire == Wire::ROUTED.port
     }
 
-    /// The ports by which its packets came in.
+    /// The ports on which its packets arrived.
     #[inline]
     pub(crate) fn arrivals(&self) -> IngressPorts {
         match self.is_routed() {
@@ -435,7 +450,7 @@ impl ColdLine {
         }
     }
 
-    /// Records that a valid packet of a direction came in by a port.
+    /// Records that a valid packet of a direction arrived on a port.
     #[inline]
     pub(crate) fn note_arrival(&mut self, direction: Direction, port: mmb_packet::PortId) {
         if self.is_routed() {
@@ -470,7 +485,7 @@ impl ColdLine {
         self.marks & mark::LEFT_SERVER != 0
     }
 
-    /// Where packets of a direction come in.
+    /// The wire and the side on which packets of a direction arrive.
     fn ingress(&self, direction: Direction) -> (Wire, Side) {
         let side = match self.marks >> (mark::SIDE_BITS * direction as u32) & ((1 << mark::SIDE_BITS) - 1) {
             0 => Side::Low,
@@ -482,13 +497,13 @@ impl ColdLine {
         (Wire { port: self.wire, vlans }, side)
     }
 
-    /// Whether packets of a direction come in without VLAN tags that are a part of the connection's scope.
+    /// Whether the scope of the connection contains no VLAN tags of a direction's packets.
     pub(crate) fn is_untagged(&self, direction: Direction) -> bool {
         self.ingress(direction).0.vlans == Vlans::NONE
     }
 }
 
-/// A record in its parts.
+/// The parts of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'r> {
     pub(crate) line: &'r FlowLine,
@@ -538,7 +553,7 @@ impl Record<'_> {
         [0, 1].map(|side| self.cold.packets(side) + u64::from(self.line.packets[side]))
     }
 
-    /// The connection as others see it.
+    /// The record as a [`Connection`].
     pub(crate) fn unpack(&self, id: ConnId) -> Connection {
         let Record { line, cold, .. } = *self;
         let total = |side: usize| {

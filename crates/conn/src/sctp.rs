@@ -1,13 +1,17 @@
-//! SCTP tracking by a middlebox: states from the chunks of both ends, verification tags from their INITs (RFC 9260).
+//! SCTP tracking by a middlebox: states from the chunks of both ends, verification tags from their INITs
+//! (RFC 9260).
 //!
-//! Each end chooses the tag that packets to it must carry, and announces it in its INIT or INIT ACK; packets with another tag are invalid
-//! (section 8.5), so that an off-path attacker can hardly change an association's state. For an association that was picked up, the tag of
-//! each direction is that of its first packet. An end that restarts sends an INIT in an existing association (section 5.2.2). An off-path
-//! attacker could begin that handshake too, so it does not refresh the timeout. Its tags become valid when the cookie comes back under the
-//! answering end's new tag, which only a receiver of the INIT ACK knows.
+//! Each end chooses the tag that packets to it must carry, and announces the tag in its INIT or INIT ACK.
+//! Packets with another tag are invalid (section 8.5), so that an off-path attacker can hardly change an
+//! association's state. In an association that was picked up, the first packet of each direction sets the tag
+//! of the direction. An end that restarts sends an INIT in an existing association (section 5.2.2). An
+//! off-path attacker could start that handshake too, so it does not refresh the timeout. The tags of the
+//! restart become valid when the cookie is returned under the answering end's new tag, which only a receiver
+//! of the INIT ACK knows.
 //!
-//! The states are those of TCP with the same meaning: INIT, INIT ACK and COOKIE ACK correspond to SYN, SYN-ACK and its acknowledgment;
-//! SHUTDOWN, SHUTDOWN ACK and SHUTDOWN COMPLETE end an association as FINs do, ABORT as a RST does.
+//! The states are those of TCP, with the same meaning. INIT, INIT ACK and COOKIE ACK correspond to SYN,
+//! SYN-ACK and the acknowledgement of the SYN-ACK. SHUTDOWN, SHUTDOWN ACK and SHUTDOWN COMPLETE end an
+//! association as FINs do, and ABORT as a RST does.
 
 use crate::tcp::{ACKED, SENT};
 use crate::{ConnState, Direction, Invalid, TcpOutcome, TcpTracker};
@@ -22,9 +26,10 @@ pub struct SctpChunks {
     pub initiate_tag: u32,
     /// The kinds of its chunks, bits of [`chunk`].
     pub kinds: u16,
-    /// How many chunks were parsed.
+    /// Number of chunks that were parsed.
     pub count: u8,
-    /// Its ABORT or SHUTDOWN COMPLETE has the T bit: the tag is the sender's own, since it knew no other.
+    /// Its ABORT or SHUTDOWN COMPLETE has the T bit. Then its tag is the one that packets to its sender
+    /// carry: the sender did not know the receiver's tag.
     pub reflected: bool,
 }
 
@@ -49,11 +54,12 @@ pub mod chunk {
 }
 use chunk::{ABORT, COOKIE_ACK, COOKIE_ECHO, INIT, INIT_ACK, SHUTDOWN, SHUTDOWN_ACK, SHUTDOWN_COMPLETE};
 
-/// The most chunks of a packet that are parsed. Control chunks come before data (RFC 9260 section 6.10).
+/// The maximum number of chunks of a packet that are parsed. Control chunks come before data (RFC 9260
+/// section 6.10).
 const MOST_CHUNKS: u8 = 16;
 
 impl SctpChunks {
-    /// Parses a packet, which may be truncated. `None` if it has no tag.
+    /// Parses a packet, which may be truncated. `None` if the packet ends before its tag.
     pub fn read(packet: &[u8]) -> Option<SctpChunks> {
         const HEADER: usize = 12;
         let tag = u32::from_be_bytes(*packet.get(4..)?.first_chunk()?);
@@ -64,7 +70,7 @@ impl SctpChunks {
         {
             chunks.count += 1;
             let bit = match kind {
-                // Data, in either form: no relevant chunk follows.
+                // DATA or I-DATA: no relevant chunk follows.
                 0 | 64 => break,
                 1 => INIT,
                 2 => INIT_ACK,
@@ -86,7 +92,7 @@ impl SctpChunks {
             }
             let len = usize::from(u16::from_be_bytes([a, b]));
             if len < 4 {
-                // Receivers do not agree on what follows: the packet is treated as one without chunks.
+                // Receivers interpret the rest differently, so the packet counts as one without chunks.
                 chunks.count = 0;
                 break;
             }
@@ -100,15 +106,15 @@ impl SctpChunks {
         self.kinds & kinds != 0
     }
 
-    /// The fault of a packet that no end sends: it must have a chunk, exclusive chunks must be alone (RFC 9260 section 6.10), and its tags
-    /// must fit.
+    /// The fault of a packet that no end sends; `None` for a correct packet. A packet must have a chunk,
+    /// exclusive chunks must be alone (RFC 9260 section 6.10), and the tags must match the chunks.
     fn fault(&self) -> Option<Invalid> {
         let alone = self.has(INIT | INIT_ACK | SHUTDOWN_COMPLETE);
         if self.count == 0 || alone && self.count > 1 {
             return Some(Invalid::BadFlags);
         }
         let names_end = !self.has(INIT | INIT_ACK) || self.initiate_tag != 0;
-        // Only an INIT has no tag to carry (section 8.5.1).
+        // Only an INIT carries the tag 0 (section 8.5.1).
         (!names_end || (self.tag == 0) != self.has(INIT)).then_some(Invalid::BadTag)
     }
 }
@@ -117,17 +123,23 @@ const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
 const BAD_TAG: TcpOutcome = TcpOutcome::Invalid(Invalid::BadTag);
 
-/// Notes of a direction: an INIT requests that its packets carry the tag that `window` holds. At most one direction has it.
+/// Note of a direction: an unconfirmed INIT requests that packets of this direction carry the tag in
+/// `window`. At most one direction has this note.
 const ASKED: u8 = 0x40;
 
-/// For each direction, `end` is the tag that its packets carry, if `SENT` is set; `ack` is the tag that a restart would bring, if `ACKED`
-/// is set: an INIT ACK has confirmed it. The tag of an unconfirmed INIT is stored apart from that (`ASKED`), so that a forged INIT without
-/// an answer cannot replace it.
+/// The fields of a tracker of an association, for each direction:
+///
+/// - `end` is the tag that packets of the direction carry, if `SENT` is set.
+/// - `ack` is their tag after a restart, if `ACKED` is set. An INIT ACK has confirmed it.
+/// - `window` (of both directions together) is the tag that an unconfirmed INIT requests for the direction
+///   with `ASKED`. It has a place of its own, so that a forged INIT without an answer cannot replace a
+///   confirmed tag.
 impl TcpTracker {
-    /// Begins with the first packet that was seen.
+    /// Starts tracking with the first packet that was seen.
     ///
     /// # Errors
-    /// The packet cannot begin an association: it has no INIT and `pickup` is strict; or its chunks answer or end an association.
+    /// The packet cannot begin an association: it is invalid; it has no INIT and `pickup` is strict; or its
+    /// chunks answer or end an association.
     pub(crate) fn associate(chunks: &SctpChunks, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
         const NO_BEGINNING: u16 = INIT_ACK | ABORT | SHUTDOWN | SHUTDOWN_ACK | SHUTDOWN_COMPLETE | COOKIE_ACK;
         if let Some(fault) = chunks.fault() {
@@ -173,7 +185,7 @@ impl TcpTracker {
         }
         if restarts && self.tag(from) != Some(chunks.tag) {
             let peer = self.pending(to);
-            // Only the returned cookie shows that its sender received the answer.
+            // Only a returned cookie shows that its sender received the INIT ACK.
             if chunks.has(COOKIE_ECHO) && (peer.is_some() || is_opening) {
                 self.learn(from, chunks.tag);
                 peer.into_iter().for_each(|tag| self.learn(to, tag));
@@ -182,7 +194,8 @@ impl TcpTracker {
                     if is_opening { ConnState::SynReceived } else { ConnState::Established },
                 );
             }
-            // Of an association that was picked up, the first packet of each direction tells the tag, whatever it is.
+            // In an association that was picked up, the first packet of each direction sets the tag, whatever
+            // the packet is.
             if self.tag(from).is_some() {
                 return BAD_TAG;
             }
@@ -202,12 +215,14 @@ impl TcpTracker {
         moves(state, next)
     }
 
-    /// An INIT in an association: retransmitted, from both ends at once (section 5.2.1), or from an end that restarts.
+    /// An INIT in an association. It is a retransmission, both ends start at once (section 5.2.1), or an end
+    /// restarts.
     fn init(&mut self, state: ConnState, to: usize, chunks: &SctpChunks) -> TcpOutcome {
         match state {
             ConnState::TimeWait | ConnState::Reset => return TcpOutcome::Reopens,
             ConnState::SynSent if to == REPLY => self.learn(to, chunks.initiate_tag),
-            // From both ends at once, from an end that restarts, or forged: the peer's packets will tell.
+            // Both ends start at once, an end restarts, or the INIT is forged. Later packets of the peer
+            // decide.
             _ => {
                 self.ask(to, chunks.initiate_tag);
                 if self.tag(to) != Some(chunks.initiate_tag) {
@@ -228,7 +243,8 @@ impl TcpTracker {
         match state {
             ConnState::SynSent | ConnState::SynReceived if self.tag(from) == Some(chunks.tag) => {
                 match self.tag(to) {
-                    // Each retransmitted INIT may be answered with another tag: the cookie shows which one is valid.
+                    // Each retransmitted INIT may be answered with another tag. The cookie shows which tag is
+                    // valid.
                     Some(known) if known != chunks.initiate_tag => self.expect(to, chunks.initiate_tag),
                     Some(_) | None => self.learn(to, chunks.initiate_tag),
                 }
@@ -244,13 +260,13 @@ impl TcpTracker {
         }
     }
 
-    /// An ABORT or a SHUTDOWN COMPLETE: with the tag of its direction, or reflected with the other one (section 8.5.1 B and C). If that tag
-    /// is unknown, the packet is invalid.
+    /// An ABORT or a SHUTDOWN COMPLETE. It carries the tag of its direction or, if reflected, that of the
+    /// other direction (section 8.5.1 B and C). If that tag is unknown, the packet is invalid.
     fn end(&mut self, state: ConnState, from: usize, chunks: &SctpChunks) -> TcpOutcome {
         let side = if chunks.reflected { 1 - from } else { from };
         let is_answered = self.pending(1 - side).is_some();
         if is_answered && self.pending(side) == Some(chunks.tag) && self.tag(side) != Some(chunks.tag) {
-            // It concerns the restart, not the existing association.
+            // The packet concerns the restart, not the existing association.
             return TcpOutcome::Noted;
         }
         if self.tag(side) != Some(chunks.tag) {
@@ -264,8 +280,9 @@ impl TcpTracker {
         }
     }
 
-    /// Whether the sender of a direction may have sent a packet that an ICMP error quotes (section 10): it carries the direction's tag, or
-    /// is an INIT whose initiate tag is the one that its receiver must use. `quoted` is the available part of the packet.
+    /// Whether the sender of a direction may have sent a packet that an ICMP error quotes (section 10). Such
+    /// a packet carries the direction's tag, or it is an INIT whose initiate tag is a tag of the other
+    /// direction. `quoted` is the available part of the packet.
     pub fn may_have_sent(&self, sender: Direction, quoted: &[u8]) -> bool {
         let (from, to) = (sender as usize, 1 - sender as usize);
         let Some(chunks) = SctpChunks::read(quoted) else { return false };
@@ -274,7 +291,7 @@ impl TcpTracker {
         };
         match chunks.tag {
             0 => chunks.has(INIT) && is_known(to, chunks.initiate_tag),
-            // An INIT alone may be forged, so its tag is not accepted here.
+            // The tag of an unconfirmed INIT may be forged, so it is not accepted here.
             tag => {
                 self.tag(from) == Some(tag) || self.pending(from) == Some(tag) && self.pending(to).is_some()
             }
@@ -309,7 +326,7 @@ impl TcpTracker {
         self.window = [(tag >> 16) as u16, tag as u16];
     }
 
-    /// Sets the tag of a direction's packets; it is no longer pending.
+    /// Sets the tag of a direction's packets. The tag is no longer pending.
     fn learn(&mut self, side: usize, tag: u32) {
         self.end[side] = tag;
         self.notes[side] |= SENT;

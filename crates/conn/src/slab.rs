@@ -9,13 +9,13 @@ use crate::wide::{WideTuples, wide_tuples};
 use crate::{ConnId, Connection, Direction, Tuple};
 use mmb_base::{Chunks, Id, Slab, SlabStorage, prefetch};
 
-/// Records in a chunk: 4 MiB of each line, of which only used parts take memory.
+/// Records per chunk: 4 MiB of flow lines and 4 MiB of cold lines, of which only the used part takes memory.
 const CHUNK: usize = 1 << 16;
 
 /// The queue of a free record.
 const FREE: u8 = u8::MAX;
 
-/// Records by id, in parts.
+/// Stores the parts of records by id.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionSlab {
     lines: Slab<ConnId, FlowLine, Chunks<FlowLine, CHUNK>>,
@@ -52,7 +52,7 @@ impl ConnectionSlab {
         Record { line, cold: self.cold(id), wide: line.wide().map(|wide| &self.wide[wide]) }
     }
 
-    /// A connection.
+    /// The connection with an id.
     #[inline]
     pub(crate) fn get(&self, id: ConnId) -> Connection {
         self.record(id).unpack(id)
@@ -104,7 +104,7 @@ impl ConnectionSlab {
     /// There is no memory for more records.
     pub(crate) fn insert(&mut self, connection: &Connection) -> Result<ConnId, AllocError> {
         self.lines.try_reserve()?;
-        // As many as lines, of which the first one has no id.
+        // One cold line for each flow line, including the first one, which has no id.
         while self.cold.count() <= self.lines.highest() as usize + 1 {
             self.cold.try_reserve()?;
             self.cold.push(ColdLine::default());
@@ -145,7 +145,8 @@ impl ConnectionSlab {
         connection
     }
 
-    /// The ids of at most `most` records from `first` on, free ones included, and the id after them unless that was the last.
+    /// The ids of at most `most` records from `first` on, free ones included. Also the id of the record after
+    /// them, if there is one.
     pub(crate) fn ids(
         &self,
         first: ConnId,
@@ -157,7 +158,7 @@ impl ConnectionSlab {
         ((first.number()..end).filter_map(ConnId::new), next)
     }
 
-    /// The most records that were ever in use at once.
+    /// The largest number of records that were in use at once.
     pub(crate) fn highest(&self) -> usize {
         self.lines.highest() as usize
     }

@@ -11,7 +11,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, by their numbers.
+    /// Both directions, in the order of their numbers.
     pub const ALL: [Direction; 2] = [Direction::Forward, Direction::Reply];
 
     /// The other direction.
@@ -25,7 +25,7 @@ impl Direction {
     }
 }
 
-/// The state of a connection. SCTP uses the TCP states by its own chunks (`sctp`).
+/// The state of a connection. SCTP uses the states of TCP (`sctp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ConnState {
@@ -43,14 +43,15 @@ pub enum ConnState {
     TimeWait,
     /// TCP: ended by a RST that its receiver accepts.
     Reset,
-    /// UDP, ICMP and others: packets in one direction only. TCP: picked up in mid-flow, with packets of one end only.
+    /// UDP, ICMP and others: packets in one direction only. TCP: picked up in mid-flow, with packets of one
+    /// end only.
     Unreplied,
     /// UDP, ICMP and others: packets in both directions.
     Replied,
 }
 
 impl ConnState {
-    /// All, by their numbers.
+    /// All states, in the order of their numbers.
     pub const ALL: [ConnState; 9] = [
         ConnState::SynSent,
         ConnState::SynReceived,
@@ -78,8 +79,8 @@ impl ConnState {
         }
     }
 
-    /// Whether the connection is half-open: not both ends have confirmed it. Such entries are evicted when no closed one is left: unreplied
-    /// ones first, then those whose initiator has not acknowledged the reply.
+    /// Whether the connection is half-open: not both ends have confirmed it. Such entries are evicted when no
+    /// closed one is left: unreplied ones first, then those whose initiator has not acknowledged the reply.
     #[inline]
     pub fn is_half_open(self) -> bool {
         matches!(self, ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied)
@@ -98,18 +99,19 @@ impl ConnState {
 pub enum Invalid {
     /// A TCP segment outside of its connection's windows.
     OutOfWindow,
-    /// A combination of TCP flags that no end sends, such as SYN and FIN, or none at all; or of SCTP chunks.
+    /// A combination of TCP flags or SCTP chunks that no end sends, for example SYN with FIN, or no flag at
+    /// all.
     BadFlags,
     /// The packet would change or create a connection's state, and its checksum is wrong.
     BadChecksum,
-    /// A TCP segment or an SCTP packet without a connection that cannot begin one.
+    /// A TCP segment or an SCTP packet that has no connection and cannot begin one.
     NotSyn,
-    /// An SCTP packet with another verification tag than its receiver's.
+    /// An SCTP packet without the verification tag that its receiver expects.
     BadTag,
 }
 
 impl Invalid {
-    /// All, by their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Invalid; 5] =
         [Invalid::OutOfWindow, Invalid::BadFlags, Invalid::BadChecksum, Invalid::NotSyn, Invalid::BadTag];
 
@@ -130,7 +132,7 @@ impl Invalid {
 pub enum CloseReason {
     /// No packet passed during its state's timeout.
     Timeout,
-    /// It was closed or unreplied, and another connection needed its slot, its port or its tuple.
+    /// It was closed or half-open, and another connection needed its slot, its port or its tuple.
     Evicted,
     /// It was killed by a command.
     Killed,
@@ -143,7 +145,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// All.
+    /// All reasons.
     pub const ALL: [CloseReason; 6] = [
         CloseReason::Timeout,
         CloseReason::Evicted,

@@ -1,9 +1,10 @@
 //! A worker's connection table: lookup by tuple, state tracking, expiry and eviction.
 //!
-//! A connection's record stays at its place in a slab; the index finds it by the hash of either tuple, and an expiry queue holds it until
-//! it times out. A full table evicts a closed connection for a new one, or if there is none, a half-open one; a connection that both ends
-//! have confirmed is never evicted. `room` describes which connection is evicted, and the guarantees under a flood; `follow` tracks states
-//! by packets, and `expiry` times connections out.
+//! A connection's record does not move in its slab. The index finds the record by the hash of either tuple,
+//! and an expiry queue contains it until it times out. For a new connection, a full table evicts a closed
+//! connection or, if there is none, a half-open one. It never evicts a connection that both ends have
+//! confirmed. `room` describes which connection is evicted, and the guarantees under a flood. `follow` tracks
+//! states by packets, and `expiry` times connections out.
 
 mod epochs;
 mod expiry;
@@ -34,7 +35,8 @@ use mmb_packet::PortId;
 use mmb_policy::settings::{Pickup, Timeouts};
 use mmb_random::Seed;
 
-/// Packets of a block of [`ConnectionTable::find_all`]: their index buckets or records are prefetched together.
+/// Packets per block of [`ConnectionTable::find_all`]. The index buckets or records of a block are prefetched
+/// together.
 const BLOCK: usize = 16;
 
 /// Why a connection was not created.
@@ -61,30 +63,32 @@ pub struct ConnectionTable {
     ghosts: Ghosts,
     len: usize,
     max: usize,
-    /// The number of connections when memory last ran out, and when allocation is tried again.
+    /// After memory ran out: the number of connections at that time, and the time at which allocation is
+    /// tried again.
     enough: Option<(usize, u64)>,
     limits: StateTimeouts,
     pickup: Pickup,
-    /// The latest time seen. Time does not go back.
+    /// The latest time that was passed. Time does not go back.
     now_ms: u64,
-    /// When [`ConnectionTable::advance_idle`] was called last.
+    /// The time of the last call of [`ConnectionTable::advance_idle`].
     idle_ms: u64,
-    /// The time of the last call of [`ConnectionTable::advance`].
-    /// That call reached its limit before it had handled all due connections.
+    /// Whether the last call of [`ConnectionTable::advance`] reached its limit before it had checked all due
+    /// connections, or a sweep has not ended.
     behind: bool,
     /// Where to continue re-checking connections after timeouts were shortened.
     sweep: Option<ConnId>,
     /// Packets of connections may have been missed before this time: see [`ConnectionTable::resync`].
     resync_ms: Option<u64>,
-    /// The epoch for which verdicts may be known; 0 if they may not.
+    /// The epoch for which verdicts may be known; 0 while none may be known.
     epoch: u16,
     epochs: Epochs,
-    /// The connections with counts that are not folded, each once.
+    /// The connections with counts that are not folded yet, each once.
     unfolded: IdQueue,
 }
 
 impl ConnectionTable {
-    /// An empty table for a million connections, with the default timeouts. Its hash keys derive from the seed.
+    /// An empty table for a million connections, with the default timeouts. Its hash keys derive from the
+    /// seed.
     pub fn new(seed: Seed) -> ConnectionTable {
         ConnectionTable {
             hasher: TupleHasher::new(seed),
@@ -108,8 +112,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Changes the table's settings. A lower `max` ends no connection at once: closed and half-open connections are evicted as new ones
-    /// come.
+    /// Changes the table's settings. A lower `max` ends no connection at once: closed and half-open
+    /// connections are evicted when new ones arrive.
     pub fn configure(&mut self, max: usize, timeouts: Timeouts, pickup: Pickup) {
         self.max = max.min(links::MOST);
         self.pickup = pickup;
@@ -119,8 +123,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Records that packets of all connections may have been missed before this time: sequence numbers of connections without a valid packet
-    /// since then are taken anew from the next segments out of window.
+    /// Records that packets of all connections may have been missed before this time. A TCP connection
+    /// without a valid packet since then resumes: segments out of window set its sequence numbers again.
     pub fn resync(&mut self, missed_until_ms: u64) {
         self.resync_ms = Some(missed_until_ms);
     }
@@ -153,7 +157,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Works in blocks, each step two blocks behind the prefetch of what it reads: more prefetches at once would be lost.
+    /// Works in blocks. Each step runs one block after the step that prefetches its data. With larger blocks,
+    /// prefetches would be lost.
     fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
         const NEW: &IndexBucket = &IndexBucket::NEW;
         let (mut hashes, mut buckets) = ([0; VECTOR], [NEW; VECTOR]);
@@ -193,7 +198,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Prefetches what [`ConnectionTable::insert`] reads for a connection with these tuples, of which the first one was just looked up.
+    /// Prefetches what [`ConnectionTable::insert`] reads for a connection with these tuples, of which the
+    /// first one was just looked up.
     #[inline]
     pub fn prefetch(&self, forward: &Tuple, reply: &Tuple) {
         prefetch(self.index.first(self.hasher.hash(reply)));
@@ -202,8 +208,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Prefetches the places of this number of new connections and returns their ids; and what is read of the connections that are evicted for
-    /// them.
+    /// Prefetches the slots of `count` new connections, and returns their ids. Also prefetches what the
+    /// eviction of connections for them reads.
     pub fn prefetch_places(&self, count: usize, owner: &impl TableOwner) -> impl Iterator<Item = ConnId> {
         if self.len + count > self.max {
             self.prefetch_victims(count, owner);
@@ -211,8 +217,8 @@ impl ConnectionTable {
         self.slab.next_ids(count).inspect(|id| self.slab.prefetch(*id))
     }
 
-    /// Creates a connection from its first packet, which is not counted. `forward` and `reply` are the tuples of both ends' packets as they
-    /// arrive. Evicted connections are passed to `owner`.
+    /// Creates a connection from its first packet, which is not counted. `forward` and `reply` are the tuples
+    /// of both ends' packets as they arrive. Evicted connections are passed to `owner`.
     pub fn insert(
         &mut self,
         now_ms: u64,
@@ -231,8 +237,8 @@ impl ConnectionTable {
         self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), is_retransmitted)
     }
 
-    /// Restores a connection of another table from its [`Connection::snapshot`]. The timeout of closed and half-open connections, which
-    /// queue in the order of their last packet, starts again.
+    /// Restores a connection of another table from its [`Connection::snapshot`]. Closed and half-open
+    /// connections are queued in the order of their last packets, so their timeout starts again.
     pub fn restore(
         &mut self,
         now_ms: u64,
@@ -285,10 +291,11 @@ impl ConnectionTable {
         Ok(id)
     }
 
-    /// A connection.
+    /// The connection with an id.
     ///
     /// # Panics
-    /// If the id was never given out. The id of an ended connection returns its old record, or the next connection's.
+    /// If the table never returned this id. The id of an ended connection returns its old record, or that of
+    /// the next connection in the slot.
     #[inline]
     pub fn get(&self, id: ConnId) -> Connection {
         self.slab.get(id)
@@ -332,7 +339,7 @@ impl ConnectionTable {
         self.slab.line(id).proto
     }
 
-    /// What a connection refers to.
+    /// The ids of a connection's resources.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -341,7 +348,7 @@ impl ConnectionTable {
         &self.slab.cold(id).ids
     }
 
-    /// What a connection refers to, to be changed.
+    /// The ids of a connection's resources, for changes.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -359,7 +366,7 @@ impl ConnectionTable {
         self.slab.record(id).is_translated()
     }
 
-    /// Whether a connection's source is counted for it.
+    /// Whether a connection is included in its source's count of connections.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -367,7 +374,7 @@ impl ConnectionTable {
         self.slab.cold(id).is_counted()
     }
 
-    /// Records whether a connection's source is counted for it.
+    /// Records whether a connection is included in its source's count of connections.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -408,7 +415,8 @@ impl ConnectionTable {
         self.slab.cold(id).has_left_server()
     }
 
-    /// Has the quick pass list the packets of a connection that it takes: see [`QuickResult::followed`](crate::QuickResult::followed).
+    /// Makes the quick pass list the packets of a connection that it takes: see
+    /// [`QuickResult::followed`](crate::QuickResult::followed).
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -416,7 +424,7 @@ impl ConnectionTable {
         self.slab.line_mut(id).set_followed();
     }
 
-    /// Sets the ports by which a connection's packets come in; no effect on a connection of a wire.
+    /// Sets the ports on which a connection's packets arrive. This has no effect on a connection on a wire.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -424,7 +432,7 @@ impl ConnectionTable {
         self.slab.cold_mut(id).set_arrivals(arrivals);
     }
 
-    /// Whether packets of a direction may come in by a port: see [`IngressPorts::admit`].
+    /// Whether packets of a direction may arrive on a port: see [`IngressPorts::admit`].
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -433,7 +441,7 @@ impl ConnectionTable {
         self.slab.cold(id).arrivals().admit(direction, port)
     }
 
-    /// A port by which packets of a direction came in; `None` on a wire, and before the first one.
+    /// The first port on which packets of a direction arrived. `None` on a wire, and before the first packet.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -441,7 +449,7 @@ impl ConnectionTable {
         self.slab.cold(id).arrivals().first(direction)
     }
 
-    /// Records that a valid packet of a direction came in by a port.
+    /// Records that a valid packet of a direction arrived on a port.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -466,8 +474,8 @@ impl ConnectionTable {
         self.remove_hashed(id, hashes)
     }
 
-    /// [`ConnectionTable::remove`] with the hashes of its tuples. Different tuples may have equal ones, so the tuples decide whether it has one
-    /// entry or two.
+    /// [`ConnectionTable::remove`] with the hashes of the connection's tuples. Different tuples may have
+    /// equal hashes, so the tuples decide whether the connection has one index entry or two.
     fn remove_hashed(&mut self, id: ConnId, hashes: [u64; 2]) -> Connection {
         self.queues.leave(&mut self.slab, id);
         let connection = self.slab.remove(id);
@@ -494,7 +502,7 @@ impl ConnectionTable {
         self.len == 0
     }
 
-    /// Number of records whose memory is taken: the most connections that there were at once.
+    /// Number of records that were allocated: the largest number of connections that existed at once.
     pub fn records(&self) -> usize {
         self.slab.highest()
     }
@@ -514,8 +522,8 @@ impl ConnectionTable {
             + self.ghosts.memory()
     }
 
-    /// Visits the connections among at most `most` records from `first` on. Returns the id to continue with, or `None` at the end. A
-    /// connection that exists from the first call to the last is visited once.
+    /// Visits the connections among at most `most` records from `first` on. Returns the id to continue with,
+    /// or `None` at the end. A connection that exists from the first call to the last is visited once.
     pub fn scan(
         &self,
         first: ConnId,
@@ -533,20 +541,22 @@ impl ConnectionTable {
 }
 
 impl Tuple {
-    /// The tuple with another one's wire, protocol and family, which both directions of a connection have in common.
+    /// The tuple with another one's wire, protocol and family, which both directions of a connection have in
+    /// common.
     fn like(self, other: &Tuple) -> Tuple {
         let wire = Wire { port: other.wire.port, ..self.wire };
         Tuple { wire, proto: other.proto, family: other.family, ..self }.storable()
     }
 
-    /// The tuple as a record can store it: VLANs are no part of the scope of a host that routes.
+    /// The tuple as a record stores it. On a host that routes, the scope of a connection does not contain
+    /// VLANs.
     fn storable(self) -> Tuple {
         let vlans = if self.wire.is_routed() { Vlans::NONE } else { self.wire.vlans };
         Tuple { wire: Wire { vlans, ..self.wire }, ..self }
     }
 }
 
-/// The connection and direction of an index entry; none of [`EMPTY`] and [`ABSENT`].
+/// The connection and direction of an index entry; `None` for [`EMPTY`] and [`ABSENT`].
 #[inline]
 fn member(entry: u32) -> Option<(ConnId, Direction)> {
     let direction = if entry & 1 == 0 { Direction::Forward } else { Direction::Reply };
@@ -559,7 +569,7 @@ fn entry(id: ConnId, direction: Direction) -> u32 {
     id.number() << 1 | direction as u32
 }
 
-/// The directions with a tuple of their own: only one if both tuples are equal.
+/// The directions with an index entry of their own: only one if both tuples are equal.
 fn keyed(forward: &Tuple, reply: &Tuple) -> &'static [Direction] {
     if forward == reply { &Direction::ALL[..1] } else { &Direction::ALL }
 }

@@ -1,14 +1,26 @@
-//! TCP tracking by a middlebox: states from the flags of both ends, windows from what each end announced to the other.
+//! TCP tracking by a middlebox: states from the flags of both ends, windows from what each end announced to
+//! the other.
 //!
-//! After van Rooij, *Real Stateful TCP Packet Filtering in IP Filter* (SANE 2000): for each end the tracker records the highest number that
-//! it sent, the highest that it acknowledged, and the largest window that it announced. A segment is in window if it begins no further than
-//! the other end's acknowledgement plus its window, ends no more than a window behind, and acknowledges data that the other end did send.
-//! Other segments change nothing, so that an off-path attacker can hardly change a connection's state (RFC 5961): a RST must also have
-//! exactly the number that its receiver expects. Flag combinations that no end sends are invalid too.
+//! The method is from van Rooij, *Real Stateful TCP Packet Filtering in IP Filter* (SANE 2000). For each end,
+//! the tracker records the highest sequence number that it sent, the highest that it acknowledged, and the
+//! largest window that it announced. A segment is in window if all of the following hold:
 //!
-//! The policy decides whether invalid segments pass (`set conn invalid`). Segments by which the ends find out that only one of them
-//! still has a connection are [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`): a SYN of the initiator, the SYN-ACK or the
-//! acknowledgement that answers it, and the RST that answers the acknowledgement (RFC 5961 section 4, RFC 9293 sections 3.5.1 and 3.10.7.3).
+//! - It begins no further than the other end's acknowledgement plus the other end's window.
+//! - It ends no more than one window behind the highest number that its sender has sent.
+//! - It acknowledges data that the other end did send.
+//!
+//! Other segments change nothing, so that an off-path attacker can hardly change a connection's state
+//! (RFC 5961). A RST must also have exactly the number that its receiver expects. Flag combinations that no
+//! end sends are invalid too.
+//!
+//! The policy decides whether invalid segments pass (`set conn invalid`). Some segments are
+//! [noted](TcpOutcome::Noted), as in Linux's conntrack (`TCP_CONNTRACK_IGNORE`). By these segments, the ends
+//! find out that only one of them still has a connection (RFC 5961 section 4, RFC 9293 sections 3.5.1 and
+//! 3.10.7.3):
+//!
+//! - a SYN of the initiator,
+//! - the SYN-ACK or the acknowledgement that answers the SYN,
+//! - the RST that answers the acknowledgement.
 
 use crate::{ConnState, Direction, Invalid};
 use mmb_packet::Seq;
@@ -49,7 +61,8 @@ pub struct TcpSegment {
 }
 
 impl TcpSegment {
-    /// The sequence number after its last one. SYN and FIN take one each (RFC 9293 section 3.4), the text of a RST none.
+    /// The sequence number after the segment's last one. SYN and FIN take one number each (RFC 9293
+    /// section 3.4), the data of a RST takes none.
     fn end(&self) -> Seq {
         if self.has(RST) {
             return Seq(self.seq);
@@ -73,19 +86,20 @@ pub enum TcpOutcome {
     Moves(ConnState),
     /// The connection stays in its state.
     Stays,
-    /// The connection stays in its state, and an off-path sender may have caused the packet: it passes and is counted, but does not
-    /// refresh the timeout.
+    /// The connection stays in its state. An off-path sender may have caused the packet, so it passes and is
+    /// counted, but does not refresh the timeout.
     Noted,
     /// Invalid: it changes nothing.
     Invalid(Invalid),
-    /// The connection is closed and this packet begins a new one: the old entry ends, and a new one may be created.
+    /// The connection is closed, and this packet begins a new one. The old entry ends, and a new one may be
+    /// created.
     Reopens,
 }
 
 const OUT_OF_WINDOW: TcpOutcome = TcpOutcome::Invalid(Invalid::OutOfWindow);
 
-/// Whether an end sends this combination of flags: those that Linux accepts (`tcp_valid_flags` in nf_conntrack_proto_tcp.c). PSH and the
-/// flags of congestion control may accompany all of them.
+/// Whether an end sends this combination of flags: one of those that Linux accepts (`tcp_valid_flags` in
+/// nf_conntrack_proto_tcp.c). PSH and the flags of congestion control may accompany all of them.
 fn are_sent(flags: u8) -> bool {
     const SENT: [u8; 9] =
         [SYN, SYN | URG, SYN | ACK, RST, RST | ACK, FIN | ACK, FIN | ACK | URG, ACK, ACK | URG];
@@ -103,33 +117,39 @@ fn are_sent(flags: u8) -> bool {
 /// RFC 7323 section 2.3: larger shifts are treated as this one.
 const LARGEST_SCALE: u8 = 14;
 
-/// Acknowledgements may be at least this old, however small windows are (van Rooij's constant).
+/// The maximum age of acknowledgements is at least this number of octets, however small windows are (van
+/// Rooij's constant).
 const LEAST_ACK_WINDOW: u32 = 66_000;
 
-/// Notes of an end: its window shift.
+/// Notes of an end: the bits of its window scale.
 const SCALE: u8 = 0x0f;
-/// Notes of an end: `end` is valid: what the end sent, or what the other end acknowledged if no packet of this end was seen.
+/// Note of an end: `end` is valid. It is what the end sent or, if no segment of this end was seen, what the
+/// other end acknowledged.
 pub(crate) const SENT: u8 = 0x10;
-/// Notes of an end: `ack` is valid.
+/// Note of an end: `ack` is valid.
 pub(crate) const ACKED: u8 = 0x20;
-/// Notes of an end: its FIN was seen, and `end` is after it.
+/// Note of an end: its FIN was seen, and `end` is after it.
 const FINISHED: u8 = 0x40;
-/// Notes of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
+/// Note of an end, until the handshake is over: its SYN carried data, which need not be acknowledged with the
+/// SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
-/// Records, in SYN-SENT, that the responder has answered the SYN with `ack`, which does not acknowledge the SYN.
+/// Note of the responder, in SYN-SENT: its answer to the SYN had the acknowledgement `ack`, which does not
+/// acknowledge the SYN.
 const CHALLENGED: u8 = 0x40;
-/// Notes of the initiator, once the handshake is over: the numbers of both ends are taken anew, see [`TcpTracker::resume`].
+/// Note of the initiator, once the handshake is over: the sequence numbers of both ends are set again, see
+/// [`TcpTracker::resume`].
 const RESUMES: u8 = 0x80;
 
-/// The tracking state of both ends of a TCP connection or an SCTP association (`sctp`); the initiator's first.
+/// The tracking state of both ends of a TCP connection or an SCTP association (`sctp`); the initiator's
+/// first.
 ///
 /// Packed, since a connection's record has 22 bytes for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(2))]
 pub struct TcpTracker {
-    /// The number after the last one that the end sent.
+    /// The number after the highest one that the end sent.
     pub(crate) end: [u32; 2],
-    /// The last number that the end acknowledged.
+    /// The highest number that the end acknowledged.
     pub(crate) ack: [u32; 2],
     /// The largest window that the end announced, shifted right by its scale.
     pub(crate) window: [u16; 2],
@@ -141,11 +161,15 @@ const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
 
 impl TcpTracker {
-    /// Begins with the first segment that was seen.
+    /// Starts tracking with the first segment that was seen.
     ///
     /// # Errors
-    /// The segment cannot begin a connection: it is no SYN and `pickup` is strict; it is a RST, a FIN or a SYN-ACK, which tell nothing
-    /// about the rest of the stream (Linux's conntrack accepts none of them either); its combination of flags is invalid.
+    /// The segment cannot begin a connection:
+    ///
+    /// - It is not a SYN, and `pickup` is strict.
+    /// - It is a RST, a FIN or a SYN-ACK, which do not show how the stream continues. Linux's conntrack
+    ///   accepts none of them either.
+    /// - Its combination of flags is invalid.
     pub fn open(segment: &TcpSegment, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
         match (segment.flags & (SYN | ACK | RST | FIN), pickup) {
             (SYN, _) => {
@@ -160,7 +184,7 @@ impl TcpTracker {
         }
     }
 
-    /// The tracker as bytes in a file.
+    /// The tracker as bytes for a state file.
     pub fn to_bytes(self) -> [u8; 22] {
         let mut bytes = [0; 22];
         for side in [FORWARD, REPLY] {
@@ -195,7 +219,7 @@ impl TcpTracker {
         TcpTracker { notes: [LARGEST_SCALE; 2], ..TcpTracker::default() }
     }
 
-    /// A connection in mid-flow: the window shifts are unknown and assumed to be the largest.
+    /// The tracker of a connection in mid-flow. The window scales are unknown, and assumed to be the largest.
     fn picked_up(segment: &TcpSegment) -> TcpTracker {
         let mut tracker = TcpTracker::blank();
         tracker.take(FORWARD, segment);
@@ -204,10 +228,12 @@ impl TcpTracker {
         tracker
     }
 
-    /// Tracks an ordinary segment of an established connection, or of an unreplied one from its initiator: without SYN, FIN or RST, and with
-    /// neither end finished. It does not change the connection's state.
+    /// Tracks an ordinary segment: one without SYN, FIN or RST, of an established connection, or of an
+    /// unreplied one from its initiator, while neither end has finished. Such a segment does not change the
+    /// connection's state.
     ///
-    /// Returns false for another segment or one out of window; nothing changed then, and [`TcpTracker::segment`] decides.
+    /// Returns false for any other segment, and for one out of window. Then nothing has changed, and
+    /// [`TcpTracker::segment`] decides.
     #[inline(always)]
     pub(crate) fn goes_on(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
         const BOTH_KNOWN: u16 = u16::from_ne_bytes([SENT | ACKED; 2]);
@@ -215,7 +241,7 @@ impl TcpTracker {
         if u16::from_ne_bytes(self.notes) & NOTES != BOTH_KNOWN {
             return self.goes_on_half_known(direction, segment);
         }
-        // What `is_in_window` and `take` do, with few branches.
+        // Does what `is_in_window` and `take` do, with few branches.
         let (from, to, segment) = (direction as usize, 1 - direction as usize, segment());
         let (end, expected) = (Seq(self.end[from]), Seq(self.ack[to]));
         let announced = self.announced(to);
@@ -235,7 +261,8 @@ impl TcpTracker {
         goes_on
     }
 
-    /// [`TcpTracker::goes_on`] for a connection of which some numbers are not known, or an end has finished.
+    /// [`TcpTracker::goes_on`] for a connection of which some numbers are not known, or of which an end has
+    /// finished.
     #[inline(never)]
     fn goes_on_half_known(&mut self, direction: Direction, segment: impl Fn() -> TcpSegment) -> bool {
         let (from, segment) = (direction as usize, segment());
@@ -273,10 +300,12 @@ impl TcpTracker {
         }
     }
 
-    /// Tracks a segment out of window of a connection whose numbers may have moved on unseen (`ConnectionTable::is_stale`). From here on, each
-    /// segment with an acknowledgment sets the numbers of its end anew, until those of both ends agree. An off-path sender can set the
-    /// numbers of one end, and the end's next segment replaces them; they end the connection neither by a RST nor by a FIN, which counts as
-    /// data.
+    /// Tracks a segment out of window of a connection whose sequence numbers may have advanced unseen
+    /// (`ConnectionTable::is_stale`). From then on, each segment with an acknowledgement sets the numbers of
+    /// its end again, until the numbers of both ends agree.
+    ///
+    /// An off-path sender can set the numbers of one end, but the end's next segment replaces them.
+    /// Meanwhile, neither a RST nor a FIN with these numbers ends the connection; a FIN counts as data.
     pub(crate) fn resume(
         &mut self,
         state: ConnState,
@@ -310,10 +339,11 @@ impl TcpTracker {
         is_past_handshake(state) && self.is(FORWARD, RESUMES)
     }
 
-    /// RFC 5961 section 3.2: only the number that the receiver expects is accepted. That is its last acknowledgement, or the highest number
-    /// that the sender has sent if the acknowledgement is still in flight. In SYN-SENT, the RST of the responder must acknowledge the SYN
-    /// (RFC 9293 section 3.5.2). The initiator's RST that answers a challenge ends the responder's old connection, not the one that it asks
-    /// for: it sends its SYN again.
+    /// RFC 5961 section 3.2: a RST is accepted only with the number that its receiver expects. That is the
+    /// receiver's last acknowledgement or, if this is still in flight, the highest number that the sender has
+    /// sent. In SYN-SENT, a RST of the responder must acknowledge the SYN (RFC 9293 section 3.5.2). A RST by
+    /// which the initiator answers a challenge ends the responder's old connection, not the new one: the
+    /// initiator then retransmits its SYN.
     fn reset(&self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         let to = 1 - from;
         let awaited = match state {
@@ -334,27 +364,29 @@ impl TcpTracker {
         }
     }
 
-    /// A SYN without an acknowledgement. If it begins another connection than the existing one, it changes nothing. A receiver that still has
-    /// the connection answers it with an acknowledgement, and only a genuine sender replies to that with a RST (RFC 5961 section 4).
+    /// A SYN without ACK. If it does not belong to the existing connection, it changes nothing. A receiver
+    /// that still has the connection answers with an acknowledgement. Only a genuine sender of the SYN
+    /// answers that with a RST (RFC 5961 section 4).
     fn syn(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         match (state, from) {
-            // No end has the connection any more, or an end in TIME-WAIT decides by its own rules (RFC 6191, RFC 9293
-            // section 3.10.7.4).
+            // No end has the connection any more, or an end in TIME-WAIT decides by its own rules (RFC 6191,
+            // RFC 9293 section 3.10.7.4).
             (ConnState::TimeWait | ConnState::Reset, _) => TcpOutcome::Reopens,
-            // It was picked up by a segment that nobody has answered, perhaps of a connection that was over: no end is known to have it.
+            // The connection was picked up from a segment that was not answered, perhaps of a closed
+            // connection: no end is known to have it.
             (ConnState::Unreplied, _) => TcpOutcome::Reopens,
-            // Retransmitted, or sent by an initiator that has lost its earlier attempt.
+            // The SYN was retransmitted, or the initiator has lost its earlier attempt.
             (ConnState::SynSent, FORWARD) => {
                 self.take_syn(from, segment);
                 TcpOutcome::Stays
             }
-            // Simultaneous open (RFC 9293 section 3.5, figure 8).
+            // Simultaneous open (RFC 9293 section 3.5, figure 7).
             (ConnState::SynSent, _) => {
                 self.take_syn(from, segment);
                 TcpOutcome::Moves(ConnState::SynReceived)
             }
             (ConnState::SynReceived, _) if self.end[from] == segment.end().0 => TcpOutcome::Stays,
-            // An initiator that has restarted.
+            // The initiator has restarted.
             (_, FORWARD) => TcpOutcome::Noted,
             _ => OUT_OF_WINDOW,
         }
@@ -374,7 +406,8 @@ impl TcpTracker {
                 TcpOutcome::Moves(ConnState::SynReceived)
             }
             (ConnState::SynSent, _) => OUT_OF_WINDOW,
-            // An end that acknowledges the SYN knows its number; the sender of an earlier SYN from this side may not have known it.
+            // The sender knows the number of the initiator's SYN, which it acknowledges. The sender of an
+            // earlier SYN from this side may not have known it, so this SYN-ACK replaces that SYN.
             (ConnState::SynReceived, REPLY)
                 if segment.ack == self.end[to] && !self.is_in_window(from, segment) =>
             {
@@ -383,7 +416,8 @@ impl TcpTracker {
                 self.take_ack(from, segment);
                 self.moved(state, from)
             }
-            // It may answer a SYN that was noted. Then its sender has lost the connection too, and begins another one.
+            // The segment may answer a SYN that was noted. Then the responder has lost the connection too,
+            // and begins another one.
             (_, REPLY) if !self.is_in_window(from, segment) => TcpOutcome::Noted,
             _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
             (ConnState::SynReceived, _) => {
@@ -398,8 +432,9 @@ impl TcpTracker {
         }
     }
 
-    /// A segment without SYN or RST of a connection whose SYN is unreplied. From the initiator it shows that the replies take another path;
-    /// from the responder it belongs to an earlier connection (RFC 9293 section 3.5.1, figure 9).
+    /// A segment without SYN or RST while the SYN is unreplied. From the initiator, it shows that the replies
+    /// take another path. From the responder, it belongs to an earlier connection (RFC 9293 section 3.5.1,
+    /// figure 9).
     fn early(&mut self, from: usize, segment: &TcpSegment) -> TcpOutcome {
         if from == REPLY {
             return if segment.has(FIN) { OUT_OF_WINDOW } else { self.challenge(segment) };
@@ -412,8 +447,8 @@ impl TcpTracker {
         OUT_OF_WINDOW
     }
 
-    /// An answer of the responder that does not accept the SYN. The initiator replies with a RST that has the acknowledged number
-    /// (RFC 9293 section 3.10.7.3).
+    /// The responder's answer does not accept the SYN. The initiator replies with a RST whose sequence number
+    /// is the acknowledged number (RFC 9293 section 3.10.7.3).
     fn challenge(&mut self, segment: &TcpSegment) -> TcpOutcome {
         self.ack[REPLY] = segment.ack;
         self.note(REPLY, CHALLENGED);
@@ -450,8 +485,8 @@ impl TcpTracker {
         if next == state { TcpOutcome::Stays } else { TcpOutcome::Moves(next) }
     }
 
-    /// Records that an end has sent bytes from a sequence number on, in a segment that was in window. Bytes beyond its receiver's window
-    /// are ignored.
+    /// Records that an end has sent `len` bytes from `seq` on, in a segment that was in window. If `seq` is
+    /// beyond the receiver's window, nothing is recorded.
     pub(crate) fn extend_sent(&mut self, direction: Direction, seq: u32, len: u32) {
         let (from, to) = (direction as usize, 1 - direction as usize);
         let expected = if self.is(to, ACKED) { self.ack[to] } else { self.end[from] };
@@ -469,7 +504,8 @@ impl TcpTracker {
         if self.is(from, SENT) {
             let end = Seq(self.end[from]);
             let expected = if self.is(to, ACKED) { Seq(self.ack[to]) } else { end };
-            // Unacknowledged data may be retransmitted, and one byte below it is a keep-alive (RFC 1122 section 4.2.3.6).
+            // Unacknowledged data may be retransmitted, and a keep-alive is one byte below it (RFC 1122
+            // section 4.2.3.6).
             let ends = segment.end();
             if ends.distance(end - announced) < -1 && ends.distance(expected) < -1 {
                 return false;
@@ -487,7 +523,8 @@ impl TcpTracker {
         self.acknowledges(to, segment.ack, announces.max(LEAST_ACK_WINDOW))
     }
 
-    /// Whether a number acknowledges what an end sent, and is at most `age` octets old.
+    /// Whether a number acknowledges what an end sent, and is at most `age` octets behind the end's highest
+    /// number.
     fn acknowledges(&self, to: usize, ack: u32, age: u32) -> bool {
         let behind = Seq(self.end[to]).distance(Seq(ack));
         !self.is(to, SENT) || (0..=age as i32).contains(&behind)
@@ -515,7 +552,8 @@ impl TcpTracker {
         self.notes[side] = (self.notes[side] & ACKED) | scale | SENT | early_data;
     }
 
-    /// Windows are scaled only if both SYNs have the option (RFC 7323 section 2.2). A SYN-ACK without the option leaves both ends unscaled.
+    /// Windows are scaled only if both SYNs have the option (RFC 7323 section 2.2). A SYN-ACK without the
+    /// option leaves both ends unscaled.
     fn agree_on_scales(&mut self, answer: &TcpSegment) {
         if answer.window_scale.is_some() {
             return;
@@ -534,7 +572,7 @@ impl TcpTracker {
         if segment.has(FIN) && end == Seq(self.end[from]) {
             self.note(from, FINISHED);
         } else if beyond {
-            // No end sends data after its FIN: the earlier FIN was not its own.
+            // No end sends data after its FIN, so the earlier FIN was not from this end.
             self.notes[from] &= !FINISHED;
         }
         self.take_ack(from, segment);
@@ -563,12 +601,12 @@ impl TcpTracker {
     }
 }
 
-/// Whether both ends have confirmed the connection, and at most one of them has confirmed its end.
+/// Whether both ends have confirmed the connection, and not both have confirmed its end.
 fn is_past_handshake(state: ConnState) -> bool {
     matches!(state, ConnState::Established | ConnState::FinWait | ConnState::Closing)
 }
 
-/// The window of a SYN as it would be in later segments, rounded up.
+/// The window of a SYN, shifted as in later segments and rounded up.
 fn shifted(window: u16, scale: u8) -> u16 {
     u32::from(window).div_ceil(1 << scale) as u16
 }

@@ -3,11 +3,13 @@
 use crate::{ConnState, proto};
 use mmb_policy::settings::Timeouts;
 
-/// The longest timeout, 24 days; a [`ConnectionTable`](crate::ConnectionTable) reduces longer ones to it. The time of a connection's last
-/// packet is stored as 32 bits of milliseconds, and half of this range must remain for entries that expire late.
+/// The longest timeout: 24 days. A [`ConnectionTable`](crate::ConnectionTable) reduces longer ones to it. The
+/// time of a connection's last packet is stored as 32 bits of milliseconds, and half of this range must
+/// remain for entries that expire late.
 pub const LONGEST_S: u32 = 24 * 24 * 3600;
 
-/// The timeouts of all protocols and states in a table: consecutive packets differ in both, so that branches would be mispredicted.
+/// The timeouts of all protocols and states, in a table. Consecutive packets differ in both, so that branches
+/// would be mispredicted.
 #[derive(Clone, Debug)]
 pub(crate) struct StateTimeouts {
     timeouts: Timeouts,
@@ -16,7 +18,7 @@ pub(crate) struct StateTimeouts {
 }
 
 const STATES: usize = ConnState::ALL.len();
-/// Protocols with timeouts of their own, and all others.
+/// The number of columns: three for protocols with timeouts of their own, and one for all others.
 const COLUMNS: usize = 4;
 /// A protocol of each column; 0 is one without a column of its own.
 const EXAMPLES: [u8; COLUMNS] = [0, proto::TCP, proto::UDP, proto::ICMP];
@@ -50,7 +52,8 @@ impl StateTimeouts {
         &self.timeouts
     }
 
-    /// Milliseconds without a packet after which a connection of a protocol in a state ends, at most [`LONGEST_S`].
+    /// Milliseconds without a packet after which a connection of a protocol in a state ends, at most
+    /// [`LONGEST_S`].
     #[inline]
     pub(crate) fn ms(&self, proto: u8, state: ConnState) -> u64 {
         u64::from(self.ms[usize::from(column(proto)) % COLUMNS][state as usize])

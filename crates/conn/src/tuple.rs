@@ -44,14 +44,14 @@ impl Vlans {
     pub const NONE: Vlans = Vlans { outer: 0, inner: 0 };
 }
 
-/// The port of its wire by which a packet came in.
+/// The port of its wire on which a packet arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Side {
-    /// The one with the smaller number.
+    /// The port with the smaller number.
     #[default]
     Low,
-    /// The one with the greater number.
+    /// The port with the greater number.
     High,
     /// Sides are not distinguished: the host routes, or one capture holds packets of both sides.
     Any,
@@ -61,12 +61,12 @@ impl Side {
     /// All of them, in the order of their numbers.
     pub const ALL: [Side; 3] = [Side::Low, Side::High, Side::Any];
 
-    /// The side of its wire that a port is.
+    /// The side of a port on its wire.
     pub fn of(port: PortId, peer: Option<PortId>) -> Side {
         if peer.is_some_and(|peer| peer.0 < port.0) { Side::High } else { Side::Low }
     }
 
-    /// The side by which packets from this side leave, and by which replies come in.
+    /// The side on which packets from this side leave, and on which replies arrive.
     #[inline]
     #[must_use]
     pub fn other(self) -> Side {
@@ -80,9 +80,9 @@ impl Side {
 
 /// Source and destination of a packet, its protocol, and its ingress.
 ///
-/// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; protocols without ports have zeros. The ports of ICMP queries
-/// are the identifier and the type of the request, and those of GRE the halves of the key, the upper one first: the same in both
-/// directions.
+/// Addresses are numbers; those of IPv4 are below 2^32. Ports are in host order; protocols without ports have
+/// zeros. The ports of ICMP queries are the identifier and the type of the request. The ports of GRE are the
+/// halves of the key, the upper half first. Both are the same in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Tuple {
@@ -92,7 +92,7 @@ pub struct Tuple {
     pub ports: [u16; 2],
     /// The wire: connections do not span wires.
     pub wire: Wire,
-    /// The side of the wire by which it came in.
+    /// The side of the wire on which it arrived.
     pub side: Side,
     /// The protocol.
     pub proto: u8,
@@ -112,7 +112,7 @@ impl Tuple {
         Tuple { side: self.side.other(), ..self.hairpinned() }
     }
 
-    /// The tuple of replies that come in by the same port: those to a hairpinned connection.
+    /// The tuple of replies that arrive on the same port: those to a hairpinned connection.
     #[must_use]
     pub fn hairpinned(self) -> Tuple {
         let ([from, to], [sport, dport]) = (self.addresses, self.ports);
@@ -120,7 +120,8 @@ impl Tuple {
         Tuple { addresses: [to, from], ports, ..self }
     }
 
-    /// The tuple with the source port 0, which stands for any: that of a connection whose source port is not known yet.
+    /// The tuple with the source port 0, which stands for any port: for a connection whose source port is not
+    /// known yet.
     #[must_use]
     pub fn from_any_port(self) -> Tuple {
         Tuple { ports: [0, self.ports[DESTINATION]], ..self }
@@ -132,7 +133,8 @@ impl Tuple {
         Tuple { wire: other.wire, side: other.side, ..self }
     }
 
-    /// The tuple or its [reverse](Tuple::reversed), the same for both: it identifies a connection in either direction.
+    /// The smaller of the tuple and its [reverse](Tuple::reversed). It identifies a connection in either
+    /// direction.
     #[inline]
     #[must_use]
     pub fn in_order(self) -> Tuple {
@@ -184,9 +186,9 @@ impl Tuple {
         self.may_map_ports() || matches!(self.proto, proto::SCTP | proto::GRE)
     }
 
-    /// Whether NAT may choose another port or identifier. SCTP keeps its ports: its checksum would have to be recomputed, which is
-    /// impossible for fragments, and a multi-homed end must have the same port at all its addresses (RFC 9260 section 6.4). A GRE key
-    /// belongs to both ends.
+    /// Whether NAT may choose another port or identifier. SCTP keeps its ports. Its checksum would have to be
+    /// recomputed, which is impossible for fragments. Also, a multi-homed end must have the same port at all
+    /// its addresses (RFC 9260 section 6.4). A GRE key belongs to both ends.
     pub fn may_map_ports(&self) -> bool {
         matches!(
             self.proto,
@@ -206,7 +208,8 @@ const REQUESTS: [(u8, u8); 4] = [(8, 0), (13, 14), (15, 16), (17, 18)];
 /// The same for ICMPv6 (RFC 4443).
 const REQUESTS6: [(u8, u8); 1] = [(128, 129)];
 
-/// The type of the request that an ICMP message is or answers, and whether it is the request. `None` for other messages.
+/// The type of the request that an ICMP message is or answers, and whether it is the request. `None` for
+/// other messages.
 #[inline]
 pub fn icmp_query(proto: u8, icmp_type: u8) -> Option<(u8, bool)> {
     let requests = if proto == proto::ICMP { &REQUESTS[..] } else { &REQUESTS6[..] };

@@ -1,9 +1,11 @@
 //! Expiry queues of connections.
 //!
-//! A connection is in one queue. Connections that may be evicted (closed or half-open) are in *orders*: one per kind, the most recently
-//! used at the end, so that the first one is both the next to expire and the first to be evicted. The table decides which kind is evicted
-//! first (`table/room.rs`). Other connections are in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme 6): a queue for each of the
-//! next 4096 seconds or so. Packets do not move them; if they were used since, they move to a later slot when their slot comes up.
+//! Each connection is in one queue. Connections that may be evicted (closed or half-open) are in *orders*:
+//! lists of one kind of connections, with the most recently used one at the end. So the first connection of
+//! an order is both the next to expire and the first to be evicted. The table decides which kind is evicted
+//! first (`table/room.rs`). Other connections are in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme
+//! 6): a queue for each of the next 4096 seconds or so. Packets do not move connections in the wheel. When a
+//! slot comes up, a connection that was used since then moves to a later slot.
 //!
 //! Queues are doubly linked through the records, so that removing a connection touches two neighbours.
 
@@ -17,27 +19,30 @@ use std::ops::Range;
 /// Milliseconds of a slot, as a shift.
 const SLOT_SHIFT: u32 = 10;
 
-/// Milliseconds of a slot: how late a connection may time out.
+/// Milliseconds of a slot: the maximum delay of a timeout.
 pub const SLOT_MS: u64 = 1 << SLOT_SHIFT;
 
-/// Slots of the wheel. A connection that times out later is in the farthest slot and is checked again then.
+/// The number of slots of the wheel. A connection that times out after the farthest slot is in that slot, and
+/// is checked again when it comes up.
 const SLOTS: u64 = 4096;
 
-/// The most slots that one call passes: all, since checking an empty one takes a nanosecond.
+/// The maximum number of slots that one call passes. These are all slots, since checking an empty one takes a
+/// nanosecond.
 pub(crate) const STEPS: usize = SLOTS as usize;
 
-/// Number of orders. Within one all connections have the same timeout.
+/// The number of orders. All connections in an order have the same timeout.
 pub(crate) const ORDERS: usize = 11;
 
 /// The queue number of connections in the wheel.
 const WHEEL: u8 = ORDERS as u8;
 
-/// Orders of unreplied connections that were not retransmitted (the probationary segment of a segmented LRU, Karedla et al., 1994), by
-/// protocol.
+/// Orders of unreplied connections whose first packet was not retransmitted, by protocol. They are the
+/// probationary segment of a segmented LRU (Karedla et al., 1994).
 pub(crate) const PROBATION: Range<u8> = 0..4;
 /// The order of TCP connections that the responder has answered and the initiator has not acknowledged.
 pub(crate) const ANSWERED: Range<u8> = 4..5;
-/// Orders of half-open connections whose first packet was retransmitted as a client does (the protected segment), by protocol.
+/// Orders of half-open connections whose first packet was retransmitted as a client does, by protocol. They
+/// are the protected segment.
 pub(crate) const PROTECTED: Range<u8> = 5..9;
 /// All half-open connections.
 pub(crate) const HALF_OPEN: Range<u8> = PROBATION.start..PROTECTED.end;
@@ -59,8 +64,8 @@ fn order_of(proto: u8, state: ConnState, is_protected: bool) -> u8 {
     }
 }
 
-/// Where the last search of each order for a connection whose outside port may be reclaimed stopped. The next search continues from there,
-/// so that unsuitable connections at the front of an order do not hide those after them.
+/// Where the last search of each order for a reclaimable outside port stopped. The next search continues
+/// there, so that unsuitable connections at the front of an order do not hide those after them.
 #[derive(Clone, Debug, Default)]
 pub struct ReclaimCursor(pub(crate) [Option<ConnId>; ORDERS]);
 
@@ -103,14 +108,14 @@ impl ExpiryQueues {
         self.heads[order as usize]
     }
 
-    /// Adds a connection that is in no queue: at the end of its order, or to the wheel until `ends_ms`. A half-open connection may be
-    /// protected.
+    /// Adds a connection that is in no queue: to the end of its order, or to the slot of `ends_ms` in the
+    /// wheel. A half-open connection may be protected.
     pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, id: ConnId, ends_ms: u64, is_protected: bool) {
         let line = slab.line(id);
         let order = order_of(line.proto, line.state(), is_protected);
         slab.cold_mut(id).queue = order;
         if order == WHEEL {
-            // A slot comes up at its first millisecond: rounded up, no connection is checked too early.
+            // A slot comes up at its first millisecond. Rounding up prevents a check that is too early.
             let wanted = ends_ms.div_ceil(SLOT_MS);
             let slot = wanted.clamp(self.slot, self.slot + SLOTS - 1);
             return self.push_front(slab, id, slot);
@@ -152,8 +157,8 @@ impl ExpiryQueues {
         }
     }
 
-    /// Moves a connection in an order to its end, after a valid packet. A half-open one becomes protected if the packet comes as late as a
-    /// client's retransmission.
+    /// Moves a connection in an order to the end of the order, after a valid packet. A half-open connection
+    /// becomes protected if the packet comes as late as a client's retransmission.
     #[inline]
     pub(crate) fn used(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
         if slab.cold(id).queue != WHEEL {
@@ -188,11 +193,12 @@ impl ExpiryQueues {
         self.heads.capacity() * size_of::<Option<ConnId>>()
     }
 
-    /// The next connection of the slots that came up, if any; `steps` limits how many slots are passed. The caller removes it from its
-    /// queue.
+    /// The next connection of the slots that came up, if there is one. `steps` limits how many slots are
+    /// passed. The caller must remove the connection from its queue.
     pub(crate) fn due(&mut self, now_ms: u64, steps: &mut usize) -> Option<ConnId> {
         let now = now_ms >> SLOT_SHIFT;
-        // One round is enough: a slot holds every connection in it, however far behind the wheel is.
+        // One round is enough, however far behind the wheel is: it visits all slots, and each connection is
+        // in one of them.
         self.slot = self.slot.max((now + 1).saturating_sub(SLOTS));
         while self.slot <= now {
             let head = self.heads[ORDERS + (self.slot % SLOTS) as usize];
@@ -215,7 +221,7 @@ mod tests {
     use crate::proto;
 
     impl ExpiryQueues {
-        /// Walks all queues, and returns how many connections they hold.
+        /// Walks all queues, and returns how many connections they contain.
         pub(crate) fn walk(&self, slab: &ConnectionSlab) -> usize {
             let mut all = 0;
             for (queue, head) in self.heads.iter().enumerate() {

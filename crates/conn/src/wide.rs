@@ -30,8 +30,8 @@ pub(crate) fn wide_tuples(connection: &Connection) -> Option<WideTuples> {
     (!fits).then_some(WideTuples(addresses))
 }
 
-/// The index of the end that NAT changes in a connection with these tuples: none, the initiator's (0) or the responder's (1). `Err` if it
-/// changes both.
+/// The index of the end that NAT changes in a connection with these tuples: none, the initiator's (0) or the
+/// responder's (1). `Err` if it changes both.
 pub(crate) fn changed_end([forward, reply]: &[Tuple; 2]) -> Result<Option<usize>, ()> {
     let plain = forward.hairpinned();
     let common = has_common_ports(forward.proto);

@@ -1,12 +1,16 @@
-//! Holds fragments that came before their datagram's first one, until that arrives or they are too old.
+//! Holds fragments that arrive before their datagram's first fragment, until that arrives or they are too
+//! old.
 //!
-//! Purpose: a fragment without ports cannot be attributed to a connection yet. [`HeldFragments`] copies such packets to two rings, one of
-//! records and one of bytes, in the order of their arrival. Both are bounded, as is the share of one datagram. When a ring is full, a new
-//! packet evicts the oldest: a flood of stray fragments shortens the time that each may wait, but does not keep others out.
+//! Purpose: a fragment without ports cannot be attributed to a connection yet. [`HeldFragments`] copies such
+//! packets, in the order of their arrival, to two rings: one of records and one of bytes. Both rings are
+//! bounded, and so is the number of packets of one datagram. If a ring is full, a new packet evicts the
+//! oldest. A flood of stray fragments therefore shortens the time for which packets are held, but does not
+//! keep new packets out.
 //!
-//! Life-cycle: a packet *waits* from [`HeldFragments::hold`] until [`HeldFragments::release`] is called for its datagram; then it is
-//! *released* until [`HeldFragments::take`] gives it out. A packet that waits for too long is dropped ([`HeldFragments::age`]). The rings
-//! are allocated once, in [`HeldFragments::prepare`]; nothing else here allocates. A worker owns its [`HeldFragments`].
+//! Life-cycle: a packet *waits* from [`HeldFragments::hold`] until [`HeldFragments::release`] is called for
+//! its datagram. Then it is *released* until [`HeldFragments::take`] passes it to the caller. A packet that
+//! is held for too long is dropped ([`HeldFragments::age`]). [`HeldFragments::prepare`] allocates the rings
+//! once; nothing else here allocates. Each worker owns its [`HeldFragments`].
 
 use super::key::{FragmentDrop, FragmentKey, PIECES};
 use crate::Tuple;
@@ -15,12 +19,12 @@ use hashbrown::HashTable;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::Seed;
 
-/// A packet that is given out again.
+/// A released packet, as [`HeldFragments::take`] passes it to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released<'h> {
     /// The slot that [`HeldFragments::hold`] returned for it.
     pub place: u16,
-    /// The port that it came in by.
+    /// The port on which it arrived.
     pub port: PortId,
     /// Its link header type.
     pub link: LinkType,
@@ -28,20 +32,20 @@ pub struct Released<'h> {
     pub bytes: &'h [u8],
 }
 
-/// Packets that were held and never given out again.
+/// Numbers of held packets that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldLosses {
-    /// The first fragment did not come in time.
+    /// Packets that became too old, or that [`HeldFragments::give_up`] dropped.
     pub aged: u64,
-    /// They were evicted for others.
+    /// Packets that were evicted for newer ones.
     pub crowded_out: u64,
 }
 
-/// A packet that is held.
+/// A held packet.
 #[derive(Clone, Copy, Debug)]
 struct HeldRecord {
     key: Tuple,
-    /// It waits or is released.
+    /// Whether the slot contains a packet, which waits or is released.
     is_there: bool,
     port: PortId,
     link: LinkType,
@@ -59,10 +63,10 @@ struct HeldRecord {
 /// No slot.
 const NONE: u16 = u16::MAX;
 
-/// Slots per word of bits.
+/// Slots per word of `ready`.
 const BITS: usize = u64::BITS as usize;
 
-/// A slice of `many` copies of one value, if there is memory.
+/// A slice of `many` copies of a value. `None` if there is no memory.
 fn filled<T: Clone>(value: T, many: usize) -> Option<Box<[T]>> {
     let mut all = Vec::new();
     all.try_reserve_exact(many).ok()?;
@@ -75,33 +79,34 @@ fn bit(place: u16) -> u64 {
     1 << (usize::from(place) % BITS)
 }
 
-/// The early fragments of a worker.
+/// The held fragments of a worker.
 pub struct HeldFragments {
     hasher: TupleHasher,
     max_age_ms: u64,
-    /// The configured size of the rings.
+    /// The configured number of slots, and of bytes in the ring.
     places: u16,
     room: usize,
     records: Box<[HeldRecord]>,
     bytes: Box<[u8]>,
-    /// The number of the oldest record, and of the next one. A record's slot is its number modulo the number of slots.
+    /// The numbers of the oldest record and of the next one. A record's slot is its number modulo the number
+    /// of slots.
     oldest: u64,
     next: u64,
-    /// The offset in `bytes` where the next packet goes, if there is room.
+    /// The offset in `bytes` of the next packet, if there is room.
     end: usize,
     /// The slot of each datagram's oldest waiting packet.
     datagrams: HashTable<u16>,
     waiting: usize,
     released: usize,
-    /// A bit for each slot, set if its packet is released: in whatever order packets are released, the next one is found by scanning a few
-    /// words.
+    /// A bit for each slot, set if its packet is released. Packets may be released in any order: the next one
+    /// is found by scanning a few words.
     ready: Box<[u64]>,
     losses: HeldLosses,
 }
 
 impl HeldFragments {
-    /// Room for `places` packets, at most 65,534, of `room` bytes in total, each for `max_age_ms`; but none before
-    /// [`HeldFragments::prepare`].
+    /// Holds at most `places` packets (65,534 or fewer) of `room` bytes in total, each for `max_age_ms`.
+    /// Nothing is held before [`HeldFragments::prepare`].
     pub fn new(seed: Seed, max_age_ms: u64, places: u16, room: usize) -> HeldFragments {
         HeldFragments {
             hasher: TupleHasher::new(seed),
@@ -126,7 +131,8 @@ impl HeldFragments {
         (self.places, self.room) = (self.places.min(places.max(1)), self.room.min(room));
     }
 
-    /// Allocates the rings, once. If there is no memory, the next call tries again, and nothing is held until then.
+    /// Allocates the rings, once. If there is no memory, the next call tries again, and nothing is held until
+    /// then.
     pub fn prepare(&mut self) {
         if !self.records.is_empty() {
             return;
@@ -176,10 +182,12 @@ impl HeldFragments {
         std::mem::take(&mut self.losses)
     }
 
-    /// Stores a copy of a packet, and evicts the oldest packets if there is no room. Returns its slot, which is unique while it is held.
+    /// Stores a copy of a packet, and evicts the oldest packets if there is no room. Returns its slot, which
+    /// no other held packet has.
     ///
     /// # Errors
-    /// [`FragmentDrop::TooMany`] if its datagram has too many packets; [`FragmentDrop::NoRoom`] if the packet is larger than the ring.
+    /// [`FragmentDrop::TooMany`] if its datagram has too many packets. [`FragmentDrop::NoRoom`] if the packet
+    /// is larger than the ring, or if the rings are not allocated.
     pub fn hold(&mut self, now_ms: u64, key: &FragmentKey, packet: &Packet<'_>) -> Result<u16, FragmentDrop> {
         let (bytes, key) = (packet.bytes(), key.packed());
         if self.records.is_empty() || bytes.len() > self.bytes.len() {
@@ -212,7 +220,7 @@ impl HeldFragments {
         Ok(place)
     }
 
-    /// Releases the packets of a datagram whose first fragment has come.
+    /// Releases the packets of a datagram whose first fragment has arrived.
     pub fn release(&mut self, key: &FragmentKey) {
         if self.waiting == 0 {
             return;
@@ -240,7 +248,8 @@ impl HeldFragments {
         (self.released, self.waiting) = (self.len(), 0);
     }
 
-    /// Gives out one of the released packets, the oldest first. False if there is none.
+    /// Passes the oldest released packet to `out`, and frees its slot. Returns false if no packet is
+    /// released.
     pub fn take(&mut self, out: impl FnOnce(Released<'_>)) -> bool {
         if self.released == 0 {
             return false;
@@ -261,7 +270,8 @@ impl HeldFragments {
         let from = self.place(self.oldest);
         let start = usize::from(from) / BITS;
         let younger = !(bit(from) - 1);
-        // All the way around: slots older than `from` in its own word come last.
+        // Scans the whole ring. Slots before `from` in its own word are the youngest, so that word is scanned
+        // again last.
         let first = (start, self.ready[start] & younger);
         let others = (start + 1..self.ready.len()).chain(0..=start).map(|word| (word, self.ready[word]));
         let mut words = std::iter::once(first).chain(others);
@@ -283,7 +293,7 @@ impl HeldFragments {
         }
     }
 
-    /// Drops all packets, when no more will come.
+    /// Drops all packets, for a caller that expects no more fragments.
     pub fn give_up(&mut self) {
         while !self.is_empty() {
             self.losses.aged += 1;
@@ -300,7 +310,7 @@ impl HeldFragments {
         &mut self.records[usize::from(place)]
     }
 
-    /// The offset of this many free bytes, after evicting the oldest packets if necessary.
+    /// The offset of `len` free bytes. Evicts the oldest packets if necessary.
     fn make_room(&mut self, len: usize) -> usize {
         loop {
             if self.is_empty() {
@@ -309,7 +319,8 @@ impl HeldFragments {
             let (oldest, end) = (self.oldest, self.end);
             let begin = self.record(oldest).at;
             let is_free = self.next - self.oldest < u64::from(self.places);
-            // The free range is from the end to the beginning, across the ring's boundary; it is empty if both are equal.
+            // The free range is from `end` to `begin`, across the end of the ring. It is empty if both are
+            // equal.
             match end > begin {
                 true if is_free && end + len <= self.bytes.len() => return end,
                 true if is_free && len <= begin => return 0,
@@ -340,7 +351,7 @@ impl HeldFragments {
         }
     }
 
-    /// Drops the oldest packet that is held; it is the first of its datagram.
+    /// Drops the oldest held packet, which is also the oldest of its datagram.
     fn drop_oldest(&mut self) {
         let place = self.place(self.oldest);
         let HeldRecord { key, next, last, pieces, .. } = self.records[usize::from(place)];
@@ -365,7 +376,7 @@ impl HeldFragments {
         self.let_go();
     }
 
-    /// Advances past the oldest records that hold no packet any more.
+    /// Advances `oldest` past records without a packet.
     fn let_go(&mut self) {
         while self.oldest < self.next && !self.record(self.oldest).is_there {
             self.oldest += 1;

@@ -1,4 +1,4 @@
-//! Terms that both fragment tables use: which datagram a fragment belongs to, and why it is dropped.
+//! Types that both fragment tables use: the key of a datagram, and the reasons to drop a fragment.
 
 use crate::{Side, Tuple, Wire, proto};
 use mmb_packet::flow::header_len;
@@ -29,12 +29,12 @@ impl FragmentKey {
         Tuple { addresses, ports, wire, side, proto, family }
     }
 
-    /// The bytes of transport header that a first fragment must have, since rules match on them.
+    /// The number of transport header bytes that a first fragment must contain, since rules match on them.
     pub(super) fn header(&self) -> u32 {
         match self.proto {
             proto::TCP => 20,
             proto::UDP | proto::ICMP | proto::ICMP6 => 8,
-            // Up to the key, which may follow a checksum.
+            // Up to the end of the key, which an optional checksum may precede.
             proto::GRE => 12,
             other => header_len(other).max(1) as u32,
         }
@@ -44,22 +44,26 @@ impl FragmentKey {
 /// Why a fragment is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentDrop {
-    /// It overlaps another one, or the datagram's end moved. Further fragments of the datagram are dropped as well.
+    /// It overlaps another fragment, or contradicts the known end of the datagram. Further fragments of the
+    /// datagram are dropped as well.
     Overlap,
     /// The same bytes were seen before. The datagram is not affected.
     Duplicate,
-    /// It is too short to contain the transport header, or lies within its range.
+    /// A first fragment is too short for the transport header, or a later fragment starts within the TCP
+    /// header.
     Tiny,
-    /// Its length is not a multiple of 8 though more fragments follow, it is empty, or it extends beyond the maximum datagram.
+    /// It is empty, it extends beyond the maximum datagram, or its length is not a multiple of 8 although
+    /// more fragments follow.
     BadLength,
     /// The datagram has more fragments than are tracked.
     TooMany,
-    /// It came before the first one, and there is no room to hold it.
+    /// It arrived before the first fragment, and there is no room to hold it.
     NoRoom,
-    /// The first one was refused.
+    /// The datagram's first fragment was refused.
     Refused,
 }
 
-/// The most fragments of one datagram: 64 KiB in the smallest fragments that an IPv4 link must carry take 1,400, but in fragments of 576
-/// bytes, which every host accepts, only 120.
+/// The maximum number of fragments of one datagram. A datagram of 64 KiB takes only 120 fragments of 576
+/// bytes, which every host accepts. In the smallest fragments that an IPv4 link must carry, it would take
+/// 1,400.
 pub(super) const PIECES: usize = 128;

@@ -33,14 +33,14 @@ fn fragments() -> FragmentTable {
     FragmentTable::new(Seed::repeatable(7), 4, 5000)
 }
 
-/// With the first 1480 bytes of datagram 1.
+/// A table that has seen the first 1480 bytes of datagram 1.
 fn begun() -> FragmentTable {
     let mut fragments = fragments();
     assert_eq!(fragments.first(0, key(1), HEAD, 1480), FragmentVerdict::Pass);
     fragments
 }
 
-/// Whichever fragment comes last.
+/// The fragment that completes a datagram need not be its last one.
 #[test]
 fn a_datagram_is_complete_once_all_of_it_was_seen() {
     for seq in [None, Some(77)] {
@@ -124,7 +124,7 @@ fn a_duplicate_is_dropped_alone() {
     assert_eq!(of(fragments.later(1, key(1), 2960, 1480, false)), Some(HEAD));
     assert_eq!(fragments.later(1, key(1), 2960, 1480, false), LaterFragment::Drop(FragmentDrop::Duplicate));
     assert_eq!(of(fragments.later(1, key(1), 1480, 1480, false)), Some(HEAD));
-    // The same bytes with the last flag move the end.
+    // The same bytes with the more-fragments flag clear would move the end of the datagram.
     assert_eq!(fragments.later(1, key(1), 2960, 1480, true), LaterFragment::Drop(FragmentDrop::Overlap));
 }
 
@@ -220,7 +220,7 @@ fn protocols_wires_and_versions_keep_datagrams_apart() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Cut in fragments that arrive in any order after the first one, a datagram passes whole and leaves no state.
+    /// A datagram passes as a whole and leaves no state, in whatever order its later fragments arrive.
     #[test]
     fn any_order_behind_the_first_passes(cuts in proptest::collection::btree_set(1_u32..200, 1..40), tail in 1_u32..8, seed: u64) {
         let mut ends: Vec<u32> = cuts.iter().map(|cut| cut * 8).collect();
@@ -236,7 +236,8 @@ proptest! {
         prop_assert!(fragments.is_empty());
     }
 
-    /// With arbitrary fragments, a byte that has passed does not pass again, memory is bounded, and order is kept.
+    /// With arbitrary fragments, no byte passes twice, memory is bounded, and the list of datagrams stays
+    /// sorted by age.
     #[test]
     fn no_byte_passes_twice(steps in proptest::collection::vec((0_u32..6, 0_u32..12, 1_u32..6, any::<bool>(), 0_u64..400), 0..300)) {
         let mut fragments = fragments();

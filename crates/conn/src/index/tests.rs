@@ -28,7 +28,7 @@ impl TupleIndex {
 /// The lowest entry.
 const FIRST: u32 = ABSENT + 1;
 
-/// Keys by a function from entries to hashes.
+/// Keys whose hashes a function returns for the entries.
 struct Hashed<F>(F);
 
 impl<F: Fn(u32) -> u64> IndexKeys for Hashed<F> {
@@ -68,7 +68,7 @@ fn segments_are_split_while_few_entries_are_in_their_second_bucket() {
         index.insert(spread(entries), entries, &Hashed(spread)).unwrap();
         entries += 1;
     }
-    // The mean fill of all segments when half of them or so were split.
+    // The mean fill of all segments when about half of them were split.
     let fill = f64::from(entries) / (64 * BUCKETS * WAYS) as f64;
     assert!((0.5..0.7).contains(&fill), "{fill} after {entries}");
     let segments = (0..index.segments.count()).map(|number| index.segments.at(number));
@@ -89,7 +89,7 @@ fn segments_are_not_split_all_at_once() {
             splits.push(entry);
         }
     }
-    // Within a hundredth of the time there are not a tenth of a generation's splits.
+    // Within a hundredth of the time, fewer than a tenth of a generation's segments are split.
     let most = (0..splits.len())
         .map(|at| splits[at..].iter().take_while(|later| **later - splits[at] < 2000).count());
     assert!(splits.len() > 300 && most.max() < Some(30), "{} splits", splits.len());
@@ -116,7 +116,7 @@ fn a_directory_does_not_grow_for_hashes_that_choose_one_segment() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Entries under hashes of which many are equal, in part or completely.
+    /// Entries with hashes of which many are equal, in part or completely.
     #[test]
     fn the_index_is_a_plain_map(
         mask in prop::sample::select(vec![u64::MAX, 0xffff, 0xf, 0, 0xff << 56, 0xffff_0000_0000_003f]),

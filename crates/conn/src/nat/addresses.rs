@@ -5,9 +5,11 @@ use mmb_policy::Intervals;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-/// Values in ranges, both ends included, numbered from 0 in ascending order. Copies share the data.
+/// A set of values as ranges, both ends included. The values have indices from 0 in ascending order. Copies
+/// share the data.
 ///
-/// They are addresses; for load balancing over ports, ports; for a value that is chosen once per connection, numbers.
+/// The values are addresses; ports, for load balancing over ports; or numbers, for a value that is chosen
+/// once per connection.
 #[derive(Clone, Debug)]
 pub struct ValueSet(Arc<ValueSetInner>);
 
@@ -17,7 +19,7 @@ struct ValueSetInner {
     /// The number of values before each range.
     before: Vec<u64>,
     len: u64,
-    /// A hash of the ranges, so that sets of thousands are almost always compared and looked up by one number.
+    /// A hash of the ranges and weights. Most comparisons and lookups of large sets need only this number.
     fingerprint: u64,
     maglev: OnceLock<Maglev>,
     /// `None` if all values have the weight 1.
@@ -29,17 +31,19 @@ struct ValueSetInner {
 struct Weights {
     /// By the value's index.
     by_index: Box<[u8]>,
-    /// Indices of values in turn: each as often as its weight says, spread evenly.
+    /// The indices of a round of turns. Each index has turns in proportion to its weight, spread evenly.
     turns: Box<[u16]>,
 }
 
 impl ValueSet {
-    /// The set of all values of `ranges`, in any order. Of a set of 2^63 or more values, only that many are used.
+    /// The set of all values of `ranges`, which may be in any order. Only the first 2^63 values of a larger
+    /// set are used.
     pub fn new(ranges: Vec<(u128, u128)>) -> ValueSet {
         ValueSet::build(ranges, |_| None)
     }
 
-    /// The set of all values of `ranges`, each range with the weight of its values: at most 1000 values, some of which have a weight.
+    /// The set of all values of `ranges`, each range with the weight of its values. There must be at most
+    /// 1000 values, some of them with a weight above 0.
     pub fn weighted(ranges: &[((u128, u128), u8)]) -> ValueSet {
         let weight = |value: u128| {
             let range = ranges.iter().find(|((low, high), _)| (*low..=*high).contains(&value));
@@ -104,7 +108,7 @@ impl ValueSet {
         Some((ranges.first()?.0, ranges.last()?.1))
     }
 
-    /// Whether some values have another weight than 1.
+    /// Whether the values have weights of their own.
     pub(super) fn is_weighted(&self) -> bool {
         self.0.weights.is_some()
     }
@@ -114,7 +118,7 @@ impl ValueSet {
         self.0.weights.as_ref().map_or(1, |weights| weights.by_index[index as usize])
     }
 
-    /// The number of turns after which every value has had its share.
+    /// The number of turns of a round, in which each value has its share.
     pub(super) fn turns(&self) -> u64 {
         self.0.weights.as_ref().map_or(self.len(), |weights| weights.turns.len() as u64)
     }
@@ -134,7 +138,8 @@ impl ValueSet {
 impl Weights {
     fn new(by_index: Box<[u8]>) -> Weights {
         let common = by_index.iter().fold(0, |common, weight| gcd(common, *weight)).max(1);
-        // The nth of a value's turns lies in the middle of the nth part of the round, of which it has as many as its weight.
+        // A round consists of as many equal parts as the value has turns. The nth turn is in the middle of
+        // the nth part.
         let mut turns: Vec<(u32, u16)> = (0..)
             .zip(&by_index)
             .flat_map(|(index, weight)| {
@@ -147,7 +152,7 @@ impl Weights {
     }
 }
 
-/// The length of a round of turns, in units of its own.
+/// The length of a round, in arbitrary units.
 const ROUND: u32 = 1 << 20;
 
 fn gcd(one: u8, other: u8) -> u8 {

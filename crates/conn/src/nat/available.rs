@@ -1,8 +1,11 @@
-//! A set of indices, of addresses or servers, of which some are removed for a while; an available one is selected by rank in constant time.
+//! A set of indices (of addresses or servers) from which some are removed for a while. An available index is
+//! selected by its rank in constant time.
 //!
-//! It is a shuffle that stores only displaced positions: memory depends on how many indices are or were removed, not on how many there are.
+//! The set is a shuffle that stores only displaced positions. Its memory depends on how many indices are or
+//! were removed, not on how many there are.
 //!
-//! Removing an index takes the memory that putting it back needs: that never fails.
+//! The memory that is needed to put an index back is reserved before the index is removed, so that putting
+//! back never fails.
 
 use std::collections::HashMap;
 
@@ -33,7 +36,7 @@ impl AvailableIndices {
         self.available == self.len
     }
 
-    /// An available index; each `rank` below [`AvailableIndices::count`] gives another.
+    /// The available index with this rank. Each `rank` below [`AvailableIndices::count`] has another index.
     pub(super) fn nth(&self, rank: u64) -> u64 {
         self.at.get(&rank).copied().unwrap_or(rank)
     }
@@ -43,16 +46,17 @@ impl AvailableIndices {
         self.position_of(index) < self.available
     }
 
-    /// Reserves memory to remove one more index, and to put all back. False if there is none.
+    /// Reserves memory to remove one more index, and to put all back. Returns false if there is no memory.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         let removed = (self.len - self.available) as usize + 1;
-        // Each step displaces at most two. A table that is at most half full removes its tombstones without growing.
+        // Each removal displaces at most two positions. A table that is at most half full removes its
+        // tombstones without growing.
         let room = |table: &HashMap<u64, u64>| table.len() + 2 * (2 + 2 * removed);
         self.at.try_reserve(room(&self.at)).is_ok() && self.position.try_reserve(room(&self.position)).is_ok()
     }
 
-    /// Removes an index; [`AvailableIndices::reserve`] comes before.
+    /// Removes an index. [`AvailableIndices::reserve`] must be called before.
     pub(super) fn remove(&mut self, index: u64) {
         let position = self.position_of(index);
         if position < self.available {

@@ -1,4 +1,4 @@
-//! Load balancing: the methods, and the value with the fewest connections.
+//! Load balancing: the methods, and the search for the value with the fewest connections.
 
 use super::addresses::ValueSet;
 use super::available::AvailableIndices;
@@ -11,24 +11,28 @@ use std::collections::HashMap;
 pub enum Balance {
     /// In turn.
     RoundRobin,
-    /// By a keyed hash of the connection's five-tuple: the same tuple always gets the same server, under every rule with the same servers,
-    /// for the lifetime of the process. Few connections move when a server is added or removed. Another process has another key: without
-    /// one, a client that knows the servers could direct all its connections to one of them.
+    /// By a keyed hash of the connection's five-tuple. A tuple gets the same server for the lifetime of the
+    /// process, under every rule with the same servers. Few connections move when a server is added or
+    /// removed. Each process has its own key: without a secret key, a client that knows the servers could
+    /// direct all its connections to one of them.
     Hash,
-    /// The value with the fewest connections of all that were balanced over the same servers; among idle ones, a random one.
+    /// The value with the fewest connections of all connections that were balanced over the same servers.
+    /// Among idle values, a random one.
     Least,
 }
 
-/// The number of connections of each value, and the value with the fewest for its weight. Idle values take no memory.
+/// Counts the connections of values, and finds the value with the fewest connections for its weight. In sets
+/// of more than [`OpenServers::MOST`] values, idle values take no memory.
 pub(super) struct Least {
     idle: AvailableIndices,
-    /// A binary heap of values with connections: the one with the fewest first, of equal ones the one with the lowest index.
+    /// A binary heap of the values with connections, each with its number of connections. The value with the
+    /// fewest connections for its weight comes first; of equal ones, the value with the lowest index.
     busy: Vec<(u32, u64)>,
     /// The position of a value in the heap.
     positions: HashMap<u64, usize>,
-    /// The number of connections of each value, if they are at most [`OpenServers::MOST`].
+    /// The number of connections of each value, if there are at most [`OpenServers::MOST`] values.
     counts: Box<[u32]>,
-    /// The values, by whose weights their connections are compared.
+    /// The values, with the weights by which connections are compared.
     values: ValueSet,
 }
 
@@ -37,7 +41,7 @@ impl Least {
     pub(super) fn new(values: &ValueSet) -> Least {
         let mut idle = AvailableIndices::new(values.len());
         if values.is_weighted() {
-            // Those without a weight are never picked: at most a thousand.
+            // Values of weight 0 are never picked. A set with weights has at most a thousand values.
             (0..values.len()).filter(|index| values.weight(*index) == 0).for_each(|index| {
                 if idle.reserve() {
                     idle.remove(index);
@@ -49,7 +53,8 @@ impl Least {
         Least { idle, busy: Vec::new(), positions: HashMap::new(), counts, values: values.clone() }
     }
 
-    /// Whether a value has fewer connections for its weight than another; of equal ones, the lower index comes first.
+    /// Whether a value has fewer connections for its weight than another. Of equal values, the lower index
+    /// counts as less.
     fn is_less(&self, one: (u32, u64), other: (u32, u64)) -> bool {
         self.is_emptier(one, other) || !self.is_emptier(other, one) && one.1 < other.1
     }
@@ -74,7 +79,8 @@ impl Least {
         }
     }
 
-    /// The index of an open value with the fewest connections, if there is any; of equal ones a random one. It compares all of them.
+    /// The index of an open value with the fewest connections, if there is any; of equal values, a random
+    /// one. Compares all open values.
     pub(super) fn pick_open(&self, open: &OpenServers, secrets: &mut NatRandom) -> Option<u64> {
         let values = self.counts.len() as u64;
         let start = secrets.below(values.max(1));
@@ -83,13 +89,13 @@ impl Least {
         indices.reduce(|least, index| if self.is_emptier(at(index), at(least)) { index } else { least })
     }
 
-    /// Reserves memory for one more connection. False if there is none.
+    /// Reserves memory for one more connection. Returns false if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         self.idle.reserve() && self.busy.try_reserve(1).is_ok() && self.positions.try_reserve(1).is_ok()
     }
 
-    /// Adds a connection; [`Least::reserve`] comes before.
+    /// Adds a connection. [`Least::reserve`] must be called before.
     pub(super) fn hold(&mut self, index: u64) {
         self.count(index, 1);
         let position = match self.positions.get(&index) {
@@ -113,7 +119,8 @@ impl Least {
         self.busy[position].0 -= 1;
         let (is_idle, position) = (self.busy[position].0 == 0, self.rise(position));
         if is_idle {
-            // Only idle values have fewer, and they are not in the heap.
+            // Without connections, the value has risen to the root of the heap: only idle values have as few,
+            // and they are not in the heap.
             let last = self.busy.len() - 1;
             self.swap(position, last);
             self.busy.pop();

@@ -1,7 +1,8 @@
-//! NAT bindings: the outside endpoint of an inside endpoint (RFC 4787, section 4.1), found from either.
+//! NAT bindings: the outside endpoint of an inside endpoint (RFC 4787, section 4.1), found from either
+//! endpoint.
 //!
-//! A binding does not depend on destinations: all connections of an inside endpoint under the same target share it, and it ends with the
-//! last one.
+//! A binding does not depend on destinations: all connections of an inside endpoint under the same target
+//! share it. The binding ends with its last connection.
 
 use super::ids::IdIndex;
 use crate::hash::TupleHasher;
@@ -9,7 +10,7 @@ use crate::{SOURCE, Side, Tuple, Wire};
 use mmb_base::{Chunks, Id, Slab, id_types, prefetch};
 
 id_types! {
-    /// The request of the source side of a mapping; valid while a binding or an exhausted pool has it.
+    /// The request of the source side of a mapping; valid while a binding or an exhausted pool refers to it.
     pub(super) struct TargetId;
 
     /// A binding; valid while it has connections.
@@ -26,7 +27,8 @@ id_types! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InsideEnd {
     pub(super) address: u128,
-    /// The request: endpoints that two rules translate to different pools have a binding in each.
+    /// The request. If two rules translate an inside endpoint to different pools, it has a binding in each
+    /// pool.
     pub(super) target: TargetId,
     pub(super) port: u16,
     pub(super) wire: Wire,
@@ -53,7 +55,7 @@ impl InsideEnd {
         InsideEnd { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family }
     }
 
-    /// The other port of its pair.
+    /// The inside endpoint with the other port of its even-odd pair.
     #[inline]
     pub(super) fn neighbour(&self) -> InsideEnd {
         InsideEnd { port: self.port ^ 1, ..*self }
@@ -81,7 +83,7 @@ impl OutsideAddress {
     }
 }
 
-/// What a key of the NAT's tables names.
+/// What a [`NatKey`] identifies.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Inside = 1,
@@ -90,7 +92,7 @@ pub(super) enum Kind {
     Peer,
 }
 
-/// A key of the NAT's tables, to be hashed; what a kind does not have is 0.
+/// A key of the NAT's tables, for hashing. A field that its kind does not have is 0.
 #[derive(Clone, Copy)]
 pub(super) struct NatKey {
     pub(super) kind: Kind,
@@ -106,7 +108,7 @@ impl NatKey {
         NatKey { kind, address, target: 0, port: 0, side: 0, proto: 0 }
     }
 
-    /// The key on a wire as words: different keys have different words.
+    /// The key on a wire as words. Different keys have different words.
     #[inline]
     pub(super) fn on(self, wire: Wire, family: u8) -> [u64; 4] {
         let NatKey { kind, address, target, port, side, proto } = self;
@@ -128,7 +130,7 @@ pub(super) struct OutsideEnd {
     pub(super) address: u128,
     pub(super) port: u16,
     pub(super) of: OutsideId,
-    /// The inside address, unless it uses no pool.
+    /// The inside address that uses the pool, unless the end comes from no pool.
     pub(super) pair: Option<PairId>,
     /// See [`super::paired_address::column`].
     pub(super) column: u8,
@@ -146,14 +148,14 @@ pub(super) struct Binding {
     pub(super) port: u16,
     /// See [`super::paired_address::column`].
     pub(super) column: u8,
-    /// Whether new connections of the inside endpoint use it. Otherwise it is for a single connection, whose destination the inside
-    /// endpoint's shared binding could not be used for.
+    /// Whether new connections of the inside endpoint use this binding. Otherwise it belongs to a single
+    /// connection, for whose destination the shared binding of the inside endpoint could not be used.
     is_shared: bool,
 }
 
 const _: () = assert!(size_of::<Binding>() == 64);
 
-/// The value of a slab's unused place.
+/// The value of an unused slot of the slab.
 impl Default for Binding {
     fn default() -> Binding {
         let inside = InsideEnd {
@@ -200,7 +202,7 @@ impl Binding {
     }
 }
 
-/// Bindings are stored in chunks of this many: growing copies none of them.
+/// Bindings per chunk. Growing copies no binding.
 pub(super) const CHUNK: usize = 4096;
 
 type BindingSlab = Slab<BindingId, Binding, Chunks<Binding, CHUNK>>;
@@ -251,11 +253,8 @@ impl BindingTable {
         self.by_outside.find(outside.hash(port, &self.hasher), same)
     }
 
-    /// Binds an outside end to an inside end, for one connection. A shared binding is used by future connections too: an inside end has at most
-    /// one.
-    ///
-    /// # Errors
-    /// There is no memory for it.
+    /// Binds an outside end to an inside end, for one connection. Later connections also use a shared
+    /// binding, of which an inside end has at most one. Returns `None` if there is no memory.
     pub(super) fn bind(
         &mut self,
         inside: InsideEnd,
@@ -290,7 +289,7 @@ impl BindingTable {
         prefetch(&self.bindings[id]);
     }
 
-    /// Prefetches where the binding of an inside end is found. Returns its hash.
+    /// Prefetches the index bucket of an inside end. Returns the hash of the end.
     #[inline]
     pub(super) fn prefetch_inside(&self, inside: &InsideEnd) -> u64 {
         let hash = inside.hash(&self.hasher);
@@ -298,24 +297,24 @@ impl BindingTable {
         hash
     }
 
-    /// Prefetches the binding of an inside end with a hash, if there is one.
+    /// Prefetches the likely binding of an inside end with this hash.
     #[inline]
     pub(super) fn prefetch_of_inside(&self, hash: u64) {
         self.by_inside.likely(hash).into_iter().for_each(|id| self.prefetch(id));
     }
 
-    /// Prefetches where the binding of an outside end is found.
+    /// Prefetches the index bucket of an outside end.
     #[inline]
     pub(super) fn prefetch_outside(&self, outside: &OutsideAddress, port: u16) {
         self.by_outside.prefetch(outside.hash(port, &self.hasher));
     }
 
-    /// Prefetches the places of the next bindings.
+    /// Prefetches the slots of the next `count` new bindings. Returns their ids.
     pub(super) fn prefetch_places(&self, count: usize) -> impl Iterator<Item = BindingId> {
         self.bindings.next_ids(count).inspect(|id| self.prefetch(*id))
     }
 
-    /// Prefetches the index entries of a binding.
+    /// Prefetches the index buckets of a binding.
     #[inline]
     pub(super) fn prefetch_keys(&self, id: BindingId) {
         let binding = &self.bindings[id];
@@ -328,7 +327,7 @@ impl BindingTable {
         self.bindings[id].connections += 1;
     }
 
-    /// Removes a connection; returns the binding if that was the last one.
+    /// Removes a connection. Returns the binding if that was its last connection.
     pub(super) fn release(&mut self, id: BindingId) -> Option<Binding> {
         let binding = &mut self.bindings[id];
         binding.connections -= 1;

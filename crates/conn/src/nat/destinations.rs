@@ -1,7 +1,7 @@
 //! Destinations of connections: fixed ones, pools, and load-balanced servers.
 //!
-//! Servers are counted per set, not per rule: all rules that balance over the same set by the same method take turns together and see each
-//! other's connections.
+//! Connections are counted per set of servers, not per rule. All rules that balance over the same set by the
+//! same method take turns together and see each other's connections.
 
 use super::addresses::ValueSet;
 use super::balance::{Balance, Least};
@@ -56,9 +56,9 @@ pub(super) struct NatDestination {
 pub(super) struct DestinationTable {
     prf: Prf,
     sets: Interned<ServerSetId, BalancedValue, ServerSet>,
-    /// The sets that a rule balances over: several if it was combined with different rules.
+    /// The sets that a rule balances over. There are several if the rule was combined with different rules.
     of_rule: HashMap<RuleVersion, Vec<ServerSetId>>,
-    /// The rules of whose servers some are out of service.
+    /// The open servers of those rules that have servers out of service.
     open: HashMap<RuleVersion, OpenServers>,
 }
 
@@ -73,7 +73,7 @@ impl DestinationTable {
         self.sets.len()
     }
 
-    /// Chooses the destination of a connection; a second `attempt` may give another.
+    /// Chooses the destination of a connection. A later `attempt` may choose another one.
     ///
     /// # Errors
     /// The mapping has no destination for it, or there is no memory for the balancing state.
@@ -119,7 +119,8 @@ impl DestinationTable {
         self.prf.hash(&Tuple { addresses: [source, 0], family, ..Tuple::default() }.to_bytes())
     }
 
-    /// Chooses a server of a set, and whether to count the connection for it.
+    /// Chooses a server of a set. Also returns the server to count the connection for, if the method counts
+    /// connections.
     fn server(
         &mut self,
         rule: RuleVersion,
@@ -157,7 +158,7 @@ impl DestinationTable {
         Ok((servers.nth(server), least.as_ref().map(|_| CountedServer { set, server })))
     }
 
-    /// The id of a set, which the rule uses from now on; `None` if there is no memory.
+    /// The id of a set, which the rule uses from then on. `None` if there is no memory.
     fn set(
         &mut self,
         rule: RuleVersion,
@@ -175,14 +176,14 @@ impl DestinationTable {
         Some(set)
     }
 
-    /// Reserves memory to count a connection for its server. False if there is none.
+    /// Reserves memory to count a connection for its server. Returns false if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self, CountedServer { set, .. }: CountedServer) -> bool {
         let least = self.sets.state(set).and_then(|servers| servers.least.as_mut());
         least.is_none_or(Least::reserve)
     }
 
-    /// Counts a connection for its server; [`DestinationTable::reserve`] comes before.
+    /// Counts a connection for its server. [`DestinationTable::reserve`] must be called before.
     pub(super) fn hold(&mut self, CountedServer { set, server }: CountedServer) {
         self.sets.hold_id(set);
         if let Some(ServerSet { least: Some(least), .. }) = self.sets.state(set) {
@@ -190,7 +191,7 @@ impl DestinationTable {
         }
     }
 
-    /// Uncounts a connection that has ended.
+    /// Removes a connection that has ended from the count of its server.
     pub(super) fn release(&mut self, CountedServer { set, server }: CountedServer) {
         if let Some(ServerSet { least: Some(least), .. }) = self.sets.state(set) {
             least.release(server);
@@ -230,7 +231,8 @@ impl Mapping {
     }
 }
 
-/// A destination port: any of the ranges, since no binding uses ports of the responder.
+/// Chooses a destination port. All ports of the ranges are allowed, since no binding uses ports of the
+/// responder.
 fn port_of(ports: &PortMapping, port: u16, attempt: u64, secrets: &mut NatRandom) -> Option<u16> {
     let ranges = ports.ranges();
     if ports.keeps() && attempt == 0 && within(ranges, port) {

@@ -6,13 +6,13 @@ use super::random::scale;
 use crate::Tuple;
 use mmb_random::Prf;
 
-/// Number of probes in sets without a table, before the hash selects an index.
+/// Number of probes in a set without a table. After them, the hash selects an index.
 const PROBES: u64 = 64;
 
 /// The index of the value that a hash selects. There must be a value.
 ///
-/// Sets that are too large for a table are looked up by probing: the first of a sequence of hashes that is a value of the set wins, so that
-/// removing a value moves only the connections that it had.
+/// A set that is too large for a table is probed with a sequence of hashes. The first hash that is a value of
+/// the set selects that value. So removing a value moves only its own connections.
 pub(super) fn pick(hash: u64, values: &ValueSet) -> u64 {
     values.maglev().find(hash).unwrap_or_else(|| {
         let (low, high) = values.hull().unwrap_or_default();
@@ -23,7 +23,8 @@ pub(super) fn pick(hash: u64, values: &ValueSet) -> u64 {
     })
 }
 
-/// The hash of a connection that selects its server; each `attempt` gives another. It does not depend on the ingress.
+/// The hash of a connection that selects its server. Each `attempt` gives another hash. The hash does not
+/// depend on the ingress.
 pub(super) fn hash_of(prf: &Prf, tuple: &Tuple, attempt: u64) -> u64 {
     let mut bytes = [0; Tuple::BYTES + 8];
     let anywhere = tuple.beside(&Tuple::default());
@@ -41,7 +42,8 @@ fn wide(hash: u64, probe: u64) -> u128 {
 mod tests {
     use super::*;
 
-    /// A server that drains moves hardly any connection of others, like one that goes.
+    /// A server whose weight becomes 0 moves hardly any connections of other servers, like a server that is
+    /// removed.
     #[test]
     fn few_hashes_move_when_a_weight_changes() {
         let list = |weight| ValueSet::weighted(&[((700, 706), 2), ((707, 707), weight)]);
@@ -74,7 +76,7 @@ mod tests {
         }
     }
 
-    /// A share of two of n at most, of which the server's own connections are one (docs/balancing.md).
+    /// At most 2/n of the connections move. The server's own connections are 1/n (docs/balancing.md).
     #[test]
     fn at_most_two_of_n_connections_move_when_a_server_goes() {
         for count in [3_u128, 10, 100, 130, 400] {
@@ -101,7 +103,7 @@ mod tests {
         }
     }
 
-    /// The permutation of a server comes from its address, and servers are in the order of their addresses.
+    /// A server's permutation comes from its address, and servers are in the order of their addresses.
     #[test]
     fn the_order_of_a_list_moves_no_connection() {
         let list: Vec<_> =
@@ -110,7 +112,7 @@ mod tests {
         assert!(moved(&ValueSet::weighted(&list), &ValueSet::weighted(&reversed)) == 0.0);
     }
 
-    /// Weights that do not fit a table as whole turns: the last, partial round must not favour servers.
+    /// With weights that do not fit a table as whole rounds, the last, partial round must not favour servers.
     #[test]
     fn shares_follow_large_weights() {
         let list: Vec<_> = (0..120_u128).map(|server| ((server, server), 99 + (server % 2) as u8)).collect();
@@ -152,7 +154,7 @@ mod tests {
         assert!(before.iter().zip(&after).all(|(before, after)| before == after || *before == 0x0A00_1000));
         let lower = before.iter().filter(|server| **server < 0x0A01_0000).count();
         assert!((24_000..26_000).contains(&lower));
-        // With sparse addresses no probe may hit one: every hash still gets one of them.
+        // With sparse addresses, perhaps no probe hits a server. Every hash still selects one.
         let sparse = ValueSet::new((0..7000).map(|number| (number << 100, number << 100)).collect());
         assert!(given(&sparse, 1000).iter().all(|server| sparse.index_of(*server).is_some()));
     }

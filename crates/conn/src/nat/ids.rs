@@ -1,10 +1,10 @@
-//! An index of ids, which the tables of NAT are found by.
+//! An index from hashes to the ids of NAT's tables.
 
 use crate::index::{IndexBucket, IndexKeys, TupleIndex};
 use mmb_base::{Id, prefetch};
 use std::marker::PhantomData;
 
-/// Finds ids by a hash of what they name: see [`TupleIndex`].
+/// Finds ids by the hash of their keys: see [`TupleIndex`].
 pub(super) struct IdIndex<I> {
     index: TupleIndex,
     len: usize,
@@ -25,13 +25,13 @@ impl<I: Id> IdIndex<I> {
         self.index.memory()
     }
 
-    /// Prefetches what the search for a hash reads first.
+    /// Prefetches the index bucket that the search for a hash reads first.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch::<IndexBucket>(self.index.first(hash));
     }
 
-    /// An id that is likely the one with a hash: for prefetching what it names.
+    /// The likely id of a hash, for prefetching the value with this id.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<I> {
         id(self.index.first(hash).likely(hash))
@@ -43,7 +43,8 @@ impl<I: Id> IdIndex<I> {
         self.index.find(hash, |entry| id(entry).is_some_and(&mut is)).and_then(id)
     }
 
-    /// Adds an id that is not in the index; `named` returns what an id names, and `hash_of` the hash of that. False if there is no memory.
+    /// Adds an id that is not in the index. `named` returns the value with an id, and `hash_of` the hash of a
+    /// value. Returns false if there is no memory, or if too many hashes are equal.
     #[must_use]
     pub(super) fn insert<'t, T: 't>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Who asks for an outside address.
+//! The inside host that requests an outside address.
 
 use super::bindings::{InsideEnd, Kind, NatKey, TargetId};
 use crate::hash::TupleHasher;
@@ -25,7 +25,7 @@ impl InsideHost {
         }
     }
 
-    /// The network that an inside address of IPv6 counts for.
+    /// The network that is counted as the host of an IPv6 inside address. `None` for IPv4.
     pub(super) fn network(self) -> Option<InsideHost> {
         (self.family == 6).then(|| InsideHost { address: host_of(self.address, self.family), ..self })
     }
@@ -36,14 +36,15 @@ impl InsideHost {
         hasher.hash_words(key.on(wire, family))
     }
 
-    /// The hash that selects its outside address, which is visible outside.
+    /// The hash that selects its outside address. It comes from a [`Prf`], since the choice is visible
+    /// outside.
     pub(super) fn choice(&self, pairing: &Prf) -> u64 {
         pairing.hash(&self.tuple().to_bytes())
     }
 
     fn tuple(&self) -> Tuple {
         let InsideHost { address, target, wire, family } = *self;
-        // Counted from zero: the outside addresses of `replay --seed` depend on it.
+        // Targets count from zero here: the outside addresses of `replay --seed` depend on it.
         let target = u128::from(target.number()) - 1;
         Tuple { addresses: [address, target], wire, family, ..Tuple::default() }
     }

@@ -1,4 +1,4 @@
-//! Interning: equal keys have one id for as long as they have users.
+//! Interning: equal keys have one id while they have users.
 
 use hashbrown::HashTable;
 use mmb_base::{Id, Slab};
@@ -29,7 +29,8 @@ impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
         self.ids.len()
     }
 
-    /// Adds a user of the key that was looked up last, if it is one for which `is` returns true: without a copy of the key.
+    /// Adds a user to the id that was looked up last, if `is` returns true for its key. This needs no copy of
+    /// the key.
     #[inline]
     pub(super) fn hold_last(&mut self, is: impl FnOnce(&K) -> bool) -> Option<I> {
         let id = self.last(is)?;
@@ -37,14 +38,15 @@ impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
         Some(id)
     }
 
-    /// The id of the key that was looked up last, if it is one for which `is` returns true.
+    /// The id that was looked up last, if `is` returns true for its key.
     #[inline]
     pub(super) fn last(&self, is: impl FnOnce(&K) -> bool) -> Option<I> {
         let id = self.last?;
         self.entries[id].as_ref().filter(|entry| is(&entry.key)).map(|_| id)
     }
 
-    /// Adds a user of a key and returns its id; creates the state for the first user. `None` if there is no memory.
+    /// Adds a user of a key and returns its id. Creates the state for the first user. Returns `None` if there
+    /// is no memory.
     pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> Option<I> {
         if let Some(id) = self.find(&key) {
             self.last = Some(id);
@@ -91,7 +93,7 @@ impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
         self.entries[id].as_mut().map(|entry| &mut entry.state)
     }
 
-    /// Reserves memory for one more key, and for freeing all ids; `None` if there is none.
+    /// Reserves memory for one more key, and for freeing all ids. Returns `None` if there is none.
     fn try_reserve(&mut self) -> Option<()> {
         let Interned { hasher, ids, entries, .. } = self;
         entries.try_reserve().ok()?;

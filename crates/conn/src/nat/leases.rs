@@ -30,13 +30,13 @@ id_types! {
     struct StoredLeaseId;
 }
 
-/// The bit of a lease's number that tells that it is stored, and the one of others that tells that the binding's first peer is recorded. There
-/// is no memory for bindings whose numbers have these bits.
+/// Bits of a lease's number. [`STORED`]: the lease is stored. [`FIRST_PEER`], of other leases: the first peer
+/// of the binding is recorded. Memory does not suffice for bindings whose numbers have these bits.
 const STORED: u32 = 1 << 31;
 const FIRST_PEER: u32 = 1 << 30;
 
-/// Where a lease is. A lease that is a single source binding, as most are, with or without its first peer, is not stored: its id has the
-/// binding's number.
+/// Where a lease is. Most leases are a single source binding, with or without its first peer. Such a lease is
+/// not stored: its id contains the binding's number.
 enum LeasePlace {
     Binding(BindingId, Option<Peer>),
     Stored(StoredLeaseId),
@@ -78,13 +78,14 @@ impl LeaseTable {
         self.0.memory()
     }
 
-    /// Reserves memory for one more lease, and for releasing all. False if there is none.
+    /// Reserves memory for one more lease, and for releasing all. Returns false if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         self.0.try_reserve().is_ok()
     }
 
-    /// Stores a lease; returns the id with which the connection releases it. `None` if there is nothing to release.
+    /// Stores a lease. Returns the id with which the connection releases it, or `None` if there is nothing to
+    /// release.
     pub(super) fn keep(&mut self, lease: Lease) -> Option<LeaseId> {
         match lease {
             Lease { bindings: [source, None], counted: None, peer: peer @ (None | Some(Peer::First)) } => {
@@ -102,7 +103,7 @@ impl LeaseTable {
         }
     }
 
-    /// The source binding of a lease, if that needs no look-up.
+    /// The source binding of a lease, if the id contains it.
     #[inline]
     pub(super) fn likely_source(&self, id: LeaseId) -> Option<BindingId> {
         match LeasePlace::of(id)? {
@@ -138,27 +139,30 @@ struct OtherPeer {
     connections: u32,
 }
 
-/// The first peer of a binding, which most have no other besides; none without connections. And the inside host's MAC address.
+/// The first peer of a binding, and the MAC address of the inside host. Most bindings have no other peer.
+/// Without connections, the first peer is unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct FirstPeer {
     address: u128,
     connections: u32,
-    /// When a connection of the inside end began from the MAC address: milliseconds, the lower 32 bits.
+    /// The last time at which a connection of the inside end started from this MAC address: the lower 32
+    /// bits, in milliseconds.
     heard_ms: u32,
     mac: Option<[u8; 6]>,
 }
 
 const _: () = assert!(size_of::<FirstPeer>() == 32);
 
-/// For this time the MAC address of an inside end that begins no connection is not replaced: the ageing time of switches (IEEE 802.1Q, table
-/// 8-6).
+/// A MAC address from which no connection started for this time may be replaced. It is the ageing time of
+/// switches (IEEE 802.1Q, table 8-6).
 const AGE_MS: u32 = 300_000;
 
-/// The peers of bindings, counted by connections: for address-dependent filtering. And the MAC addresses of their inside hosts, to which
-/// hairpinned packets are sent.
+/// The peers of bindings with their numbers of connections, for address-dependent filtering. Also the MAC
+/// addresses of the inside hosts, to which hairpinned packets are sent.
 ///
-/// A sender could use another host's address and port, so a MAC address that was seen lately is not replaced by a spoofed frame. The address of
-/// a binding stays valid until another one is seen: a host may keep one connection for hours.
+/// A spoofed frame with another host's address and port does not replace a MAC address that was seen
+/// recently. A binding's MAC address does not expire until another one is seen, since a host may keep one
+/// connection for hours.
 pub(super) struct BindingPeers {
     hasher: TupleHasher,
     /// By the index of the binding's id.
@@ -186,7 +190,7 @@ impl BindingPeers {
         is_first || self.other(binding, address).is_some()
     }
 
-    /// Adds a connection. `None`, and nothing is changed, if there is no memory.
+    /// Adds a connection. Returns `None` and changes nothing if there is no memory.
     #[must_use]
     #[inline]
     pub(super) fn hold(&mut self, binding: BindingId, address: u128) -> Option<Peer> {
@@ -204,7 +208,7 @@ impl BindingPeers {
         Some(Peer::First)
     }
 
-    /// The place of a binding's first peer. `None` if there is no memory.
+    /// The slot of a binding's first peer. `None` if there is no memory.
     #[inline]
     fn reserved(&mut self, binding: BindingId) -> Option<&mut FirstPeer> {
         while self.first.count() <= binding.index() {
@@ -214,7 +218,8 @@ impl BindingPeers {
         Some(self.first.at_mut(binding.index()))
     }
 
-    /// Learns the MAC address of the inside host that begins a connection. Without memory it is not learned.
+    /// Records the MAC address of the inside host that starts a connection. Without memory, it is not
+    /// recorded.
     #[inline]
     pub(super) fn learn(&mut self, binding: BindingId, now_ms: u64, mac: [u8; 6]) {
         if let Some(first) = self.reserved(binding) {

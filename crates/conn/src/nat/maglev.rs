@@ -4,19 +4,22 @@ use super::random::scale;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The number of entries of a table, a prime, and the most servers it is used for. The entries of two servers of one weight differ by few, so that
-/// shares are equal within one per cent.
+/// The number of entries of a table, a prime, and the largest number of servers for which it is used. Servers
+/// of equal weight have almost the same number of entries, so that their shares are equal within one per
+/// cent.
 ///
-/// When a server of n comes or goes, other connections than its own move too: a share that grows with n²/entries. The sizes keep it below 1/n
-/// for up to 1300 servers, so that at most 2/n of all connections move.
+/// When one of n servers is added or removed, connections of other servers move too: a share that grows with
+/// n²/entries. The sizes keep this share below 1/n for up to 1300 servers, so that at most 2/n of all
+/// connections move.
 const SIZES: [(u64, u64); 3] = [(65_537, 130), (655_373, 400), (6_553_577, 6_553)];
 
-/// A table over the values of a set. Sets that are too large have an empty one, and are looked up by probing.
+/// A table over the values of a set. A set that is too large has an empty table, and is looked up by probing.
 #[derive(Debug)]
 pub(super) struct Maglev(pub(super) Box<[u16]>);
 
 impl Maglev {
-    /// The table over these values. They take entries in this cycle of `turns`, in which each has as many as its weight says.
+    /// The table over these values. The values take entries in the cycle of `turns`, in which each has turns
+    /// in proportion to its weight.
     pub(super) fn new(values: u64, nth: impl Fn(u64) -> u128, turns: (u64, impl Fn(u64) -> u64)) -> Maglev {
         match Maglev::size(values) {
             Some(size) if turns.0 > 0 => Maglev(fill(size, (0..values).map(nth), turns)),
@@ -24,12 +27,13 @@ impl Maglev {
         }
     }
 
-    /// The number of entries of a table over so many values; `None` if there are too many, or none.
+    /// The number of entries of a table over this number of values. `None` if there are too many values, or
+    /// none.
     fn size(values: u64) -> Option<u64> {
         SIZES.iter().find(|(_, most)| (1..=*most).contains(&values)).map(|(size, _)| *size)
     }
 
-    /// The bytes of a table over so many values.
+    /// The bytes of a table over this number of values.
     pub(super) fn bytes(values: u64) -> u64 {
         Maglev::size(values).unwrap_or_default() * size_of::<u16>() as u64
     }
@@ -40,8 +44,8 @@ impl Maglev {
     }
 }
 
-/// Fills a table: values take entries in turns, each in a permutation of its own (section 3.4). The permutation depends on the value alone, not
-/// on its place among the others.
+/// Fills a table: the values take turns, and each takes the next free entry in a permutation of its own
+/// (section 3.4). The permutation depends only on the value, not on its index.
 fn fill(
     size: u64,
     values: impl Iterator<Item = u128>,
@@ -54,13 +58,14 @@ fn fill(
         })
         .collect();
     let mut table = vec![0; size as usize].into_boxed_slice();
-    // Bits stay in a processor's cache where a large table does not.
+    // The bits fit a processor's cache where a large table does not.
     let mut taken = vec![0_u64; size.div_ceil(64) as usize];
     for turn in (0..turns).cycle().take(size as usize) {
         let index = at_turn(turn);
         let (next, skip) = &mut orders[index as usize];
         while taken[(*next / 64) as usize] >> (*next % 64) & 1 == 1 {
-            // Both are below `size`: a division for each step would take most of the time.
+            // Both numbers are below `size`, so a subtraction suffices. A division for each step would take
+            // most of the time.
             *next += *skip;
             if *next >= size {
                 *next -= size;

@@ -1,4 +1,4 @@
-//! Terms of translation: what a rule asks for, and what a connection gets.
+//! Types of translation: the mapping that a rule requests, and the reasons why a connection has none.
 
 use super::addresses::ValueSet;
 use super::balance::Balance;
@@ -7,17 +7,20 @@ use super::maglev::Maglev;
 use super::ports::PortMapping;
 use crate::{DESTINATION, Tuple, proto};
 
-/// A version of a stateful rule, unique among all that ever existed: a rule that is changed, or removed and added again, gets another one
-/// although its id and its place in the compiled policy may stay the same.
+/// A version of a stateful rule, unique among all versions that ever existed. A rule that is changed, or
+/// removed and added again, gets a new version. Its id and its place in the compiled policy may stay the
+/// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleVersion(pub u64);
 
-/// The mapping of a connection's addresses and ports by the stateful targets of a rule. What is `None` stays as it is.
+/// The mapping of a connection's addresses and ports by the stateful targets of a rule. A part that is `None`
+/// is not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// The source address. An inside address keeps its outside address.
     pub saddr: Option<ValueSet>,
-    /// The destination address. Without `balance`, one source address always gets the same.
+    /// The destination address. Without `balance`, a source address gets the same destination for all its
+    /// connections, except if that clashes.
     pub daddr: Option<ValueSet>,
     /// The source port; the identifier of ICMP queries.
     pub sport: Option<PortMapping>,
@@ -32,9 +35,9 @@ pub struct Mapping {
 pub struct Balancing {
     /// The method.
     pub method: Balance,
-    /// What is balanced over.
+    /// The part that is balanced over.
     pub over: BalancedPart,
-    /// The rule that asks for it: some of its servers may be [out of service](super::OpenServers).
+    /// The rule that requests it. Some of its servers may be [out of service](super::OpenServers).
     pub rule: RuleVersion,
 }
 
@@ -48,8 +51,8 @@ pub enum BalancedPart {
 }
 
 impl Mapping {
-    /// Builds the lookup tables, so that the first connection does not wait for them. Copies share them; the thread that compiles a rule
-    /// calls this.
+    /// Builds the lookup tables, so that the first connection does not wait for them. The thread that
+    /// compiles a rule calls this. Copies of the mapping share the tables.
     pub fn prepare(&self) {
         if self.balance.is_some_and(|balance| balance.method == Balance::Hash) {
             self.servers().into_iter().for_each(|servers| _ = servers.maglev());
@@ -64,8 +67,9 @@ impl Mapping {
         }
     }
 
-    /// The index among [`Mapping::servers`] of the server of a connection whose packets leave with this tuple. `None` if it has none: it was
-    /// redirected, or its protocol has no ports that NAT may change.
+    /// The index among [`Mapping::servers`] of a connection's server, if the connection's packets leave with
+    /// this tuple. `None` if the connection has no server: it was redirected, or NAT may not change the ports
+    /// of its protocol.
     pub fn server_of(&self, sent: &Tuple) -> Option<u64> {
         let value = match self.balance?.over {
             BalancedPart::Address => sent.addresses[DESTINATION],
@@ -75,7 +79,7 @@ impl Mapping {
         self.servers()?.index_of(value)
     }
 
-    /// Whether it maps a part that can be balanced over.
+    /// Whether the mapping maps this part.
     pub fn maps(&self, part: BalancedPart) -> bool {
         match part {
             BalancedPart::Address => self.daddr.is_some(),
@@ -101,7 +105,7 @@ impl Mapping {
         }
     }
 
-    /// The bytes that these lookup tables take for so many servers.
+    /// The bytes that the lookup tables of a mapping take for this number of servers.
     pub fn table_bytes(balance: Balance, servers: u64) -> u64 {
         if balance == Balance::Hash { Maglev::bytes(servers) } else { 0 }
     }
@@ -119,20 +123,21 @@ pub enum NatError {
     NoAddress,
     /// All servers are out of service.
     NoServer,
-    /// All ports that the connection may have are in use.
+    /// All ports that the connection may use are in use.
     NoPort,
     /// The inside address has reached its limit of ports.
     HostLimit,
     /// There is no memory for its state.
     NoMemory,
-    /// The only endpoint that it may have is in use by another connection.
+    /// The only endpoint that the connection may use is in use by another connection.
     Clash,
 }
 
-/// Unprivileged ports, privileged ports, and identifiers (RFC 4787, REQ-3).
+/// Classes of ports: unprivileged ports, privileged ports, and identifiers (RFC 4787, REQ-3).
 pub(super) const CLASSES: [&[(u16, u16)]; 3] = [&[(1024, u16::MAX)], &[(1, 1023)], &[(0, u16::MAX)]];
 
-/// The index in [`CLASSES`] of the range that an inside endpoint's port must stay in. If the rule specifies ranges there is one class.
+/// The index in [`CLASSES`] of the range that an inside endpoint's port must stay in. If the rule specifies
+/// ranges, there is one class.
 pub(super) fn class(mapping: &Mapping, inside: &InsideEnd) -> u8 {
     match (&mapping.sport, inside.proto) {
         (Some(_), _) => 0,

@@ -1,17 +1,19 @@
 //! Network address translation: the outside addresses and ports of new connections.
 //!
-//! Purpose: [`Nat::translate`] returns the tuple with which a connection's packets leave. Sources are translated by *bindings*
-//! (`bindings`): an inside endpoint has one outside endpoint for all destinations (RFC 4787, REQ-1), and no outside endpoint belongs to two
-//! inside endpoints. Outside addresses and ports come from `pools`. Destinations are chosen for each connection separately (`destinations`,
-//! `balance`).
+//! Purpose: [`Nat::translate`] returns the tuple with which a connection's packets leave. *Bindings*
+//! (`bindings`) translate sources: an inside endpoint has one outside endpoint for all destinations
+//! (RFC 4787, REQ-1), and no outside endpoint belongs to two inside endpoints. Outside addresses and ports
+//! come from `pools`. Destinations are chosen for each connection separately (`destinations`, `balance`).
 //!
-//! Life-cycle: a binding begins with the first connection that needs it and ends when [`Nat::release`] is called for its last one, whether
-//! its rule still exists or not. Only the state of load balancing is kept until [`Nat::forget`]. Workers that share outside addresses share
-//! one `Nat`, under a lock, since no endpoint may be assigned twice. It is not used for packets of existing connections: a connection
-//! stores both its tuples.
+//! Life-cycle: a binding starts with the first connection that needs it. It ends when [`Nat::release`] is
+//! called for its last connection, whether its rule still exists or not. Only the state of load balancing is
+//! kept until [`Nat::forget`]. Workers that share outside addresses share one `Nat`, under a lock, since no
+//! endpoint may be assigned twice. Packets of existing connections do not use it: a connection stores both
+//! its tuples.
 //!
-//! Ports are unpredictable (RFC 6056), and so is which outside address or server a host gets: a cipher chooses them, or a keyed function
-//! where the same host must get the same one again. Memory use depends on the bindings, not on the size of pools.
+//! Ports are unpredictable (RFC 6056), and so are the outside address and the server of a host. A cipher
+//! chooses them, or a keyed function if the same host must get the same one again. Memory use depends on the
+//! number of bindings, not on the size of pools.
 
 mod addresses;
 mod available;

@@ -1,4 +1,4 @@
-//! The servers of a list that take new connections, while some of them are taken out of service.
+//! The servers of a list that take new connections, while others are out of service.
 
 use super::addresses::ValueSet;
 use super::hashed::pick;
@@ -8,29 +8,31 @@ use std::sync::Arc;
 
 /// The servers of a list that take new connections. Copies share the data.
 ///
-/// The control side makes it when a server is taken out or comes back, and publishes it for a rule with
-/// [`Nat::set_open_servers`](super::Nat::set_open_servers). The list itself, and the table of its hash, stay as they are: only the connections that
-/// would go to a server that is out go elsewhere, and they come back with it.
+/// The control side creates it when a server is taken out of service or returns, and publishes it for a rule
+/// with [`Nat::set_open_servers`](super::Nat::set_open_servers). The list and its hash table do not change.
+/// Only connections that would go to a server out of service go elsewhere, until that server returns.
 #[derive(Clone, Debug)]
 pub struct OpenServers(Arc<OpenServersInner>);
 
 #[derive(Debug)]
 struct OpenServersInner {
-    /// By index of the value, a bit.
+    /// A bit for each value, by index.
     open: Box<[u64]>,
     /// The turns of the list that belong to open servers.
     turns: Box<[u16]>,
 }
 
-/// Hashes that are tried until one selects an open server. Unless more than three of four servers are out, less than one in ten million connections
-/// needs more; those are spread over the open servers by their weights.
+/// The number of hashes that are tried to find an open server. Unless more than three of four servers are out
+/// of service, less than one in ten million connections needs more. Such connections are spread over the open
+/// servers by weight.
 const REHASHES: u64 = 64;
 
 impl OpenServers {
-    /// The greatest list whose servers can be taken out one by one.
+    /// The largest list whose servers can be taken out of service one by one.
     pub const MOST: u64 = 4096;
 
-    /// Those of `servers`, of which there are at most [`OpenServers::MOST`], whose indices `is_open` selects. A server of weight 0 is never open.
+    /// Those of `servers` whose indices `is_open` selects. There must be at most [`OpenServers::MOST`]
+    /// servers. A server of weight 0 is never open.
     pub fn new(servers: &ValueSet, is_open: impl Fn(u64) -> bool) -> OpenServers {
         let turns = (0..servers.turns()).map(|turn| servers.at_turn(turn)).filter(|index| is_open(*index));
         let turns: Box<[u16]> = turns.map(|index| index as u16).collect();
@@ -54,7 +56,7 @@ impl OpenServers {
         self.0.turns[turn as usize].into()
     }
 
-    /// The index of the open server that a hash selects. There must be one.
+    /// The index of the open server that a hash selects. There must be an open server.
     pub(super) fn pick(&self, hash: u64, servers: &ValueSet) -> u64 {
         let hashes = (0..REHASHES).map(|again| if again == 0 { hash } else { mix(hash.wrapping_add(again)) });
         let open = hashes.map(|hash| pick(hash, servers)).find(|index| self.has(*index));
@@ -79,7 +81,7 @@ mod tests {
                 assert!(before == now || out.contains(&before));
                 shares[now as usize] += 1;
             }
-            // Those that move are spread by weight as the others are.
+            // Connections that move are spread by weight, like the others.
             let fair = 20_000.0 / open.turns() as f64;
             let weighs = |index: usize| if index < 20 { 1.0 } else { 3.0 };
             for index in (0..30).filter(|index| open.has(*index as u64)) {

@@ -1,4 +1,4 @@
-//! Which outside address an inside address has, and the ports that it and its network hold.
+//! The outside address of an inside address, and the ports that the inside address and its network hold.
 
 use super::bindings::TargetId;
 use super::inside_host::InsideHost;
@@ -29,7 +29,7 @@ impl PairedAddress {
     }
 }
 
-/// The value of a slab's unused place.
+/// The value of an unused slot of the slab.
 impl Default for PairedAddress {
     fn default() -> PairedAddress {
         PairedAddress {
@@ -49,7 +49,8 @@ pub(super) struct NetworkUsage {
     pub(super) ports: [u32; COLUMNS],
 }
 
-/// Counters of an inside address's ports: two columns per protocol, the second one for privileged ports.
+/// The number of counters of an inside address's ports: two columns per kind of protocol, the second one for
+/// privileged ports, and one column for ICMP.
 pub(super) const COLUMNS: usize = 7;
 /// No ports are held.
 pub(super) const NONE: [u32; COLUMNS] = [0; COLUMNS];

@@ -1,13 +1,14 @@
 //! Outside addresses: which one an inside address gets, and which of their ports are free.
 //!
-//! An inside address keeps its outside address while it has any binding (RFC 4787, REQ-2). Addresses on which a kind of request found no
-//! port are marked exhausted for that kind until one of their ports is released, so that an exhausted pool is detected at once, however
-//! large it is.
+//! An inside address keeps its outside address while it has any binding (RFC 4787, REQ-2). If a kind of
+//! request finds no port on an address, the address is marked exhausted for that kind until one of its ports
+//! is released. So an exhausted pool is detected at once, however large it is.
 //!
-//! [`PortsPerHost`] limits the ports of a protocol that a host holds in a pool (RFC 6888 REQ-4). An IPv4 host is an inside address. An IPv6
-//! host may use 2^64 addresses, so the ports of all inside addresses with the same first 64 bits are counted together. Each of these
-//! addresses keeps an outside address of its own, and under [`PortsPerHost::Share`] holds no more than is left to its network, so that one
-//! of them does not use up its neighbours' share.
+//! [`PortsPerHost`] limits the ports of a protocol that a host holds in a pool (RFC 6888 REQ-4). An IPv4 host
+//! is an inside address. An IPv6 host may use 2^64 addresses, so the ports of all inside addresses with the
+//! same first 64 bits are counted together. Each of these addresses has its own outside address. Under
+//! [`PortsPerHost::Share`], an address may hold no more ports than are left to its network, so that one
+//! address does not use up its neighbours' share.
 
 use super::addresses::ValueSet;
 use super::available::AvailableIndices;
@@ -34,7 +35,7 @@ pub(super) struct SourceTarget {
 }
 
 impl SourceTarget {
-    /// Whether it is that of these addresses and ranges.
+    /// Whether the request is for these addresses and ranges.
     #[inline]
     pub(super) fn is(&self, addresses: Option<&ValueSet>, ranges: Option<&PortRanges>) -> bool {
         (self.addresses.as_ref(), self.ranges.as_ref()) == (addresses, ranges)
@@ -57,7 +58,7 @@ struct PoolKind {
 pub(super) enum PoolExhausted {
     /// The pool has no address.
     NoAddress,
-    /// No address that the inside endpoint may have has a free port.
+    /// No address that the inside endpoint may use has a free port.
     NoPort,
     /// The host has reached its limit of ports.
     HostLimit,
@@ -70,7 +71,7 @@ pub(super) enum PoolExhausted {
 struct PoolAddress {
     outside: OutsideAddress,
     used: UsedPorts,
-    /// The kinds for which the address is exhausted, and its index there.
+    /// The kinds for which the address is exhausted, each with the index of the address in the pool.
     exhausted_for: Vec<(PoolKind, u64)>,
 }
 
@@ -85,26 +86,27 @@ pub(super) struct NatPools {
     networks: ShardedIndex<NetworkUsage>,
     /// The requests of endpoints in use, and of kinds with exhausted addresses.
     pub(super) targets: Interned<TargetId, SourceTarget, ()>,
-    /// Kinds for which some address is exhausted.
+    /// The available addresses of the kinds for which some address is exhausted.
     available: HashMap<PoolKind, AvailableIndices>,
     pub(super) ports_per_host: PortsPerHost,
-    /// The choices of inside addresses that were computed last, by the lowest bits of their hashes.
+    /// The latest choices that were computed for inside addresses, by the lowest bits of their hashes.
     choices: Box<[Option<(InsideHost, u64)>; CHOICES]>,
 }
 
-/// Choices that are kept: those of a vector.
+/// The number of choices that are kept: those of a vector.
 const CHOICES: usize = 256;
 
-/// Addresses are stored in chunks of this many: growing copies none of them.
+/// Addresses per chunk. Growing copies no address.
 const CHUNK: usize = 1024;
 
-/// How many addresses one request tries.
+/// The maximum number of addresses that one request tries.
 const ADDRESSES: usize = 64;
-/// Under [`PortsPerHost::Share`], the minimum that an inside address may hold whatever it leaves to others: a number of ports, or a
-/// fraction of those that a rule allows, whichever is more.
+/// Under [`PortsPerHost::Share`], an inside address may always hold a number of ports, or a fraction of the
+/// ports that a rule allows, whichever is more.
 const LEAST_PORTS: usize = 64;
 const LEAST_PART: usize = 256;
-/// The number of addresses on which connections without a binding may use all tried ports before a search gives up.
+/// A search fails after this number of addresses where connections without a binding use all ports that were
+/// tried.
 const TAKEN: usize = 4;
 
 impl NatPools {
@@ -136,7 +138,7 @@ impl NatPools {
         (self.outside.len(), self.pairs.len(), self.available.len())
     }
 
-    /// Takes a free outside endpoint for an inside endpoint without one; `taken` may reject ports.
+    /// Takes a free outside endpoint for an inside endpoint that has none. `taken` may reject ports.
     pub(super) fn take(
         &mut self,
         inside: &InsideEnd,
@@ -196,8 +198,8 @@ impl NatPools {
         Err(PoolExhausted::NoPort)
     }
 
-    /// Whether an inside address that holds `own` ports, of a host that holds `of_host`, may take another one of an outside address, within
-    /// these ranges.
+    /// Whether an inside address may take another port of an outside address, within these ranges. The inside
+    /// address holds `own` ports, and its host holds `of_host` ports.
     fn may_hold_more(
         &self,
         [own, of_host]: [[u32; COLUMNS]; 2],
@@ -238,10 +240,11 @@ impl NatPools {
         }
     }
 
-    /// Takes the outside endpoint that an inside endpoint had before, from a pool or, without `addresses`, from its own address.
+    /// Takes the outside endpoint that an inside endpoint had before, from a pool or, without `addresses`,
+    /// from its own address.
     ///
     /// # Errors
-    /// It is in use, or not an endpoint of the pool; or there is no memory.
+    /// The endpoint is in use or does not belong to the pool, or there is no memory.
     pub(super) fn take_again(
         &mut self,
         inside: &InsideEnd,
@@ -281,14 +284,14 @@ impl NatPools {
         Ok(OutsideEnd { address, port, of, pair, column })
     }
 
-    /// Prefetches the addresses of an outside end, and for [`NatPools::prefetch_keys`] what it reads.
+    /// Prefetches the records of the addresses of an outside end, which [`NatPools::prefetch_keys`] reads.
     #[inline]
     pub(super) fn prefetch(&self, end: &OutsideEnd) {
         end.pair.into_iter().for_each(|pair| prefetch(&self.pairs[pair]));
         prefetch(&self.outside[end.of]);
     }
 
-    /// Prefetches the index entry of its inside address, and the record of its port.
+    /// Prefetches the index bucket of the inside address of an outside end, and the record of the end's port.
     #[inline]
     pub(super) fn prefetch_keys(&self, end: &OutsideEnd) {
         if let Some(pair) = end.pair {
@@ -310,7 +313,7 @@ impl NatPools {
         self.targets.release(inside.target);
     }
 
-    /// Frees a port of an outside address, which may have been exhausted.
+    /// Frees a port of an outside address. The address is then no longer exhausted.
     fn free_port(&mut self, of: OutsideId, port: u16) {
         let end = &mut self.outside[of];
         end.used.remove(port);
@@ -385,7 +388,8 @@ impl NatPools {
         self.outside_ids.find(outside.hash(0, &self.hasher), |id| self.outside[id].outside == *outside)
     }
 
-    /// Counts a port of an inside address, which is a new pair if it has no id. `None`, and nothing is changed, if there is no memory.
+    /// Counts a port of an inside address. Creates the pair if it has no id yet. Returns `None` and changes
+    /// nothing if there is no memory.
     fn pair(
         &mut self,
         (host, hash): (InsideHost, u64),
@@ -428,7 +432,8 @@ impl NatPools {
         Some(id)
     }
 
-    /// An address that is not exhausted; while none is, always the same one for an inside address.
+    /// The index of an address that is not exhausted, if there is one. While no address is exhausted, an
+    /// inside address always gets the same one.
     fn preferred(
         &mut self,
         (host, hash): (&InsideHost, u64),
@@ -455,7 +460,7 @@ impl NatPools {
         }
     }
 
-    /// Prefetches where the pair of an inside address is found. Returns the hash of the address.
+    /// Prefetches the index bucket of the pair of an inside address. Returns the hash of the address.
     #[inline]
     pub(super) fn prefetch_inside(&self, inside: &InsideEnd) -> u64 {
         let hash = InsideHost::of(inside).hash(&self.hasher);
@@ -463,18 +468,19 @@ impl NatPools {
         hash
     }
 
-    /// Prefetches the pair of an inside address with a hash, if there is one.
+    /// Prefetches the likely pair of an inside address with this hash.
     #[inline]
     pub(super) fn prefetch_pair(&self, hash: u64) {
         self.pair_ids.likely(hash).into_iter().for_each(|pair| prefetch(&self.pairs[pair]));
     }
 
-    /// Prefetches the places of the next pairs.
+    /// Prefetches the slots of the next `count` new pairs.
     pub(super) fn prefetch_places(&self, count: usize) {
         self.pairs.next_ids(count).for_each(|pair| prefetch(&self.pairs[pair]));
     }
 
-    /// The outside address that an inside address with a hash will likely get, whose record of a port is prefetched.
+    /// The outside address that an inside address with this hash will likely get. Prefetches the record of
+    /// the inside port on it.
     #[inline]
     pub(super) fn likely_outside(
         &mut self,
@@ -500,12 +506,13 @@ impl NatPools {
         }
     }
 
-    /// The available addresses of a kind, unless all are.
+    /// The available addresses of a kind; `None` if all addresses are.
     fn available(&self, kind: &PoolKind) -> Option<&AvailableIndices> {
         if self.available.is_empty() { None } else { self.available.get(kind) }
     }
 
-    /// Searches a free port of an outside address, and takes it. Returns the address too, if it has ports in use.
+    /// Searches for a free port of an outside address, and takes it. Also returns the id of the address, if
+    /// it has ports in use.
     fn port(
         &mut self,
         outside: OutsideAddress,
@@ -548,9 +555,10 @@ impl NatPools {
     }
 
     fn mark_exhausted(&mut self, kind: PoolKind, outside: Option<OutsideId>, index: u64, addresses: u64) {
-        // An exhausted address has ports in use: only one without ports in the ranges has none, and no request asks for that.
+        // An exhausted address has ports in use, unless the request has no ports at all. Then nothing is
+        // marked.
         if let Some(end) = outside.map(|id| &mut self.outside[id]) {
-            // An address that is not marked is merely searched again.
+            // Without memory, the address is not marked, and later requests search it again.
             if end.exhausted_for.try_reserve(1).is_err() || self.available.try_reserve(1).is_err() {
                 return;
             }

@@ -7,7 +7,7 @@ use mmb_policy::Intervals;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The port or identifier of a mapping. Copies share the data.
+/// The ports or identifiers that a mapping allows. Copies share the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMapping {
     sort: PortMappingKind,
@@ -41,12 +41,13 @@ impl PortMapping {
         PortMapping::new(PortMappingKind::Fixed, &[(port, port)])
     }
 
-    /// A port of these ranges, both ends included: the packet's own if it is in range and free, otherwise a random free one.
+    /// A port of these ranges, both ends included: the packet's own if it is in range and free, otherwise a
+    /// random free one.
     pub fn within(ranges: &[(u16, u16)]) -> PortMapping {
         PortMapping::new(PortMappingKind::Within, ranges)
     }
 
-    /// A port of these ranges, which are balanced over by the weights of their ports.
+    /// A port of these ranges, for load balancing by the weights of the ports.
     pub fn weighted(ranges: &[((u128, u128), u8)]) -> PortMapping {
         let ports: Vec<_> = ranges.iter().map(|((low, high), _)| (*low as u16, *high as u16)).collect();
         PortMapping { values: ValueSet::weighted(ranges), ..PortMapping::within(&ports) }
@@ -93,7 +94,7 @@ pub(super) struct PortRequest<'a> {
     pub(super) ranges: &'a [(u16, u16)],
     /// Preferred ports, in this order, if they are within the ranges and free.
     pub(super) first: [Option<u16>; 2],
-    /// Whether an odd or an even port is preferred; without a free one of that parity, any is taken.
+    /// Whether an odd or an even port is preferred. If no port of that parity is free, any port is taken.
     pub(super) odd: Option<bool>,
 }
 
@@ -107,7 +108,7 @@ pub(super) enum PortSearch {
     Taken,
 }
 
-/// How many free ports a search checks with the caller before it gives up.
+/// The maximum number of free ports of a parity that a search checks with its caller.
 const TRIES: usize = 64;
 
 impl PortRequest<'_> {
@@ -193,7 +194,7 @@ fn free_from(used: &UsedPorts, ranges: &[(u16, u16)], from: u16, odd: Option<boo
 pub(super) enum UsedPorts {
     /// Sorted.
     Few(Vec<u16>),
-    /// A bit for each.
+    /// A bit for each port, and the number of ports.
     Many(Box<[u64; WORDS]>, u32),
 }
 
@@ -204,7 +205,7 @@ impl Default for UsedPorts {
 }
 
 const WORDS: usize = 1024;
-/// From this number on, a bit per port is cheaper to search.
+/// From this number of ports on, a bit per port is cheaper to search.
 const FEW: usize = 96;
 
 impl UsedPorts {
@@ -242,7 +243,7 @@ impl UsedPorts {
         }
     }
 
-    /// Reserves memory for one more port. False if there is none.
+    /// Reserves memory for one more port. Returns false if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         let UsedPorts::Few(ports) = self else { return true };
@@ -262,7 +263,7 @@ impl UsedPorts {
         true
     }
 
-    /// Takes a free port; [`UsedPorts::reserve`] comes before.
+    /// Takes a free port. [`UsedPorts::reserve`] must be called before.
     pub(super) fn insert(&mut self, port: u16) {
         match self {
             UsedPorts::Few(ports) => {
@@ -287,7 +288,8 @@ impl UsedPorts {
             UsedPorts::Many(words, count) => {
                 words[usize::from(port / 64)] &= !(1 << (port % 64));
                 *count -= 1;
-                // Half of the size at which it grew, so that a port that is taken and released does not convert it back and forth.
+                // This is half of the size at which the set was converted. So a port that is taken and
+                // released does not convert the set back and forth.
                 let mut few = Vec::new();
                 if *count as usize == FEW / 2 && few.try_reserve(FEW / 2).is_ok() {
                     few.extend(ports_of(words));

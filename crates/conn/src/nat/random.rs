@@ -1,7 +1,8 @@
 //! The random choices of NAT.
 //!
-//! The next port must not be predictable from earlier ones (RFC 6056), so it comes from a cipher's stream. Addresses that stay the same for
-//! the same host are selected by keyed functions, which reveal nothing about others' or about the keys of an index.
+//! The next port must not be predictable from earlier ones (RFC 6056), so it comes from a cipher's stream.
+//! Keyed functions select the addresses that must stay the same for the same host. They reveal nothing about
+//! the addresses of others, or about the keys of an index.
 
 use mmb_random::{Generator, Seed};
 

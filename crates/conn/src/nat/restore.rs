@@ -10,11 +10,13 @@ use super::translate::{Nat, Translated};
 use crate::{DESTINATION, SOURCE, Tuple};
 
 impl Nat {
-    /// Restores the translation that a mapping gave to a connection: `arrived` is its first packet's tuple, `sent` the one with which it
-    /// left. Servers are not counted again: `least` starts anew.
+    /// Restores the translation that a mapping gave to a connection. `arrived` is the tuple of the
+    /// connection's first packet as it arrived, `sent` as it left. The connection is not counted for its
+    /// server: the method `least` starts from zero.
     ///
     /// # Errors
-    /// The outside endpoint belongs to another inside endpoint by now, or the mapping does not contain it; or there is no memory.
+    /// The outside endpoint now belongs to another inside endpoint, the mapping does not contain it, or there
+    /// is no memory.
     pub fn restore(
         &mut self,
         mapping: &Mapping,
@@ -23,7 +25,7 @@ impl Nat {
     ) -> Result<Translated, NatError> {
         let own = self::own(mapping, arrived, &sent);
         let mapping = own.as_ref().unwrap_or(mapping);
-        // Without ports that NAT may choose there is no binding to restore.
+        // A protocol whose ports NAT may not choose has no binding to restore.
         let inside = if sent.may_map_ports() { self.inside(mapping, arrived)? } else { None };
         let binding = match inside {
             Some(inside) => {
@@ -54,8 +56,8 @@ impl Nat {
         Ok(translated)
     }
 
-    /// Prefetches what [`Nat::restore`] reads for the connections that are restored next: their mappings, and the tuples of their first packets as
-    /// they arrived and as they left.
+    /// Prefetches what [`Nat::restore`] reads for the next connections. `next` has their mappings, and the
+    /// tuples of their first packets as they arrived and as they left.
     pub fn prefetch_restored<'m>(&self, next: impl Iterator<Item = (&'m Mapping, Tuple, Tuple)>) {
         let mut count = 0;
         for (mapping, arrived, sent) in next {
@@ -98,8 +100,8 @@ impl Nat {
     }
 }
 
-/// The mapping that holds a connection's source if its rules translate no source any more: no other connection may get its outside
-/// endpoint.
+/// A mapping that keeps a connection's outside endpoint from others, if the source is translated but the
+/// rules of the connection translate no source any more.
 fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
     let source = |tuple: &Tuple| (tuple.addresses[SOURCE], tuple.ports[SOURCE]);
     let translates = mapping.saddr.is_some() || mapping.sport.is_some();
@@ -145,13 +147,14 @@ mod tests {
             assert_eq!(restored.sent, *sent);
             held.push(restored.lease);
         }
-        // The inside endpoint has its outside endpoint again, for other destinations too; and no other endpoint gets it.
+        // The inside endpoint has its outside endpoint again, for other destinations too; and no other
+        // endpoint gets it.
         let mut other = arrived[3];
         other.ports[1] = 99;
         let again = after.translate(RuleVersion(1), &mapping, &other, &|_| false).expect("it has one");
         assert_eq!((again.sent.addresses[0], again.sent.ports[0]), (sent[3].addresses[0], sent[3].ports[0]));
         assert!(after.restore(&mapping, &tuple(9, 1), sent[0]).is_err());
-        // One connection of an inside endpoint may have had another outside endpoint than the others.
+        // One connection of an inside endpoint may have another outside endpoint than the others.
         let address = sent[0].addresses[SOURCE];
         let is_free = |port: &u16| after.owner(proto::UDP, 4, arrived[0].wire, address, *port).is_none();
         let port = (1000..=1009).find(is_free).expect("ten ports, of which eight are in use at most");

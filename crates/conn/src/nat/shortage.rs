@@ -1,7 +1,9 @@
-//! Port shortages: the ports that a refused connection could use, and the connections whose end would free one.
+//! Port shortages: the ports that a refused connection could use, and the connections whose end would free
+//! one of them.
 //!
-//! NAT does not know the states of connections. The caller checks for each connection that may be evicted whether its end would free a port
-//! ([`Nat::would_free`]), and then releases its binding ([`Nat::release`]).
+//! NAT does not know the states of connections. For each connection that may be evicted, the caller checks
+//! whether its end would free a port ([`Nat::would_free`]). Then it releases the binding of the connection
+//! ([`Nat::release`]).
 
 use super::addresses::ValueSet;
 use super::inside_host::host_of;
@@ -16,7 +18,7 @@ use mmb_policy::settings::PortsPerHost;
 /// The ports that one connection could use.
 #[derive(Clone, Debug)]
 pub struct PortShortage<'a> {
-    /// Only ports of the connection's own host help: it has reached its limit.
+    /// The host has reached its limit, so that only ports of the connection's own host help.
     own: bool,
     /// That limit depends on the ports that other hosts leave free.
     is_shared: bool,
@@ -38,7 +40,8 @@ impl PortShortage<'_> {
         self.own
     }
 
-    /// Under [`PortsPerHost::Share`], the shortage of the pool that limits the host's share: ports of any host help.
+    /// Under [`PortsPerHost::Share`], the shortage of the pool that limits the host's share: ports of any
+    /// host help.
     pub fn of_pool(&self) -> Option<Self> {
         (self.own && self.is_shared).then(|| PortShortage { own: false, ..self.clone() })
     }
@@ -48,8 +51,9 @@ impl PortShortage<'_> {
         self.held
     }
 
-    /// A tuple that is equal for equal shortages: those of the same host's own ports, or those of the same outside address or pool by hosts
-    /// that hold about the same number of ports (as a power of two). Its hash distinguishes shortages.
+    /// A tuple that is equal for equal shortages; its hash distinguishes shortages. Shortages of the same
+    /// host's own ports are equal. So are shortages of the same outside address or pool, if the hosts hold
+    /// about the same number of ports (as a power of two).
     pub fn key(&self) -> Tuple {
         let PortShortage { own, host, wire, proto, family, column, held, .. } = *self;
         let whose = if own { host } else { self.paired.unwrap_or(0) };
@@ -99,7 +103,8 @@ impl Nat {
         })
     }
 
-    /// If the end of the connection with a lease would free a suitable port: the number of ports that its host holds.
+    /// The number of ports that the host of a lease's connection holds, if the end of that connection would
+    /// free a suitable port.
     pub fn would_free(&self, lease: LeaseId, lacking: &PortShortage<'_>) -> Option<u32> {
         let binding = self.bindings.get(self.leases.source(lease)?);
         let (inside, outside) = (&binding.inside, binding.outside());

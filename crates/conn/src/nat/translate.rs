@@ -36,7 +36,7 @@ pub struct Nat {
     pub(super) peers: BindingPeers,
 }
 
-/// Connections that [`Nat::prefetch_new`] prefetches for, at most.
+/// The maximum number of connections that [`Nat::prefetch_new`] prefetches for.
 pub const AHEAD: usize = 32;
 
 /// How many destinations are tried if a connection's reply tuple is already in use.
@@ -59,19 +59,22 @@ impl Nat {
         }
     }
 
-    /// Reseeds the generator, so that future ports are independent of earlier ones, in case its state leaked. Bindings stay.
+    /// Reseeds the generator, so that later ports are independent of earlier ones, in case its state leaked.
+    /// Bindings stay.
     pub fn reseed(&mut self, fresh: &SeedTree) {
         self.secrets.reseed(fresh.shared(Purpose::NatChoices));
     }
 
-    /// Changes the NAT settings for future connections. Connections that were created under another filtering only admit by address the
-    /// peers that were recorded then.
+    /// Changes the NAT settings for later connections. Peers are recorded only under
+    /// [`NatFiltering::AddressDependent`], so peers of connections that were created under another filtering
+    /// are not admitted by address.
     pub fn configure(&mut self, settings: &ConnectionSettings) {
         self.settings = *settings;
         self.pools.ports_per_host = settings.nat_ports_per_host;
     }
 
-    /// Translates a new connection. `taken` returns whether a reply tuple is already a key of some connection.
+    /// Translates a new connection. `taken` returns whether a reply tuple is already a key of some
+    /// connection.
     pub fn translate(
         &mut self,
         rule: RuleVersion,
@@ -95,8 +98,9 @@ impl Nat {
         Err(NatError::Clash)
     }
 
-    /// Prefetches what [`Nat::translate`] reads for connections that are likely made next: their first packets' tuples, with the mappings that
-    /// they likely get. Passes the tuple and the one with which it will likely leave to `expect`.
+    /// Prefetches what [`Nat::translate`] reads for connections that will likely be created next. `new` has
+    /// the tuples of their first packets, and the mappings that they will likely get. Calls `expect` with
+    /// each tuple, and with the tuple as which its packet will likely leave.
     pub fn prefetch_new<'m>(
         &mut self,
         new: impl Iterator<Item = (Tuple, &'m Mapping)>,
@@ -132,17 +136,22 @@ impl Nat {
         }
     }
 
-    /// Redirects a connection whose destination is the outside endpoint of a binding to the inside endpoint: a connection from outside that
-    /// filtering admits, or one between two inside endpoints (hairpinning, RFC 4787, REQ-9). Others stay as they are. For a packet that no
-    /// rule translates, `sent` is its own tuple and `lease` is `None`.
+    /// Redirects a connection whose destination is the outside endpoint of a binding to the inside endpoint.
+    /// This is a connection from outside that filtering admits, or a connection between two inside endpoints
+    /// (hairpinning, RFC 4787, REQ-9). Other connections are returned unchanged. For a packet that no rule
+    /// translates, `sent` is its own tuple and `lease` is `None`.
     ///
-    /// A host is not redirected to itself: it could create connections alone that look confirmed by both ends. A packet of a host without a
-    /// binding is not redirected to its own side of the wire: it would leave by the other side. ICMP queries between inside endpoints are
-    /// not redirected: they are addressed to hosts, and which binding has the same identifier is chance (RFC 5508, REQ-7, requires
-    /// hairpinning for them only of a NAT without ports).
+    /// These are not redirected:
+    ///
+    /// - A host to itself. It could otherwise create connections alone that look confirmed by both ends.
+    /// - A host without a binding to its own side of the wire, because the packet would leave by the other
+    ///   side.
+    /// - ICMP queries between inside endpoints. They are addressed to hosts, and a binding with the same
+    ///   identifier is chance (RFC 5508, REQ-7, requires hairpinning for them only of a NAT without ports).
     ///
     /// # Errors
-    /// It is redirected, but there is no memory for its state. The state of `translated` is released.
+    /// The connection is redirected, but there is no memory for its state. The state of `translated` is
+    /// released.
     pub fn enter(&mut self, translated: Translated) -> Result<Translated, NatError> {
         let Tuple { addresses, wire, side, proto, family, .. } = translated.sent;
         let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
@@ -203,14 +212,15 @@ impl Nat {
         }
     }
 
-    /// Removes a connection that is over from the count of its server, if it is counted. The connection keeps the rest of
-    /// its lease.
+    /// Removes a closed connection from the count of its server, if it is counted. The connection keeps the
+    /// rest of its lease.
     pub fn leave_server(&mut self, lease: LeaseId) {
         let counted = self.leases.take_counted(lease);
         counted.into_iter().for_each(|counted| self.destinations.release(counted));
     }
 
-    /// Prefetches what [`Nat::release`] reads, in steps: each what the one before has prefetched leads to.
+    /// Prefetches what [`Nat::release`] reads, in steps. Each step reads what the step before it has
+    /// prefetched.
     #[inline]
     pub fn prefetch_release(&self, lease: LeaseId, step: usize) {
         let Some(id) = self.leases.likely_source(lease) else { return };
@@ -228,8 +238,9 @@ impl Nat {
         }
     }
 
-    /// Sets which servers of a rule take new connections from now on; `None`: all that have a weight. For a new rule this comes before its first
-    /// connection, and for one that is gone `None` after its last one.
+    /// Sets the servers of a rule that take new connections. `None` means all servers with a weight above 0.
+    /// For a new rule, this must be called before its first connection; for a removed rule, with `None` after
+    /// its last one.
     pub fn set_open_servers(&mut self, rule: RuleVersion, open: Option<OpenServers>) {
         self.destinations.set_open(rule, open);
     }
@@ -239,22 +250,24 @@ impl Nat {
         self.destinations.forget(rule);
     }
 
-    /// The inside endpoint bound to an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent filtering.
+    /// The inside endpoint bound to an outside address and port: for hairpinning (RFC 4787, REQ-9) and
+    /// endpoint-independent filtering.
     pub fn owner(&self, proto: u8, family: u8, wire: Wire, address: u128, port: u16) -> Option<(u128, u16)> {
         let number = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)?;
         let inside = &self.bindings.get(number).inside;
         Some((inside.address, inside.port))
     }
 
-    /// Learns the MAC address of the inside host that begins a connection with this lease. `None` is the lease of a connection whose source is
-    /// not translated.
+    /// Records the MAC address of the inside host that starts a connection with this lease. Nothing is
+    /// recorded for a connection whose source is not translated, such as one without a lease.
     pub fn learn_mac(&mut self, lease: Option<LeaseId>, now_ms: u64, mac: [u8; 6]) {
         if let Some(binding) = lease.and_then(|lease| self.leases.source(lease)) {
             self.peers.learn(binding, now_ms, mac);
         }
     }
 
-    /// The MAC address of the inside host of the binding that packets with this tuple are addressed to, if known.
+    /// The MAC address of the inside host of the binding that packets with this tuple are addressed to, if
+    /// known.
     pub fn inside_mac(&self, sent: &Tuple) -> Option<[u8; 6]> {
         let Tuple { addresses, wire, proto, family, .. } = *sent;
         let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
@@ -332,7 +345,8 @@ impl Nat {
         source
     }
 
-    /// The inside endpoint of a packet, unless the mapping does not translate sources. The caller must release its target.
+    /// The inside endpoint of a packet, unless the mapping does not translate sources. The caller must
+    /// release its target.
     pub(super) fn inside(
         &mut self,
         mapping: &Mapping,
@@ -361,8 +375,8 @@ impl Nat {
         Ok(InsideEnd::of(arrived, target))
     }
 
-    /// Assigns another port of its own address to a connection whose source no rule translates, because its destination was mapped to one
-    /// that this port already communicates with.
+    /// Assigns another port of its own address to a connection whose source no rule translates. This is
+    /// necessary if its destination is mapped to one with which this port already communicates.
     fn beside(
         &mut self,
         mapping: &Mapping,
@@ -378,8 +392,8 @@ impl Nat {
         source.map_err(|why| if why == NatError::NoMemory { why } else { NatError::Clash })
     }
 
-    /// Translates a source with ports. An inside endpoint has one outside endpoint; only if that is already in use towards the connection's
-    /// destination does the connection get one of its own.
+    /// Translates a source with ports. An inside endpoint has one outside endpoint. If that is already in use
+    /// towards the connection's destination, the connection gets an outside endpoint of its own.
     fn with_ports(
         &mut self,
         inside: &InsideEnd,
@@ -403,7 +417,8 @@ impl Nat {
         Ok((with_source(sent, end.address, end.port), Some(number)))
     }
 
-    /// Binds an inside endpoint to an outside endpoint that was taken for it; gives that back if there is no memory.
+    /// Binds an inside endpoint to an outside endpoint that was taken for it. Without memory, the outside
+    /// endpoint is released.
     pub(super) fn bind(
         &mut self,
         inside: InsideEnd,
@@ -451,7 +466,8 @@ impl Nat {
         })
     }
 
-    /// The port that forms a pair with that of the inside port's neighbour: RTP's even port and RTCP's odd one above it.
+    /// The port that forms an even-odd pair with the outside port of the inside port's neighbour. RTP uses an
+    /// even port, and RTCP the odd port above it.
     fn beside_neighbour(&self, inside: &InsideEnd) -> Option<u16> {
         let neighbour = self.bindings.of_inside(&inside.neighbour())?;
         Some(self.bindings.get(neighbour).port)
@@ -459,8 +475,8 @@ impl Nat {
             .map(|port| port ^ 1)
     }
 
-    /// Translates a source that has no port, or must keep it: only its address distinguishes its replies from others', so there is no
-    /// binding.
+    /// Translates a source that has no port, or must keep its port. Only the address distinguishes its
+    /// replies from those of others, so there is no binding.
     fn with_own_port(
         &mut self,
         inside: &InsideEnd,

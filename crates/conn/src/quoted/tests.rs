@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// An IPv4 header with `options` bytes of options, and what follows it.
+/// An IPv4 header with `options` bytes of options, and its payload `l4`.
 fn ip4(proto: u8, options: usize, l4: &[u8]) -> Vec<u8> {
     let len = (IP4_HEADER + options + l4.len()) as u16;
     let mut packet =
@@ -97,7 +97,7 @@ fn queries_have_their_identifier_and_what_they_ask_as_ports() {
         quoted(&ip6(58, &[128, 0, 0, 0, 1, 2, 0, 1]), 6).map(|found| found.tuple.ports),
         Some([0x0102, 128])
     );
-    // Each version has its own protocol: the other one's is one without ports.
+    // ICMP in IPv6, and ICMPv6 in IPv4, count as protocols without ports.
     assert_eq!(quoted(&ip6(1, &ECHO), 6).map(|found| found.tuple.ports), Some([0; 2]));
     assert_eq!(quoted(&ip4(47, 0, &ECHO), 4).map(|found| found.tuple.ports), Some([0; 2]));
 }

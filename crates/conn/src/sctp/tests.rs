@@ -111,7 +111,8 @@ fn what_is_picked_up_takes_each_direction_s_first_tag() {
     play.not(Reply, with(0, TO_SERVER), Invalid::BadTag);
 }
 
-/// The other end's tag is not known yet, so that an attempted restart makes none of its tags worse than another.
+/// The other end's tag is not known yet. Its first packet sets the tag, even one that a restart has
+/// announced.
 #[test]
 fn what_was_picked_up_takes_a_tag_that_a_restart_named() {
     let (tracker, state) = TcpTracker::associate(&with(0, TO_SERVER), Pickup::Loose).expect("data");
@@ -138,7 +139,8 @@ fn an_end_may_restart_and_nobody_else_may_say_so() {
     assert!(play.0.is_of_association());
 }
 
-/// A sender who knows only the tuple may send an INIT with a tag of its own: no packet with that tag becomes valid by it.
+/// A sender that knows only the tuple may send an INIT with a tag of its choice. No packet with that tag
+/// becomes valid.
 #[test]
 fn an_init_makes_its_tag_known_to_nobody() {
     let reflected = SctpChunks { reflected: true, ..with(ABORT, 0x6666) };

@@ -8,21 +8,24 @@ use crate::{CloseReason, ConnId, Direction, LONGEST_S};
 use arrayvec::ArrayVec;
 use mmb_base::{Id, prefetch};
 
-/// Due connections that one call of [`ConnectionTable::advance`] checks: twice as many as a vector has packets.
+/// Due connections that one call of [`ConnectionTable::advance`] checks: twice as many as a vector has
+/// packets.
 pub(super) const CHECKED: usize = 512;
 
-/// Connections that a call of [`ConnectionTable::advance_idle`] checks for each millisecond since the last one: a million within four seconds,
-/// however rarely a host calls.
+/// Connections that a call of [`ConnectionTable::advance_idle`] checks for each millisecond since the last
+/// call. This is a million within four seconds, however rarely the host calls.
 const CHECKED_PER_MS: u64 = 250;
 
-/// The most connections that such a call checks, which takes some milliseconds: only a host that did not call for 64 milliseconds reaches it. A
-/// host that sleeps longer checks [`ConnectionTable::is_behind`].
+/// The maximum number of connections that such a call checks, which takes some milliseconds. Only a host that
+/// did not call for 64 milliseconds reaches it. A host that sleeps longer checks
+/// [`ConnectionTable::is_behind`].
 pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
-/// When a connection is looked at again that seems to have timed out, and of which the owner has not told packets that have passed.
+/// The time until an offloaded connection that seems to have timed out is checked again. Its owner may not
+/// have reported its last packets yet.
 const UNSEEN_MS: u64 = 250;
 
-/// A walk along a queue from its front: what was passed may leave the queue.
+/// A walk along a queue from its front. Connections that the walk has passed may leave the queue.
 struct QueueWalk {
     next: Option<ConnId>,
     left: usize,
@@ -48,13 +51,15 @@ struct Ending {
 }
 
 impl ConnectionTable {
-    /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and continues with the next call,
-    /// so that the delay of a vector is bounded. If the clock jumps by more than 24 days, all connections end at once.
+    /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and
+    /// continues with the next call, so that the delay of a vector is bounded. If the clock jumps by more
+    /// than 24 days, all connections end at once.
     pub fn advance(&mut self, now_ms: u64, owner: &mut impl TableOwner) {
         self.advance_by(now_ms, CHECKED, owner);
     }
 
-    /// [`ConnectionTable::advance`] of a host for which no packets wait: the longer it did not call this, the more connections are checked.
+    /// [`ConnectionTable::advance`] for a host without waiting packets. The longer the host did not call
+    /// this, the more connections are checked.
     pub fn advance_idle(&mut self, now_ms: u64, owner: &mut impl TableOwner) {
         let before_ms = std::mem::replace(&mut self.idle_ms, now_ms.max(self.now_ms));
         let most = self.idle_ms.saturating_sub(before_ms).saturating_mul(CHECKED_PER_MS).min(MOST_CHECKED);
@@ -87,11 +92,13 @@ impl ConnectionTable {
         self.behind = left == 0 || self.sweep.is_some();
     }
 
-    /// Ends the connections that have timed out among the first ones of a queue, and puts the others in their queues again: those of the wheel.
-    /// Returns how many were checked.
+    /// Checks connections from the front of a queue, at most `most`, and ends those that have timed out.
+    /// Others in the wheel move to the slot of their timeout; in an order, the first one that has not timed
+    /// out ends the check. Returns how many were checked.
     ///
-    /// Works on some together, in steps of which each prefetches what the next one reads. A queue is a list: the next ones are found while these
-    /// end, one at a time, since each record has to be read for the id of its successor.
+    /// Connections are handled in groups, in steps that each prefetch what the next step reads. A queue is a
+    /// list, and a record contains the id of its successor. So the next group is collected one record at a
+    /// time while this group ends.
     fn check_queue(&mut self, first: ConnId, most: usize, owner: &mut impl TableOwner) -> usize {
         let is_wheel = ExpiryQueues::is_in_wheel(&self.slab, first);
         let mut checked = 0;
@@ -128,7 +135,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Whether connections may be due that the last call of [`ConnectionTable::advance`] did not reach: an idle host calls again.
+    /// Whether connections may be due that the last call of [`ConnectionTable::advance`] did not check. An
+    /// idle host should then call it again.
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.behind && self.len > 0
@@ -142,7 +150,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Re-checks when connections expire, since their timeouts may have become shorter.
+    /// Checks again when connections expire, since their timeouts may have become shorter.
     fn continue_sweep(&mut self, most: usize, owner: &mut impl TableOwner) {
         let Some(from) = self.sweep else { return };
         let (ids, next) = self.slab.ids(from, most);
@@ -155,7 +163,8 @@ impl ConnectionTable {
         self.sweep = next;
     }
 
-    /// Whether a connection has timed out. Of one with packets that the table does not see its owner says so.
+    /// Whether a connection has timed out. An offloaded connection has not, since the table does not see its
+    /// packets.
     fn has_timed_out(&self, id: ConnId) -> bool {
         self.expires_ms(id, self.now_ms) == 0 && !self.slab.line(id).is_offloaded()
     }

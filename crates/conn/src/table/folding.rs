@@ -1,10 +1,12 @@
-//! Verdicts that are known, and counts that are not folded.
+//! Known verdicts, and counts that are not folded yet.
 //!
-//! The quick pass counts packets in flow lines. Folding moves the counts of a connection to its totals, and hands them to the table's owner,
-//! who adds them to the counters of the connection's rules. Connections with such counts are in a list, in the order of their first packet.
+//! The quick pass counts packets in flow lines. Folding moves the counts of a connection to its totals and
+//! passes them to the table's owner, which adds them to the counters of the connection's rules. A list
+//! contains the connections with such counts, in the order of their first packet.
 //!
-//! An epoch is a number of 12 bits. Before one comes again, all flow lines must have forgotten it: a sweep over some lines a call does
-//! that. Should epochs follow each other so fast that it has not ended, no verdict is known until it has.
+//! An epoch is a number of 12 bits. Before a number is used again, it must be removed from all flow lines. A
+//! sweep does that, over some lines per call. If epochs follow each other so fast that a sweep has not ended
+//! when the next one is due, no verdict is known until it ends.
 
 use super::ConnectionTable;
 use super::epochs::SECOND_HALF;
@@ -19,7 +21,7 @@ use mmb_packet::PortId;
 const SWEPT: usize = 256;
 
 impl ConnectionTable {
-    /// Begins an epoch, in which no verdict is known.
+    /// Starts an epoch, in which no verdict is known yet.
     pub fn begin_epoch(&mut self) {
         let next = if self.epochs.last == LAST_EPOCH { 1 } else { self.epochs.last + 1 };
         if next == 1 || next == SECOND_HALF {
@@ -33,7 +35,7 @@ impl ConnectionTable {
         self.epoch = next;
     }
 
-    /// Continues the sweep that forgets old epochs.
+    /// Continues the sweep that removes old epochs.
     pub(super) fn sweep_epochs(&mut self) {
         let Some(from) = self.epochs.sweep else { return };
         let (ids, next) = self.slab.ids(from, SWEPT);
@@ -51,8 +53,12 @@ impl ConnectionTable {
         }
     }
 
-    /// Records that the verdict of a connection's packets of a direction which come in by a port is known: they pass without an edit.
-    /// Connections whose packets need more than a flow line are left out, and so are all others while no epoch has begun.
+    /// Records that the verdict is known for a connection's packets of a direction that arrive on a port:
+    /// they pass without an edit. This has no effect if
+    ///
+    /// - packets of the connection need more than a flow line,
+    /// - counts of an earlier epoch are not folded, or
+    /// - there is no epoch.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -73,7 +79,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Records that the verdict of a connection's packets of a direction is not known. Counts are to be folded first.
+    /// Records that the verdict of a connection's packets of a direction is not known. The caller must fold
+    /// the counts first.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -81,7 +88,7 @@ impl ConnectionTable {
         self.slab.line_mut(id).forget_one(direction);
     }
 
-    /// Folds the counts of a connection.
+    /// Folds the counts of a connection. Returns them, if there are any.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -94,8 +101,8 @@ impl ConnectionTable {
         unfolded
     }
 
-    /// Takes connections from the front of the list of those with counts that are not folded, and prefetches them: each must be passed to
-    /// [`ConnectionTable::fold_listed`] at once.
+    /// Removes connections from the front of the list of those with counts that are not folded, and
+    /// prefetches their records. The caller must pass each one to [`ConnectionTable::fold_listed`] at once.
     pub fn next_listed(&mut self, most: usize) -> ArrayVec<ConnId, FOLDED> {
         let ids: ArrayVec<ConnId, FOLDED> =
             std::iter::from_fn(|| self.unfolded.pop()).take(most.min(FOLDED)).collect();
@@ -103,7 +110,7 @@ impl ConnectionTable {
         ids
     }
 
-    /// Folds the counts of a connection that was taken from the list.
+    /// Folds the counts of a connection that [`ConnectionTable::next_listed`] returned.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].

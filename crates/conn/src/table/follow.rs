@@ -10,11 +10,12 @@ use mmb_base::VECTOR;
 use mmb_packet::checksum::Soundness;
 use mmb_policy::settings::Pickup;
 
-/// The precision of the orders of unreplied connections, as a shift of milliseconds: 128 ms. Connections that send in one direction only,
-/// such as RTP or syslog, would otherwise move to the end of their order with each packet.
+/// The precision of the orders of unreplied connections, as a shift of milliseconds: 128 ms. Otherwise
+/// connections that send in one direction only, such as RTP or syslog, would move to the end of their order
+/// with each packet.
 pub(super) const ORDER_TICK_SHIFT: u32 = 7;
 
-/// After such a time without a valid packet, the numbers of a TCP connection may have moved on unseen.
+/// After this time without a valid packet, the sequence numbers of a TCP connection may have advanced unseen.
 const SILENCE_MS: u64 = 60_000;
 
 impl ConnectionTable {
@@ -38,11 +39,13 @@ impl ConnectionTable {
         begin(signal, self.pickup).err()
     }
 
-    /// Counts a packet of a connection and tracks its state. Invalid packets, packets that reopen a connection, and packets after its
-    /// timeout are not counted and do not refresh the timeout. [`TcpOutcome::Noted`] packets are only counted.
+    /// Counts a packet of a connection and tracks its state. Invalid packets, packets that reopen a
+    /// connection, and packets after its timeout are not counted and do not refresh the timeout.
+    /// [`TcpOutcome::Noted`] packets are only counted.
     ///
     /// # Panics
-    /// If the connection has ended: a caller that keeps ids across calls that may end connections must look them up again.
+    /// If the connection has ended: a caller that keeps ids across calls that may end connections must look
+    /// them up again.
     pub fn touch(
         &mut self,
         id: ConnId,
@@ -54,9 +57,9 @@ impl ConnectionTable {
         self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
     }
 
-    /// [`ConnectionTable::touch`] for the common case: a packet of a live connection that changes no state, so that its checksum is
-    /// irrelevant. `segment` is `None` for protocols other than TCP. Returns false, and changes nothing, for any other packet or an invalid
-    /// one.
+    /// [`ConnectionTable::touch`] for the common case: a packet of a live connection that changes no state,
+    /// so that its checksum is irrelevant. `segment` is `None` for protocols other than TCP. Returns false,
+    /// and changes nothing, for any other packet or an invalid one.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -76,7 +79,7 @@ impl ConnectionTable {
                 (ConnState::Established, Some(segment)) => line.tracker.goes_on(direction, || *segment),
                 // Neither TCP nor SCTP is ever in this state.
                 (ConnState::Replied, None) => true,
-                // Its place in its order changes at most once in a tick.
+                // A packet changes the connection's place in its order at most once per tick.
                 (ConnState::Unreplied, segment) if direction == Direction::Forward => {
                     let same_tick =
                         line.last_ms >> ORDER_TICK_SHIFT == (self.now_ms as u32) >> ORDER_TICK_SHIFT;
@@ -95,8 +98,9 @@ impl ConnectionTable {
         goes_on
     }
 
-    /// [`ConnectionTable::touch`] for a packet whose checksum may be wrong: `soundness` is called if the packet would change the
-    /// connection's state. If it is unknown, the packet is counted and refreshes the timeout, but the state stays.
+    /// [`ConnectionTable::touch`] for a packet whose checksum may be wrong. `soundness` is called if the
+    /// packet would change the connection's state. If the checksum is unknown, the packet is counted and
+    /// refreshes the timeout, but the state stays.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -127,7 +131,7 @@ impl ConnectionTable {
         outcome
     }
 
-    /// Records that a TCP connection was reset by packets that this host made.
+    /// Records that packets which this host made have reset a TCP connection.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -137,7 +141,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Records that an end of a TCP connection has sent bytes from a sequence number on, in fragments of a segment that was in window.
+    /// Records that an end of a TCP connection has sent `len` bytes from `seq` on, in fragments of a segment
+    /// that was in window.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -145,7 +150,7 @@ impl ConnectionTable {
         self.slab.line_mut(id).tracker.extend_sent(direction, seq, len);
     }
 
-    /// Counts a packet that passes without effect: it is invalid, or cannot be checked.
+    /// Counts a packet that passes without an effect on the state: it is invalid, or cannot be checked.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -153,7 +158,7 @@ impl ConnectionTable {
         self.slab.cold_mut(id).add(direction, 1, bytes as u64);
     }
 
-    /// The outcome that [`ConnectionTable::touch_if_sound`] would have, without a change.
+    /// The outcome that [`ConnectionTable::touch_if_sound`] would return. Changes nothing.
     pub fn preview(
         &self,
         id: ConnId,
@@ -166,7 +171,8 @@ impl ConnectionTable {
         track(&mut { self.slab.line(id).tracker }, about, direction, signal, soundness)
     }
 
-    /// Whether the responder of a TCP connection has answered its SYN without accepting it: see [`TcpOutcome::Noted`].
+    /// Whether the responder of a TCP connection has answered its SYN without accepting it: see
+    /// [`TcpOutcome::Noted`].
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -198,8 +204,9 @@ impl ConnectionTable {
         !state.is_half_open() && !state.is_closed() && self.expires_ms(id, now_ms) > 0
     }
 
-    /// Whether a connection is unreplied and has not timed out, and creating as many connections as a vector has packets evicts none: such a
-    /// connection outlasts the vector, unless another one takes its port.
+    /// Whether a connection is unreplied and has not timed out, and the table has room for a new connection
+    /// for each packet of a vector. Such a connection outlasts the vector, unless another connection takes
+    /// its port.
     #[inline]
     pub fn is_unreplied_and_safe(&self, id: ConnId, now_ms: u64) -> bool {
         self.state(id) == ConnState::Unreplied
@@ -207,7 +214,7 @@ impl ConnectionTable {
             && self.has_room_for_a_vector()
     }
 
-    /// Whether creating as many connections as a vector has packets evicts none.
+    /// Whether a new connection for each packet of a vector would evict none.
     #[inline]
     pub(super) fn has_room_for_a_vector(&self) -> bool {
         self.len + VECTOR <= self.enough.map_or(self.max, |(enough, _)| enough.min(self.max))
@@ -232,7 +239,7 @@ fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnStat
     }
 }
 
-/// What the outcome of a packet depends on, besides the tracker.
+/// The properties of a connection, besides its tracker, on which the outcome of a packet depends.
 struct Tracked {
     proto: u8,
     state: ConnState,
@@ -240,10 +247,16 @@ struct Tracked {
     is_stale: bool,
 }
 
-/// The outcome of a packet for a connection. The tracker is updated if the packet is valid. The checksum matters in three cases: the packet
-/// would change the state, it would change the first or last sequence number of an end (SYN, FIN), or it would only be noted. A receiver
-/// drops such a packet if its checksum is wrong. If the checksum is unknown, the state and the tags of an association stay; TCP sequence
-/// numbers are tracked as for data, with a FIN as one more byte.
+/// The outcome of a packet for a connection. The tracker is updated if the packet is valid.
+///
+/// The checksum matters in three cases, in which a receiver drops a packet with a wrong checksum:
+///
+/// - The packet would change the state.
+/// - It would change the first or last sequence number of an end (SYN, FIN).
+/// - It would only be noted.
+///
+/// If the checksum is unknown, the state and the tags of an association stay unchanged. TCP sequence numbers
+/// are tracked as for data, with a FIN as one more byte.
 #[inline]
 fn track(
     tracker: &mut TcpTracker,

@@ -1,17 +1,26 @@
-//! The quick pass: packets in the middle of an IPv4 connection whose verdict is known need the connection's flow line and nothing else.
+//! The quick pass: packets in the middle of an IPv4 connection whose verdict is known. They need only the
+//! connection's flow line.
 //!
-//! The table's owner says for which connections it knows the verdict ([`ConnectionTable::know`]): packets of a direction that come in by one
-//! port pass without an edit. This holds for an *epoch*, until the owner begins another one. The pass looks up all TCP and UDP packets of
-//! IPv4, and takes those that are in the middle of such a connection: it tracks and counts them, and returns their translation. All others
-//! are left to the owner, with the result of their look-up.
+//! The table's owner records the connections whose verdict it knows ([`ConnectionTable::know`]): packets of a
+//! direction that arrive on one port pass without an edit. This is valid for an *epoch*, until the owner
+//! begins another one. The pass looks up all IPv4 packets of TCP and UDP. It takes those in the middle of
+//! such a connection: it tracks and counts them, and returns their translation. It leaves all other packets
+//! to the owner, with the result of their lookup.
 //!
-//! Packets of a connection stay in order: once the pass leaves one to the owner, it leaves all later ones of that connection in the vector.
-//! Those that it takes come before the others of the vector, so it takes packets of connections that may be evicted only while the table has
-//! room for as many new connections as the vector has packets.
+//! Packets of a connection stay in order: after the pass has left one to the owner, it leaves all later ones
+//! of that connection in the vector. The packets that it takes are processed before the others of the vector,
+//! which may create connections. So it takes packets of a connection that may be evicted only while the table
+//! has room for as many new connections as the vector has packets.
 //!
-//! The pass hashes the tuples of a vector side by side, and then works on blocks of packets: it prefetches the buckets of one block, the flow
-//! lines of the block that is two blocks before, and takes the packets of the block two blocks before that. A block is small, since a core has
-//! some two dozen outstanding misses, and a longer burst of prefetches would wait for them.
+//! The pass first hashes the tuples of a vector side by side. Then it works on blocks of packets, in three
+//! steps:
+//!
+//! 1. It prefetches the index buckets of a block.
+//! 2. It prefetches the flow lines of the block two blocks before.
+//! 3. It takes the packets of the block two blocks before that.
+//!
+//! A block is small, since a core has some two dozen outstanding misses, and a longer burst of prefetches
+//! would wait for them.
 
 use super::follow::ORDER_TICK_SHIFT;
 use super::{ConnectionTable, member};
@@ -28,16 +37,17 @@ use mmb_base::{Id, VECTOR, prefetch};
 use mmb_packet::columns::{Column, FlowColumns};
 use mmb_packet::flow::vlan_ids;
 
-/// Packets of a block.
+/// Packets per block.
 const BLOCK: usize = 8;
 
-/// How many blocks behind the prefetch of what it needs a step works.
+/// The number of blocks between a step and the step that prefetches its data.
 const BEHIND: usize = 2;
 
-/// Connections whose packets of the vector are kept in order together.
+/// The number of flags that keep packets of a connection in order. Several connections may share a flag.
 const ORDERS: usize = 256;
 
-/// What the pass needs to know of a packet in one word, besides its numbers: the kind of its transport header, and its [`flags`](mmb_packet::key::flags).
+/// What the pass needs to know about a packet besides its sequence numbers, in one word: the kind of its
+/// transport header, and its [`flags`](mmb_packet::key::flags).
 mod fact {
     use mmb_packet::key::flags;
 
@@ -45,7 +55,7 @@ mod fact {
     pub(super) const NEITHER: u32 = 1;
     /// It has VLAN tags.
     pub(super) const TAGGED: u32 = (flags::VLAN_TAGGED as u32) << 8;
-    /// The pass does not take it.
+    /// It is a fragment, or still has hops of a source route to visit: the pass does not take it.
     pub(super) const NOT_TAKEN: u32 = ((flags::FRAGMENT | flags::ROUTED) as u32) << 8;
 
     /// The kind of its transport header.
@@ -55,7 +65,8 @@ mod fact {
     }
 }
 
-/// The timeouts in milliseconds of connections whose packets the pass may take: by state, first of UDP, then of TCP; 0 for other states.
+/// The timeouts in milliseconds of connections whose packets the pass may take. The first index is 0 for UDP
+/// and 1 for TCP, the second one is the state. Other states have 0.
 struct QuickTimeouts([[u32; STATES]; 2]);
 
 const STATES: usize = 16;
@@ -77,8 +88,8 @@ impl QuickTimeouts {
 }
 
 impl ConnectionTable {
-    /// How packets are looked up that come in by a side of a wire. With `tagged` VLAN tags are part of their tuples: those with some are left
-    /// to the owner.
+    /// The lookup of packets that arrive on a side of a wire. With `tagged`, VLAN tags are part of their
+    /// tuples, and packets with a VLAN are left to the owner.
     pub fn quick_port(&self, wire: Wire, side: Side, tagged: bool) -> QuickPort {
         let port = QuickPort {
             wire,
@@ -89,8 +100,8 @@ impl ConnectionTable {
         QuickPort { sums: self.hasher.place_sums(&port.tuple(0)), ..port }
     }
 
-    /// Takes the packets of a vector that are in the middle of a connection whose verdict is known; looks up the other TCP and UDP packets
-    /// of IPv4.
+    /// Takes the packets of a vector that are in the middle of a connection whose verdict is known. Looks up
+    /// the other TCP and UDP packets of IPv4.
     pub fn pass_quickly(&mut self, vector: QuickVector<'_, '_>, result: &mut QuickResult) {
         result.clear();
         self.now_ms = self.now_ms.max(vector.now_ms);
@@ -121,7 +132,8 @@ impl ConnectionTable {
     }
 }
 
-/// The keys of a vector in the order of their packets: of one that has other packets than plain ones of IPv4.
+/// The keys of a vector in the order of their packets, for a vector that does not consist of plain IPv4
+/// packets only.
 #[inline(never)]
 fn in_order(packets: &[u8; VECTOR], count: usize) -> [QuickKey; VECTOR] {
     let mut places = [None; VECTOR];
@@ -143,31 +155,31 @@ struct QuickPass<'t, 'v, 'p> {
     now_ms: u32,
     timeouts: QuickTimeouts,
     left: LeftConnections,
-    /// A bit for each packet that is left in any case, if there are some.
+    /// A bit for each packet that is left in any case. `None` if there is no such packet.
     left_packets: Option<[u64; WORDS]>,
     flows: FlowColumns<'v>,
     /// Number of keys.
     count: usize,
-    /// The keys in the order of their packets, unless each packet has the key with its number.
+    /// The keys in the order of their packets. `None` if each packet has the key with its number.
     order: Option<[QuickKey; VECTOR]>,
     vector: QuickVector<'v, 'p>,
     result: &'t mut QuickResult,
 }
 
-/// A packet of the pass: the numbers of its key and in the vector.
+/// A packet of the pass: the index of its key, and its index in the vector.
 #[derive(Clone, Copy, Default)]
 struct QuickKey {
     key: u8,
     packet: u8,
 }
 
-/// What the steps of a pass leave for the next ones.
+/// The results of the steps of a pass, for later steps.
 struct QuickSteps<'t> {
     /// By key; 0 for packets that are not looked up.
     facts: Column,
     /// By key.
     sums: [[u64; VECTOR]; 2],
-    /// This and the rest by key in the order of packets.
+    /// This field and the following ones: by key in the order of packets.
     hashes: [u64; VECTOR],
     buckets: [&'t IndexBucket; VECTOR],
     likely: [u32; VECTOR],
@@ -223,7 +235,7 @@ impl<'t> QuickPass<'t, '_, '_> {
         }
     }
 
-    /// Notes the facts of packets, and sums up what tuples have from their packets.
+    /// Computes the facts of packets, and the partial hash sums over their addresses, ports and protocols.
     #[inline(always)]
     fn sum(&self, steps: &mut QuickSteps<'_>) {
         let FlowColumns { heads, addresses, ports, .. } = self.flows;
@@ -231,7 +243,7 @@ impl<'t> QuickPass<'t, '_, '_> {
         let mut protos = [0; VECTOR];
         let facts = protos[..count].iter_mut().zip(&mut steps.facts[..count]);
         for ((proto, facts), &head) in facts.zip(&heads[..count]) {
-            // From family, kind, flags, and zero.
+            // The bytes are the family, the kind, the flags, and zero.
             let head = u32::from_be(head);
             *proto = head >> 16 & 0xff;
             let is_either = (*proto == u32::from(proto::TCP)) | (*proto == u32::from(proto::UDP));
@@ -265,7 +277,7 @@ impl<'t> QuickPass<'t, '_, '_> {
         }
     }
 
-    /// Whether a packet has no VLAN tags that are more than a priority.
+    /// Whether a packet has no VLAN tag, or only priority tags.
     #[cold]
     fn has_no_vlan(&self, at: QuickKey) -> bool {
         let packet = usize::from(at.packet);
@@ -281,12 +293,12 @@ impl<'t> QuickPass<'t, '_, '_> {
             .unwrap_or(&QuickPort::LEFT)
     }
 
-    /// Takes a packet, or leaves it with the result of its look-up.
+    /// Takes a packet, or leaves it with the result of its lookup.
     #[inline(always)]
     fn pass(&mut self, at: QuickKey, facts: u32, hash: u64, likely: u32) {
         let Some(packet) = self.vector.packets.get(usize::from(at.packet)) else { return };
         let (port, len) = (packet.port.0, packet.len() as u32);
-        // A known verdict is that of one port, and so of one wire and side.
+        // A known verdict is for one port, and so for one wire and side, which need not be compared.
         if let Some((id, direction)) = member(likely)
             && let line = self.slab.line(id)
             && line.knows(direction, port, self.epoch)
@@ -312,7 +324,8 @@ impl<'t> QuickPass<'t, '_, '_> {
         }
     }
 
-    /// Takes a packet of a connection whose verdict is known, if it is in its middle.
+    /// Takes a packet of a connection whose verdict is known, if the packet is in the middle of the
+    /// connection.
     #[inline(always)]
     fn pass_known(&mut self, (id, direction): (ConnId, Direction), at: QuickKey, (facts, len): (u32, u32)) {
         let (line, flows) = (self.slab.line_mut(id), &self.flows);
@@ -322,7 +335,7 @@ impl<'t> QuickPass<'t, '_, '_> {
             & !self.left.may_have(id)
             & (idle_ms < self.timeouts.0[usize::from(is_tcp)][state % STATES])
             && self.left_packets.is_none_or(|left| left[usize::from(at.packet) / 64] >> (at.packet % 64) & 1 == 0)
-            // Its place in its order changes at most once in a tick.
+            // A packet changes the connection's place in its order at most once per tick.
             && (state != ConnState::Unreplied as usize
                 || direction == Direction::Forward
                     && line.last_ms >> ORDER_TICK_SHIFT == self.now_ms >> ORDER_TICK_SHIFT)
@@ -343,7 +356,7 @@ impl<'t> QuickPass<'t, '_, '_> {
         self.result.take(at.packet);
     }
 
-    /// Lists a packet of a followed connection, and a connection for folding.
+    /// Lists a packet if its connection is followed, and its connection for folding.
     #[cold]
     fn care(&mut self, (id, direction): (ConnId, Direction), packet: u8) {
         let line = self.slab.line_mut(id);
@@ -351,7 +364,7 @@ impl<'t> QuickPass<'t, '_, '_> {
             self.result.followed.push((packet, id, direction));
         }
         if line.is_full(direction) && self.result.full.last() != Some(&id) {
-            // There are no more than packets.
+            // There is room, since there are no more connections than packets.
             _ = self.result.full.try_push(id);
         }
         if !line.list() {
@@ -359,7 +372,7 @@ impl<'t> QuickPass<'t, '_, '_> {
         }
     }
 
-    /// Leaves a packet to the owner, and those of its connection that follow.
+    /// Leaves a packet and the later packets of its connection to the owner.
     #[inline]
     fn leave(&mut self, (id, direction): (ConnId, Direction), at: QuickKey) {
         self.left.add(id);
@@ -389,7 +402,7 @@ fn ends(flows: &FlowColumns<'_>, key: u8) -> Ends {
     Ends { addresses: u64::from(from[key]) | u64::from(to[key]) << 32, ports: ports[key] }
 }
 
-/// The TCP segment of a packet that is no SYN.
+/// The TCP segment of a packet without SYN.
 #[inline(always)]
 fn segment(flows: &FlowColumns<'_>, key: u8) -> TcpSegment {
     let FlowColumns { numbers: [seq, ack], window, payloads, .. } = flows;

@@ -6,8 +6,8 @@ use crate::wheel::{CLOSED, PROBATION, PROTECTED, ReclaimCursor};
 use crate::{ConnId, ConnState, Connection};
 
 impl ConnectionTable {
-    /// Visits unreplied connections of a protocol from where the last search stopped, the longest idle first, at most `most` of each queue,
-    /// until `found` returns true.
+    /// Visits unreplied connections of a protocol until `found` returns true. Starts where the last search
+    /// stopped, with the longest idle connections first, and visits at most `most` of each queue.
     pub fn search_unreplied(
         &self,
         cursor: &mut ReclaimCursor,
@@ -16,11 +16,11 @@ impl ConnectionTable {
     ) {
         let mut found =
             |id, connection: &Connection| connection.state != ConnState::SynReceived && found(id, connection);
-        // Not those that the responder has answered.
+        // Connections that the responder has answered are left out.
         self.search(PROBATION.chain(PROTECTED), cursor, (proto, most), &mut found);
     }
 
-    /// The same for closed connections.
+    /// [`ConnectionTable::search_unreplied`] for closed connections.
     pub fn search_closed(
         &self,
         cursor: &mut ReclaimCursor,

@@ -4,28 +4,33 @@
 //!
 //! 1. Closed connections (TIME-WAIT, reset).
 //! 2. *Probation*: unreplied connections.
-//! 3. *Answered*: TCP connections that the responder has answered and the initiator has not acknowledged (SYN-RECEIVED), so that a flood of
-//!    unreplied connections does not evict them.
-//! 4. *Protected*: half-open connections whose first packet was retransmitted half a second later or more, in the table or after they were
-//!    evicted (`ghosts`).
+//! 3. *Answered*: TCP connections that the responder has answered and the initiator has not acknowledged
+//!    (SYN-RECEIVED). A flood of unreplied connections does not evict them.
+//! 4. *Protected*: half-open connections whose first packet was retransmitted half a second later or more, in
+//!    the table or after they were evicted (`ghosts`).
 //!
-//! Answered and protected connections each hold only a part of the slots that half-open connections have; beyond it they are evicted before
-//! those on probation. So each kind of flood (unreplied, answered by a server whose replies go astray, or sent twice) has a part of its
-//! own, and does not shorten the time of the others. Connections that both ends have confirmed (established, closing, replied) are never
-//! evicted.
+//! Answered and protected connections each have only a part of the slots of half-open connections. Beyond
+//! that part, they are evicted before those on probation. So each kind of flood has its own part, and does
+//! not shorten the time of the other kinds. The kinds of floods are: unreplied; answered by a server whose
+//! replies are lost; and sent twice. Connections that both ends have confirmed (established, closing,
+//! replied) are never evicted.
 //!
-//! With R slots for half-open connections and F first packets of made-up tuples per second, the following holds:
+//! With R slots for half-open connections and F first packets of made-up tuples per second, the following
+//! holds:
 //!
-//! - While R / F is longer than the responder takes to answer, every connection succeeds at once: with 300,000 per second and 100 ms, from
-//!   R = 30,000 on.
-//! - With fewer slots, a connection is evicted before it is answered. The client retransmits its first packet, after one second for TCP
-//!   (RFC 6298), and then has a protected slot, which the flood does not reach: it succeeds after that second.
-//! - A sender that retransmits each made-up packet half a second later or more competes with retransmitting clients for a quarter of R.
-//!   Clients that succeed at once are not affected; those that must retransmit may have to wait until the flood ends.
+//! - While R / F is longer than the time that the responder takes to answer, every connection succeeds at
+//!   once. With 300,000 per second and 100 ms, this is so from R = 30,000 on.
+//! - With fewer slots, a connection is evicted before it is answered. The client retransmits its first
+//!   packet, after one second for TCP (RFC 6298). Then it has a protected slot, which the flood does not
+//!   reach, and succeeds.
+//! - A sender that retransmits each made-up packet half a second later or more competes with retransmitting
+//!   clients for a quarter of R. Clients that succeed at once are not affected. Clients that must retransmit
+//!   may have to wait until the flood ends.
 //!
 //! If memory is exhausted before `conn max` is reached, the table counts as full.
 //!
-//! A sender cannot choose which connection is evicted: age decides, and evicted connections are remembered by a keyed hash.
+//! A sender cannot choose which connection is evicted: age decides, and evicted connections are recorded by a
+//! keyed hash.
 
 use super::ConnectionTable;
 use crate::owner::{STEPS, TOGETHER, TableOwner};
@@ -35,17 +40,19 @@ use arrayvec::ArrayVec;
 use mmb_base::prefetch;
 use std::ops::Range;
 
-/// How many connections may be evicted for a new one: more than one, so that a table shrinks after its limit was lowered.
+/// The maximum number of connections that are evicted for a new one. It is more than one, so that a table
+/// shrinks after its limit was lowered.
 const EVICTED: usize = 4;
 
-/// The share of half-open slots for answered connections, and for protected ones: one in this number.
+/// The parts of the half-open slots for answered and for protected connections: one in this number.
 const ANSWERED_PART: usize = 2;
 const PROTECTED_PART: usize = 4;
 
-/// The minimum size of these parts: in a small table, only the order matters.
+/// The minimum size of these parts. In a small table, only the order of eviction matters.
 const FEW: usize = 16;
 
-/// How long after an allocation failed no other is tried, so that packets do not wait for repeated failures.
+/// After an allocation failed, none is tried for this time, so that packets do not wait for repeated
+/// failures.
 const RETRY_AFTER_MS: u64 = 1000;
 
 impl ConnectionTable {
@@ -75,13 +82,15 @@ impl ConnectionTable {
         }
     }
 
-    /// Notes that memory ran out: the current number of connections is the limit until allocation is tried again.
+    /// Records that memory ran out. The current number of connections is the limit until allocation is tried
+    /// again.
     pub(super) fn no_memory(&mut self) -> InsertError {
         self.enough = Some((self.len, self.now_ms + RETRY_AFTER_MS));
         InsertError::NoMemory
     }
 
-    /// Prefetches what is read of the next connections that are evicted, at most [`TOGETHER`], if they are all in one order.
+    /// Prefetches what the eviction of the next `count` connections reads, at most [`TOGETHER`] of them, if
+    /// they are all in one order.
     #[inline(never)]
     pub(super) fn prefetch_victims(&self, count: usize, owner: &impl TableOwner) {
         let mut victims = ArrayVec::<ConnId, TOGETHER>::new();
@@ -113,13 +122,14 @@ impl ConnectionTable {
             .or_else(|| self.oldest(PROTECTED))
     }
 
-    /// The oldest connection of some orders, if these hold more than one in `part` of the half-open connections.
+    /// The oldest connection of some orders, if these hold more than one in `part` of the half-open
+    /// connections.
     fn oldest_beyond(&self, orders: Range<u8>, part: usize) -> Option<ConnId> {
         let most = (self.queues.len(HALF_OPEN) / part).max(FEW);
         if self.queues.len(orders.clone()) > most { self.oldest(orders) } else { None }
     }
 
-    /// Of the first connections of some orders, the longest idle one.
+    /// The longest idle of the first connections of some orders.
     fn oldest(&self, mut orders: Range<u8>) -> Option<ConnId> {
         let firsts = orders.by_ref().filter_map(|order| self.queues.first(order));
         firsts.max_by_key(|id| self.slab.line(*id).idle_ms(self.now_ms))

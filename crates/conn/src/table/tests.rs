@@ -138,7 +138,7 @@ fn replies_that_are_anothers_are_taken() {
     table.insert(0, second, answer(&second), None, &mut nobody).unwrap();
 }
 
-/// Source and destination are one, as in a LAND packet.
+/// Source and destination are the same, as in a LAND packet.
 #[test]
 fn both_ends_may_be_the_same() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
@@ -295,7 +295,8 @@ fn reasons_tell_how_a_connection_ended() {
     }
 }
 
-/// A flood uses only the slots that connections leave, oldest first, and a connection that is answered succeeds.
+/// A flood uses only the slots that other connections leave free, and evicts the oldest of its own. A
+/// connection that is answered succeeds.
 #[test]
 fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
@@ -320,7 +321,7 @@ fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
     }
     assert_eq!((table.len(), table.half_open(), evicted), (1000, 100, 19_900));
 
-    // A client during the flood, answered after ninety more of its packets.
+    // A client during the flood is answered after ninety more packets of the flood.
     let id = table.insert_over(1, 0);
     for number in 2..92 {
         table.insert_over(number, 0);
@@ -349,7 +350,7 @@ fn a_full_table_refuses_when_all_are_wanted() {
     let ids: Vec<ConnId> = (0..3).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
     ids.iter().for_each(|id| table.establish(0, *id));
     assert_eq!(table.add(1, 9, proto::TCP), Err(InsertError::Full));
-    // One is closed, and is evicted.
+    // One connection is closed, and is evicted.
     table.touch(ids[1], Direction::Reply, 2, 60, Some(&segment(RST, 501, 0)));
     let forward = client(9, proto::UDP);
     let mut gone = Vec::new();
@@ -536,7 +537,7 @@ fn growing_loses_nobody_and_stays_within_its_bytes() {
     assert!(each <= 224.0 && most <= 224.0, "{each:.1}, {most:.1} bytes a connection");
 }
 
-/// All tuples of IPv4 have one hash here: two buckets and the stash are all there is.
+/// All IPv4 tuples have the same hash here, so that only two buckets and the stash are available.
 #[test]
 fn equal_hashes_are_refused_before_they_cost_much() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));

@@ -1,4 +1,5 @@
-//! Packets of connections that pass without the table: the host forwards them by itself, and the owner tells what has passed.
+//! Packets of connections that pass without the table: the host forwards them itself, and the owner reports
+//! them.
 
 use super::ConnectionTable;
 use crate::tcp::{ACKED, SENT};
@@ -7,7 +8,8 @@ use crate::{ConnId, ConnState, Direction, proto};
 use mmb_packet::Seq;
 
 impl ConnectionTable {
-    /// Whether packets of a connection may pass without the table. Both ends have confirmed it, and neither has begun to end it.
+    /// Whether packets of a connection may pass without the table. Both ends have confirmed it, and neither
+    /// has begun to end it.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -19,7 +21,7 @@ impl ConnectionTable {
         }
     }
 
-    /// The numbers of both ends of a TCP connection, if all are known.
+    /// The sequence numbers of both ends of a TCP connection, if all are known.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -36,8 +38,8 @@ impl ConnectionTable {
         self.slab.record(id).packets()
     }
 
-    /// Records whether packets of a connection pass without the table, which then does not time it out. The owner tells what passes
-    /// ([`ConnectionTable::follow_unseen`]).
+    /// Records whether packets of a connection pass without the table. If they do, the table does not time
+    /// the connection out, and the owner reports the packets ([`ConnectionTable::follow_unseen`]).
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -54,7 +56,7 @@ impl ConnectionTable {
         self.slab.line(id).is_offloaded()
     }
 
-    /// Counts packets of a connection that have passed.
+    /// Counts packets of a connection that have passed without the table.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -73,7 +75,7 @@ impl ConnectionTable {
 }
 
 impl crate::TcpTracker {
-    /// The numbers of both ends, if all are known and neither end has finished.
+    /// The sequence numbers of both ends, if all are known and neither end has sent a FIN.
     fn numbers(&self) -> Option<[EndNumbers; 2]> {
         let of = |side: usize| {
             let (scale, notes) = self.notes_of(side);
@@ -87,7 +89,7 @@ impl crate::TcpTracker {
         Some([of(0)?, of(1)?])
     }
 
-    /// Takes over how far an end has come.
+    /// Advances the sequence numbers of an end to those that the owner reports.
     fn follow(&mut self, direction: Direction, numbers: &EndNumbers) {
         let from = direction as usize;
         if Seq(numbers.end).after(Seq(self.end[from])) {
@@ -140,7 +142,7 @@ mod tests {
         table.set_offloaded(id, true);
         let [first, second] = table.numbers(id).expect("all are known");
         assert_eq!((first.end, first.ack, second.end, second.ack), (101, 501, 501, 101));
-        // Far ahead: out of window until it is told.
+        // The FIN is far ahead, and out of window until the owner has reported the packets before it.
         let fin = segment(flags::FIN | flags::ACK, 1_000_101, 501, 0);
         assert!(matches!(table.touch(id, Direction::Forward, 2, 60, Some(&fin)), TcpOutcome::Invalid(_)));
         let passed = UnseenPackets { packets: 700, bytes: 1_000_000, last_ms: 2, numbers: None };

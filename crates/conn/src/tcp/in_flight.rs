@@ -1,14 +1,15 @@
 //! Whether a segment that an ICMP error quotes may still be in flight (RFC 5927 section 4.1).
 //!
-//! A host accepts an error only about data that it sent and that is not acknowledged: SND.UNA <= SEG.SEQ < SND.NXT. The tracker knows of an
-//! end only what passed here, so SND.NXT itself is accepted too (a segment without data has that number), and one below SND.UNA (a
-//! keep-alive, RFC 1122 section 4.2.3.6). If one of the bounds was never seen, it is estimated by the other one and a window.
+//! A host accepts an error only about data that it sent and that is not acknowledged: SND.UNA <= SEG.SEQ <
+//! SND.NXT. The tracker knows only the segments of an end that passed here. So two more numbers are accepted:
+//! SND.NXT itself, which a segment without data has, and one below SND.UNA, which a keep-alive has (RFC 1122
+//! section 4.2.3.6). If one of the bounds was never seen, it is estimated from the other one and a window.
 
 use super::{ACKED, LEAST_ACK_WINDOW, SENT, TcpTracker};
 use crate::{ConnState, Direction};
 use mmb_packet::Seq;
 
-/// More than every window that can be announced (RFC 7323 section 2.3).
+/// More than every window that an end can announce (RFC 7323 section 2.3).
 const ANY_WINDOW: u32 = 1 << 30;
 
 impl TcpTracker {
@@ -19,7 +20,7 @@ impl TcpTracker {
         let room = self.announced(to).max(LEAST_ACK_WINDOW);
         let sent = self.is(from, SENT).then_some(Seq(self.end[from]));
         let acked = self.is(to, ACKED).then_some(Seq(self.ack[to]));
-        // Of an end that sent no packet here, only the other end's acknowledgements are known.
+        // Of an end that sent no packet here, only what the other end acknowledged is known.
         let is_seen = self.is(from, ACKED) || self.window[from] > 0;
         let ahead = |end: Seq| if is_seen { end } else { end + room };
         let (first, last) = match (acked, sent) {
@@ -27,7 +28,7 @@ impl TcpTracker {
             (Some(acked), None) => (acked - 1, acked + room),
             (None, Some(end)) => {
                 let behind = match state {
-                    // Nothing but the SYN, and what may come with it or follow it.
+                    // Only the SYN, and data that comes with it or directly after it.
                     ConnState::SynSent | ConnState::SynReceived => LEAST_ACK_WINDOW,
                     _ => ANY_WINDOW,
                 };
@@ -47,7 +48,7 @@ mod tests {
     use crate::{TcpOutcome, TcpSegment};
     use mmb_policy::settings::Pickup;
 
-    /// First numbers of both ends: the initiator's wrap within what it sends.
+    /// Initial sequence numbers of both ends. The initiator's numbers wrap within the data that it sends.
     const ISS: u32 = u32::MAX - 49;
     const IRS: u32 = 5_000_000;
 
@@ -107,7 +108,8 @@ mod tests {
     fn one_bound_stands_for_both_where_only_one_end_is_seen() {
         let of = after(segment(ACK, 7000, 90_000, 500), &[]);
         holds(of, Forward, &[(6000, true), (7000, true), (7500, true), (7501, false)]);
-        // Of the responder only the acknowledged number is known: it may have sent a window more, of the largest scale.
+        // Only the number that the initiator acknowledged is known of the responder. The responder may have
+        // sent data for a window of the largest scale after it.
         holds(of, Reply, &[(89_998, false), (89_999, true), (90_000, true), (98_000, true)]);
         holds(of, Reply, &[(90_000 + (8000 << 14), true), (90_001 + (8000 << 14), false)]);
     }

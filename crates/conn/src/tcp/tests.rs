@@ -55,16 +55,16 @@ impl TcpSegment {
     }
 }
 
-/// First numbers of both ends: the initiator's wrap within the first window.
+/// Initial sequence numbers of both ends. The initiator's numbers wrap within the first window.
 const ISS: u32 = u32::MAX - 99;
 const IRS: u32 = 5_000_000;
 
-/// The initiator's numbers, counted from its SYN.
+/// A number of the initiator, as an offset from its SYN.
 fn f(octets: i32) -> u32 {
     ISS.wrapping_add_signed(octets)
 }
 
-/// The other end's numbers.
+/// A number of the responder, as an offset from its SYN.
 fn r(octets: i32) -> u32 {
     IRS.wrapping_add_signed(octets)
 }
@@ -144,7 +144,8 @@ fn both_ends_may_open_at_once() {
     script.comes(Reply, segment(ACK, r(1), f(11)).with(10), Stays);
 }
 
-/// RFC 5382 REQ-2: also where one end has seen the other's SYN only with its own in flight.
+/// RFC 5382 REQ-2, with acknowledgements instead of SYN-ACKs: each end has seen the other's SYN after it sent
+/// its own.
 #[test]
 fn a_simultaneous_open_may_end_with_plain_acknowledgements() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0));
@@ -153,8 +154,8 @@ fn a_simultaneous_open_may_end_with_plain_acknowledgements() {
     script.comes(Reply, segment(ACK, r(1), f(1)), Moves(ConnState::Established));
 }
 
-/// RFC 9293 figure 9: the answer of an end that still has an old connection, which the initiator's RST ends there. Linux passes both
-/// (`sSS -> sIG`, and `last_ack` in nf_conntrack_proto_tcp.c).
+/// RFC 9293 figure 9: an end that still has an old connection answers the SYN, and the initiator's RST ends
+/// the old connection. Linux passes both segments (`sSS -> sIG`, and `last_ack` in nf_conntrack_proto_tcp.c).
 #[test]
 fn answers_for_an_old_connection_do_not_open_the_new_one() {
     for payload in [0, 100] {
@@ -173,7 +174,7 @@ fn answers_for_an_old_connection_do_not_open_the_new_one() {
     }
 }
 
-/// RFC 9293 section 3.10.7.3: the initiator answers one of these with a RST.
+/// RFC 9293 section 3.10.7.3: the initiator answers a SYN-ACK that does not acknowledge its SYN with a RST.
 #[test]
 fn syn_acks_must_acknowledge_the_syn() {
     for ack in [f(0), f(2), 0, f(1) ^ 1 << 31] {
@@ -188,7 +189,7 @@ fn syn_acks_must_acknowledge_the_syn() {
     script.comes(Forward, segment(SYN | ACK, f(0), r(1)), OUT_OF_WINDOW);
 }
 
-/// RFC 7413: the answer may leave the data out.
+/// RFC 7413: the SYN-ACK need not acknowledge the data.
 #[test]
 fn data_in_a_syn_may_be_acknowledged_or_not() {
     for acknowledged in [f(1), f(101)] {
@@ -209,7 +210,7 @@ fn a_refused_connection_ends() {
     script.comes(Forward, segment(SYN, f(40), 0), Reopens);
 }
 
-/// RFC 5382 REQ-4's half-open attempts: the prober ends them itself.
+/// The half-open attempts of RFC 5382 REQ-4: the client ends them itself.
 #[test]
 fn a_client_may_withdraw() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0));
@@ -234,7 +235,8 @@ fn only_the_awaited_reset_ends_a_connection() {
     established().comes(Reply, segment(RST, r(1), 0), Moves(ConnState::Reset));
 }
 
-/// Data is in flight: the receiver waits for what it acknowledged, the sender names what it sent.
+/// With data in flight, the receiver expects the number that it acknowledged last, and the sender uses the
+/// highest number that it has sent.
 #[test]
 fn resets_with_data_in_flight_name_either_end_of_it() {
     let in_flight = || {
@@ -319,8 +321,9 @@ fn a_fin_of_the_past_does_not_close() {
     assert_eq!(script.state, ConnState::Established);
 }
 
-/// RFC 5961 section 4, RFC 9293 section 3.10.7.4: an end answers a SYN with an acknowledgement. Linux passes those of the initiator, and the
-/// responder's SYN-ACKs (`tcp_conntracks` in nf_conntrack_proto_tcp.c: `sIG` for them, `sIV` for SYNs of the responder).
+/// RFC 5961 section 4, RFC 9293 section 3.10.7.4: an end answers a SYN with an acknowledgement. Linux passes
+/// SYNs of the initiator and SYN-ACKs of the responder (`tcp_conntracks` in nf_conntrack_proto_tcp.c: `sIG`
+/// for them, `sIV` for SYNs of the responder).
 #[test]
 fn syns_do_not_disturb_an_open_connection() {
     let states: [(ConnState, &[Direction]); 4] = [
@@ -350,7 +353,8 @@ fn syns_do_not_disturb_an_open_connection() {
     }
 }
 
-/// An end that restarted: its SYN is answered by an acknowledgement, that by a RST with its number (RFC 5961 section 4.2).
+/// An end has restarted. Its SYN is answered with an acknowledgement, which it answers with a RST of the
+/// acknowledged number (RFC 5961 section 4.2).
 #[test]
 fn an_end_that_restarted_comes_back_by_a_challenge() {
     let mut script = established();
@@ -358,7 +362,7 @@ fn an_end_that_restarted_comes_back_by_a_challenge() {
     script.comes(Reply, segment(ACK, r(1), f(1)), Stays);
     script.comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
     script.comes(Forward, segment(SYN, 777, 0), Reopens);
-    // Before the connection was open.
+    // The same before the connection is open.
     let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
     script.comes(Forward, segment(SYN, 777, 0), Noted);
@@ -367,7 +371,8 @@ fn an_end_that_restarted_comes_back_by_a_challenge() {
     script.comes(Forward, segment(SYN, 777, 0), Reopens);
 }
 
-/// Linux begins anew whatever the number is; an end that waits decides by its own rules (RFC 6191, RFC 9293 section 3.10.7.4).
+/// Linux begins a new connection whatever the number of the SYN is. An end in TIME-WAIT decides by its own
+/// rules (RFC 6191, RFC 9293 section 3.10.7.4).
 #[test]
 fn syns_reopen_what_is_over_and_nothing_before() {
     for distance in [1, 100_000, -(1 << 20), i32::MIN] {
@@ -392,7 +397,7 @@ fn time_wait_is_not_cut_short() {
 
 #[test]
 fn data_beyond_the_window_is_invalid() {
-    // Up to the window's last octet and the one after it (a probe), not one more.
+    // A segment may begin at the window's last octet or at the octet after it (a probe), but not later.
     established().comes(Forward, segment(ACK, f(1001), r(1)).with(1), Stays);
     established().comes(Forward, segment(ACK, f(1002), r(1)).with(1), OUT_OF_WINDOW);
     established().comes(Reply, segment(ACK, r(1002), f(1)).with(1), OUT_OF_WINDOW);
@@ -451,7 +456,7 @@ fn a_window_that_closes_leaves_what_is_on_its_way() {
 fn windows_are_scaled_after_the_handshake() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0).scaled(7));
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(4), Moves(ConnState::SynReceived));
-    // What the SYNs announced is not scaled.
+    // The windows of the SYNs are not scaled.
     script.comes(Reply, segment(ACK, r(1 + 1300), f(1)).with(1), OUT_OF_WINDOW);
     script.comes(Forward, segment(ACK, f(1), r(1)), Moves(ConnState::Established));
     script.comes(Forward, segment(ACK, f(1 + 1100), r(1)).with(1), OUT_OF_WINDOW);
@@ -497,11 +502,13 @@ fn strict_connections_begin_with_a_syn() {
     }
 }
 
-/// The flags of the table `tcp_valid_flags` in Linux's nf_conntrack_proto_tcp.c, and those that it ignores.
+/// The flags of the table `tcp_valid_flags` in Linux's nf_conntrack_proto_tcp.c, and the flags that it
+/// ignores.
 const SENT_TOGETHER: [u8; 9] = [0x02, 0x22, 0x12, 0x04, 0x14, 0x11, 0x31, 0x10, 0x30];
 const UNASKED: u8 = 0xc8;
 
-/// The first column of Linux's `tcp_conntracks`: without a connection only a SYN and an acknowledgement are accepted.
+/// The first column of Linux's `tcp_conntracks`: without a connection only a SYN and an acknowledgement are
+/// accepted.
 #[test]
 fn no_connection_begins_by_a_reset_a_fin_or_a_syn_ack() {
     for flags in 0..=u8::MAX {
@@ -532,7 +539,8 @@ fn flags_that_no_end_sends_change_nothing() {
     }
 }
 
-/// RFC 7323's shifts are unknown here, so windows are wide; acknowledgements are checked all the same.
+/// The window scales (RFC 7323) are unknown here, so windows are assumed to be large. Acknowledgements are
+/// checked nevertheless.
 #[test]
 fn a_connection_is_picked_up_in_mid_flow() {
     let mut script = TcpScript::open(segment(ACK, f(1), r(1)).with(500));
@@ -541,14 +549,14 @@ fn a_connection_is_picked_up_in_mid_flow() {
     script.comes(Reply, segment(ACK, r(1), f(1002)), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1 << 30), f(1001)), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1), f(501)), Moves(ConnState::Established));
-    // 64,000 on the wire stand for up to a gigabyte.
+    // A window of 1000 may stand for up to 16 megabytes.
     script.comes(Reply, segment(ACK, r(3_000_000), f(1001)).with(1000), Stays);
     script.comes(Forward, segment(ACK, f(1001), r(3_001_000)), Stays);
     script.comes(Reply, segment(RST, r(3_000_500), 0), OUT_OF_WINDOW);
     script.comes(Reply, segment(FIN | ACK, r(3_001_000), f(1001)), Moves(ConnState::FinWait));
 }
 
-/// Of what was picked up no end is known to have it, until there is an answer.
+/// No end is known to have a connection that was picked up, until there is an answer.
 #[test]
 fn a_syn_begins_anew_what_was_picked_up_and_not_answered() {
     let mut script = TcpScript::open(segment(ACK, f(1), r(1)).with(500));

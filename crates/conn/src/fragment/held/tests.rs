@@ -1,4 +1,4 @@
-//! Held packets are given out unchanged, oldest first, or counted as lost.
+//! Held packets are returned unchanged, the oldest first, or are counted as lost.
 
 use super::*;
 use crate::fragment::tests::key;
@@ -14,7 +14,7 @@ fn held(places: u16, room: usize) -> HeldFragments {
     held
 }
 
-/// Holds a packet of `bytes` that came in by port 3.
+/// Holds a packet of `bytes` that arrived on port 3.
 fn hold(held: &mut HeldFragments, now_ms: u64, id: u32, bytes: &[u8]) -> Result<u16, FragmentDrop> {
     let (mut buffer, len) = (bytes.to_vec(), bytes.len());
     let packet = Packet::new(&mut buffer, 0, len, PortId(3), LinkType::Sll).expect("it fits");
@@ -107,7 +107,7 @@ fn nothing_is_held_before_there_is_memory_nor_what_is_larger_than_it() {
     assert_eq!(take(&mut held).expect("it is released").1, [2; 100]);
 }
 
-/// Slots and bytes: released ones are marked in a single word, and in several.
+/// Numbers of slots and bytes. The bits of 12 slots are one word, those of 70 slots are two.
 const SIZES: [(usize, usize); 2] = [(12, 256), (70, 1024)];
 const LONGEST: usize = 60;
 
@@ -130,7 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The expected held packets.
+/// A packet that must be held.
 struct Plain {
     id: u32,
     place: u16,
@@ -155,7 +155,8 @@ proptest! {
                     let place = hold(&mut held, now_ms, id, &bytes).expect("the oldest makes room");
                     let crowded_out = held.losses().crowded_out as usize;
                     let used: usize = plain.iter().map(|other| other.bytes.len()).sum();
-                    // Records of packets that were taken out of order keep their bytes; so does an unused end of the ring.
+                    // Packets that were taken out of order still occupy their bytes. The end of the ring may
+                    // be unused, too.
                     let roomy = gaps == 0 && plain.len() < places && used + 2 * LONGEST < room;
                     prop_assert!(crowded_out == 0 || !roomy, "{crowded_out} made room without need");
                     drop(plain.drain(..crowded_out));

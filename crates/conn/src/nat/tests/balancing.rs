@@ -60,7 +60,7 @@ fn which_server_a_hash_gives_is_known_to_one_process_only() {
         one.translate(RuleVersion(1), &mapping, &arrived, &free)
             == other.translate(RuleVersion(1), &mapping, &arrived, &free)
     });
-    // One of seven by chance: a thousand, and thirty of deviation.
+    // By chance, one of seven is the same: the mean is 1000, the standard deviation 30.
     assert!((850..1150).contains(&same.count()));
 }
 
@@ -103,7 +103,7 @@ fn rules_with_the_same_servers_see_each_others_connections() {
         })
         .collect();
     assert!((0..3).all(|wanted| open.iter().filter(|other| server(other) == wanted).count() == 20));
-    // Servers are remembered by their rules and, when those are gone, by their connections.
+    // The set of servers is kept while a rule or a connection uses it.
     assert_eq!(nat.destinations.sets(), 1);
     (0..3).for_each(|rule| nat.forget(RuleVersion(rule)));
     assert_eq!(nat.destinations.sets(), 1);
@@ -181,7 +181,8 @@ fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
     let forward = Mapping { daddr: Some(pool(1)), ..Mapping::default() };
     let reply = nat.translate(RuleVersion(1), &forward, &udp(1, 1, 1), &free).expect("free").sent.reversed();
     let taken = |other: &Tuple| *other == reply;
-    // Another source port resolves the clash, whether a rule maps ports or none does (as in Linux); so does another server.
+    // Another source port resolves the clash, whether a rule maps ports or none does (as in Linux); so does
+    // another server.
     let beside = nat.translate(RuleVersion(1), &forward, &udp(1, 1, 2), &taken).expect("another port");
     assert_eq!(beside.sent.addresses, [INSIDE + 1, OUTSIDE]);
     assert!(!taken(&beside.sent.reversed()) && beside.sent.ports[SOURCE] != 1);
@@ -246,7 +247,7 @@ fn servers_that_are_out_get_no_connections() {
             counts.iter().filter(|count| (60..140).contains(*count)).count() == 5,
             "{balance:?} {counts:?}"
         );
-        // Another rule with the same servers does not share the state.
+        // Another rule with the same servers has its own open servers.
         let others: Vec<_> = (0..200).map(|_| server(&connect(&mut nat, 2).expect("all are open"))).collect();
         assert!(others.contains(&2) && others.contains(&5), "{balance:?}");
         nat.set_open_servers(RuleVersion(1), Some(OpenServers::new(&list, |_| false)));
@@ -256,7 +257,7 @@ fn servers_that_are_out_get_no_connections() {
     }
 }
 
-/// What a later rule maps besides is no reason to balance no more.
+/// A later rule that maps another part does not end the balancing.
 #[test]
 fn a_later_rule_that_maps_the_port_leaves_the_balancing_of_addresses() {
     let mut merged = servers(3, Balance::Least);

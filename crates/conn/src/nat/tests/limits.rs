@@ -36,7 +36,7 @@ fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
     assert_eq!(exhaust(&mut nat, &mapping, proto::TCP, 1).0.len(), 64_512 / 2);
     assert!(nat.translate(RuleVersion(1), &mapping, &udp(1, 123, 1), &free).is_ok());
     assert!(nat.translate(RuleVersion(1), &mapping, &packet(proto::ICMP, 1, 5, 1), &free).is_ok());
-    // The next ones get half of what is left, and so on: a new host always gets some.
+    // Each following host gets half of what is left, so that a new host always gets some ports.
     assert_eq!(exhaust(&mut nat, &mapping, proto::UDP, 2).0.len(), 64_512 / 4);
     for host in 3..8 {
         assert!(exhaust(&mut nat, &mapping, proto::UDP, host).0.len() >= 64_512 / 128);
@@ -74,7 +74,7 @@ fn a_number_is_the_most_that_a_host_holds() {
             let expected =
                 if most < 8976 { (most as usize, NatError::HostLimit) } else { (8976, NatError::NoPort) };
             assert_eq!((open.len(), why), expected);
-            // Connections of an endpoint that has a port need no other.
+            // Further connections of an endpoint that has a port need no other port.
             let other = Tuple { ports: [1024, 80], ..udp(host, 1024, 1) };
             let same = nat.translate(RuleVersion(1), &mapping, &other, &free).expect("it has one");
             nat.release(same.lease);
@@ -90,7 +90,7 @@ fn of_network(network: u128, address: u128, port: u16) -> Tuple {
     Tuple { addresses: [source, 9], ports: [port, 443], proto: proto::UDP, family: 6, ..Tuple::default() }
 }
 
-/// A host has 2^64 addresses: formerly each of them had a share of its own.
+/// A host has 2^64 addresses. Formerly each address had a share of its own.
 #[test]
 fn a_host_of_ipv6_is_a_network_of_64_bits() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
@@ -120,7 +120,8 @@ fn a_host_of_ipv6_is_a_network_of_64_bits() {
     assert_eq!(given.count(), 10);
 }
 
-/// If many hosts are in one network, for example behind one router, one of them does not use up the share of all.
+/// If many hosts are in one network, for example behind one router, one of them does not use up the share of
+/// all.
 #[test]
 fn one_address_of_a_network_leaves_ports_to_its_neighbours() {
     let mut nat = Nat::new(&SeedTree::repeatable(4));
@@ -150,7 +151,7 @@ fn another_setting_holds_for_connections_to_come() {
     release(&mut nat, open);
 }
 
-/// A host's own address is no pool: using up its ports harms no other host.
+/// A host's own address is not a pool: using up its ports harms no other host.
 #[test]
 fn own_addresses_have_no_limit() {
     let mut nat = limited(PortsPerHost::AtMost(2));

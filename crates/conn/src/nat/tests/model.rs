@@ -70,7 +70,7 @@ fn in_use(live: &[Live]) -> InUse {
     used
 }
 
-/// The ports that a connection may have, and their addresses.
+/// The outside addresses and the port ranges that a connection may get.
 fn allowed(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live]) -> (Vec<u128>, Vec<(u16, u16)>) {
     let host = arrived.addresses[SOURCE];
     let paired = live.iter().find(|other| {

@@ -62,7 +62,8 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
     }
 }
 
-/// A mapping found its pool exhausted while another one had all of its ports: the next mapping must not be mistaken for it.
+/// A mapping's pool is exhausted because another mapping has all of its ports. A later mapping must not
+/// inherit that.
 #[test]
 fn exhaustion_is_not_taken_for_another_mappings() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
@@ -194,7 +195,7 @@ fn a_port_is_kept_if_it_is_within_and_fixed_ones_clash() {
 #[test]
 fn ends_that_connections_without_a_binding_use_are_left_alone() {
     let mut nat = Nat::new(&SeedTree::repeatable(11));
-    // A host with the outside address itself talks to the same server from port 5000.
+    // A host that has the outside address itself talks to the same server from port 5000.
     let taken = |reply: &Tuple| reply.ports[DESTINATION] == 5000;
     let translated = nat.translate(RuleVersion(1), &snat(1), &udp(1, 5000, 1), &taken).expect("another port");
     assert_ne!(outside(&translated).1, 5000);
@@ -203,7 +204,8 @@ fn ends_that_connections_without_a_binding_use_are_left_alone() {
     assert_nothing_left(&nat);
 }
 
-/// Such a connection was dropped as a clash. It alone gets another port; the mapping of all others stays endpoint-independent.
+/// Formerly such a connection was dropped as a clash. Only this connection gets another port: the mapping of
+/// all others stays endpoint-independent.
 #[test]
 fn a_server_where_the_outside_end_is_taken_is_reached_from_another_port() {
     let mut nat = Nat::new(&SeedTree::repeatable(11));
@@ -227,7 +229,7 @@ fn a_server_where_the_outside_end_is_taken_is_reached_from_another_port() {
     nat.release(apart.lease);
     assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
     nat.release(again.lease);
-    // Where the rule allows one port there is no other.
+    // If the rule allows only one port, there is no other.
     let fixed = Mapping { sport: Some(PortMapping::fixed(5000)), ..snat(1) };
     let bound = nat.translate(RuleVersion(2), &fixed, &udp(1, 5000, 1), &taken).expect("free");
     assert_eq!(nat.translate(RuleVersion(2), &fixed, &udp(1, 5000, 2), &taken), Err(NatError::Clash));

@@ -3,7 +3,8 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// Addresses of a flood and of those that had the table before it; clients' begin at zero.
+/// The first client numbers of the flood, and of the connections that fill the table before it. Ordinary
+/// clients start at zero.
 const FLOOD: u32 = 1 << 30;
 const OLD: u32 = 1 << 31;
 
@@ -21,9 +22,9 @@ enum Flood {
     None,
     /// A SYN of each tuple, and no reply.
     Silent,
-    /// A server near the table answers each SYN, and no client acknowledges that.
+    /// A server near the table answers each SYN, and no client acknowledges the SYN-ACK.
     Answered,
-    /// The same tuples repeatedly, this many of them.
+    /// SYNs of this many tuples, repeatedly.
     Loop(u32),
 }
 
@@ -44,7 +45,7 @@ enum Event {
     Ack,
 }
 
-/// When a client sends its SYN again (RFC 6298: after one second, then after two more).
+/// When a client retransmits its SYN (RFC 6298: after one second, then after two more).
 const AGAIN_MS: [u64; 2] = [1000, 3000];
 
 /// Ordinary clients, and how many of them succeeded.
@@ -80,7 +81,7 @@ impl ConnectionTable {
         table
     }
 
-    /// Both ends close it.
+    /// Both ends close the connection.
     fn finish(&mut self, id: ConnId) {
         self.touch(id, Direction::Forward, 0, 60, Some(&segment(FIN | ACK, 101, 501)));
         self.touch(id, Direction::Reply, 0, 60, Some(&segment(FIN | ACK, 501, 102)));
@@ -102,8 +103,8 @@ impl ConnectionTable {
         self.insert(now_ms, forward, answer(&forward), Some(&syn), closed).ok()
     }
 
-    /// Sends the SYNs of this many ordinary clients a second for some milliseconds, and a flood of `per_ms` packets until the clients have
-    /// had their time.
+    /// Sends the SYNs of `clients.0` ordinary clients per second for `clients.1` milliseconds. Sends a flood
+    /// of `per_ms` packets per millisecond until the clients have had time to succeed.
     fn under(&mut self, flood: Flood, per_ms: u32, clients: (u32, u64), trip: Trip) -> Outcome {
         self.under_from(0, flood, per_ms, clients, trip)
     }
@@ -195,7 +196,8 @@ impl Clients {
     }
 }
 
-/// The reported case: 100 connections a second, answered after 40 ms, in a table that is full of closed connections.
+/// The reported case: 100 connections a second, answered after 40 ms, in a table that is full of closed
+/// connections.
 #[test]
 fn a_table_full_of_closed_connections_admits_new_ones() {
     let mut table = ConnectionTable::full(Full { max: 3000, established: 0 });
@@ -204,8 +206,8 @@ fn a_table_full_of_closed_connections_admits_new_ones() {
     assert_eq!((outcome.through, outcome.asked), (500, 500));
 }
 
-/// Whatever fills the table and however small it is, clients at 100 ms succeed under 300,000 SYNs a second, at once or with their
-/// retransmitted SYN.
+/// However small the table is and whatever fills it, clients at 100 ms succeed under 300,000 SYNs a second,
+/// at once or with their retransmitted SYN.
 #[test]
 fn clients_get_through_an_unreplied_flood() {
     for (max, established) in [(3000, 1500), (3000, 2700), (100_000, 90_000)] {
@@ -255,14 +257,15 @@ fn clients_get_through_a_flood_that_sends_its_tuples_again() {
     }
 }
 
-/// A sender that waits as long as a client before it repeats its tuples gets the protected slots, and no others.
+/// A sender that waits as long as a client before it repeats its tuples gets the protected slots, and no
+/// others.
 #[test]
 fn new_clients_get_through_a_flood_that_sends_its_tuples_again_as_clients_do() {
     let mut table = ConnectionTable::full(Full { max: 3000, established: 1500 });
     for number in 0..180_000u32 {
         table.syn(u64::from(number) / 300, FLOOD + number);
     }
-    // From the second time on.
+    // From the second round of the flood on.
     let outcome = table.under_from(600, Flood::Loop(180_000), 300, (200, 200), NEAR_CLIENT);
     println!("{:.1} % get through", outcome.percent());
     assert!(outcome.percent() >= 95.0, "{:.1} %", outcome.percent());
@@ -284,7 +287,7 @@ fn an_unreplied_flood_ends_no_answered_connection() {
     assert_eq!(table.len(), 100);
 }
 
-/// The longest closed connection is evicted first, before all half-open ones.
+/// Closed connections are evicted before half-open ones, and the longest closed connection first.
 #[test]
 fn what_is_over_goes_first_and_the_longest_over_before_others() {
     let mut table = ConnectionTable::new(mmb_random::Seed::repeatable(1));

@@ -34,7 +34,7 @@ struct Model {
     table: ConnectionTable,
     plain: HashMap<ConnId, Plain>,
     now_ms: u64,
-    /// It was evicted.
+    /// Whether any connection was evicted.
     evicted: bool,
 }
 
@@ -45,13 +45,13 @@ struct Plain {
     last_ms: u64,
     packets: [u64; 2],
     began_ms: u64,
-    /// It was retransmitted half a second after it began, or after it was evicted.
+    /// Its first packet was retransmitted at least half a second after the connection began or was evicted.
     is_protected: bool,
 }
 
 impl Model {
-    /// The eviction rank of a connection: the least is evicted first, of equal ones the longest idle. `half_open` are all half-open
-    /// connections.
+    /// The eviction rank of a connection. The lowest rank is evicted first; of equal ranks, the longest idle
+    /// connection. `half_open` are all half-open connections.
     fn order(plain: &Plain, half_open: &[&Plain]) -> u8 {
         let kinds = |plain: &Plain| (plain.is_protected, plain.state == ConnState::SynReceived);
         let many = |kind: fn((bool, bool)) -> bool, part: usize| {
@@ -85,7 +85,7 @@ impl Model {
         u64::from(timeout_s(self.table.limits.timeouts(), plain.tuples[0].proto, plain.state)) * 1000
     }
 
-    /// The close events of the table, by tuple; the model removes them after checking them.
+    /// Checks the connections that the table ended, and removes them from the model.
     fn ended(&mut self, closed: Vec<(Tuple, CloseReason)>) {
         for (tuple, reason) in closed {
             let (id, _) = self.named(&tuple).expect("who ends was there");

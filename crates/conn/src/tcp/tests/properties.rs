@@ -35,7 +35,8 @@ impl End {
 }
 
 proptest! {
-    /// All segments of two ends that follow the RFCs are valid, with any windows, losses and retransmissions beyond the middlebox.
+    /// All segments of two ends that follow the RFCs are valid, with any windows, losses and retransmissions
+    /// beyond the middlebox.
     #[test]
     fn segments_of_conforming_ends_are_in_window(
         starts in any::<[u32; 2]>(),
@@ -73,8 +74,9 @@ proptest! {
         script.comes(Forward, segment(RST, ends[0].next, 0), Moves(ConnState::Reset));
     }
 
-    /// Random guesses are ineffective: a RST must hit one of two numbers of 2^32, any other segment a window for `seq` and one for `ack`. A
-    /// SYN of the initiator and a SYN-ACK of the responder pass, and change nothing.
+    /// Random guesses are ineffective: a RST must hit one of two numbers of 2^32, any other segment a window
+    /// for `seq` and one for `ack`. A SYN of the initiator and a SYN-ACK of the responder pass, and change
+    /// nothing.
     #[test]
     fn forged_segments_change_nothing(
         guesses in prop::collection::vec((any::<u8>(), any::<u32>(), any::<u32>(), any::<bool>()), 1..100),
@@ -130,7 +132,7 @@ proptest! {
                 }
                 Stays => prop_assert!(!goes_on || tracker == went_on),
                 TcpOutcome::Invalid(_) | Reopens => prop_assert!(!goes_on && tracker == before),
-                // It may change what may follow the SYN of a connection that is not open.
+                // In SYN-SENT, a noted segment may record a challenge.
                 Noted => prop_assert!(!goes_on && (tracker == before || state == ConnState::SynSent)),
             }
             prop_assert!(goes_on || went_on == before);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A connection whose numbers moved on unseen by ten million octets in both directions, and its next segments.
+/// A connection whose sequence numbers advanced unseen by ten million octets in both directions, and its next
+/// segments.
 fn missed() -> (TcpScript, [TcpSegment; 2]) {
     let far = 10_000_000;
     let next = [segment(ACK, f(far), r(far)).with(10), segment(ACK, r(far), f(far + 10)).with(20)];
@@ -26,7 +27,7 @@ fn numbers_that_moved_on_unseen_are_taken_anew_from_both_ends() {
         let directions = [Forward, Reply];
         script.resumes(directions[first], next[first], Stays);
         script.comes(directions[1 - first], next[1 - first], Stays);
-        // Both ends agree: windows count again, and segments go the short way.
+        // The numbers of both ends agree, so windows are checked again, and `goes_on` accepts segments.
         script.comes(Forward, segment(ACK, f(1), r(1)), OUT_OF_WINDOW);
         script.comes(Forward, segment(RST, f(1), 0), OUT_OF_WINDOW);
         assert!(script.tracker.goes_on(Forward, || segment(ACK, f(10_000_010), r(10_000_020))));
@@ -34,7 +35,8 @@ fn numbers_that_moved_on_unseen_are_taken_anew_from_both_ends() {
     }
 }
 
-/// Segments that were lost behind us are repeated: they lag what the other end acknowledged.
+/// Segments that were lost after they passed here are retransmitted. Their numbers are behind what the other
+/// end acknowledged.
 #[test]
 fn an_old_segment_does_not_keep_a_connection_from_resuming() {
     let (mut script, [next, answer]) = missed();
@@ -48,11 +50,11 @@ fn an_off_path_sender_gains_nothing_from_a_connection_that_resumes() {
     let (mut script, next) = missed();
     let forged = segment(ACK, 0x1234_5678, 0x9abc_def0).with(1);
     script.resumes(Forward, forged, Stays);
-    // It knows the number that it set, and neither a RST nor a FIN with it ends the connection.
+    // The off-path sender knows the number that it set. Neither a RST nor a FIN with it ends the connection.
     script.comes(Forward, segment(RST, 0x1234_5679, 0), OUT_OF_WINDOW);
     script.comes(Forward, segment(FIN | ACK, 0x1234_5679, 0x9abc_def0), Stays);
     script.comes(Forward, segment(SYN, 0x1234_5679, 0), Noted);
-    // The ends go on.
+    // The ends continue.
     script.comes(Reply, next[1], Stays).comes(Forward, next[0], Stays);
     assert_eq!(script.state, ConnState::Established);
     script.comes(Forward, forged, OUT_OF_WINDOW);
@@ -63,7 +65,7 @@ fn an_off_path_sender_gains_nothing_from_a_connection_that_resumes() {
 fn only_established_connections_resume() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0).with(5));
     script.resumes(Forward, segment(ACK, f(1), r(1)), OUT_OF_WINDOW);
-    // Data in a SYN is no sign of a connection that resumes.
+    // Data in a SYN does not make a connection resume.
     script.comes(Reply, segment(SYN | ACK, r(0), f(6)), Moves(ConnState::SynReceived));
     script.comes(Forward, segment(ACK, f(6), r(1)), Moves(ConnState::Established));
     assert!(script.tracker.goes_on(Forward, || segment(ACK, f(6), r(1))));
